@@ -1,0 +1,119 @@
+"""The exception tree. Every error has a stable `code`; the API renders them all in one place."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True)
+class FieldError:
+    """One thing wrong with one field of what was sent."""
+
+    field: str
+    message: str
+
+
+class TorchyardError(Exception):
+    """The root. `status` is the HTTP status that the API answers with, `code` never changes once published."""
+
+    code: ClassVar[str] = "internal"
+    status: ClassVar[int] = 500
+    title: ClassVar[str] = "Internal error"
+
+    def __init__(self, message: str, *, errors: tuple[FieldError, ...] = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.errors = errors
+
+
+class InvalidSpec(TorchyardError):
+    """What was sent cannot be a job; `errors` names each field."""
+
+    code = "invalid_spec"
+    status = 422
+    title = "The request is not valid"
+
+
+class InvalidCursor(TorchyardError):
+    code = "invalid_cursor"
+    status = 422
+    title = "The cursor is not one that this list gave"
+
+
+class NotAuthorized(TorchyardError):
+    code = "not_authorized"
+    status = 401
+    title = "A valid token is needed"
+
+
+class NotFound(TorchyardError):
+    code = "not_found"
+    status = 404
+    title = "There is no such object"
+
+
+class Conflict(TorchyardError):
+    """The object's state forbids what was asked."""
+
+    code = "conflict"
+    status = 409
+    title = "The state of the object forbids this"
+
+
+class TooLarge(TorchyardError):
+    code = "too_large"
+    status = 413
+    title = "The request body is too large"
+
+
+class Unavailable(TorchyardError):
+    """A part that the service needs (the database, say) does not answer; try again."""
+
+    code = "unavailable"
+    status = 503
+    title = "A part of the service is not reachable"
+
+
+class StaleClaim(TorchyardError):
+    """The attempt is no longer the caller's: it was ended or rescued. The caller stops what it was doing."""
+
+    code = "stale_claim"
+    status = 409
+    title = "The attempt has ended"
+
+
+class DataError(TorchyardError):
+    """The job's data is absent, unreadable or not what the recipe expects. Never retried."""
+
+    code = "data_error"
+    status = 422
+    title = "The data cannot be used"
+
+
+class ConfigError(TorchyardError):
+    """The job's configuration cannot work on this machine or with this data. Never retried."""
+
+    code = "config_error"
+    status = 422
+    title = "The configuration cannot be used"
+
+
+class NonFiniteLoss(TorchyardError):
+    """The loss was NaN or infinite for too many steps in a row."""
+
+    code = "user_error"
+    status = 422
+    title = "The loss is not finite"
+
+
+class ServerError(TorchyardError):
+    """What the client raises for an answer that it has no closer class for."""
+
+    code = "server_error"
+    status = 500
+    title = "The service answered with an error"
+
+
+class ServerUnreachable(TorchyardError):
+    code = "unreachable"
+    status = 503
+    title = "The service cannot be reached"

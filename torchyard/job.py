@@ -1,0 +1,99 @@
+"""The life of a job: its states, the moves between them, and why an attempt ends."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class JobState(StrEnum):
+    """Where a job stands. Only `store.jobs.transition` writes it."""
+
+    QUEUED = "queued"  # entered by submit, retry, rescue and resume; left by a worker's claim, a pause or a cancel
+    STARTING = "starting"  # entered by a worker's claim; left when every rank's process exists, or the attempt ends
+    RUNNING = "running"  # entered by the worker that owns the attempt; left when the attempt ends
+    PAUSED = "paused"  # entered when a paused attempt has ended; left by resume or cancel
+    SUCCEEDED = "succeeded"  # entered by the attempt's last transaction; final
+    FAILED = "failed"  # entered by the attempt's last transaction; final
+    CANCELLED = (
+        "cancelled"  # entered by the API while no attempt is open, else by the attempt's last transaction; final
+    )
+
+    @property
+    def terminal(self) -> bool:
+        return not TRANSITIONS[self]
+
+
+TRANSITIONS: dict[JobState, frozenset[JobState]] = {
+    JobState.QUEUED: frozenset({JobState.STARTING, JobState.PAUSED, JobState.CANCELLED, JobState.FAILED}),
+    JobState.STARTING: frozenset(
+        {
+            JobState.RUNNING,
+            JobState.SUCCEEDED,
+            JobState.QUEUED,
+            JobState.PAUSED,
+            JobState.FAILED,
+            JobState.CANCELLED,
+        }
+    ),
+    JobState.RUNNING: frozenset(
+        {JobState.SUCCEEDED, JobState.QUEUED, JobState.PAUSED, JobState.FAILED, JobState.CANCELLED}
+    ),
+    JobState.PAUSED: frozenset({JobState.QUEUED, JobState.CANCELLED}),
+    JobState.SUCCEEDED: frozenset(),
+    JobState.FAILED: frozenset(),
+    JobState.CANCELLED: frozenset(),
+}
+"""Every legal move. A state from which nothing leads is terminal."""
+
+
+def sources(target: JobState) -> frozenset[JobState]:
+    """The states from which `target` may be entered."""
+    return frozenset(state for state, targets in TRANSITIONS.items() if target in targets)
+
+
+class EndReason(StrEnum):
+    """Why an attempt ended; also the `error.code` of the job that it failed."""
+
+    COMPLETED = "completed"
+    USER_ERROR = "user_error"  # a rank raised, or left with a non-zero exit code
+    OUT_OF_MEMORY = "out_of_memory"
+    HANG = "hang"  # no progress for `stall_timeout`
+    KILLED = "killed"  # a signal that nobody here sent
+    DATA_ERROR = "data_error"
+    CONFIG_ERROR = "config_error"
+    LAUNCH_FAILED = "launch_failed"  # the ranks never came up
+    TIME_LIMIT = "time_limit"  # over all attempts
+    CANCELLED = "cancelled"
+    PAUSED = "paused"
+    PREEMPTED = "preempted"
+    WORKER_LOST = "worker_lost"  # the detail says: lease expired, host rebooted, …
+    DEVICE_FAULT = "device_fault"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the end of an attempt means for its job."""
+
+    state: JobState
+    counted: bool = False  # a retry that uses up one of `max_restarts`
+
+
+OUTCOMES: dict[EndReason, Outcome] = {
+    EndReason.COMPLETED: Outcome(JobState.SUCCEEDED),
+    EndReason.USER_ERROR: Outcome(JobState.QUEUED, counted=True),
+    EndReason.OUT_OF_MEMORY: Outcome(JobState.QUEUED, counted=True),
+    EndReason.HANG: Outcome(JobState.QUEUED, counted=True),
+    EndReason.KILLED: Outcome(JobState.QUEUED, counted=True),
+    EndReason.LAUNCH_FAILED: Outcome(JobState.QUEUED, counted=True),
+    EndReason.DATA_ERROR: Outcome(JobState.FAILED),
+    EndReason.CONFIG_ERROR: Outcome(JobState.FAILED),
+    EndReason.TIME_LIMIT: Outcome(JobState.FAILED),
+    EndReason.CANCELLED: Outcome(JobState.CANCELLED),
+    EndReason.PAUSED: Outcome(JobState.PAUSED),
+    EndReason.PREEMPTED: Outcome(JobState.QUEUED),
+    EndReason.WORKER_LOST: Outcome(JobState.QUEUED),
+    EndReason.DEVICE_FAULT: Outcome(JobState.QUEUED),
+}
+"""`QUEUED` means a retry, as far as `max_restarts` and the crash-loop cap allow; then the job fails."""
+
+CRASH_LOOP_CAP = 10
+"""Attempts in a row that published no checkpoint, after which even uncounted retries end."""

@@ -1,0 +1,217 @@
+"""One attempt on disk: its files, the records in them, and the environment of a training process.
+
+The supervisor and the ranks share nothing but this folder and the environment named here.
+
+    config.json      the trainer's resolved configuration          the worker writes it, ranks read it
+    launch.json      what to start, and its limits                 the worker writes it, the supervisor reads it
+    supervisor.json  the supervisor's identity                     the supervisor writes it
+    stop.json        asks the attempt to stop                      the worker writes it, supervisor and ranks read it
+    exit.json        how the attempt ended; nothing runs any more  the supervisor writes it
+    events.jsonl     lines of `torchyard.events`                   rank 0 appends
+    ranks/N.json     the process of rank N                         rank N writes it when it exists
+    errors/N.json    what rank N raised                            rank N writes it
+    stop/            the ranks' agreement on the last step         the ranks write it
+    logs/            one file per rank and stream                  the ranks' output, copied by the operating system
+    resume/          the checkpoint to resume from                 the worker writes it, ranks read it
+    checkpoints/     published checkpoints, each whole once it has its manifest
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+import os
+from pathlib import Path
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from torchyard.job import EndReason
+from torchyard.schema import Duration
+
+T = TypeVar("T", bound="Record")
+
+MANIFEST = "manifest.json"
+STATE_FILE = "state.pt"
+WEIGHTS_FILE = "model.safetensors"
+
+
+class Env(StrEnum):
+    """Variables that a training process sees, beside torchrun's own."""
+
+    JOB_ID = "TORCHYARD_JOB_ID"
+    ATTEMPT = "TORCHYARD_ATTEMPT"
+    RUN_DIR = "TORCHYARD_RUN_DIR"
+    CONFIG = "TORCHYARD_CONFIG"
+    CHECKPOINT_DIR = "TORCHYARD_CHECKPOINT_DIR"
+    RESUME_FROM = "TORCHYARD_RESUME_FROM"  # a folder with state.pt and manifest.json; absent on a fresh start
+    DATA = "TORCHYARD_DATA"  # the resolved `data.source`: `digits`, or an absolute path; absent for a script
+
+
+class Record(BaseModel):
+    """A JSON file of the run directory. A newer program's extra keys are ignored."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, ser_json_inf_nan="strings")
+
+
+class ProcessIdentity(Record):
+    """A process that no other can be taken for, even after its pid was reused or the host rebooted."""
+
+    pid: int
+    start_time: int
+    """Clock ticks from boot to start: field 22 of `/proc/<pid>/stat`."""
+    boot_id: str
+
+
+class LaunchPlan(Record):
+    """What the supervisor starts."""
+
+    job_id: str
+    attempt: int
+    argv: list[str]
+    env: dict[str, str]
+    """The whole environment: nothing else is inherited."""
+    cwd: str
+    world_size: int
+    time_limit: Duration
+    """What is left of the job's limit for this attempt."""
+    stall_timeout: Duration
+    stop_grace: Duration
+
+
+class StopRequest(Record):
+    reason: EndReason
+    grace: Duration = timedelta(seconds=30)
+
+
+class ExitReport(Record):
+    """How an attempt ended. When it is there, no process of the attempt is left."""
+
+    reason: EndReason
+    message: str = ""
+    rank: int | None = None
+    exit_code: int | None = None
+    """Of the failing rank: its status, or minus the number of the signal that ended it."""
+    traceback: str | None = None
+
+
+class RankError(Record):
+    """An exception that left a rank's program."""
+
+    rank: int
+    time: int
+    """Microseconds since the epoch."""
+    reason: Literal[EndReason.USER_ERROR, EndReason.OUT_OF_MEMORY, EndReason.DATA_ERROR, EndReason.CONFIG_ERROR]
+    type: str
+    message: str
+    traceback: str
+
+
+class ManifestFile(Record):
+    path: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}(/[A-Za-z0-9_][A-Za-z0-9._-]{0,99}){0,4}$")]
+    size: Annotated[int, Field(ge=0)]
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class Manifest(Record):
+    """Written last, so a checkpoint that has one is whole."""
+
+    step: Annotated[int, Field(ge=0, lt=2**63)]
+    epoch: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+    end_of_epoch: bool = True
+    """Whether `epoch` was finished; a checkpoint saved inside an epoch has no `epoch-N` alias."""
+    metrics: Annotated[dict[Annotated[str, Field(max_length=200)], float], Field(max_length=1000)] = {}
+    files: Annotated[list[ManifestFile], Field(max_length=1000)]
+
+
+@dataclass(frozen=True)
+class RunDir:
+    """The paths of one attempt's folder."""
+
+    root: Path
+
+    @property
+    def config(self) -> Path:
+        return self.root / "config.json"
+
+    @property
+    def launch(self) -> Path:
+        return self.root / "launch.json"
+
+    @property
+    def supervisor(self) -> Path:
+        return self.root / "supervisor.json"
+
+    @property
+    def stop(self) -> Path:
+        return self.root / "stop.json"
+
+    @property
+    def exit(self) -> Path:
+        return self.root / "exit.json"
+
+    @property
+    def events(self) -> Path:
+        return self.root / "events.jsonl"
+
+    @property
+    def ranks(self) -> Path:
+        return self.root / "ranks"
+
+    @property
+    def errors(self) -> Path:
+        return self.root / "errors"
+
+    @property
+    def agreement(self) -> Path:
+        return self.root / "stop"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @property
+    def resume(self) -> Path:
+        return self.root / "resume"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.root / "checkpoints"
+
+    def log(self, source: str, stream: str) -> Path:
+        """`source` is `launcher` or `rank-N`, `stream` is `stdout` or `stderr`."""
+        return self.logs / f"{source}.{stream}"
+
+    def create(self) -> None:
+        """Makes the folder, readable by its owner alone."""
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (self.ranks, self.errors, self.agreement, self.logs, self.checkpoints):
+            folder.mkdir(exist_ok=True)
+
+
+def write_record(path: Path, record: Record) -> None:
+    """Publishes `record` at `path`: a reader sees all of it or nothing, also after a power cut. Raises OSError."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(record.model_dump_json())
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.rename(path)
+    sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Makes the names in `path` durable. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_record(path: Path, kind: type[T]) -> T | None:
+    """The record at `path`, or None where there is no such file. Raises ValueError for a malformed one."""
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    return kind.model_validate_json(raw)

@@ -1,0 +1,137 @@
+"""The job spec: everything that a user may ask for. A resolved spec is itself a valid spec."""
+
+from datetime import timedelta
+import re
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from torchyard import recipes
+from torchyard.errors import FieldError, InvalidSpec
+from torchyard.schema import Count, Duration, Schema, printable, unbuilt
+
+JobName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+LabelKey = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$")]
+Labels = Annotated[dict[LabelKey, Annotated[str, Field(max_length=200)]], Field(max_length=32)]
+MetricKey = Annotated[str, Field(min_length=1, max_length=200)]
+Trainer = Literal["image-classification", "script"]
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
+_RESERVED = re.compile(
+    r"TORCHYARD_.*|TORCHELASTIC_.*|LD_.*|MASTER_.*|GROUP_.*|ROLE_.*|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER"
+    r"|RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|PYTHONPATH|PYTHONHOME|PYTHONSTARTUP|PYTHONUNBUFFERED|PYTHONSAFEPATH"
+)
+
+
+def _one_node(nodes: int) -> int:
+    if nodes > 1:
+        raise ValueError("jobs over several nodes are not built yet: ask for 1")
+    return nodes
+
+
+class Resources(Schema):
+    """What one attempt holds while it runs."""
+
+    nodes: Annotated[int, Field(ge=1, le=10_000), AfterValidator(_one_node)] = 1
+    devices_per_node: Annotated[int, Field(ge=1, le=1024)] = Field(default=1, description="one process (rank) for each")
+    device: Literal["auto", "cuda", "cpu"] = Field(default="auto", description="`auto`: GPUs where the worker has them")
+    min_memory_gb: Annotated[float, Field(gt=0, le=100_000)] | None = Field(default=None, description="per GPU, in GiB")
+
+
+class CheckpointPolicy(Schema):
+    every_epochs: Count | None = Field(default=1, description="null: only by steps, at a stop and at the end")
+    every_steps: Count | None = None
+    keep_last: Annotated[int | None, unbuilt(None)] = Field(default=None, description="null keeps every epoch's")
+    keep_best: Annotated[int, unbuilt(1)] = 1
+    monitor: MetricKey = Field(default="val/loss", description="the metric that decides which checkpoint is `best`")
+    mode: Literal["min", "max"] = "min"
+
+
+class _Common(Schema):
+    resources: Resources = Resources()
+    checkpoint: CheckpointPolicy = CheckpointPolicy()
+    priority: Annotated[int, Field(ge=-100, le=100)] = Field(default=0, description="higher starts first")
+    preemptible: Annotated[bool, unbuilt(False)] = False
+    max_restarts: Annotated[int, Field(ge=0, le=1000)] = Field(default=2, description="retries that count")
+    time_limit: Duration = Field(default=timedelta(hours=24), description="over all attempts")
+    stall_timeout: Duration = Field(default=timedelta(minutes=10), description="without progress")
+    stop_grace: Duration = Field("30s", description="from the stop signal to the kill")
+    labels: Labels = {}
+    env: Annotated[dict[str, Annotated[str, Field(max_length=32_768)]], Field(max_length=256)] = {}
+
+    @field_validator("time_limit", "stall_timeout")
+    @classmethod
+    def _above_zero(cls, value: Any) -> Any:
+        if not value:
+            raise ValueError("must be at least 1s")
+        return value
+
+    @field_validator("env")
+    @classmethod
+    def _env_is_the_users(cls, env: dict[str, str]) -> dict[str, str]:
+        for name in env:
+            if not _VARIABLE.fullmatch(name):
+                raise ValueError(f"{name[:200]!r} is no name of an environment variable")
+            if _RESERVED.fullmatch(name):
+                raise ValueError(f"{name} is set by the service and cannot be chosen")
+        return env
+
+
+class ImageClassificationSpec(_Common):
+    """A job for the built-in image classifier."""
+
+    trainer: Literal["image-classification"]
+    name: JobName = "image-classification"
+    config: recipes.ImageClassification = recipes.ImageClassification()
+
+    @model_validator(mode="after")
+    def _monitor_is_measured(self) -> Self:
+        measured = recipes.METRICS[self.trainer]
+        if self.checkpoint.monitor not in measured:
+            raise ValueError(f"checkpoint.monitor must be one of {', '.join(sorted(measured))}")
+        return self
+
+
+class ScriptSpec(_Common):
+    """A job that runs the user's own script."""
+
+    trainer: Literal["script"]
+    name: JobName = "script"
+    config: recipes.Script
+
+
+JobSpec = Annotated[ImageClassificationSpec | ScriptSpec, Field(discriminator="trainer"), BeforeValidator(printable)]
+
+SPEC: TypeAdapter[ImageClassificationSpec | ScriptSpec] = TypeAdapter(JobSpec)
+
+CONFIGS: dict[str, type[Schema]] = {"image-classification": recipes.ImageClassification, "script": recipes.Script}
+"""Each trainer's configuration schema."""
+
+
+def parse_spec(raw: object) -> ImageClassificationSpec | ScriptSpec:
+    """The spec in `raw` (parsed JSON or YAML), every default filled in. Raises InvalidSpec, naming each field."""
+    try:
+        return SPEC.validate_python(raw)
+    except ValidationError as error:
+        raise InvalidSpec("the job spec is not valid", errors=field_errors(error)) from None
+
+
+def field_errors(error: ValidationError) -> tuple[FieldError, ...]:
+    """Pydantic's findings as `field: message`, without the name of the union's branch in the path."""
+    return tuple(
+        FieldError(_path(item["loc"]), item["msg"].removeprefix("Value error, "))
+        for item in error.errors(include_url=False, include_context=False, include_input=False)
+    )
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    parts = location[1:] if location and location[0] in CONFIGS else location
+    return ".".join(str(part)[:200] for part in parts)
