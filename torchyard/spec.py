@@ -63,7 +63,7 @@ class _Common(Schema):
     max_restarts: Annotated[int, Field(ge=0, le=1000)] = Field(default=2, description="retries that count")
     time_limit: Duration = Field(default=timedelta(hours=24), description="over all attempts")
     stall_timeout: Duration = Field(default=timedelta(minutes=10), description="without progress")
-    stop_grace: Duration = Field("30s", description="from the stop signal to the kill")
+    stop_grace: Duration = Field(default=timedelta(seconds=30), description="from the stop signal to the kill")
     labels: Labels = {}
     env: Annotated[dict[str, Annotated[str, Field(max_length=32_768)]], Field(max_length=256)] = {}
 
