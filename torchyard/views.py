@@ -16,7 +16,8 @@ class View(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-def _to_json_number(value: float) -> float | str:
+def json_number(value: float) -> float | str:
+    """`value`, or the string that stands for it where JSON has no number."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -27,7 +28,7 @@ def _to_json_number(value: float) -> float | str:
 Number = Annotated[
     float,
     BeforeValidator(lambda value: float(value) if isinstance(value, str) else value),
-    PlainSerializer(_to_json_number, return_type=float | Literal["NaN", "Infinity", "-Infinity"]),
+    PlainSerializer(json_number, return_type=float | Literal["NaN", "Infinity", "-Infinity"]),
 ]
 """A float that survives JSON: what JSON has no number for is `"NaN"`, `"Infinity"` or `"-Infinity"`."""
 

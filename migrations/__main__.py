@@ -1,0 +1,55 @@
+"""`python -P -m migrations [upgrade | downgrade | current | check] [REVISION]`, on `TORCHYARD_DATABASE_URL`."""
+
+import argparse
+from pathlib import Path
+import sys
+
+from alembic import command
+from alembic.config import Config
+from alembic.util import CommandError
+from pydantic import ValidationError
+from sqlalchemy.exc import DBAPIError
+
+from store.settings import Settings
+
+
+def main() -> int:
+    arguments = _parser().parse_args()
+    try:
+        settings = Settings()
+        settings.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _run(configuration(settings.database), arguments.action, arguments.revision)
+    except (CommandError, DBAPIError, ValidationError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201 - a program's own message
+        return 1
+    return 0
+
+
+def configuration(url: str) -> Config:
+    """Alembic's configuration for the database at `url`."""
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
+    config.attributes["url"] = url
+    return config
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="migrations", description="Brings the database's tables to a revision.")
+    parser.add_argument("action", nargs="?", default="upgrade", choices=["upgrade", "downgrade", "current", "check"])
+    parser.add_argument("revision", nargs="?", default="head")
+    return parser
+
+
+def _run(config: Config, action: str, revision: str) -> None:
+    if action == "upgrade":
+        command.upgrade(config, revision)
+    elif action == "downgrade":
+        command.downgrade(config, "base" if revision == "head" else revision)
+    elif action == "current":
+        command.current(config)
+    else:
+        command.check(config)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,260 @@
+"""Attempts: the claim, the lease, the fence, and the end. All that a worker writes goes through here."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import insert, select, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from store import checkpoints, jobs, logs, metrics
+from store.checkpoints import NewCheckpoint
+from store.database import now_us
+from store.jobs import Reason
+from store.logs import NewLines
+from store.metrics import NewPoint
+from store.tables import Allocation, Attempt, Job
+from torchyard.errors import StaleClaim
+from torchyard.job import CRASH_LOOP_CAP, OUTCOMES, EndReason, JobState
+from torchyard.rundir import ExitReport, ProcessIdentity
+
+LEASE = timedelta(seconds=30)
+_MAX_BACKOFF_S = 60
+
+
+@dataclass(frozen=True)
+class Claim:
+    """An open attempt that a worker owns."""
+
+    attempt_id: int
+    job_id: str
+    number: int
+
+
+@dataclass(frozen=True)
+class NewEvent:
+    """A sentence or a note that the relay read from the attempt. `time` is microseconds since the epoch."""
+
+    type: str
+    data: dict[str, Any]
+    time: int
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What the relay read since the last batch, stored in one transaction or not at all."""
+
+    offsets: dict[str, int]
+    """Bytes of each file that are stored once this batch is."""
+    points: list[NewPoint] = field(default_factory=list[NewPoint])
+    lines: list[NewLines] = field(default_factory=list[NewLines])
+    events: list[NewEvent] = field(default_factory=list[NewEvent])
+    checkpoints: list[NewCheckpoint] = field(default_factory=list[NewCheckpoint])
+    progress: dict[str, Any] | None = None
+
+
+def claim(session: Session, job_id: str, *, worker_id: str, devices: Sequence[dict[str, Any]]) -> Claim | None:
+    """Takes a queued job and its devices (`torchyard.views.HeldDevice` each) for a worker, all or nothing.
+
+    None where another worker was faster, the job was cancelled, or a device is held: the transaction is then undone.
+    """
+    try:
+        with session.begin_nested():
+            return _claim(session, job_id, worker_id=worker_id, devices=devices)
+    except (IntegrityError, StaleClaim):
+        return None
+
+
+def renew(session: Session, worker_id: str, attempt_ids: Iterable[int]) -> set[int]:
+    """Extends the leases by 30 s from now. Answers those that are still the worker's."""
+    rows = session.execute(
+        update(Attempt)
+        .where(Attempt.id.in_(list(attempt_ids)), Attempt.worker_id == worker_id, Attempt.ended_at.is_(None))
+        .values(lease_until=now_us() + _us(LEASE))
+        .returning(Attempt.id)
+    )
+    return set(rows.scalars())
+
+
+def open_of_worker(session: Session, worker_id: str) -> list[Claim]:
+    """The worker's open attempts: what a restarted daemon adopts."""
+    query = select(Attempt).where(Attempt.worker_id == worker_id, Attempt.ended_at.is_(None)).order_by(Attempt.id)
+    return [Claim(row.id, row.job_id, row.number) for row in session.scalars(query)]
+
+
+def read(session: Session, attempt_id: int) -> Attempt:
+    return session.get_one(Attempt, attempt_id, populate_existing=True)
+
+
+def prepared(session: Session, claim: Claim, *, start_step: int) -> None:
+    """Records the step that the attempt resumes from, before its processes start. Raises StaleClaim."""
+    _fenced_update(session, claim, start_step=start_step)
+
+
+def launched(session: Session, claim: Claim, launcher: ProcessIdentity) -> None:
+    """Records the supervisor, by which a later daemon finds it again. Raises StaleClaim."""
+    _fenced_update(session, claim, launcher=launcher.model_dump())
+
+
+def running(session: Session, claim: Claim, *, reason: Reason) -> None:
+    """Moves the job to `running`: every rank's process exists. Raises StaleClaim."""
+    _fenced_update(session, claim)
+    if jobs.transition(session, claim.job_id, JobState.RUNNING, reason=reason) is None:
+        raise StaleClaim(f"job {claim.job_id} is not starting")
+
+
+def record(session: Session, claim: Claim, batch: Batch, *, seq: int) -> None:
+    """Stores a batch exactly once: `seq` is the number of batches stored before it. Raises StaleClaim."""
+    values: dict[str, Any] = {"relay_seq": seq + 1, "offsets": batch.offsets}
+    if batch.checkpoints:
+        values["checkpoints"] = Attempt.checkpoints + len(batch.checkpoints)
+    _fenced_update(session, claim, Attempt.relay_seq == seq, **values)
+    metrics.add(session, claim.job_id, attempt=claim.number, points=batch.points)
+    logs.add(session, claim.job_id, attempt=claim.number, lines=batch.lines)
+    for event in batch.events:
+        jobs.add_event(session, claim.job_id, type=event.type, attempt=claim.number, data=event.data, time=event.time)
+    for checkpoint in batch.checkpoints:
+        checkpoints.add(session, claim.job_id, attempt=claim.number, new=checkpoint)
+    if batch.progress is not None:
+        session.execute(update(Job).where(Job.id == claim.job_id).values(progress=batch.progress))
+
+
+def end(session: Session, claim: Claim, report: ExitReport) -> JobState:
+    """The last transaction of an attempt: its end, the release of its devices, and the job's next state.
+
+    Called when everything of the attempt is stored and every process is gone. Raises StaleClaim.
+    """
+    closed = session.execute(
+        update(Attempt)
+        .where(Attempt.id == claim.attempt_id, Attempt.ended_at.is_(None))
+        .values(ended_at=now_us(), end_reason=report.reason, detail=report.message)
+        .returning(Attempt.checkpoints, (now_us() - Attempt.started_at).label("ran_us"))
+    ).first()
+    if closed is None:
+        raise StaleClaim(f"attempt {claim.number} of job {claim.job_id} has ended")
+    session.execute(
+        update(Allocation)
+        .where(Allocation.attempt_id == claim.attempt_id, Allocation.released_at.is_(None))
+        .values(released_at=now_us())
+    )
+    return _move_on(session, claim, report, fruitful=closed.checkpoints > 0, ran_us=closed.ran_us)
+
+
+def expired(session: Session) -> list[Claim]:
+    """Open attempts whose lease has run out."""
+    query = select(Attempt).where(Attempt.ended_at.is_(None), Attempt.lease_until < now_us())
+    return [Claim(row.id, row.job_id, row.number) for row in session.scalars(query)]
+
+
+def rescue(session: Session, claim: Claim) -> bool:
+    """Ends an attempt whose lease has run out, so that its worker can write nothing more. False if it was renewed."""
+    late = session.execute(
+        update(Attempt)
+        .where(Attempt.id == claim.attempt_id, Attempt.ended_at.is_(None), Attempt.lease_until < now_us())
+        .values(relay_seq=Attempt.relay_seq + 1)
+        .returning(Attempt.worker_id)
+    ).first()
+    if late is None:
+        return False
+    name = jobs.worker_name(session, late.worker_id)
+    end(session, claim, ExitReport(reason=EndReason.WORKER_LOST, message=f"the lease of worker {name} expired"))
+    return True
+
+
+def _claim(session: Session, job_id: str, *, worker_id: str, devices: Sequence[dict[str, Any]]) -> Claim:
+    job = jobs.lock(session, job_id)
+    if job is None or job.state != JobState.QUEUED or job.cancel_requested_at is not None:
+        raise StaleClaim(f"job {job_id} is not queued")
+    newest = checkpoints.newest_first(session, job_id, limit=1)
+    number = job.attempt + 1
+    attempt_id = session.execute(
+        insert(Attempt)
+        .values(
+            job_id=job_id,
+            number=number,
+            worker_id=worker_id,
+            lease_until=now_us() + _us(LEASE),
+            start_step=newest[0].step if newest else 0,
+        )
+        .returning(Attempt.id)
+    ).scalar_one()
+    session.execute(
+        insert(Allocation),
+        [{"attempt_id": attempt_id, "worker_id": worker_id, "device": device["uuid"]} for device in devices],
+    )
+    name = jobs.worker_name(session, worker_id)
+    moved = jobs.transition(
+        session,
+        job_id,
+        JobState.STARTING,
+        reason=Reason("starting", f"attempt {number} starts on {name}"),
+        attempt=number,
+        devices=list(devices),
+        error=None,
+        not_before=None,
+        started_at=job.started_at if job.started_at is not None else now_us(),
+    )
+    if moved is None:
+        raise StaleClaim(f"job {job_id} is not queued")
+    return Claim(attempt_id, job_id, number)
+
+
+def _fenced_update(session: Session, claim: Claim, *conditions: Any, **values: Any) -> None:
+    # An update without values still takes the row: nobody can end the attempt before the caller's transaction does.
+    taken = session.execute(
+        update(Attempt)
+        .where(Attempt.id == claim.attempt_id, Attempt.ended_at.is_(None), *conditions)
+        .values(**(values or {"relay_seq": Attempt.relay_seq}))
+        .returning(Attempt.id)
+    ).first()
+    if taken is None:
+        raise StaleClaim(f"attempt {claim.number} of job {claim.job_id} is not this worker's any more")
+
+
+def _move_on(session: Session, claim: Claim, report: ExitReport, *, fruitful: bool, ran_us: int) -> JobState:
+    job = jobs.lock(session, claim.job_id)
+    if job is None:
+        raise StaleClaim(f"job {claim.job_id} is gone")
+    barren = 0 if fruitful else job.barren + 1
+    counted = OUTCOMES[report.reason].counted
+    state, reason = _next(job, report, barren=barren)
+    retried = state is JobState.QUEUED
+    error = report.model_dump(mode="json", exclude={"reason"}) | {"code": report.reason}
+    values: dict[str, Any] = {
+        "barren": barren,
+        "restarts": job.restarts + (1 if retried and counted else 0),
+        "ran_us": Job.ran_us + ran_us,
+        "error": error if state is JobState.FAILED else None,
+        "not_before": now_us() + _backoff_us(barren) if retried and barren else None,
+    }
+    detail = {"error": error} if state in {JobState.FAILED, JobState.QUEUED} else None
+    if jobs.transition(session, claim.job_id, state, reason=reason, detail=detail, **values) is None:
+        raise StaleClaim(f"job {claim.job_id} is neither starting nor running")
+    return state
+
+
+def _next(job: Job, report: ExitReport, *, barren: int) -> tuple[JobState, Reason]:
+    outcome = OUTCOMES[report.reason]
+    code, message = str(report.reason), report.message or report.reason.replace("_", " ")
+    if outcome.state is not JobState.QUEUED:
+        return outcome.state, Reason(code, message)
+    if job.cancel_requested_at is not None:
+        return JobState.CANCELLED, Reason("cancelled", f"cancelled by its owner; its last attempt ended: {message}")
+    limit = int(job.spec["max_restarts"])
+    if outcome.counted and job.restarts >= limit:
+        return JobState.FAILED, Reason(
+            code, f"{message} (after {job.restarts} of {limit} restarts)" if limit else message
+        )
+    if barren >= CRASH_LOOP_CAP:
+        return JobState.FAILED, Reason(code, f"{message} ({barren} attempts in a row published no checkpoint)")
+    return JobState.QUEUED, Reason("retrying", f"attempt {job.attempt} ended ({code}): {message}")
+
+
+def _backoff_us(barren: int) -> int:
+    return min(2 ** (barren - 1), _MAX_BACKOFF_S) * 1_000_000
+
+
+def _us(duration: timedelta) -> int:
+    return duration // timedelta(microseconds=1)

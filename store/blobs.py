@@ -1,0 +1,75 @@
+"""Blobs: immutable files named by their sha256, in a local or shared directory."""
+
+from dataclasses import dataclass
+import hashlib
+import os
+from pathlib import Path
+from typing import BinaryIO
+from uuid import uuid4
+
+from torchyard.errors import NotFound
+from torchyard.rundir import sync_folder
+
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Blob:
+    sha256: str
+    size: int
+
+
+class Blobs:
+    """A directory of blobs that any number of processes share."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._incoming = root / "incoming"
+
+    def add(self, source: BinaryIO) -> Blob:
+        """Copies `source` to its end, hashing what is copied; durable when this returns. Raises OSError."""
+        self._incoming.mkdir(mode=0o700, parents=True, exist_ok=True)
+        temporary = self._incoming / uuid4().hex
+        try:
+            blob = _copy(source, temporary)
+            target = self.path(blob.sha256)
+            target.parent.mkdir(exist_ok=True)
+            temporary.rename(target)
+            sync_folder(target.parent)
+            sync_folder(self.root)
+            return blob
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def path(self, sha256: str) -> Path:
+        """Where the blob lies, if it is there."""
+        return self.root / sha256[:2] / sha256
+
+    def open(self, sha256: str) -> BinaryIO:
+        """Raises NotFound."""
+        try:
+            return self.path(sha256).open("rb")
+        except FileNotFoundError:
+            raise NotFound(f"blob {sha256} is not in the store") from None
+
+    def copy_out(self, sha256: str, target: Path) -> bool:
+        """Copies a blob to `target`. False where it is gone or its bytes are not what its name says. Raises OSError."""
+        try:
+            with self.open(sha256) as source:
+                return _copy(source, target).sha256 == sha256
+        except NotFound:
+            return False
+
+
+def _copy(source: BinaryIO, target: Path) -> Blob:
+    digest, size = hashlib.sha256(), 0
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb", buffering=0) as file:
+        while chunk := source.read(_CHUNK):
+            digest.update(chunk)
+            size += len(chunk)
+            view = memoryview(chunk)
+            while view:
+                view = view[file.write(view) :]
+        os.fsync(file.fileno())
+    return Blob(digest.hexdigest(), size)

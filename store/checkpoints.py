@@ -1,0 +1,124 @@
+"""Checkpoints: rows over blobs. A row means that every byte is in the blob store."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+import math
+import re
+from typing import Any
+
+from sqlalchemy import insert, select, update
+from sqlalchemy.orm import Session
+
+from store import jobs
+from store.ids import is_id, new_id
+from store.tables import Checkpoint, Job
+from torchyard.errors import NotFound
+from torchyard.rundir import Manifest, ManifestFile
+from torchyard.views import json_number
+
+_NUMBERED = re.compile(r"(epoch|step)-([0-9]{1,18})")
+
+
+@dataclass(frozen=True)
+class NewCheckpoint:
+    """A checkpoint whose blobs are stored. `files` holds the sizes and digests that the relay computed."""
+
+    name: str
+    manifest: Manifest
+    files: list[ManifestFile]
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A checkpoint with the names that lead to it now."""
+
+    row: Checkpoint
+    aliases: list[str]
+
+
+def add(session: Session, job_id: str, *, attempt: int, new: NewCheckpoint) -> None:
+    """Lists a checkpoint and says so in the job's events; a name that the attempt listed before is left alone."""
+    known = select(Checkpoint.id).where(
+        Checkpoint.job_id == job_id, Checkpoint.attempt == attempt, Checkpoint.name == new.name
+    )
+    if session.execute(known).first() is not None:
+        return
+    policy = session.get_one(Job, job_id).spec["checkpoint"]
+    monitored = new.manifest.metrics.get(policy["monitor"])
+    values = {
+        "id": new_id("ckpt"),
+        "epoch": new.manifest.epoch,
+        "step": new.manifest.step,
+        "metrics": {key: json_number(value) for key, value in new.manifest.metrics.items()},
+    }
+    session.execute(
+        insert(Checkpoint).values(
+            job_id=job_id,
+            attempt=attempt,
+            name=new.name,
+            end_of_epoch=new.manifest.end_of_epoch,
+            monitored=monitored if monitored is not None and math.isfinite(monitored) else None,
+            files=[file.model_dump() for file in new.files],
+            **values,
+        )
+    )
+    session.execute(update(Job).where(Job.id == job_id).values(version=Job.version + 1))
+    jobs.add_event(session, job_id, type="checkpoint", attempt=attempt, data=values)
+
+
+def newest_first(session: Session, job_id: str, *, limit: int | None = None) -> Sequence[Checkpoint]:
+    """The job's checkpoints: the latest attempt's first, and in it the highest step."""
+    query = select(Checkpoint).where(Checkpoint.job_id == job_id)
+    query = query.order_by(Checkpoint.attempt.desc(), Checkpoint.step.desc(), Checkpoint.id.desc())
+    return session.scalars(query.limit(limit) if limit is not None else query).all()
+
+
+def listed(session: Session, job: Job) -> list[Listed]:
+    """The job's checkpoints, newest first, with their aliases."""
+    rows = newest_first(session, job.id)
+    owners = _aliases(rows, best_of(session, job))
+    return [Listed(row, [alias for alias, owner in owners.items() if owner == row.id]) for row in rows]
+
+
+def best_of(session: Session, job: Job) -> Checkpoint | None:
+    """The checkpoint with the best finite value of the monitored metric; of equals, the earliest."""
+    value = Checkpoint.monitored.desc() if job.spec["checkpoint"]["mode"] == "max" else Checkpoint.monitored.asc()
+    query = select(Checkpoint).where(Checkpoint.job_id == job.id, Checkpoint.monitored.is_not(None))
+    return session.scalars(query.order_by(value, Checkpoint.step, Checkpoint.id).limit(1)).first()
+
+
+def resolve(session: Session, job: Job, ref: str) -> Listed:
+    """The checkpoint that `ref` names: an id, `best`, `latest`, `epoch-N` or `step-N`. Raises NotFound."""
+    wanted = _canonical(ref)
+    for item in listed(session, job):
+        if wanted == item.row.id or wanted in item.aliases:
+            return item
+    what = "has no checkpoint yet" if job.attempt == 0 else f"has no checkpoint {ref[:100]!r}"
+    raise NotFound(f"job {job.id} {what}")
+
+
+def file_of(checkpoint: Checkpoint, path: str) -> dict[str, Any]:
+    """The entry `{path, size, sha256}` of one file. Raises NotFound."""
+    for entry in checkpoint.files:
+        if entry["path"] == path:
+            return entry
+    raise NotFound(f"checkpoint {checkpoint.id} has no file {path[:200]!r}")
+
+
+def _aliases(rows: Sequence[Checkpoint], best: Checkpoint | None) -> dict[str, str]:
+    owners: dict[str, str] = {}
+    if best is not None:
+        owners["best"] = best.id
+    for row in rows:
+        owners.setdefault("latest", row.id)
+        if row.epoch is not None and row.end_of_epoch:
+            owners.setdefault(f"epoch-{row.epoch}", row.id)
+        owners.setdefault(f"step-{row.step}", row.id)
+    return owners
+
+
+def _canonical(ref: str) -> str:
+    if is_id(ref, "ckpt"):
+        return ref
+    match = _NUMBERED.fullmatch(ref)
+    return f"{match[1]}-{int(match[2])}" if match else ref

@@ -1,0 +1,106 @@
+"""The SQL database: connections, transactions, and its clock."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+import math
+import sqlite3
+from typing import Any
+
+from sqlalchemy import BigInteger, Connection, Engine, Float, create_engine, event
+from sqlalchemy.engine.interfaces import Dialect
+from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.orm import Session
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy.types import TypeDecorator
+
+from torchyard.errors import Unavailable
+
+_WRITE = "torchyard_write"
+
+
+class now_us(FunctionElement[int]):
+    """The database's clock, in microseconds since the epoch. No program's own clock decides about a lease."""
+
+    inherit_cache = True
+    type = BigInteger()
+
+
+@compiles(now_us, "sqlite")
+def _now_sqlite(element: now_us, compiler: SQLCompiler, **options: Any) -> str:
+    return "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)"
+
+
+@compiles(now_us, "postgresql")
+def _now_postgresql(element: now_us, compiler: SQLCompiler, **options: Any) -> str:
+    return "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)"
+
+
+class Float64(TypeDecorator[float]):
+    """A float that keeps NaN: SQLite has none, so NULL stands for it on every database."""
+
+    impl = Float(53)
+    cache_ok = True
+
+    def process_bind_param(self, value: float | None, dialect: Dialect) -> float | None:
+        return None if value is None or math.isnan(value) else value
+
+    def process_result_value(self, value: float | None, dialect: Dialect) -> float:
+        return math.nan if value is None else value
+
+
+class Database:
+    """A pool of connections. A failure to reach the database is `Unavailable`, wherever it shows."""
+
+    def __init__(self, url: str) -> None:
+        self.engine = _engine(url)
+        self._writing = self.engine.execution_options(**{_WRITE: True})
+
+    @contextmanager
+    def read(self) -> Generator[Session]:
+        """One consistent look. Raises Unavailable."""
+        with _translated(), Session(self.engine, expire_on_commit=False) as session:
+            yield session
+
+    @contextmanager
+    def write(self) -> Generator[Session]:
+        """One transaction, committed at the end of the block, undone by any exception. Raises Unavailable."""
+        with _translated(), Session(self._writing, expire_on_commit=False) as session, session.begin():
+            yield session
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+
+def _engine(url: str) -> Engine:
+    if not url.startswith("sqlite"):
+        return create_engine(url, pool_pre_ping=True, pool_size=8, max_overflow=8, pool_timeout=10)
+    engine = create_engine(url, connect_args={"timeout": 30, "check_same_thread": False}, pool_size=8, max_overflow=32)
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, record: object) -> None:
+    connection.isolation_level = None  # transactions begin where _begin_sqlite says so, not where the driver guesses
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    # A transaction that first reads and then writes would fail as soon as another wrote in between.
+    writes = connection.get_execution_options().get(_WRITE, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+@contextmanager
+def _translated() -> Generator[None]:
+    try:
+        yield
+    except IntegrityError:
+        raise
+    except (DBAPIError, PoolTimeout) as error:
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        raise Unavailable(f"the database does not answer: {cause}") from error

@@ -1,0 +1,244 @@
+"""Jobs: submission, the one function that changes a state, intents, and lists."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import func, insert, or_, select, update
+from sqlalchemy.orm import Session
+
+from store.database import now_us
+from store.ids import new_id
+from store.tables import Allocation, Attempt, Job, JobEvent, Worker
+from torchyard.errors import Conflict, NotFound
+from torchyard.job import JobState, sources
+from torchyard.spec import ImageClassificationSpec, ScriptSpec
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a job stands where it stands: a stable code, and a sentence."""
+
+    code: str
+    message: str
+
+
+WAITING = Reason("waiting", "waiting for a worker to look at it")
+
+
+def submit(session: Session, spec: ImageClassificationSpec | ScriptSpec, *, owner: str) -> Job:
+    """Stores a new queued job. It is accepted when the transaction commits."""
+    job = Job(
+        id=new_id("job"),
+        owner=owner,
+        name=spec.name,
+        trainer=spec.trainer,
+        spec=spec.model_dump(mode="json"),
+        priority=spec.priority,
+        labels=spec.labels,
+        state=JobState.QUEUED,
+        reason_code=WAITING.code,
+        reason_message=WAITING.message,
+        events=1,
+        devices=[],
+    )
+    session.add(job)
+    session.flush()
+    _insert_state_event(session, job.id, seq=1, source=None, target=JobState.QUEUED, reason=WAITING, attempt=None)
+    session.refresh(job)
+    return job
+
+
+def get(session: Session, job_id: str, *, owner: str | None = None) -> Job:
+    """The job; with `owner`, only if it is theirs. Raises NotFound."""
+    job = session.get(Job, job_id)
+    if job is None or (owner is not None and job.owner != owner):
+        raise NotFound(f"there is no job {job_id}")
+    return job
+
+
+@dataclass(frozen=True)
+class JobFilter:
+    owner: str | None = None
+    states: tuple[JobState, ...] = ()
+    name: str | None = None
+    trainer: str | None = None
+
+
+def newest(session: Session, where: JobFilter, *, limit: int, before: str | None = None) -> Sequence[Job]:
+    """Jobs, newest first, older than `before` (an id)."""
+    query = select(Job).order_by(Job.id.desc()).limit(limit)
+    if where.owner is not None:
+        query = query.where(Job.owner == where.owner)
+    if where.states:
+        query = query.where(Job.state.in_(where.states))
+    if where.name is not None:
+        query = query.where(Job.name == where.name)
+    if where.trainer is not None:
+        query = query.where(Job.trainer == where.trainer)
+    if before is not None:
+        query = query.where(Job.id < before)
+    return session.scalars(query).all()
+
+
+def queued(session: Session, *, limit: int = 10_000) -> list[tuple[str, int]]:
+    """Id and priority of the queued jobs, in the order in which they are to start."""
+    query = select(Job.id, Job.priority).where(Job.state == JobState.QUEUED)
+    return [(row.id, row.priority) for row in session.execute(query.order_by(Job.priority.desc(), Job.id).limit(limit))]
+
+
+def startable(session: Session, job_ids: Iterable[str]) -> list[Job]:
+    """Those of `job_ids` that are queued and not held back, in the order given."""
+    wanted = list(job_ids)
+    due = or_(Job.not_before.is_(None), Job.not_before <= now_us())
+    query = select(Job).where(Job.id.in_(wanted), Job.state == JobState.QUEUED, due)
+    found = {job.id: job for job in session.scalars(query)}
+    return [found[job_id] for job_id in wanted if job_id in found]
+
+
+def position(session: Session, job: Job) -> int:
+    """How many queued jobs start before this queued one."""
+    ahead = or_(Job.priority > job.priority, (Job.priority == job.priority) & (Job.id < job.id))
+    query = select(func.count()).select_from(Job).where(Job.state == JobState.QUEUED, ahead)
+    return session.scalar(query) or 0
+
+
+def transition(
+    session: Session,
+    job_id: str,
+    target: JobState,
+    *,
+    reason: Reason,
+    detail: dict[str, Any] | None = None,
+    **values: Any,
+) -> Job | None:
+    """Moves a job to `target` by compare-and-set and writes the event, in the caller's transaction.
+
+    `detail` goes into the event beside `from`, `to` and `reason`; `values` are more columns of the row. Answers the job
+    as it is now, or None where its state forbids the move: the caller's claim is stale.
+    """
+    job = lock(session, job_id)
+    if job is None or job.state not in sources(target):
+        return None
+    source = JobState(job.state)
+    result = session.execute(
+        update(Job)
+        .where(Job.id == job_id, Job.state == source)
+        .values(
+            state=target,
+            version=Job.version + 1,
+            events=Job.events + 1,
+            reason_code=reason.code,
+            reason_message=reason.message,
+            reason_since=now_us(),
+            finished_at=now_us() if target.terminal else None,
+            **values,
+        )
+        .returning(Job.events)
+    ).first()
+    if result is None:
+        return None
+    attempt = values.get("attempt", job.attempt) or None
+    _insert_state_event(
+        session, job_id, seq=result.events, source=source, target=target, reason=reason, attempt=attempt, detail=detail
+    )
+    session.refresh(job)
+    return job
+
+
+def lock(session: Session, job_id: str) -> Job | None:
+    """The job's row, held until the transaction ends."""
+    return session.scalars(
+        select(Job).where(Job.id == job_id).with_for_update().execution_options(populate_existing=True)
+    ).first()
+
+
+def request_cancel(session: Session, job_id: str, *, owner: str | None = None) -> Job:
+    """Cancels a job that no worker holds, and asks the owner of one that runs. Asking twice changes nothing.
+
+    Raises NotFound, and Conflict for a job that has ended otherwise.
+    """
+    job = lock(session, job_id)
+    if job is None or (owner is not None and job.owner != owner):
+        raise NotFound(f"there is no job {job_id}")
+    state = JobState(job.state)
+    if state is JobState.CANCELLED or (not state.terminal and job.cancel_requested_at is not None):
+        return job
+    if state.terminal:
+        raise Conflict(f"job {job_id} has already {state}; only a job that has not ended can be cancelled")
+    asked = Reason("cancelled", "cancelled by its owner")
+    if state in {JobState.QUEUED, JobState.PAUSED}:
+        return transition(session, job_id, JobState.CANCELLED, reason=asked, cancel_requested_at=now_us()) or job
+    session.execute(
+        update(Job)
+        .where(Job.id == job_id)
+        .values(
+            cancel_requested_at=now_us(),
+            version=Job.version + 1,
+            reason_code="stopping",
+            reason_message="cancel requested: the job may save a checkpoint before it stops",
+            reason_since=now_us(),
+        )
+    )
+    session.refresh(job)
+    return job
+
+
+def set_waiting_reason(session: Session, job_id: str, reason: Reason) -> None:
+    """Says why a queued job does not start. Writes only what is new."""
+    session.execute(
+        update(Job)
+        .where(Job.id == job_id, Job.state == JobState.QUEUED, Job.reason_message != reason.message)
+        .values(reason_code=reason.code, reason_message=reason.message, reason_since=now_us())
+    )
+
+
+def add_event(
+    session: Session, job_id: str, *, type: str, attempt: int | None, data: dict[str, Any], time: int | None = None
+) -> None:
+    """Appends an event to the job, in the caller's transaction. `time` is microseconds; None is now."""
+    seq = session.execute(
+        update(Job).where(Job.id == job_id).values(events=Job.events + 1).returning(Job.events)
+    ).scalar_one()
+    session.execute(
+        insert(JobEvent).values(
+            job_id=job_id, seq=seq, time=now_us() if time is None else time, type=type, attempt=attempt, data=data
+        )
+    )
+
+
+def events(session: Session, job_id: str, *, after: int, limit: int) -> Sequence[JobEvent]:
+    """The job's events with a sequence number above `after`, oldest first."""
+    query = select(JobEvent).where(JobEvent.job_id == job_id, JobEvent.seq > after)
+    return session.scalars(query.order_by(JobEvent.seq).limit(limit)).all()
+
+
+def holders(session: Session) -> dict[tuple[str, str], str]:
+    """Who holds each device: `(worker id, device uuid)` to job id."""
+    query = (
+        select(Allocation.worker_id, Allocation.device, Attempt.job_id)
+        .join(Attempt, Attempt.id == Allocation.attempt_id)
+        .where(Allocation.released_at.is_(None))
+    )
+    return {(row.worker_id, row.device): row.job_id for row in session.execute(query)}
+
+
+def worker_name(session: Session, worker_id: str) -> str:
+    return session.execute(select(Worker.name).where(Worker.id == worker_id)).scalar_one()
+
+
+def _insert_state_event(
+    session: Session,
+    job_id: str,
+    *,
+    seq: int,
+    source: JobState | None,
+    target: JobState,
+    reason: Reason,
+    attempt: int | None,
+    detail: dict[str, Any] | None = None,
+) -> None:
+    data = {"from": source, "to": target, "reason": {"code": reason.code, "message": reason.message}, **(detail or {})}
+    session.execute(
+        insert(JobEvent).values(job_id=job_id, seq=seq, time=now_us(), type="state", attempt=attempt, data=data)
+    )

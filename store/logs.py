@@ -1,0 +1,88 @@
+"""Logs: chunks of lines, numbered over the whole job in the order in which they were relayed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import insert, select, update
+from sqlalchemy.orm import Session
+
+from store.tables import Job, LogChunk
+
+
+@dataclass(frozen=True, slots=True)
+class NewLines:
+    """Whole lines of one stream, without line ends or NULs. `rank` is None for the launcher's own output."""
+
+    rank: int | None
+    stream: str
+    lines: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    line: int
+    time: int
+    attempt: int
+    rank: int | None
+    stream: str
+    text: str
+
+
+def add(session: Session, job_id: str, *, attempt: int, lines: Sequence[NewLines]) -> None:
+    """Appends lines to the job's log."""
+    total = sum(len(chunk.lines) for chunk in lines)
+    if not total:
+        return
+    last = session.execute(
+        update(Job).where(Job.id == job_id).values(log_lines=Job.log_lines + total).returning(Job.log_lines)
+    ).scalar_one()
+    first = last - total + 1
+    for chunk in lines:
+        if not chunk.lines:
+            continue
+        session.execute(
+            insert(LogChunk).values(
+                job_id=job_id,
+                first=first,
+                count=len(chunk.lines),
+                attempt=attempt,
+                rank=chunk.rank,
+                stream=chunk.stream,
+                text="\n".join(chunk.lines),
+            )
+        )
+        first += len(chunk.lines)
+
+
+def after(session: Session, job_id: str, *, line: int, limit: int, rank: int | None = None) -> list[Line]:
+    """Up to `limit` lines numbered above `line`, oldest first."""
+    query = select(LogChunk).where(LogChunk.job_id == job_id, LogChunk.first + LogChunk.count > line + 1)
+    if rank is not None:
+        query = query.where(LogChunk.rank == rank)
+    found: list[Line] = []
+    # A chunk starts at or before the wanted line at most once, so the key's order gives the rest.
+    for chunk in session.scalars(query.order_by(LogChunk.first).execution_options(yield_per=16)):
+        found.extend(item for item in _lines(chunk) if item.line > line)
+        if len(found) >= limit:
+            break
+    return found[:limit]
+
+
+def tail(session: Session, job_id: str, *, count: int, rank: int | None = None) -> list[Line]:
+    """The last `count` lines, oldest first."""
+    query = select(LogChunk).where(LogChunk.job_id == job_id)
+    if rank is not None:
+        query = query.where(LogChunk.rank == rank)
+    found: list[Line] = []
+    for chunk in session.scalars(query.order_by(LogChunk.first.desc()).execution_options(yield_per=16)):
+        found[:0] = _lines(chunk)
+        if len(found) >= count:
+            break
+    return found[-count:]
+
+
+def _lines(chunk: LogChunk) -> list[Line]:
+    return [
+        Line(chunk.first + index, chunk.time, chunk.attempt, chunk.rank, chunk.stream, text)
+        for index, text in enumerate(chunk.text.split("\n"))
+    ]

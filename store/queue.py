@@ -1,0 +1,88 @@
+"""The queue in Redis: a hint of what waits, and the bell that wakes the workers. SQL is the truth."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from redis import Redis, RedisError
+
+from torchyard.errors import Unavailable
+
+_QUEUE = "torchyard:queue"
+_BELL = "torchyard:bell"
+
+
+class Queue:
+    """A sorted set of job ids: the highest priority first, then the order of submission."""
+
+    def __init__(self, url: str) -> None:
+        self._redis: Redis = Redis.from_url(url, socket_timeout=5, socket_connect_timeout=2, decode_responses=True)
+
+    def push(self, job_id: str, *, priority: int) -> None:
+        """Called after the job's commit. Raises Unavailable."""
+        with _translated():
+            self._redis.zadd(_QUEUE, {job_id: -priority})
+
+    def remove(self, job_id: str) -> None:
+        """Called after the commit that took the job out of `queued`. Raises Unavailable."""
+        with _translated():
+            self._redis.zrem(_QUEUE, job_id)
+
+    def waiting(self) -> list[str]:
+        """Ids in the order in which they are to start. Raises Unavailable."""
+        with _translated():
+            return [str(item) for item in self._redis.zrange(_QUEUE, 0, -1)]
+
+    def rebuild(self, queued: list[tuple[str, int]]) -> bool:
+        """Makes the queue hold what the rows say: `(id, priority)` each. True if it differed. Raises Unavailable."""
+        wanted = {job_id: float(-priority) for job_id, priority in queued}
+        with _translated():
+            found = {str(item): score for item, score in self._redis.zrange(_QUEUE, 0, -1, withscores=True)}
+            missing = {job_id: score for job_id, score in wanted.items() if found.get(job_id) != score}
+            extra = [job_id for job_id in found if job_id not in wanted]
+            if missing:
+                self._redis.zadd(_QUEUE, missing)
+            if extra:
+                self._redis.zrem(_QUEUE, *extra)
+        return bool(missing or extra)
+
+    def ring(self) -> None:
+        """Wakes every worker: a job was queued, or somebody asked for something. Raises Unavailable."""
+        with _translated():
+            self._redis.publish(_BELL, "")
+
+    def ping(self) -> None:
+        """Raises Unavailable."""
+        with _translated():
+            self._redis.ping()
+
+    def bell(self) -> "Bell":
+        return Bell(self._redis)
+
+    def close(self) -> None:
+        self._redis.close()
+
+
+class Bell:
+    """One listener for the bell, for one thread."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self._subscription = redis.pubsub(ignore_subscribe_messages=True)
+
+    def wait(self, timeout: float) -> bool:
+        """True when the bell rang within `timeout` seconds. Raises Unavailable, at once."""
+        with _translated():
+            if not self._subscription.subscribed:
+                self._subscription.subscribe(_BELL)
+            return self._subscription.get_message(timeout=timeout) is not None
+
+    def close(self) -> None:
+        self._subscription.close()
+
+
+@contextmanager
+def _translated() -> Generator[None]:
+    try:
+        yield
+    except (RedisError, OSError) as error:
+        raise Unavailable(f"redis does not answer: {error}") from error

@@ -1,0 +1,240 @@
+"""The tables. Every time is microseconds since the epoch, by the database's clock."""
+
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    CheckConstraint,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Text,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from store.database import Float64, now_us
+from torchyard.job import JobState
+
+BigKey = BigInteger().with_variant(Integer, "sqlite")
+Document = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
+
+_TERMINAL = ", ".join(f"'{state}'" for state in JobState if state.terminal)
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "ck": "ck_%(table_name)s_%(constraint_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+    type_annotation_map = {dict[str, Any]: Document, list[Any]: Document}
+
+
+class Worker(Base):
+    """A daemon, one per host."""
+
+    __tablename__ = "workers"
+
+    id: Mapped[str] = mapped_column(String(40), primary_key=True)
+    name: Mapped[str] = mapped_column(String(255))
+    devices: Mapped[list[Any]]
+    """What it last saw of its devices: `torchyard.views.DeviceView` each, without who holds them."""
+    started_at: Mapped[int] = mapped_column(BigInteger)
+    seen_at: Mapped[int] = mapped_column(BigInteger)
+
+
+class Job(Base):
+    """What a user submitted. Only `store.jobs.transition` writes `state`."""
+
+    __tablename__ = "jobs"
+    __table_args__ = (
+        CheckConstraint(f"(finished_at IS NOT NULL) = (state IN ({_TERMINAL}))", name="finished_iff_terminal"),
+        Index("ix_jobs_state_priority_id", "state", "priority", "id"),
+        Index("ix_jobs_owner_id", "owner", "id"),
+    )
+
+    id: Mapped[str] = mapped_column(String(40), primary_key=True)
+    owner: Mapped[str] = mapped_column(String(100))
+    name: Mapped[str] = mapped_column(String(100))
+    trainer: Mapped[str] = mapped_column(String(40))
+    spec: Mapped[dict[str, Any]]
+    priority: Mapped[int]
+    labels: Mapped[dict[str, Any]]
+    retry_of: Mapped[str | None] = mapped_column(String(40))
+    state: Mapped[str] = mapped_column(String(16))
+    version: Mapped[int] = mapped_column(default=1)
+    """Rises with the state, intents and checkpoints, not with progress."""
+    reason_code: Mapped[str] = mapped_column(String(40))
+    reason_message: Mapped[str] = mapped_column(Text)
+    reason_since: Mapped[int] = mapped_column(BigInteger, default=now_us())
+    cancel_requested_at: Mapped[int | None] = mapped_column(BigInteger)
+    not_before: Mapped[int | None] = mapped_column(BigInteger)
+    attempt: Mapped[int] = mapped_column(default=0)
+    """The number of the latest attempt; 0 before the first."""
+    restarts: Mapped[int] = mapped_column(default=0)
+    """Retries that counted against `max_restarts`."""
+    barren: Mapped[int] = mapped_column(default=0)
+    """Attempts in a row that published no checkpoint."""
+    ran_us: Mapped[int] = mapped_column(BigInteger, default=0)
+    """How long the ended attempts took together; the time limit is over all of them."""
+    progress: Mapped[dict[str, Any] | None] = mapped_column(Document)
+    devices: Mapped[list[Any]] = mapped_column(Document, default=list)
+    error: Mapped[dict[str, Any] | None] = mapped_column(Document)
+    events: Mapped[int] = mapped_column(default=0)
+    """How many events the job has; the newest one's `seq`."""
+    log_lines: Mapped[int] = mapped_column(BigInteger, default=0)
+    created_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
+    started_at: Mapped[int | None] = mapped_column(BigInteger)
+    finished_at: Mapped[int | None] = mapped_column(BigInteger)
+
+
+class Attempt(Base):
+    """One run of a job. The open row is the fence: who writes for the attempt takes it first."""
+
+    __tablename__ = "attempts"
+    __table_args__ = (
+        UniqueConstraint("job_id", "number"),
+        Index(
+            "ix_attempts_open",
+            "worker_id",
+            sqlite_where=text("ended_at IS NULL"),
+            postgresql_where=text("ended_at IS NULL"),
+        ),
+        Index(
+            "uq_attempts_open_job",
+            "job_id",
+            unique=True,
+            sqlite_where=text("ended_at IS NULL"),
+            postgresql_where=text("ended_at IS NULL"),
+        ),
+    )
+
+    id: Mapped[int] = mapped_column(BigKey, primary_key=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"))
+    number: Mapped[int]
+    worker_id: Mapped[str] = mapped_column(ForeignKey("workers.id"))
+    lease_until: Mapped[int] = mapped_column(BigInteger)
+    start_step: Mapped[int] = mapped_column(BigInteger, default=0)
+    """The step it resumed from; earlier attempts' points beyond it are hidden."""
+    launcher: Mapped[dict[str, Any] | None] = mapped_column(Document)
+    """The supervisor's `ProcessIdentity`."""
+    relay_seq: Mapped[int] = mapped_column(BigInteger, default=0)
+    """Rises with every relayed batch, by compare-and-set."""
+    offsets: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)
+    """Bytes relayed of each file of the run directory."""
+    checkpoints: Mapped[int] = mapped_column(default=0)
+    started_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
+    ended_at: Mapped[int | None] = mapped_column(BigInteger)
+    end_reason: Mapped[str | None] = mapped_column(String(20))
+    detail: Mapped[str | None] = mapped_column(Text)
+
+
+class Allocation(Base):
+    """A device held by an attempt, or once held. An open one keeps every other attempt away."""
+
+    __tablename__ = "allocations"
+    __table_args__ = (
+        Index(
+            "uq_allocations_open_device",
+            "worker_id",
+            "device",
+            unique=True,
+            sqlite_where=text("released_at IS NULL"),
+            postgresql_where=text("released_at IS NULL"),
+        ),
+        Index("ix_allocations_attempt_id", "attempt_id"),
+    )
+
+    id: Mapped[int] = mapped_column(BigKey, primary_key=True)
+    attempt_id: Mapped[int] = mapped_column(ForeignKey("attempts.id"))
+    node_rank: Mapped[int] = mapped_column(default=0)
+    worker_id: Mapped[str] = mapped_column(ForeignKey("workers.id"))
+    device: Mapped[str] = mapped_column(String(100))
+    released_at: Mapped[int | None] = mapped_column(BigInteger)
+
+
+class JobEvent(Base):
+    """Something that happened to a job, numbered from 1 within the job."""
+
+    __tablename__ = "job_events"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
+    seq: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    time: Mapped[int] = mapped_column(BigInteger, default=now_us())
+    type: Mapped[str] = mapped_column(String(16))
+    attempt: Mapped[int | None]
+    data: Mapped[dict[str, Any]]
+
+
+class Series(Base):
+    """A metric of a job, with its newest value."""
+
+    __tablename__ = "series"
+    __table_args__ = (UniqueConstraint("job_id", "key"),)
+
+    id: Mapped[int] = mapped_column(BigKey, primary_key=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"))
+    key: Mapped[str] = mapped_column(String(200))
+    latest: Mapped[float] = mapped_column(Float64, nullable=True)
+
+
+class Point(Base):
+    """One value of a series. `time` is the rank's clock."""
+
+    __tablename__ = "points"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+
+    series_id: Mapped[int] = mapped_column(ForeignKey("series.id"), primary_key=True, autoincrement=False)
+    attempt: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    step: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    value: Mapped[float] = mapped_column(Float64, nullable=True)
+    time: Mapped[int] = mapped_column(BigInteger)
+
+
+class Checkpoint(Base):
+    """A published checkpoint. Its bytes are blobs; the row is written when they are all there."""
+
+    __tablename__ = "checkpoints"
+    __table_args__ = (UniqueConstraint("job_id", "attempt", "name"),)
+
+    id: Mapped[str] = mapped_column(String(40), primary_key=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"))
+    attempt: Mapped[int]
+    name: Mapped[str] = mapped_column(String(100))
+    epoch: Mapped[int | None]
+    end_of_epoch: Mapped[bool]
+    step: Mapped[int] = mapped_column(BigInteger)
+    metrics: Mapped[dict[str, Any]]
+    """Non-finite values as strings, as JSON has no numbers for them."""
+    monitored: Mapped[float | None] = mapped_column(Float64, nullable=True)
+    """The value that decides about `best`; NULL where it is absent or not a number."""
+    files: Mapped[list[Any]]
+    """`{path, size, sha256}` each, as the relay read them; `sha256` is the blob's key."""
+    created_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
+
+
+class LogChunk(Base):
+    """Lines of one rank's stream, in the order in which they were relayed. `first` numbers the job's lines from 1."""
+
+    __tablename__ = "log_chunks"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
+    first: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    count: Mapped[int]
+    attempt: Mapped[int]
+    rank: Mapped[int | None]
+    stream: Mapped[str] = mapped_column(String(6))
+    time: Mapped[int] = mapped_column(BigInteger, default=now_us())
+    text: Mapped[str] = mapped_column(Text)

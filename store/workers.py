@@ -1,0 +1,47 @@
+"""Workers: who is there, and what devices they see."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from store.attempts import LEASE
+from store.database import now_us
+from store.tables import Worker
+from torchyard.errors import NotFound
+
+_LEASE_US = int(LEASE.total_seconds() * 1_000_000)
+
+
+def register(session: Session, worker_id: str, *, name: str, devices: list[Any]) -> None:
+    """Announces a daemon that has just started; the id is its data directory's, and stays over restarts."""
+    worker = session.get(Worker, worker_id)
+    if worker is None:
+        session.add(Worker(id=worker_id, name=name, devices=devices, started_at=now_us(), seen_at=now_us()))
+        return
+    worker.name, worker.devices = name, devices
+    session.flush()
+    session.execute(update(Worker).where(Worker.id == worker_id).values(started_at=now_us(), seen_at=now_us()))
+
+
+def heartbeat(session: Session, worker_id: str, *, devices: list[Any]) -> None:
+    """Says that the daemon lives, and what it sees of its devices."""
+    session.execute(update(Worker).where(Worker.id == worker_id).values(seen_at=now_us(), devices=devices))
+
+
+def every(session: Session, *, limit: int = 1000, after: str | None = None) -> Sequence[tuple[Worker, bool]]:
+    """All workers with whether each was seen within one lease, by id."""
+    query = select(Worker, (Worker.seen_at > now_us() - _LEASE_US).label("alive")).order_by(Worker.id).limit(limit)
+    if after is not None:
+        query = query.where(Worker.id > after)
+    return [(row.Worker, bool(row.alive)) for row in session.execute(query)]
+
+
+def get(session: Session, worker_id: str) -> tuple[Worker, bool]:
+    """One worker, as in `every`. Raises NotFound."""
+    query = select(Worker, (Worker.seen_at > now_us() - _LEASE_US).label("alive")).where(Worker.id == worker_id)
+    row = session.execute(query).first()
+    if row is None:
+        raise NotFound(f"there is no worker {worker_id}")
+    return row.Worker, bool(row.alive)
