@@ -1,0 +1,145 @@
+"""A whole service of real processes for a test: `torchyard up` on a folder and a port of its own."""
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+import json
+import os
+from pathlib import Path
+import signal
+import subprocess
+import sys
+import time
+from typing import Any, TypeVar
+
+from torchyard.client import Client
+from torchyard.job import JobState
+from torchyard.views import JobView
+
+T = TypeVar("T")
+
+DEADLINE_S = 120.0
+
+
+class Service:
+    """Started by `start`, stopped by `stop`; its data stays for the next `start`."""
+
+    def __init__(self, folder: Path, *, slots: int = 2) -> None:
+        self.data = folder / "data"
+        self.code = folder / "code"
+        self.code.mkdir(exist_ok=True)
+        self._slots = slots
+        self._up: subprocess.Popen[bytes] | None = None
+
+    @property
+    def server(self) -> dict[str, Any]:
+        return json.loads((self.data / "server.json").read_text())
+
+    @property
+    def client(self) -> Client:
+        return Client(url=self.server["url"], token=self.server["token"])
+
+    def start(self) -> None:
+        log = (self.data.parent / "up.log").open("ab")
+        with log:
+            self._up = subprocess.Popen(
+                [
+                    *(sys.executable, "-P", "-m", "torchyard.cli", "up", "--port", "0"),
+                    *("--data-dir", str(self.data), "--cpu-slots", str(self._slots), "--allow-path", str(self.code)),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        until(self._ready, what="the service is ready", context=self._log)
+
+    def stop(self, number: signal.Signals = signal.SIGINT) -> int:
+        """Signals `up` and waits for its end."""
+        assert self._up is not None
+        self._up.send_signal(number)
+        return self._up.wait(90)
+
+    def script(self, name: str, text: str) -> str:
+        """Writes a user's script; the `code` URL of its folder."""
+        folder = self.code / name
+        folder.mkdir(exist_ok=True)
+        (folder / "train.py").write_text(text)
+        return f"file://{folder}"
+
+    def submit_script(self, name: str, text: str, **spec: Any) -> JobView:
+        code = self.script(name, text)
+        return self.client.submit({"trainer": "script", "name": name, "config": {"code": code}, **spec})
+
+    def wait(self, job_id: str, *states: JobState) -> JobView:
+        """The job, once it is in one of `states`; any terminal one by default."""
+
+        def look() -> JobView | None:
+            job = self.client.get(job_id)
+            wanted = job.state in states if states else job.state.terminal
+            assert wanted or not job.state.terminal, f"{job.state}: {job.error} {job.status_reason}"
+            return job if wanted else None
+
+        return until(look, what=f"job {job_id} is {states or 'terminal'}", context=self._log)
+
+    def processes(self) -> list[int]:
+        """Every process of this host that names the data folder: the service's own, and the jobs'."""
+        return processes_naming(self.data)
+
+    def _ready(self) -> bool | None:
+        assert self._up is not None
+        assert self._up.poll() is None, self._log()
+        try:
+            return self.client.ready().status == "ok" or None
+        except Exception:  # noqa: BLE001 - not yet, whatever it says
+            return None
+
+    def _log(self) -> str:
+        logs = [self.data.parent / "up.log", *sorted((self.data / "logs").glob("*.log"))]
+        return "\n".join(
+            f"--- {path.name}\n{path.read_text(errors='replace')[-4000:]}" for path in logs if path.exists()
+        )
+
+
+@contextmanager
+def running(service: Service) -> Generator[Service]:
+    """A service that is up; afterwards it is stopped, and none of its processes is left."""
+    service.start()
+    try:
+        yield service
+    finally:
+        try:
+            code = service.stop()
+        finally:
+            left = service.processes()
+            for pid in left:
+                os.kill(pid, signal.SIGKILL)
+    assert code == 0
+    assert not left
+
+
+def until(look: Callable[[], T | None], *, what: str, context: Callable[[], str] = str) -> T:
+    """The first answer of `look` that is not None or False."""
+    deadline = time.monotonic() + DEADLINE_S
+    while time.monotonic() < deadline:
+        found = look()
+        if found is not None and found is not False:
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"never came true: {what}\n{context()}")
+
+
+def processes_naming(folder: Path) -> list[int]:
+    """Pids of running processes whose command line or environment names `folder`."""
+    needle = str(folder).encode()
+    found: list[int] = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdecimal() or int(entry.name) == os.getpid():
+            continue
+        try:
+            named = needle in (entry / "cmdline").read_bytes() or needle in (entry / "environ").read_bytes()
+            state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+        if named and state not in "ZX":
+            found.append(int(entry.name))
+    return found

@@ -1,0 +1,97 @@
+"""What a job lives through: a restarted service, a killed worker, a killed `up`."""
+
+import os
+from pathlib import Path
+import signal
+
+import pytest
+
+from tests.e2e.service import Service, running, until
+from torchyard.job import JobState
+
+pytestmark = pytest.mark.xdist_group("e2e-survival")
+
+GATED = """
+import os, time, torchyard
+run = torchyard.init()
+state = run.resume()
+step = 0 if state is None else state["step"]
+gate = os.path.join(os.path.dirname(__file__), "gate")
+while not (os.path.exists(gate) or run.should_stop()):
+    step += 1
+    run.log({"train/step": float(step)}, step=step)
+    time.sleep(0.05)
+run.save_checkpoint({"step": step}, step=step, metrics={})
+print("left at", step, "from", 0 if state is None else state["step"])
+"""
+
+
+def test_a_stopped_service_requeues_its_jobs_and_goes_on_when_it_is_started_again(tmp_path: Path) -> None:
+    service = Service(tmp_path)
+    service.start()
+    finished = service.wait(service.submit_script("finished", "print('done')").id, JobState.SUCCEEDED)
+    job = service.submit_script("gated", GATED, max_restarts=0)
+    service.wait(job.id, JobState.RUNNING)
+    until(lambda: service.client.metrics(job.id).data or None, what="the job has logged")
+    assert service.stop() == 0
+    assert service.processes() == []
+    assert not (service.data / "server.json").exists()
+
+    (service.code / "gated" / "gate").touch()
+    with running(service):
+        again = service.client.get(finished.id)
+        assert again == finished
+        assert [line.text for line in service.client.logs(finished.id, rank=0)] == ["done"]
+        done = service.wait(job.id, JobState.SUCCEEDED)
+        assert done.attempt == 2
+        steps = [checkpoint.step for checkpoint in service.client.checkpoints(job.id)]
+        left = [line.text for line in service.client.logs(job.id, rank=0) if line.attempt == 2]
+        assert left == [f"left at {steps[0]} from {steps[1]}"]
+
+
+def test_a_killed_worker_is_restarted_and_adopts_its_job(tmp_path: Path) -> None:
+    with running(Service(tmp_path)) as service:
+        job = service.submit_script("gated", GATED, max_restarts=0)
+        service.wait(job.id, JobState.RUNNING)
+        worker = service.server["processes"]["worker"]
+        os.kill(worker, signal.SIGKILL)
+        until(lambda: service.server["processes"]["worker"] not in {worker, None}, what="the worker is restarted")
+        (service.code / "gated" / "gate").touch()
+        done = service.wait(job.id, JobState.SUCCEEDED)
+        assert done.attempt == 1
+        (series,) = service.client.metrics(job.id, max_points=100_000).data
+        steps = [point.step for point in series.points]
+        assert steps == list(range(1, len(steps) + 1))
+
+
+def test_a_job_survives_the_kill_of_the_whole_service(tmp_path: Path) -> None:
+    service = Service(tmp_path)
+    service.start()
+    job = service.submit_script("gated", GATED, max_restarts=0)
+    service.wait(job.id, JobState.RUNNING)
+    children = service.server["processes"].values()
+    service.stop(signal.SIGKILL)
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children), what="the children have ended")
+    assert service.processes(), "the job goes on without the service"
+    with running(service):
+        (service.code / "gated" / "gate").touch()
+        assert service.wait(job.id, JobState.SUCCEEDED).attempt == 1
+
+
+def test_a_killed_rank_and_a_killed_supervisor_are_retried_without_leaving_a_process(tmp_path: Path) -> None:
+    with running(Service(tmp_path)) as service:
+        job = service.submit_script("gated", GATED, resources={"devices_per_node": 2}, max_restarts=2)
+        for attempt, victim in ((1, "ranks/1.json"), (2, "supervisor.json")):
+            until(
+                lambda attempt=attempt: (
+                    (found := service.client.get(job.id)).attempt == attempt and found.state is JobState.RUNNING
+                ),
+                what=f"attempt {attempt} runs",
+            )
+            record = (service.data / "runs" / job.id / str(attempt) / victim).read_text()
+            os.kill(int(record.split('"pid":')[1].split(",")[0]), signal.SIGKILL)
+            until(lambda attempt=attempt: service.client.get(job.id).attempt > attempt, what="the next attempt starts")
+            ended = [event for event in service.client.events(job.id) if event.data.get("to") == "queued"][-1]
+            assert ended.data["error"]["code"] == "killed"
+        (service.code / "gated" / "gate").touch()
+        assert service.wait(job.id, JobState.SUCCEEDED).attempt == 3
