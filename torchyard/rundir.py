@@ -21,7 +21,7 @@ from datetime import timedelta
 from enum import StrEnum
 import os
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -60,6 +60,17 @@ class ProcessIdentity(Record):
     start_time: int
     """Clock ticks from boot to start: field 22 of `/proc/<pid>/stat`."""
     boot_id: str
+
+    @classmethod
+    def of(cls, pid: int) -> Self | None:
+        """The identity of the process (or zombie) that has `pid` now; None where there is none."""
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_bytes()
+        except (FileNotFoundError, ProcessLookupError):
+            return None
+        fields = stat.rpartition(b")")[2].split()  # the name before it may hold anything
+        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return cls(pid=pid, start_time=int(fields[19]), boot_id=boot_id)
 
 
 class LaunchPlan(Record):
@@ -186,6 +197,11 @@ class RunDir:
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         for folder in (self.ranks, self.errors, self.agreement, self.logs, self.checkpoints):
             folder.mkdir(exist_ok=True)
+
+
+def process_title(job_id: str, attempt: int, role: str) -> str:
+    """What a process of an attempt calls itself: orphans are found by it. `role` is `rank N` or `supervisor`."""
+    return f"torchyard {job_id} attempt {attempt} {role}"
 
 
 def write_record(path: Path, record: Record) -> None:

@@ -1,0 +1,145 @@
+"""The start of every rank: `python -P -u -m torchyard.rank SCRIPT [ARGS…]`, or `… -m MODULE [ARGS…]`.
+
+It gives the process its title, its logs and its record in the run directory, then runs the program as Python itself
+would, in a `__main__` module of its own, and records the exception that leaves it.
+"""
+
+import faulthandler
+import io
+import os
+from pathlib import Path
+import runpy
+import signal
+import sys
+import time
+import traceback
+from types import ModuleType, TracebackType
+from typing import Literal
+
+from setproctitle import setproctitle
+
+from torchyard.errors import ConfigError, DataError
+from torchyard.job import EndReason
+from torchyard.rundir import Env, ProcessIdentity, RankError, RunDir, process_title, write_record
+
+MESSAGE_LIMIT = 4_000
+TRACEBACK_LIMIT = 32_000
+
+_HEAD = 4_000  # characters kept of the start of a long traceback; the end tells more
+_NOT_THE_USERS = {__file__, runpy.__file__, "<frozen runpy>"}
+
+_Reason = Literal[EndReason.USER_ERROR, EndReason.OUT_OF_MEMORY, EndReason.DATA_ERROR, EndReason.CONFIG_ERROR]
+
+
+def main() -> None:
+    """Runs the program named in `sys.argv`. Leaves by SystemExit."""
+    rank = int(os.environ["RANK"])
+    run_dir = RunDir(Path(os.environ[Env.RUN_DIR]))
+    setproctitle(process_title(os.environ[Env.JOB_ID], int(os.environ[Env.ATTEMPT]), f"rank {rank}"))
+    _redirect(run_dir, rank)
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    process = os.getpid()
+    identity = ProcessIdentity.of(process)
+    if identity is None:
+        sys.exit("/proc does not show this process")
+    write_record(run_dir.ranks / f"{rank}.json", identity)
+    try:
+        _run(sys.argv[1:])
+    except SystemExit as error:
+        if error.code not in (None, 0) and os.getpid() == process:
+            _record(run_dir, rank, error)
+        raise
+    except BaseException as error:  # noqa: BLE001 whatever leaves the program is reported as Python would
+        error.__traceback__ = _users_part(error.__traceback__)
+        if os.getpid() == process:  # a forked child that ran to here is not the rank
+            _record(run_dir, rank, error)
+        sys.excepthook(type(error), error, error.__traceback__)
+        sys.exit(1)
+
+
+def _redirect(run_dir: RunDir, rank: int) -> None:
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+        name = stream.name.strip("<>")
+        log = os.open(run_dir.log(f"rank-{rank}", name), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        os.dup2(log, stream.fileno(), inheritable=True)
+        os.close(log)
+
+
+def _run(arguments: list[str]) -> None:
+    main_module = ModuleType("__main__")
+    sys.modules["__main__"] = main_module
+    if arguments[0] == "-m":
+        sys.argv = arguments[1:]
+        runpy._run_module_as_main(arguments[1])  # pyright: ignore # what `python -m` itself calls
+        return
+    script = Path(arguments[0]).absolute()
+    sys.argv = arguments
+    sys.path.insert(0, str(script.resolve().parent))
+    main_module.__file__ = str(script)
+    with io.open_code(str(script)) as file:
+        code = compile(file.read(), str(script), "exec", dont_inherit=True)
+    exec(code, main_module.__dict__)  # noqa: S102 running the user's program is the purpose
+
+
+def _users_part(trace: TracebackType | None) -> TracebackType | None:
+    while trace is not None and trace.tb_frame.f_code.co_filename in _NOT_THE_USERS:
+        trace = trace.tb_next
+    return trace
+
+
+def _record(run_dir: RunDir, rank: int, error: BaseException) -> None:
+    record = RankError(
+        rank=rank,
+        time=time.time_ns() // 1000,
+        reason=_reason(error),
+        type=type(error).__qualname__,
+        message=_storable(_message(error))[:MESSAGE_LIMIT],
+        traceback=_shorten(_storable("".join(traceback.format_exception(error)))),
+    )
+    try:
+        write_record(run_dir.errors / f"{rank}.json", record)
+    except OSError as failure:
+        print(f"torchyard: the error could not be recorded: {failure}", file=sys.stderr)  # noqa: T201
+
+
+def _reason(error: BaseException) -> _Reason:
+    if isinstance(error, DataError):
+        return EndReason.DATA_ERROR
+    if isinstance(error, ConfigError):
+        return EndReason.CONFIG_ERROR
+    if isinstance(error, MemoryError) or _is_torch_out_of_memory(error):
+        return EndReason.OUT_OF_MEMORY
+    return EndReason.USER_ERROR
+
+
+def _is_torch_out_of_memory(error: BaseException) -> bool:
+    if any(
+        base.__name__ == "OutOfMemoryError" and base.__module__.split(".")[0] == "torch" for base in type(error).__mro__
+    ):
+        return True
+    return type(error) is RuntimeError and "DefaultCPUAllocator: can't allocate memory" in _message(error)
+
+
+def _message(error: BaseException) -> str:
+    if isinstance(error, SystemExit) and not isinstance(error.code, str):
+        return f"exited with code {error.code}"
+    try:
+        return str(error)
+    except Exception as broken:  # noqa: BLE001 the user's own __str__
+        return f"<its text cannot be made: {type(broken).__name__}>"
+
+
+def _storable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
+
+
+def _shorten(text: str) -> str:
+    if len(text) <= TRACEBACK_LIMIT:
+        return text
+    return f"{text[:_HEAD]}\n…\n{text[_HEAD - TRACEBACK_LIMIT :]}"
+
+
+if __name__ == "__main__":
+    main()

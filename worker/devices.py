@@ -1,0 +1,235 @@
+"""The devices of this host: which there are, what runs on them, and the lock that gives each to one worker."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+import contextlib
+from dataclasses import dataclass
+import fcntl
+import json
+import os
+from pathlib import Path
+import stat
+from typing import Any, Literal, Protocol, Self, TypeVar, cast
+
+import pynvml
+
+from torchyard.errors import ConfigError
+from torchyard.views import DeviceProcess, DeviceView
+
+T = TypeVar("T")
+
+LOCK_FOLDER = Path("/tmp")  # noqa: S108 the same for every worker of the host, whoever runs it
+
+_GIB = 1 << 30
+
+
+class Nvml(Protocol):
+    """What is used of the NVML binding (`pynvml`). Handles and answers are opaque; any call may raise `NVMLError`."""
+
+    NVMLError: type[Exception]
+
+    def nvmlInit(self) -> Any: ...
+    def nvmlDeviceGetCount(self) -> int: ...
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> Any: ...
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> Any: ...
+    def nvmlDeviceGetUUID(self, handle: Any) -> str | bytes: ...
+    def nvmlDeviceGetName(self, handle: Any) -> str | bytes: ...
+    def nvmlDeviceGetMemoryInfo(self, handle: Any) -> Any: ...
+    def nvmlDeviceGetUtilizationRates(self, handle: Any) -> Any: ...
+    def nvmlDeviceGetComputeRunningProcesses(self, handle: Any) -> Any: ...
+    def nvmlDeviceGetMigMode(self, handle: Any) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Device:
+    """One GPU, or one CPU slot. `index` counts within its kind; a GPU's is its place on the PCI bus."""
+
+    index: int
+    uuid: str
+    name: str
+    kind: Literal["cuda", "cpu"]
+    memory_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """The devices that a worker offers."""
+
+    devices: tuple[Device, ...]
+    nvml: Nvml | None = None
+
+    def observe(self, ours: set[int]) -> list[DeviceView]:
+        """Each device as it is now. `ours`: the pids of our jobs; a GPU on which another computes is `blocked`.
+
+        What the driver does not tell is None; a GPU that does not answer is blocked.
+        """
+        return [self._view(device, ours) for device in self.devices]
+
+    def _view(self, device: Device, ours: set[int]) -> DeviceView:
+        view = DeviceView(
+            index=device.index,
+            uuid=device.uuid,
+            name=device.name,
+            kind=device.kind,
+            memory_bytes=device.memory_bytes,
+        )
+        if device.kind == "cpu" or self.nvml is None:
+            return view
+        nvml = self.nvml
+        try:
+            handle = nvml.nvmlDeviceGetHandleByUUID(device.uuid)
+            used = int(nvml.nvmlDeviceGetMemoryInfo(handle).used)
+        except nvml.NVMLError as error:
+            return view.model_copy(update={"blocked": f"GPU {device.index} does not answer: {error}"})
+        rates = _ask(nvml, lambda: nvml.nvmlDeviceGetUtilizationRates(handle), None)
+        running = _ask(nvml, lambda: nvml.nvmlDeviceGetComputeRunningProcesses(handle), [])
+        processes = [DeviceProcess(pid=int(item.pid), memory_bytes=int(item.usedGpuMemory or 0)) for item in running]
+        return view.model_copy(
+            update={
+                "memory_used_bytes": used,
+                "utilization": None if rates is None else int(rates.gpu) / 100,
+                "processes": processes,
+                "blocked": _mig(nvml, handle, device) or _held(device, processes, ours),
+            }
+        )
+
+
+def discover(
+    cpu_slots: int | None = None, *, nvml: Nvml | None = None, environ: Mapping[str, str] = os.environ
+) -> Inventory:
+    """The GPUs that the driver shows, and `cpu_slots` CPU slots; None: slots only where there is no GPU.
+
+    CUDA_VISIBLE_DEVICES (PCI order or UUIDs) narrows the GPUs to those that the operator gave this worker.
+    """
+    binding = nvml if nvml is not None else cast(Nvml, pynvml)
+    gpus = _gpus(binding, environ.get("CUDA_VISIBLE_DEVICES"))
+    if cpu_slots is None:
+        cpu_slots = 0 if gpus else max(2, os.cpu_count() or 1)
+    slots = [Device(index, f"cpu-{index}", "CPU slot", "cpu") for index in range(cpu_slots)]
+    return Inventory((*gpus, *slots), binding if gpus else None)
+
+
+class DeviceLocks:
+    """Held until `close`, or the end of the process however it comes; no child inherits them."""
+
+    def __init__(self) -> None:
+        self._open = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def take(self, path: Path, *, what: str, holder: dict[str, object]) -> None:
+        """Raises ConfigError naming who holds `path`, OSError."""
+        descriptor = _open_lock(path, what)
+        self._open.callback(os.close, descriptor)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(f"{what} belongs to another worker of this host: {_holder(descriptor)}") from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps(holder).encode(), 0)
+
+    def close(self) -> None:
+        self._open.close()
+
+
+def lock_devices(devices: Iterable[Device], data_dir: Path, *, folder: Path = LOCK_FOLDER) -> DeviceLocks:
+    """Takes every GPU for this worker, host-wide, and the CPU slots of `data_dir`; all or none.
+
+    Raises ConfigError where another worker holds one, and OSError.
+    """
+    holder: dict[str, object] = {"pid": os.getpid(), "data_dir": str(data_dir.absolute())}
+    locks = DeviceLocks()
+    with contextlib.ExitStack() as undo:
+        undo.callback(locks.close)
+        for device in devices:
+            if device.kind == "cuda":
+                path = folder / f"torchyard-{device.uuid}.lock"
+                locks.take(path, what=f"GPU {device.index} ({device.uuid})", holder=holder)
+        locks.take(data_dir / "worker.lock", what=f"the data directory {data_dir}", holder=holder)
+        undo.pop_all()
+    return locks
+
+
+def _gpus(nvml: Nvml, visible: str | None) -> list[Device]:
+    try:
+        nvml.nvmlInit()
+        count = nvml.nvmlDeviceGetCount()
+    except nvml.NVMLError:
+        return []  # no driver, or none that works: a host without GPUs
+    found = [_ask(nvml, lambda index=index: _gpu(nvml, index), None) for index in range(count)]
+    return [device for device in found if device is not None and _given(device, visible)]
+
+
+def _gpu(nvml: Nvml, index: int) -> Device:
+    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    memory = _ask(nvml, lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle).total), None)
+    return Device(index, _text(nvml.nvmlDeviceGetUUID(handle)), _text(nvml.nvmlDeviceGetName(handle)), "cuda", memory)
+
+
+def _given(device: Device, visible: str | None) -> bool:
+    if visible is None:
+        return True
+    names = [name.strip() for name in visible.split(",")]
+    return any(name == str(device.index) or (len(name) > 4 and device.uuid.startswith(name)) for name in names)
+
+
+def _ask(nvml: Nvml, question: Callable[[], T], otherwise: T) -> T:
+    """One answer of the driver; many a field is not supported everywhere, or not permitted."""
+    try:
+        return question()
+    except nvml.NVMLError:
+        return otherwise
+
+
+def _mig(nvml: Nvml, handle: Any, device: Device) -> str | None:
+    current = _ask(nvml, lambda: nvml.nvmlDeviceGetMigMode(handle)[0], 0)
+    return f"GPU {device.index} is split into MIG instances, which are not offered" if current else None
+
+
+def _held(device: Device, processes: Sequence[DeviceProcess], ours: set[int]) -> str | None:
+    strangers = [process for process in processes if process.pid not in ours]
+    if not strangers:
+        return None
+    shown = ", ".join(f"pid {process.pid} ({_size(process.memory_bytes)})" for process in strangers[:8])
+    return f"GPU {device.index} is held by {shown}, not ours"
+
+
+def _size(amount: int) -> str:
+    if not amount:
+        return "memory unknown"
+    return f"{amount / _GIB:.0f} GiB" if amount >= 10 * _GIB else f"{amount / _GIB:.1f} GiB"
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def _open_lock(path: Path, what: str) -> int:
+    """Never creates over what is there: in a sticky folder, the kernel forbids that for another user's file."""
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    while True:
+        try:
+            descriptor = os.open(path, flags)
+        except FileNotFoundError:
+            try:
+                descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+            except FileExistsError:
+                continue  # another worker was faster
+            os.fchmod(descriptor, 0o666)  # other users' workers lock it too
+        except OSError as error:
+            raise ConfigError(f"{what} cannot be locked: {path}: {error.strerror}") from None
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return descriptor
+        os.close(descriptor)
+        raise ConfigError(f"{what} cannot be locked: {path} is no regular file")
+
+
+def _holder(descriptor: int) -> str:
+    try:
+        holder = json.loads(os.pread(descriptor, 10_000, 0))
+        return f"pid {holder['pid']}, data directory {holder['data_dir']}"
+    except (ValueError, KeyError, TypeError):
+        return "one that does not say who it is"

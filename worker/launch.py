@@ -1,0 +1,169 @@
+"""From a job's spec to the processes of an attempt: what the supervisor shall start, with which environment.
+
+Ranks are torchrun's. They see an allow-list of the worker's environment, the job's own variables and the service's;
+rendezvous and collectives stay on loopback, on ports that the kernel chooses, so any number of jobs share the host.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+import os
+from pathlib import Path
+import re
+import subprocess
+import sys
+import threading
+from typing import Any, Protocol
+from urllib.parse import unquote_to_bytes
+
+from store.attempts import Claim
+from torchyard.errors import DataError
+from torchyard.rundir import Env, LaunchPlan, ProcessIdentity, Record, RunDir, write_record
+from torchyard.spec import ImageClassificationSpec, ScriptSpec
+
+_INHERITED = re.compile(
+    r"PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_[A-Z]+|TZ|TMPDIR|SSL_CERT_FILE|SSL_CERT_DIR"
+    r"|LD_LIBRARY_PATH|NVIDIA_[A-Z_]+|CUDA_HOME|CUDA_PATH|XDG_CACHE_HOME|TORCH_HOME"
+)
+_ELASTIC = (
+    "--nnodes=1",
+    "--rdzv-backend=c10d",
+    "--rdzv-endpoint=127.0.0.1:0",
+    "--local-addr=127.0.0.1",
+    "--max-restarts=0",
+)
+
+
+class _HasUuid(Protocol):
+    @property
+    def uuid(self) -> str: ...
+
+
+class _Config(Record):
+    trainer: str
+    config: dict[str, Any]
+    checkpoint: dict[str, Any]
+
+
+def plan(
+    spec: ImageClassificationSpec | ScriptSpec,
+    *,
+    claim: Claim,
+    run: RunDir,
+    devices: Sequence[_HasUuid],
+    resume_from: Path | None,
+    time_left: timedelta,
+    allowed: Sequence[Path],
+    slots: int,
+    environ: Mapping[str, str] = os.environ,
+) -> LaunchPlan:
+    """How to run `spec` on `devices`, one rank each. Writes nothing.
+
+    `slots`: devices of the worker, among which the cores are divided; `allowed`: the folders below which `file://`
+    may point; `environ`: the worker's own environment. A script runs in its code folder, as it would by hand, a recipe
+    in the run directory. Raises DataError where the data or the code is absent, or not below `allowed`.
+    """
+    own: dict[str, str] = {}
+    if isinstance(spec, ScriptSpec):
+        code = resolve(spec.config.code, allowed)
+        program = [str(_entrypoint(code, spec.config.entrypoint)), *spec.config.args]
+        folder = code
+    else:
+        own[Env.DATA] = _data(spec.config.data.source, allowed)
+        program = ["-m", "trainer"]
+        folder = run.root
+    own |= _service_environment(claim, run, [device.uuid for device in devices])
+    if resume_from is not None:
+        own[Env.RESUME_FROM] = str(resume_from)
+    threads = max(1, len(os.sched_getaffinity(0)) // max(slots, len(devices)))
+    python = [sys.executable, "-P"]
+    rank = [*python, "-u", "-m", "torchyard.rank", *program]
+    return LaunchPlan(
+        job_id=claim.job_id,
+        attempt=claim.number,
+        argv=[*python, "-m", "trainer.torchrun", *_ELASTIC, f"--nproc-per-node={len(devices)}", "--no-python", *rank],
+        env=inherited(environ) | {"OMP_NUM_THREADS": str(threads)} | spec.env | own,
+        cwd=str(folder),
+        world_size=len(devices),
+        time_limit=max(time_left, timedelta(seconds=1)),
+        stall_timeout=spec.stall_timeout,
+        stop_grace=spec.stop_grace,
+    )
+
+
+def prepare(run: RunDir, spec: ImageClassificationSpec | ScriptSpec, plan: LaunchPlan) -> None:
+    """Writes what the ranks and the supervisor read: `config.json` and, last, `launch.json`. Raises OSError."""
+    resolved = spec.model_dump(mode="json", include={"trainer", "config", "checkpoint"})
+    write_record(run.config, _Config.model_validate(resolved))
+    write_record(run.launch, plan)
+
+
+def start(run: RunDir) -> ProcessIdentity | None:
+    """Starts the supervisor of a prepared run directory, and answers who it is (None where it has ended already).
+
+    It is in a session of its own and outlives the worker; while the worker lives, a thread waits for it, so that it
+    leaves no zombie. Raises OSError.
+    """
+    with (run.root / "supervisor.log").open("ab") as log:
+        supervisor = subprocess.Popen(
+            [sys.executable, "-P", "-m", "worker.supervisor", str(run.root.absolute())],
+            env=inherited(os.environ),
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    identity = ProcessIdentity.of(supervisor.pid)
+    threading.Thread(target=supervisor.wait, name=f"reaper of {supervisor.pid}", daemon=True).start()
+    return identity
+
+
+def inherited(environ: Mapping[str, str]) -> dict[str, str]:
+    """What of the worker's environment its jobs may see: nothing of the service's own, and no credential."""
+    return {name: value for name, value in environ.items() if _INHERITED.fullmatch(name)}
+
+
+def resolve(url: str, allowed: Sequence[Path]) -> Path:
+    """The existing file or folder at a `file:///…` URL, links followed. Raises DataError naming the path."""
+    path = Path(os.fsdecode(unquote_to_bytes(url.removeprefix("file://"))))
+    if "\0" in str(path):
+        raise DataError(f"{str(path)!r} is no path")
+    real = Path(os.path.realpath(path))
+    if not any(real.is_relative_to(os.path.realpath(root)) for root in allowed):
+        raise DataError(f"{path} is not below a folder that this worker allows (--allow-path)")
+    if not real.exists():
+        raise DataError(f"there is no {path}")
+    if not os.access(real, os.R_OK):
+        raise DataError(f"{path} cannot be read by the worker")
+    return real
+
+
+def _data(source: str, allowed: Sequence[Path]) -> str:
+    return str(resolve(source, allowed)) if source.startswith("file://") else source
+
+
+def _entrypoint(code: Path, name: str) -> Path:
+    if not code.is_dir():
+        raise DataError(f"{code} is no folder")
+    script = Path(os.path.realpath(code / name))
+    if not script.is_relative_to(code):
+        raise DataError(f"{code / name} lies outside the code folder")
+    if not script.is_file():
+        raise DataError(f"there is no {code / name}")
+    return script
+
+
+def _service_environment(claim: Claim, run: RunDir, uuids: Sequence[str]) -> dict[str, str]:
+    gpus = [uuid for uuid in uuids if not uuid.startswith("cpu-")]
+    return {
+        Env.JOB_ID: claim.job_id,
+        Env.ATTEMPT: str(claim.number),
+        Env.RUN_DIR: str(run.root),
+        Env.CONFIG: str(run.config),
+        Env.CHECKPOINT_DIR: str(run.checkpoints),
+        "PYTHONUNBUFFERED": "1",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES": ",".join(gpus),
+        "GLOO_SOCKET_IFNAME": "lo",
+        "NCCL_SOCKET_IFNAME": "lo",
+    }

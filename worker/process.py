@@ -1,0 +1,145 @@
+"""The processes of this host: which one is which, who descends from whom, and ending them. Reads `/proc`."""
+
+from collections.abc import Callable, Iterable
+import contextlib
+from dataclasses import dataclass
+from datetime import timedelta
+import functools
+import os
+from pathlib import Path
+import signal
+import time
+
+from torchyard.rundir import Env, ProcessIdentity, process_title
+
+_PAUSE = 0.02  # seconds between two looks at what a SIGKILL has left
+
+
+def identity(pid: int) -> ProcessIdentity | None:
+    """Who has `pid` now; None where nobody has."""
+    return ProcessIdentity.of(pid)
+
+
+def is_alive(process: ProcessIdentity) -> bool:
+    """Whether exactly that process still runs. A zombie does not."""
+    found = _read(process.pid)
+    return (
+        found is not None and found.running and found.start_time == process.start_time and process.boot_id == boot_id()
+    )
+
+
+def descendants(pid: int) -> list[ProcessIdentity]:
+    """Every running process below `pid`, at any depth, zombies' children included."""
+    table = _table()
+    return [table[child].identity for child in sorted(_below(table, [pid])) if table[child].running]
+
+
+def find(job_id: str, attempt: int) -> list[ProcessIdentity]:
+    """Every running process of the attempt, its supervisor included: by environment or title, and all below those.
+
+    The caller is never among them. A process that dropped its environment and lost its parents is not found.
+    """
+    table = _table()
+    named = [pid for pid in table if _belongs(pid, job_id, attempt)]
+    pids = {*named, *_below(table, named)} - {os.getpid()}
+    return [table[pid].identity for pid in sorted(pids) if table[pid].running]
+
+
+def send(process: ProcessIdentity, number: signal.Signals) -> bool:
+    """Signals exactly that process: never one that has its pid by now, never the caller. False where it is gone.
+
+    Raises PermissionError for a process of another user.
+    """
+    if process.pid == os.getpid():
+        return False
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        return False
+    try:
+        if not is_alive(process):
+            return False
+        signal.pidfd_send_signal(descriptor, number)
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def kill_all(left: Callable[[], Iterable[ProcessIdentity]], *, timeout: timedelta | None) -> list[ProcessIdentity]:
+    """SIGKILLs what `left` finds, in its order, until it finds nothing. Returns who still lives after `timeout`."""
+    deadline = None if timeout is None else time.monotonic() + timeout.total_seconds()
+    while survivors := list(left()):
+        for process in survivors:
+            with contextlib.suppress(PermissionError):  # it stays among the survivors
+                send(process, signal.SIGKILL)
+        if deadline is not None and time.monotonic() > deadline:
+            return [process for process in survivors if is_alive(process)]
+        time.sleep(_PAUSE)
+    return []
+
+
+def kill_attempt(job_id: str, attempt: int, *, timeout: timedelta = timedelta(seconds=30)) -> list[ProcessIdentity]:
+    """Ends every process of an attempt, its supervisor included. Returns who still lives after `timeout`."""
+    return kill_all(lambda: find(job_id, attempt), timeout=timeout)
+
+
+@functools.cache
+def boot_id() -> str:
+    """What tells one start of this host from another."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+@dataclass(frozen=True)
+class _Process:
+    pid: int
+    parent: int
+    state: bytes
+    start_time: int
+
+    @property
+    def running(self) -> bool:
+        return self.state not in b"ZXx"
+
+    @property
+    def identity(self) -> ProcessIdentity:
+        return ProcessIdentity(pid=self.pid, start_time=self.start_time, boot_id=boot_id())
+
+
+def _table() -> dict[int, _Process]:
+    found = (_read(int(entry.name)) for entry in os.scandir("/proc") if entry.name.isdecimal())
+    return {process.pid: process for process in found if process is not None}
+
+
+def _read(pid: int) -> _Process | None:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = stat.rpartition(b")")[2].split()
+    return _Process(pid, int(fields[1]), fields[0], int(fields[19]))
+
+
+def _below(table: dict[int, _Process], roots: Iterable[int]) -> set[int]:
+    children: dict[int, list[int]] = {}
+    for process in table.values():
+        children.setdefault(process.parent, []).append(process.pid)
+    found: set[int] = set()
+    pending = list(roots)
+    while pending:
+        for child in children.get(pending.pop(), ()):
+            if child not in found:
+                found.add(child)
+                pending.append(child)
+    return found
+
+
+def _belongs(pid: int, job_id: str, attempt: int) -> bool:
+    try:
+        if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(process_title(job_id, attempt, "").encode()):
+            return True
+        environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return False  # it has ended, or is another user's
+    return f"{Env.JOB_ID}={job_id}".encode() in environment and f"{Env.ATTEMPT}={attempt}".encode() in environment

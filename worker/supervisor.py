@@ -1,0 +1,263 @@
+"""The supervisor of one attempt: `python -P -m worker.supervisor RUN_DIR`.
+
+It starts the launcher, keeps every process that descends from it, ends them all (asked to, at the time limit, at a
+stall, or because the launcher has left), and then says in `exit.json` how the attempt ended. It outlives the worker.
+"""
+
+import ctypes
+from datetime import timedelta
+import os
+from pathlib import Path
+import select
+import signal
+import subprocess
+import sys
+import time
+
+from setproctitle import setproctitle
+
+from torchyard.job import EndReason
+from torchyard.rundir import (
+    ExitReport,
+    LaunchPlan,
+    ProcessIdentity,
+    RunDir,
+    StopRequest,
+    process_title,
+    read_record,
+    write_record,
+)
+from torchyard.schema import format_duration
+from worker import process
+from worker.untrusted import read_untrusted
+from worker.verdict import judge, quote
+
+_POLL_S = 0.2
+_DUMP_S = 1.0  # for the ranks to write their stacks
+_STACKS = 32_000  # characters of them in the report
+_PR_SET_CHILD_SUBREAPER = 36
+_MESSAGES = {
+    EndReason.CANCELLED: "cancelled",
+    EndReason.PAUSED: "paused",
+    EndReason.PREEMPTED: "preempted",
+    EndReason.TIME_LIMIT: "the job's time limit was reached",
+}
+
+
+def main() -> None:
+    """Supervises the attempt in the run directory `sys.argv[1]`. Exits with 1 where it cannot say how it ended."""
+    run = RunDir(Path(sys.argv[1]).absolute())
+    plan = read_record(run.launch, LaunchPlan)
+    if plan is None:
+        sys.exit(f"there is no {run.launch}")
+    me = process.identity(os.getpid())
+    other = read_record(run.supervisor, ProcessIdentity)
+    if me is None or run.exit.exists() or (other is not None and process.is_alive(other)):
+        sys.exit(f"{run.root} has, or had, a supervisor")
+    setproctitle(process_title(plan.job_id, plan.attempt, "supervisor"))
+    _become_subreaper()
+    write_record(run.supervisor, me)
+    report = Supervisor(run, plan).supervise()
+    try:
+        write_record(run.exit, report)
+    except OSError as error:
+        sys.exit(f"{run.exit} cannot be written: {error}; it would say: {report.model_dump_json()}")
+
+
+class Supervisor:
+    """One attempt, from the start of its launcher until nothing of it is left."""
+
+    def __init__(self, run: RunDir, plan: LaunchPlan) -> None:
+        self._run = run
+        self._plan = plan
+        self._launcher_exit: int | None = None
+        self._told_to_leave = False
+        self._events_size = 0
+        self._events_grew: float | None = None
+        for number in (signal.SIGINT, signal.SIGHUP):  # handled, not ignored: what is ignored, children inherit
+            signal.signal(number, _ignore)
+        signal.signal(signal.SIGTERM, self._leave)
+
+    def supervise(self) -> ExitReport:
+        """Runs the attempt and says how it ended. When it returns, or raises, no process of the attempt is left."""
+        try:
+            launcher = self._launch()
+        except OSError as error:
+            return ExitReport(reason=EndReason.LAUNCH_FAILED, message=f"the launcher cannot be started: {error}")
+        try:
+            report = self._watch(launcher)
+        finally:
+            self._end(launcher)
+            launcher.returncode = self._launcher_exit
+        if report is not None:
+            return report
+        return judge(self._run, launcher_exit=self._launcher_exit or 0, world_size=self._plan.world_size)
+
+    def _launch(self) -> subprocess.Popen[bytes]:
+        with (
+            self._run.log("launcher", "stdout").open("ab") as stdout,
+            self._run.log("launcher", "stderr").open("ab") as stderr,
+        ):
+            return subprocess.Popen(
+                self._plan.argv,
+                env=self._plan.env,
+                cwd=self._plan.cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
+            )
+
+    def _watch(self, launcher: subprocess.Popen[bytes]) -> ExitReport | None:
+        """Until the launcher has left (None: of its own accord) or the attempt's end is decided."""
+        time_limit = time.monotonic() + self._plan.time_limit.total_seconds()
+        while not self._gone(launcher):
+            request = self._requested()
+            if request is None and time.monotonic() >= time_limit:
+                request = StopRequest(reason=EndReason.TIME_LIMIT, grace=self._plan.stop_grace)
+                self._publish(request)
+            if request is not None:
+                return self._stop(launcher, request)
+            if self._stalled():
+                return self._hang()
+        return None
+
+    def _gone(self, launcher: subprocess.Popen[bytes]) -> bool:
+        """Waits a moment; True as soon as the launcher has left. Reaps whoever else has ended."""
+        if self._launcher_exit is None:
+            descriptor = os.pidfd_open(launcher.pid)
+            try:
+                select.select([descriptor], [], [], _POLL_S)
+            finally:
+                os.close(descriptor)
+        self._reap(launcher)
+        return self._launcher_exit is not None
+
+    def _reap(self, launcher: subprocess.Popen[bytes]) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            if pid == launcher.pid:
+                self._launcher_exit = os.waitstatus_to_exitcode(status)
+
+    def _requested(self) -> StopRequest | None:
+        if self._told_to_leave and not self._run.stop.exists():
+            request = StopRequest(reason=EndReason.PREEMPTED, grace=self._plan.stop_grace)
+            self._publish(request)
+            return request
+        try:
+            return read_record(self._run.stop, StopRequest)
+        except (ValueError, OSError) as error:
+            _say(f"{self._run.stop} cannot be read: {error}")
+            return StopRequest(reason=EndReason.KILLED, grace=self._plan.stop_grace)
+
+    def _publish(self, request: StopRequest) -> None:
+        """Lets the ranks know; where the disk refuses, the signal must do."""
+        try:
+            write_record(self._run.stop, request)
+        except OSError as error:
+            _say(f"{self._run.stop} cannot be written: {error}")
+
+    def _stop(self, launcher: subprocess.Popen[bytes], request: StopRequest) -> ExitReport:
+        """SIGTERM to the ranks, and the grace for them to leave. A later request may change the reason and cut it."""
+        asked = time.monotonic()
+        deadline = asked + request.grace.total_seconds()
+        told: set[int] = set()
+        while time.monotonic() < deadline and (ranks := self._ranks()):
+            for rank in ranks:
+                if rank.pid not in told:
+                    told.add(rank.pid)
+                    process.send(rank, signal.SIGTERM)
+            if self._gone(launcher):
+                break
+            latest = self._requested() or request
+            if latest != request:
+                request = latest
+                deadline = min(deadline, time.monotonic() + request.grace.total_seconds())
+        message = _MESSAGES.get(request.reason, "the attempt was asked to stop")
+        if time.monotonic() >= deadline:
+            message += f"; killed after a grace of {format_duration(timedelta(seconds=round(deadline - asked)))}"
+        return ExitReport(reason=request.reason, message=message)
+
+    def _stalled(self) -> bool:
+        """Whether events came, and then none for `stall_timeout`. A script that writes none never stalls."""
+        size = _size(self._run.events)
+        if size != self._events_size:
+            self._events_size = size
+            self._events_grew = time.monotonic()
+        if self._events_grew is None:
+            return False
+        return time.monotonic() - self._events_grew > self._plan.stall_timeout.total_seconds()
+
+    def _hang(self) -> ExitReport:
+        """Has every rank write its threads' stacks to its stderr, and quotes them."""
+        logs = {rank: self._run.log(f"rank-{rank}", "stderr") for rank in range(self._plan.world_size)}
+        before = {rank: _size(log) for rank, log in logs.items()}
+        for rank in self._ranks():
+            process.send(rank, signal.SIGUSR1)
+        time.sleep(_DUMP_S)
+        stacks = (f"rank {rank}:\n{quote(self._run, f'rank-{rank}', offset=before[rank])}" for rank in logs)
+        waited = format_duration(self._plan.stall_timeout)
+        return ExitReport(
+            reason=EndReason.HANG,
+            message=f"no progress for {waited}; each rank's stderr ends with its stacks",
+            traceback="\n".join(stacks)[:_STACKS],
+        )
+
+    def _ranks(self) -> list[ProcessIdentity]:
+        """The ranks that run. A record that names a process outside our tree is not believed."""
+        ours = process.descendants(os.getpid())
+        said = (
+            read_untrusted(self._run.ranks / f"{rank}.json", ProcessIdentity) for rank in range(self._plan.world_size)
+        )
+        return [identity for identity in said if identity is not None and identity in ours]
+
+    def _end(self, launcher: subprocess.Popen[bytes]) -> None:
+        """SIGKILLs all that is left, the launcher last, for as long as anything is."""
+
+        def left() -> list[ProcessIdentity]:
+            self._reap(launcher)
+            found = {
+                item.pid: item
+                for item in (
+                    *process.descendants(os.getpid()),
+                    *process.find(self._plan.job_id, self._plan.attempt),
+                )
+            }
+            return sorted(found.values(), key=lambda item: item.pid == launcher.pid)
+
+        process.kill_all(left, timeout=None)
+        self._reap(launcher)
+
+    def _leave(self, *_: object) -> None:
+        self._told_to_leave = True
+
+
+def _become_subreaper() -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"prctl(PR_SET_CHILD_SUBREAPER): {os.strerror(number)}")
+
+
+def _ignore(*_: object) -> None:
+    pass
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)  # noqa: T201 supervisor.log is ours
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""How an attempt ended that nobody stopped: what its launcher and its ranks left behind, weighed."""
+
+import re
+import signal
+
+from torchyard.job import EndReason
+from torchyard.rundir import ExitReport, ProcessIdentity, RankError, RunDir
+from worker.untrusted import read_tail, read_untrusted
+
+TAIL = 16_384
+"""Bytes of a log that a report may quote."""
+
+_DEATH = re.compile(r"^ +rank +: (\d{1,6}) .*\n +exitcode +: (-?\d{1,5}) ", re.MULTILINE)
+_LOST_PEER = re.compile(
+    r"Dist(Network|Backend|Store)Error|Connection (closed|reset|refused)|Broken pipe|NCCL error|gloo/transport|TCPStore"
+)
+"""What a rank says when another one is gone: seldom the cause."""
+
+
+def judge(run: RunDir, *, launcher_exit: int, world_size: int) -> ExitReport:
+    """The report of an attempt whose launcher left with `launcher_exit` (minus a signal's number) of its own accord.
+
+    A rank's own error comes first, then a rank that ended without a word, then what only says that a peer was lost.
+    """
+    if launcher_exit == 0:
+        return ExitReport(reason=EndReason.COMPLETED)
+    stderr = quote(run, "launcher")
+    deaths = _deaths(stderr)
+    errors = sorted(_errors(run, world_size), key=lambda error: (_blames_a_peer(error), error.time))
+    if errors and not _blames_a_peer(errors[0]):
+        return _raised(errors[0], dict(deaths))
+    silent = _silent(deaths, spoke={error.rank for error in errors})
+    if silent is not None:
+        return _died(run, *silent)
+    came_up = _came_up(run, world_size)
+    if came_up and launcher_exit < 0:
+        return ExitReport(reason=EndReason.KILLED, message=f"the launcher {_left(launcher_exit)}")
+    if errors:
+        return _raised(errors[0], dict(deaths))
+    reason = EndReason.USER_ERROR if came_up else EndReason.LAUNCH_FAILED
+    started = "the launcher" if came_up else "the ranks never came up: the launcher"
+    return ExitReport(
+        reason=reason, message=f"{started} {_left(launcher_exit)}{_last_line(stderr)}", traceback=stderr or None
+    )
+
+
+def quote(run: RunDir, source: str, *, offset: int = 0) -> str:
+    """The end of what `source` (`launcher`, `rank-N`) wrote to its stderr, of the bytes from `offset` on."""
+    log = run.log(source, "stderr")
+    limit = max(0, min(TAIL, log.lstat().st_size - offset)) if offset else TAIL
+    return read_tail(log, limit).decode("utf-8", "replace").replace("\x00", "\ufffd")
+
+
+def _deaths(stderr: str) -> list[tuple[int, int]]:
+    """Rank and exit code of each failure in torchrun's summary, the one that it saw first in front."""
+    found = [(int(rank), int(code)) for rank, code in _DEATH.findall(stderr)]
+    return found[-1:] + found[:-1]
+
+
+def _errors(run: RunDir, world_size: int) -> list[RankError]:
+    found = (read_untrusted(run.errors / f"{rank}.json", RankError) for rank in range(world_size))
+    return [error for error in found if error is not None]
+
+
+def _blames_a_peer(error: RankError) -> bool:
+    return _LOST_PEER.search(f"{error.type}: {error.message}\n{error.traceback}") is not None
+
+
+def _silent(deaths: list[tuple[int, int]], *, spoke: set[int]) -> tuple[int, int] | None:
+    """The first rank that ended without an error of its own; torchrun ends the others of a failed group by SIGTERM."""
+    for position, (rank, code) in enumerate(deaths):
+        if rank not in spoke and (position == 0 or code != -signal.SIGTERM):
+            return rank, code
+    return None
+
+
+def _came_up(run: RunDir, world_size: int) -> bool:
+    return any(read_untrusted(run.ranks / f"{rank}.json", ProcessIdentity) for rank in range(world_size))
+
+
+def _raised(error: RankError, codes: dict[int, int]) -> ExitReport:
+    own_words = error.reason in (EndReason.DATA_ERROR, EndReason.CONFIG_ERROR) or error.type == "SystemExit"
+    return ExitReport(
+        reason=error.reason,
+        message=error.message if own_words else f"{error.type}: {error.message}",
+        rank=error.rank,
+        exit_code=codes.get(error.rank, 1),
+        traceback=error.traceback,
+    )
+
+
+def _died(run: RunDir, rank: int, code: int) -> ExitReport:
+    fatal = quote(run, f"rank-{rank}").rpartition("Fatal Python error:")  # faulthandler's, for a crash in native code
+    return ExitReport(
+        reason=EndReason.KILLED if code < 0 else EndReason.USER_ERROR,
+        message=f"rank {rank} {_left(code)}",
+        rank=rank,
+        exit_code=code,
+        traceback=fatal[1] + fatal[2] if fatal[1] else None,
+    )
+
+
+def _left(code: int) -> str:
+    if code >= 0:
+        return f"exited with code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    return f"was killed by {name}" + (" (perhaps the host ran out of memory)" if code == -signal.SIGKILL else "")
+
+
+def _last_line(stderr: str) -> str:
+    lines = stderr.rstrip().splitlines()
+    return f": {lines[-1].strip()[:1000]}" if lines else ""
