@@ -27,7 +27,6 @@ TRANSITIONS: dict[JobState, frozenset[JobState]] = {
     JobState.STARTING: frozenset(
         {
             JobState.RUNNING,
-            JobState.SUCCEEDED,
             JobState.QUEUED,
             JobState.PAUSED,
             JobState.FAILED,

@@ -1,0 +1,306 @@
+"""The daemon: one loop that sees the devices, renews the leases, sweeps, and claims; each attempt has its Runner."""
+
+from collections.abc import Callable, Sequence
+import logging
+from pathlib import Path
+import socket
+import threading
+import time
+
+from store import attempts, jobs, workers
+from store.attempts import LEASE, Claim
+from store.blobs import Blobs
+from store.database import Database
+from store.ids import new_id
+from store.jobs import Reason
+from store.queue import Bell, Queue
+from store.settings import Settings
+from store.tables import Job
+from torchyard.errors import Unavailable
+from torchyard.rundir import Record, read_record, write_record
+from torchyard.spec import Resources
+from torchyard.views import DeviceView, HeldDevice
+from worker import schedule
+from worker.devices import Inventory
+from worker.runner import Host, Runner, kill_strays
+
+_BEAT_S = 5.0
+_RENEW_S = 10.0
+_SWEEP_S = 10.0
+_CLAIM_S = 2.0
+_BELL_S = 1.0
+_LOOKED_AT = 1000
+_SHUTDOWN_S = 45.0
+_LEAVE_S = 10.0
+
+logger = logging.getLogger(__name__)
+
+
+class Daemon:
+    """One worker. `serve` returns when `leave` or `stop_jobs` was called and what they ask is done."""
+
+    def __init__(self, settings: Settings, inventory: Inventory) -> None:
+        self.id = _identity(settings.root)
+        self.name = socket.gethostname()
+        self._inventory = inventory
+        self._database = Database(settings.database)
+        self._queue = Queue(settings.redis)
+        self._host = Host(
+            database=self._database,
+            blobs=Blobs(settings.blobs),
+            runs=settings.runs,
+            allowed=settings.allowed,
+            slots=len(inventory.devices),
+        )
+        self._runners: dict[int, Runner] = {}
+        self._devices: list[DeviceView] = []
+        self._ended = threading.Event()
+        self._draining = self._leaving = False
+        self._first_sweep: float | None = None
+
+    def leave(self) -> None:
+        """Stop, and let the jobs run under their supervisors. Safe in a signal handler."""
+        self._leaving = True
+
+    def stop_jobs(self) -> None:
+        """Let the running jobs save and go back to the queue, claim nothing more, stop. Safe in a signal handler."""
+        self._draining = True
+
+    def serve(self) -> None:
+        """Works until told to stop."""
+        bell = self._queue.bell()
+        try:
+            self._insist(self._register)
+            self._loop(bell)
+        finally:
+            self._finish()
+            bell.close()
+            self._queue.close()
+            self._database.close()
+
+    def _loop(self, bell: Bell) -> None:
+        beat, renew, sweep, claim = (_Every(seconds) for seconds in (_BEAT_S, _RENEW_S, _SWEEP_S, _CLAIM_S))
+        deadline: float | None = None
+        while not self._leaving:
+            for timer, work in ((renew, self._renew), (beat, self._beat), (sweep, self._sweep)):
+                if timer.due():
+                    self._try(work)
+            ended = self._reap()
+            if self._draining:
+                deadline = deadline or time.monotonic() + _SHUTDOWN_S
+                for runner in self._runners.values():
+                    runner.preempt()
+                if not self._runners or time.monotonic() > deadline:
+                    return
+            elif claim.due(early=ended):
+                self._try(self._claim)
+            if self._listen(bell):
+                claim.hurry()
+
+    def _listen(self, bell: Bell) -> bool:
+        """Waits for the bell, or for the end of an attempt; true when there may be something to claim."""
+        try:
+            rang = bell.wait(0.1 if self._draining else _BELL_S) if not self._ended.is_set() else False
+        except Unavailable as error:
+            logger.warning("%s; polling the database instead", error.message)
+            self._ended.wait(_BELL_S)
+            rang = False
+        if rang:
+            for runner in self._runners.values():
+                runner.wake()
+        return rang or self._ended.is_set()
+
+    def _register(self) -> None:
+        self._devices = self._inventory.observe(ours=set())
+        with self._database.write() as session:
+            workers.register(
+                session, self.id, name=self.name, devices=[view.model_dump(mode="json") for view in self._devices]
+            )
+            adopted = attempts.open_of_worker(session, self.id)
+            attempts.renew(session, self.id, [claim.attempt_id for claim in adopted])
+        kill_strays(self._host.runs, adopted)
+        for claim in adopted:
+            logger.info("%s: attempt %d is adopted", claim.job_id, claim.number)
+            self._start(claim)
+
+    def _beat(self) -> None:
+        self._devices = self._inventory.observe(ours=self._pids())
+        with self._database.write() as session:
+            workers.heartbeat(session, self.id, devices=[view.model_dump(mode="json") for view in self._devices])
+
+    def _renew(self) -> None:
+        if not self._runners:
+            return
+        with self._database.write() as session:
+            ours = attempts.renew(session, self.id, self._runners)
+        for attempt_id, runner in self._runners.items():
+            if attempt_id not in ours and not runner.done:
+                runner.abandon()
+
+    def _sweep(self) -> None:
+        with self._database.read() as session:
+            late = attempts.expired(session)
+            waiting = jobs.queued(session)
+        # A database that was away for everybody must not look like workers that are gone.
+        self._first_sweep = self._first_sweep or time.monotonic()
+        if time.monotonic() - self._first_sweep > LEASE.total_seconds():
+            for claim in late:
+                self._rescue(claim)
+        if self._queue.rebuild(waiting):
+            self._ended.set()
+
+    def _rescue(self, claim: Claim) -> None:
+        with self._database.write() as session:
+            rescued = attempts.rescue(session, claim)
+        if rescued:
+            logger.warning("%s: attempt %d was rescued: its lease had expired", claim.job_id, claim.number)
+            self._ended.set()
+
+    def _claim(self) -> None:
+        waiting = self._waiting()
+        if not waiting:
+            return
+        with self._database.read() as session:
+            candidates = jobs.startable(session, waiting[:_LOOKED_AT])
+            if not candidates:
+                return
+            alive = [worker for worker, seen in workers.every(session) if seen]
+            held = jobs.holders(session)
+        self._devices = self._inventory.observe(ours=self._pids())
+        seen = {worker.id: [DeviceView.model_validate(device) for device in worker.devices] for worker in alive}
+        hosts = {
+            worker.id: schedule.Host(worker.name, _held(worker.id, seen[worker.id], held))
+            for worker in alive
+            if worker.id != self.id
+        }
+        for job in candidates:
+            if self._draining or self._leaving:
+                return
+            mine = _held(self.id, self._devices, held)
+            resources = Resources.model_validate(job.spec["resources"])
+            chosen = schedule.pick(resources, mine)
+            if chosen is not None and self._take(job, chosen):
+                held |= {(self.id, device.uuid): job.id for device in chosen}
+            elif chosen is None:
+                everyone = [*hosts.values(), schedule.Host(self.name, mine)]
+                self._say_why(job, schedule.explain(resources, everyone))
+
+    def _waiting(self) -> list[str]:
+        try:
+            return self._queue.waiting()
+        except Unavailable as error:
+            logger.warning("%s; reading the rows instead", error.message)
+        with self._database.read() as session:
+            return [job_id for job_id, _ in jobs.queued(session)]
+
+    def _take(self, job: Job, chosen: Sequence[DeviceView]) -> bool:
+        devices = [
+            HeldDevice(worker=self.id, index=view.index, uuid=view.uuid, name=view.name).model_dump() for view in chosen
+        ]
+        with self._database.write() as session:
+            claim = attempts.claim(session, job.id, worker_id=self.id, devices=devices)
+        self._hint(lambda: self._queue.remove(job.id))
+        if claim is None:
+            return False
+        logger.info("%s: attempt %d takes %s", job.id, claim.number, ", ".join(view.uuid for view in chosen))
+        self._start(claim)
+        return True
+
+    def _say_why(self, job: Job, reason: Reason) -> None:
+        if job.reason_message == reason.message:
+            return
+        with self._database.write() as session:
+            jobs.set_waiting_reason(session, job.id, reason)
+
+    def _start(self, claim: Claim) -> None:
+        runner = Runner(self._host, claim, on_end=self._ended.set)
+        self._runners[claim.attempt_id] = runner
+        runner.start()
+
+    def _reap(self) -> bool:
+        """Forgets the runners that are done; true when a device or a job may have become free."""
+        ended = self._ended.is_set()
+        self._ended.clear()
+        for attempt_id, runner in list(self._runners.items()):
+            if not runner.done:
+                continue
+            del self._runners[attempt_id]
+            if runner.requeued:
+                self._requeue(runner.claim.job_id)
+        return ended
+
+    def _requeue(self, job_id: str) -> None:
+        def push() -> None:
+            with self._database.read() as session:
+                job = jobs.get(session, job_id)
+            self._queue.push(job_id, priority=job.priority)
+
+        self._hint(push)
+
+    def _finish(self) -> None:
+        for runner in self._runners.values():
+            runner.leave()
+        for runner in self._runners.values():
+            runner.join(_LEAVE_S)
+
+    def _pids(self) -> set[int]:
+        return {pid for runner in self._runners.values() for pid in runner.pids()}
+
+    def _try(self, work: Callable[[], None]) -> None:
+        """One turn of `work`; a database that is away is waited for, turn by turn."""
+        try:
+            work()
+        except Unavailable as error:
+            logger.warning("%s", error.message)
+
+    def _hint(self, work: Callable[[], None]) -> None:
+        """A write to the queue: if it is lost, the sweeper makes up for it."""
+        try:
+            work()
+        except Unavailable as error:
+            logger.warning("%s; the sweeper will make up for it", error.message)
+
+    def _insist(self, work: Callable[[], None]) -> None:
+        while not self._leaving and not self._draining:
+            try:
+                work()
+                return
+            except Unavailable as error:
+                logger.warning("%s; trying again", error.message)
+                self._ended.wait(_BELL_S)
+
+
+class _Every:
+    """Says when it is time again."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._next = 0.0
+
+    def due(self, *, early: bool = False) -> bool:
+        now = time.monotonic()
+        if now < self._next and not early:
+            return False
+        self._next = now + self._seconds
+        return True
+
+    def hurry(self) -> None:
+        self._next = 0.0
+
+
+def _held(worker_id: str, devices: Sequence[DeviceView], held: dict[tuple[str, str], str]) -> list[DeviceView]:
+    return [view.model_copy(update={"job_id": held.get((worker_id, view.uuid))}) for view in devices]
+
+
+def _identity(root: Path) -> str:
+    """This worker's id: made once, and kept with the data, so that a restarted daemon finds its jobs again."""
+    path = root / "worker.json"
+    record = read_record(path, _Identity)
+    if record is None:
+        record = _Identity(id=new_id("wrk"))
+        write_record(path, record)
+    return record.id
+
+
+class _Identity(Record):
+    id: str

@@ -1,0 +1,99 @@
+"""One attempt's rows, written by the worker that owns it. While the database is away, every call waits for it."""
+
+from collections.abc import Callable
+import logging
+import threading
+from typing import TypeVar
+
+from sqlalchemy.orm import Session
+
+from store import attempts, checkpoints, jobs
+from store.attempts import Batch, Claim
+from store.database import Database
+from store.jobs import Reason
+from store.tables import Attempt, Checkpoint, Job
+from torchyard.errors import StaleClaim, Unavailable
+from torchyard.job import JobState
+from torchyard.rundir import ExitReport, ProcessIdentity
+
+T = TypeVar("T")
+
+_MAX_DELAY_S = 10.0
+
+logger = logging.getLogger(__name__)
+
+
+class Ledger:
+    """`leaving` ends the waiting: the call then raises Unavailable. Every write raises StaleClaim once the claim is."""
+
+    def __init__(self, database: Database, claim: Claim, *, leaving: threading.Event) -> None:
+        self._database = database
+        self._claim = claim
+        self._leaving = leaving
+        self._seq = 0
+
+    def read(self) -> tuple[Attempt, Job]:
+        """The attempt's row and its job's. Raises StaleClaim where the attempt has ended."""
+
+        def look(session: Session) -> tuple[Attempt, Job]:
+            row = attempts.read(session, self._claim.attempt_id)
+            if row.ended_at is not None:
+                raise StaleClaim(f"attempt {self._claim.number} has ended")
+            return row, jobs.get(session, self._claim.job_id)
+
+        row, job = self._insist(look)
+        self._seq = row.relay_seq
+        return row, job
+
+    def checkpoints(self) -> list[Checkpoint]:
+        """The job's checkpoints, newest first."""
+        return list(self._insist(lambda session: checkpoints.newest_first(session, self._claim.job_id)))
+
+    def cancel_requested(self) -> bool:
+        """Raises Unavailable at once: an intent can be read again later."""
+        with self._database.read() as session:
+            return jobs.get(session, self._claim.job_id).cancel_requested_at is not None
+
+    def prepared(self, start_step: int) -> None:
+        self._insist(lambda session: attempts.prepared(session, self._claim, start_step=start_step))
+
+    def launched(self, launcher: ProcessIdentity) -> None:
+        self._insist(lambda session: attempts.launched(session, self._claim, launcher))
+
+    def running(self, reason: Reason) -> JobState:
+        """Answers the job's state, also where an earlier call whose answer was lost has moved it already."""
+
+        def move(session: Session) -> None:
+            if jobs.get(session, self._claim.job_id).state != JobState.RUNNING:
+                attempts.running(session, self._claim, reason=reason)
+
+        self._insist(move)
+        return JobState.RUNNING
+
+    def record(self, batch: Batch) -> None:
+        """Stores a batch exactly once, even where the answer to an earlier try was lost."""
+        seq = self._seq
+
+        def write(session: Session) -> None:
+            if attempts.read(session, self._claim.attempt_id).relay_seq == seq + 1:
+                return
+            attempts.record(session, self._claim, batch, seq=seq)
+
+        self._insist(write)
+        self._seq = seq + 1
+
+    def end(self, report: ExitReport) -> JobState:
+        """Closes the attempt and answers the job's next state."""
+        return self._insist(lambda session: attempts.end(session, self._claim, report))
+
+    def _insist(self, work: Callable[[Session], T]) -> T:
+        delay = 0.25
+        while True:
+            try:
+                with self._database.write() as session:
+                    return work(session)
+            except Unavailable as error:
+                logger.warning("%s: %s; trying again in %.1f s", self._claim.job_id, error.message, delay)
+                if self._leaving.wait(delay):
+                    raise
+                delay = min(delay * 2, _MAX_DELAY_S)

@@ -1,0 +1,194 @@
+"""The relay: what an attempt wrote into its run directory, as batches for the store.
+
+It trusts nothing that it reads, holds at most a bounded part of each file in memory, and moves its offsets only with
+the batch that stores what it read: the run directory is the spool.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+import re
+import time
+from typing import Any
+
+from pydantic import ValidationError
+
+from store.attempts import Batch, NewEvent
+from store.blobs import Blobs
+from store.checkpoints import NewCheckpoint
+from store.logs import NewLines
+from store.metrics import NewPoint
+from torchyard.errors import DataError
+from torchyard.events import LINE, Message, Metric, Progress
+from torchyard.rundir import MANIFEST, STATE_FILE, Manifest, ManifestFile, RunDir
+from worker.untrusted import folders_inside, open_inside
+
+_CHUNK = 1 << 18
+_MAX_LINE = 16_384
+_MAX_MANIFEST = 1 << 20
+_MAX_COMPLAINTS = 100  # a flood of nonsense is not worth more rows in one batch
+_LOG = re.compile(r"(?:rank-([0-9]{1,5})|launcher)\.(stdout|stderr)")
+_EVENTS = "events.jsonl"
+
+
+class Relay:
+    """Reads one attempt: `offsets` are the bytes of each file that are stored, `listed` its checkpoints' names."""
+
+    def __init__(
+        self, run: RunDir, blobs: Blobs, *, offsets: dict[str, int], listed: Iterable[str], world_size: int
+    ) -> None:
+        self._run = run
+        self._blobs = blobs
+        self._offsets = dict(offsets)
+        self._logs = [f"rank-{rank}.{stream}" for rank in range(world_size) for stream in ("stdout", "stderr")]
+        self._logs += ["launcher.stdout", "launcher.stderr"]
+        self._first: Progress | None = None
+        self._seen = set(listed)
+        self._unreadable: set[str] = set()
+
+    def read(self, *, final: bool = False) -> Batch | None:
+        """What is new, at most 256 KiB of each file; None where nothing is.
+
+        `final`: no process writes any more, so a last line without an end is whole. Raises OSError; nothing is then
+        lost, the next call reads it again.
+        """
+        batch = _Collected(offsets=dict(self._offsets))
+        for line in self._lines(_EVENTS, batch, final=final):
+            self._take_event(line, batch)
+        for name in self._logs:
+            lines = [_as_text(line) for line in self._lines(name, batch, final=final)]
+            if lines:
+                rank, stream = _source(name)
+                batch.lines.append(NewLines(rank=rank, stream=stream, lines=lines))
+        if final and batch.offsets == self._offsets:
+            self._take_unannounced(batch)
+        if batch.offsets == self._offsets and not batch.checkpoints and not batch.events:
+            return None
+        return batch.frozen()
+
+    def stored(self, batch: Batch) -> None:
+        """The batch is committed: the next `read` goes on behind it."""
+        self._offsets = dict(batch.offsets)
+        self._seen.update(new.name for new in batch.checkpoints)
+
+    def _lines(self, name: str, batch: "_Collected", *, final: bool) -> Iterator[bytes]:
+        parts = (name,) if name == _EVENTS else ("logs", name)
+        offset = self._offsets.get(name, 0)
+        try:
+            file = open_inside(self._run.root, *parts)
+        except DataError as error:
+            if name not in self._unreadable:
+                self._unreadable.add(name)
+                batch.complain(f"{error.message}, and is not read")
+            return
+        if file is None:
+            return
+        with file:
+            file.seek(offset)
+            data = file.read(_CHUNK)
+        end = data.rfind(b"\n") + 1
+        if not end and (len(data) == _CHUNK or (final and data)):
+            end = len(data)  # a line longer than the chunk, or the last one without its end
+        if end:
+            batch.offsets[name] = offset + end
+            yield from data[:end].removesuffix(b"\n").split(b"\n")
+
+    def _take_event(self, raw: bytes, batch: "_Collected") -> None:
+        try:
+            event = LINE.validate_json(raw)
+        except ValidationError:
+            if raw.strip():
+                batch.complain(f"a line of {_EVENTS} is not one that this worker knows: {_as_text(raw[:200])!r}")
+            return
+        if isinstance(event, Metric):
+            batch.points += [NewPoint(key, event.step, value, event.time) for key, value in event.values.items()]
+        elif isinstance(event, Progress):
+            batch.progress = self._progress(event)
+        elif isinstance(event, Message):
+            batch.events.append(NewEvent("message", {"level": event.level, "text": _clean(event.text)}, event.time))
+        else:
+            self._take_checkpoint(event.name, batch)
+
+    def _progress(self, event: Progress) -> dict[str, Any]:
+        first = self._first = self._first or event
+        total, eta = event.total_steps, None
+        if total and event.step > first.step and event.time > first.time:
+            eta = round((event.time - first.time) / 1e6 / (event.step - first.step) * max(total - event.step, 0), 1)
+        fraction = min(event.step / total, 1.0) if total else None
+        shown = event.model_dump(include={"step", "total_steps", "epoch", "epochs"})
+        return shown | {"fraction": fraction, "eta_seconds": eta}
+
+    def _take_unannounced(self, batch: "_Collected") -> None:
+        """Checkpoints whose line was lost with the process that would have written it."""
+        for name in folders_inside(self._run.root, "checkpoints"):
+            if name not in self._seen and not name.startswith("."):
+                self._take_checkpoint(name, batch)
+
+    def _take_checkpoint(self, name: str, batch: "_Collected") -> None:
+        if name in self._seen:
+            return
+        try:
+            batch.checkpoints.append(self._publish(name))
+        except DataError as error:
+            self._seen.add(name)
+            batch.complain(f"checkpoint {name} is not listed: {error.message}")
+
+    def _publish(self, name: str) -> NewCheckpoint:
+        folder = ("checkpoints", name)
+        raw = open_inside(self._run.root, *folder, MANIFEST)
+        if raw is None:
+            raise DataError("it has no manifest")
+        with raw:
+            text = raw.read(_MAX_MANIFEST)
+        try:
+            manifest = Manifest.model_validate_json(text)
+        except ValidationError:
+            raise DataError("its manifest cannot be read") from None
+        if not any(file.path == STATE_FILE for file in manifest.files):
+            raise DataError(f"it has no {STATE_FILE}")
+        return NewCheckpoint(name, manifest, [self._store(folder, file) for file in manifest.files])
+
+    def _store(self, folder: tuple[str, str], file: ManifestFile) -> ManifestFile:
+        source = open_inside(self._run.root, *folder, *file.path.split("/"))
+        if source is None:
+            raise DataError(f"its file {file.path} is missing")
+        with source:
+            blob = self._blobs.add(source)
+        if (blob.sha256, blob.size) != (file.sha256, file.size):
+            raise DataError(f"its file {file.path} is not the one in its manifest")
+        return file
+
+
+@dataclass
+class _Collected:
+    offsets: dict[str, int]
+    points: list[NewPoint] = field(default_factory=list[NewPoint])
+    lines: list[NewLines] = field(default_factory=list[NewLines])
+    events: list[NewEvent] = field(default_factory=list[NewEvent])
+    checkpoints: list[NewCheckpoint] = field(default_factory=list[NewCheckpoint])
+    progress: dict[str, Any] | None = None
+
+    def complain(self, text: str) -> None:
+        if len(self.events) < _MAX_COMPLAINTS:
+            self.events.append(NewEvent("message", {"level": "warning", "text": text}, time.time_ns() // 1000))
+
+    def frozen(self) -> Batch:
+        return Batch(self.offsets, self.points, self.lines, self.events, self.checkpoints, self.progress)
+
+
+def _source(name: str) -> tuple[int | None, str]:
+    match = _LOG.fullmatch(name)
+    if match is None:
+        raise ValueError(f"{name} is no log file")
+    return (None if match[1] is None else int(match[1])), match[2]
+
+
+def _as_text(raw: bytes) -> str:
+    if len(raw) <= _MAX_LINE:
+        return _clean(raw.decode("utf-8", "replace"))
+    kept = raw[:_MAX_LINE].decode("utf-8", "ignore")
+    return _clean(f"{kept} … [{len(raw) - _MAX_LINE} bytes cut]")
+
+
+def _clean(text: str) -> str:
+    # PostgreSQL stores no NUL, and a lone surrogate is no Unicode text.
+    return text.replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")

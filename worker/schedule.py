@@ -1,0 +1,67 @@
+"""Which devices a job gets on this worker, and why a job waits: pure functions, the scheduler's own words."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from store.jobs import Reason
+from torchyard.spec import Resources
+from torchyard.views import DeviceView
+
+_GIB = 1 << 30
+
+
+@dataclass(frozen=True)
+class Host:
+    """A worker as the scheduler sees it: its devices, each with the job that holds it or what blocks it."""
+
+    name: str
+    devices: Sequence[DeviceView]
+
+
+def pick(resources: Resources, devices: Sequence[DeviceView]) -> list[DeviceView] | None:
+    """The devices that the job gets now, all or none, lowest index first."""
+    free = [device for device in suitable(resources, devices) if is_free(device)]
+    if len(free) < resources.devices_per_node:
+        return None
+    return sorted(free, key=lambda device: device.index)[: resources.devices_per_node]
+
+
+def explain(resources: Resources, hosts: Sequence[Host]) -> Reason:
+    """Why the job does not start: the same sentence from whichever worker says it."""
+    wanted = _wanted(resources)
+    fitting = {host.name: suitable(resources, host.devices) for host in hosts}
+    largest = max(fitting, key=lambda name: len(fitting[name]), default=None)
+    if largest is None or not fitting[largest]:
+        return Reason("no_such_device", f"needs {wanted}; no worker has any")
+    if len(fitting[largest]) < resources.devices_per_node:
+        return Reason("too_big", f"needs {wanted}; the largest worker, {largest}, has {len(fitting[largest])}")
+    parts = [
+        _shortfall(name, devices) for name, devices in fitting.items() if len(devices) >= resources.devices_per_node
+    ]
+    return Reason("devices_busy", f"needs {wanted}; " + "; ".join(parts))
+
+
+def suitable(resources: Resources, devices: Sequence[DeviceView]) -> list[DeviceView]:
+    """The devices of the kind and size that the job asks for. `auto` is CUDA wherever there is any."""
+    kind = resources.device
+    if kind == "auto":
+        kind = "cuda" if any(device.kind == "cuda" for device in devices) else "cpu"
+    least = (resources.min_memory_gb or 0) * _GIB
+    return [device for device in devices if device.kind == kind and (not least or (device.memory_bytes or 0) >= least)]
+
+
+def is_free(device: DeviceView) -> bool:
+    return device.job_id is None and device.blocked is None
+
+
+def _wanted(resources: Resources) -> str:
+    count, plural = resources.devices_per_node, "" if resources.devices_per_node == 1 else "s"
+    noun = {"cuda": "GPU", "cpu": "CPU slot", "auto": "device"}[resources.device]
+    memory = f" of at least {resources.min_memory_gb:g} GiB" if resources.min_memory_gb else ""
+    return f"{count} {noun}{plural}{memory}"
+
+
+def _shortfall(name: str, devices: Sequence[DeviceView]) -> str:
+    free = sum(is_free(device) for device in devices)
+    blocked = [device.blocked for device in devices if device.blocked is not None]
+    return "; ".join([f"{free} free on {name}", *blocked])
