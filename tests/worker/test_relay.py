@@ -1,0 +1,177 @@
+"""The relay reads what a job wrote, whatever that is, and loses nothing of it."""
+
+import hashlib
+import math
+import os
+from pathlib import Path
+
+import pytest
+
+from store.attempts import Batch
+from store.blobs import Blobs
+from torchyard.rundir import Manifest, ManifestFile, RunDir, write_record
+from worker.relay import Relay
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDir:
+    run = RunDir(tmp_path / "run")
+    run.create()
+    return run
+
+
+def relay_of(run: RunDir, *, offsets: dict[str, int] | None = None, listed: tuple[str, ...] = ()) -> Relay:
+    return Relay(run, Blobs(run.root.parent / "blobs"), offsets=offsets or {}, listed=listed, world_size=2)
+
+
+def drain(relay: Relay, *, final: bool = False) -> list[Batch]:
+    batches: list[Batch] = []
+    while (batch := relay.read(final=final)) is not None:
+        relay.stored(batch)
+        batches.append(batch)
+    return batches
+
+
+def write_checkpoint(run: RunDir, name: str, *, content: bytes = b"state", digest: str | None = None) -> None:
+    folder = run.checkpoints / name
+    folder.mkdir()
+    (folder / "state.pt").write_bytes(content)
+    sha256 = digest or hashlib.sha256(content).hexdigest()
+    file = ManifestFile(path="state.pt", size=len(content), sha256=sha256)
+    write_record(folder / "manifest.json", Manifest(step=7, epoch=1, metrics={"val/loss": 0.5}, files=[file]))
+
+
+def announce(run: RunDir, name: str) -> None:
+    with run.events.open("a") as file:
+        file.write(f'{{"type":"checkpoint","name":"{name}","time":1}}\n')
+
+
+def texts(batches: list[Batch]) -> list[str]:
+    return [event.data["text"] for batch in batches for event in batch.events]
+
+
+def test_only_whole_lines_are_taken_until_the_end(run: RunDir) -> None:
+    log = run.log("rank-0", "stdout")
+    log.write_bytes(b"one\ntwo\nthr")
+    relay = relay_of(run)
+    (batch,) = drain(relay)
+    assert [(chunk.rank, chunk.stream, chunk.lines) for chunk in batch.lines] == [(0, "stdout", ["one", "two"])]
+    with log.open("ab") as file:
+        file.write(b"ee\nfour")
+    (batch,) = drain(relay)
+    assert batch.lines[0].lines == ["three"]
+    (batch,) = drain(relay, final=True)
+    assert batch.lines[0].lines == ["four"]
+    assert drain(relay, final=True) == []
+
+
+def test_a_batch_that_was_not_stored_is_read_again(run: RunDir) -> None:
+    run.log("rank-1", "stderr").write_text("once\n")
+    relay = relay_of(run)
+    assert relay.read() == relay.read()
+    restarted = relay_of(run, offsets=drain(relay)[0].offsets)
+    assert restarted.read() is None
+
+
+def test_metrics_progress_and_messages_are_parsed(run: RunDir) -> None:
+    run.events.write_text(
+        '{"type":"metric","step":3,"time":30,"values":{"train/loss":"NaN","train/lr":0.5,"train/x":"-Infinity"}}\n'
+        '{"type":"progress","step":10,"total_steps":40,"epoch":1,"epochs":4,"time":1000000}\n'
+        '{"type":"progress","step":20,"total_steps":40,"epoch":2,"epochs":4,"time":3000000}\n'
+        '{"type":"message","level":"info","text":"hello","time":5}\n'
+    )
+    (batch,) = drain(relay_of(run))
+    values = {point.key: point.value for point in batch.points}
+    assert math.isnan(values.pop("train/loss"))
+    assert values == {"train/lr": 0.5, "train/x": -math.inf}
+    assert batch.progress == {
+        "step": 20,
+        "total_steps": 40,
+        "epoch": 2,
+        "epochs": 4,
+        "fraction": 0.5,
+        "eta_seconds": 4.0,
+    }
+    assert texts([batch]) == ["hello"]
+
+
+def test_nonsense_among_the_events_is_said_and_passed_over(run: RunDir) -> None:
+    lines = [b"\xff\xfe\x00binary", b'{"type":"metric","step":-1,"time":1,"values":{}}', b"[]", b"", b'{"type":"ufo"}']
+    good = b'{"type":"metric","step":1,"time":1,"values":{"a":1}}'
+    run.events.write_bytes(b"\n".join([*lines, good]) + b"\n")
+    (batch,) = drain(relay_of(run))
+    assert [point.key for point in batch.points] == ["a"]
+    assert len(batch.events) == 4
+    assert all("is not one that this worker knows" in text for text in texts([batch]))
+
+
+def test_a_huge_line_is_cut_and_marked_in_bounded_pieces(run: RunDir) -> None:
+    with run.log("rank-0", "stdout").open("wb") as file:
+        file.write(b"x" * 5_000_000 + b"\nnext\n")
+    batches = drain(relay_of(run))
+    lines = [line for batch in batches for chunk in batch.lines for line in chunk.lines]
+    assert lines[-1] == "next"
+    assert all(len(line) < 17_000 for line in lines)
+    assert "bytes cut]" in lines[0]
+
+
+def test_binary_output_becomes_text_that_any_database_stores(run: RunDir) -> None:
+    run.log("rank-0", "stderr").write_bytes(b"a\x00b\xff\xed\xa0\x80\n")
+    (batch,) = drain(relay_of(run))
+    (line,) = batch.lines[0].lines
+    assert "\x00" not in line
+    assert line.encode().startswith(b"a")
+
+
+def test_a_link_or_a_pipe_in_a_logs_place_is_not_read(run: RunDir, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("secret\n")
+    run.log("rank-0", "stdout").symlink_to(secret)
+    os.mkfifo(run.log("rank-1", "stdout"))
+    run.log("rank-0", "stderr").write_text("fine\n")
+    batches = drain(relay_of(run))
+    assert [chunk.lines for batch in batches for chunk in batch.lines] == [["fine"]]
+    assert len(texts(batches)) == 2
+    run.logs.rename(tmp_path / "elsewhere")
+    run.logs.symlink_to(tmp_path / "elsewhere")
+    assert all(not batch.lines for batch in drain(relay_of(run)))
+
+
+def test_an_announced_checkpoint_is_in_the_blob_store_before_it_is_listed(run: RunDir) -> None:
+    write_checkpoint(run, "epoch-0001", content=b"weights")
+    announce(run, "epoch-0001")
+    relay = relay_of(run)
+    (batch,) = drain(relay)
+    (listed,) = batch.checkpoints
+    assert (listed.name, listed.manifest.epoch, listed.manifest.metrics) == ("epoch-0001", 1, {"val/loss": 0.5})
+    assert Blobs(run.root.parent / "blobs").path(listed.files[0].sha256).read_bytes() == b"weights"
+    assert drain(relay, final=True) == []
+
+
+def test_a_checkpoint_whose_announcement_was_lost_is_found_at_the_end(run: RunDir) -> None:
+    write_checkpoint(run, "epoch-0001")
+    write_checkpoint(run, "epoch-0002")
+    (run.checkpoints / ".half-written").mkdir()
+    relay = relay_of(run, listed=("epoch-0001",))
+    assert drain(relay) == []
+    (batch,) = drain(relay, final=True)
+    assert [new.name for new in batch.checkpoints] == ["epoch-0002"]
+
+
+def test_a_checkpoint_that_is_not_what_its_manifest_says_is_not_listed(run: RunDir, tmp_path: Path) -> None:
+    write_checkpoint(run, "wrong", digest="0" * 64)
+    (run.checkpoints / "bare").mkdir()
+    write_checkpoint(run, "linked")
+    (run.checkpoints / "linked" / "state.pt").unlink()
+    (run.checkpoints / "linked" / "state.pt").symlink_to("/etc/passwd")
+    escaping = run.checkpoints / "escaping"
+    escaping.mkdir()
+    (escaping / "manifest.json").write_text('{"step":1,"files":[{"path":"../../config.json","size":1,"sha256":"0"}]}')
+    for name in ("wrong", "bare", "linked", "escaping", "absent"):
+        announce(run, name)
+    batches = drain(relay_of(run), final=True)
+    assert all(not batch.checkpoints for batch in batches)
+    said = texts(batches)
+    assert len(said) == 5
+    for name in ("wrong", "bare", "linked", "escaping", "absent"):
+        assert any(text.startswith(f"checkpoint {name} is not listed: ") for text in said)

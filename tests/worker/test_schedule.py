@@ -1,0 +1,90 @@
+"""Which devices a job gets, and what a waiting one is told."""
+
+import pytest
+
+from torchyard.spec import Resources
+from torchyard.views import DeviceView
+from worker.schedule import Host, explain, pick
+
+GIB = 1 << 30
+
+
+def gpu(index: int, *, memory: int = 80, job: str | None = None, blocked: str | None = None) -> DeviceView:
+    return DeviceView(
+        index=index,
+        uuid=f"GPU-{index}",
+        name="H200",
+        kind="cuda",
+        memory_bytes=memory * GIB,
+        job_id=job,
+        blocked=blocked,
+    )
+
+
+def slot(index: int, *, job: str | None = None) -> DeviceView:
+    return DeviceView(index=index, uuid=f"cpu-{index}", name="CPU slot", kind="cpu", job_id=job)
+
+
+def uuids(devices: list[DeviceView] | None) -> list[str] | None:
+    return None if devices is None else [device.uuid for device in devices]
+
+
+def test_a_job_gets_all_its_devices_or_none() -> None:
+    devices = [gpu(2), gpu(0), gpu(1, job="job_a")]
+    assert uuids(pick(Resources(devices_per_node=2), devices)) == ["GPU-0", "GPU-2"]
+    assert pick(Resources(devices_per_node=3), devices) is None
+
+
+def test_auto_means_gpus_where_there_are_any() -> None:
+    mixed = [slot(0), slot(1), gpu(0, job="job_a")]
+    assert pick(Resources(device="auto"), mixed) is None
+    assert uuids(pick(Resources(device="cpu"), mixed)) == ["cpu-0"]
+    assert uuids(pick(Resources(device="auto"), [slot(0, job="job_a"), slot(1)])) == ["cpu-1"]
+    assert pick(Resources(device="cuda"), [slot(0)]) is None
+
+
+def test_a_gpu_that_is_too_small_or_blocked_is_not_offered() -> None:
+    devices = [gpu(0, memory=24), gpu(1, blocked="GPU 1 is held by pid 7 (21 GiB), not ours"), gpu(2)]
+    assert uuids(pick(Resources(min_memory_gb=40), devices)) == ["GPU-2"]
+    assert pick(Resources(devices_per_node=2, min_memory_gb=40), devices) is None
+
+
+@pytest.mark.parametrize(
+    ("resources", "hosts", "code", "message"),
+    [
+        (
+            Resources(devices_per_node=2, device="cuda"),
+            [
+                Host(
+                    "box-a",
+                    [gpu(0), gpu(1, job="job_a"), gpu(3, blocked="GPU 3 is held by pid 4121 (21 GiB), not ours")],
+                )
+            ],
+            "devices_busy",
+            "needs 2 GPUs; 1 free on box-a; GPU 3 is held by pid 4121 (21 GiB), not ours",
+        ),
+        (
+            Resources(devices_per_node=64),
+            [Host("box-a", [slot(0), slot(1)]), Host("box-b", [slot(0)])],
+            "too_big",
+            "needs 64 devices; the largest worker, box-a, has 2",
+        ),
+        (Resources(device="cuda"), [Host("box-a", [slot(0)])], "no_such_device", "needs 1 GPU; no worker has any"),
+        (Resources(), [], "no_such_device", "needs 1 device; no worker has any"),
+        (
+            Resources(device="cuda", min_memory_gb=40.5),
+            [Host("box-a", [gpu(0, memory=24)])],
+            "no_such_device",
+            "needs 1 GPU of at least 40.5 GiB; no worker has any",
+        ),
+        (
+            Resources(devices_per_node=2, device="cpu"),
+            [Host("box-a", [slot(0), slot(1, job="job_a")]), Host("box-b", [slot(0, job="j"), slot(1, job="j")])],
+            "devices_busy",
+            "needs 2 CPU slots; 1 free on box-a; 0 free on box-b",
+        ),
+    ],
+)
+def test_the_reason_says_what_is_missing(resources: Resources, hosts: list[Host], code: str, message: str) -> None:
+    reason = explain(resources, hosts)
+    assert (reason.code, reason.message) == (code, message)
