@@ -1,0 +1,31 @@
+"""The `torchyard` command. stdout carries data, stderr what people read beside it.
+
+Exit codes: 0 done, 1 failed, 2 the followed job was cancelled (or the command was misused), 4 not authorized.
+"""
+
+import sys
+
+import typer
+
+from torchyard.cli import jobs, local
+from torchyard.errors import NotAuthorized, TorchyardError
+
+app = typer.Typer(
+    name="torchyard",
+    help="Submit distributed PyTorch training jobs, watch them, fetch their checkpoints.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+for command in (local.up, local.demo, jobs.submit, jobs.ps, jobs.show, jobs.logs, jobs.download, jobs.cancel):
+    app.command()(command)
+
+
+def main() -> None:
+    """Runs the command line and ends the process."""
+    try:
+        app()
+    except TorchyardError as error:
+        sys.stderr.write(f"error: {error}\n")
+        sys.exit(4 if isinstance(error, NotAuthorized) else 1)

@@ -1,0 +1,51 @@
+# Everything runs in .venv, which `setup` fills from the hashed locks. Needs Python 3.11 and make.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+UV_VERSION := 0.13.8
+BIN := .venv/bin
+STAMP := .venv/.complete
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-annotate --no-header
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo up test test-gpu check bench lock clean
+
+help:  ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP)  ## Install everything into .venv (nothing to do the second time)
+
+demo: $(STAMP)  ## Train on real digits with two processes, fetch the best checkpoint, check it
+	@$(BIN)/torchyard demo
+
+up: $(STAMP)  ## Run the service in the foreground; Ctrl-C stops it cleanly
+	@$(BIN)/torchyard up
+
+test: $(STAMP)  ## Run the tests
+	$(BIN)/python -m pytest
+
+test-gpu: $(STAMP)  ## Run the tests that need a CUDA GPU
+	$(BIN)/python -m pytest -m gpu -n 0
+
+check: $(STAMP)  ## Check format, lint and types
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/pyright
+
+bench: $(STAMP)  ## Train MNIST through the service and check the accuracy (minutes)
+	$(BIN)/python -P bench/mnist.py
+
+lock: $(STAMP)  ## Resolve the dependencies again and write the locks
+	$(COMPILE) pyproject.toml --group dev --upgrade --output-file requirements.lock
+	echo 'uv==$(UV_VERSION)' | $(COMPILE) --output-file bootstrap.lock -
+
+clean:  ## Remove caches and what builds left; .venv and .torchyard stay
+	rm -rf .pytest_cache .ruff_cache .pyright build *.egg-info
+	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
+
+$(STAMP): requirements.lock bootstrap.lock pyproject.toml
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r bootstrap.lock
+	$(BIN)/uv pip install --python $(BIN)/python --require-hashes -r requirements.lock
+	$(BIN)/uv pip install --python $(BIN)/python --quiet --no-deps --no-build-isolation -e .
+	@touch $@

@@ -1,0 +1,112 @@
+"""One child process of `torchyard up`: started in a session of its own, started again when it dies."""
+
+from collections.abc import Mapping, Sequence
+import contextlib
+import ctypes
+import os
+from pathlib import Path
+import signal
+import subprocess
+import time
+from typing import IO
+
+_PR_SET_PDEATHSIG = 1
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
+_STEADY = 60.0
+"""Seconds after which a child's next death counts as its first."""
+
+_prctl = ctypes.CDLL(None, use_errno=True).prctl
+
+
+class Child:
+    """A program and, while it runs, its process. Its output is appended to `log`."""
+
+    def __init__(self, name: str, argv: Sequence[str], *, env: Mapping[str, str], log: Path, keep: int) -> None:
+        self.name = name
+        self.log = log
+        self._argv = list(argv)
+        self._env = dict(env)
+        self._keep = keep
+        """A descriptor that the process inherits: its lock is free once the process is gone."""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._deaths = 0
+        self._started = self._due = 0.0
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process is not None else None
+
+    def start(self) -> None:
+        """Starts the program. Raises OSError."""
+        with self.log.open("ab") as log:
+            self._process = spawn(self._argv, env=self._env, stdout=log, stderr=log, keep=(self._keep,))
+        self._started = time.monotonic()
+
+    def died(self) -> str | None:
+        """How the process ended, once, or None."""
+        if self._process is None or (code := self._process.poll()) is None:
+            return None
+        self._process = None
+        self._deaths = 1 if time.monotonic() - self._started > _STEADY else self._deaths + 1
+        self._due = time.monotonic() + self.pause
+        return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+
+    @property
+    def pause(self) -> float:
+        """Seconds from the last death to the next start."""
+        return min(_FIRST_PAUSE * 2 ** (self._deaths - 1), _LONGEST_PAUSE)
+
+    @property
+    def due(self) -> bool:
+        """Whether the process is gone and the time has come to start it again."""
+        return self._process is None and time.monotonic() >= self._due
+
+    def stop(self, number: signal.Signals, *, within: float) -> bool:
+        """Sends the signal and waits, `within` seconds; kills what is left then. Whether that was not needed."""
+        if self._process is None or self._process.poll() is not None:
+            return True
+        self._process.send_signal(number)
+        try:
+            self._process.wait(within)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            self._process.wait()
+            return False
+        return True
+
+    def kill(self) -> None:
+        """Kills the process and what it keeps in its session's group."""
+        if self._process is not None and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+
+def spawn(
+    argv: Sequence[str],
+    *,
+    stdout: IO[bytes] | int,
+    stderr: IO[bytes],
+    env: Mapping[str, str] | None = None,
+    keep: Sequence[int] = (),
+) -> subprocess.Popen[bytes]:
+    """Starts a program in a session of its own, which gets SIGTERM when this process is gone, however that ended.
+
+    `keep` are descriptors that it inherits. Raises OSError.
+    """
+    parent = os.getpid()
+
+    def prepare() -> None:
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return subprocess.Popen(
+        argv,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=stderr,
+        start_new_session=True,
+        pass_fds=keep,
+        preexec_fn=prepare,  # noqa: PLW1509 - nothing here starts a thread before
+    )

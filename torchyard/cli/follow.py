@@ -1,0 +1,168 @@
+"""Watching a job: lines for what happens, and in a terminal a bar for how far it is."""
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+import math
+from pathlib import Path
+import sys
+import time
+from typing import Any, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
+from rich.text import Text
+import typer
+
+from torchyard.cli import output
+from torchyard.client import Client, Update
+from torchyard.job import JobState
+from torchyard.views import CheckpointView, EventView, JobView, LogLine
+
+_PLAIN_S = 2.0
+"""Seconds between two progress lines where there is no terminal."""
+_EXIT = {JobState.FAILED: 1, JobState.CANCELLED: 2}
+_COLOURS = {
+    JobState.QUEUED: "yellow",
+    JobState.STARTING: "cyan",
+    JobState.RUNNING: "cyan",
+    JobState.PAUSED: "yellow",
+    JobState.SUCCEEDED: "green",
+    JobState.FAILED: "red",
+    JobState.CANCELLED: "magenta",
+}
+
+
+def exit_code(job: JobView) -> int:
+    return _EXIT.get(job.state, 0)
+
+
+@contextmanager
+def detachable(job: JobView) -> Generator[None]:
+    """Ctrl-C in here leaves the job alone, says how to come back, and exits with 130."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        output.note(
+            f"\nDetached: {job.name} goes on. Back: torchyard logs {job.id} -f; stop it: torchyard cancel {job.id}"
+        )
+        raise typer.Exit(130) from None
+
+
+class Watch:
+    """Shows what `Client.follow` yields: states, epochs and messages on stderr, log lines on stdout.
+
+    `log` makes a line of text of a log line; without it they are left out.
+    """
+
+    def __init__(self, *, log: Callable[[LogLine], str] | None = None) -> None:
+        self._log = log
+        self._console = Console(stderr=True, highlight=False)
+        self._terminal = self._console.is_terminal
+        self._bar = _progress_bar(self._console)
+        self._task: TaskID | None = None
+        self._printed = 0.0
+        self._step = -1
+
+    def __enter__(self) -> Self:
+        if self._terminal:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def show(self, update: Update) -> None:
+        """Shows one thing that happened."""
+        if isinstance(update, JobView):
+            self._show_progress(update)
+        elif isinstance(update, EventView):
+            self._show_event(update)
+        elif isinstance(update, LogLine) and self._log is not None:
+            self._show_log(self._log(update))
+
+    def _show_progress(self, job: JobView) -> None:
+        if job.state.terminal and self._task is not None:
+            self._bar.remove_task(self._task)
+            self._task = None
+        if job.state.terminal:
+            return self._say(_ending(job))
+        if self._terminal:
+            return self._move_bar(job)
+        if job.progress.step not in {0, self._step} and time.monotonic() - self._printed >= _PLAIN_S:
+            self._printed, self._step = time.monotonic(), job.progress.step
+            self._say(Text(f"          {output.progress(job)}"))
+        return None
+
+    def _move_bar(self, job: JobView) -> None:
+        if job.state != JobState.RUNNING:
+            if self._task is not None:
+                self._bar.remove_task(self._task)
+                self._task = None
+            return
+        total = job.progress.total_steps
+        if self._task is None:
+            self._task = self._bar.add_task("", total=total, text="")
+        self._bar.update(self._task, total=total, completed=job.progress.step, text=output.progress(job))
+
+    def _show_event(self, event: EventView) -> None:
+        data = event.data
+        line = Text(f"{event.time.astimezone():%H:%M:%S}  ", style="dim")
+        if event.type == "state":
+            line.append(f"{data['to']:<10}", style=_COLOURS[JobState(data["to"])])
+            line.append(f" {data['reason']['message']}", style="default")
+        elif event.type == "checkpoint":
+            line.append(_checkpoint(data), style="default")
+        elif event.type == "message":
+            style = {"warning": "yellow", "error": "red"}.get(data["level"], "default")
+            line.append(data["text"], style=style)
+        else:
+            return
+        self._say(line)
+
+    def _show_log(self, text: str) -> None:
+        if self._terminal and sys.stdout.isatty():
+            self._console.print(Text.from_ansi(text), soft_wrap=True)  # above the bar
+        else:
+            output.write(text)
+            sys.stdout.flush()
+
+    def _say(self, line: Text) -> None:
+        self._console.print(line, soft_wrap=True)
+
+
+def download_with_bar(client: Client, job_id: str, checkpoint: CheckpointView, *, to: Path) -> Path:
+    """Downloads a checkpoint; in a terminal a bar on stderr shows how far it is."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        return client.download(job_id, checkpoint.id, to=to)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("checkpoint", total=checkpoint.size)
+        return client.download(
+            job_id, checkpoint.id, to=to, on_progress=lambda done, _: bar.update(task, completed=done)
+        )
+
+
+def _progress_bar(console: Console) -> Progress:
+    # stdout is written as it is: it may be a pipe.
+    columns = (BarColumn(bar_width=32), TextColumn("{task.fields[text]}", markup=False))
+    return Progress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False)
+
+
+def _checkpoint(data: dict[str, Any]) -> str:
+    metrics = {key: float(value) for key, value in data["metrics"].items() if key.startswith("val/")}
+    values = output.metrics({key: value for key, value in metrics.items() if not math.isnan(value)} or metrics)
+    where = f"epoch {data['epoch']}" if data["epoch"] is not None else f"step {data['step']}"
+    return f"{where:<10} {values or 'checkpoint saved'}"
+
+
+def _ending(job: JobView) -> Text:
+    line = Text()
+    line.append(job.state, style=_COLOURS[job.state])
+    if job.started_at is not None and job.finished_at is not None:
+        line.append(f" after {output.duration((job.finished_at - job.started_at).total_seconds())}")
+    if job.error is not None:
+        line.append(f": {job.error.message}")
+        if job.error.traceback:
+            line.append(f"\n{job.error.traceback.rstrip()}", style="dim")
+    return line

@@ -1,0 +1,120 @@
+"""How the command line writes: data to stdout, sentences for people to stderr, numbers as people read them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+import json
+import os
+import shutil
+import sys
+from typing import TYPE_CHECKING, TextIO
+
+from torchyard.job import JobState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from torchyard.views import JobView, View
+
+_STYLES = {
+    JobState.QUEUED: "33",
+    JobState.STARTING: "36",
+    JobState.RUNNING: "36",
+    JobState.PAUSED: "33",
+    JobState.SUCCEEDED: "32",
+    JobState.FAILED: "31",
+    JobState.CANCELLED: "35",
+}
+_GAP = "  "
+
+
+def write_json(value: View | list[JobView]) -> None:
+    """Writes one JSON document, on one line."""
+    write(
+        json.dumps([item.model_dump(mode="json") for item in value])
+        if isinstance(value, list)
+        else value.model_dump_json()
+    )
+
+
+def write(line: str) -> None:
+    """Writes a line of data."""
+    sys.stdout.write(f"{line}\n")
+
+
+def note(text: str) -> None:
+    """Writes a sentence for people."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, indent: str = "") -> list[str]:
+    """The lines of a table. In a terminal no line is longer than it; in a pipe nothing is cut."""
+    cells = [list(headers), *([_printable(cell) for cell in row] for row in rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(headers))]
+    lines = (_GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells)
+    return [_fit(f"{indent}{line}".rstrip()) for line in lines]
+
+
+def paint_state(line: str, state: JobState) -> str:
+    """`line` with the name of the state in its colour, where stdout is a terminal."""
+    return line.replace(state, paint(state, _STYLES[state], sys.stdout), 1)
+
+
+def paint(text: str, style: str, stream: TextIO) -> str:
+    """`text` in a style (an SGR code), where the stream is a terminal that shows colours."""
+    return f"\x1b[{style}m{text}\x1b[0m" if stream.isatty() and not os.environ.get("NO_COLOR") else text
+
+
+def duration(seconds: float) -> str:
+    """`8 s`, `3 m 20 s`, `2 h 5 m`, `3 d 4 h`."""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} m {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 24:
+        return f"{hours} h {minutes} m"
+    return f"{hours // 24} d {hours % 24} h"
+
+
+def ago(moment: datetime) -> str:
+    return f"{duration((datetime.now(UTC) - moment).total_seconds())} ago"
+
+
+def size(count: int) -> str:
+    """Bytes as people read them: `812 B`, `1.4 MiB`."""
+    value, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB"]
+    while value >= 1024 and len(units) > 1:
+        value /= 1024
+        units.pop(0)
+    return f"{count} B" if units[0] == "B" else f"{value:.1f} {units[0]}"
+
+
+def metrics(values: dict[str, float]) -> str:
+    return _GAP.join(f"{key} {value:.4g}" for key, value in values.items())
+
+
+def progress(job: JobView) -> str:
+    """`epoch 2/3, step 54/81 (67%), loss 0.31, about 8 s left`: as much of it as the job says."""
+    now = job.progress
+    parts = [
+        f"epoch {now.epoch}{f'/{now.epochs}' if now.epochs else ''}" if now.epoch is not None else "",
+        f"step {now.step}{f'/{now.total_steps}' if now.total_steps else ''}" if now.step else "",
+        f"loss {job.metrics['train/loss']:.4g}" if "train/loss" in job.metrics else "",
+        f"about {duration(now.eta_seconds)} left" if now.eta_seconds is not None and not job.state.terminal else "",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def _printable(text: str) -> str:
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
+def _fit(line: str) -> str:
+    if not sys.stdout.isatty():
+        return line
+    columns = shutil.get_terminal_size().columns
+    return line if len(line) <= columns else f"{line[: columns - 1]}…"
