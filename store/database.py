@@ -3,12 +3,14 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 import math
+import re
 import sqlite3
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Engine, Float, create_engine, event
+from sqlalchemy import JSON, BigInteger, Connection, Engine, Float, Text, create_engine, event
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.engine.interfaces import Dialect
-from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import Session
@@ -19,6 +21,7 @@ from sqlalchemy.types import TypeDecorator
 from torchyard.errors import Unavailable
 
 _WRITE = "torchyard_write"
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 class now_us(FunctionElement[int]):
@@ -30,7 +33,8 @@ class now_us(FunctionElement[int]):
 
 @compiles(now_us, "sqlite")
 def _now_sqlite(element: now_us, compiler: SQLCompiler, **options: Any) -> str:
-    return "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)"
+    # SQLite's clock ticks in milliseconds; rounding takes away what the Julian day's fraction adds to them.
+    return "CAST(ROUND((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000"
 
 
 @compiles(now_us, "postgresql")
@@ -51,17 +55,38 @@ class Float64(TypeDecorator[float]):
         return math.nan if value is None else value
 
 
+class CleanText(TypeDecorator[str]):
+    """Text from a job. A NUL or a lone surrogate, which PostgreSQL refuses, is stored as U+FFFD."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        return None if value is None else _clean(value)
+
+
+class Document(TypeDecorator[Any]):
+    """JSON, with its texts and keys as in CleanText."""
+
+    impl = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
+        return _clean(value)
+
+
 class Database:
     """A pool of connections. A failure to reach the database is `Unavailable`, wherever it shows."""
 
     def __init__(self, url: str) -> None:
         self.engine = _engine(url)
         self._writing = self.engine.execution_options(**{_WRITE: True})
+        self._reading = _snapshots(self.engine)
 
     @contextmanager
     def read(self) -> Generator[Session]:
         """One consistent look. Raises Unavailable."""
-        with _translated(), Session(self.engine, expire_on_commit=False) as session:
+        with _translated(), Session(self._reading, expire_on_commit=False) as session:
             yield session
 
     @contextmanager
@@ -83,6 +108,13 @@ def _engine(url: str) -> Engine:
     return engine
 
 
+def _snapshots(engine: Engine) -> Engine:
+    # SQLite's transactions are snapshots anyway; PostgreSQL would look anew at each statement.
+    if engine.dialect.name != "postgresql":
+        return engine
+    return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+
+
 def _prepare_sqlite(connection: sqlite3.Connection, record: object) -> None:
     connection.isolation_level = None  # transactions begin where _begin_sqlite says so, not where the driver guesses
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
@@ -99,8 +131,16 @@ def _begin_sqlite(connection: Connection) -> None:
 def _translated() -> Generator[None]:
     try:
         yield
-    except IntegrityError:
-        raise
-    except (DBAPIError, PoolTimeout) as error:
+    except (OperationalError, InterfaceError, PoolTimeout) as error:
         cause = error.orig if isinstance(error, DBAPIError) else error
         raise Unavailable(f"the database does not answer: {cause}") from error
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, str):
+        return _UNSTORABLE.sub("\ufffd", value)
+    if isinstance(value, dict):
+        return {_clean(key): _clean(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_clean(item) for item in value]
+    return value

@@ -3,7 +3,6 @@
 from typing import Any
 
 from sqlalchemy import (
-    JSON,
     BigInteger,
     CheckConstraint,
     ForeignKey,
@@ -11,18 +10,15 @@ from sqlalchemy import (
     Integer,
     MetaData,
     String,
-    Text,
     UniqueConstraint,
     text,
 )
-from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from store.database import Float64, now_us
+from store.database import CleanText, Document, Float64, now_us
 from torchyard.job import JobState
 
 BigKey = BigInteger().with_variant(Integer, "sqlite")
-Document = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
 
 _TERMINAL = ", ".join(f"'{state}'" for state in JobState if state.terminal)
 
@@ -75,7 +71,7 @@ class Job(Base):
     version: Mapped[int] = mapped_column(default=1)
     """Rises with the state, intents and checkpoints, not with progress."""
     reason_code: Mapped[str] = mapped_column(String(40))
-    reason_message: Mapped[str] = mapped_column(Text)
+    reason_message: Mapped[str] = mapped_column(CleanText)
     reason_since: Mapped[int] = mapped_column(BigInteger, default=now_us())
     cancel_requested_at: Mapped[int | None] = mapped_column(BigInteger)
     not_before: Mapped[int | None] = mapped_column(BigInteger)
@@ -136,7 +132,7 @@ class Attempt(Base):
     started_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
     ended_at: Mapped[int | None] = mapped_column(BigInteger)
     end_reason: Mapped[str | None] = mapped_column(String(20))
-    detail: Mapped[str | None] = mapped_column(Text)
+    detail: Mapped[str | None] = mapped_column(CleanText)
 
 
 class Allocation(Base):
@@ -237,4 +233,4 @@ class LogChunk(Base):
     rank: Mapped[int | None]
     stream: Mapped[str] = mapped_column(String(6))
     time: Mapped[int] = mapped_column(BigInteger, default=now_us())
-    text: Mapped[str] = mapped_column(Text)
+    text: Mapped[str] = mapped_column(CleanText)
