@@ -1,9 +1,11 @@
 """The queue in Redis: a hint of what waits, and the bell that wakes the workers. SQL is the truth."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from redis import Redis, RedisError
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from torchyard.errors import Unavailable
 
@@ -15,7 +17,10 @@ class Queue:
     """A sorted set of job ids: the highest priority first, then the order of submission."""
 
     def __init__(self, url: str) -> None:
-        self._redis: Redis = Redis.from_url(url, socket_timeout=5, socket_connect_timeout=2, decode_responses=True)
+        # One retry, for a connection that the pool kept while the server was restarted.
+        self._redis: Redis = Redis.from_url(
+            url, socket_timeout=5, socket_connect_timeout=2, decode_responses=True, retry=Retry(NoBackoff(), 1)
+        )
 
     def push(self, job_id: str, *, priority: int) -> None:
         """Called after the job's commit. Raises Unavailable."""
@@ -32,13 +37,18 @@ class Queue:
         with _translated():
             return [str(item) for item in self._redis.zrange(_QUEUE, 0, -1)]
 
-    def rebuild(self, queued: list[tuple[str, int]]) -> bool:
-        """Makes the queue hold what the rows say: `(id, priority)` each. True if it differed. Raises Unavailable."""
-        wanted = {job_id: float(-priority) for job_id, priority in queued}
+    def rebuild(self, queued: Callable[[], list[tuple[str, int]]]) -> bool:
+        """Makes the queue hold what `queued` reads of the rows: `(id, priority)` each. True if it differed.
+
+        Raises Unavailable.
+        """
         with _translated():
             found = {str(item): score for item, score in self._redis.zrange(_QUEUE, 0, -1, withscores=True)}
-            missing = {job_id: score for job_id, score in wanted.items() if found.get(job_id) != score}
-            extra = [job_id for job_id in found if job_id not in wanted]
+        # The rows come second: an id that is pushed in between is not among `found`, and so is not taken away.
+        wanted = {job_id: float(-priority) for job_id, priority in queued()}
+        missing = {job_id: score for job_id, score in wanted.items() if found.get(job_id) != score}
+        extra = [job_id for job_id in found if job_id not in wanted]
+        with _translated():
             if missing:
                 self._redis.zadd(_QUEUE, missing)
             if extra:
@@ -74,7 +84,10 @@ class Bell:
         with _translated():
             if not self._subscription.subscribed:
                 self._subscription.subscribe(_BELL)
-            return self._subscription.get_message(timeout=timeout) is not None
+            rang = self._subscription.get_message(timeout=timeout) is not None
+            while rang and self._subscription.get_message() is not None:
+                pass  # one answer for all that rang meanwhile
+            return rang
 
     def close(self) -> None:
         self._subscription.close()

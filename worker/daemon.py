@@ -140,14 +140,17 @@ class Daemon:
     def _sweep(self) -> None:
         with self._database.read() as session:
             late = attempts.expired(session)
-            waiting = jobs.queued(session)
         # A database that was away for everybody must not look like workers that are gone.
         self._first_sweep = self._first_sweep or time.monotonic()
         if time.monotonic() - self._first_sweep > LEASE.total_seconds():
             for claim in late:
                 self._rescue(claim)
-        if self._queue.rebuild(waiting):
+        if self._queue.rebuild(self._queued):
             self._ended.set()
+
+    def _queued(self) -> list[tuple[str, int]]:
+        with self._database.read() as session:
+            return jobs.queued(session)
 
     def _rescue(self, claim: Claim) -> None:
         with self._database.write() as session:
