@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import func, insert, select, update
 from sqlalchemy.orm import Session
 
 from store.tables import Job, LogChunk
@@ -56,11 +56,14 @@ def add(session: Session, job_id: str, *, attempt: int, lines: Sequence[NewLines
 
 def after(session: Session, job_id: str, *, line: int, limit: int, rank: int | None = None) -> list[Line]:
     """Up to `limit` lines numbered above `line`, oldest first."""
-    query = select(LogChunk).where(LogChunk.job_id == job_id, LogChunk.first + LogChunk.count > line + 1)
+    # The chunk that holds the first wanted line is the last that starts at or before it: the key finds it.
+    start = select(func.max(LogChunk.first)).where(LogChunk.job_id == job_id, LogChunk.first <= line + 1)
+    query = select(LogChunk).where(
+        LogChunk.job_id == job_id, LogChunk.first >= func.coalesce(start.scalar_subquery(), 1)
+    )
     if rank is not None:
         query = query.where(LogChunk.rank == rank)
     found: list[Line] = []
-    # A chunk starts at or before the wanted line at most once, so the key's order gives the rest.
     for chunk in session.scalars(query.order_by(LogChunk.first).execution_options(yield_per=16)):
         found.extend(item for item in _lines(chunk) if item.line > line)
         if len(found) >= limit:
@@ -78,7 +81,7 @@ def tail(session: Session, job_id: str, *, count: int, rank: int | None = None) 
         found[:0] = _lines(chunk)
         if len(found) >= count:
             break
-    return found[-count:]
+    return found[max(len(found) - count, 0) :]
 
 
 def _lines(chunk: LogChunk) -> list[Line]:
