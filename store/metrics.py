@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Insert, and_, or_, select
+from sqlalchemy import Insert, Subquery, func, or_, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
@@ -62,38 +62,32 @@ def read(session: Session, job_id: str, where: PointFilter) -> dict[str, list[tu
     query = select(Series.id, Series.key).where(Series.job_id == job_id).order_by(Series.key)
     if where.keys:
         query = query.where(Series.key.in_(where.keys))
-    visible = _visible(session, job_id, where.attempt)
+    visible = _visible(job_id)
     return {row.key: _points(session, row.id, where, visible) for row in session.execute(query).all()}
 
 
 def _points(
-    session: Session, series_id: int, where: PointFilter, visible: list[tuple[int, int | None]]
+    session: Session, series_id: int, where: PointFilter, visible: Subquery
 ) -> list[tuple[int, float, int, int]]:
-    attempts = or_(
-        *(
-            and_(Point.attempt == attempt, Point.step <= last) if last is not None else Point.attempt == attempt
-            for attempt, last in visible
-        )
-    )
-    query = select(Point.step, Point.value, Point.time, Point.attempt).where(Point.series_id == series_id, attempts)
+    query = select(Point.step, Point.value, Point.time, Point.attempt).where(Point.series_id == series_id)
+    if where.attempt is not None:
+        query = query.where(Point.attempt == where.attempt)
+    else:
+        query = query.join(visible, visible.c.number == Point.attempt)
+        query = query.where(or_(visible.c.last.is_(None), Point.step <= visible.c.last))
     if where.from_step is not None:
         query = query.where(Point.step >= where.from_step)
     if where.to_step is not None:
         query = query.where(Point.step <= where.to_step)
-    return [(row[0], row[1], row[2], row[3]) for row in session.execute(query.order_by(Point.step))]
+    rows = session.execute(query.order_by(Point.step, Point.attempt))
+    # Two attempts may both have measured the step at which the later one resumed: the later one's counts.
+    return list({row[0]: (row[0], row[1], row[2], row[3]) for row in rows}.values())
 
 
-def _visible(session: Session, job_id: str, attempt: int | None) -> list[tuple[int, int | None]]:
-    """Each attempt with the last step that no later attempt trained again; None where there is no later one."""
-    if attempt is not None:
-        return [(attempt, None)]
-    query = select(Attempt.number, Attempt.start_step).where(Attempt.job_id == job_id).order_by(Attempt.number.desc())
-    bounds: list[tuple[int, int | None]] = []
-    last: int | None = None
-    for row in session.execute(query):
-        bounds.append((row.number, last))
-        last = row.start_step if last is None else min(last, row.start_step)
-    return bounds
+def _visible(job_id: str) -> Subquery:
+    """Each attempt with the last step that no later attempt trained again; NULL where there is no later one."""
+    later = func.min(Attempt.start_step).over(order_by=Attempt.number.desc(), rows=(None, -1))
+    return select(Attempt.number, later.label("last")).where(Attempt.job_id == job_id).subquery()
 
 
 def _upsert(
