@@ -180,9 +180,13 @@ def _claim(session: Session, job_id: str, *, worker_id: str, devices: Sequence[d
         )
         .returning(Attempt.id)
     ).scalar_one()
+    # In one order for all, as two claims that wait for each other's devices would be a deadlock.
     session.execute(
         insert(Allocation),
-        [{"attempt_id": attempt_id, "worker_id": worker_id, "device": device["uuid"]} for device in devices],
+        [
+            {"attempt_id": attempt_id, "worker_id": worker_id, "device": uuid}
+            for uuid in sorted(device["uuid"] for device in devices)
+        ],
     )
     name = jobs.worker_name(session, worker_id)
     moved = jobs.transition(

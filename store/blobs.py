@@ -53,12 +53,18 @@ class Blobs:
             raise NotFound(f"blob {sha256} is not in the store") from None
 
     def copy_out(self, sha256: str, target: Path) -> bool:
-        """Copies a blob to `target`. False where it is gone or its bytes are not what its name says. Raises OSError."""
+        """Copies a blob to `target`, a new file. Raises OSError.
+
+        False, and no file, where the blob is gone or its bytes are not what its name says.
+        """
         try:
             with self.open(sha256) as source:
-                return _copy(source, target).sha256 == sha256
+                whole = _copy(source, target).sha256 == sha256
         except NotFound:
             return False
+        if not whole:
+            target.unlink()
+        return whole
 
 
 def _copy(source: BinaryIO, target: Path) -> Blob:
