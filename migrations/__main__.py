@@ -8,7 +8,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.util import CommandError
 from pydantic import ValidationError
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import SQLAlchemyError
 
 from store.settings import Settings
 
@@ -19,7 +19,7 @@ def main() -> int:
         settings = Settings()
         settings.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         _run(configuration(settings.database), arguments.action, arguments.revision)
-    except (CommandError, DBAPIError, ValidationError, OSError) as error:
+    except (CommandError, SQLAlchemyError, ImportError, ValidationError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201 - a program's own message
         return 1
     return 0
