@@ -4,11 +4,15 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from torchyard.schema import MetricKey
+
+_END_OF_TIME_US = 253_402_300_800_000_000  # the year 10000: no date can be later
+
 
 class _Line(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True, ser_json_inf_nan="strings")
 
-    time: int
+    time: Annotated[int, Field(ge=0, lt=_END_OF_TIME_US)]
     """Microseconds since the epoch, by the rank's clock."""
 
 
@@ -17,7 +21,7 @@ class Metric(_Line):
 
     type: Literal["metric"] = "metric"
     step: Annotated[int, Field(ge=0, lt=2**63)]
-    values: Annotated[dict[Annotated[str, Field(min_length=1, max_length=200)], float], Field(max_length=1000)]
+    values: Annotated[dict[MetricKey, float], Field(max_length=1000)]
 
 
 class Progress(_Line):

@@ -26,7 +26,7 @@ from typing import Annotated, Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from torchyard.job import EndReason
-from torchyard.schema import Duration
+from torchyard.schema import Duration, MetricKey
 
 T = TypeVar("T", bound="Record")
 
@@ -130,7 +130,7 @@ class Manifest(Record):
     epoch: Annotated[int, Field(ge=0, lt=2**31)] | None = None
     end_of_epoch: bool = True
     """Whether `epoch` was finished; a checkpoint saved inside an epoch has no `epoch-N` alias."""
-    metrics: Annotated[dict[Annotated[str, Field(max_length=200)], float], Field(max_length=1000)] = {}
+    metrics: Annotated[dict[MetricKey, float], Field(max_length=1000)] = {}
     files: Annotated[list[ManifestFile], Field(max_length=1000)]
 
 

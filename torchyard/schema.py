@@ -1,6 +1,5 @@
 """The base of everything a user may send: strict types, no unknown keys, no infinities, no control bytes."""
 
-from collections.abc import Callable
 from datetime import timedelta
 import re
 from typing import Annotated, Any
@@ -9,6 +8,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 _UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _DURATION = re.compile(r"([0-9]{1,9})([smhd])")
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+_LONGEST = timedelta(days=3650)
 
 
 class Schema(BaseModel):
@@ -24,7 +25,10 @@ def parse_duration(value: Any) -> timedelta:
     match = _DURATION.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise ValueError("write a duration as a number and a unit: 90s, 15m, 24h or 7d")
-    return timedelta(seconds=int(match[1]) * _UNITS[match[2]])
+    duration = timedelta(seconds=int(match[1]) * _UNITS[match[2]])
+    if duration > _LONGEST:
+        raise ValueError(f"must be at most {format_duration(_LONGEST)}")
+    return duration
 
 
 def format_duration(value: timedelta) -> str:
@@ -54,29 +58,27 @@ def unbuilt(default: object) -> AfterValidator:
     return AfterValidator(check)
 
 
-def printable(value: Any) -> Any:
-    """`value`, if no text in it holds a NUL or half a surrogate pair, which no database stores. Raises ValueError."""
-    _each_text(value, _check_text)
-    return value
+def unstorable(value: Any) -> tuple[str, str] | None:
+    """The first place in `value` that no database stores, and what is wrong with it; None for a sound value."""
+    return _unstorable(value, ())
 
 
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
+MetricKey = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+"""The name of a metric: no control characters."""
 
-def _each_text(value: Any, check: Callable[[str], None], depth: int = 0) -> None:
-    if depth > 32:
-        raise ValueError("nested more than 32 levels deep")
+
+def _unstorable(value: Any, path: tuple[str, ...]) -> tuple[str, str] | None:
+    if len(path) > 32:
+        return ".".join(path), "nested more than 32 levels deep"
     if isinstance(value, str):
-        check(value)
-    elif isinstance(value, dict):
+        return (".".join(path), "text holds a NUL or a lone surrogate") if _UNSTORABLE.search(value) else None
+    parts: list[tuple[str, Any]] = []
+    if isinstance(value, dict):
         for key, item in value.items():
-            _each_text(key, check, depth + 1)
-            _each_text(item, check, depth + 1)
+            name = _UNSTORABLE.sub("\ufffd", str(key))[:200]
+            parts += [(name, key), (name, item)]
     elif isinstance(value, list):
-        for item in value:
-            _each_text(item, check, depth + 1)
-
-
-def _check_text(text: str) -> None:
-    if "\x00" in text or any("\ud800" <= char <= "\udfff" for char in text):
-        raise ValueError("text holds a NUL or a lone surrogate")
+        parts = [(str(index), item) for index, item in enumerate(value)]
+    return next((wrong for name, item in parts if (wrong := _unstorable(item, (*path, name)))), None)

@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    BeforeValidator,
     Field,
     TypeAdapter,
     ValidationError,
@@ -16,12 +15,11 @@ from pydantic import (
 
 from torchyard import recipes
 from torchyard.errors import FieldError, InvalidSpec
-from torchyard.schema import Count, Duration, Schema, printable, unbuilt
+from torchyard.schema import Count, Duration, MetricKey, Schema, unbuilt, unstorable
 
 JobName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 LabelKey = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$")]
 Labels = Annotated[dict[LabelKey, Annotated[str, Field(max_length=200)]], Field(max_length=32)]
-MetricKey = Annotated[str, Field(min_length=1, max_length=200)]
 Trainer = Literal["image-classification", "script"]
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
@@ -108,7 +106,7 @@ class ScriptSpec(_Common):
     config: recipes.Script
 
 
-JobSpec = Annotated[ImageClassificationSpec | ScriptSpec, Field(discriminator="trainer"), BeforeValidator(printable)]
+JobSpec = Annotated[ImageClassificationSpec | ScriptSpec, Field(discriminator="trainer")]
 
 SPEC: TypeAdapter[ImageClassificationSpec | ScriptSpec] = TypeAdapter(JobSpec)
 
@@ -118,6 +116,9 @@ CONFIGS: dict[str, type[Schema]] = {"image-classification": recipes.ImageClassif
 
 def parse_spec(raw: object) -> ImageClassificationSpec | ScriptSpec:
     """The spec in `raw` (parsed JSON or YAML), every default filled in. Raises InvalidSpec, naming each field."""
+    wrong = unstorable(raw)
+    if wrong is not None:
+        raise InvalidSpec("the job spec is not valid", errors=(FieldError(*wrong),))
     try:
         return SPEC.validate_python(raw)
     except ValidationError as error:
