@@ -29,3 +29,6 @@ def main() -> None:
     except TorchyardError as error:
         sys.stderr.write(f"error: {error}\n")
         sys.exit(4 if isinstance(error, NotAuthorized) else 1)
+    except OSError as error:  # a full disk, a file that may not be read
+        sys.stderr.write(f"error: {error}\n")
+        sys.exit(1)

