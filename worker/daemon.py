@@ -193,8 +193,11 @@ class Daemon:
             return self._queue.waiting()
         except Unavailable as error:
             logger.warning("%s; reading the rows instead", error.message)
+        return [job_id for job_id, _ in self._queued()]
+
+    def _queued(self) -> list[tuple[str, int]]:
         with self._database.read() as session:
-            return [job_id for job_id, _ in jobs.queued(session)]
+            return jobs.queued(session)
 
     def _take(self, job: Job, chosen: Sequence[DeviceView]) -> bool:
         devices = [
