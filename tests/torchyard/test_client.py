@@ -1,5 +1,4 @@
 from collections.abc import Generator, Iterator
-import hashlib
 import json
 import math
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.torchyard.answers import DATA, JOB, NOW, event, job, line, metrics, page, serve_checkpoint
 from tests.torchyard.fake_server import TOKEN, Answer, FakeServer, problem, serving
 from torchyard.client import Client, MetricPoint
 from torchyard.errors import (
@@ -21,10 +21,6 @@ from torchyard.errors import (
 )
 from torchyard.job import JobState
 from torchyard.views import EventView, JobView, LogLine
-
-NOW = "2026-01-02T03:04:05Z"
-JOB = "/v1/jobs/job_1"
-DATA = b"the bytes of a state" * 1000
 
 
 @pytest.fixture
@@ -41,7 +37,7 @@ def client(server: FakeServer) -> Generator[Client]:
 
 
 def test_submit_sends_the_spec_the_token_and_a_key(server: FakeServer, client: Client) -> None:
-    server.on("/v1/jobs", Answer(_job(), 201))
+    server.on("/v1/jobs", Answer(job(), 201))
     spec = {"trainer": "image-classification"}
     assert client.submit(spec).id == "job_1"
     client.submit(spec, idempotency_key="mine")
@@ -53,7 +49,7 @@ def test_submit_sends_the_spec_the_token_and_a_key(server: FakeServer, client: C
 
 
 def test_a_resolved_spec_can_be_submitted_again(server: FakeServer, client: Client) -> None:
-    server.on("/v1/jobs", Answer(_job(), 201))
+    server.on("/v1/jobs", Answer(job(), 201))
     spec = client.submit({"trainer": "image-classification"}).spec
     assert client.submit(spec).spec == spec
     assert json.loads(server.asked[1].body)["time_limit"] == "1d"
@@ -67,23 +63,23 @@ def test_a_spec_that_is_no_json_is_refused_before_it_is_sent(server: FakeServer,
 
 
 def test_list_fetches_pages_as_they_are_needed(server: FakeServer, client: Client) -> None:
-    pages = [_page([_job(id=f"job_{index}")], more=True, next=f"c{index}") for index in range(3)]
-    server.on("/v1/jobs", *pages, _page([_job(id="job_3")]))
-    assert [job.id for job in client.list(state=["queued", "running"])] == ["job_0", "job_1", "job_2", "job_3"]
+    pages = [page([job(id=f"job_{index}")], more=True, next=f"c{index}") for index in range(3)]
+    server.on("/v1/jobs", *pages, page([job(id="job_3")]))
+    assert [item.id for item in client.list(state=["queued", "running"])] == ["job_0", "job_1", "job_2", "job_3"]
     assert [asked.query.get("after") for asked in server.asked] == [None, ["c0"], ["c1"], ["c2"]]
     assert server.asked[0].query["state"] == ["queued", "running"]
 
 
 def test_list_stops_at_its_limit(server: FakeServer, client: Client) -> None:
-    server.on("/v1/jobs", _page([_job(id="job_0"), _job(id="job_1")], more=True, next="c"), _page([_job(), _job()]))
+    server.on("/v1/jobs", page([job(id="job_0"), job(id="job_1")], more=True, next="c"), page([job(), job()]))
     assert len([*client.list(limit=3)]) == 3
     assert len(server.asked) == 2
 
 
 def test_find_takes_an_id_first_then_the_newest_of_that_name(server: FakeServer, client: Client) -> None:
-    server.on(JOB, _job())
+    server.on(JOB, job())
     assert client.find("job_1").id == "job_1"
-    server.on("/v1/jobs", _page([_job(id="job_9", name="job_x"), _job(id="job_8", name="job_x")]))
+    server.on("/v1/jobs", page([job(id="job_9", name="job_x"), job(id="job_8", name="job_x")]))
     assert client.find("job_x").id == "job_9"
     with pytest.raises(NotFound, match="no job with the id or name 'other'"):
         client.find("other")
@@ -122,13 +118,13 @@ def test_an_answer_of_something_else_is_a_server_error(server: FakeServer, clien
 
 
 def test_a_cut_connection_is_tried_again_only_where_that_is_harmless(server: FakeServer, client: Client) -> None:
-    server.on(JOB, Answer(status=0), Answer(status=0), _job())
+    server.on(JOB, Answer(status=0), Answer(status=0), job())
     assert client.get("job_1").id == "job_1"
-    server.on("/v1/jobs", Answer(status=0), Answer(_job(), 201))
+    server.on("/v1/jobs", Answer(status=0), Answer(job(), 201))
     client.submit({"trainer": "image-classification"})
     keys = [asked.headers["Idempotency-Key"] for asked in server.asked if asked.method == "POST"]
     assert len(keys) == 2 and len(set(keys)) == 1
-    server.on(f"{JOB}/cancel", Answer(status=0), _job())
+    server.on(f"{JOB}/cancel", Answer(status=0), job())
     with pytest.raises(ServerUnreachable):
         client.cancel("job_1")
 
@@ -151,7 +147,7 @@ def test_metrics_that_json_has_no_number_for_arrive(server: FakeServer, client: 
 
 
 def test_download_verifies_and_names_the_file(server: FakeServer, client: Client, tmp_path: Path) -> None:
-    _serve_checkpoint(server, DATA, {"Content-Disposition": 'attachment; filename="digits-epoch-3.pt"'})
+    serve_checkpoint(server, DATA, {"Content-Disposition": 'attachment; filename="digits-epoch-3.pt"'})
     seen: list[tuple[int, int]] = []
     path = client.download("job_1", to=tmp_path / "work", on_progress=lambda done, total: seen.append((done, total)))
     assert (path, path.read_bytes()) == (tmp_path / "work" / "digits-epoch-3.pt", DATA)
@@ -162,29 +158,29 @@ def test_download_verifies_and_names_the_file(server: FakeServer, client: Client
 
 @pytest.mark.parametrize("sent", [DATA[:-1], DATA[:-1] + b"x"])
 def test_download_of_other_bytes_leaves_no_file(server: FakeServer, client: Client, sent: bytes) -> None:
-    _serve_checkpoint(server, sent)
+    serve_checkpoint(server, sent)
     with pytest.raises(ServerError, match="is listed as"):
         client.download("job_1")
     assert [*Path.cwd().iterdir()] == []
 
 
 def test_a_download_that_is_cut_leaves_no_file(server: FakeServer, client: Client) -> None:
-    _serve_checkpoint(server, DATA[:10], {"Content-Length": str(len(DATA)), "Connection": "close"})
+    serve_checkpoint(server, DATA[:10], {"Content-Length": str(len(DATA)), "Connection": "close"})
     with pytest.raises(ServerUnreachable):
         client.download("job_1")
     assert [*Path.cwd().iterdir()] == []
 
 
 def test_a_server_cannot_choose_the_folder_of_a_download(server: FakeServer, client: Client, tmp_path: Path) -> None:
-    _serve_checkpoint(server, DATA, {"Content-Disposition": 'attachment; filename="../evil.pt"'})
+    serve_checkpoint(server, DATA, {"Content-Disposition": 'attachment; filename="../evil.pt"'})
     assert client.download("job_1", to=tmp_path) == tmp_path / "ckpt_1.pt"
 
 
 def test_follow_yields_everything_once_and_ends_with_the_job(server: FakeServer, client: Client) -> None:
-    server.on(JOB, _job(state="queued"), _job(state="running", attempt=1), _job(state="succeeded", attempt=1))
-    server.on(f"{JOB}/events", _page([_event(1, "queued")]), _page([]), _page([_event(2, "succeeded")]))
-    server.on(f"{JOB}/logs", _page([]), _page([_line(1), _line(2)]), _page([_line(3)]))
-    server.on(f"{JOB}/metrics", _metrics(loss=[1, 2]), _metrics(loss=[2, 3], accuracy=[2, 3]))
+    server.on(JOB, job(state="queued"), job(state="running", attempt=1), job(state="succeeded", attempt=1))
+    server.on(f"{JOB}/events", page([event(1, "queued")]), page([]), page([event(2, "succeeded")]))
+    server.on(f"{JOB}/logs", page([]), page([line(1), line(2)]), page([line(3)]))
+    server.on(f"{JOB}/metrics", metrics(loss=[1, 2]), metrics(loss=[2, 3], accuracy=[2, 3]))
     found = [_label(update) for update in client.follow("job_1")]
     assert found == [
         *("queued", "event 1", "running", "loss@1", "loss@2", "line 1", "line 2"),
@@ -194,10 +190,10 @@ def test_follow_yields_everything_once_and_ends_with_the_job(server: FakeServer,
 
 
 def test_follow_starts_a_new_attempts_metrics_from_the_beginning(server: FakeServer, client: Client) -> None:
-    server.on(JOB, _job(state="running", attempt=1), _job(state="succeeded", attempt=2))
+    server.on(JOB, job(state="running", attempt=1), job(state="succeeded", attempt=2))
     for part in ("events", "logs"):
-        server.on(f"{JOB}/{part}", _page([]))
-    server.on(f"{JOB}/metrics", _metrics(loss=[5]), _metrics(loss=[5, 6]), _metrics(loss=[3]))
+        server.on(f"{JOB}/{part}", page([]))
+    server.on(f"{JOB}/metrics", metrics(loss=[5]), metrics(loss=[5, 6]), metrics(loss=[3]))
     found = [_label(update) for update in client.follow("job_1")]
     assert found == ["running", "loss@5", "loss@6", "loss@3", "succeeded"]
     asked = [asked.query for asked in server.asked if asked.path.endswith("/metrics")]
@@ -209,9 +205,9 @@ def test_follow_starts_a_new_attempts_metrics_from_the_beginning(server: FakeSer
 
 
 def test_wait_gives_the_ended_job_or_times_out(server: FakeServer, client: Client) -> None:
-    server.on(JOB, _job(state="running"), _job(state="failed"))
+    server.on(JOB, job(state="running"), job(state="failed"))
     assert client.wait("job_1").state == JobState.FAILED
-    server.on(JOB, _job(state="running"))
+    server.on(JOB, job(state="running"))
     with pytest.raises(TimeoutError, match="still running"):
         client.wait("job_1", timeout=0)
 
@@ -260,55 +256,6 @@ def _write_server(path: Path, name: str) -> None:
 def _closed_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         return probe.getsockname()[1]
-
-
-def _serve_checkpoint(server: FakeServer, sent: bytes, headers: dict[str, str] | None = None) -> None:
-    file = {"path": "state.pt", "size": len(DATA), "sha256": hashlib.sha256(DATA).hexdigest()}
-    listed = {"id": "ckpt_1", "epoch": 3, "step": 9, "attempt": 1, "metrics": {}, "files": [file], "aliases": ["best"]}
-    size = {"size": file["size"], "sha256": file["sha256"], "created_at": NOW}
-    server.on(f"{JOB}/checkpoints/best", {**listed, **size})
-    server.on(f"{JOB}/checkpoints/ckpt_1/download", Answer(sent, headers=headers or {}))
-
-
-def _job(**changes: Any) -> dict[str, Any]:
-    job: dict[str, Any] = {
-        "id": "job_1",
-        "name": "a",
-        "state": "queued",
-        "status_reason": {"code": "queued", "message": "waits", "since": NOW},
-        "spec": {"trainer": "image-classification"},
-        "owner": "admin",
-        "priority": 0,
-        "labels": {},
-        "attempt": 0,
-        "progress": {},
-        "metrics": {},
-        "devices": [],
-        "created_at": NOW,
-        "version": 1,
-    }
-    return {**job, **changes}
-
-
-def _page(data: list[Any], *, more: bool = False, next: str | None = None) -> dict[str, Any]:
-    return {"data": data, "has_more": more, "next": next}
-
-
-def _event(seq: int, to: str) -> dict[str, Any]:
-    return {"seq": seq, "time": NOW, "type": "state", "attempt": 1, "data": {"to": to}}
-
-
-def _line(number: int) -> dict[str, Any]:
-    return {"line": number, "time": NOW, "attempt": 1, "rank": 0, "stream": "stdout", "text": f"text {number}"}
-
-
-def _metrics(**series: list[int]) -> dict[str, Any]:
-    return {
-        "data": [
-            {"key": key, "points": [{"step": step, "value": 1.0, "time": NOW, "attempt": 1} for step in steps]}
-            for key, steps in series.items()
-        ]
-    }
 
 
 def _label(update: object) -> str:

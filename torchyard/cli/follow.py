@@ -69,7 +69,8 @@ class Watch:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bar.stop()
+        if self._terminal:
+            self._bar.stop()
 
     def show(self, update: Update) -> None:
         """Shows one thing that happened."""

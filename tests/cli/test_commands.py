@@ -1,0 +1,205 @@
+"""The commands as users run them: real processes, against a server that answers as documented."""
+
+from collections.abc import Iterator
+import hashlib
+import json
+import os
+from pathlib import Path
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.torchyard.answers import DATA, JOB, event, job, line, page, serve_checkpoint
+from tests.torchyard.fake_server import TOKEN, Answer, FakeServer, problem, serving
+
+ERROR = {"code": "user_error", "message": "rank 1 raised ValueError", "rank": 1, "exit_code": 1, "traceback": "Trace\n"}
+
+
+@pytest.fixture
+def server() -> Iterator[FakeServer]:
+    with serving() as server:
+        yield server
+
+
+def test_submit_prints_the_id_and_sends_the_file(server: FakeServer, tmp_path: Path) -> None:
+    server.on("/v1/jobs", Answer(job(), 201))
+    (tmp_path / "job.yaml").write_text("trainer: image-classification\nconfig: {training: {epochs: 2}}\n")
+    done = _torchyard(server, "submit", "job.yaml", "--name", "mine", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "job_1\n")
+    assert json.loads(server.asked[0].body) == {
+        "trainer": "image-classification",
+        "config": {"training": {"epochs": 2}},
+        "name": "mine",
+    }
+    done = _torchyard(server, "submit", "-", "--json", stdin='{"trainer": "script"}')
+    assert json.loads(done.stdout)["id"] == "job_1"
+    assert json.loads(server.asked[1].body) == {"trainer": "script"}
+
+
+@pytest.mark.parametrize(("text", "says"), [("a: [", "neither YAML nor JSON"), ("just text", "no job spec")])
+def test_submit_of_something_else_says_what_is_wrong(server: FakeServer, text: str, says: str) -> None:
+    done = _torchyard(server, "submit", "-", stdin=text)
+    assert done.returncode == 1
+    assert says in done.stderr
+    assert _is_clean_error(done)
+
+
+def test_a_refused_spec_names_each_field(server: FakeServer) -> None:
+    errors = [{"field": "config.training.epochs", "message": "must be above 0"}]
+    server.on("/v1/jobs", problem("invalid_spec", 422, errors=errors))
+    done = _torchyard(server, "submit", "-", stdin="trainer: x")
+    assert done.returncode == 1
+    assert "config.training.epochs: must be above 0" in done.stderr
+    assert _is_clean_error(done)
+
+
+def test_a_wrong_token_is_exit_code_4(server: FakeServer) -> None:
+    server.on("/v1/jobs", problem("not_authorized", 401))
+    done = _torchyard(server, "ps")
+    assert done.returncode == 4
+    assert _is_clean_error(done)
+
+
+def test_no_server_is_exit_code_1_and_says_what_to_do(tmp_path: Path) -> None:
+    done = _torchyard(None, "ps", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "torchyard up" in done.stderr
+    assert _is_clean_error(done)
+
+
+def test_ps_cuts_nothing_in_a_pipe(server: FakeServer) -> None:
+    why = "needs 8 GPUs; 1 free on box-a; GPU 3 is held by pid 4121 (21 GiB), not ours " * 3
+    reason = {"code": "waits", "message": why, "since": "2026-01-02T03:04:05Z"}
+    server.on("/v1/jobs", page([job(status_reason=reason), job(id="job_2", name="long-name", state="succeeded")]))
+    heading, first, second = _torchyard(server, "ps").stdout.splitlines()
+    assert why.strip() in first
+    assert heading.index("STATE") == first.index("queued") == second.index("succeeded")
+    assert "\x1b" not in first
+    assert [item["id"] for item in json.loads(_torchyard(server, "ps", "--json").stdout)] == ["job_1", "job_2"]
+
+
+def test_show_tells_the_error_with_its_rank_and_traceback(server: FakeServer) -> None:
+    server.on(JOB, job(state="failed", error=ERROR))
+    server.on(f"{JOB}/checkpoints", page([]))
+    shown = _torchyard(server, "show", "job_1").stdout
+    assert "rank 1 raised ValueError (user_error, rank 1, exit code 1)" in shown
+    assert "Trace" in shown
+    assert json.loads(_torchyard(server, "show", "job_1", "--json").stdout)["error"]["rank"] == 1
+
+
+def test_logs_are_data_on_stdout(server: FakeServer) -> None:
+    server.on(JOB, job())
+    server.on(f"{JOB}/logs", page([line(1), line(2)]))
+    assert _torchyard(server, "logs", "job_1").stdout == "rank 0 | text 1\nrank 0 | text 2\n"
+    assert _torchyard(server, "logs", "job_1", "--rank", "0", "--tail", "2").stdout == "text 1\ntext 2\n"
+    assert server.asked[-1].query == {"rank": ["0"], "tail": ["2"]}
+    lines = _torchyard(server, "logs", "job_1", "--json").stdout.splitlines()
+    assert [json.loads(item)["line"] for item in lines] == [1, 2]
+
+
+def test_a_reader_that_leaves_is_no_error(server: FakeServer) -> None:
+    server.on(JOB, job())
+    server.on(f"{JOB}/logs", page([line(number) for number in range(1, 20_000)]))
+    with _started(server, "logs", "job_1") as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline() == "rank 0 | text 1\n"
+        process.stdout.close()
+        assert process.stderr.read() == ""
+
+
+@pytest.mark.parametrize(("state", "code"), [("succeeded", 0), ("failed", 1), ("cancelled", 2)])
+def test_following_ends_with_the_jobs_exit_code(server: FakeServer, state: str, code: int) -> None:
+    error = ERROR if state == "failed" else None
+    server.on("/v1/jobs", Answer(job(), 201))
+    server.on(JOB, job(state="running", attempt=1), job(state=state, attempt=1, error=error))
+    server.on(f"{JOB}/events", page([event(1, "running")]), page([event(2, state)]))
+    server.on(f"{JOB}/logs", page([line(1)]), page([line(2)]))
+    server.on(f"{JOB}/metrics", {"data": []})
+    done = _torchyard(server, "submit", "-", "--follow", stdin="trainer: image-classification")
+    assert done.returncode == code
+    assert done.stdout == "rank 0 | text 1\nrank 0 | text 2\n"
+    assert "running" in done.stderr
+    assert state in done.stderr.splitlines()[-2 if error else -1]
+
+
+def test_ctrl_c_leaves_the_job_alone_and_says_how_to_come_back(server: FakeServer) -> None:
+    server.on(JOB, job(state="running"))
+    server.on(f"{JOB}/logs", page([line(1)]), page([]))
+    with _started(server, "logs", "job_1", "-f") as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline() == "rank 0 | text 1\n"
+        while len([asked for asked in server.asked if asked.path.endswith("/logs")]) < 2:
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+        assert "torchyard logs job_1 -f" in process.stderr.read()
+    assert all(asked.method == "GET" for asked in server.asked)
+
+
+def test_download_prints_the_path_of_verified_bytes(server: FakeServer, tmp_path: Path) -> None:
+    server.on(JOB, job())
+    serve_checkpoint(server, DATA)
+    done = _torchyard(server, "download", "job_1", "-o", "mine.pt", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "mine.pt\n")
+    assert hashlib.sha256(DATA).hexdigest() in done.stderr
+    assert (tmp_path / "mine.pt").read_bytes() == DATA
+    done = _torchyard(server, "download", "job_1", "--json", cwd=tmp_path)
+    assert json.loads(done.stdout)["path"] == "ckpt_1.pt"
+    serve_checkpoint(server, DATA[1:])
+    done = _torchyard(server, "download", "job_1", "-o", "other.pt", cwd=tmp_path)
+    assert done.returncode == 1
+    assert _is_clean_error(done)
+    assert not (tmp_path / "other.pt").exists()
+
+
+@pytest.mark.parametrize(("option", "ref"), [(["--latest"], "latest"), (["--epoch", "3"], "epoch-3"), ([], "best")])
+def test_download_asks_for_the_chosen_checkpoint(server: FakeServer, option: list[str], ref: str) -> None:
+    server.on(JOB, job())
+    assert _torchyard(server, "download", "job_1", *option).returncode == 1
+    assert server.asked[-1].path == f"{JOB}/checkpoints/{ref}"
+
+
+def test_cancel_takes_several_jobs(server: FakeServer) -> None:
+    for name in ("job_1", "job_2"):
+        server.on(f"/v1/jobs/{name}", job(id=name))
+        server.on(f"/v1/jobs/{name}/cancel", Answer(job(id=name, state="cancelled"), 202))
+    done = _torchyard(server, "cancel", "job_1", "job_2")
+    assert done.stdout == "job_1  cancelled\njob_2  cancelled\n"
+    assert len(json.loads(_torchyard(server, "cancel", "job_1", "job_2", "--json").stdout)) == 2
+
+
+@pytest.mark.parametrize("arguments", [["download", "job_1", "--best", "--latest"], ["frobnicate"], ["logs"]])
+def test_misuse_is_exit_code_2(server: FakeServer, arguments: list[str]) -> None:
+    done = _torchyard(server, *arguments)
+    assert done.returncode == 2
+    assert _is_clean_error(done)
+    assert server.asked == []
+
+
+def _torchyard(
+    server: FakeServer | None, *arguments: str, stdin: str = "", cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", "-m", "torchyard.cli", *arguments]
+    environment = _environment(server)
+    return subprocess.run(
+        command, input=stdin, capture_output=True, text=True, check=False, env=environment, cwd=cwd, timeout=60
+    )
+
+
+def _started(server: FakeServer, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-P", "-m", "torchyard.cli", *arguments]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=_environment(server)
+    )
+
+
+def _environment(server: FakeServer | None) -> dict[str, str]:
+    plain = {key: value for key, value in os.environ.items() if not key.startswith("TORCHYARD_")}
+    found = {} if server is None else {"TORCHYARD_URL": server.url, "TORCHYARD_TOKEN": TOKEN}
+    return {**plain, "XDG_CONFIG_HOME": "/nonexistent", **found}
+
+
+def _is_clean_error(done: subprocess.CompletedProcess[str]) -> bool:
+    return done.stdout == "" and "rror: " in done.stderr and "Traceback" not in done.stderr

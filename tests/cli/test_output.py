@@ -1,0 +1,35 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from torchyard.cli import output
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-3, "0 s"),
+        (59.4, "59 s"),
+        (59.6, "1 m 0 s"),
+        (200, "3 m 20 s"),
+        (7500, "2 h 5 m"),
+        (86_399, "23 h 59 m"),
+        (273_600, "3 d 4 h"),
+    ],
+)
+def test_durations_read_as_people_say_them(seconds: float, text: str) -> None:
+    assert output.duration(seconds) == text
+    assert output.ago(datetime.now(UTC) - timedelta(days=3, hours=4, minutes=5)) == "3 d 4 h ago"
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (3 * 2**40, "3.0 TiB"), (2**60, "1048576.0 TiB")],
+)
+def test_sizes_keep_a_unit_that_fits(count: int, text: str) -> None:
+    assert output.size(count) == text
+
+
+def test_a_table_aligns_and_keeps_control_characters_out() -> None:
+    lines = output.table(("A", "LONGER", "C"), [("x\x1b[31m", "1", "end"), ("y", "22", "")])
+    assert lines == ["A       LONGER  C", "x [31m  1       end", "y       22"]
