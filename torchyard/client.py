@@ -296,7 +296,7 @@ class Client:
     def _send(self, method: str, path: str, *, params: Params | None = None, **kwargs: Any) -> httpx2.Response:
         sent = {key: value for key, value in (params or {}).items() if value is not None}
         try:
-            response = self._http.request(method, path, params=sent, **kwargs)
+            response = self._http.request(method, path, params=sent or None, **kwargs)
         except httpx2.TransportError as error:
             raise self._unreachable(error) from error
         self._reached = True
