@@ -1,0 +1,147 @@
+"""The writing end of `events.jsonl`: values wait where they are, a thread fetches and appends them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+import os
+from pathlib import Path
+import threading
+import time
+from typing import Any
+
+from torchyard.events import CheckpointSaved, Message, Metric, Progress
+
+FLUSH_S = 0.5
+FLUSH_LINES = 500
+
+
+@dataclass(frozen=True)
+class _Values:
+    """A metric line to be: its tensors are still on their device."""
+
+    time: int
+    step: int
+    values: dict[str, Any]
+
+
+class EventLog:
+    """Appends whole lines to one file. What is added is written within FLUSH_S seconds, by a thread.
+
+    Every method raises the OSError that the thread met, if any.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: int | None = None
+        self._pending: list[_Values | Message | CheckpointSaved] = []
+        self._progress: Progress | None = None
+        self._lock = threading.Lock()
+        self._writing = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._closing = threading.Event()
+        self._failure: Exception | None = None
+
+    def log(self, values: Mapping[str, Any], *, step: int) -> None:
+        """Numbers and one-element tensors, copied as they are now without waiting for their device.
+
+        Raises TypeError and ValueError for what is no number.
+        """
+        taken = {key: _snapshot(key, value) for key, value in values.items()}
+        if taken:
+            self._add(_Values(_now(), step, taken))
+
+    def progress(
+        self, *, step: int, total_steps: int | None = None, epoch: int | None = None, epochs: int | None = None
+    ) -> None:
+        """Of several between two writes, only the last one is written."""
+        line = Progress(time=_now(), step=step, total_steps=total_steps, epoch=epoch, epochs=epochs)
+        with self._lock:
+            self._progress = line
+        self._check()
+
+    def message(self, line: Message) -> None:
+        self._add(line)
+
+    def checkpoint(self, name: str) -> None:
+        """Writes at once, after all that was added before."""
+        self._add(CheckpointSaved(time=_now(), name=name))
+        self.flush()
+
+    def flush(self) -> None:
+        """Returns when all that was added is in the file."""
+        self._check()
+        self._write()
+
+    def close(self) -> None:
+        self._closing.set()
+        if self._thread is not None:
+            self._thread.join()
+        try:
+            self.flush()
+        finally:
+            if self._file is not None:
+                os.close(self._file)
+                self._file = None
+
+    def _add(self, line: _Values | Message | CheckpointSaved) -> None:
+        self._check()
+        with self._lock:
+            self._pending.append(line)
+            full = len(self._pending) >= FLUSH_LINES
+        if full:
+            self._write()
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._thread is None and not self._closing.is_set():
+            self._thread = threading.Thread(target=self._run, name="torchyard events", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while not self._closing.wait(FLUSH_S):
+            try:
+                self._write()
+            except Exception as error:  # noqa: BLE001 raised by the next call
+                self._failure = error
+                return
+
+    def _write(self) -> None:
+        with self._writing:
+            with self._lock:
+                pending, self._pending = self._pending, []
+                progress, self._progress = self._progress, None
+            lines = [_metric(item) if isinstance(item, _Values) else item for item in pending]
+            everything = [*lines, *([progress] if progress else [])]
+            if everything:
+                self._append("".join(f"{line.model_dump_json()}\n" for line in everything).encode())
+
+    def _append(self, data: bytes) -> None:
+        if self._file is None:
+            self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        left = memoryview(data)
+        while left:
+            left = left[os.write(self._file, left) :]
+
+
+def _now() -> int:
+    return time.time_ns() // 1000
+
+
+def _snapshot(key: str, value: Any) -> Any:
+    if not 1 <= len(key) <= 200:
+        raise ValueError(f"a metric's key has 1 to 200 characters, not {len(key)}")
+    if not hasattr(value, "detach"):
+        return float(value)
+    if value.numel() != 1:
+        raise ValueError(f"{key}: a tensor of {value.numel()} elements is no number")
+    tensor = value.detach()
+    return float(tensor) if tensor.device.type == "cpu" else tensor.clone()
+
+
+def _metric(item: _Values) -> Metric:
+    on_device = [value for value in item.values.values() if not isinstance(value, float)]
+    if on_device and on_device[0].device.type == "cuda":
+        import torch
+
+        torch.cuda.synchronize(on_device[0].device)  # the copy may have been made on a stream that is not this thread's
+    return Metric(time=item.time, step=item.step, values={key: float(value) for key, value in item.values.items()})

@@ -1,0 +1,82 @@
+"""Writing a checkpoint so that it is either whole or not there."""
+
+from collections.abc import Callable, Mapping
+import hashlib
+import io
+import os
+from pathlib import Path
+import shutil
+from typing import Any, BinaryIO, cast
+
+from torchyard.rundir import MANIFEST, Manifest, ManifestFile, sync_folder, write_record
+
+Content = bytes | Callable[[BinaryIO], object]
+"""What a file shall hold, or what writes it."""
+
+
+def publish(
+    folder: Path,
+    name: str,
+    files: Mapping[str, Content],
+    *,
+    step: int,
+    epoch: int | None,
+    end_of_epoch: bool,
+    metrics: Mapping[str, float],
+) -> None:
+    """Makes the checkpoint `name` in `folder`, its manifest last. One that is there already stays as it is.
+
+    Raises OSError, ValueError for a file name that a manifest does not allow, and what a writer raises; then nothing
+    is left of it.
+    """
+    if (folder / name).exists():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = folder / f".{name}.{os.getpid()}"
+    try:
+        temporary.mkdir()
+        written = [_write(temporary, path, content) for path, content in files.items()]
+        manifest = Manifest(step=step, epoch=epoch, end_of_epoch=end_of_epoch, metrics=dict(metrics), files=written)
+        write_record(temporary / MANIFEST, manifest)
+        temporary.rename(folder / name)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    sync_folder(folder)
+
+
+class _Hashed(io.RawIOBase):
+    """A file that is hashed as it is written."""
+
+    def __init__(self, file: io.FileIO) -> None:
+        self._file = file
+        self.digest = hashlib.sha256()
+        self.size = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        left = whole = memoryview(data).cast("B")
+        while left:
+            left = left[self._file.write(left) :]
+        self.digest.update(whole)
+        self.size += len(whole)
+        return len(whole)
+
+
+def _write(folder: Path, name: str, content: Content) -> ManifestFile:
+    # Checked before anything is created: the name must not lead out of the folder.
+    unhashed = ManifestFile(path=name, size=0, sha256="0" * 64)
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("xb", buffering=0) as file:
+        hashed = _Hashed(file)
+        if isinstance(content, bytes):
+            hashed.write(content)
+        else:
+            content(cast(BinaryIO, hashed))
+        os.fsync(file.fileno())
+    if path.parent != folder:
+        sync_folder(path.parent)
+    return unhashed.model_copy(update={"size": hashed.size, "sha256": hashed.digest.hexdigest()})
