@@ -107,14 +107,14 @@ class Watch:
 
     def _show_event(self, event: EventView) -> None:
         data = event.data
-        line = Text(f"{event.time.astimezone():%H:%M:%S}  ", style="dim")
+        line = Text.assemble((f"{event.time.astimezone():%H:%M:%S}  ", "dim"))
         if event.type == "state":
             line.append(f"{data['to']:<10}", style=_COLOURS[JobState(data["to"])])
-            line.append(f" {data['reason']['message']}", style="default")
+            line.append(f" {data['reason']['message']}")
         elif event.type == "checkpoint":
-            line.append(_checkpoint(data), style="default")
+            line.append(_checkpoint(data))
         elif event.type == "message":
-            style = {"warning": "yellow", "error": "red"}.get(data["level"], "default")
+            style = {"warning": "yellow", "error": "red"}.get(data["level"], "")
             line.append(data["text"], style=style)
         else:
             return
@@ -136,7 +136,12 @@ def download_with_bar(client: Client, job_id: str, checkpoint: CheckpointView, *
     console = Console(stderr=True)
     if not console.is_terminal:
         return client.download(job_id, checkpoint.id, to=to)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(complete_style="cyan", finished_style="cyan"),
+        DownloadColumn(binary_units=True),
+        TransferSpeedColumn(),
+    )
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("checkpoint", total=checkpoint.size)
         return client.download(
@@ -146,7 +151,10 @@ def download_with_bar(client: Client, job_id: str, checkpoint: CheckpointView, *
 
 def _progress_bar(console: Console) -> Progress:
     # stdout is written as it is: it may be a pipe.
-    columns = (BarColumn(bar_width=32), TextColumn("{task.fields[text]}", markup=False))
+    columns = (
+        BarColumn(bar_width=32, complete_style="cyan", finished_style="cyan"),
+        TextColumn("{task.fields[text]}", markup=False),
+    )
     return Progress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False)
 
 

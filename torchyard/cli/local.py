@@ -1,11 +1,14 @@
 """Commands that run the service on this machine."""
 
+import contextlib
 import json
 from pathlib import Path
 import sys
 from typing import Annotated
 
 import typer
+
+from torchyard.cli import output
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 DataDirOption = Annotated[Path, typer.Option("--data-dir", help="Where everything is kept.")]
@@ -68,5 +71,5 @@ def demo(*, data_dir: DataDirOption = Path(".torchyard"), as_json: Json = False)
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
+    with contextlib.suppress(OSError):  # a terminal that is gone does not take the service along
+        output.note(text)

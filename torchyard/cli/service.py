@@ -59,7 +59,8 @@ class Service:
         self._create_data_dir()
         with self.data.lock() as keep:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                signal.signal(number, self._on_signal)
+                if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup stays nohup
+                    signal.signal(number, self._on_signal)
             try:
                 self._serve(keep, on_ready)
             except _StopAsked:
