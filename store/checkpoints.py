@@ -6,7 +6,7 @@ import math
 import re
 from typing import Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import func, insert, select, update
 from sqlalchemy.orm import Session
 
 from store import jobs
@@ -82,9 +82,21 @@ def listed(session: Session, job: Job) -> list[Listed]:
 
 def best_of(session: Session, job: Job) -> Checkpoint | None:
     """The checkpoint with the best finite value of the monitored metric; of equals, the earliest."""
-    value = Checkpoint.monitored.desc() if job.spec["checkpoint"]["mode"] == "max" else Checkpoint.monitored.asc()
-    query = select(Checkpoint).where(Checkpoint.job_id == job.id, Checkpoint.monitored.is_not(None))
-    return session.scalars(query.order_by(value, Checkpoint.step, Checkpoint.id).limit(1)).first()
+    return best_of_each(session, [job]).get(job.id)
+
+
+def best_of_each(session: Session, owners: Sequence[Job]) -> dict[str, Checkpoint]:
+    """`best_of` of many jobs at once, by job id; a job that has none is left out."""
+    found: dict[str, Checkpoint] = {}
+    for mode, value in (("min", Checkpoint.monitored.asc()), ("max", Checkpoint.monitored.desc())):
+        ids = [job.id for job in owners if job.spec["checkpoint"]["mode"] == mode]
+        order = (value, Checkpoint.step, Checkpoint.id)
+        place = func.row_number().over(partition_by=Checkpoint.job_id, order_by=order).label("place")
+        ranked = select(Checkpoint.id, place).where(Checkpoint.job_id.in_(ids), Checkpoint.monitored.is_not(None))
+        first = ranked.subquery()
+        query = select(Checkpoint).join(first, first.c.id == Checkpoint.id).where(first.c.place == 1)
+        found |= {row.job_id: row for row in session.scalars(query)} if ids else {}
+    return found
 
 
 def resolve(session: Session, job: Job, ref: str) -> Listed:
