@@ -30,6 +30,14 @@ class InvalidSpec(TorchyardError):
 
     code = "invalid_spec"
     status = 422
+    title = "The job spec is not valid"
+
+
+class InvalidRequest(TorchyardError):
+    """A parameter is out of range, or the body is no JSON; `errors` names each parameter."""
+
+    code = "invalid_request"
+    status = 422
     title = "The request is not valid"
 
 
@@ -63,6 +71,12 @@ class TooLarge(TorchyardError):
     code = "too_large"
     status = 413
     title = "The request body is too large"
+
+
+class RangeNotSatisfiable(TorchyardError):
+    code = "range_not_satisfiable"
+    status = 416
+    title = "The file ends before the range begins"
 
 
 class Unavailable(TorchyardError):
