@@ -47,6 +47,7 @@ def main() -> None:
     try:
         _run(sys.argv[1:])
     except SystemExit as error:
+        error.__traceback__ = _users_part(error.__traceback__)
         if error.code not in (None, 0) and os.getpid() == process:
             _record(run_dir, rank, error)
         raise

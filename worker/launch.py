@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 from typing import Any, Protocol
-from urllib.parse import unquote_to_bytes
+from urllib.parse import unquote
 
 from store.attempts import Claim
 from torchyard.errors import DataError
@@ -125,13 +125,16 @@ def inherited(environ: Mapping[str, str]) -> dict[str, str]:
 
 def resolve(url: str, allowed: Sequence[Path]) -> Path:
     """The existing file or folder at a `file:///…` URL, links followed. Raises DataError naming the path."""
-    path = Path(os.fsdecode(unquote_to_bytes(url.removeprefix("file://"))))
+    try:
+        path = Path(unquote(url.removeprefix("file://"), errors="strict"))
+    except UnicodeDecodeError:
+        raise DataError(f"{url} is no path in UTF-8") from None
     if "\0" in str(path):
-        raise DataError(f"{str(path)!r} is no path")
+        raise DataError(f"{url} is no path")
     real = Path(os.path.realpath(path))
     if not any(real.is_relative_to(os.path.realpath(root)) for root in allowed):
         raise DataError(f"{path} is not below a folder that this worker allows (--allow-path)")
-    if not real.exists():
+    if not os.path.exists(real):  # noqa: PTH110 Path.exists raises for a name that is too long
         raise DataError(f"there is no {path}")
     if not os.access(real, os.R_OK):
         raise DataError(f"{path} cannot be read by the worker")
@@ -148,7 +151,7 @@ def _entrypoint(code: Path, name: str) -> Path:
     script = Path(os.path.realpath(code / name))
     if not script.is_relative_to(code):
         raise DataError(f"{code / name} lies outside the code folder")
-    if not script.is_file():
+    if not os.path.isfile(script):  # noqa: PTH113 for the same reason
         raise DataError(f"there is no {code / name}")
     return script
 

@@ -79,10 +79,11 @@ def _came_up(run: RunDir, world_size: int) -> bool:
 
 
 def _raised(error: RankError, codes: dict[int, int]) -> ExitReport:
-    own_words = error.reason in (EndReason.DATA_ERROR, EndReason.CONFIG_ERROR) or error.type == "SystemExit"
+    said = f"rank {error.rank}" if error.type == "SystemExit" else error.type
+    own_words = error.reason in (EndReason.DATA_ERROR, EndReason.CONFIG_ERROR)
     return ExitReport(
         reason=error.reason,
-        message=error.message if own_words else f"{error.type}: {error.message}",
+        message=error.message if own_words else f"{said}: {error.message}",
         rank=error.rank,
         exit_code=codes.get(error.rank, 1),
         traceback=error.traceback,

@@ -1,0 +1,114 @@
+"""An attempt over real processes, without a database: a run directory, a supervisor, and what they leave."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+import os
+from pathlib import Path
+import sys
+import time
+import uuid
+
+from torchyard.job import EndReason
+from torchyard.rundir import (
+    Env,
+    ExitReport,
+    LaunchPlan,
+    ProcessIdentity,
+    RunDir,
+    StopRequest,
+    read_record,
+    write_record,
+)
+from worker import launch, process
+
+LAUNCHER = Path(__file__).with_name("launcher.py")
+DEADLINE_S = 90.0
+
+
+def wait_for(condition: Callable[[], object], what: str) -> None:
+    """Polls until `condition` holds; fails naming `what`."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        time.sleep(0.02)
+
+
+@dataclass
+class Attempt:
+    """One attempt of a job that nobody else has."""
+
+    run: RunDir
+    job_id: str
+    number: int = 2
+    world_size: int = 1
+
+    @classmethod
+    def create(cls, folder: Path) -> "Attempt":
+        run = RunDir(folder / "run")
+        run.create()
+        return cls(run, f"job_{uuid.uuid4()}")
+
+    @property
+    def supervisor(self) -> ProcessIdentity:
+        found = read_record(self.run.supervisor, ProcessIdentity)
+        assert found is not None
+        return found
+
+    def script(self, text: str, *, name: str = "train.py") -> Path:
+        path = self.run.root / "code" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def start(
+        self, text: str, *, world_size: int = 1, grace: int = 30, time_limit: int = 600, stall: int = 600
+    ) -> None:
+        """Runs `text` as the ranks' script under the stand-in for torchrun."""
+        self.world_size = world_size
+        argv = [sys.executable, "-P", str(LAUNCHER), str(world_size), str(self.script(text))]
+        self.start_plan(self.plan(argv, grace=grace, time_limit=time_limit, stall=stall))
+
+    def plan(self, argv: list[str], *, grace: int = 30, time_limit: int = 600, stall: int = 600) -> LaunchPlan:
+        return LaunchPlan(
+            job_id=self.job_id,
+            attempt=self.number,
+            argv=argv,
+            env={"PATH": os.environ["PATH"], **self.environment()},
+            cwd=str(self.run.root),
+            world_size=self.world_size,
+            time_limit=timedelta(seconds=time_limit),
+            stall_timeout=timedelta(seconds=stall),
+            stop_grace=timedelta(seconds=grace),
+        )
+
+    def environment(self) -> dict[str, str]:
+        return {Env.JOB_ID: self.job_id, Env.ATTEMPT: str(self.number), Env.RUN_DIR: str(self.run.root)}
+
+    def start_plan(self, plan: LaunchPlan) -> None:
+        write_record(self.run.launch, plan)
+        launch.start(self.run)
+
+    def stop(self, reason: EndReason = EndReason.CANCELLED, *, grace: int = 30) -> None:
+        write_record(self.run.stop, StopRequest(reason=reason, grace=timedelta(seconds=grace)))
+
+    def wait_for_file(self, name: str) -> None:
+        wait_for((self.run.root / name).exists, name)
+
+    def report(self) -> ExitReport:
+        """Waits for the end, and for the supervisor to be gone."""
+        wait_for(lambda: self.run.exit.exists() or not self._supervised(), "exit.json")
+        report = read_record(self.run.exit, ExitReport)
+        assert report is not None, (self.run.root / "supervisor.log").read_text()
+        wait_for(lambda: not process.is_alive(self.supervisor), "the supervisor's end")
+        return report
+
+    def left(self) -> list[ProcessIdentity]:
+        return process.find(self.job_id, self.number)
+
+    def log(self, source: str, stream: str) -> str:
+        return self.run.log(source, stream).read_text()
+
+    def _supervised(self) -> bool:
+        found = read_record(self.run.supervisor, ProcessIdentity)
+        return found is None or process.is_alive(found)

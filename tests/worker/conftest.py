@@ -1,0 +1,15 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.worker.attempt import Attempt
+from worker import process
+
+
+@pytest.fixture
+def attempt(tmp_path: Path) -> Iterator[Attempt]:
+    """An attempt of a job of its own; whatever it leaves is killed."""
+    created = Attempt.create(tmp_path)
+    yield created
+    assert process.kill_attempt(created.job_id, created.number) == []

@@ -1,0 +1,34 @@
+"""In torchrun's place where torch is not the point: starts ranks as torchrun does, each in a session of its own.
+
+`python launcher.py WORLD_SIZE SCRIPT [ARGS…]`. When one fails, the others get SIGTERM.
+"""
+
+import os
+import subprocess
+import sys
+import time
+
+
+def main() -> None:
+    world_size = int(sys.argv[1])
+    command = [sys.executable, "-P", "-u", "-m", "torchyard.rank", *sys.argv[2:]]
+    ranks = [
+        subprocess.Popen(command, env=os.environ | {"RANK": str(rank)}, start_new_session=True)
+        for rank in range(world_size)
+    ]
+    while True:
+        codes = [rank.poll() for rank in ranks]
+        if any(codes):
+            break
+        if None not in codes:
+            return
+        time.sleep(0.02)
+    for rank in ranks:
+        rank.terminate()
+    for rank in ranks:
+        rank.wait()
+    sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,216 @@
+"""GPUs as a stand-in for the NVML binding shows them, CPU slots, and the locks between workers."""
+
+from dataclasses import dataclass, field
+import fcntl
+import os
+from pathlib import Path
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from torchyard.errors import ConfigError
+from worker import process
+from worker.devices import Device, discover, lock_devices
+
+GIB = 1 << 30
+
+
+class DriverError(Exception):
+    pass
+
+
+@dataclass
+class Binding:
+    """NVML with the GPUs given; a call named in `failing` raises, as the driver's do."""
+
+    gpus: dict[str, list[Any]]
+    failing: set[str] = field(default_factory=set[str])
+    mig: int = 0
+    NVMLError: type[Exception] = DriverError
+
+    def _answer(self, call: str, value: Any = None) -> Any:
+        if call in self.failing:
+            raise DriverError(f"{call}: GPU is lost")
+        return value
+
+    def nvmlInit(self) -> Any:
+        return self._answer("init")
+
+    def nvmlDeviceGetCount(self) -> int:
+        return len(self.gpus)
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> Any:
+        return list(self.gpus)[index]
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> Any:
+        return self._answer("handle", uuid)
+
+    def nvmlDeviceGetUUID(self, handle: Any) -> str | bytes:
+        return handle.encode()
+
+    def nvmlDeviceGetName(self, handle: Any) -> str | bytes:
+        return "NVIDIA H200"
+
+    def nvmlDeviceGetMemoryInfo(self, handle: Any) -> Any:
+        return self._answer("memory", SimpleNamespace(total=139 * GIB, used=22 * GIB))
+
+    def nvmlDeviceGetUtilizationRates(self, handle: Any) -> Any:
+        return self._answer("utilization", SimpleNamespace(gpu=37, memory=5))
+
+    def nvmlDeviceGetComputeRunningProcesses(self, handle: Any) -> Any:
+        return self._answer("processes", self.gpus[handle])
+
+    def nvmlDeviceGetMigMode(self, handle: Any) -> Any:
+        return self._answer("mig", [self.mig, self.mig])
+
+
+def _process(pid: int, memory: int | None) -> Any:
+    return SimpleNamespace(pid=pid, usedGpuMemory=memory)
+
+
+def _two_gpus(*processes: Any) -> Binding:
+    return Binding({"GPU-aaaa": [], "GPU-bbbb": list(processes)})
+
+
+def test_gpus_are_offered_and_no_cpu_slots_unless_asked() -> None:
+    devices = discover(nvml=_two_gpus(), environ={}).devices
+    assert devices == (
+        Device(0, "GPU-aaaa", "NVIDIA H200", "cuda", 139 * GIB),
+        Device(1, "GPU-bbbb", "NVIDIA H200", "cuda", 139 * GIB),
+    )
+    kinds = [device.uuid for device in discover(1, nvml=_two_gpus(), environ={}).devices]
+    assert kinds == ["GPU-aaaa", "GPU-bbbb", "cpu-0"]
+
+
+@pytest.mark.parametrize("binding", [Binding({}), Binding({"GPU-aaaa": []}, failing={"init"})])
+def test_without_a_gpu_or_a_driver_there_are_cpu_slots(binding: Binding) -> None:
+    inventory = discover(nvml=binding, environ={})
+    assert [device.kind for device in inventory.devices] == ["cpu"] * max(2, os.cpu_count() or 1)
+    assert [view.blocked for view in inventory.observe(set())] == [None] * len(inventory.devices)
+    assert [device.uuid for device in discover(3, nvml=binding, environ={}).devices] == ["cpu-0", "cpu-1", "cpu-2"]
+
+
+@pytest.mark.parametrize(
+    ("visible", "uuids"), [("1", ["GPU-bbbb"]), ("GPU-aa", ["GPU-aaaa"]), ("", []), ("0, 1", ["GPU-aaaa", "GPU-bbbb"])]
+)
+def test_the_operator_may_give_only_some_gpus(visible: str, uuids: list[str]) -> None:
+    found = discover(0, nvml=_two_gpus(), environ={"CUDA_VISIBLE_DEVICES": visible}).devices
+    assert [device.uuid for device in found] == uuids
+
+
+def test_what_runs_on_a_gpu_is_seen() -> None:
+    free, used = discover(nvml=_two_gpus(_process(77, 21 * GIB)), environ={}).observe({77})
+    assert (free.blocked, free.processes) == (None, [])
+    assert (used.memory_bytes, used.memory_used_bytes, used.utilization) == (139 * GIB, 22 * GIB, 0.37)
+    assert [(item.pid, item.memory_bytes) for item in used.processes] == [(77, 21 * GIB)]
+    assert used.blocked is None
+
+
+def test_a_gpu_that_a_stranger_computes_on_is_blocked_and_says_why() -> None:
+    binding = _two_gpus(_process(77, GIB), _process(4121, 21 * GIB), _process(9, None))
+    free, used = discover(nvml=binding, environ={}).observe({77})
+    assert free.blocked is None
+    assert used.blocked == "GPU 1 is held by pid 4121 (21 GiB), pid 9 (memory unknown), not ours"
+
+
+def test_fields_that_the_driver_does_not_give_are_unknown() -> None:
+    binding = _two_gpus()
+    inventory = discover(nvml=binding, environ={})
+    binding.failing = {"utilization", "processes", "mig"}
+    view = inventory.observe(set())[0]
+    assert (view.utilization, view.processes, view.blocked) == (None, [], None)
+    assert view.memory_used_bytes == 22 * GIB
+
+
+@pytest.mark.parametrize("call", ["handle", "memory"])
+def test_a_gpu_that_fell_off_the_bus_is_blocked(call: str) -> None:
+    binding = _two_gpus()
+    inventory = discover(nvml=binding, environ={})
+    binding.failing = {call}
+    assert inventory.observe(set())[1].blocked == f"GPU 1 does not answer: {call}: GPU is lost"
+
+
+def test_a_gpu_split_into_instances_is_blocked() -> None:
+    binding = _two_gpus()
+    binding.mig = 1
+    blocked = discover(nvml=binding, environ={}).observe(set())[0].blocked
+    assert blocked == "GPU 0 is split into MIG instances, which are not offered"
+
+
+def test_a_gpu_belongs_to_one_worker_of_the_host(tmp_path: Path) -> None:
+    devices = discover(nvml=_two_gpus(), environ={}).devices
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    with lock_devices(devices, first, folder=tmp_path):
+        with pytest.raises(ConfigError) as caught:
+            lock_devices(devices, second, folder=tmp_path)
+        assert caught.value.message == (
+            f"GPU 0 (GPU-aaaa) belongs to another worker of this host: pid {os.getpid()}, data directory {first}"
+        )
+        lock_devices(devices[:0], second, folder=tmp_path).close()  # a refusal keeps nothing
+    lock_devices(devices, second, folder=tmp_path).close()
+
+
+def test_cpu_slots_belong_to_one_worker_of_a_data_directory(tmp_path: Path) -> None:
+    slots = discover(2, nvml=Binding({}), environ={}).devices
+    other = tmp_path / "other"
+    other.mkdir()
+    with (
+        lock_devices(slots, tmp_path, folder=tmp_path),
+        lock_devices(slots, other, folder=tmp_path),
+        pytest.raises(ConfigError, match="the data directory"),
+    ):
+        lock_devices(slots, tmp_path, folder=tmp_path)
+
+
+def test_a_lock_ends_with_its_process_and_no_child_keeps_it(tmp_path: Path) -> None:
+    program = (
+        "import subprocess, sys, pathlib\n"
+        "from worker.devices import lock_devices\n"
+        "locks = lock_devices([], pathlib.Path(sys.argv[1]))\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], close_fds=False)\n"
+        "print(child.pid, flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    command = [sys.executable, "-P", "-c", program, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        child = process.identity(int(holder.stdout.readline()))
+        assert child is not None
+        try:
+            with pytest.raises(ConfigError, match=f"pid {holder.pid}"):
+                lock_devices([], tmp_path)
+        finally:
+            holder.kill()
+            holder.wait()
+        try:
+            assert process.is_alive(child)
+            lock_devices([], tmp_path).close()
+        finally:
+            process.kill_all(lambda: [child] if process.is_alive(child) else [], timeout=None)
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_a_trap_in_the_locks_place_is_refused(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "torchyard-GPU-aaaa.lock"
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    if kind == "link":
+        path.symlink_to(victim)
+    else:
+        os.mkfifo(path)
+    with pytest.raises(ConfigError, match="cannot be locked"):
+        lock_devices(discover(nvml=_two_gpus(), environ={}).devices, tmp_path, folder=tmp_path)
+    assert victim.read_text() == "precious"
+
+
+def test_a_lock_whose_holder_does_not_say_who_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "worker.lock"
+    with path.open("w") as stranger:
+        fcntl.flock(stranger, fcntl.LOCK_EX)
+        with pytest.raises(ConfigError, match="one that does not say who it is"):
+            lock_devices([], tmp_path, folder=tmp_path)

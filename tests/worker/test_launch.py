@@ -1,0 +1,180 @@
+"""What an attempt is started with: its environment, its folders, its command."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+import json
+import os
+from pathlib import Path
+import sys
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from store.attempts import Claim
+from torchyard.errors import DataError
+from torchyard.rundir import LaunchPlan, RunDir, read_record
+from torchyard.spec import parse_spec
+from worker import launch
+from worker.devices import Device
+
+GPUS = [Device(index, f"GPU-0000-{index}", "H200", "cuda", 1 << 37) for index in (1, 3)]
+SLOTS = [Device(index, f"cpu-{index}", "CPU slot", "cpu") for index in range(2)]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDir:
+    created = RunDir(tmp_path / "run")
+    created.create()
+    return created
+
+
+@pytest.fixture
+def allowed(tmp_path: Path) -> Path:
+    folder = tmp_path / "allowed"
+    folder.mkdir()
+    return folder
+
+
+def _plan(run: RunDir, raw: dict[str, Any], *, devices: Sequence[Device] = SLOTS, **changes: Any) -> LaunchPlan:
+    arguments: dict[str, Any] = {
+        "claim": Claim(7, "job_x", 2),
+        "run": run,
+        "devices": devices,
+        "resume_from": None,
+        "time_left": timedelta(hours=1),
+        "allowed": [],
+        "slots": 2,
+        "environ": {"PATH": "/usr/bin"},
+    }
+    return launch.plan(parse_spec(raw), **(arguments | changes))
+
+
+def _recipe(source: str = "digits") -> dict[str, Any]:
+    return {"trainer": "image-classification", "config": {"data": {"source": source}}}
+
+
+def _script(code: Path, **config: Any) -> dict[str, Any]:
+    return {"trainer": "script", "config": {"code": f"file://{code}", **config}}
+
+
+def test_a_recipe_runs_the_trainer_in_the_run_directory(run: RunDir) -> None:
+    plan = _plan(run, _recipe())
+    rank = [sys.executable, "-P", "-u", "-m", "torchyard.rank", "-m", "trainer"]
+    assert plan.argv[-len(rank) :] == rank
+    assert "--nproc-per-node=2" in plan.argv
+    assert (plan.cwd, plan.world_size) == (str(run.root), 2)
+    assert plan.env["TORCHYARD_DATA"] == "digits"
+    assert "TORCHYARD_RESUME_FROM" not in plan.env
+
+
+def test_a_script_runs_in_its_code_folder_with_its_arguments(run: RunDir, allowed: Path) -> None:
+    (allowed / "train.py").touch()
+    plan = _plan(run, _script(allowed, args=["--lr", "0.1"]), allowed=[allowed], resume_from=run.resume)
+    assert plan.argv[-3:] == [str(allowed / "train.py"), "--lr", "0.1"]
+    assert plan.cwd == str(allowed)
+    assert "TORCHYARD_DATA" not in plan.env
+    assert plan.env["TORCHYARD_RESUME_FROM"] == str(run.resume)
+
+
+def test_the_environment_is_an_allow_list_the_jobs_own_and_the_services(run: RunDir) -> None:
+    secrets = {
+        "TORCHYARD_TOKEN": "t",
+        "TORCHYARD_DATABASE": "d",
+        "TORCHYARD_REDIS": "r",
+        "AWS_SECRET_ACCESS_KEY": "k",
+        "PYTHONPATH": "/p",
+        "CUDA_VISIBLE_DEVICES": "7",
+    }
+    shared = {"PATH": "/usr/bin", "LC_ALL": "C.UTF-8", "LD_LIBRARY_PATH": "/opt", "NVIDIA_VISIBLE_DEVICES": "all"}
+    spec = _recipe() | {"env": {"WANDB_MODE": "offline", "GLOO_SOCKET_IFNAME": "eth0"}}
+    env = _plan(run, spec, environ=secrets | shared).env
+    service = {
+        "TORCHYARD_JOB_ID": "job_x",
+        "TORCHYARD_ATTEMPT": "2",
+        "TORCHYARD_RUN_DIR": str(run.root),
+        "TORCHYARD_CONFIG": str(run.config),
+        "TORCHYARD_CHECKPOINT_DIR": str(run.checkpoints),
+        "TORCHYARD_DATA": "digits",
+        "PYTHONUNBUFFERED": "1",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES": "",
+        "GLOO_SOCKET_IFNAME": "lo",
+        "NCCL_SOCKET_IFNAME": "lo",
+    }
+    threads = str(max(1, len(os.sched_getaffinity(0)) // 2))
+    assert env == shared | service | {"WANDB_MODE": "offline", "OMP_NUM_THREADS": threads}
+
+
+def test_gpus_are_named_by_uuid(run: RunDir) -> None:
+    assert _plan(run, _recipe(), devices=GPUS).env["CUDA_VISIBLE_DEVICES"] == "GPU-0000-1,GPU-0000-3"
+
+
+def test_data_below_an_allowed_folder_is_resolved(run: RunDir, allowed: Path, tmp_path: Path) -> None:
+    data = allowed / "a b#c?d%.npz"
+    data.touch()
+    (tmp_path / "link").symlink_to(allowed)
+    url = f"file://{quote(str(tmp_path / 'link' / data.name))}"
+    plan = _plan(run, _recipe(url), allowed=[tmp_path / "link"])
+    assert plan.env["TORCHYARD_DATA"] == str(data)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "outside.npz",
+        "allowed/../outside.npz",
+        "allowed/%2e%2e/outside.npz",
+        "allowed/link/outside.npz",
+        "allowed-not/x",
+    ],
+)
+def test_data_outside_the_allowed_folders_is_refused(run: RunDir, allowed: Path, tmp_path: Path, path: str) -> None:
+    (tmp_path / "outside.npz").touch()
+    (tmp_path / "allowed-not").mkdir()
+    (tmp_path / "allowed-not" / "x").touch()
+    (allowed / "link").symlink_to(tmp_path)
+    with pytest.raises(DataError, match=r"is not below a folder that this worker allows \(--allow-path\)"):
+        _plan(run, _recipe(f"file://{tmp_path}/{path}"), allowed=[allowed])
+
+
+def test_absent_data_is_named(run: RunDir, allowed: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        _plan(run, _recipe(f"file://{allowed}/none.npz"), allowed=[allowed])
+    assert caught.value.message == f"there is no {allowed}/none.npz"
+
+
+@pytest.mark.parametrize("path", ["a%00b", "a%ffb", "a" * 300])
+def test_what_is_no_path_is_refused(run: RunDir, allowed: Path, path: str) -> None:
+    with pytest.raises(DataError):
+        _plan(run, _recipe(f"file://{allowed}/{path}"), allowed=[allowed])
+
+
+def test_an_absent_entrypoint_is_named(run: RunDir, allowed: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        _plan(run, _script(allowed, entrypoint="main.py"), allowed=[allowed])
+    assert caught.value.message == f"there is no {allowed}/main.py"
+
+
+def test_an_entrypoint_that_links_out_of_the_code_is_refused(run: RunDir, allowed: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere.py").touch()
+    (allowed / "train.py").symlink_to(tmp_path / "elsewhere.py")
+    with pytest.raises(DataError, match="lies outside the code folder"):
+        _plan(run, _script(allowed), allowed=[allowed])
+
+
+def test_code_must_be_a_folder(run: RunDir, allowed: Path) -> None:
+    (allowed / "train.py").touch()
+    with pytest.raises(DataError, match="is no folder"):
+        _plan(run, _script(allowed / "train.py"), allowed=[allowed])
+
+
+def test_prepare_writes_the_resolved_configuration_and_the_plan(run: RunDir) -> None:
+    spec = parse_spec(_recipe())
+    plan = _plan(run, _recipe())
+    launch.prepare(run, spec, plan)
+    config = json.loads(run.config.read_text())
+    assert set(config) == {"trainer", "config", "checkpoint"}
+    assert config["config"]["training"]["epochs"] == 3
+    assert parse_spec(config) == spec
+    assert read_record(run.launch, LaunchPlan) == plan

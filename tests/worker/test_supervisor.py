@@ -1,0 +1,283 @@
+"""The supervisor with real processes; a small program stands in for torchrun where torch is not the point."""
+
+from collections.abc import Generator
+import contextlib
+import os
+from pathlib import Path
+import signal
+import subprocess
+import sys
+
+from tests.worker.attempt import Attempt, wait_for
+from torchyard.job import EndReason
+from torchyard.rundir import ProcessIdentity, StopRequest, read_record, write_record
+from worker import process
+
+READY = """
+import os, pathlib, signal, sys, time
+root = pathlib.Path(os.environ["TORCHYARD_RUN_DIR"])
+rank = os.environ["RANK"]
+def ready(): (root / f"ready-{rank}").touch()
+"""
+FOREVER = READY + "ready()\nwhile True: time.sleep(1)\n"
+SAVES_ON_TERM = (
+    READY
+    + """
+def leave(*_):
+    assert (root / "stop.json").exists()
+    (root / f"saved-{rank}").touch()
+    sys.exit(0)
+signal.signal(signal.SIGTERM, leave)
+ready()
+while True: time.sleep(0.05)
+"""
+)
+HIDDEN_GRANDCHILD = (
+    READY
+    + """
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        (root / "grandchild").write_text(str(os.getpid()))
+        os.execve(sys.executable, [sys.executable, "-c", "import time\\nwhile True: time.sleep(1)"], {})
+    os._exit(0)
+os.wait()
+while not (root / "grandchild").exists(): time.sleep(0.01)
+ready()
+while True: time.sleep(1)
+"""
+)
+
+STUCK = (
+    READY
+    + """
+def stuck_here():
+    ready()
+    while rank == "0" and not (root / "ready-1").exists(): time.sleep(0.01)
+    if rank == "0": (root / "events.jsonl").write_text("{}")
+    while True: time.sleep(1)
+stuck_here()
+"""
+)
+
+
+def _grandchild(attempt: Attempt) -> ProcessIdentity:
+    said = attempt.run.root / "grandchild"
+    wait_for(said.exists, "the grandchild")
+    wait_for(said.read_text, "its pid")
+    found = process.identity(int(said.read_text()))
+    assert found is not None
+    return found
+
+
+def _launcher(attempt: Attempt) -> ProcessIdentity:
+    children = process.descendants(attempt.supervisor.pid)
+    return next(child for child in children if _parent(child.pid) == attempt.supervisor.pid)
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+
+
+@contextlib.contextmanager
+def _sleeper() -> Generator[ProcessIdentity]:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as child:
+        try:
+            identity = process.identity(child.pid)
+            assert identity is not None
+            yield identity
+        finally:
+            child.kill()
+
+
+def test_success_is_completed_and_each_rank_has_its_logs(attempt: Attempt) -> None:
+    attempt.start(
+        READY + "print('out', rank); print('err', rank, file=sys.stderr); print(sys.stdin.read() == '')", world_size=2
+    )
+    assert attempt.report().reason is EndReason.COMPLETED
+    assert [attempt.log(f"rank-{rank}", "stdout") for rank in (0, 1)] == ["out 0\nTrue\n", "out 1\nTrue\n"]
+    assert [attempt.log(f"rank-{rank}", "stderr") for rank in (0, 1)] == ["err 0\n", "err 1\n"]
+    assert attempt.left() == []
+
+
+def test_a_stop_lets_every_rank_save_within_its_grace(attempt: Attempt) -> None:
+    attempt.start(SAVES_ON_TERM, world_size=2)
+    attempt.wait_for_file("ready-0")
+    attempt.wait_for_file("ready-1")
+    attempt.stop(EndReason.PAUSED, grace=60)
+    report = attempt.report()
+    assert (report.reason, report.message) == (EndReason.PAUSED, "paused")
+    assert (attempt.run.root / "saved-0").exists()
+    assert (attempt.run.root / "saved-1").exists()
+    assert attempt.left() == []
+
+
+def test_a_stop_while_the_launcher_starts_up_does_not_wait_for_the_grace(attempt: Attempt) -> None:
+    attempt.start_plan(attempt.plan(["/bin/sleep", "600"]))
+    wait_for(lambda: attempt.run.log("launcher", "stderr").exists(), "the launcher")
+    attempt.stop(grace=3600)
+    assert attempt.report().reason is EndReason.CANCELLED
+    assert attempt.left() == []
+
+
+def test_a_later_stop_request_changes_the_reason_and_cuts_the_grace(attempt: Attempt) -> None:
+    attempt.start(READY + "signal.signal(signal.SIGTERM, signal.SIG_IGN); ready()\nwhile True: time.sleep(1)")
+    attempt.wait_for_file("ready-0")
+    attempt.stop(EndReason.PREEMPTED, grace=3600)
+    attempt.stop(EndReason.CANCELLED, grace=0)
+    assert attempt.report().reason is EndReason.CANCELLED
+
+
+def test_nothing_survives_a_stop_not_even_a_grandchild_in_its_own_session(attempt: Attempt) -> None:
+    attempt.start(HIDDEN_GRANDCHILD, world_size=2)
+    attempt.wait_for_file("ready-0")
+    grandchild = _grandchild(attempt)
+    attempt.stop(grace=1)
+    report = attempt.report()
+    assert report.reason is EndReason.CANCELLED
+    assert "killed after a grace of 1s" in report.message
+    assert not process.is_alive(grandchild)
+    assert attempt.left() == []
+
+
+def test_a_grandchild_left_behind_by_a_successful_rank_is_ended(attempt: Attempt) -> None:
+    attempt.start(HIDDEN_GRANDCHILD.rpartition("while True")[0])
+    grandchild = _grandchild(attempt)
+    assert attempt.report().reason is EndReason.COMPLETED
+    assert not process.is_alive(grandchild)
+
+
+def test_a_killed_launcher_leaves_nothing_and_is_reported(attempt: Attempt) -> None:
+    attempt.start(HIDDEN_GRANDCHILD, world_size=2)
+    attempt.wait_for_file("ready-0")
+    attempt.wait_for_file("ready-1")
+    grandchild = _grandchild(attempt)
+    process.send(_launcher(attempt), signal.SIGKILL)
+    report = attempt.report()
+    assert report.reason is EndReason.KILLED
+    assert "the launcher was killed by SIGKILL" in report.message
+    assert not process.is_alive(grandchild)
+    assert attempt.left() == []
+
+
+def test_a_killed_supervisors_attempt_is_found_and_ended(attempt: Attempt) -> None:
+    attempt.start(
+        READY + "signal.signal(signal.SIGTERM, signal.SIG_IGN); ready()\nwhile True: time.sleep(1)", world_size=2
+    )
+    attempt.wait_for_file("ready-0")
+    attempt.wait_for_file("ready-1")
+    supervisor = attempt.supervisor
+    assert supervisor in attempt.left()
+    process.send(supervisor, signal.SIGKILL)
+    wait_for(lambda: not process.is_alive(supervisor), "the supervisor's end")
+    assert len(attempt.left()) == 3  # the launcher and its ranks go on
+    assert process.kill_attempt(attempt.job_id, attempt.number) == []
+    assert attempt.left() == []
+    assert not attempt.run.exit.exists()
+
+
+def test_a_hand_sent_sigterm_preempts_and_sigint_is_ignored(attempt: Attempt) -> None:
+    attempt.start(SAVES_ON_TERM)
+    attempt.wait_for_file("ready-0")
+    process.send(attempt.supervisor, signal.SIGINT)
+    process.send(attempt.supervisor, signal.SIGHUP)
+    process.send(attempt.supervisor, signal.SIGTERM)
+    assert attempt.report().reason is EndReason.PREEMPTED
+    assert (attempt.run.root / "saved-0").exists()
+
+
+def test_the_time_limit_is_a_graceful_stop(attempt: Attempt) -> None:
+    attempt.start(SAVES_ON_TERM, time_limit=5)  # longer than a rank takes to come up
+    assert attempt.report().reason is EndReason.TIME_LIMIT
+    assert (attempt.run.root / "saved-0").exists()
+    request = read_record(attempt.run.stop, StopRequest)
+    assert request is not None
+    assert request.reason is EndReason.TIME_LIMIT
+
+
+def test_a_stall_ends_as_a_hang_with_every_ranks_stacks(attempt: Attempt) -> None:
+    attempt.start(STUCK, world_size=2, stall=1)
+    report = attempt.report()
+    assert report.reason is EndReason.HANG
+    assert "in stuck_here" in attempt.log("rank-0", "stderr")
+    assert "in stuck_here" in attempt.log("rank-1", "stderr")
+    assert report.traceback is not None
+    assert report.traceback.count("in stuck_here") == 2
+
+
+def test_a_script_that_reports_nothing_never_stalls(attempt: Attempt) -> None:
+    attempt.start(READY + "time.sleep(2.5)", stall=1)
+    assert attempt.report().reason is EndReason.COMPLETED
+
+
+def test_a_launcher_that_cannot_start_ends_as_launch_failed(attempt: Attempt) -> None:
+    attempt.start_plan(attempt.plan(["/nowhere/torchrun"]))
+    report = attempt.report()
+    assert report.reason is EndReason.LAUNCH_FAILED
+    assert "/nowhere/torchrun" in report.message
+
+
+def test_ranks_that_never_came_up_show_the_launchers_last_words(attempt: Attempt) -> None:
+    attempt.start_plan(attempt.plan([sys.executable, "-c", "import sys; sys.exit('no such flag')"]))
+    report = attempt.report()
+    assert report.reason is EndReason.LAUNCH_FAILED
+    assert report.message == "the ranks never came up: the launcher exited with code 1: no such flag"
+
+
+def test_a_data_error_is_told_in_its_own_words(attempt: Attempt) -> None:
+    attempt.start("from torchyard.errors import DataError\nraise DataError('there is no /data/x.npz')")
+    report = attempt.report()
+    assert (report.reason, report.message, report.rank) == (EndReason.DATA_ERROR, "there is no /data/x.npz", 0)
+    assert report.traceback is not None
+    assert "torchyard/rank.py" not in report.traceback
+
+
+def test_a_record_that_names_a_stranger_is_not_believed(attempt: Attempt) -> None:
+    with _sleeper() as stranger:
+        write_record(attempt.run.ranks / "1.json", stranger)
+        os.mkfifo(attempt.run.ranks / "2.json")
+        attempt.world_size = 3
+        argv = [sys.executable, "-P", str(Path(__file__).with_name("launcher.py")), "1"]
+        attempt.start_plan(attempt.plan([*argv, str(attempt.script(FOREVER))]))
+        attempt.wait_for_file("ready-0")
+        attempt.stop(grace=5)
+        assert attempt.report().reason is EndReason.CANCELLED
+        assert process.is_alive(stranger)
+
+
+def test_a_full_or_unwritable_run_directory_leaves_no_process(attempt: Attempt) -> None:
+    attempt.start(SAVES_ON_TERM)
+    attempt.wait_for_file("ready-0")
+    supervisor = attempt.supervisor
+    attempt.run.exit.with_name(f".exit.json.{supervisor.pid}").mkdir()  # nothing can be written under that name
+    attempt.run.stop.with_name(f".stop.json.{supervisor.pid}").mkdir()
+    process.send(supervisor, signal.SIGTERM)
+    wait_for(lambda: not process.is_alive(supervisor), "the supervisor's end")
+    assert attempt.left() == []
+    assert "cannot be written" in (attempt.run.root / "supervisor.log").read_text()
+
+
+def test_a_second_supervisor_of_the_same_attempt_refuses(attempt: Attempt) -> None:
+    attempt.start(FOREVER)
+    attempt.wait_for_file("ready-0")
+    command = [sys.executable, "-P", "-m", "worker.supervisor", str(attempt.run.root)]
+    second = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert second.returncode == 1
+    assert "has, or had, a supervisor" in second.stderr
+    assert process.is_alive(attempt.supervisor)
+    attempt.stop(grace=0)
+    attempt.report()
+
+
+def test_the_supervisor_is_small_and_has_no_torch(attempt: Attempt) -> None:
+    attempt.start(FOREVER)
+    attempt.wait_for_file("ready-0")
+    maps = Path(f"/proc/{attempt.supervisor.pid}/maps").read_text()
+    status = Path(f"/proc/{attempt.supervisor.pid}/status").read_text()
+    resident = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
+    assert "torch/" not in maps
+    assert "numpy" not in maps
+    assert resident < 64 * 1024  # KiB
+    attempt.stop(grace=0)
+    attempt.report()

@@ -1,0 +1,134 @@
+"""The whole chain with the real torchrun: two Gloo ranks, as a script job is launched."""
+
+from datetime import timedelta
+import os
+from pathlib import Path
+import signal
+
+import pytest
+
+from store.attempts import Claim
+from tests.worker.attempt import Attempt, wait_for
+from torchyard.job import EndReason
+from torchyard.rundir import ProcessIdentity, read_record
+from torchyard.spec import parse_spec
+from worker import launch, process
+from worker.devices import Device
+
+DDP = """
+import os, sys
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+rank, total = dist.get_rank(), torch.ones(1)
+dist.all_reduce(total)
+print("sum", int(total), "threads", torch.get_num_threads())
+def peers():
+    while True:
+        dist.all_reduce(total)
+"""
+LISTENING = """
+import pathlib
+def listeners(pid):
+    tables = [pathlib.Path(f"/proc/net/{name}").read_text().splitlines()[1:] for name in ("tcp", "tcp6")]
+    inodes = {line.split()[9]: line.split()[1] for table in tables for line in table if line.split()[3] == "0A"}
+    links = [os.readlink(f) for f in pathlib.Path(f"/proc/{pid}/fd").iterdir() if f.is_symlink()]
+    return {inodes[link[8:-1]] for link in links if link[8:-1] in inodes}
+for address in listeners(os.getpid()) | listeners(os.getppid()):
+    print("listens", address.rpartition(":")[0])
+dist.barrier()
+dist.destroy_process_group()
+"""
+# The peer may well complain first, as the group is gone before the error is out.
+FAILING = """
+if rank == 1:
+    try:
+        raise ValueError("bad batch")
+    finally:
+        dist.destroy_process_group()
+peers()
+"""
+
+
+def _start(attempt: Attempt, script: str) -> None:
+    attempt.world_size = 2
+    attempt.script(script)
+    plan = launch.plan(
+        parse_spec({"trainer": "script", "config": {"code": f"file://{attempt.run.root}/code"}}),
+        claim=Claim(1, attempt.job_id, attempt.number),
+        run=attempt.run,
+        devices=[Device(index, f"cpu-{index}", "CPU slot", "cpu") for index in range(2)],
+        resume_from=None,
+        time_left=timedelta(minutes=5),
+        allowed=[attempt.run.root],
+        slots=2,
+    )
+    attempt.start_plan(plan)
+
+
+def _rank(attempt: Attempt, rank: int) -> ProcessIdentity:
+    found = read_record(attempt.run.ranks / f"{rank}.json", ProcessIdentity)
+    assert found is not None
+    return found
+
+
+def test_two_ranks_meet_on_loopback_only(attempt: Attempt) -> None:
+    _start(attempt, DDP + LISTENING)
+    report = attempt.report()
+    assert report.reason is EndReason.COMPLETED, attempt.log("rank-0", "stderr")
+    threads = max(1, len(os.sched_getaffinity(0)) // 2)
+    for rank in (0, 1):
+        first, *listening = attempt.log(f"rank-{rank}", "stdout").splitlines()
+        assert first == f"sum 2 threads {threads}"
+        assert listening
+        assert set(listening) == {"listens 0100007F"}
+    assert attempt.left() == []
+
+
+def test_an_exception_names_its_rank_and_traceback(attempt: Attempt) -> None:
+    _start(attempt, DDP + FAILING)
+    report = attempt.report()
+    assert (report.reason, report.rank, report.exit_code) == (EndReason.USER_ERROR, 1, 1)
+    assert report.message == "ValueError: bad batch"
+    assert report.traceback is not None
+    assert report.traceback.startswith("Traceback (most recent call last):\n")
+    assert "train.py" in report.traceback
+    assert "torchyard/rank.py" not in report.traceback
+    assert "ValueError: bad batch" in attempt.log("rank-1", "stderr")
+
+
+@pytest.mark.parametrize(
+    ("way", "reason", "code", "message"),
+    [
+        ("os._exit(3)", EndReason.USER_ERROR, 3, "rank 1 exited with code 3"),
+        (
+            "os.kill(os.getpid(), 9)",
+            EndReason.KILLED,
+            -signal.SIGKILL,
+            "rank 1 was killed by SIGKILL (perhaps the host ran out of memory)",
+        ),
+    ],
+)
+def test_a_rank_that_leaves_without_a_word(
+    attempt: Attempt, way: str, reason: EndReason, code: int, message: str
+) -> None:
+    _start(attempt, DDP + f"if rank == 1: {way}\npeers()")
+    report = attempt.report()
+    assert (report.reason, report.rank, report.exit_code, report.message) == (reason, 1, code, message)
+    assert attempt.left() == []
+
+
+def test_killing_torchrun_leaves_no_rank(attempt: Attempt) -> None:
+    _start(attempt, DDP + "peers()")
+    wait_for(lambda: attempt.run.log("rank-1", "stdout").exists() and attempt.log("rank-1", "stdout"), "the first step")
+    ranks = [_rank(attempt, rank) for rank in (0, 1)]
+    torchrun = process.identity(_parent(ranks[0].pid))
+    assert torchrun is not None
+    process.send(torchrun, signal.SIGKILL)
+    report = attempt.report()
+    assert report.reason is EndReason.KILLED
+    assert not any(process.is_alive(rank) for rank in ranks)
+    assert attempt.left() == []
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])

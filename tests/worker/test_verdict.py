@@ -1,0 +1,112 @@
+"""Whose failure it was, from what launcher and ranks left."""
+
+from pathlib import Path
+
+import pytest
+
+from torchyard.job import EndReason
+from torchyard.rundir import ProcessIdentity, RankError, RunDir, write_record
+from worker.verdict import judge
+
+LOST_PEER = "[/pytorch/gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:38211"
+FAILURE = """[{index}]:
+  time      : 2026-11-21_07:27:34
+  host      : localhost
+  rank      : {rank} (local_rank: {rank})
+  exitcode  : {code} (pid: 9640)  (SIGNAL)
+  error_file: <N/A>
+  traceback : Signal received by PID 9640
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDir:
+    created = RunDir(tmp_path)
+    created.create()
+    for rank in (0, 1):
+        write_record(created.ranks / f"{rank}.json", ProcessIdentity(pid=1, start_time=1, boot_id="boot"))
+    return created
+
+
+def _summary(run: RunDir, root: tuple[int, int], *others: tuple[int, int]) -> None:
+    """torchrun's last words, which name the root cause at the end."""
+    blocks = [FAILURE.format(index=1, rank=rank, code=code) for rank, code in others]
+    text = "Failures:\n" + "".join(blocks) + "-----\nRoot Cause (first observed failure):\n"
+    run.log("launcher", "stderr").write_text(text + FAILURE.format(index=0, rank=root[0], code=root[1]) + "=====\n")
+
+
+def _error(run: RunDir, rank: int, *, time: int, message: str, kind: str = "RuntimeError") -> None:
+    record = RankError(
+        rank=rank, time=time, reason=EndReason.USER_ERROR, type=kind, message=message, traceback=f"{kind}: {message}"
+    )
+    write_record(run.errors / f"{rank}.json", record)
+
+
+def test_the_earliest_error_decides(run: RunDir) -> None:
+    _error(run, 0, time=200, message="second", kind="KeyError")
+    _error(run, 1, time=100, message="first", kind="ValueError")
+    report = judge(run, launcher_exit=1, world_size=2)
+    assert (report.rank, report.message, report.exit_code) == (1, "ValueError: first", 1)
+
+
+def test_an_error_goes_before_an_earlier_complaint_about_a_lost_peer(run: RunDir) -> None:
+    _error(run, 0, time=100, message=LOST_PEER)
+    _error(run, 1, time=200, message="the cause", kind="ValueError")
+    assert judge(run, launcher_exit=1, world_size=2).message == "ValueError: the cause"
+
+
+def test_a_silent_death_goes_before_a_complaint_about_a_lost_peer(run: RunDir) -> None:
+    _error(run, 0, time=100, message=LOST_PEER)
+    _summary(run, (0, 1), (1, -9))
+    report = judge(run, launcher_exit=1, world_size=2)
+    assert (report.reason, report.rank, report.exit_code) == (EndReason.KILLED, 1, -9)
+
+
+def test_an_abort_in_the_wake_of_an_error_is_not_the_cause(run: RunDir) -> None:
+    _error(run, 1, time=100, message="the cause", kind="ValueError")
+    _summary(run, (0, -6), (1, 1))
+    assert judge(run, launcher_exit=1, world_size=2).rank == 1
+
+
+def test_a_rank_ended_by_torchrun_is_not_the_cause(run: RunDir) -> None:
+    _summary(run, (1, 3), (0, -15))
+    report = judge(run, launcher_exit=1, world_size=2)
+    assert (report.reason, report.rank, report.exit_code) == (EndReason.USER_ERROR, 1, 3)
+
+
+def test_a_rank_that_somebody_terminated_is_the_cause_when_it_was_first(run: RunDir) -> None:
+    _error(run, 0, time=100, message=LOST_PEER)
+    _summary(run, (1, -15))
+    report = judge(run, launcher_exit=1, world_size=2)
+    assert (report.reason, report.rank, report.message) == (EndReason.KILLED, 1, "rank 1 was killed by SIGTERM")
+
+
+def test_only_lost_peers_are_still_an_error(run: RunDir) -> None:
+    _error(run, 0, time=100, message=LOST_PEER)
+    report = judge(run, launcher_exit=1, world_size=2)
+    assert (report.reason, report.rank) == (EndReason.USER_ERROR, 0)
+
+
+def test_an_exit_code_given_by_the_script_is_kept(run: RunDir) -> None:
+    _error(run, 1, time=100, message="exited with code 5", kind="SystemExit")
+    _summary(run, (1, 5))
+    report = judge(run, launcher_exit=1, world_size=2)
+    assert (report.exit_code, report.message) == (5, "rank 1: exited with code 5")
+
+
+def test_a_crash_in_native_code_shows_its_stack(run: RunDir) -> None:
+    run.log("rank-1", "stderr").write_text("step 1\nFatal Python error: Segmentation fault\n  File train.py line 3\n")
+    _summary(run, (1, -11))
+    report = judge(run, launcher_exit=1, world_size=2)
+    assert report.message == "rank 1 was killed by SIGSEGV"
+    assert report.traceback == "Fatal Python error: Segmentation fault\n  File train.py line 3\n"
+
+
+def test_a_malformed_or_missing_summary_is_no_trouble(run: RunDir) -> None:
+    report = judge(run, launcher_exit=7, world_size=2)
+    assert (report.reason, report.message) == (EndReason.USER_ERROR, "the launcher exited with code 7")
+    run.log("launcher", "stderr").write_bytes(b"\xff\x00  rank      : x (local\n  exitcode  : -\n")
+    (run.errors / "0.json").write_bytes(b"{not json")
+    (run.errors / "1.json").symlink_to("/etc/passwd")
+    report = judge(run, launcher_exit=-6, world_size=2)
+    assert (report.reason, report.message) == (EndReason.KILLED, "the launcher was killed by SIGABRT")
