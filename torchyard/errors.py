@@ -73,12 +73,6 @@ class TooLarge(TorchyardError):
     title = "The request body is too large"
 
 
-class RangeNotSatisfiable(TorchyardError):
-    code = "range_not_satisfiable"
-    status = 416
-    title = "The file ends before the range begins"
-
-
 class Unavailable(TorchyardError):
     """A part that the service needs (the database, say) does not answer; try again."""
 

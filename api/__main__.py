@@ -1,0 +1,47 @@
+"""`python -P -m api`: the REST service, set by `TORCHYARD_*` variables. SIGTERM and SIGINT end it, with exit code 0."""
+
+import logging
+import signal
+import sys
+
+from pydantic import ValidationError
+import uvicorn
+
+from api.app import create_app
+from store.settings import Settings
+from torchyard.errors import TorchyardError
+
+_GRACE_S = 3
+
+
+def main() -> int:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    try:
+        settings = Settings()
+        app = create_app(settings)
+    except (TorchyardError, ValidationError) as error:
+        logging.error("%s", error)
+        return 1
+    config = uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        timeout_graceful_shutdown=_GRACE_S,
+    )
+    server = uvicorn.Server(config)
+
+    def stop(*_: object) -> None:
+        server.should_exit = True
+
+    # uvicorn raises the signal that stopped it once more when it is done: it must find a handler that does not kill.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    server.run()
+    return 0 if server.started else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""The FastAPI application, put together."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import APIRouter, Depends, FastAPI
+from fastapi.routing import APIRoute
+
+from api import openapi, problems
+from api.auth import authenticate
+from api.routes import checkpoints, cluster, health, jobs, telemetry
+from api.services import Services
+from store.settings import Settings
+from torchyard.errors import ConfigError
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The service. Connects to nothing yet. Raises ConfigError where there is no token."""
+    token = settings.token.get_secret_value() if settings.token is not None else ""
+    if not token:
+        raise ConfigError("TORCHYARD_TOKEN is not set: the API needs the token that its users must send")
+    parts = Services.of(settings, token=token)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
+        yield
+        parts.close()
+
+    app = _Application(
+        title="Torchyard",
+        version="1",
+        summary="Submits, watches and serves distributed PyTorch training jobs.",
+        lifespan=lifespan,
+        generate_unique_id_function=_operation_id,
+        redirect_slashes=False,
+        responses=openapi.PROBLEMS,
+    )
+    app.state.services = parts
+    problems.install(app)
+    private = APIRouter(prefix="/v1", dependencies=[Depends(authenticate)])
+    for routes in (jobs, telemetry, checkpoints, cluster):
+        private.include_router(routes.router)
+    app.include_router(private)
+    app.include_router(health.router)
+    return app
+
+
+class _Application(FastAPI):
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            self.openapi_schema = openapi.completed(super().openapi())
+        return self.openapi_schema
+
+
+def _operation_id(route: APIRoute) -> str:
+    return route.name

@@ -1,0 +1,41 @@
+"""Pages of lists, and the cursors between them."""
+
+from collections.abc import Callable, Sequence
+import re
+from typing import Annotated, TypeVar
+
+from fastapi import Query
+
+from store.ids import Prefix, is_id
+from torchyard.errors import InvalidCursor
+from torchyard.views import Page, View
+
+V = TypeVar("V", bound=View)
+
+Limit = Annotated[int, Query(ge=1, le=1000, description="items a page")]
+After = Annotated[str | None, Query(max_length=200, description="`next` of the page before")]
+
+_NUMBER = re.compile(r"[0-9]{1,18}")
+
+
+def page(kind: type[V], items: Sequence[V], *, limit: int, cursor: Callable[[V], str]) -> Page[V]:
+    """The first `limit` of `items`; the caller asked for one more than that, to see whether there are more."""
+    more = len(items) > limit
+    shown = list(items[:limit])
+    return Page[kind](data=shown, has_more=more, next=cursor(shown[-1]) if more else None)
+
+
+def number_after(cursor: str | None) -> int:
+    """The place in a numbered list: 0 is its beginning. Raises InvalidCursor."""
+    if cursor is None:
+        return 0
+    if _NUMBER.fullmatch(cursor) is None:
+        raise InvalidCursor(f"{cursor!r} is no number that this list gave as `next`")
+    return int(cursor)
+
+
+def id_after(cursor: str | None, prefix: Prefix) -> str | None:
+    """The object that the page before ended with. Raises InvalidCursor."""
+    if cursor is not None and not is_id(cursor, prefix):
+        raise InvalidCursor(f"{cursor!r} is no id that this list gave as `next`")
+    return cursor

@@ -1,0 +1,139 @@
+"""Rows as the views that the API answers."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from store import checkpoints, jobs, metrics
+from store.checkpoints import Listed
+from store.database import Session
+from store.logs import Line
+from store.tables import Checkpoint, Job, JobEvent, Worker
+from torchyard.job import JobState
+from torchyard.rundir import STATE_FILE
+from torchyard.spec import SPEC
+from torchyard.views import (
+    BestView,
+    CheckpointView,
+    DeviceView,
+    ErrorView,
+    EventView,
+    HeldDevice,
+    JobView,
+    LogLine,
+    ProgressView,
+    StatusReason,
+    WorkerView,
+)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def job(session: Session, row: Job) -> JobView:
+    return job_list(session, [row])[0]
+
+
+def job_list(session: Session, rows: Sequence[Job]) -> list[JobView]:
+    """The jobs in the order given, with a few queries for all of them together."""
+    latest = metrics.latest(session, [row.id for row in rows])
+    best = checkpoints.best_of_each(session, rows)
+    positions = _positions(session, rows)
+    return [_job(row, latest=latest[row.id], best=best.get(row.id), position=positions.get(row.id)) for row in rows]
+
+
+def event(row: JobEvent) -> EventView:
+    return EventView.model_validate(
+        {"seq": row.seq, "time": time(row.time), "type": row.type, "attempt": row.attempt, "data": row.data}
+    )
+
+
+def log_line(line: Line) -> LogLine:
+    return LogLine.model_validate(
+        {
+            "line": line.line,
+            "time": time(line.time),
+            "attempt": line.attempt,
+            "rank": line.rank,
+            "stream": line.stream,
+            "text": line.text,
+        }
+    )
+
+
+def checkpoint(listed: Listed) -> CheckpointView:
+    row = listed.row
+    sent = checkpoints.file_of(row, STATE_FILE)
+    return CheckpointView(
+        id=row.id,
+        epoch=row.epoch,
+        step=row.step,
+        attempt=row.attempt,
+        metrics=row.metrics,
+        files=row.files,
+        size=sent["size"],
+        sha256=sent["sha256"],
+        aliases=listed.aliases,
+        created_at=time(row.created_at),
+    )
+
+
+def worker(row: Worker, alive: bool, holders: dict[tuple[str, str], str]) -> WorkerView:
+    """`holders` is that of `store.jobs`."""
+    seen = [DeviceView.model_validate(device) for device in row.devices]
+    return WorkerView(
+        id=row.id,
+        name=row.name,
+        state="ready" if alive else "lost",
+        started_at=time(row.started_at),
+        seen_at=time(row.seen_at),
+        devices=[device.model_copy(update={"job_id": holders.get((row.id, device.uuid))}) for device in seen],
+    )
+
+
+def time(microseconds: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=microseconds)
+
+
+def _job(row: Job, *, latest: dict[str, float], best: Checkpoint | None, position: int | None) -> JobView:
+    return JobView(
+        id=row.id,
+        name=row.name,
+        state=JobState(row.state),
+        status_reason=StatusReason(
+            code=row.reason_code, message=row.reason_message, position=position, since=time(row.reason_since)
+        ),
+        spec=SPEC.validate_python(row.spec),
+        owner=row.owner,
+        priority=row.priority,
+        labels=row.labels,
+        attempt=row.attempt,
+        retry_of=row.retry_of,
+        progress=ProgressView.model_validate(row.progress or {}),
+        metrics=latest,
+        best=None if best is None else _best(row, best),
+        devices=[HeldDevice.model_validate(device) for device in row.devices],
+        error=None if row.error is None else ErrorView.model_validate(row.error),
+        created_at=time(row.created_at),
+        started_at=None if row.started_at is None else time(row.started_at),
+        finished_at=None if row.finished_at is None else time(row.finished_at),
+        version=row.version,
+    )
+
+
+def _best(row: Job, best: Checkpoint) -> BestView | None:
+    if best.monitored is None:
+        return None
+    return BestView(
+        metric=row.spec["checkpoint"]["monitor"],
+        value=best.monitored,
+        epoch=best.epoch,
+        step=best.step,
+        checkpoint_id=best.id,
+    )
+
+
+def _positions(session: Session, rows: Sequence[Job]) -> dict[str, int]:
+    """The place of each queued job in the queue; 1 starts next."""
+    waiting = [row for row in rows if row.state == JobState.QUEUED]
+    if len(waiting) <= 1:
+        return {row.id: jobs.position(session, row) + 1 for row in waiting}
+    return {job_id: place for place, (job_id, _) in enumerate(jobs.queued(session), start=1)}

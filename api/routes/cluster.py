@@ -1,0 +1,47 @@
+"""What there is to train with: trainers, workers and their devices."""
+
+import inspect
+
+from fastapi import APIRouter
+
+from api import present
+from api.paging import After, Limit, id_after, page
+from api.services import Parts
+from store import jobs, workers
+from store.ids import is_id
+from torchyard.errors import NotFound
+from torchyard.spec import CONFIGS
+from torchyard.views import Page, TrainerView, WorkerView
+
+router = APIRouter(tags=["cluster"])
+
+
+@router.get("/trainers")
+def list_trainers() -> Page[TrainerView]:
+    """The trainers that a job may name, each with the JSON schema of its `config`."""
+    return Page[TrainerView](
+        data=[
+            TrainerView(name=name, description=inspect.getdoc(config) or "", config_schema=config.model_json_schema())
+            for name, config in CONFIGS.items()
+        ]
+    )
+
+
+@router.get("/workers")
+def list_workers(parts: Parts, limit: Limit = 100, after: After = None) -> Page[WorkerView]:
+    """Hosts and their devices, and which job holds each."""
+    cursor = id_after(after, "wrk")
+    with parts.database.read() as session:
+        found = workers.every(session, limit=limit + 1, after=cursor)
+        holders = jobs.holders(session)
+    shown = [present.worker(row, alive, holders) for row, alive in found]
+    return page(WorkerView, shown, limit=limit, cursor=lambda worker: worker.id)
+
+
+@router.get("/workers/{worker_id}")
+def get_worker(parts: Parts, worker_id: str) -> WorkerView:
+    if not is_id(worker_id, "wrk"):
+        raise NotFound(f"there is no worker {worker_id[:100]!r}")
+    with parts.database.read() as session:
+        row, alive = workers.get(session, worker_id)
+        return present.worker(row, alive, jobs.holders(session))

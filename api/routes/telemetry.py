@@ -1,0 +1,75 @@
+"""What a job says while it runs: metrics and logs."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from api import present
+from api.auth import User, visible_job
+from api.paging import After, Limit, number_after, page
+from api.services import Parts
+from store import logs, metrics
+from torchyard.schema import MetricKey
+from torchyard.views import LogLine, MetricsView, Page, PointView, SeriesView
+
+router = APIRouter(tags=["telemetry"])
+
+Step = Annotated[int, Query(ge=0, lt=2**63)]
+Number = Annotated[int, Query(ge=0, lt=2**31)]
+
+
+@router.get("/jobs/{job_id}/metrics")
+def get_metrics(
+    *,
+    parts: Parts,
+    user: User,
+    job_id: str,
+    key: Annotated[list[MetricKey] | None, Query(max_length=1000)] = None,
+    from_step: Step | None = None,
+    to_step: Step | None = None,
+    max_points: Annotated[int, Query(ge=2, le=100_000, description="of each series")] = 1500,
+    attempt: Number | None = None,
+) -> MetricsView:
+    """Each series by step. One of more than `max_points` keeps the least and the greatest value of each stretch."""
+    where = metrics.PointFilter(keys=tuple(key or ()), from_step=from_step, to_step=to_step, attempt=attempt)
+    with parts.database.read() as session:
+        visible_job(session, job_id, user)
+        series = metrics.read(session, job_id, where)
+    return MetricsView(data=[SeriesView(key=name, points=_points(rows, max_points)) for name, rows in series.items()])
+
+
+@router.get("/jobs/{job_id}/logs")
+def list_logs(
+    *,
+    parts: Parts,
+    user: User,
+    job_id: str,
+    rank: Annotated[Number | None, Query(description="one rank's lines only")] = None,
+    tail: Annotated[int | None, Query(ge=1, le=10_000, description="the last lines, in place of a page")] = None,
+    limit: Limit = 100,
+    after: After = None,
+) -> Page[LogLine]:
+    """Lines of output, oldest first: those numbered above `after`, or the last `tail` ones."""
+    line = number_after(after)
+    with parts.database.read() as session:
+        visible_job(session, job_id, user)
+        if tail is not None:
+            last = logs.tail(session, job_id, count=tail, rank=rank)
+            return Page[LogLine](data=[present.log_line(row) for row in last])
+        rows = logs.after(session, job_id, line=line, limit=limit + 1, rank=rank)
+    return page(LogLine, [present.log_line(row) for row in rows], limit=limit, cursor=lambda shown: str(shown.line))
+
+
+def _points(rows: list[tuple[int, float, int, int]], max_points: int) -> list[PointView]:
+    if len(rows) > max_points:
+        # Only here, as most of the service's processes never need it.
+        import numpy as np
+
+        from api import downsample
+
+        values = np.array([row[1] for row in rows], dtype=np.float64)
+        rows = [rows[index] for index in downsample.select(values, max_points)]
+    return [
+        PointView(step=step, value=value, time=present.time(time), attempt=attempt)
+        for step, value, time, attempt in rows
+    ]
