@@ -295,7 +295,12 @@ class _Every:
 
 
 def _held(worker_id: str, devices: Sequence[DeviceView], held: dict[tuple[str, str], str]) -> list[DeviceView]:
-    return [view.model_copy(update={"job_id": held.get((worker_id, view.uuid))}) for view in devices]
+    """`devices` with who holds them. In a container the driver may tell pids that are not ours for our own job's."""
+    holders = [held.get((worker_id, view.uuid)) for view in devices]
+    return [
+        view.model_copy(update={"job_id": holder, "blocked": None if holder is not None else view.blocked})
+        for view, holder in zip(devices, holders, strict=True)
+    ]
 
 
 def _identity(root: Path) -> str:

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 import logging
-import os
 from pathlib import Path
 import threading
 import time
@@ -221,7 +220,7 @@ class Runner:
         kill_attempt(self.run, self.claim)
         if supervisor is None:
             return ExitReport(reason=EndReason.WORKER_LOST, message="the worker stopped while it started the attempt")
-        if supervisor.boot_id != _own_boot():
+        if supervisor.boot_id != process.boot_id():
             return ExitReport(reason=EndReason.WORKER_LOST, message="the host was restarted")
         return ExitReport(reason=EndReason.KILLED, message="the attempt's supervisor was killed")
 
@@ -273,11 +272,6 @@ class Runner:
             self._close(report)
         except (TorchyardError, OSError):
             logger.exception("%s: the attempt stays open until its lease expires", self.claim.job_id)
-
-
-def _own_boot() -> str | None:
-    own = ProcessIdentity.of(os.getpid())
-    return own.boot_id if own is not None else None
 
 
 def kill_attempt(run: RunDir, claim: Claim) -> None:

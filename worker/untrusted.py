@@ -1,0 +1,77 @@
+"""Reading what a training process wrote: regular files of a bounded size, opened without following a link."""
+
+import errno
+import os
+from pathlib import Path
+import stat
+from typing import BinaryIO, TypeVar
+
+from pydantic import ValidationError
+
+from torchyard.errors import DataError
+from torchyard.rundir import Record
+
+T = TypeVar("T", bound=Record)
+
+RECORD_LIMIT = 1 << 20
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def read_tail(path: Path, limit: int) -> bytes:
+    """The last `limit` bytes of the regular file at `path`; nothing where there is none, or something else lies there."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            return b""
+        return os.pread(descriptor, limit, max(0, status.st_size - limit))
+    finally:
+        os.close(descriptor)
+
+
+def read_untrusted(path: Path, kind: type[T]) -> T | None:
+    """The record at `path`; None where there is none, or none that can be read."""
+    raw = read_tail(path, RECORD_LIMIT)
+    try:
+        return kind.model_validate_json(raw) if raw else None
+    except ValidationError:
+        return None
+
+
+def open_inside(root: Path, *parts: str) -> BinaryIO | None:
+    """The file `parts` below `root`, unbuffered; None where there is none.
+
+    Raises DataError where a part is a link or the file is no regular one, and OSError.
+    """
+    folder = os.open(root, _FLAGS | os.O_DIRECTORY)
+    try:
+        for part in parts[:-1]:
+            child = os.open(part, _FLAGS | os.O_DIRECTORY, dir_fd=folder)
+            os.close(folder)
+            folder = child
+        # Without O_NONBLOCK a pipe in the file's place would block the worker.
+        descriptor = os.open(parts[-1], _FLAGS | os.O_NONBLOCK, dir_fd=folder)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno in {errno.ELOOP, errno.ENOTDIR}:
+            raise DataError(f"{'/'.join(parts)} is a link or lies behind one") from None
+        raise
+    finally:
+        os.close(folder)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise DataError(f"{'/'.join(parts)} is no regular file")
+    return os.fdopen(descriptor, "rb", buffering=0)
+
+
+def folders_inside(root: Path, name: str) -> list[str]:
+    """The names of the folders in the folder `name` of `root`, sorted. Raises OSError."""
+    path = root / name
+    if path.is_symlink() or not path.is_dir():
+        return []
+    with os.scandir(path) as entries:
+        return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
