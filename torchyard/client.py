@@ -10,7 +10,7 @@ import re
 import time
 from typing import Any, Self, TypeVar
 from urllib.parse import quote, urlsplit
-import uuid
+import weakref
 
 import httpx2
 from pydantic import BaseModel, ValidationError
@@ -36,8 +36,10 @@ Params = Mapping[str, str | int | Sequence[str] | None]
 
 _TIMEOUT = httpx2.Timeout(30, connect=5)
 _PATIENCE = {False: 0.5, True: 10.0}
-"""Seconds for which a repeatable call tries to connect: before and after the server was once reached."""
+"""Seconds for which a call that may be repeated is: before and after the server was once reached."""
 _POLL = 0.5
+_LARGE_PAGE = 1000
+_MOST_POINTS = 100_000
 _FILE_NAME = re.compile(r'filename="([A-Za-z0-9][A-Za-z0-9._-]{0,199})"')
 
 
@@ -75,9 +77,11 @@ class Client:
             verify=self.server.url.startswith("https:"),
         )
         self._reached = False
+        self._close = weakref.finalize(self, self._http.close)
 
     def close(self) -> None:
-        self._http.close()
+        """Closes the connections, as the end of the object does too."""
+        self._close()
 
     def __enter__(self) -> Self:
         return self
@@ -86,10 +90,12 @@ class Client:
         self.close()
 
     def submit(self, spec: Mapping[str, Any] | BaseModel, *, idempotency_key: str | None = None) -> JobView:
-        """Submits a job. Repeating a call with the same key and spec gives the first call's job."""
+        """Submits a job. With a key, a server that knows it gives the job of the first call with that key."""
         body = spec.model_dump_json() if isinstance(spec, BaseModel) else _encode(spec)
-        headers = {"Content-Type": "application/json", "Idempotency-Key": idempotency_key or str(uuid.uuid4())}
-        return self._parse(self._call("POST", "/v1/jobs", content=body, headers=headers, repeatable=True), JobView)
+        headers = {"Content-Type": "application/json"}
+        if idempotency_key is not None:
+            headers["Idempotency-Key"] = idempotency_key
+        return self._parse(self._call("POST", "/v1/jobs", content=body, headers=headers), JobView)
 
     def get(self, job_id: str) -> JobView:
         return self._get(_job(job_id), JobView)
@@ -124,7 +130,7 @@ class Client:
 
     def events(self, job_id: str, *, after: int = 0) -> Iterator[EventView]:
         """The job's events with a `seq` above `after`, in order."""
-        return self._pages(f"{_job(job_id)}/events", EventView, params={"after": str(after)})
+        return self._pages(f"{_job(job_id)}/events", EventView, params={"after": str(after), "limit": _LARGE_PAGE})
 
     def metrics(
         self,
@@ -147,7 +153,7 @@ class Client:
         path, params = f"{_job(job_id)}/logs", {"rank": rank}
         if tail is not None:
             return iter(self._get(path, Page[LogLine], params={**params, "tail": tail}).data)
-        return self._pages(path, LogLine, params={**params, "after": str(after or 0)})
+        return self._pages(path, LogLine, params={**params, "after": str(after or 0), "limit": _LARGE_PAGE})
 
     def checkpoints(self, job_id: str) -> Iterator[CheckpointView]:
         """The job's checkpoints, newest first."""
@@ -241,7 +247,7 @@ class Client:
         for attempt in range(max(cursors.attempt, 1), job.attempt + 1):
             if attempt != cursors.attempt:
                 cursors.attempt, cursors.step, cursors.seen = attempt, 0, set()
-            view = self.metrics(job.id, from_step=cursors.step, attempt=attempt)
+            view = self.metrics(job.id, from_step=cursors.step, attempt=attempt, max_points=_MOST_POINTS)
             points = [MetricPoint(series.key, point) for series in view.data for point in series.points]
             for item in sorted(points, key=lambda item: item.point.step):
                 if (item.key, item.point.step) not in cursors.seen:
@@ -251,7 +257,7 @@ class Client:
             cursors.seen = {(item.key, item.point.step) for item in points if item.point.step == cursors.step}
 
     def _get(self, path: str, kind: type[V], *, params: Params | None = None) -> V:
-        return self._parse(self._call("GET", path, params=params, repeatable=True), kind)
+        return self._parse(self._call("GET", path, params=params), kind)
 
     def _pages(
         self, path: str, kind: type[V], *, params: Params | None = None, limit: int | None = None
@@ -276,16 +282,16 @@ class Client:
         params: Params | None = None,
         content: str | None = None,
         headers: Mapping[str, str] | None = None,
-        repeatable: bool = False,
     ) -> httpx2.Response:
-        deadline = time.monotonic() + (_PATIENCE[self._reached] if repeatable else 0)
+        deadline = time.monotonic() + _PATIENCE[self._reached]
         pause = 0.1
         while True:
             try:
                 response = self._send(method, path, params=params, content=content, headers=headers)
                 break
-            except ServerUnreachable:
-                if time.monotonic() + pause > deadline:
+            except ServerUnreachable as error:
+                unsent = isinstance(error.__cause__, httpx2.ConnectError | httpx2.ConnectTimeout)
+                if not (unsent or method == "GET") or time.monotonic() + pause > deadline:
                     raise
                 time.sleep(pause)
                 pause *= 2

@@ -44,7 +44,7 @@ def test_submit_sends_the_spec_the_token_and_a_key(server: FakeServer, client: C
     first, second = server.asked
     assert (first.method, json.loads(first.body)) == ("POST", spec)
     assert first.headers["Authorization"] == f"Bearer {TOKEN}"
-    assert len(first.headers["Idempotency-Key"]) >= 16
+    assert "Idempotency-Key" not in first.headers
     assert second.headers["Idempotency-Key"] == "mine"
 
 
@@ -121,9 +121,8 @@ def test_a_cut_connection_is_tried_again_only_where_that_is_harmless(server: Fak
     server.on(JOB, Answer(status=0), Answer(status=0), job())
     assert client.get("job_1").id == "job_1"
     server.on("/v1/jobs", Answer(status=0), Answer(job(), 201))
-    client.submit({"trainer": "image-classification"})
-    keys = [asked.headers["Idempotency-Key"] for asked in server.asked if asked.method == "POST"]
-    assert len(keys) == 2 and len(set(keys)) == 1
+    with pytest.raises(ServerUnreachable):
+        client.submit({"trainer": "image-classification"})
     server.on(f"{JOB}/cancel", Answer(status=0), job())
     with pytest.raises(ServerUnreachable):
         client.cancel("job_1")
