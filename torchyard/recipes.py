@@ -178,6 +178,8 @@ class Script(Schema):
 
 
 METRICS: dict[str, frozenset[str]] = {
-    "image-classification": frozenset({"train/loss", "train/lr", "val/loss", "val/accuracy", "val/accuracy_top5"}),
+    "image-classification": frozenset(
+        {"train/loss", "train/lr", "train/samples_per_second", "val/loss", "val/accuracy", "val/accuracy_top5"}
+    ),
 }
 """What each recipe measures, and so what `checkpoint.monitor` may name. A script names what it likes."""

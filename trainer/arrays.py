@@ -1,0 +1,119 @@
+"""Pictures that lie in memory: `digits`, and `.npz` files."""
+
+from pathlib import Path
+from typing import Any
+import zipfile
+import zlib
+
+import numpy as np
+from numpy.typing import NDArray
+import torch
+from torch import Tensor
+
+from torchyard.errors import DataError
+from torchyard.recipes import DataConfig
+from trainer.images import ImageData, InMemory, resized, split_indices
+
+ARRAYS = ("x_train", "y_train", "x_test", "y_test")
+
+Array = NDArray[Any]
+
+
+def load_digits(config: DataConfig) -> ImageData:
+    """The 1,797 handwritten digits of 8×8 pixels that ship with scikit-learn, split by the configuration's seed."""
+    from sklearn import datasets
+
+    pictures, labels = datasets.load_digits(return_X_y=True)
+    images = torch.from_numpy(pictures).float().div(16).reshape(-1, 1, 8, 8)
+    targets = torch.from_numpy(labels).long()
+    train, val = split_indices(targets, fraction=config.val_fraction, seed=config.split_seed)
+    images = resized(images, config.image_size)
+    classes = [str(digit) for digit in range(10)]
+    return _data(InMemory(images[train], targets[train]), InMemory(images[val], targets[val]), classes)
+
+
+def load_npz(path: Path, config: DataConfig) -> ImageData:
+    """An `.npz` file with x_train, y_train, x_test and y_test. Nothing in it is unpickled. Raises DataError.
+
+    Pictures are (samples, height, width), or have 1 or 3 channels as their last or second dimension; uint8, or floats
+    of 0…1. Labels are integers or texts; the classes are those of y_train.
+    """
+    arrays = _read(path)
+    train, val = (_pictures(path, name, arrays[name]) for name in ("x_train", "x_test"))
+    if train.shape[1:] != val.shape[1:]:
+        raise DataError(f"{path}: x_train has pictures of {_shape(train)}, x_test of {_shape(val)}")
+    if train.dtype != val.dtype:
+        raise DataError(f"{path}: x_train is {arrays['x_train'].dtype}, x_test is {arrays['x_test'].dtype}")
+    classes = np.unique(_labels(path, "y_train", arrays, len(train)))
+    if len(classes) < 2:
+        raise DataError(f"{path}: y_train has only the class {classes[0]}; at least two are needed")
+    train_labels, val_labels = (
+        _index(path, name, _labels(path, name, arrays, len(pictures)), classes)
+        for name, pictures in (("y_train", train), ("y_test", val))
+    )
+    return _data(
+        InMemory(resized(train, config.image_size), train_labels),
+        InMemory(resized(val, config.image_size), val_labels),
+        [str(name) for name in classes],
+    )
+
+
+def _read(path: Path) -> dict[str, Array]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            if not isinstance(file, np.lib.npyio.NpzFile):
+                raise DataError(f"{path} is no .npz file")
+            missing = [name for name in ARRAYS if name not in file]
+            if missing:
+                raise DataError(f"{path} has no {', '.join(missing)}; it has {', '.join(file.files) or 'nothing'}")
+            return {name: file[name] for name in ARRAYS}
+    except FileNotFoundError:
+        raise DataError(f"there is no {path}") from None
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(f"{path} cannot be read as an .npz file of plain arrays: {error}") from error
+
+
+def _pictures(path: Path, name: str, array: Array) -> Tensor:
+    if not len(array.shape) or not len(array):
+        raise DataError(f"{path}: {name} is empty")
+    if array.ndim == 3:
+        array = array[:, None]
+    elif array.ndim == 4 and array.shape[3] in (1, 3):
+        array = array.transpose(0, 3, 1, 2)
+    elif array.ndim != 4 or array.shape[1] not in (1, 3):
+        raise DataError(f"{path}: {name} has the shape {array.shape}, and not that of pictures with 1 or 3 channels")
+    if 0 in array.shape:
+        raise DataError(f"{path}: {name} has the shape {array.shape}: the pictures are empty")
+    if array.dtype == np.uint8:
+        return torch.from_numpy(np.ascontiguousarray(array))
+    if array.dtype.kind == "f":
+        return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
+    raise DataError(f"{path}: {name} is {array.dtype}; pictures are uint8, or floats of 0…1")
+
+
+def _labels(path: Path, name: str, arrays: dict[str, Array], samples: int) -> Array:
+    labels = arrays[name]
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim != 1 or labels.dtype.kind not in "iuU":
+        raise DataError(f"{path}: {name} must be a row of integers or texts, not {labels.dtype} {labels.shape}")
+    if len(labels) != samples:
+        raise DataError(f"{path}: {name} has {len(labels)} labels for {samples} pictures")
+    return labels
+
+
+def _index(path: Path, name: str, labels: Array, classes: Array) -> Tensor:
+    unknown = np.setdiff1d(labels, classes)
+    if len(unknown):
+        raise DataError(f"{path}: the class {unknown[0]} is in {name} but not in y_train")
+    return torch.from_numpy(np.searchsorted(classes, labels))
+
+
+def _data(train: InMemory, val: InMemory, classes: list[str]) -> ImageData:
+    _, channels, height, width = train.pictures.shape
+    return ImageData(train, val, classes, channels=channels, height=height, width=width, in_memory=True)
+
+
+def _shape(pictures: Tensor) -> str:
+    _, channels, height, width = pictures.shape
+    return f"{channels}×{height}×{width}"

@@ -1,0 +1,188 @@
+"""Pictures in class folders, decoded as they are needed."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+import os
+from pathlib import Path
+import signal
+
+import numpy as np
+from PIL import Image, ImageOps
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from torchyard.errors import DataError
+from torchyard.recipes import DataConfig
+from trainer.images import ImageData, split_indices
+
+CHECKED = 10_000
+"""Files whose header is read before training, evenly spaced, where there are more; the others are checked when read."""
+
+ORIENTATION = 0x0112
+ON_ITS_SIDE = {5, 6, 7, 8}
+
+_UNREADABLE = (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError)
+
+
+@dataclass(frozen=True)
+class _Format:
+    """What every picture is brought to; `resize` where a file's own size may differ."""
+
+    channels: int
+    height: int
+    width: int
+    resize: bool
+
+
+class FolderPictures(Dataset[tuple[Tensor, Tensor] | DataError]):
+    """One split: files and their labels. It is indexed by a whole batch."""
+
+    def __init__(self, files: Sequence[Path], labels: Tensor, form: _Format) -> None:
+        self._files = [str(file) for file in files]
+        self._labels = labels
+        self._form = form
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def __getitem__(self, indices: Tensor) -> tuple[Tensor, Tensor] | DataError:
+        try:
+            pictures = torch.stack([_decode(self._files[index], self._form) for index in indices.tolist()])
+        except DataError as error:
+            return error  # raised in a loader process, it would reach the user inside a traceback
+        return pictures, self._labels[indices]
+
+    def batches(self, plan: Sequence[Tensor], *, device: torch.device, workers: int) -> Iterator[tuple[Tensor, Tensor]]:
+        if not plan:
+            return
+        loader = DataLoader(
+            self,
+            sampler=plan,
+            batch_size=None,
+            num_workers=min(workers, len(plan)),
+            pin_memory=device.type == "cuda",
+            worker_init_fn=_start_worker,
+            generator=torch.Generator(),  # its own: the shared one would move with every loader that is made
+        )
+        for batch in loader:
+            if isinstance(batch, DataError):
+                raise batch
+            pictures, labels = batch
+            yield pictures.to(device, non_blocking=True), labels.to(device, non_blocking=True)
+
+
+def load_folders(root: Path, config: DataConfig, *, channels: int | None = None) -> ImageData:
+    """`train/<class>/*` and `val/<class>/*`, or `<class>/*`, which is then split. Raises DataError.
+
+    `channels`: what the model wants; None takes 1 where all files are grey, else 3.
+    """
+    has_splits = (root / "train").is_dir() and (root / "val").is_dir()
+    parent = root / "train" if has_splits else root
+    classes = _folders(parent)
+    if len(classes) < 2:
+        raise DataError(f"{parent} has {len(classes)} class folders; at least two are needed")
+    if has_splits:
+        unknown = sorted(set(_folders(root / "val")) - set(classes))
+        if unknown:
+            raise DataError(f"{root / 'val' / unknown[0]}: this class is not in {root / 'train'}")
+        files, labels = _files(root / "train", classes)
+        val_files, val_labels = _files(root / "val", classes, may_be_absent=True)
+    else:
+        all_files, all_labels = _files(root, classes)
+        kept, held_out = split_indices(all_labels, fraction=config.val_fraction, seed=config.split_seed)
+        files, labels = [all_files[index] for index in kept.tolist()], all_labels[kept]
+        val_files, val_labels = [all_files[index] for index in held_out.tolist()], all_labels[held_out]
+    if not val_files:
+        raise DataError(f"{root}: there is no picture to hold out")
+    form = _inspect([*files, *val_files], config.image_size, channels)
+    return ImageData(
+        FolderPictures(files, labels, form),
+        FolderPictures(val_files, val_labels, form),
+        classes,
+        channels=form.channels,
+        height=form.height,
+        width=form.width,
+        in_memory=False,
+    )
+
+
+def _folders(root: Path) -> list[str]:
+    try:
+        with os.scandir(root) as entries:
+            names = sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
+    except OSError as error:
+        raise DataError(f"{root} cannot be read: {error.strerror}") from error
+    return names
+
+
+def _files(root: Path, classes: Sequence[str], *, may_be_absent: bool = False) -> tuple[list[Path], Tensor]:
+    files: list[Path] = []
+    labels: list[int] = []
+    for label, name in enumerate(classes):
+        folder = root / name
+        if may_be_absent and not folder.exists():
+            continue
+        try:
+            found = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+        except OSError as error:
+            raise DataError(f"{folder} cannot be read: {error.strerror}") from error
+        if not found and not may_be_absent:
+            raise DataError(f"{folder} is empty")
+        files += found
+        labels += [label] * len(found)
+    return files, torch.tensor(labels)
+
+
+def _inspect(files: Sequence[Path], image_size: int | None, channels: int | None) -> _Format:
+    first = _header(files[0])
+    grey = True
+    step = max(1, len(files) // CHECKED)
+    for file in files[::step]:
+        size, is_grey = _header(file)
+        grey = grey and is_grey
+        if image_size is None and size != first[0]:
+            raise DataError(_differs(str(file), size, first[0]))
+    width, height = (image_size, image_size) if image_size else first[0]
+    return _Format(channels or (1 if grey else 3), height, width, resize=image_size is not None)
+
+
+def _header(file: Path) -> tuple[tuple[int, int], bool]:
+    try:
+        with Image.open(file) as image:
+            turned = image.format == "JPEG" and image.getexif().get(ORIENTATION) in ON_ITS_SIDE
+            size = (image.height, image.width) if turned else image.size
+            return size, image.mode in {"1", "L", "I", "F"} or image.mode.startswith("I;16")
+    except _UNREADABLE as error:
+        raise DataError(f"{file} is no picture that can be read: {error}") from error
+
+
+def _decode(file: str, form: _Format) -> Tensor:
+    try:
+        with Image.open(file) as opened:
+            image = _eight_bits(ImageOps.exif_transpose(opened)).convert("L" if form.channels == 1 else "RGB")
+    except _UNREADABLE as error:
+        raise DataError(f"{file} is no picture that can be read: {error}") from error
+    wanted = (form.width, form.height)
+    if image.size != wanted:
+        if not form.resize:
+            raise DataError(_differs(file, image.size, wanted))
+        image = image.resize(wanted, Image.Resampling.BILINEAR)
+    pixels = np.asarray(image).reshape(form.height, form.width, form.channels)
+    return torch.from_numpy(pixels.transpose(2, 0, 1).copy())
+
+
+def _eight_bits(image: Image.Image) -> Image.Image:
+    if image.mode != "I" and not image.mode.startswith("I;16"):
+        return image
+    return Image.fromarray((np.asarray(image) >> 8).clip(0, 255).astype(np.uint8))
+
+
+def _differs(file: str, size: tuple[int, int], wanted: tuple[int, int]) -> str:
+    sizes = f"{size[0]}×{size[1]} pixels, the first one {wanted[0]}×{wanted[1]}"
+    return f"{file} has {sizes}: set data.image_size"
+
+
+def _start_worker(_: int) -> None:
+    torch.set_num_threads(1)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -1,0 +1,124 @@
+"""Labelled pictures, in memory or on disk, and how they come to a model."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from torchyard.recipes import Normalization
+
+MEASURED = 2048
+"""Pictures on disk that a normalization is measured on, evenly spaced, where there are more."""
+
+
+class Pictures(Protocol):
+    """One split. Its batches are uint8, or floats of 0…1, of the shape (samples, channels, height, width)."""
+
+    def __len__(self) -> int: ...
+
+    def batches(self, plan: Sequence[Tensor], *, device: torch.device, workers: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Pictures and labels of each batch of indices in `plan`, on `device`. Raises DataError."""
+        ...
+
+
+@dataclass(frozen=True)
+class ImageData:
+    """A source with its two splits. `channels`, `height` and `width` are those of every picture."""
+
+    train: Pictures
+    val: Pictures
+    classes: list[str]
+    channels: int
+    height: int
+    width: int
+    in_memory: bool
+
+
+class InMemory:
+    """Pictures in one tensor."""
+
+    def __init__(self, pictures: Tensor, labels: Tensor) -> None:
+        self.pictures = pictures
+        self.labels = labels
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def batches(
+        self, plan: Sequence[Tensor], *, device: torch.device, workers: int = 0
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        if not plan:
+            return
+        if device.type == "cuda" and self._fits(device):
+            self.pictures, self.labels = self.pictures.to(device), self.labels.to(device)
+        # All indices go to the device at once, as each copy would wait for it.
+        indices = torch.cat(list(plan)).to(self.pictures.device)
+        for batch in indices.split([len(item) for item in plan]):
+            yield self.pictures[batch].to(device), self.labels[batch].to(device)
+
+    def _fits(self, device: torch.device) -> bool:
+        """Whether the pictures take a small part of the memory that the GPU has left."""
+        return self.pictures.device == device or self.pictures.nbytes < torch.cuda.mem_get_info(device)[0] / 8
+
+
+class Normalizer:
+    """From what `Pictures` give to what the model takes: floats around zero, with the model's channels."""
+
+    def __init__(self, values: Normalization, *, channels: int, device: torch.device) -> None:
+        shape = (1, -1, 1, 1)
+        self._mean = torch.tensor(values.mean, device=device).reshape(shape)
+        self._std = torch.tensor(values.std, device=device).reshape(shape)
+        self._channels = channels
+
+    def __call__(self, pictures: Tensor) -> Tensor:
+        scaled = pictures.float() / 255 if pictures.dtype == torch.uint8 else pictures
+        normal = (scaled - self._mean) / self._std
+        return normal if normal.shape[1] == self._channels else normal.expand(-1, self._channels, -1, -1)
+
+
+def measure(pictures: Pictures, *, in_memory: bool, workers: int) -> Normalization:
+    """Mean and deviation of each channel over the pictures: all that lie in memory, else MEASURED of them."""
+    count = len(pictures) if in_memory else min(len(pictures), MEASURED)
+    plan = list((torch.arange(count) * len(pictures) // count).split(256))
+    total = squares = torch.zeros(1, dtype=torch.float64)
+    pixels = 0
+    for batch, _ in pictures.batches(plan, device=torch.device("cpu"), workers=workers):
+        values = batch.double().transpose(0, 1).flatten(1)
+        if batch.dtype == torch.uint8:
+            values /= 255
+        total = total + values.sum(1)
+        squares = squares + values.square().sum(1)
+        pixels += values.shape[1]
+    mean = total / pixels
+    std = (squares / pixels - mean.square()).clamp(min=0).sqrt()
+    return Normalization(mean=mean.tolist(), std=torch.where(std > 1e-6, std, 1.0).tolist())
+
+
+def resized(pictures: Tensor, size: int | None) -> Tensor:
+    """The pictures at `size` × `size` pixels, of the same type; as they are where it is None."""
+    if size is None or pictures.shape[-2:] == (size, size):
+        return pictures
+    parts = [
+        functional.interpolate(part.float(), (size, size), mode="bilinear", antialias=True, align_corners=False)
+        for part in pictures.split(256)
+    ]
+    if pictures.dtype == torch.uint8:
+        return torch.cat([part.round().clamp(0, 255).byte() for part in parts])
+    return torch.cat(parts)
+
+
+def split_indices(labels: Tensor, *, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
+    """Indices to train on and to hold out: of each class the same share, but never all of it."""
+    generator = torch.Generator().manual_seed(seed)
+    train: list[Tensor] = []
+    val: list[Tensor] = []
+    for label in labels.unique():
+        members = (labels == label).nonzero().flatten()
+        members = members[torch.randperm(len(members), generator=generator)]
+        held_out = min(max(round(len(members) * fraction), 1), len(members) - 1)
+        val.append(members[:held_out])
+        train.append(members[held_out:])
+    return torch.cat(train).sort().values, torch.cat(val).sort().values

@@ -1,0 +1,103 @@
+"""The models: a small CNN of our own, and torchvision's by name."""
+
+from difflib import get_close_matches
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from torchyard.errors import ConfigError
+
+SMALL_CNN = "small_cnn"
+
+
+class SmallCNN(nn.Module):
+    """Three convolutions and two linear layers, for pictures of 8×8 pixels and more with any number of channels.
+
+    All of its operations have deterministic kernels on CUDA.
+    """
+
+    GRID = 4
+
+    def __init__(self, *, channels: int, classes: int) -> None:
+        super().__init__()
+        self.features = nn.Sequential(
+            *_convolution(channels, 32),
+            *_convolution(32, 64, stride=2),
+            *_convolution(64, 64),
+        )
+        self.classifier = nn.Sequential(
+            nn.Linear(64 * self.GRID**2, 128),
+            nn.ReLU(),
+            nn.Dropout(0.25),
+            nn.Linear(128, classes),
+        )
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.classifier(_pool(self.features(images), self.GRID).flatten(1))
+
+
+def channels_for(name: str, channels: int) -> int:
+    """The channels that a model takes for data of `channels`: torchvision's models take three."""
+    return channels if name == SMALL_CNN else 3
+
+
+def check_name(name: str) -> None:
+    """Raises ConfigError, with the nearest names, where there is no such model."""
+    names = [SMALL_CNN, *_torchvision_names()] if name != SMALL_CNN else [SMALL_CNN]
+    if name in names:
+        return
+    near = get_close_matches(name, names, n=3)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(names)}"
+    raise ConfigError(f"model.name: there is no model {name!r}; {hint}")
+
+
+def build(name: str, *, channels: int, height: int, width: int, classes: int) -> nn.Module:
+    """A model with random weights. Raises ConfigError where there is no such model, or it cannot take such pictures."""
+    check_name(name)
+    shape = (channels_for(name, channels), height, width)
+    try:
+        model = _construct(name, channels=shape[0], height=height, width=width, classes=classes)
+        with torch.no_grad():
+            model.eval()(torch.zeros(1, *shape))
+    except (RuntimeError, ValueError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        hint = "set data.image_size"
+        raise ConfigError(f"{name} cannot take pictures of {width}×{height} pixels ({reason}): {hint}") from error
+    return model.train()
+
+
+def _construct(name: str, *, channels: int, height: int, width: int, classes: int) -> nn.Module:
+    if name == SMALL_CNN:
+        return SmallCNN(channels=channels, classes=classes)
+    from torchvision.models import get_model
+
+    extra: dict[str, Any] = {}
+    if name in {"googlenet", "inception_v3"}:
+        extra = {"aux_logits": False, "init_weights": True}
+    elif name.startswith("vit_"):
+        extra = {"image_size": height}
+    elif name.startswith("maxvit"):
+        extra = {"input_size": (height, width)}
+    return get_model(name, weights=None, num_classes=classes, **extra)
+
+
+def _torchvision_names() -> list[str]:
+    from torchvision import models
+
+    return models.list_models(module=models)
+
+
+def _convolution(inputs: int, outputs: int, *, stride: int = 1) -> tuple[nn.Module, ...]:
+    convolution = nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False)
+    return convolution, nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)
+
+
+def _pool(maps: Tensor, grid: int) -> Tensor:
+    """Averages to `grid` × `grid`, like adaptive pooling, whose gradient on CUDA is not deterministic."""
+    height, width = maps.shape[-2:]
+    tall, wide = -(-height // grid), -(-width // grid)
+    below, right = tall * grid - height, wide * grid - width
+    padded = functional.pad(maps, (right // 2, right - right // 2, below // 2, below - below // 2))
+    return functional.avg_pool2d(padded, (tall, wide))

@@ -1,0 +1,62 @@
+"""The process group: who this rank is, and how to be part of the group for as long as training lasts."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+import os
+
+import torch
+from torch import Tensor, distributed, nn
+
+
+@dataclass(frozen=True)
+class World:
+    """One rank's place in the process group, and its device."""
+
+    rank: int
+    size: int
+    local_size: int
+    device: torch.device
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """The sum of every rank's `tensor`, in place. A collective."""
+        distributed.all_reduce(tensor)
+        return tensor
+
+    def gather(self, value: object) -> list[object]:
+        """Every rank's `value`, in the order of ranks. A collective."""
+        values: list[object] = [None] * self.size
+        distributed.all_gather_object(values, value)
+        return values
+
+    def broadcast_buffers(self, model: nn.Module) -> None:
+        """Gives every rank the buffers of rank 0: batch norm's statistics, which each rank gathers for itself."""
+        for buffer in model.buffers():
+            distributed.broadcast(buffer, src=0)
+
+
+@contextmanager
+def joined(timeout: timedelta) -> Generator[World]:
+    """Joins the group that torchrun's environment describes: NCCL where there is a GPU for this rank, else Gloo.
+
+    `timeout` is that of one collective. Raises ValueError where that environment is absent.
+    """
+    local_rank = int(os.environ.get("LOCAL_RANK", "0"))
+    if torch.cuda.is_available():
+        torch.cuda.set_device(local_rank)  # before anything else makes a context on GPU 0
+        device = torch.device("cuda", local_rank)
+        distributed.init_process_group("nccl", timeout=timeout, device_id=device)
+    else:
+        device = torch.device("cpu")
+        distributed.init_process_group("gloo", timeout=timeout)
+    yield World(
+        rank=distributed.get_rank(),
+        size=distributed.get_world_size(),
+        local_size=int(os.environ.get("LOCAL_WORLD_SIZE", "1")),
+        device=device,
+    )
+    # Ranks that leave Gloo at different moments can abort. After an exception there is no waiting for the others: the
+    # process exits, and what it raised must come first.
+    distributed.barrier()
+    distributed.destroy_process_group()
