@@ -1,6 +1,7 @@
 """Logs: chunks of lines, numbered over the whole job in the order in which they were relayed."""
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 from sqlalchemy import func, insert, select, update
@@ -64,10 +65,11 @@ def after(session: Session, job_id: str, *, line: int, limit: int, rank: int | N
     if rank is not None:
         query = query.where(LogChunk.rank == rank)
     found: list[Line] = []
-    for chunk in session.scalars(query.order_by(LogChunk.first).execution_options(yield_per=16)):
-        found.extend(item for item in _lines(chunk) if item.line > line)
-        if len(found) >= limit:
-            break
+    with closing(session.scalars(query.order_by(LogChunk.first).execution_options(yield_per=16))) as chunks:
+        for chunk in chunks:
+            found.extend(item for item in _lines(chunk) if item.line > line)
+            if len(found) >= limit:
+                break
     return found[:limit]
 
 
@@ -77,10 +79,11 @@ def tail(session: Session, job_id: str, *, count: int, rank: int | None = None) 
     if rank is not None:
         query = query.where(LogChunk.rank == rank)
     found: list[Line] = []
-    for chunk in session.scalars(query.order_by(LogChunk.first.desc()).execution_options(yield_per=16)):
-        found[:0] = _lines(chunk)
-        if len(found) >= count:
-            break
+    with closing(session.scalars(query.order_by(LogChunk.first.desc()).execution_options(yield_per=16))) as chunks:
+        for chunk in chunks:
+            found[:0] = _lines(chunk)
+            if len(found) >= count:
+                break
     return found[max(len(found) - count, 0) :]
 
 
