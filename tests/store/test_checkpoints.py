@@ -1,0 +1,155 @@
+"""Checkpoints and the names that lead to them."""
+
+import math
+
+import pytest
+
+from store import checkpoints
+from store.attempts import Claim
+from store.checkpoints import NewCheckpoint
+from store.ids import new_id
+from tests.store.yard import Yard, checkpoint
+from torchyard.errors import NotFound
+from torchyard.job import EndReason
+
+
+@pytest.fixture
+def claim(yard: Yard) -> Claim:
+    return yard.running(yard.submit(), yard.worker())
+
+
+def add(yard: Yard, claim: Claim, *new: NewCheckpoint) -> None:
+    yard.record(claim, seq=yard.attempt(claim).relay_seq, checkpoints=list(new))
+
+
+def aliases(yard: Yard, job_id: str) -> dict[str, list[str]]:
+    """The names of each checkpoint, newest first, keyed `attempt/name`."""
+    found = yard.read(lambda session: checkpoints.listed(session, yard.job(job_id)))
+    return {f"{item.row.attempt}/{item.row.name}": item.aliases for item in found}
+
+
+def name_of(yard: Yard, job_id: str, ref: str) -> str:
+    row = yard.read(lambda session: checkpoints.resolve(session, yard.job(job_id), ref)).row
+    return f"{row.attempt}/{row.name}"
+
+
+def test_a_checkpoint_is_listed_and_said_in_the_events(yard: Yard, claim: Claim) -> None:
+    version = yard.job(claim.job_id).version
+    add(yard, claim, checkpoint("epoch-0001", step=10, epoch=1, val_loss=0.5, train_loss=math.inf))
+    ((item),) = yard.read(lambda session: checkpoints.listed(session, yard.job(claim.job_id)))
+    assert item.aliases == ["best", "latest", "epoch-1", "step-10"]
+    assert (item.row.epoch, item.row.step, item.row.attempt) == (1, 10, 1)
+    assert item.row.metrics == {"val/loss": 0.5, "train/loss": "Infinity"}
+    assert item.row.files == [{"path": "state.pt", "size": 1, "sha256": "0" * 64}]
+    event = yard.events(claim.job_id)[-1]
+    assert event.type == "checkpoint"
+    assert event.data == {"id": item.row.id, "epoch": 1, "step": 10, "metrics": item.row.metrics}
+    assert yard.job(claim.job_id).version == version + 1
+
+
+def test_a_name_that_the_attempt_listed_before_is_left_alone(yard: Yard, claim: Claim) -> None:
+    add(yard, claim, checkpoint("one", step=1, val_loss=1.0))
+    before = (aliases(yard, claim.job_id), len(yard.events(claim.job_id)))
+    add(yard, claim, checkpoint("one", step=2, val_loss=0.1))
+    assert (aliases(yard, claim.job_id), len(yard.events(claim.job_id))) == before
+
+
+def test_aliases_of_one_attempt(yard: Yard, claim: Claim) -> None:
+    add(yard, claim, checkpoint("epoch-0001", step=10, epoch=1, val_loss=0.5))
+    add(yard, claim, checkpoint("epoch-0002", step=20, epoch=2, val_loss=0.3))
+    add(yard, claim, checkpoint("step-25", step=25, epoch=3, end_of_epoch=False))
+    add(yard, claim, checkpoint("epoch-0003", step=30, epoch=3, val_loss=0.4))
+    assert aliases(yard, claim.job_id) == {
+        "1/epoch-0003": ["latest", "epoch-3", "step-30"],
+        "1/step-25": ["step-25"],
+        "1/epoch-0002": ["best", "epoch-2", "step-20"],
+        "1/epoch-0001": ["epoch-1", "step-10"],
+    }
+
+
+def test_aliases_over_attempts_lead_to_the_latest_attempts(yard: Yard, claim: Claim) -> None:
+    for epoch, loss in ((1, 0.5), (2, 0.1), (3, 0.4)):
+        add(yard, claim, checkpoint(f"epoch-000{epoch}", step=10 * epoch, epoch=epoch, val_loss=loss))
+    yard.end(claim, EndReason.WORKER_LOST)
+    again = yard.running(claim.job_id, yard.worker())
+    assert name_of(yard, claim.job_id, "latest") == "1/epoch-0003"
+    add(yard, again, checkpoint("epoch-0002", step=20, epoch=2, val_loss=0.2))
+    assert aliases(yard, claim.job_id) == {
+        "2/epoch-0002": ["latest", "epoch-2", "step-20"],
+        "1/epoch-0003": ["epoch-3", "step-30"],
+        "1/epoch-0002": ["best"],
+        "1/epoch-0001": ["epoch-1", "step-10"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("mode", "values", "best"),
+    [
+        ("min", [3.0, 1.0, 2.0], 1),
+        ("max", [3.0, 1.0, 2.0], 0),
+        ("min", [1.0, 1.0, 1.0], 0),
+        ("max", [0.5, 0.9, 0.9], 1),
+        ("min", [math.nan, 2.0, 1.0], 2),
+        ("max", [math.nan, 1.0, math.nan], 1),
+        ("max", [math.inf, 1.0, 2.0], 2),
+        ("min", [-math.inf, 1.0, 0.5], 2),
+        ("min", [math.nan, math.inf, math.nan], None),
+        ("max", [-1.0, 0.0, -2.0], 1),
+    ],
+)
+def test_the_best_is_the_first_with_the_best_number(
+    yard: Yard, mode: str, values: list[float], best: int | None
+) -> None:
+    claim = yard.running(yard.submit(checkpoint={"monitor": "val/score", "mode": mode}), yard.worker())
+    for index, value in enumerate(values):
+        add(yard, claim, checkpoint(f"c{index}", step=index, val_score=value))
+    if best is None:
+        assert all("best" not in names for names in aliases(yard, claim.job_id).values())
+        with pytest.raises(NotFound, match="no checkpoint 'best'"):
+            name_of(yard, claim.job_id, "best")
+    else:
+        assert name_of(yard, claim.job_id, "best") == f"1/c{best}"
+
+
+def test_a_checkpoint_without_the_monitored_metric_is_not_best(yard: Yard, claim: Claim) -> None:
+    add(yard, claim, checkpoint("one", step=1, val_accuracy=0.9))
+    assert aliases(yard, claim.job_id) == {"1/one": ["latest", "step-1"]}
+    assert yard.read(lambda session: checkpoints.best_of(session, yard.job(claim.job_id))) is None
+
+
+@pytest.mark.parametrize(
+    "ref", ["epoch-1", "epoch-0001", "epoch-000000000000000001", "step-10", "step-0010", "best", "latest"]
+)
+def test_forms_of_a_reference(yard: Yard, claim: Claim, ref: str) -> None:
+    add(yard, claim, checkpoint("epoch-0001", step=10, epoch=1, val_loss=1.0))
+    assert name_of(yard, claim.job_id, ref) == "1/epoch-0001"
+
+
+@pytest.mark.parametrize(
+    "ref",
+    ["", "epoch-2", "epoch-", "epoch--1", "epoch-1 ", "Epoch-1", "step-1e1", "step-" + "9" * 400, "state", "../x", "é"],
+)
+def test_a_reference_that_leads_nowhere(yard: Yard, claim: Claim, ref: str) -> None:
+    add(yard, claim, checkpoint("epoch-0001", step=10, epoch=1, val_loss=1.0))
+    with pytest.raises(NotFound):
+        name_of(yard, claim.job_id, ref)
+
+
+def test_a_checkpoint_of_another_job_is_not_found_by_its_id(yard: Yard, claim: Claim) -> None:
+    add(yard, claim, checkpoint("one", step=1))
+    (row,) = yard.read(lambda session: checkpoints.newest_first(session, claim.job_id))
+    other = yard.submit()
+    assert name_of(yard, claim.job_id, row.id) == "1/one"
+    for ref in (row.id, "latest"):
+        with pytest.raises(NotFound, match="no checkpoint yet"):
+            name_of(yard, other, ref)
+    with pytest.raises(NotFound):
+        name_of(yard, claim.job_id, new_id("ckpt"))
+
+
+def test_a_file_by_its_listed_name(yard: Yard, claim: Claim) -> None:
+    add(yard, claim, checkpoint("one", step=1))
+    (row,) = yard.read(lambda session: checkpoints.newest_first(session, claim.job_id))
+    assert checkpoints.file_of(row, "state.pt")["sha256"] == "0" * 64
+    with pytest.raises(NotFound, match="no file"):
+        checkpoints.file_of(row, "./state.pt")

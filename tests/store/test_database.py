@@ -1,0 +1,75 @@
+"""Connections, transactions, and the database's clock."""
+
+from contextlib import closing
+from pathlib import Path
+import time
+
+import pytest
+from sqlalchemy import select, text
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from store import jobs
+from store.database import Database, now_us
+from store.tables import Worker
+from tests.store.yard import Yard, at_once
+from torchyard.errors import Unavailable
+
+
+def test_the_clock_is_microseconds_since_the_epoch(yard: Yard) -> None:
+    before = time.time_ns() // 1000
+    told = yard.read(lambda session: session.execute(select(now_us())).scalar_one())
+    after = time.time_ns() // 1000
+    assert isinstance(told, int)
+    assert before - 1000 <= told <= after + 1000
+
+
+def test_the_clock_does_not_go_back(yard: Yard) -> None:
+    times = [yard.read(lambda session: session.execute(select(now_us())).scalar_one()) for _ in range(200)]
+    assert times == sorted(times)
+
+
+def test_a_reader_sees_one_moment(yard: Yard) -> None:
+    first = yard.submit()
+    with yard.database.read() as session:
+        assert [job_id for job_id, _ in jobs.queued(session)] == [first]
+        yard.submit()
+        assert [job_id for job_id, _ in jobs.queued(session)] == [first]
+    assert len(yard.read(jobs.queued)) == 2
+
+
+def test_writers_that_read_first_do_not_lose_each_others_updates(yard: Yard) -> None:
+    job_id = yard.submit()
+
+    def note() -> None:
+        for _ in range(25):
+            with yard.database.write() as session:
+                job = jobs.lock(session, job_id)
+                assert job is not None
+                job.priority += 1
+
+    assert at_once(*[note] * 4) == [None] * 4
+    assert yard.job(job_id).priority == 100
+
+
+def test_a_broken_constraint_is_the_callers_to_judge(yard: Yard) -> None:
+    worker_id = yard.worker()
+
+    def twice(session: Session) -> None:
+        session.add(Worker(id=worker_id, name="again", devices=[], started_at=0, seen_at=0))
+
+    with pytest.raises(IntegrityError):
+        yard.write(twice)
+
+
+def test_a_program_error_is_no_outage(yard: Yard) -> None:
+    with pytest.raises((OverflowError, SQLAlchemyError)):
+        yard.read(lambda session: jobs.events(session, "job", after=2**80, limit=1))
+
+
+def test_a_database_that_cannot_be_opened_is_unavailable(tmp_path: Path) -> None:
+    with closing(Database(f"sqlite:///{tmp_path / 'no' / 'such' / 'folder.db'}")) as database:
+        with pytest.raises(Unavailable, match="the database does not answer"), database.read() as session:
+            session.execute(text("SELECT 1"))
+        with pytest.raises(Unavailable), database.write() as session:
+            session.execute(text("SELECT 1"))

@@ -1,0 +1,133 @@
+"""The queue and the bell, on a real Redis."""
+
+from contextlib import closing
+import time
+
+import pytest
+
+from store import jobs
+from store.queue import Bell, Queue
+from tests.store.redis_server import RedisServer
+from tests.store.yard import Yard, at_once
+from torchyard.errors import Unavailable
+
+_LONG_S = 20.0
+
+
+def rings(bell: Bell) -> bool:
+    """Whether the bell rings within a generous deadline."""
+    deadline = time.monotonic() + _LONG_S
+    while time.monotonic() < deadline:
+        if bell.wait(1.0):
+            return True
+    return False
+
+
+def listening(bell: Bell, queue: Queue) -> Bell:
+    """The bell, once it certainly hears."""
+    deadline = time.monotonic() + _LONG_S
+    while time.monotonic() < deadline:
+        queue.ring()
+        if bell.wait(0.05):
+            return bell
+    raise AssertionError("the bell does not hear")
+
+
+def test_the_highest_priority_comes_first_then_the_order_of_submission(queue: Queue) -> None:
+    for job_id, priority in (("job_2", 0), ("job_1", 0), ("job_3", 100), ("job_0", -100), ("job_4", 1)):
+        queue.push(job_id, priority=priority)
+    assert queue.waiting() == ["job_3", "job_4", "job_1", "job_2", "job_0"]
+    queue.remove("job_4")
+    queue.remove("job_9")
+    queue.push("job_2", priority=5)
+    assert queue.waiting() == ["job_3", "job_2", "job_1", "job_0"]
+
+
+def test_the_queue_is_rebuilt_from_the_rows_after_a_wipe(queue: Queue, yard: Yard) -> None:
+    ids = [yard.submit(priority=priority) for priority in (0, 5, 0)]
+    gone = yard.submit()
+    yard.cancel(gone)
+    queue.push(gone, priority=50)
+    queue.push(ids[1], priority=-1)
+
+    assert queue.rebuild(lambda: yard.read(jobs.queued))
+    assert queue.waiting() == [ids[1], ids[0], ids[2]]
+    assert not queue.rebuild(lambda: yard.read(jobs.queued))
+    assert queue.rebuild(list)
+    assert queue.waiting() == []
+    assert not queue.rebuild(list)
+
+
+def test_a_job_submitted_during_a_rebuild_stays_in_the_queue(queue: Queue, yard: Yard) -> None:
+    first = yard.submit()
+
+    def rows_as_they_were_before_another_submission() -> list[tuple[str, int]]:
+        rows = yard.read(jobs.queued)
+        queue.push(yard.submit(), priority=0)
+        return rows
+
+    queue.rebuild(rows_as_they_were_before_another_submission)
+    assert queue.waiting() == [job_id for job_id, _ in yard.read(jobs.queued)]
+    assert queue.waiting()[0] == first
+    assert len(queue.waiting()) == 2
+
+
+def test_the_bell_wakes_every_listener(queue: Queue) -> None:
+    with closing(queue.bell()) as one, closing(queue.bell()) as two:
+        listening(one, queue)
+        listening(two, queue)
+        while one.wait(0) or two.wait(0):
+            pass
+        assert at_once(lambda: rings(one), lambda: rings(two), lambda: queue.ring() is None) == [True, True, True]
+
+
+def test_many_rings_are_one_answer(queue: Queue) -> None:
+    with closing(queue.bell()) as bell:
+        listening(bell, queue)
+        for _ in range(100):
+            queue.ring()
+        assert rings(bell)
+        # All that had arrived is one answer; what was still under way may be a second, but never a hundred.
+        assert sum(bell.wait(0) for _ in range(100)) < 50
+
+
+def test_without_redis_every_call_fails_at_once(redis_server: RedisServer) -> None:
+    with closing(Queue(redis_server.url)) as queue, closing(queue.bell()) as bell:
+        queue.push("job_1", priority=0)
+        listening(bell, queue)
+        redis_server.stop()
+        for call in (
+            lambda: queue.push("job_2", priority=0),
+            lambda: queue.remove("job_1"),
+            queue.waiting,
+            lambda: queue.rebuild(list),
+            queue.ring,
+            queue.ping,
+            lambda: bell.wait(600),
+        ):
+            with pytest.raises(Unavailable, match="redis does not answer"):
+                call()
+
+
+def test_the_queue_and_the_bell_work_again_after_a_restart(redis_server: RedisServer) -> None:
+    with closing(Queue(redis_server.url)) as queue, closing(queue.bell()) as bell:
+        queue.push("job_1", priority=0)
+        listening(bell, queue)
+        redis_server.stop()
+        with pytest.raises(Unavailable):
+            queue.ping()
+        with pytest.raises(Unavailable):
+            bell.wait(1)
+        redis_server.start()
+        queue.push("job_2", priority=0)
+        assert "job_2" in queue.waiting()
+        listening(bell, queue)
+
+
+def test_a_connection_kept_over_a_restart_is_made_anew(redis_server: RedisServer) -> None:
+    with closing(Queue(redis_server.url)) as queue:
+        queue.ping()
+        redis_server.stop()
+        redis_server.start()
+        queue.push("job_1", priority=0)
+        assert "job_1" in queue.waiting()

@@ -1,0 +1,85 @@
+"""The one function that changes a state: every move from every state."""
+
+import pytest
+from sqlalchemy import update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from store import jobs
+from store.database import now_us
+from store.jobs import Reason
+from store.tables import Job
+from tests.store.yard import Yard
+from torchyard.job import TRANSITIONS, JobState
+
+REASON = Reason("test", "for the test")
+MOVES = [(source, target) for source in JobState for target in JobState]
+
+
+def put(yard: Yard, job_id: str, state: JobState) -> None:
+    values = {"state": state, "finished_at": now_us() if state.terminal else None}
+    yard.write(lambda session: session.execute(update(Job).where(Job.id == job_id).values(values)))
+
+
+def move(yard: Yard, job_id: str, target: JobState) -> Job | None:
+    return yard.write(lambda session: jobs.transition(session, job_id, target, reason=REASON, detail={"note": 1}))
+
+
+@pytest.mark.parametrize(("source", "target"), MOVES)
+def test_a_legal_move_writes_one_event_and_an_illegal_one_nothing(
+    yard: Yard, source: JobState, target: JobState
+) -> None:
+    job_id = yard.submit()
+    put(yard, job_id, source)
+    before = yard.everything()
+
+    moved = move(yard, job_id, target)
+
+    if target not in TRANSITIONS[source]:
+        assert moved is None
+        assert yard.everything() == before
+        return
+    job = yard.job(job_id)
+    assert moved is not None
+    assert (moved.state, moved.version) == (job.state, job.version) == (target, 2)
+    assert (job.finished_at is not None) == target.terminal
+    assert (job.reason_code, job.reason_message) == ("test", "for the test")
+    submitted, event = yard.events(job_id)
+    assert submitted.data["to"] == "queued"
+    assert (event.seq, event.type, job.events) == (2, "state", 2)
+    assert event.data == {
+        "from": source,
+        "to": target,
+        "reason": {"code": "test", "message": "for the test"},
+        "note": 1,
+    }
+
+
+def test_a_job_that_is_not_there_does_not_move(yard: Yard) -> None:
+    assert move(yard, "job_" + "0" * 32, JobState.CANCELLED) is None
+
+
+@pytest.mark.parametrize("state", list(JobState))
+def test_the_database_refuses_a_finish_time_that_does_not_fit_the_state(yard: Yard, state: JobState) -> None:
+    job_id = yard.submit()
+    wrong = {"state": state, "finished_at": None if state.terminal else now_us()}
+
+    def write(session: Session) -> None:
+        session.execute(update(Job).where(Job.id == job_id).values(wrong))
+
+    with pytest.raises(IntegrityError):
+        yard.write(write)
+    assert yard.job(job_id).state == JobState.QUEUED
+
+
+def test_a_move_is_undone_with_its_transaction(yard: Yard) -> None:
+    job_id = yard.submit()
+    before = yard.everything()
+
+    def change(session: Session) -> None:
+        assert jobs.transition(session, job_id, JobState.CANCELLED, reason=REASON) is not None
+        raise KeyError("the caller failed")
+
+    with pytest.raises(KeyError):
+        yard.write(change)
+    assert yard.everything() == before
