@@ -128,7 +128,9 @@ def parse_spec(raw: object) -> ImageClassificationSpec | ScriptSpec:
 def field_errors(error: ValidationError) -> tuple[FieldError, ...]:
     """Pydantic's findings as `field: message`, without the name of the union's branch in the path."""
     return tuple(
-        FieldError(_path(item["loc"]), item["msg"].removeprefix("Value error, "))
+        FieldError("trainer", f"must be one of {', '.join(CONFIGS)}")
+        if item["type"] in {"union_tag_invalid", "union_tag_not_found"}
+        else FieldError(_path(item["loc"]), item["msg"].removeprefix("Value error, "))
         for item in error.errors(include_url=False, include_context=False, include_input=False)
     )
 
