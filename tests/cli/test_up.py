@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from tests.e2e.service import Service, processes_naming, running, until
+from torchyard.errors import ServerUnreachable
 
 
 @pytest.fixture
@@ -41,8 +42,11 @@ def test_whatever_dies_comes_back_at_the_same_address(service: Service) -> None:
     assert not {*after["processes"].values()} & {*before["processes"].values()}
 
     def ready() -> bool:
-        with service.client as client:
-            return client.ready().status == "ok" and any(worker.state == "ready" for worker in client.workers())
+        try:
+            with service.client as client:
+                return client.ready().status == "ok" and any(worker.state == "ready" for worker in client.workers())
+        except ServerUnreachable:
+            return False
 
     until(ready, what="the service is ready again")
 
@@ -62,12 +66,13 @@ def test_a_second_one_is_refused(service: Service, tmp_path: Path) -> None:
 def test_killed_it_takes_its_children_along_and_the_next_one_takes_over(tmp_path: Path) -> None:
     service = Service(tmp_path, slots=1)
     service.start()
-    token, files = service.server["token"], {*service.processes()}
-    assert files
+    token, before = service.server["token"], {*service.processes()}
+    assert service.server["pid"] in before
     assert service.stop(signal.SIGKILL) == -signal.SIGKILL
     with running(service):
+        until(lambda: _pid(service) not in {None, *before}, what="the next one serves")
         assert service.server["token"] == token
-        assert not files & {*service.processes()}
+        assert not before & {*service.processes()}
 
 
 def test_a_second_ctrl_c_kills(tmp_path: Path) -> None:
@@ -101,6 +106,13 @@ def test_a_part_that_cannot_start_is_told_with_its_last_words(tmp_path: Path) ->
     assert "cannot be migrated" in done.stderr
     assert "unable to open database file" in done.stderr
     assert processes_naming(tmp_path) == []
+
+
+def _pid(service: Service) -> int | None:
+    try:
+        return service.server["pid"]
+    except FileNotFoundError:
+        return None
 
 
 def _up(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -61,10 +61,12 @@ class DataDir:
         with (self.root / "lock").open("ab") as own, (self.root / "children.lock").open("ab") as children:
             if not _try_lock(own.fileno()):
                 raise Conflict(f"{self.root} is in use by another `torchyard up`{self._holder()}")
+            earlier = self._holder()
+            self.server_file.unlink(missing_ok=True)  # of one that was killed
             deadline = time.monotonic() + _LAST_CHILDREN
             while not _try_lock(children.fileno()):
                 if time.monotonic() > deadline:
-                    raise Conflict(f"processes of an earlier `torchyard up` on {self.root} still run{self._holder()}")
+                    raise Conflict(f"processes of an earlier `torchyard up` on {self.root} still run{earlier}")
                 time.sleep(0.1)
             yield children.fileno()
 
