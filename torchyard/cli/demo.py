@@ -194,7 +194,7 @@ def _say_where(job: JobView, path: Path, data_dir: Path, *, stays: bool) -> None
         f"  checkpoint  {path}\n  data        {data_dir.absolute()}\n  logs        {data_dir.absolute() / 'logs'}"
     )
     _heading("Next", "" if stays else "the demo's service stops now; its data stays")
-    lines = [] if stays else [("make up", "keep the service running")]
+    lines = [] if stays else [(f"{command} up", "keep the service running")]
     lines += [
         (f"{command} ps", "list jobs"),
         (f"{command} show {job.name}", "this job, its metrics and checkpoints"),

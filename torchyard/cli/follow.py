@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from datetime import datetime
 import math
 from pathlib import Path
 import sys
@@ -103,13 +104,16 @@ class Watch:
         total = job.progress.total_steps
         if self._task is None:
             self._task = self._bar.add_task("", total=total, text="")
-        self._bar.update(self._task, total=total, completed=job.progress.step, text=output.progress(job))
+        self._bar.update(self._task, total=total, completed=job.progress.step, text=output.progress(job) or "about to start")
 
     def _show_event(self, event: EventView) -> None:
         data = event.data
-        line = Text.assemble((f"{event.time.astimezone():%H:%M:%S}  ", "dim"))
+        line = _stamp(event.time)
         if event.type == "state":
-            line.append(f"{data['to']:<10}", style=_COLOURS[JobState(data["to"])])
+            state = JobState(data["to"])
+            if state.terminal:
+                return  # the job itself comes next, and says more
+            line.append(f"{state:<10}", style=_COLOURS[state])
             line.append(f" {data['reason']['message']}")
         elif event.type == "checkpoint":
             line.append(_checkpoint(data))
@@ -166,8 +170,8 @@ def _checkpoint(data: dict[str, Any]) -> str:
 
 
 def _ending(job: JobView) -> Text:
-    line = Text()
-    line.append(job.state, style=_COLOURS[job.state])
+    line = _stamp(job.finished_at or job.created_at)
+    line.append(f"{job.state:<10}", style=_COLOURS[job.state])
     if job.started_at is not None and job.finished_at is not None:
         line.append(f" after {output.duration((job.finished_at - job.started_at).total_seconds())}")
     if job.error is not None:
@@ -175,3 +179,7 @@ def _ending(job: JobView) -> Text:
         if job.error.traceback:
             line.append(f"\n{job.error.traceback.rstrip()}", style="dim")
     return line
+
+
+def _stamp(moment: datetime) -> Text:
+    return Text.assemble((f"{moment.astimezone():%H:%M:%S}  ", "dim"))
