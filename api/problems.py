@@ -11,6 +11,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 import uuid_utils
 
@@ -19,6 +20,7 @@ from torchyard.views import Problem
 
 MEDIA_TYPE = "application/problem+json"
 
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _MOST_ERRORS = 100
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _HTTP = {
@@ -90,7 +92,18 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code, title = _HTTP.get(error.status_code, ("http_error", "The request cannot be answered"))
     detail = f"{request.method} {request.url.path[:200]}: {error.detail}"
-    return _answer(request, status=error.status_code, code=code, title=title, detail=detail, headers=error.headers)
+    headers = {"Allow": _allowed(request)} if error.status_code == 405 else error.headers
+    return _answer(request, status=error.status_code, code=code, title=title, detail=detail, headers=headers)
+
+
+def _allowed(request: Request) -> str:
+    # The framework names the methods of the first route at this path; others may stand at it too.
+    scopes = {method: {**request.scope, "method": method} for method in _METHODS}
+    routes: Sequence[BaseRoute] = request.app.routes
+    found = [
+        method for method, scope in scopes.items() if any(route.matches(scope)[0] is Match.FULL for route in routes)
+    ]
+    return ", ".join(found)
 
 
 def _render(request: Request, error: TorchyardError, *, headers: Mapping[str, str] | None = None) -> Response:

@@ -1,0 +1,25 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.api.house import House
+from tests.servers import database, redis_server
+
+
+@pytest.fixture(scope="session")
+def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with redis_server(tmp_path_factory.mktemp("redis")) as url:
+        yield url
+
+
+@pytest.fixture
+def house(tmp_path: Path, redis_url: str) -> Iterator[House]:
+    """A service with nothing in it."""
+    db = database(tmp_path)
+    built = House(tmp_path, db, redis_url)
+    built.queue.rebuild(list)  # the server is shared by the session's tests
+    with built.client:
+        yield built
+    built.queue.close()
+    db.close()

@@ -1,0 +1,101 @@
+"""The service in this process, on a database and a Redis of its own, and a worker's hands to move its jobs."""
+
+from collections.abc import Sequence
+import hashlib
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.testclient import TestClient
+
+from api.app import create_app
+from api.auth import Principal, authenticate
+from store import attempts, jobs, workers
+from store.attempts import Batch, Claim
+from store.checkpoints import NewCheckpoint
+from store.database import Database
+from store.ids import new_id
+from store.jobs import Reason
+from store.queue import Queue
+from store.settings import Settings
+from torchyard.rundir import ExitReport, Manifest, ManifestFile
+
+TOKEN = "the-admin-token"
+SPEC: dict[str, Any] = {"trainer": "image-classification", "name": "digits"}
+
+
+class House:
+    """`client` sends the admin's token; the rest is what a worker would do."""
+
+    def __init__(self, folder: Path, database: Database, redis_url: str) -> None:
+        self.settings = Settings(
+            data_dir=folder,
+            database_url=database.engine.url.render_as_string(),
+            redis_url=redis_url,
+            token=TOKEN,  # pyright: ignore[reportArgumentType] - pydantic makes it a secret
+            max_body_bytes=10_000,
+        )
+        self.app: FastAPI = create_app(self.settings)
+        self.database = database
+        self.queue = Queue(redis_url)
+        self.client = TestClient(self.app, headers={"Authorization": f"Bearer {TOKEN}"})
+        self.worker_id = new_id("wrk")
+        self._stored: dict[int, int] = {}
+
+    def act_as(self, name: str) -> None:
+        """Requests come from a user who is no admin from now on."""
+        self.app.dependency_overrides[authenticate] = lambda: Principal(name)
+
+    def submit(self, **spec: Any) -> dict[str, Any]:
+        answer = self.client.post("/v1/jobs", json={**SPEC, **spec})
+        assert answer.status_code == 201, answer.text
+        return answer.json()
+
+    def get(self, path: str, **params: Any) -> dict[str, Any]:
+        answer = self.client.get(path, params=params)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def start(self, job_id: str, *, device: str = "cpu-0") -> Claim:
+        """Claims the job for a worker with two CPU slots and has it run."""
+        slots = [{"index": index, "uuid": f"cpu-{index}", "name": "CPU slot", "kind": "cpu"} for index in range(2)]
+        held = {"worker": "box-a", "index": 0, "uuid": device, "name": "CPU slot"}
+        with self.database.write() as session:
+            workers.register(session, self.worker_id, name="box-a", devices=slots)
+        with self.database.write() as session:
+            claim = attempts.claim(session, job_id, worker_id=self.worker_id, devices=[held])
+            assert claim is not None
+            attempts.running(session, claim, reason=Reason("running", "every rank runs"))
+        return claim
+
+    def record(self, claim: Claim, **batch: Any) -> None:
+        seq = self._stored.setdefault(claim.attempt_id, 0)
+        with self.database.write() as session:
+            attempts.record(session, claim, Batch(offsets={}, **batch), seq=seq)
+        self._stored[claim.attempt_id] += 1
+
+    def end(self, claim: Claim, **report: Any) -> None:
+        with self.database.write() as session:
+            attempts.end(session, claim, ExitReport(**report))
+
+    def new_checkpoint(
+        self, *, step: int, epoch: int | None = None, files: dict[str, bytes], **metrics: float
+    ) -> NewCheckpoint:
+        """A checkpoint whose bytes are in the blob store. `val_loss=…` is the metric `val/loss`."""
+        parts = self.app.state.services
+        listed = [
+            ManifestFile(path=path, size=len(content), sha256=parts.blobs.add(BytesIO(content)).sha256)
+            for path, content in files.items()
+        ]
+        named = {key.replace("_", "/"): value for key, value in metrics.items()}
+        manifest = Manifest(step=step, epoch=epoch, end_of_epoch=epoch is not None, metrics=named, files=listed)
+        return NewCheckpoint(f"step-{step}", manifest, listed)
+
+    def queued_rows(self) -> Sequence[tuple[str, int]]:
+        with self.database.read() as session:
+            return jobs.queued(session)
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

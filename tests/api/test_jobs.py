@@ -1,0 +1,223 @@
+"""Submitting, listing, looking at and cancelling jobs."""
+
+from concurrent.futures import ThreadPoolExecutor
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from store.metrics import NewPoint
+from tests.api.house import SPEC, House
+from tests.servers import database
+from torchyard.job import EndReason, JobState
+from torchyard.views import JobView
+
+
+def ids(page: dict[str, Any]) -> list[str]:
+    return [job["id"] for job in page["data"]]
+
+
+def test_a_submitted_job_is_stored_queued_and_answered_in_full(house: House) -> None:
+    answer = house.client.post("/v1/jobs", json={**SPEC, "priority": 7, "labels": {"team": "bridges"}})
+    assert answer.status_code == 201
+    job = JobView.model_validate(answer.json())
+    assert answer.headers["Location"] == f"/v1/jobs/{job.id}"
+    assert (job.state, job.owner, job.name, job.priority) == (JobState.QUEUED, "admin", "digits", 7)
+    assert job.labels == {"team": "bridges"}
+    assert job.status_reason.position == 1
+    assert job.spec.trainer == "image-classification"
+    assert job.spec.config.training.epochs == 3  # a default, filled in
+    assert answer.json()["created_at"].endswith("Z")
+    assert house.queue.waiting() == [job.id]
+    assert JobView.model_validate(house.get(f"/v1/jobs/{job.id}")) == job
+
+
+def test_a_resolved_spec_can_be_submitted_again(house: House) -> None:
+    first = house.submit(time_limit="90m", config={"optimizer": {"lr": 1e-5}})
+    again = house.client.post("/v1/jobs", json=first["spec"])
+    assert again.status_code == 201
+    assert again.json()["spec"] == first["spec"]
+
+
+def test_the_queue_has_the_order_of_priority_then_submission(house: House) -> None:
+    low, first, second = (house.submit(priority=priority)["id"] for priority in (-5, 3, 3))
+    assert house.queue.waiting() == [first, second, low]
+    shown = {job["id"]: job["status_reason"]["position"] for job in house.get("/v1/jobs")["data"]}
+    assert shown == {first: 1, second: 2, low: 3}
+    assert house.get(f"/v1/jobs/{low}")["status_reason"]["position"] == 3
+
+
+def test_more_devices_than_any_worker_has_are_queued(house: House) -> None:
+    assert house.submit(resources={"devices_per_node": 1024})["state"] == "queued"
+
+
+def test_without_redis_a_submission_is_accepted_all_the_same(
+    tmp_path: Path, redis_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    db = database(tmp_path)
+    lonely = House(tmp_path, db, f"unix://{tmp_path}/nobody.sock")
+    with lonely.client, caplog.at_level(logging.WARNING):
+        job = lonely.submit()
+        assert job["id"] in caplog.text
+        assert [job_id for job_id, _ in lonely.queued_rows()] == [job["id"]]
+        assert lonely.client.post(f"/v1/jobs/{job['id']}/cancel").json()["state"] == "cancelled"
+        assert lonely.client.get("/readyz").json() == {
+            "status": "degraded",
+            "database": "ok",
+            "redis": "does not answer",
+        }
+    db.close()
+
+
+def test_submissions_at_the_same_time_are_all_kept(house: House) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        jobs = list(pool.map(lambda number: house.submit(name=f"job-{number}"), range(24)))
+    assert len({job["id"] for job in jobs}) == 24
+    assert set(ids(house.get("/v1/jobs"))) == {job["id"] for job in jobs} == set(house.queue.waiting())
+
+
+def test_pages_of_a_list_join_into_the_whole(house: House) -> None:
+    submitted = [house.submit()["id"] for _ in range(7)]
+    pages: list[list[str]] = []
+    cursor: dict[str, str] = {}
+    while True:
+        page = house.get("/v1/jobs", limit=3, **cursor)
+        pages.append(ids(page))
+        if not page["has_more"]:
+            break
+        house.submit()  # a newer job changes nothing in the pages that follow
+        cursor = {"after": page["next"]}
+    assert [len(page) for page in pages] == [3, 3, 1]
+    assert sum(pages, []) == submitted[::-1]
+    assert page["next"] is None
+
+
+def test_a_page_that_ends_the_list_has_no_next(house: House) -> None:
+    for _ in range(2):
+        house.submit()
+    page = house.get("/v1/jobs", limit=2)
+    assert (len(page["data"]), page["has_more"], page["next"]) == (2, False, None)
+
+
+def test_lists_are_filtered(house: House) -> None:
+    digits = house.submit()["id"]
+    script = house.submit(trainer="script", name="mine", config={"code": "file:///srv/code"})["id"]
+    stopped = house.submit(name="stopped")["id"]
+    house.client.post(f"/v1/jobs/{stopped}/cancel")
+    assert ids(house.get("/v1/jobs", trainer="script")) == [script]
+    assert ids(house.get("/v1/jobs", name="digits")) == [digits]
+    assert ids(house.get("/v1/jobs", state="cancelled")) == [stopped]
+    assert ids(house.get("/v1/jobs", state=["cancelled", "queued"])) == [stopped, script, digits]
+    assert ids(house.get("/v1/jobs", owner="admin", state="queued", name="mine")) == [script]
+    assert ids(house.get("/v1/jobs", owner="somebody")) == []
+
+
+def test_a_running_job_shows_what_it_does(house: House) -> None:
+    job_id = house.submit()["id"]
+    claim = house.start(job_id)
+    progress = {"step": 6, "total_steps": 12, "epoch": 1, "epochs": 2, "fraction": 0.5, "eta_seconds": 9.5}
+    points = [NewPoint("train/loss", step, 1 / step, step) for step in (5, 6)]
+    points.append(NewPoint("val/loss", 6, float("nan"), 6))
+    good = house.new_checkpoint(step=6, epoch=1, files={"state.pt": b"one"}, val_loss=0.5)
+    worse = house.new_checkpoint(step=12, epoch=2, files={"state.pt": b"two"}, val_loss=0.75)
+    house.record(claim, points=points, checkpoints=[good, worse], progress=progress)
+    job = house.get(f"/v1/jobs/{job_id}")
+    assert job["state"] == "running"
+    assert job["attempt"] == 1
+    assert job["progress"] == progress
+    assert job["metrics"] == {"train/loss": 1 / 6, "val/loss": "NaN"}
+    assert job["devices"] == [{"worker": "box-a", "index": 0, "uuid": "cpu-0", "name": "CPU slot"}]
+    assert job["status_reason"]["position"] is None
+    best = house.get(f"/v1/jobs/{job_id}/checkpoints/best")
+    assert job["best"] == {
+        "metric": "val/loss", "value": 0.5, "epoch": 1, "step": 6, "checkpoint_id": best["id"],
+    }  # fmt: skip
+    assert [item["best"] for item in house.get("/v1/jobs")["data"]] == [job["best"]]
+
+
+def test_a_list_shows_each_jobs_own_best(house: House) -> None:
+    expected: dict[str, float | None] = {}
+    for mode, values, best in (("min", (0.5, 0.25), 0.25), ("max", (0.5, 0.25), 0.5), ("min", (), None)):
+        job_id = house.submit(checkpoint={"mode": mode})["id"]
+        claim = house.start(job_id)
+        for step, value in enumerate(values, start=1):
+            saved = house.new_checkpoint(step=step, epoch=step, files={"state.pt": b"x"}, val_loss=value)
+            house.record(claim, checkpoints=[saved])
+        house.end(claim, reason=EndReason.COMPLETED)
+        expected[job_id] = best
+    shown = {job["id"]: job["best"] and job["best"]["value"] for job in house.get("/v1/jobs")["data"]}
+    assert shown == expected
+
+
+def test_a_failed_job_shows_its_error(house: House) -> None:
+    job_id = house.submit(max_restarts=0)["id"]
+    report = {"message": "rank 1 raised", "rank": 1, "exit_code": 1, "traceback": "Traceback …\nValueError: no"}
+    house.end(house.start(job_id), reason=EndReason.USER_ERROR, **report)
+    job = house.get(f"/v1/jobs/{job_id}")
+    assert job["state"] == "failed"
+    assert job["error"] == {"code": "user_error", **report}
+    assert job["finished_at"] >= job["started_at"] >= job["created_at"]
+
+
+def test_a_queued_job_is_cancelled_at_once(house: House) -> None:
+    job_id = house.submit()["id"]
+    answer = house.client.post(f"/v1/jobs/{job_id}/cancel")
+    assert (answer.status_code, answer.json()["state"]) == (202, "cancelled")
+    assert house.queue.waiting() == []
+    again = house.client.post(f"/v1/jobs/{job_id}/cancel")
+    assert (again.status_code, again.json()) == (202, answer.json())
+
+
+def test_a_running_job_is_asked_to_stop_and_the_worker_is_woken(house: House) -> None:
+    job_id = house.submit()["id"]
+    claim = house.start(job_id)
+    bell = house.queue.bell()
+    bell.wait(10)  # ends when the subscription is confirmed
+    answer = house.client.post(f"/v1/jobs/{job_id}/cancel")
+    assert (answer.status_code, answer.json()["state"]) == (202, "running")
+    assert answer.json()["status_reason"]["code"] == "stopping"
+    assert bell.wait(10)
+    bell.close()
+    house.end(claim, reason=EndReason.CANCELLED)
+    assert house.get(f"/v1/jobs/{job_id}")["state"] == "cancelled"
+
+
+def test_a_job_that_has_ended_cannot_be_cancelled(house: House) -> None:
+    job_id = house.submit()["id"]
+    house.end(house.start(job_id), reason=EndReason.COMPLETED)
+    answer = house.client.post(f"/v1/jobs/{job_id}/cancel")
+    assert (answer.status_code, answer.json()["code"]) == (409, "conflict")
+    assert "succeeded" in answer.json()["detail"]
+
+
+def test_events_come_in_order_and_in_pages(house: House) -> None:
+    job_id = house.submit()["id"]
+    house.end(house.start(job_id), reason=EndReason.COMPLETED)
+    whole = house.get(f"/v1/jobs/{job_id}/events")
+    assert [event["seq"] for event in whole["data"]] == [1, 2, 3, 4]
+    assert [event["data"]["to"] for event in whole["data"]] == ["queued", "starting", "running", "succeeded"]
+    assert [event["attempt"] for event in whole["data"]] == [None, 1, 1, 1]
+    page = house.get(f"/v1/jobs/{job_id}/events", limit=3)
+    assert (page["has_more"], page["next"]) == (True, "3")
+    rest = house.get(f"/v1/jobs/{job_id}/events", after=page["next"])
+    assert page["data"] + rest["data"] == whole["data"]
+
+
+def test_another_users_job_is_not_there(house: House) -> None:
+    job_id = house.submit()["id"]
+    claim = house.start(job_id)
+    house.record(claim, checkpoints=[house.new_checkpoint(step=1, epoch=1, files={"state.pt": b"x"})])
+    house.act_as("bob")
+    mine = house.submit(name="bobs")
+    assert mine["owner"] == "bob"
+    assert ids(house.get("/v1/jobs")) == [mine["id"]]
+    assert ids(house.get("/v1/jobs", owner="admin")) == []
+    parts = ("", "/events", "/metrics", "/logs", "/checkpoints", "/checkpoints/best", "/checkpoints/best/download")
+    answers = [house.client.get(f"/v1/jobs/{job_id}{part}") for part in parts]
+    answers.append(house.client.get(f"/v1/jobs/{job_id}/checkpoints/best/files/state.pt"))
+    answers.append(house.client.post(f"/v1/jobs/{job_id}/cancel"))
+    assert {answer.status_code for answer in answers} == {404}
+    assert house.client.post(f"/v1/jobs/{mine['id']}/cancel").status_code == 202
+    house.app.dependency_overrides.clear()
+    assert set(ids(house.get("/v1/jobs"))) == {job_id, mine["id"]}
