@@ -1,0 +1,94 @@
+"""Real ranks for tests: processes in a Gloo group, forked from one that has imported torch already."""
+
+from collections.abc import Callable, Sequence
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+import os
+from pathlib import Path
+import pickle
+from typing import Any
+
+import torch
+from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage]
+
+from torchyard.recipes import ImageClassification
+from torchyard.rundir import Env, RunDir
+from torchyard.spec import ImageClassificationSpec
+
+DEADLINE_S = 120
+
+_context = get_context("forkserver")
+_context.set_forkserver_preload(["torch", "sklearn.datasets", "trainer.__main__"])
+
+
+def on_ranks(size: int, function: Callable[..., Any], *arguments: Any, env: dict[str, str] | None = None) -> list[Any]:
+    """What `function` returned on each rank, or the exception that left it."""
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    shared = {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(store.port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "GLOO_SOCKET_IFNAME": "lo",
+        "WORLD_SIZE": str(size),
+        "LOCAL_WORLD_SIZE": str(size),
+        **(env or {}),
+    }
+    pipes: list[Connection] = []
+    processes: list[Any] = []
+    for rank in range(size):
+        ours, theirs = _context.Pipe(duplex=False)
+        own = {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+        process = _context.Process(target=_main, args=(theirs, own, function, arguments))
+        process.start()
+        theirs.close()
+        pipes.append(ours)
+        processes.append(process)
+    try:
+        return [_receive(pipe) for pipe in pipes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.join()
+            process.close()
+
+
+def results(outcomes: Sequence[Any]) -> list[Any]:
+    """The values of `on_ranks`, if no rank raised."""
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
+    return list(outcomes)
+
+
+def job(root: Path, config: dict[str, Any], **spec: Any) -> RunDir:
+    """A run directory with the job's configuration, as the worker writes it."""
+    run = RunDir(root)
+    run.create()
+    job = ImageClassificationSpec.model_validate({"trainer": "image-classification", "config": config, **spec})
+    run.config.write_text(job.model_dump_json(include={"trainer", "config", "checkpoint"}))
+    return run
+
+
+def environment(run: RunDir, *, data: str, resume_from: Path | None = None) -> dict[str, str]:
+    env: dict[str, str] = {Env.RUN_DIR: str(run.root), Env.CONFIG: str(run.config), Env.DATA: data}
+    return env | ({Env.RESUME_FROM: str(resume_from)} if resume_from else {})
+
+
+def recipe(**sections: Any) -> ImageClassification:
+    return ImageClassification.model_validate(sections)
+
+
+def _main(pipe: Connection, env: dict[str, str], function: Callable[..., Any], arguments: Sequence[Any]) -> None:
+    os.environ.update(env)
+    torch.set_num_threads(1)
+    try:
+        outcome = function(*arguments)
+    except Exception as error:  # noqa: BLE001 the test decides what it means
+        outcome = error
+    pipe.send_bytes(pickle.dumps(outcome))  # by value: `send` would share a tensor's memory, which ends with the rank
+
+
+def _receive(pipe: Connection) -> Any:
+    if not pipe.poll(DEADLINE_S):
+        raise TimeoutError(f"a rank has not answered within {DEADLINE_S} s")
+    return pickle.loads(pipe.recv_bytes())

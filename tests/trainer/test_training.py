@@ -1,0 +1,235 @@
+"""Whole runs of the recipe on real ranks: learning, stopping, resuming, failing, and what they leave on disk."""
+
+from collections.abc import Callable
+import hashlib
+import json
+import math
+import os
+from pathlib import Path
+import signal
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.torch import load_file
+import torch
+
+from tests.trainer.ranks import environment, job, on_ranks, results
+import torchyard
+from torchyard.errors import ConfigError, DataError, NonFiniteLoss
+from torchyard.events import LINE, CheckpointSaved, Message, Metric, Progress
+from torchyard.rundir import Manifest, RunDir, read_record
+from trainer import __main__ as trainer
+
+CONFIG: dict[str, Any] = {
+    "training": {"epochs": 2, "per_device_batch_size": 8, "deterministic": True},
+    "lr_scheduler": {"warmup_steps": 3},
+    "logging": {"every_steps": 4},
+}
+
+
+def train(stop_at: int | None = None) -> bool:
+    """The recipe's own main. Rank N is sent SIGTERM N steps after step `stop_at`. True if it came to its end."""
+    run = torchyard.init()
+    steps = 0
+
+    def should_stop(ask: Callable[[], bool] = run.should_stop) -> bool:
+        nonlocal steps
+        steps += 1
+        if steps - run.rank == stop_at:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return ask()
+
+    run.should_stop = should_stop
+    try:
+        trainer.main()
+    finally:
+        run.close()
+    return True
+
+
+def launch(
+    root: Path, config: dict[str, Any], *, data: str, ranks: int = 2, resume_from: Path | None = None, **options: Any
+) -> RunDir:
+    run = job(root, config)
+    results(on_ranks(ranks, train, options.get("stop_at"), env=environment(run, data=data, resume_from=resume_from)))
+    return run
+
+
+def lines(run: RunDir) -> list[Any]:
+    return [LINE.validate_json(line) for line in run.events.read_text().splitlines()]
+
+
+def points(run: RunDir, key: str) -> list[tuple[int, float]]:
+    return [(line.step, line.values[key]) for line in lines(run) if isinstance(line, Metric) and key in line.values]
+
+
+def state(run: RunDir, name: str) -> dict[str, Any]:
+    return torch.load(run.checkpoints / name / "state.pt", weights_only=True)
+
+
+def same(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor):
+        return one.dtype == other.dtype and torch.equal(one, other)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(same(a, b) for a, b in zip(one, other, strict=True))
+    return one == other
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """150 training pictures, so 10 steps an epoch on two ranks with batches of 8."""
+    from sklearn.datasets import load_digits
+
+    pictures, labels = load_digits(return_X_y=True)
+    images = (pictures.reshape(-1, 8, 8) * 15).astype(np.uint8)
+    path = tmp_path_factory.mktemp("data") / "small.npz"
+    np.savez(path, x_train=images[:150], y_train=labels[:150], x_test=images[150:217], y_test=labels[150:217])
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, small: str) -> RunDir:
+    """A run that nothing interrupts."""
+    return launch(tmp_path_factory.mktemp("whole"), CONFIG, data=small)
+
+
+def test_a_run_leaves_whole_checkpoints_and_says_what_it_did(whole: RunDir) -> None:
+    names = ["epoch-0001", "epoch-0002"]
+    assert sorted(path.name for path in whole.checkpoints.iterdir()) == names
+    written = lines(whole)
+    assert [line.name for line in written if isinstance(line, CheckpointSaved)] == names
+    assert [step for step, _ in points(whole, "train/loss")] == [4, 8, 10, 12, 16, 20]
+    assert [step for step, _ in points(whole, "val/accuracy")] == [10, 20]
+    last = [line for line in written if isinstance(line, Progress)][-1]
+    assert (last.step, last.total_steps, last.epoch, last.epochs) == (20, 20, 2, 2)
+    for epoch, name in enumerate(names, start=1):
+        manifest = read_record(whole.checkpoints / name / "manifest.json", Manifest)
+        assert manifest is not None
+        assert (manifest.epoch, manifest.step, manifest.end_of_epoch) == (epoch, epoch * 10, True)
+        assert [file.path for file in manifest.files] == ["state.pt", "model.safetensors"]
+        for file in manifest.files:
+            data = (whole.checkpoints / name / file.path).read_bytes()
+            assert (file.size, file.sha256) == (len(data), hashlib.sha256(data).hexdigest())
+        saved = state(whole, name)
+        assert saved["metrics"] == manifest.metrics
+        assert manifest.metrics["val/accuracy"] == points(whole, "val/accuracy")[epoch - 1][1]
+        assert same(load_file(whole.checkpoints / name / "model.safetensors"), dict(saved["model"]))
+        assert len(saved["random"]) == 2
+
+
+def test_the_best_is_the_lowest_validation_loss(whole: RunDir) -> None:
+    losses = points(whole, "val/loss")
+    step, value = min(losses, key=lambda point: point[1])
+    best = state(whole, "epoch-0002")["best"]
+    assert (best["metric"], best["step"], best["value"]) == ("val/loss", step, value)
+
+
+@pytest.mark.parametrize("stop_at", [3, 9])
+def test_a_run_stopped_inside_an_epoch_goes_on_bit_for_bit(
+    tmp_path: Path, small: str, whole: RunDir, stop_at: int
+) -> None:
+    stopped = launch(tmp_path / "1", CONFIG, data=small, stop_at=stop_at)
+    (name,) = (path.name for path in stopped.checkpoints.iterdir() if path.name.startswith("step"))
+    manifest = read_record(stopped.checkpoints / name / "manifest.json", Manifest)
+    assert manifest is not None
+    assert not manifest.end_of_epoch
+    assert stop_at < manifest.step <= stop_at + 4
+    resumed = launch(tmp_path / "2", CONFIG, data=small, resume_from=stopped.checkpoints / name)
+
+    ours, theirs = state(resumed, "epoch-0002"), state(whole, "epoch-0002")
+    for saved in (ours, theirs):
+        del saved["metrics"]["train/samples_per_second"]
+    assert same(ours, theirs)
+    for key in ("train/loss", "train/lr", "val/loss", "val/accuracy"):
+        assert points(stopped, key) + points(resumed, key) == points(whole, key)
+
+
+def test_a_finished_epoch_resumes_on_another_number_of_ranks(tmp_path: Path, small: str, whole: RunDir) -> None:
+    resumed = launch(tmp_path, CONFIG, data=small, ranks=1, resume_from=whole.checkpoints / "epoch-0001")
+    assert state(resumed, "epoch-0002")["step"] == 10 + 19
+    warnings = [line.text for line in lines(resumed) if isinstance(line, Message) and line.level == "warning"]
+    assert len(warnings) == 1
+    assert "1 processes instead of 2" in warnings[0]
+    (again,) = results(on_ranks(1, train, env=environment(resumed, data=small, resume_from=finished(resumed))))
+    assert again
+
+
+def finished(run: RunDir) -> Path:
+    return run.checkpoints / "epoch-0002"
+
+
+def test_the_weights_reach_the_reported_accuracy_in_a_plain_process(whole: RunDir, small: str) -> None:
+    path = whole.checkpoints / "epoch-0002" / "state.pt"
+    command = [sys.executable, "-P", "-m", "trainer.evaluate", str(path), "--data", small]
+    answer = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    reported = state(whole, "epoch-0002")["metrics"]
+    assert answer["accuracy"] == reported["val/accuracy"]
+    assert answer["loss"] == pytest.approx(reported["val/loss"], rel=1e-12)
+    assert answer["samples"] == 67
+    failed = subprocess.run([*command[:-1], "/absent.npz"], check=False, capture_output=True, text=True)
+    assert (failed.returncode, failed.stderr) == (1, "error: there is no /absent.npz\n")
+
+
+def test_the_defaults_learn_digits(tmp_path: Path) -> None:
+    run = launch(tmp_path, {}, data="digits")
+    assert points(run, "val/accuracy")[-1][1] >= 0.95
+
+
+def test_steps_decide_where_the_policy_and_the_limit_say_so(tmp_path: Path, small: str) -> None:
+    run = job(
+        tmp_path,
+        {**CONFIG, "training": {**CONFIG["training"], "epochs": 3, "max_steps": 16}, "evaluation": {"every_epochs": 2}},
+        checkpoint={"every_epochs": None, "every_steps": 6, "monitor": "val/accuracy", "mode": "max"},
+    )
+    results(on_ranks(2, train, env=environment(run, data=small)))
+    assert sorted(path.name for path in run.checkpoints.iterdir()) == [
+        "step-00000006",
+        "step-00000012",
+        "step-00000016",
+    ]
+    assert [step for step, _ in points(run, "val/accuracy")] == [16]
+    assert state(run, "step-00000016")["best"]["metric"] == "val/accuracy"
+
+
+def test_a_loss_that_is_not_finite_is_logged_and_fails_every_rank_alike(tmp_path: Path) -> None:
+    source = tmp_path / "nan.npz"
+    pictures = np.full((64, 8, 8), math.nan, dtype=np.float32)
+    np.savez(source, x_train=pictures, y_train=np.arange(64) % 2, x_test=pictures, y_test=np.arange(64) % 2)
+    config = {
+        "data": {"normalize": "none"},
+        "training": {"per_device_batch_size": 4, "max_nonfinite_steps": 2},
+        "logging": {"every_steps": 3},
+    }
+    run = job(tmp_path / "run", config)
+    outcomes = on_ranks(2, train, env=environment(run, data=str(source)))
+    for outcome in outcomes:
+        assert isinstance(outcome, NonFiniteLoss)
+        assert "the loss was nan at step 2, not finite for 2 steps in a row" in outcome.message
+    ((step, loss),) = points(run, "train/loss")
+    assert step == 3
+    assert math.isnan(loss)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"model": {"name": "resnet81"}}, "did you mean resnet18"),
+        ({"distributed": {"sync_batchnorm": True}}, "sync_batchnorm needs CUDA"),
+        ({"data": {"normalize": {"mean": [0.0, 0.0], "std": [1.0, 1.0]}}}, "data.normalize has 2 channels"),
+    ],
+)
+def test_a_configuration_that_cannot_work_here_says_so(tmp_path: Path, config: dict[str, Any], message: str) -> None:
+    (outcome,) = on_ranks(1, train, env=environment(job(tmp_path, config), data="digits"))
+    assert isinstance(outcome, ConfigError)
+    assert message in outcome.message
+
+
+def test_a_source_that_is_absent_is_named(tmp_path: Path) -> None:
+    for outcome in on_ranks(2, train, env=environment(job(tmp_path / "run", {}), data=str(tmp_path / "absent"))):
+        assert isinstance(outcome, DataError)
+        assert str(tmp_path / "absent") in outcome.message
