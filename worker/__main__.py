@@ -5,9 +5,11 @@ SIGTERM leaves and lets the jobs run on under their supervisors, for the next da
 """
 
 import argparse
+from collections.abc import Callable
 import logging
 import signal
 import sys
+from types import FrameType
 
 from pydantic import ValidationError
 
@@ -28,13 +30,18 @@ def main() -> int:
         inventory = devices.discover(settings.cpu_slots)
         with devices.lock_devices(inventory.devices, settings.root):
             daemon = Daemon(settings, inventory)
-            signal.signal(signal.SIGINT, lambda *_: daemon.stop_jobs())
-            signal.signal(signal.SIGTERM, lambda *_: daemon.stop_jobs() if arguments.stop_jobs else daemon.leave())
+            on_term = daemon.stop_jobs if arguments.stop_jobs else daemon.leave
+            for number, act in ((signal.SIGINT, daemon.stop_jobs), (signal.SIGTERM, on_term)):
+                signal.signal(number, _handler(act))
             daemon.serve()
     except (TorchyardError, ValidationError, OSError) as error:
         logging.error("%s", error)
         return 1
     return 0
+
+
+def _handler(act: Callable[[], None]) -> Callable[[int, FrameType | None], None]:
+    return lambda number, frame: act()
 
 
 if __name__ == "__main__":

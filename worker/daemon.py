@@ -148,10 +148,6 @@ class Daemon:
         if self._queue.rebuild(self._queued):
             self._ended.set()
 
-    def _queued(self) -> list[tuple[str, int]]:
-        with self._database.read() as session:
-            return jobs.queued(session)
-
     def _rescue(self, claim: Claim) -> None:
         with self._database.write() as session:
             rescued = attempts.rescue(session, claim)
