@@ -50,11 +50,13 @@ def test_a_gpu_that_a_stranger_holds_is_not_offered_and_the_job_says_so(service:
         job = service.client.submit(
             {"trainer": "image-classification", "resources": {"device": "cuda", "devices_per_node": len(GPUS)}}
         )
-        reason = until(
-            lambda: (found := service.client.get(job.id).status_reason.message).find("not ours") > 0 and found,
-            what="the reason names the stranger",
-        )
-        assert f"pid {stranger.pid} (" in reason
+
+        def reason() -> str | None:
+            message = service.client.get(job.id).status_reason.message
+            return message if "not ours" in message else None
+
+        told = until(reason, what="the reason names the stranger")
+        assert f"pid {stranger.pid} (" in told
         stranger.communicate()
     assert service.wait(job.id, JobState.SUCCEEDED).devices[0].uuid == GPUS[0].uuid
 
