@@ -12,7 +12,7 @@ from store.blobs import Blobs
 from store.database import Database
 from store.queue import Queue
 from tests import databases
-from tests.store.redis_server import RedisServer
+from tests.servers import redis_server
 from tests.store.yard import Yard
 
 
@@ -36,18 +36,8 @@ def yard(database: Database) -> Yard:
 
 
 @pytest.fixture
-def redis_server(tmp_path: Path) -> Generator[RedisServer]:
-    server = RedisServer(tmp_path)
-    try:
-        server.start()
-        yield server
-    finally:
-        server.stop()
-
-
-@pytest.fixture
-def queue(redis_server: RedisServer) -> Generator[Queue]:
-    with closing(Queue(redis_server.url)) as queue:
+def queue(tmp_path: Path) -> Generator[Queue]:
+    with redis_server(tmp_path) as url, closing(Queue(url)) as queue:
         yield queue
 
 

@@ -1,13 +1,15 @@
 """The queue and the bell, on a real Redis."""
 
+from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 import time
 
 import pytest
 
 from store import jobs
 from store.queue import Bell, Queue
-from tests.store.redis_server import RedisServer
+from tests.servers import redis_server
 from tests.store.yard import Yard, at_once
 from torchyard.errors import Unavailable
 
@@ -91,43 +93,48 @@ def test_many_rings_are_one_answer(queue: Queue) -> None:
         assert sum(bell.wait(0) for _ in range(100)) < 50
 
 
-def test_without_redis_every_call_fails_at_once(redis_server: RedisServer) -> None:
-    with closing(Queue(redis_server.url)) as queue, closing(queue.bell()) as bell:
-        queue.push("job_1", priority=0)
-        listening(bell, queue)
-        redis_server.stop()
-        for call in (
-            lambda: queue.push("job_2", priority=0),
-            lambda: queue.remove("job_1"),
-            queue.waiting,
-            lambda: queue.rebuild(list),
-            queue.ring,
-            queue.ping,
-            lambda: bell.wait(600),
-        ):
+def test_without_redis_every_call_fails_at_once(tmp_path: Path) -> None:
+    with redis_server(tmp_path) as url:
+        queue, bell = connected(url)
+    calls: list[Callable[[], object]] = [
+        lambda: queue.push("job_2", priority=0),
+        lambda: queue.remove("job_1"),
+        queue.waiting,
+        lambda: queue.rebuild(list),
+        queue.ring,
+        queue.ping,
+        lambda: bell.wait(600),
+    ]
+    with closing(queue), closing(bell):
+        for call in calls:
             with pytest.raises(Unavailable, match="redis does not answer"):
                 call()
 
 
-def test_the_queue_and_the_bell_work_again_after_a_restart(redis_server: RedisServer) -> None:
-    with closing(Queue(redis_server.url)) as queue, closing(queue.bell()) as bell:
-        queue.push("job_1", priority=0)
-        listening(bell, queue)
-        redis_server.stop()
+def test_the_queue_and_the_bell_work_again_after_an_outage(tmp_path: Path) -> None:
+    with redis_server(tmp_path) as url:
+        queue, bell = connected(url)
+    with closing(queue), closing(bell):
         with pytest.raises(Unavailable):
             queue.ping()
         with pytest.raises(Unavailable):
             bell.wait(1)
-        redis_server.start()
-        queue.push("job_2", priority=0)
-        assert "job_2" in queue.waiting()
-        listening(bell, queue)
+        with redis_server(tmp_path):
+            queue.push("job_2", priority=0)
+            assert "job_2" in queue.waiting()
+            listening(bell, queue)
 
 
-def test_a_connection_kept_over_a_restart_is_made_anew(redis_server: RedisServer) -> None:
-    with closing(Queue(redis_server.url)) as queue:
-        queue.ping()
-        redis_server.stop()
-        redis_server.start()
+def test_a_connection_kept_over_a_restart_is_made_anew(tmp_path: Path) -> None:
+    with redis_server(tmp_path) as url:
+        queue, bell = connected(url)
+    with redis_server(tmp_path), closing(queue), closing(bell):
         queue.push("job_1", priority=0)
         assert "job_1" in queue.waiting()
+
+
+def connected(url: str) -> tuple[Queue, Bell]:
+    """A queue and a bell that have spoken with the server."""
+    queue = Queue(url)
+    queue.ping()
+    return queue, listening(queue.bell(), queue)

@@ -16,7 +16,7 @@ from torchyard.errors import Conflict, StaleClaim
 from torchyard.job import EndReason, JobState
 from torchyard.rundir import ExitReport
 
-PAIRS = 100
+PAIRS = 40
 
 
 def ends(yard: Yard, job_id: str) -> list[str]:
