@@ -3,9 +3,7 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 import json
-import os
 from pathlib import Path
-import shutil
 import signal
 import subprocess
 import sys
@@ -68,8 +66,8 @@ def _demo(client: Client, data_dir: Path, *, stays: bool, as_json: bool) -> int:
             "measured": measured,
         }
         output.write(json.dumps({**facts, "equal": equal}))
-    else:
-        output.write(f"{_METRIC} {measured['accuracy']!r}  {path}")
+    elif not sys.stdout.isatty():
+        output.write(str(path))  # a terminal has it above
     return 0 if equal else 1
 
 
@@ -188,7 +186,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def _say_where(job: JobView, path: Path, data_dir: Path, *, stays: bool) -> None:
-    command = _command()
+    command = output.command()
     _heading("Where", "everything is")
     output.note(
         f"  checkpoint  {path}\n  data        {data_dir.absolute()}\n  logs        {data_dir.absolute() / 'logs'}"
@@ -204,14 +202,6 @@ def _say_where(job: JobView, path: Path, data_dir: Path, *, stays: bool) -> None
     width = max(len(line) for line, _ in lines)
     for line, what in lines:
         output.note(f"  {line:<{width}}  {output.paint(what, '2', sys.stderr)}")
-
-
-def _command() -> str:
-    found = shutil.which("torchyard")
-    own = Path(sys.executable).parent / "torchyard"
-    if found is not None and Path(found).resolve() == own.resolve():
-        return "torchyard"
-    return os.path.relpath(own) if own.is_relative_to(Path.cwd()) else str(own)
 
 
 def _heading(title: str, text: str) -> None:

@@ -43,9 +43,9 @@ def detachable(job: JobView) -> Generator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        output.note(
-            f"\nDetached: {job.name} goes on. Back: torchyard logs {job.id} -f; stop it: torchyard cancel {job.id}"
-        )
+        command = output.command()
+        output.note(f"\nDetached: {job.name} goes on.")
+        output.note(f"  back  {command} logs {job.id} -f\n  stop  {command} cancel {job.id}")
         raise typer.Exit(130) from None
 
 
@@ -104,7 +104,9 @@ class Watch:
         total = job.progress.total_steps
         if self._task is None:
             self._task = self._bar.add_task("", total=total, text="")
-        self._bar.update(self._task, total=total, completed=job.progress.step, text=output.progress(job) or "about to start")
+        self._bar.update(
+            self._task, total=total, completed=job.progress.step, text=output.progress(job) or "about to start"
+        )
 
     def _show_event(self, event: EventView) -> None:
         data = event.data
@@ -142,7 +144,7 @@ def download_with_bar(client: Client, job_id: str, checkpoint: CheckpointView, *
         return client.download(job_id, checkpoint.id, to=to)
     columns = (
         TextColumn("{task.description}"),
-        BarColumn(complete_style="cyan", finished_style="cyan"),
+        BarColumn(complete_style="cyan", finished_style="cyan", pulse_style="cyan"),
         DownloadColumn(binary_units=True),
         TransferSpeedColumn(),
     )
@@ -156,7 +158,7 @@ def download_with_bar(client: Client, job_id: str, checkpoint: CheckpointView, *
 def _progress_bar(console: Console) -> Progress:
     # stdout is written as it is: it may be a pipe.
     columns = (
-        BarColumn(bar_width=32, complete_style="cyan", finished_style="cyan"),
+        BarColumn(bar_width=32, complete_style="cyan", finished_style="cyan", pulse_style="cyan"),
         TextColumn("{task.fields[text]}", markup=False),
     )
     return Progress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False)

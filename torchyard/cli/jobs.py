@@ -33,7 +33,7 @@ def submit(
         job = client.submit(spec)
         if not follow:
             output.write_json(job) if as_json else output.write(job.id)
-            output.note(f"Submitted {job.name}. Watch it: torchyard logs {job.id} -f")
+            output.note(f"Submitted {job.name}. Watch it: {output.command()} logs {job.id} -f")
             return
         output.note(f"Submitted {job.name}: {job.id}")
         raise typer.Exit(_watch(client, job, as_json=as_json))
@@ -56,7 +56,7 @@ def ps(
     for line, job in zip(lines, jobs, strict=True):
         output.write(output.paint_state(line, job.state))
     if not jobs:
-        output.note("No jobs yet: torchyard submit FILE")
+        output.note(f"No jobs yet: {output.command()} submit FILE")
     return None
 
 
@@ -103,6 +103,8 @@ def logs(
             last = line.line
             show_line(line)
         if not follow:
+            if not last:
+                output.note("No output.")
             return
         with detachable(found):
             for line in client.follow_logs(found.id, after=last, rank=rank):
@@ -202,7 +204,7 @@ def _row(job: JobView) -> tuple[str, ...]:
     best = f"{job.best.metric} {job.best.value:.4g}" if job.best is not None else ""
     why = job.error.message.splitlines()[0] if job.error and job.error.message else job.status_reason.message
     shown_why = "" if job.state in {"running", "succeeded"} else why
-    return (job.id, job.name, job.state, output.ago(job.created_at), output.progress(job), best, shown_why)
+    return (job.id, job.name, job.state, output.ago(job.created_at), output.short_progress(job), best, shown_why)
 
 
 def _facts(job: JobView) -> list[tuple[str, str]]:

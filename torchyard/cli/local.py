@@ -53,7 +53,7 @@ def up(
             sys.stdout.write(f"URL    {url}\ntoken  {token}\n")
         sys.stdout.flush()
         _say(f"data   {service.data.root}\nlogs   {service.data.logs}/{{api,worker,redis}}.log")
-        _say("Ready. In another terminal: torchyard submit FILE --follow. Ctrl-C stops the service.")
+        _say(f"Ready. In another terminal: {output.command()} submit FILE --follow. Ctrl-C stops the service.")
 
     _say("Starting …")
     service.run(on_ready)

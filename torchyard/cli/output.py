@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 import json
 import os
+from pathlib import Path
 import shutil
 import sys
 from typing import TYPE_CHECKING, TextIO
@@ -46,6 +47,15 @@ def note(text: str) -> None:
     """Writes a sentence for people."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
+
+
+def command() -> str:
+    """How the user calls this program from where they are."""
+    own = Path(sys.executable).parent / "torchyard"
+    found = shutil.which("torchyard")
+    if found is not None and Path(found).resolve() == own.resolve():
+        return "torchyard"
+    return os.path.relpath(own) if own.is_relative_to(Path.cwd()) else str(own)
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, indent: str = "") -> list[str]:
@@ -95,6 +105,13 @@ def size(count: int) -> str:
 
 def metrics(values: dict[str, float]) -> str:
     return _GAP.join(f"{key} {value:.4g}" for key, value in values.items())
+
+
+def short_progress(job: JobView) -> str:
+    """`epoch 2/3, 67%`: as much of it as the job says."""
+    now = job.progress
+    epoch = f"epoch {now.epoch}{f'/{now.epochs}' if now.epochs else ''}" if now.epoch is not None else ""
+    return ", ".join(part for part in (epoch, f"{now.fraction:.0%}" if now.fraction is not None else "") if part)
 
 
 def progress(job: JobView) -> str:
