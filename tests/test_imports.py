@@ -89,16 +89,30 @@ ALL = _all()
 
 
 def test_the_walk_sees_every_kind_of_import() -> None:
-    source = (
-        "import a.b, c\nfrom d import e\ndef f():\n    import g\n    from h.i import j\nimportlib.import_module('k')\n"
-    )
-    assert [(found.module, found.lazily) for found in imports_in(source, Path("torchyard/x.py"))] == [
-        ("a.b", False),
-        ("c", False),
-        ("d", False),
-        ("g", True),
-        ("h.i", True),
-        ("k", True),
+    source = """
+import a.b, c
+from d import e
+from .near import f
+def g():
+    import h
+    class I:
+        from j.k import l
+if TYPE_CHECKING:
+    import m
+else:
+    import n
+importlib.import_module("o")
+"""
+    assert [(found.module, found.when) for found in imports_in(source, Path("torchyard/x.py"))] == [
+        ("a.b", "loaded"),
+        ("c", "loaded"),
+        ("d", "loaded"),
+        ("torchyard", "loaded"),
+        ("h", "lazily"),
+        ("j.k", "lazily"),
+        ("m", "never"),
+        ("n", "loaded"),
+        ("o", "lazily"),
     ]
     assert {found.file.parts[0] for found in ALL} == set(OURS)
 
