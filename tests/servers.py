@@ -2,9 +2,11 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 import shutil
 import subprocess
+from tempfile import TemporaryDirectory
 import time
 
 from alembic import command
@@ -36,7 +38,16 @@ def redis_server(tmp: Path) -> Generator[str]:
 
 
 def database(tmp: Path) -> Database:
-    """A migrated SQLite database in `tmp`, made where it is not there yet. The caller closes it."""
-    url = f"sqlite:///{tmp / 'torchyard.db'}"
-    command.upgrade(configuration(url), "head")
-    return Database(url)
+    """A migrated SQLite database in `tmp`. The caller closes it."""
+    path = tmp / "torchyard.db"
+    path.write_bytes(_migrated())
+    return Database(f"sqlite:///{path}")
+
+
+@cache
+def _migrated() -> bytes:
+    """A database file with the newest tables: migrating costs more than most tests do."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "torchyard.db"
+        command.upgrade(configuration(f"sqlite:///{path}"), "head")
+        return path.read_bytes()

@@ -62,17 +62,18 @@ def test_without_redis_a_submission_is_accepted_all_the_same(
         assert job["id"] in caplog.text
         assert [job_id for job_id, _ in lonely.queued_rows()] == [job["id"]]
         assert lonely.client.post(f"/v1/jobs/{job['id']}/cancel").json()["state"] == "cancelled"
-        assert lonely.client.get("/readyz").json() == {
-            "status": "degraded",
-            "database": "ok",
-            "redis": "does not answer",
-        }
+        ready = lonely.client.get("/readyz")
+        assert (ready.status_code, ready.json()["status"]) == (200, "degraded")
+        assert (ready.json()["database"], ready.json()["redis"]) == ("ok", "does not answer")
     db.close()
 
 
 def test_submissions_at_the_same_time_are_all_kept(house: House) -> None:
+    def submit(number: int) -> dict[str, Any]:
+        return house.submit(name=f"job-{number}")
+
     with ThreadPoolExecutor(8) as pool:
-        jobs = list(pool.map(lambda number: house.submit(name=f"job-{number}"), range(24)))
+        jobs = list(pool.map(submit, range(24)))
     assert len({job["id"] for job in jobs}) == 24
     assert set(ids(house.get("/v1/jobs"))) == {job["id"] for job in jobs} == set(house.queue.waiting())
 
@@ -89,7 +90,7 @@ def test_pages_of_a_list_join_into_the_whole(house: House) -> None:
         house.submit()  # a newer job changes nothing in the pages that follow
         cursor = {"after": page["next"]}
     assert [len(page) for page in pages] == [3, 3, 1]
-    assert sum(pages, []) == submitted[::-1]
+    assert [job_id for page in pages for job_id in page] == submitted[::-1]
     assert page["next"] is None
 
 

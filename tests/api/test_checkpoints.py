@@ -1,0 +1,144 @@
+"""Checkpoints over HTTP: the list, the names that lead to one, and the bytes."""
+
+import base64
+import hashlib
+from typing import Any
+
+import pytest
+
+from tests.api.house import House, sha256
+from tests.api.test_problems import problem
+
+STATE = bytes(range(256)) * 4_000
+WEIGHTS = b"weights"
+
+
+@pytest.fixture
+def path(house: House) -> str:
+    """A job with the checkpoints of two epochs, the first one better, and one between epochs."""
+    job_id = house.submit(name="crack-unet")["id"]
+    first = {"state.pt": STATE, "model.safetensors": WEIGHTS, "overlays/a.png": b"png"}
+    new = [
+        house.new_checkpoint(step=10, epoch=1, files=first, val_loss=0.25),
+        house.new_checkpoint(step=15, files={"state.pt": b"between"}, val_loss=float("nan")),
+        house.new_checkpoint(step=20, epoch=2, files={"state.pt": b"later"}, val_loss=0.5),
+    ]
+    house.record(house.start(job_id), checkpoints=new)
+    return f"/v1/jobs/{job_id}/checkpoints"
+
+
+def test_checkpoints_are_listed_newest_first_with_their_names(house: House, path: str) -> None:
+    listed = house.get(path)["data"]
+    assert [(item["step"], item["epoch"], item["aliases"]) for item in listed] == [
+        (20, 2, ["latest", "epoch-2", "step-20"]),
+        (15, None, ["step-15"]),
+        (10, 1, ["best", "epoch-1", "step-10"]),
+    ]
+    first = listed[-1]
+    assert (first["size"], first["sha256"], first["attempt"]) == (len(STATE), sha256(STATE), 1)
+    assert first["files"][1] == {"path": "model.safetensors", "size": 7, "sha256": sha256(WEIGHTS)}
+    assert [item["metrics"] for item in listed] == [{"val/loss": 0.5}, {"val/loss": "NaN"}, {"val/loss": 0.25}]
+
+
+def test_pages_of_checkpoints_join_into_the_whole(house: House, path: str) -> None:
+    whole = house.get(path)["data"]
+    page = house.get(path, limit=2)
+    assert (page["data"], page["has_more"]) == (whole[:2], True)
+    rest = house.get(path, limit=2, after=page["next"])
+    assert (rest["data"], rest["has_more"], rest["next"]) == (whole[2:], False, None)
+
+
+def test_each_name_leads_to_its_checkpoint(house: House, path: str) -> None:
+    for item in house.get(path)["data"]:
+        for ref in (item["id"], *item["aliases"]):
+            assert house.get(f"{path}/{ref}") == item
+
+
+@pytest.mark.parametrize(
+    "ref", ["epoch-3", "step-11", "worst", "epoch-", "epoch-" + "9" * 30, "ckpt_" + "0" * 32, "%00"]
+)
+def test_a_name_of_no_checkpoint_is_not_found(house: House, path: str, ref: str) -> None:
+    for part in ("", "/download", "/files/state.pt"):
+        problem(house.client.get(f"{path}/{ref}{part}"), 404, "not_found")
+
+
+def test_a_download_is_whole_named_and_verifiable(house: House, path: str) -> None:
+    answer = house.client.get(f"{path}/best/download")
+    assert answer.status_code == 200
+    assert answer.content == STATE
+    digest = base64.b64encode(hashlib.sha256(STATE).digest()).decode()
+    expected = {
+        "content-type": "application/octet-stream",
+        "content-length": str(len(STATE)),
+        "content-disposition": 'attachment; filename="crack-unet-epoch-1.pt"',
+        "etag": f'"{sha256(STATE)}"',
+        "repr-digest": f"sha-256=:{digest}:",
+        "accept-ranges": "bytes",
+    }
+    assert {name: answer.headers[name] for name in expected} == expected
+    head = house.client.head(f"{path}/best/download")
+    assert (head.status_code, head.content) == (200, b"")
+    assert {name: head.headers[name] for name in expected} == expected
+
+
+def test_a_checkpoint_inside_an_epoch_is_named_by_its_step(house: House, path: str) -> None:
+    answer = house.client.get(f"{path}/step-15/download")
+    assert answer.headers["content-disposition"] == 'attachment; filename="crack-unet-step-15.pt"'
+
+
+@pytest.mark.parametrize(
+    ("asked", "start", "end"),
+    [("bytes=0-9", 0, 10), ("bytes=1000000-", 1_000_000, 1_024_000), ("bytes=-5", 1_023_995, 1_024_000)],
+)
+def test_a_range_gives_that_part(house: House, path: str, asked: str, start: int, end: int) -> None:
+    answer = house.client.get(f"{path}/best/download", headers={"Range": asked})
+    assert answer.status_code == 206
+    assert answer.content == STATE[start:end]
+    assert answer.headers["content-range"] == f"bytes {start}-{end - 1}/{len(STATE)}"
+    assert answer.headers["etag"] == f'"{sha256(STATE)}"'
+
+
+def test_a_download_goes_on_where_it_was_cut_only_if_the_file_is_the_same(house: House, path: str) -> None:
+    headers = {"Range": "bytes=500000-", "If-Range": f'"{sha256(STATE)}"'}
+    assert house.client.get(f"{path}/best/download", headers=headers).content == STATE[500_000:]
+    other = house.client.get(f"{path}/latest/download", headers={**headers, "Range": "bytes=2-"})
+    assert (other.status_code, other.content) == (200, b"later")
+
+
+def test_a_range_beyond_the_end_is_a_problem_and_a_malformed_one_is_ignored(house: House, path: str) -> None:
+    beyond = house.client.get(f"{path}/latest/download", headers={"Range": "bytes=5-"})
+    problem(beyond, 416, "range_not_satisfiable")
+    assert beyond.headers["content-range"] == "bytes */5"
+    for asked in ("bytes=x-y", "bytes=3-1", "lines=1-2", "bytes", "bytes=", "bytes=" + "0-1," * 200):
+        answer = house.client.get(f"{path}/latest/download", headers={"Range": asked})
+        assert (answer.status_code, answer.content) == (200, b"later"), asked
+
+
+def test_who_has_the_file_is_not_sent_it_again(house: House, path: str) -> None:
+    etag = f'"{sha256(STATE)}"'
+    for held in (etag, f'"other", W/{etag}', "*"):
+        answer = house.client.get(f"{path}/best/download", headers={"If-None-Match": held})
+        assert (answer.status_code, answer.content, answer.headers["etag"]) == (304, b"", etag)
+    assert house.client.get(f"{path}/best/download", headers={"If-None-Match": '"other"'}).status_code == 200
+
+
+def test_any_listed_file_can_be_fetched(house: House, path: str) -> None:
+    answer = house.client.get(f"{path}/epoch-1/files/model.safetensors")
+    assert answer.content == WEIGHTS
+    assert answer.headers["content-disposition"] == 'attachment; filename="crack-unet-epoch-1-model.safetensors"'
+    assert house.client.get(f"{path}/epoch-1/files/overlays/a.png").content == b"png"
+    head = house.client.head(f"{path}/epoch-1/files/overlays/a.png")
+    assert (head.status_code, head.headers["content-length"]) == (200, "3")
+
+
+def test_a_file_that_is_not_listed_is_not_found(house: House, path: str) -> None:
+    outside = ("../state.pt", "%2e%2e/%2e%2e/torchyard.db", "/etc/passwd", "%00")
+    for name in ("nope", "overlays", "", "state.pt/", "x" * 3000, *outside):
+        problem(house.client.get(f"{path}/epoch-1/files/{name}"), 404, "not_found")
+
+
+def test_bytes_that_left_the_store_are_not_found(house: House, path: str) -> None:
+    parts: Any = house.app.state.services
+    parts.blobs.path(sha256(STATE)).unlink()
+    problem(house.client.get(f"{path}/best/download"), 404, "not_found")
+    assert house.get(f"{path}/best")["sha256"] == sha256(STATE)

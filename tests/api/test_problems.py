@@ -1,0 +1,255 @@
+"""What is wrong is said as an RFC 9457 problem, always."""
+
+from collections.abc import Iterator
+import logging
+from pathlib import Path
+from typing import Any
+
+from httpx2 import Headers, Response
+import pytest
+from starlette.testclient import TestClient
+
+from api.app import create_app
+from store.database import Database
+from store.settings import Settings
+from tests.api.house import SPEC, TOKEN, House
+from torchyard.errors import ConfigError
+from torchyard.views import Problem
+
+NOBODY = "job_" + "0" * 32
+OPEN = ("/healthz", "/readyz", "/docs", "/openapi.json")
+PRIVATE = (
+    "/v1/jobs",
+    f"/v1/jobs/{NOBODY}",
+    f"/v1/jobs/{NOBODY}/checkpoints/best/download",
+    "/v1/trainers",
+    "/v1/workers",
+)
+WRONG = ("Bearer wrong", f"Bearer {TOKEN}x", "Bearer ", f"Basic {TOKEN}", TOKEN, "Bearer \xe9")
+MALFORMED_CURSORS = ("", "x", "-1", "1.5", "٣", "9" * 30, "job_x", "job_" + "0" * 31, "\x00")
+LISTS = ("/v1/jobs", "/v1/jobs/{id}/events", "/v1/jobs/{id}/logs", "/v1/jobs/{id}/checkpoints", "/v1/workers")
+
+
+def problem(answer: Response, status: int, code: str) -> Problem:
+    assert answer.status_code == status, answer.text
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    found = Problem.model_validate_json(answer.content)
+    assert (found.status, found.code, found.type) == (status, code, f"urn:torchyard:problem:{code}")
+    assert found.request_id == answer.headers["X-Request-ID"]
+    assert found.title
+    assert found.detail
+    return found
+
+
+def fields(found: Problem) -> list[str]:
+    return [error["field"] for error in found.errors]
+
+
+@pytest.mark.parametrize("header", [None, *WRONG])
+def test_without_the_token_nothing_private_is_answered(house: House, header: str | None) -> None:
+    stranger = TestClient(house.app)
+    if header is not None:
+        stranger.headers = Headers({"Authorization": header}, encoding="latin-1")
+    answers = [stranger.get(path) for path in PRIVATE]
+    answers.append(stranger.post("/v1/jobs", json=SPEC))
+    answers.append(stranger.post("/v1/jobs", content=b"x" * 20_000))
+    for answer in answers:
+        problem(answer, 401, "not_authorized")
+        assert answer.headers["WWW-Authenticate"] == "Bearer"
+    assert house.queued_rows() == []
+
+
+def test_health_and_docs_are_open(house: House) -> None:
+    stranger = TestClient(house.app)
+    assert [stranger.get(path).status_code for path in OPEN] == [200] * len(OPEN)
+
+
+def test_the_service_does_not_start_without_a_token(tmp_path: Path) -> None:
+    for token in (None, ""):
+        with pytest.raises(ConfigError, match="TORCHYARD_TOKEN"):
+            create_app(Settings(data_dir=tmp_path, token=token))  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "says"),
+    [
+        ({"nmae": "x"}, "nmae", "Extra inputs"),
+        ({"config": {"optimiser": {}}}, "config.optimiser", "Extra inputs"),
+        ({"config": {"training": {"epochs": 0}}}, "config.training.epochs", "greater than"),
+        ({"config": {"training": {"epochs": "3"}}}, "config.training.epochs", "integer"),
+        ({"config": {"training": {"epochs": 10**40}}}, "config.training.epochs", ""),
+        ({"config": {"optimizer": {"lr": -1}}}, "config.optimizer.lr", "greater than"),
+        ({"priority": 101}, "priority", "less than"),
+        ({"priority": True}, "priority", "integer"),
+        ({"max_restarts": 1e300}, "max_restarts", ""),
+        ({"resources": {"devices_per_node": 100_000}}, "resources.devices_per_node", "1024"),
+        ({"resources": {"nodes": 2}}, "resources.nodes", "not built yet"),
+        ({"time_limit": "soon"}, "time_limit", "90s"),
+        ({"name": "../x"}, "name", "pattern"),
+        ({"labels": {"a": "nul \x00"}}, "labels.a", "NUL"),
+        ({"env": {"RANK": "0"}}, "env", "RANK"),
+        ({"trainer": "telepathy"}, "trainer", "one of image-classification"),
+        ({"trainer": 7}, "trainer", ""),
+    ],
+)
+def test_a_bad_spec_is_refused_by_the_name_of_the_field(
+    house: House, spec: dict[str, Any], field: str, says: str
+) -> None:
+    found = problem(house.client.post("/v1/jobs", json={**SPEC, **spec}), 422, "invalid_spec")
+    assert fields(found) == [field]
+    assert says in found.errors[0]["message"]
+    assert house.queued_rows() == []
+
+
+def test_every_wrong_field_is_named_up_to_a_limit(house: House) -> None:
+    found = problem(house.client.post("/v1/jobs", json={**SPEC, "priority": "x", "no": 1}), 422, "invalid_spec")
+    assert sorted(fields(found)) == ["no", "priority"]
+    many = {**SPEC, **{f"key-{number}": 0 for number in range(500)}}
+    assert len(problem(house.client.post("/v1/jobs", json=many), 422, "invalid_spec").errors) == 100
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"trainer: script",
+        b"\xff\xfe\x00binary\x80",
+        b'{"trainer": "image-classification", "priority": NaN}',
+        b'{"trainer": "image-classification", "priority": Infinity}',
+        b'{"name": "\\ud800"}',
+        b"[" * 9_000,
+        b'{"a":' * 1_500 + b"1" + b"}" * 1_500,
+        b"9" * 5_000,
+    ],
+)
+def test_a_body_that_is_no_json_is_refused(house: House, body: bytes) -> None:
+    problem(house.client.post("/v1/jobs", content=body), 422, "invalid_request")
+
+
+@pytest.mark.parametrize("body", [b"[]", b"null", b'"text"', b"1e999", b'{"a":' * 100 + b"1" + b"}" * 100])
+def test_json_that_is_no_spec_is_refused(house: House, body: bytes) -> None:
+    problem(house.client.post("/v1/jobs", content=body), 422, "invalid_spec")
+
+
+def test_a_body_above_the_limit_is_refused_with_and_without_its_length(house: House) -> None:
+    limit = house.settings.max_body_bytes
+    sent = 0
+
+    def chunks() -> Iterator[bytes]:
+        nonlocal sent
+        for _ in range(20):
+            sent += limit // 10
+            yield b" " * (limit // 10)
+
+    found = problem(house.client.post("/v1/jobs", content=b" " * (limit + 1)), 413, "too_large")
+    assert str(limit) in found.detail
+    problem(house.client.post("/v1/jobs", content=chunks()), 413, "too_large")
+    assert sent > limit
+    problem(house.client.post("/v1/jobs", content=b" " * limit), 422, "invalid_request")
+
+
+@pytest.mark.parametrize(
+    "job_id",
+    [NOBODY, "job_1", "nonsense", "%00", "job_" + "0" * 32 + "%0a", "ckpt_" + "0" * 32, "é", "x" * 5_000],
+)
+def test_an_unknown_or_malformed_id_is_not_found(house: House, job_id: str) -> None:
+    for part in ("", "/events", "/metrics", "/logs", "/checkpoints", "/checkpoints/best", "/checkpoints/best/download"):
+        problem(house.client.get(f"/v1/jobs/{job_id}{part}"), 404, "not_found")
+    problem(house.client.post(f"/v1/jobs/{job_id}/cancel"), 404, "not_found")
+    problem(house.client.get(f"/v1/workers/{job_id}"), 404, "not_found")
+
+
+@pytest.mark.parametrize("path", LISTS)
+def test_a_malformed_cursor_is_refused(house: House, path: str) -> None:
+    job_id = house.submit()["id"]
+    for cursor in MALFORMED_CURSORS:
+        answer = house.client.get(path.format(id=job_id), params={"after": cursor})
+        problem(answer, 422, "invalid_cursor")
+    problem(house.client.get(path.format(id=job_id), params={"after": "x" * 201}), 422, "invalid_request")
+
+
+def test_a_checkpoint_of_another_job_is_no_cursor(house: House) -> None:
+    job_id = house.submit()["id"]
+    answer = house.client.get(f"/v1/jobs/{job_id}/checkpoints", params={"after": "ckpt_" + "0" * 32})
+    problem(answer, 422, "invalid_cursor")
+
+
+@pytest.mark.parametrize(
+    ("path", "params", "field"),
+    [
+        ("/v1/jobs", {"limit": 0}, "limit"),
+        ("/v1/jobs", {"limit": 1001}, "limit"),
+        ("/v1/jobs", {"limit": "many"}, "limit"),
+        ("/v1/jobs", {"limit": 10**30}, "limit"),
+        ("/v1/jobs", {"state": "sleeping"}, "state.0"),
+        ("/v1/jobs", {"name": "nul\x00"}, "name"),
+        ("/v1/jobs/{id}/metrics", {"max_points": 1}, "max_points"),
+        ("/v1/jobs/{id}/metrics", {"max_points": 100_001}, "max_points"),
+        ("/v1/jobs/{id}/metrics", {"from_step": -1}, "from_step"),
+        ("/v1/jobs/{id}/metrics", {"to_step": 2**63}, "to_step"),
+        ("/v1/jobs/{id}/metrics", {"attempt": 2**31}, "attempt"),
+        ("/v1/jobs/{id}/metrics", {"key": "nul\x00"}, "key.0"),
+        ("/v1/jobs/{id}/logs", {"tail": 0}, "tail"),
+        ("/v1/jobs/{id}/logs", {"rank": "first"}, "rank"),
+        ("/v1/jobs/{id}/logs", {"rank": 2**31}, "rank"),
+    ],
+)
+def test_a_parameter_out_of_range_is_refused_by_name(
+    house: House, path: str, params: dict[str, Any], field: str
+) -> None:
+    job_id = house.submit()["id"]
+    found = problem(house.client.get(path.format(id=job_id), params=params), 422, "invalid_request")
+    assert fields(found) == [field]
+
+
+@pytest.mark.parametrize("path", ["/", "/v1", "/v1/nothing", "/v1/jobs/", "/v2/jobs"])
+def test_an_unknown_path_is_not_found(house: House, path: str) -> None:
+    problem(house.client.get(path), 404, "not_found")
+
+
+def test_a_method_that_is_not_possible_is_told_which_are(house: House) -> None:
+    answer = house.client.delete("/v1/jobs")
+    problem(answer, 405, "method_not_allowed")
+    assert answer.headers["Allow"] == "GET, POST"
+    assert house.client.put("/healthz").headers["Allow"] == "GET"
+
+
+def test_every_answer_has_a_request_id_the_callers_own_if_it_is_sound(house: House) -> None:
+    sent = {"X-Request-ID": "build-7.a_b"}
+    assert house.client.get("/v1/jobs", headers=sent).headers["X-Request-ID"] == "build-7.a_b"
+    assert problem(house.client.get("/v1/x", headers=sent), 404, "not_found").request_id == "build-7.a_b"
+    for unsound in ("", "a b", "x" * 101, "a;b"):
+        made = house.client.get("/healthz", headers={"X-Request-ID": unsound}).headers["X-Request-ID"]
+        assert made.startswith("req_")
+
+
+def test_a_defect_is_a_problem_without_its_traceback_which_the_log_has(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken() -> None:
+        raise RuntimeError("the secret of the house")
+
+    house.app.add_api_route("/broken", broken)
+    answer = house.client.get("/broken")
+    found = problem(answer, 500, "internal")
+    assert "secret" not in answer.text
+    assert found.request_id in caplog.text
+    assert "the secret of the house" in caplog.text
+
+
+def test_without_the_database_the_service_is_unavailable_and_not_broken(
+    tmp_path: Path, redis_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    db = Database(f"sqlite:///{tmp_path}/absent/torchyard.db")
+    house = House(tmp_path, db, redis_url)
+    with house.client, caplog.at_level(logging.WARNING):
+        problem(house.client.post("/v1/jobs", json=SPEC), 503, "unavailable")
+        problem(house.client.get("/v1/jobs"), 503, "unavailable")
+        ready = house.client.get("/readyz")
+        assert (ready.status_code, ready.json()["status"]) == (503, "unavailable")
+        assert (ready.json()["database"], ready.json()["redis"]) == ("does not answer", "ok")
+        assert house.client.get("/healthz").json() == {"status": "ok"}
+    assert "unable to open database file" in caplog.text
+    house.queue.close()
+    db.close()

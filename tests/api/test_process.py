@@ -1,0 +1,97 @@
+"""The real process: `python -P -m api`."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+import os
+from pathlib import Path
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import httpx2
+import pytest
+
+from tests.api.house import SPEC, TOKEN
+from tests.servers import database
+from torchyard.client import Client
+
+_START_S = 60
+
+
+@contextmanager
+def serving(folder: Path, redis_url: str) -> Generator[tuple[subprocess.Popen[bytes], str]]:
+    """The API's process and its URL."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    env = {
+        **os.environ,
+        "TORCHYARD_DATA_DIR": str(folder),
+        "TORCHYARD_REDIS_URL": redis_url,
+        "TORCHYARD_TOKEN": TOKEN,
+        "TORCHYARD_PORT": str(port),
+    }
+    url = f"http://127.0.0.1:{port}"
+    with (folder / "api.log").open("wb") as log:
+        process = subprocess.Popen([sys.executable, "-P", "-m", "api"], env=env, cwd=folder, stdout=log, stderr=log)
+    with process:
+        try:
+            deadline = time.monotonic() + _START_S
+            while not _answers(url):
+                assert process.poll() is None, (folder / "api.log").read_text()
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            yield process, url
+        finally:
+            process.kill()
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx2.get(f"{url}/healthz", trust_env=False).status_code == 200
+    except httpx2.TransportError:
+        return False
+
+
+def test_it_serves_the_client_and_ends_cleanly_on_a_signal(tmp_path: Path, redis_url: str) -> None:
+    database(tmp_path).close()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with serving(tmp_path, redis_url) as (process, url):
+            with Client(url, TOKEN) as client:
+                job = client.submit(SPEC)
+                assert client.get(job.id) == job
+                assert client.cancel(job.id).state == "cancelled"
+                assert [event.seq for event in client.events(job.id)] == [1, 2]
+                assert client.ready().status == "ok"
+            process.send_signal(number)
+            assert process.wait(30) == 0
+    log = (tmp_path / "api.log").read_text()
+    assert "Traceback" not in log
+    assert "/v1/jobs" not in log  # no access log
+
+
+def test_a_stream_that_is_too_large_is_answered_before_it_ends(tmp_path: Path, redis_url: str) -> None:
+    database(tmp_path).close()
+    with serving(tmp_path, redis_url) as (_, url):
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        chunks = (b" " * 65_536 for _ in range(64))
+        answer = httpx2.post(f"{url}/v1/jobs", content=chunks, headers=headers, trust_env=False)
+        assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
+
+
+def test_without_a_token_it_says_so_and_ends(tmp_path: Path) -> None:
+    env = {**os.environ, "TORCHYARD_DATA_DIR": str(tmp_path)}
+    env.pop("TORCHYARD_TOKEN", None)
+    argv = [sys.executable, "-P", "-m", "api"]
+    done = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "TORCHYARD_TOKEN is not set" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("module", ["api.app", "api.__main__"])
+def test_starting_it_loads_no_numpy(module: str) -> None:
+    code = f"import sys, {module}; print(sorted({{'numpy', 'torch', 'pandas'}} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
