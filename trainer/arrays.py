@@ -60,7 +60,8 @@ def load_npz(path: Path, config: DataConfig) -> ImageData:
 
 def _read(path: Path) -> dict[str, Array]:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as raw:
+            file = np.load(raw, allow_pickle=False)
             if not isinstance(file, np.lib.npyio.NpzFile):
                 raise DataError(f"{path} is no .npz file")
             missing = [name for name in ARRAYS if name not in file]

@@ -1,0 +1,300 @@
+"""The in-job context: what it writes, what it survives, and how ranks agree to stop."""
+
+from datetime import timedelta
+import hashlib
+import math
+import os
+from pathlib import Path
+import signal
+import subprocess
+import sys
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+import pytest
+import torch
+from torch import distributed
+
+from tests.trainer.ranks import on_ranks, results
+import torchyard
+from torchyard.agreement import StopAgreement
+from torchyard.events import LINE, CheckpointSaved, Message, Metric, Progress
+from torchyard.job import EndReason
+from torchyard.run import Run
+from torchyard.rundir import Env, Manifest, ProcessIdentity, RunDir, StopRequest, read_record, write_record
+from trainer.world import joined
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunDir:
+    run = RunDir(tmp_path / "run")
+    run.create()
+    return run
+
+
+def context(folder: RunDir, **environ: str) -> Run:
+    return Run({Env.RUN_DIR: str(folder.root), **environ})
+
+
+def lines(folder: RunDir) -> list[Any]:
+    raw = folder.events.read_text()
+    assert raw.endswith("\n")
+    return [LINE.validate_json(line) for line in raw.splitlines()]
+
+
+def test_importing_it_costs_no_torch() -> None:
+    code = "import sys, torchyard; print(sorted({'torch', 'pydantic', 'numpy'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-P", "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout == "[]\n"
+    with pytest.raises(AttributeError):
+        _ = torchyard.absent
+
+
+def test_outside_the_service_it_does_nothing_harmful(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    handler = signal.getsignal(signal.SIGTERM)
+    run = Run({})
+    run.attach()
+    run.log({"loss": torch.tensor(1.0)}, step=1)
+    run.progress(step=1)
+    run.message("hello")
+    run.save_checkpoint({"step": 1}, step=1, epoch=1)
+    run.close()
+    assert run.resume() is None
+    assert not run.should_stop()
+    assert (run.rank, run.local_rank, run.world_size, run.config, run.data) == (0, 0, 1, {}, None)
+    assert run.device.type in {"cpu", "cuda"}
+    assert signal.getsignal(signal.SIGTERM) == handler
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_logged_is_written_in_order_with_every_kind_of_number(folder: RunDir) -> None:
+    run = context(folder)
+    values = {"a": math.nan, "b": math.inf, "c": -math.inf, "d": torch.tensor([2.5], requires_grad=True), "e": True}
+    run.log(values, step=3)
+    run.message("x" * 20_000, level="warning")
+    for step in range(4, 2000):
+        run.log({"a": step}, step=step)
+        run.progress(step=step, total_steps=2000, epoch=1, epochs=2)
+    run.log({}, step=5000)
+    run.close()
+    written = lines(folder)
+    first, message = written[:2]
+    assert isinstance(first, Metric)
+    assert math.isnan(first.values.pop("a"))
+    assert first.values == {"b": math.inf, "c": -math.inf, "d": 2.5, "e": 1.0}
+    assert isinstance(message, Message)
+    assert (message.level, len(message.text)) == ("warning", 10_000)
+    assert [line.step for line in written if isinstance(line, Metric)] == list(range(3, 2000))
+    progress = [line for line in written if isinstance(line, Progress)]
+    assert (progress[-1].step, progress[-1].total_steps, progress[-1].epoch, progress[-1].epochs) == (1999, 2000, 1, 2)
+    assert len(progress) < 50
+    assert [line.time for line in written if isinstance(line, Metric)] == sorted(
+        line.time for line in written if isinstance(line, Metric)
+    )
+
+
+def test_a_value_is_kept_as_it_was_when_it_was_logged(folder: RunDir) -> None:
+    run = context(folder)
+    loss = torch.ones(())
+    run.log({"loss": loss}, step=1)
+    loss += 1
+    run.close()
+    (line,) = lines(folder)
+    assert line.values == {"loss": 1.0}
+
+
+@pytest.mark.parametrize("value", [torch.zeros(2), "text", None, [1.0]])
+def test_what_is_no_number_is_refused_at_once(folder: RunDir, value: Any) -> None:
+    run = context(folder)
+    with pytest.raises((TypeError, ValueError)):
+        run.log({"loss": value}, step=1)
+    with pytest.raises(ValueError, match="1 to 200 characters"):
+        run.log({"": 1.0}, step=1)
+    run.close()
+
+
+def test_other_ranks_write_nothing(folder: RunDir) -> None:
+    run = context(folder, RANK="1", WORLD_SIZE="2")
+    run.log({"loss": 1.0}, step=1)
+    run.message("hello")
+    run.save_checkpoint({"step": 1}, step=1)
+    run.close()
+    assert not folder.events.exists()
+    assert list(folder.checkpoints.iterdir()) == []
+
+
+def test_a_failure_to_write_is_raised_by_the_next_call(folder: RunDir) -> None:
+    folder.events.mkdir()
+    run = context(folder)
+    with pytest.raises(IsADirectoryError):
+        for step in range(1, 2000):
+            run.log({"loss": 1.0}, step=step)
+    with pytest.raises(IsADirectoryError):
+        run.save_checkpoint({"step": 1}, step=1)
+
+
+def test_a_checkpoint_is_whole_and_resumes(folder: RunDir) -> None:
+    run = context(folder)
+    weights = {"weight": torch.arange(6.0).reshape(2, 3), "bias": torch.ones(3)}
+    weights["tied"] = weights["weight"]
+    run.log({"loss": 1.0}, step=7)
+    run.save_checkpoint(
+        {"step": 7, "model": weights},
+        step=7,
+        epoch=2,
+        metrics={"val/loss": torch.tensor(0.5), "val/odd": math.nan},
+        files={"tokenizer/vocab.txt": b"a b c", "notes.txt": lambda file: file.write(b"hello")},
+        weights=weights,
+    )
+    run.save_checkpoint({"step": 7}, step=7, epoch=2)
+    run.save_checkpoint({"step": 8}, step=8, epoch=3, end_of_epoch=False)
+    assert sorted(path.name for path in folder.checkpoints.iterdir()) == ["epoch-0002", "step-00000008"]
+    saved = folder.checkpoints / "epoch-0002"
+    manifest = read_record(saved / "manifest.json", Manifest)
+    assert manifest is not None
+    assert [file.path for file in manifest.files] == [
+        "state.pt",
+        "model.safetensors",
+        "tokenizer/vocab.txt",
+        "notes.txt",
+    ]
+    for file in manifest.files:
+        data = (saved / file.path).read_bytes()
+        assert (file.size, file.sha256) == (len(data), hashlib.sha256(data).hexdigest())
+    assert math.isnan(manifest.metrics.pop("val/odd"))
+    assert (manifest.step, manifest.epoch, manifest.metrics) == (7, 2, {"val/loss": 0.5})
+    kinds = [(type(line), getattr(line, "name", None)) for line in lines(folder)]
+    assert kinds[:2] == [(Metric, None), (CheckpointSaved, "epoch-0002")]
+    assert kinds[-1] == (CheckpointSaved, "step-00000008")
+    run.close()
+
+    again = context(folder, RANK="1", WORLD_SIZE="2", **{Env.RESUME_FROM: str(saved)})
+    state = again.resume()
+    assert state is not None
+    assert state["step"] == 7
+    assert torch.equal(state["model"]["tied"], weights["weight"])
+
+
+@pytest.mark.parametrize("path", ["../escape", "/absolute", ".hidden", "a//b", ""])
+def test_a_file_name_that_leads_elsewhere_is_refused(folder: RunDir, path: str) -> None:
+    run = context(folder)
+    with pytest.raises(ValueError, match="path"):
+        run.save_checkpoint({"step": 1}, step=1, files={path: b"x"})
+    run.close()
+    assert list(folder.checkpoints.iterdir()) == []
+    assert not (folder.root / "escape").exists()
+
+
+def test_a_save_that_fails_leaves_earlier_checkpoints_and_nothing_of_its_own(folder: RunDir) -> None:
+    def fail(file: Any) -> None:
+        file.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    run = context(folder)
+    run.save_checkpoint({"step": 1}, step=1)
+    before = (folder.checkpoints / "step-00000001" / "state.pt").read_bytes()
+    with pytest.raises(OSError, match="No space left"):
+        run.save_checkpoint({"step": 2}, step=2, files={"half": fail})
+    assert [path.name for path in folder.checkpoints.iterdir()] == ["step-00000001"]
+    assert (folder.checkpoints / "step-00000001" / "state.pt").read_bytes() == before
+    run.save_checkpoint({"step": 2}, step=2)
+    run.close()
+    assert [line.name for line in lines(folder)] == ["step-00000001", "step-00000002"]
+
+
+def test_a_lone_rank_stops_at_once_for_the_file(folder: RunDir) -> None:
+    assert not context(folder).should_stop()
+    write_record(folder.stop, StopRequest(reason=EndReason.CANCELLED))
+    assert context(folder).should_stop()
+
+
+def test_sigterm_asks_to_stop_and_a_forked_child_is_no_rank(folder: RunDir) -> None:
+    code = """
+import os, signal, torchyard
+run = torchyard.init()
+assert run is torchyard.init()
+run.log({"loss": 1.0}, step=1)
+child = os.fork()
+if child == 0:
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    run.log({"loss": 2.0}, step=2)
+else:
+    assert os.waitpid(child, 0)[1] == 0
+    assert not run.should_stop()
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert run.should_stop()
+"""
+    env = {**os.environ, Env.RUN_DIR: str(folder.root)}
+    subprocess.run([sys.executable, "-P", "-c", code], check=True, env=env)
+    (line,) = lines(folder)
+    assert line.values == {"loss": 1.0}
+
+
+class Ranks:
+    """Two ranks whose steps a collective holds together: nobody ends a step that the other has not begun."""
+
+    def __init__(self, folder: RunDir) -> None:
+        self.agents = [StopAgreement(folder, rank=rank, world_size=2, synchronize=lambda: None) for rank in (0, 1)]
+        self.begun = [1, 1]
+        self.last: list[int | None] = [None, None]
+
+    def can_move(self, rank: int) -> bool:
+        return self.last[rank] is None and self.begun[1 - rank] >= self.begun[rank]
+
+    def move(self, rank: int) -> None:
+        """Ends the rank's step, asks whether to stop, and begins the next step."""
+        if self.agents[rank].reached():
+            self.last[rank] = self.begun[rank]
+        else:
+            self.begun[rank] += 1
+
+
+@given(order=st.lists(st.sampled_from([0, 1]), max_size=60), told=st.tuples(st.integers(0, 12), st.integers(0, 12)))
+def test_ranks_stop_at_the_same_step_in_whatever_order_they_run(
+    tmp_path_factory: pytest.TempPathFactory, order: list[int], told: tuple[int, int]
+) -> None:
+    folder = RunDir(tmp_path_factory.mktemp("run"))
+    folder.create()
+    ranks = Ranks(folder)
+    for rank in [*order, *([0, 1] * 40)]:
+        if ranks.begun[rank] > told[rank]:
+            ranks.agents[rank].request()
+        if ranks.can_move(rank):
+            ranks.move(rank)
+    assert ranks.last[0] is not None
+    assert ranks.last[0] == ranks.last[1]
+    assert ranks.last[0] <= max(told) + 4
+
+
+def step_together(stop_at: int) -> int:
+    """The step at which this rank stopped. Rank 1 asks, through the file, and rank 0 finds it."""
+    run = torchyard.init()
+    with joined(timedelta(minutes=1)):
+        for step in range(1, 1_000_000):
+            distributed.all_reduce(torch.ones(1))
+            if run.rank == 1 and step == stop_at:
+                write_record(RunDir(Path(os.environ[Env.RUN_DIR])).stop, StopRequest(reason=EndReason.PAUSED))
+            if run.should_stop():
+                return step
+    raise AssertionError("nobody stopped")
+
+
+def test_real_ranks_stop_at_the_same_step(folder: RunDir) -> None:
+    first, second, third = results(on_ranks(3, step_together, 5, env={Env.RUN_DIR: str(folder.root)}))
+    assert first == second == third >= 6
+
+
+def test_a_rank_whose_peer_is_gone_does_not_wait_for_it(folder: RunDir) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as peer:
+        identity = ProcessIdentity.of(peer.pid)
+        assert identity is not None
+        write_record(folder.ranks / "1.json", identity)
+        agent = StopAgreement(folder, rank=0, world_size=2, synchronize=lambda: None)
+        agent.request()
+        assert not agent.reached()
+        peer.communicate(b"\n")
+    agent = StopAgreement(folder, rank=0, world_size=2, synchronize=lambda: None)
+    agent.request()
+    assert agent.reached()

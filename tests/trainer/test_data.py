@@ -1,0 +1,249 @@
+"""Sources of pictures: what they give, and what is wrong with the bad ones."""
+
+from collections.abc import Callable
+from pathlib import Path
+import tarfile
+from typing import Any
+
+import numpy as np
+from PIL import Image
+import pytest
+import torch
+
+from tests.trainer.ranks import recipe
+from torchyard.errors import DataError
+from torchyard.recipes import DataConfig
+from trainer.arrays import load_digits, load_npz
+from trainer.classification import Classifier, make_classifier
+from trainer.folders import load_folders
+from trainer.images import ImageData, Pictures, measure
+
+CPU = torch.device("cpu")
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
+
+
+def config(**data: Any) -> DataConfig:
+    return DataConfig.model_validate(data)
+
+
+def everything(pictures: Pictures, *, workers: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    batches = list(pictures.batches(list(torch.arange(len(pictures)).split(3)), device=CPU, workers=workers))
+    return torch.cat([batch for batch, _ in batches]), torch.cat([labels for _, labels in batches])
+
+
+def arrays(path: Path, **changes: Any) -> Path:
+    """A good `.npz` file, but for the `changes`; an array that is None is left out."""
+    content: dict[str, Any] = {
+        "x_train": np.arange(6 * 64, dtype=np.uint8).reshape(6, 8, 8),
+        "y_train": np.array([3, 5, 3, 5, 3, 5]),
+        "x_test": np.zeros((2, 8, 8), dtype=np.uint8),
+        "y_test": np.array([5, 3]),
+        **changes,
+    }
+    with path.open("wb") as file:
+        np.savez(file, **{name: array for name, array in content.items() if array is not None})  # pyright: ignore[reportArgumentType]
+    return path
+
+
+def picture(path: Path, *, size: tuple[int, int] = (8, 8), mode: str = "L", value: int = 0) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new(mode, size, value if mode == "L" else (value, value, value)).save(path)
+
+
+def folders(root: Path) -> Path:
+    for split, count in (("train", 3), ("val", 2)):
+        for label, name in enumerate(("cat", "dog")):
+            for number in range(count):
+                picture(root / split / name / f"{number}.png", value=label * 100 + number)
+    return root
+
+
+def test_digits_are_split_by_the_seed_with_every_class_in_both_parts() -> None:
+    first, again, other = (load_digits(config(split_seed=seed)) for seed in (0, 0, 1))
+    assert len(first.train) + len(first.val) == 1797
+    assert len(first.val) == pytest.approx(0.15 * 1797, abs=6)
+    pictures, labels = everything(first.val)
+    assert set(labels.tolist()) == set(range(10))
+    assert (pictures.min(), pictures.max()) == (0, 1)
+    assert torch.equal(pictures, everything(again.val)[0])
+    assert not torch.equal(labels, everything(other.val)[1])
+
+
+@pytest.mark.parametrize("shape", [(6, 8, 8), (6, 8, 8, 1), (6, 1, 8, 8)])
+def test_an_npz_file_may_have_its_channel_in_any_place(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    values = np.arange(6 * 64, dtype=np.uint8)
+    data = load_npz(arrays(tmp_path / "a.npz", x_train=values.reshape(shape)), config())
+    assert (data.channels, data.height, data.width) == (1, 8, 8)
+    pictures, labels = everything(data.train)
+    assert torch.equal(pictures.flatten(), torch.from_numpy(values))
+    assert labels.tolist() == [0, 1, 0, 1, 0, 1]
+    assert data.classes == ["3", "5"]
+
+
+def test_an_npz_file_of_colours_may_have_texts_as_labels_and_is_resized(tmp_path: Path) -> None:
+    path = arrays(
+        tmp_path / "colours.npz",
+        x_train=np.ones((2, 10, 12, 3), dtype=np.float64),
+        y_train=np.array(["dog", "cat"]),
+        x_test=np.zeros((1, 10, 12, 3)),
+        y_test=np.array([["dog"]]),
+    )
+    data = load_npz(path, config(image_size=16))
+    assert (data.channels, data.height, data.width, data.classes) == (3, 16, 16, ["cat", "dog"])
+    pictures, labels = everything(data.train)
+    assert pictures.dtype == torch.float32
+    assert torch.allclose(pictures, torch.ones(()))
+    assert labels.tolist() == [1, 0]
+    assert everything(data.val)[1].tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"y_test": None}, "has no y_test"),
+        ({"x_train": np.zeros((0, 8, 8), dtype=np.uint8)}, "x_train is empty"),
+        ({"x_test": np.zeros((2, 9, 9), dtype=np.uint8)}, "x_train has pictures of 1×8×8, x_test of 1×9×9"),
+        ({"x_train": np.zeros((6, 8), dtype=np.uint8)}, "x_train has the shape (6, 8)"),
+        ({"x_train": np.zeros((6, 8, 8, 7), dtype=np.uint8)}, "x_train has the shape (6, 8, 8, 7)"),
+        ({"x_train": np.zeros((6, 8, 8), dtype=np.int64)}, "x_train is int64"),
+        ({"x_test": np.zeros((2, 8, 8), dtype=np.float32)}, "x_train is uint8, x_test is float32"),
+        ({"y_train": np.arange(5)}, "5 labels for 6 pictures"),
+        ({"y_train": np.zeros((6, 2), dtype=np.int64)}, "y_train must be a row"),
+        ({"y_train": np.zeros(6)}, "y_train must be a row of integers"),
+        ({"y_train": np.zeros(6, dtype=np.int64)}, "only the class 0"),
+        ({"y_test": np.array([5, 9])}, "the class 9 is in y_test but not in y_train"),
+        ({"y_train": np.array([None] * 6)}, "cannot be read as an .npz file of plain arrays"),
+    ],
+)
+def test_a_bad_npz_file_is_named_with_what_is_wrong(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    path = arrays(tmp_path / "bad.npz", **changes)
+    with pytest.raises(DataError) as caught:
+        load_npz(path, config())
+    assert caught.value.message.startswith(str(path))
+    assert message in caught.value.message
+
+
+@pytest.mark.parametrize("content", [b"", b"not a zip file", b"PK\x03\x04 torn"])
+def test_a_file_that_is_no_npz_file_is_named(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "torn.npz"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"torn\.npz cannot be read"):
+        load_npz(path, config())
+    with pytest.raises(DataError, match="there is no"):
+        load_npz(tmp_path / "absent.npz", config())
+    np.save(tmp_path / "one.npy", np.zeros(3))
+    with pytest.raises(DataError, match=r"one\.npy is no \.npz file"):
+        load_npz(tmp_path / "one.npy", config())
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_class_folders_with_their_own_split(tmp_path: Path, workers: int) -> None:
+    data = load_folders(folders(tmp_path), config())
+    assert (data.classes, data.channels, data.height, data.width) == (["cat", "dog"], 1, 8, 8)
+    pictures, labels = everything(data.train, workers=workers)
+    assert labels.tolist() == [0, 0, 0, 1, 1, 1]
+    assert pictures[:, 0, 0, 0].tolist() == [0, 1, 2, 100, 101, 102]
+    assert everything(data.val, workers=workers)[1].tolist() == [0, 0, 1, 1]
+
+
+def test_class_folders_of_one_level_are_split_and_colours_are_kept(tmp_path: Path) -> None:
+    for name in ("cat", "dog"):
+        for number in range(10):
+            picture(tmp_path / name / f"{number}.png", size=(10 + number, 9), mode="RGB" if number else "L")
+    data = load_folders(tmp_path, config(image_size=8, val_fraction=0.2))
+    assert (len(data.train), len(data.val), data.channels) == (16, 4, 3)
+    assert everything(data.train)[0].shape == (16, 3, 8, 8)
+    assert everything(data.val)[1].tolist() == [0, 0, 1, 1]
+
+
+def _no_picture(root: Path) -> Path:
+    path = root / "train" / "dog" / "9.png"
+    path.write_text("no picture")
+    return path
+
+
+def _torn(root: Path) -> Path:
+    path = root / "train" / "dog" / "9.png"
+    Image.effect_noise((8, 8), 50).save(path)
+    path.write_bytes(path.read_bytes()[:-30])
+    return path
+
+
+def _other_size(root: Path) -> Path:
+    path = root / "val" / "dog" / "9.png"
+    picture(path, size=(9, 8))
+    return path
+
+
+def _only_in_val(root: Path) -> Path:
+    picture(root / "val" / "fox" / "0.png")
+    return root / "val" / "fox"
+
+
+def _empty_class(root: Path) -> Path:
+    (root / "train" / "fox").mkdir()
+    return root / "train" / "fox"
+
+
+def _folder_in_class(root: Path) -> Path:
+    path = root / "train" / "dog" / "more"
+    path.mkdir()
+    return path
+
+
+def _one_class(root: Path) -> Path:
+    for file in (root / "train" / "dog").iterdir():
+        file.unlink()
+    (root / "train" / "dog").rmdir()
+    return root
+
+
+@pytest.mark.parametrize(
+    "harm", [_no_picture, _torn, _other_size, _only_in_val, _empty_class, _folder_in_class, _one_class]
+)
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_bad_folder_is_named(tmp_path: Path, harm: Callable[[Path], Path], workers: int) -> None:
+    path = harm(folders(tmp_path))
+    with pytest.raises(DataError) as caught:
+        everything(load_folders(tmp_path, config()).train, workers=workers)
+    assert caught.value.message.startswith(str(path))
+
+
+def test_an_empty_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=str(tmp_path)):
+        load_folders(tmp_path, config())
+
+
+def test_auto_normalization_makes_the_training_pictures_standard(tmp_path: Path) -> None:
+    data = load_digits(config())
+    values = measure(data.train, in_memory=True, workers=0)
+    pictures = everything(data.train)[0]
+    assert values.mean == pytest.approx([pictures.mean().item()], abs=1e-5)
+    assert values.std == pytest.approx([pictures.std().item()], abs=1e-4)
+    onfile = measure(load_folders(folders(tmp_path), config()).train, in_memory=False, workers=0)
+    assert onfile.mean == pytest.approx([sum((0, 1, 2, 100, 101, 102)) / 6 / 255])
+
+
+def test_grey_pictures_reach_a_torchvision_model_with_three_channels() -> None:
+    classifier = make_classifier(
+        recipe(model={"name": "resnet18"}, data={"image_size": 32}), source="digits", device=CPU
+    )
+    inputs, _ = next(classifier.training_batches([torch.arange(2)]))
+    assert inputs.shape == (2, 3, 32, 32)
+    assert torch.equal(inputs[:, 0], inputs[:, 2])
+
+
+def test_real_pictures_in_class_folders(tmp_path: Path) -> None:
+    archive = SHARED / "mnist-imagefolder.tar.gz"
+    if not archive.exists():
+        pytest.skip(f"{archive.name} is not in ../shared/data beside the checkout")
+    with tarfile.open(archive) as file:
+        file.extractall(tmp_path, filter="data")
+    (root,) = (path.parent for path in tmp_path.rglob("train"))
+    classifier: Classifier = make_classifier(recipe(), source=str(root), device=CPU)
+    data: ImageData = classifier.data
+    assert (len(data.train), len(data.val), data.channels, data.height) == (6000, 1000, 1, 28)
+    assert data.classes == [str(digit) for digit in range(10)]
+    assert classifier.normalization.mean == pytest.approx([0.13], abs=0.01)
+    torch.manual_seed(0)
+    assert classifier.evaluate()["val/accuracy"] < 0.5

@@ -1,0 +1,33 @@
+import pytest
+import torch
+
+from torchyard.errors import ConfigError
+from trainer import models
+
+
+@pytest.mark.parametrize(("channels", "height", "width"), [(1, 8, 8), (3, 9, 13), (1, 28, 28), (4, 33, 17)])
+def test_the_small_cnn_takes_pictures_of_any_size(channels: int, height: int, width: int) -> None:
+    model = models.build("small_cnn", channels=channels, height=height, width=width, classes=7)
+    assert model.training
+    assert model(torch.rand(2, channels, height, width)).shape == (2, 7)
+
+
+@pytest.mark.parametrize("name", ["resnet18", "vit_b_32", "googlenet"])
+def test_a_torchvision_model_takes_three_channels_and_the_data_s_classes(name: str) -> None:
+    model = models.build(name, channels=1, height=64, width=64, classes=3)
+    assert model(torch.rand(2, models.channels_for(name, 1), 64, 64)).shape == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("resnet_18", "resnet18"), ("small_cn", "small_cnn"), ("qqqqqqqq", "there are small_cnn, alex")]
+)
+def test_an_unknown_model_is_named_with_the_nearest(name: str, hint: str) -> None:
+    with pytest.raises(ConfigError, match=name) as caught:
+        models.build(name, channels=1, height=8, width=8, classes=3)
+    assert hint in caught.value.message
+
+
+@pytest.mark.parametrize(("name", "size"), [("vit_b_16", 30), ("alexnet", 8)])
+def test_pictures_that_a_model_cannot_take_are_a_configuration_error(name: str, size: int) -> None:
+    with pytest.raises(ConfigError, match=f"{name} cannot take pictures of {size}×{size} pixels"):
+        models.build(name, channels=3, height=size, width=size, classes=3)
