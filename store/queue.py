@@ -17,9 +17,9 @@ class Queue:
     """A sorted set of job ids: the highest priority first, then the order of submission."""
 
     def __init__(self, url: str) -> None:
-        # One retry, for a connection that the pool kept while the server was restarted.
+        # No retries: who calls can always read the rows instead.
         self._redis: Redis = Redis.from_url(
-            url, socket_timeout=5, socket_connect_timeout=2, decode_responses=True, retry=Retry(NoBackoff(), 1)
+            url, socket_timeout=5, socket_connect_timeout=2, decode_responses=True, retry=Retry(NoBackoff(), 0)
         )
 
     def push(self, job_id: str, *, priority: int) -> None:
