@@ -153,3 +153,17 @@ def test_a_file_by_its_listed_name(yard: Yard, claim: Claim) -> None:
     assert checkpoints.file_of(row, "state.pt")["sha256"] == "0" * 64
     with pytest.raises(NotFound, match="no file"):
         checkpoints.file_of(row, "./state.pt")
+
+
+def test_the_best_of_many_jobs_in_one_look(yard: Yard) -> None:
+    worker = yard.worker()
+    least = yard.running(yard.submit(checkpoint={"mode": "min"}), worker, "a")
+    most = yard.running(yard.submit(checkpoint={"mode": "max"}), worker, "b")
+    none = yard.running(yard.submit(), worker, "c")
+    for claim in (least, most):
+        add(yard, claim, *[checkpoint(f"c{loss}", step=loss, val_loss=loss) for loss in (2, 1, 3)])
+    add(yard, none, checkpoint("c", step=1, val_loss=math.nan))
+    jobs = [yard.job(claim.job_id) for claim in (least, most, none)]
+    found = yard.read(lambda session: checkpoints.best_of_each(session, jobs))
+    assert {job_id: row.name for job_id, row in found.items()} == {least.job_id: "c1", most.job_id: "c3"}
+    assert yard.read(lambda session: checkpoints.best_of_each(session, [])) == {}

@@ -3,12 +3,12 @@
 import math
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import insert, select
 
 from store import attempts, metrics
 from store.attempts import Claim
 from store.metrics import NewPoint, PointFilter
-from store.tables import Point
+from store.tables import Attempt, Point
 from tests.store.yard import Yard
 from torchyard.job import EndReason
 
@@ -132,6 +132,17 @@ def test_an_attempt_that_started_over_hides_all_before_it(yard: Yard) -> None:
     yard.running(job_id, worker)
     assert who(yard, job_id) == []
     assert len(who(yard, job_id, attempt=1)) == 3
+
+
+def test_thousands_of_attempts(yard: Yard) -> None:
+    job_id, worker = yard.submit(), yard.worker()
+    first = trained(yard, job_id, worker, start=0, last=3)
+    more = [
+        {"job_id": job_id, "number": number, "worker_id": worker, "lease_until": 0, "ended_at": 1, "start_step": 2}
+        for number in range(first.number + 1, 3000)
+    ]
+    yard.write(lambda session: session.execute(insert(Attempt), more))
+    assert who(yard, job_id) == [(1, 1), (2, 1)]
 
 
 def test_a_step_that_two_attempts_logged_is_one_point(yard: Yard) -> None:
