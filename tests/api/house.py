@@ -31,7 +31,7 @@ class House:
     def __init__(self, folder: Path, database: Database, redis_url: str) -> None:
         self.settings = Settings(
             data_dir=folder,
-            database_url=database.engine.url.render_as_string(),
+            database_url=database.engine.url.render_as_string(hide_password=False),
             redis_url=redis_url,
             token=TOKEN,  # pyright: ignore[reportArgumentType] - pydantic makes it a secret
             max_body_bytes=10_000,
