@@ -1,6 +1,6 @@
 """The writing end of `events.jsonl`: values wait where they are, a thread fetches and appends them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 import os
 from pathlib import Path
@@ -26,11 +26,12 @@ class _Values:
 class EventLog:
     """Appends whole lines to one file. What is added is written within FLUSH_S seconds, by a thread.
 
-    Every method raises the OSError that the thread met, if any.
+    `synchronize` waits for this rank's device. Every method raises the OSError that the thread met, if any.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, synchronize: Callable[[], None]) -> None:
         self._path = path
+        self._synchronize = synchronize
         self._file: int | None = None
         self._pending: list[_Values | Message | CheckpointSaved] = []
         self._progress: Progress | None = None
@@ -110,10 +111,15 @@ class EventLog:
             with self._lock:
                 pending, self._pending = self._pending, []
                 progress, self._progress = self._progress, None
-            lines = [_metric(item) if isinstance(item, _Values) else item for item in pending]
+            lines = [self._metric(item) if isinstance(item, _Values) else item for item in pending]
             everything = [*lines, *([progress] if progress else [])]
             if everything:
                 self._append("".join(f"{line.model_dump_json()}\n" for line in everything).encode())
+
+    def _metric(self, item: _Values) -> Metric:
+        if any(not isinstance(value, float) for value in item.values.values()):
+            self._synchronize()  # a copy may have been made on a stream that is not this thread's
+        return Metric(time=item.time, step=item.step, values={key: float(value) for key, value in item.values.items()})
 
     def _append(self, data: bytes) -> None:
         if self._file is None:
@@ -136,12 +142,3 @@ def _snapshot(key: str, value: Any) -> Any:
         raise ValueError(f"{key}: a tensor of {value.numel()} elements is no number")
     tensor = value.detach()
     return float(tensor) if tensor.device.type == "cpu" else tensor.clone()
-
-
-def _metric(item: _Values) -> Metric:
-    on_device = [value for value in item.values.values() if not isinstance(value, float)]
-    if on_device and on_device[0].device.type == "cuda":
-        import torch
-
-        torch.cuda.synchronize(on_device[0].device)  # the copy may have been made on a stream that is not this thread's
-    return Metric(time=item.time, step=item.step, values={key: float(value) for key, value in item.values.items()})

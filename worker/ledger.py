@@ -5,11 +5,9 @@ import logging
 import threading
 from typing import TypeVar
 
-from sqlalchemy.orm import Session
-
 from store import attempts, checkpoints, jobs
 from store.attempts import Batch, Claim
-from store.database import Database
+from store.database import Database, Session
 from store.jobs import Reason
 from store.tables import Attempt, Checkpoint, Job
 from torchyard.errors import StaleClaim, Unavailable
