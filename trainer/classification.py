@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import torch
 from torch import Tensor, nn
 
-from torchyard.errors import ConfigError
+from torchyard.errors import ConfigError, DataError
 from torchyard.recipes import DataConfig, ImageClassification, Normalization
 from trainer import evaluation, models
 from trainer.arrays import load_digits, load_npz
@@ -103,7 +103,7 @@ def make_classifier(
         model=model.to(device=device, memory_format=memory_format),  # pyright: ignore[reportCallIssue] it is no overload
         loss=nn.CrossEntropyLoss(label_smoothing=config.loss.label_smoothing),
         data=data,
-        normalization=normalization or _normalization(config, data, workers=workers),
+        normalization=normalization or _normalization(config, data, source=source, workers=workers),
         channels=models.channels_for(config.model.name, data.channels),
         device=device,
         memory_format=memory_format,
@@ -129,10 +129,13 @@ def _workers(config: DataConfig, *, in_memory: bool, local_size: int) -> int:
     return config.workers
 
 
-def _normalization(config: ImageClassification, data: ImageData, *, workers: int) -> Normalization:
+def _normalization(config: ImageClassification, data: ImageData, *, source: str, workers: int) -> Normalization:
     wanted = config.data.normalize
     if wanted == "auto":
-        return measure(data.train, in_memory=data.in_memory, workers=workers)
+        values = measure(data.train, in_memory=data.in_memory, workers=workers)
+        if values is None:
+            raise DataError(f"{source}: the training pictures hold NaN or infinite values")
+        return values
     if wanted == "none":
         return Normalization(mean=[0.0], std=[1.0])
     if len(wanted.mean) not in {1, data.channels, models.channels_for(config.model.name, data.channels)}:

@@ -35,7 +35,7 @@ def main() -> None:
 def evaluate(state_path: Path, *, source: str | None = None, device: str = "auto") -> dict[str, Any]:
     """`accuracy`, `loss` and `samples` over the validation split of `source`. Raises DataError and ConfigError."""
     state = _read(state_path)
-    where = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
+    where = _device(device)
     torch.set_num_threads(state["threads"])
     classifier = _rebuild(state, source=source, device=where)
     tally = classifier.tally()
@@ -47,10 +47,19 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
-        raise DataError(f"{path} cannot be read as a checkpoint: {error}") from error
+        raise DataError(f"{path} cannot be read as a checkpoint: {str(error).splitlines()[0]}") from error
     if not isinstance(state, dict) or state.get("recipe") != "image-classification":
         raise DataError(f"{path} is no checkpoint of an image classifier")
     return state
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as error:
+        raise ConfigError(f"--device {name} cannot be used: {str(error).splitlines()[0]}") from error
 
 
 def _rebuild(state: dict[str, Any], *, source: str | None, device: torch.device) -> Classifier:

@@ -20,7 +20,7 @@ class Tally:
         right = logits.argmax(1) == targets
         top = (logits.topk(TOP).indices == targets[:, None]).any(1) if self._has_top else right
         loss = functional.cross_entropy(logits.double(), targets, reduction="sum")
-        self.sums += torch.stack([loss, right.sum().double(), top.sum().double(), loss.new_tensor(len(targets))])
+        self.sums += torch.stack([loss, right.sum().double(), top.sum().double(), loss.new_full((), len(targets))])
 
     def metrics(self) -> dict[str, float]:
         loss, right, top, samples = self.sums.tolist()

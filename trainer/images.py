@@ -79,8 +79,11 @@ class Normalizer:
         return normal if normal.shape[1] == self._channels else normal.expand(-1, self._channels, -1, -1)
 
 
-def measure(pictures: Pictures, *, in_memory: bool, workers: int) -> Normalization:
-    """Mean and deviation of each channel over the pictures: all that lie in memory, else MEASURED of them."""
+def measure(pictures: Pictures, *, in_memory: bool, workers: int) -> Normalization | None:
+    """Mean and deviation of each channel over the pictures: all that lie in memory, else MEASURED of them.
+
+    None where they hold a NaN or an infinity.
+    """
     count = len(pictures) if in_memory else min(len(pictures), MEASURED)
     plan = list((torch.arange(count) * len(pictures) // count).split(256))
     total = squares = torch.zeros(1, dtype=torch.float64)
@@ -92,6 +95,8 @@ def measure(pictures: Pictures, *, in_memory: bool, workers: int) -> Normalizati
         total = total + values.sum(1)
         squares = squares + values.square().sum(1)
         pixels += values.shape[1]
+    if not squares.isfinite().all():
+        return None
     mean = total / pixels
     std = (squares / pixels - mean.square()).clamp(min=0).sqrt()
     return Normalization(mean=mean.tolist(), std=torch.where(std > 1e-6, std, 1.0).tolist())

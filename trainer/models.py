@@ -62,9 +62,12 @@ def build(name: str, *, channels: int, height: int, width: int, classes: int) ->
         with torch.no_grad():
             model.eval()(torch.zeros(1, *shape))
     except (RuntimeError, ValueError, AssertionError) as error:
+        if "allocate memory" in str(error):
+            raise  # the machine's fault, not the pictures'
         reason = str(error).splitlines()[0]
-        hint = "set data.image_size"
-        raise ConfigError(f"{name} cannot take pictures of {width}×{height} pixels ({reason}): {hint}") from error
+        raise ConfigError(
+            f"{name} cannot take pictures of {width}×{height} pixels: set data.image_size ({reason})"
+        ) from error
     return model.train()
 
 

@@ -218,10 +218,19 @@ def test_auto_normalization_makes_the_training_pictures_standard(tmp_path: Path)
     data = load_digits(config())
     values = measure(data.train, in_memory=True, workers=0)
     pictures = everything(data.train)[0]
+    assert values is not None
     assert values.mean == pytest.approx([pictures.mean().item()], abs=1e-5)
     assert values.std == pytest.approx([pictures.std().item()], abs=1e-4)
     onfile = measure(load_folders(folders(tmp_path), config()).train, in_memory=False, workers=0)
+    assert onfile is not None
     assert onfile.mean == pytest.approx([sum((0, 1, 2, 100, 101, 102)) / 6 / 255])
+
+
+def test_pictures_that_are_no_numbers_are_named(tmp_path: Path) -> None:
+    pictures = np.full((6, 8, 8), np.nan, dtype=np.float32)
+    path = arrays(tmp_path / "nan.npz", x_train=pictures, x_test=pictures[:2])
+    with pytest.raises(DataError, match=rf"{path}: the training pictures hold NaN"):
+        make_classifier(recipe(), source=str(path), device=CPU)
 
 
 def test_grey_pictures_reach_a_torchvision_model_with_three_channels() -> None:

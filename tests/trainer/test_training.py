@@ -22,6 +22,7 @@ from torchyard.errors import ConfigError, DataError, NonFiniteLoss
 from torchyard.events import LINE, CheckpointSaved, Message, Metric, Progress
 from torchyard.rundir import Manifest, RunDir, read_record
 from trainer import __main__ as trainer
+from trainer.evaluate import evaluate
 
 CONFIG: dict[str, Any] = {
     "training": {"epochs": 2, "per_device_batch_size": 8, "deterministic": True},
@@ -171,8 +172,21 @@ def test_the_weights_reach_the_reported_accuracy_in_a_plain_process(whole: RunDi
     assert answer["accuracy"] == reported["val/accuracy"]
     assert answer["loss"] == pytest.approx(reported["val/loss"], rel=1e-12)
     assert answer["samples"] == 67
-    failed = subprocess.run([*command[:-1], "/absent.npz"], check=False, capture_output=True, text=True)
-    assert (failed.returncode, failed.stderr) == (1, "error: there is no /absent.npz\n")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"source": "/absent.npz"}, "there is no /absent.npz"),
+        ({"source": "digits", "state": "manifest.json"}, "cannot be read as a checkpoint"),
+        ({"source": "digits", "state": "absent.pt"}, "No such file"),
+        ({"source": "digits", "device": "toaster"}, "--device toaster cannot be used"),
+    ],
+)
+def test_what_cannot_be_evaluated_is_named(whole: RunDir, change: dict[str, str], message: str) -> None:
+    folder = whole.checkpoints / "epoch-0002"
+    with pytest.raises((DataError, ConfigError), match=message):
+        evaluate(folder / change.get("state", "state.pt"), source=change["source"], device=change.get("device", "cpu"))
 
 
 def test_the_defaults_learn_digits(tmp_path: Path) -> None:

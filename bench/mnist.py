@@ -1,0 +1,107 @@
+"""MNIST through the whole service: `python -P bench/mnist.py [MNIST_NPZ]`.
+
+Submits a training over REST to the server at $TORCHYARD_URL, or to one of its own, downloads the best checkpoint, and
+evaluates it in one plain process. Exits with 1 unless that accuracy is the one that the service reports, and high
+enough. Takes some minutes on two CPU cores.
+"""
+
+import argparse
+from collections.abc import Generator
+from contextlib import contextmanager
+import json
+import os
+from pathlib import Path
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+from torchyard.client import Client, MetricPoint
+from torchyard.job import JobState
+from torchyard.views import JobView
+
+TARGET = 0.985
+"""Of the 10,000 held-out digits."""
+METRIC = "val/accuracy"
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "mnist.npz"
+CONFIG: dict[str, Any] = {"training": {"epochs": 3, "per_device_batch_size": 64}}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Train MNIST through the service and check the accuracy.")
+    parser.add_argument("data", nargs="?", type=Path, default=DATA, metavar="MNIST_NPZ")
+    parser.add_argument("--processes", type=int, default=2)
+    arguments = parser.parse_args()
+    data = arguments.data.resolve()
+    if not data.is_file():
+        sys.exit(f"there is no {data}: give the path of an .npz file with x_train, y_train, x_test and y_test")
+    with tempfile.TemporaryDirectory(prefix="torchyard-bench-") as folder:
+        with server(Path(folder), allowed=data.parent, slots=arguments.processes) as client:
+            job, seconds = train(client, data, processes=arguments.processes)
+            state = client.download(job.id, "best", to=folder)
+            reported = client.checkpoint(job.id, "best").metrics[METRIC]
+        measured = evaluate(state)
+    return report(reported=reported, measured=measured, seconds=seconds)
+
+
+@contextmanager
+def server(folder: Path, *, allowed: Path, slots: int) -> Generator[Client]:
+    """A client of the server that is configured, or of a new one for as long as this lasts."""
+    if os.environ.get("TORCHYARD_URL"):
+        with Client() as client:
+            yield client
+        return
+    command = [
+        *(sys.executable, "-P", "-m", "torchyard.cli", "up", "--port", "0", "--json"),
+        *("--data-dir", str(folder / "data"), "--cpu-slots", str(slots), "--allow-path", str(allowed)),
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as up:
+        try:
+            assert up.stdout is not None
+            found = json.loads(up.stdout.readline() or sys.exit("the service did not start"))
+            with Client(found["url"], found["token"]) as client:
+                yield client
+        finally:
+            up.send_signal(signal.SIGINT)
+
+
+def train(client: Client, data: Path, *, processes: int) -> tuple[JobView, float]:
+    """The finished job, and the seconds that it took."""
+    job = client.submit(
+        {
+            "trainer": "image-classification",
+            "name": "bench-mnist",
+            "resources": {"devices_per_node": processes},
+            "config": {**CONFIG, "data": {"source": data.as_uri()}},
+        }
+    )
+    began = time.monotonic()
+    for update in client.follow(job.id, logs=False):
+        if isinstance(update, MetricPoint) and update.key == METRIC:
+            print(f"step {update.point.step}: {METRIC} {update.point.value}", flush=True)
+        job = update if isinstance(update, JobView) else job
+    if job.state != JobState.SUCCEEDED:
+        sys.exit(f"the job {job.state}: {job.error.message if job.error else job.status_reason.message}")
+    return job, time.monotonic() - began
+
+
+def evaluate(state: Path) -> float:
+    command = [sys.executable, "-P", "-m", "trainer.evaluate", str(state)]
+    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)["accuracy"]
+
+
+def report(*, reported: float, measured: float, seconds: float) -> int:
+    print(f"service   {METRIC} {reported!r}, after {seconds:.0f} s\nplain     {METRIC} {measured!r}")
+    if measured != reported:
+        print("error: they differ")
+        return 1
+    if measured < TARGET:
+        print(f"error: below {TARGET}")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
