@@ -87,12 +87,22 @@ def queued(session: Session, *, limit: int = 10_000) -> list[tuple[str, int]]:
     return [(row.id, row.priority) for row in session.execute(query.order_by(Job.priority.desc(), Job.id).limit(limit))]
 
 
-def startable(session: Session, job_ids: Iterable[str]) -> list[Job]:
+@dataclass(frozen=True)
+class Startable:
+    """A queued job, as little of it as a scheduler needs: there may be ten thousand."""
+
+    id: str
+    resources: dict[str, Any]
+    reason: str
+
+
+def startable(session: Session, job_ids: Iterable[str]) -> list[Startable]:
     """Those of `job_ids` that are queued and not held back, in the order given."""
     wanted = list(job_ids)
     due = or_(Job.not_before.is_(None), Job.not_before <= now_us())
-    query = select(Job).where(Job.id.in_(wanted), Job.state == JobState.QUEUED, due)
-    found = {job.id: job for job in session.scalars(query)}
+    query = select(Job.id, Job.spec["resources"], Job.reason_message)
+    rows = session.execute(query.where(Job.id.in_(wanted), Job.state == JobState.QUEUED, due))
+    found = {row[0]: Startable(*row) for row in rows}
     return [found[job_id] for job_id in wanted if job_id in found]
 
 
@@ -184,11 +194,11 @@ def request_cancel(session: Session, job_id: str, *, owner: str | None = None) -
     return job
 
 
-def set_waiting_reason(session: Session, job_id: str, reason: Reason) -> None:
-    """Says why a queued job does not start. Writes only what is new."""
+def set_waiting_reason(session: Session, job_ids: Sequence[str], reason: Reason) -> None:
+    """Says why queued jobs do not start. Writes only what is new."""
     session.execute(
         update(Job)
-        .where(Job.id == job_id, Job.state == JobState.QUEUED, Job.reason_message != reason.message)
+        .where(Job.id.in_(job_ids), Job.state == JobState.QUEUED, Job.reason_message != reason.message)
         .values(reason_code=reason.code, reason_message=reason.message, reason_since=now_us())
     )
 

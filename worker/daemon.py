@@ -1,26 +1,29 @@
 """The daemon: one loop that sees the devices, renews the leases, sweeps, and claims; each attempt has its Runner."""
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterable, Sequence
 import logging
 from pathlib import Path
 import socket
 import threading
 import time
 
+from pydantic import ValidationError
+
 from store import attempts, jobs, workers
 from store.attempts import LEASE, Claim
 from store.blobs import Blobs
 from store.database import Database
 from store.ids import new_id
-from store.jobs import Reason
+from store.jobs import Reason, Startable
 from store.queue import Bell, Queue
 from store.settings import Settings
-from store.tables import Job
+from store.tables import Worker
 from torchyard.errors import Unavailable
 from torchyard.rundir import Record, read_record, write_record
 from torchyard.spec import Resources
 from torchyard.views import DeviceView, HeldDevice
-from worker import schedule
+from worker import process, schedule
 from worker.devices import Inventory
 from worker.runner import Host, Runner, kill_strays
 
@@ -29,7 +32,7 @@ _RENEW_S = 10.0
 _SWEEP_S = 10.0
 _CLAIM_S = 2.0
 _BELL_S = 1.0
-_LOOKED_AT = 1000
+_LOOKED_AT = 10_000
 _SHUTDOWN_S = 45.0
 _LEAVE_S = 10.0
 
@@ -39,10 +42,13 @@ logger = logging.getLogger(__name__)
 class Daemon:
     """One worker. `serve` returns when `leave` or `stop_jobs` was called and what they ask is done."""
 
-    def __init__(self, settings: Settings, inventory: Inventory) -> None:
+    def __init__(
+        self, settings: Settings, inventory: Inventory, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.id = _identity(settings.root)
         self.name = socket.gethostname()
         self._inventory = inventory
+        self._clock = clock
         self._database = Database(settings.database)
         self._queue = Queue(settings.redis)
         self._host = Host(
@@ -56,7 +62,7 @@ class Daemon:
         self._devices: list[DeviceView] = []
         self._ended = threading.Event()
         self._draining = self._leaving = False
-        self._first_sweep: float | None = None
+        self._answers_since: float | None = None
 
     def leave(self) -> None:
         """Stop, and let the jobs run under their supervisors. Safe in a signal handler."""
@@ -79,7 +85,9 @@ class Daemon:
             self._database.close()
 
     def _loop(self, bell: Bell) -> None:
-        beat, renew, sweep, claim = (_Every(seconds) for seconds in (_BEAT_S, _RENEW_S, _SWEEP_S, _CLAIM_S))
+        beat, renew, sweep, claim = (
+            _Every(seconds, self._clock) for seconds in (_BEAT_S, _RENEW_S, _SWEEP_S, _CLAIM_S)
+        )
         deadline: float | None = None
         while not self._leaving:
             for timer, work in ((renew, self._renew), (beat, self._beat), (sweep, self._sweep)):
@@ -87,10 +95,10 @@ class Daemon:
                     self._try(work)
             ended = self._reap()
             if self._draining:
-                deadline = deadline or time.monotonic() + _SHUTDOWN_S
+                deadline = deadline or self._clock() + _SHUTDOWN_S
                 for runner in self._runners.values():
                     runner.preempt()
-                if not self._runners or time.monotonic() > deadline:
+                if not self._runners or self._clock() > deadline:
                     return
             elif claim.due(early=ended):
                 self._try(self._claim)
@@ -124,7 +132,7 @@ class Daemon:
             self._start(claim)
 
     def _beat(self) -> None:
-        self._devices = self._inventory.observe(ours=self._pids())
+        self._devices = self._observe()
         with self._database.write() as session:
             workers.heartbeat(session, self.id, devices=[view.model_dump(mode="json") for view in self._devices])
 
@@ -141,10 +149,14 @@ class Daemon:
         with self._database.read() as session:
             late = attempts.expired(session)
         # A database that was away for everybody must not look like workers that are gone.
-        self._first_sweep = self._first_sweep or time.monotonic()
-        if time.monotonic() - self._first_sweep > LEASE.total_seconds():
+        self._answers_since = self._answers_since or self._clock()
+        if self._clock() - self._answers_since > LEASE.total_seconds():
             for claim in late:
-                self._rescue(claim)
+                if claim.attempt_id not in self._runners:
+                    self._rescue(claim)
+        self._hint(self._rebuild)
+
+    def _rebuild(self) -> None:
         if self._queue.rebuild(self._queued):
             self._ended.set()
 
@@ -165,24 +177,33 @@ class Daemon:
                 return
             alive = [worker for worker, seen in workers.every(session) if seen]
             held = jobs.holders(session)
-        self._devices = self._inventory.observe(ours=self._pids())
-        seen = {worker.id: [DeviceView.model_validate(device) for device in worker.devices] for worker in alive}
-        hosts = {
-            worker.id: schedule.Host(worker.name, _held(worker.id, seen[worker.id], held))
-            for worker in alive
-            if worker.id != self.id
-        }
-        for job in candidates:
+        self._devices = self._observe()
+        mine = _held(self.id, self._devices, held)
+        too_much: dict[Resources, list[Startable]] = defaultdict(list)
+        for job, resources in _understood(candidates):
             if self._draining or self._leaving:
                 return
-            mine = _held(self.id, self._devices, held)
-            resources = Resources.model_validate(job.spec["resources"])
-            chosen = schedule.pick(resources, mine)
-            if chosen is not None and self._take(job, chosen):
+            # What did not fit before does not fit now: in one pass, the free devices only become fewer.
+            chosen = None if resources in too_much else schedule.pick(resources, mine)
+            if chosen is None:
+                too_much[resources].append(job)
+            elif self._take(job.id, chosen):
                 held |= {(self.id, device.uuid): job.id for device in chosen}
-            elif chosen is None:
-                everyone = [*hosts.values(), schedule.Host(self.name, mine)]
-                self._say_why(job, schedule.explain(resources, everyone))
+                mine = _held(self.id, self._devices, held)
+        self._say_why(too_much, self._hosts(alive, mine, held))
+
+    def _hosts(
+        self, alive: Iterable[Worker], mine: Sequence[DeviceView], held: dict[tuple[str, str], str]
+    ) -> list[schedule.Host]:
+        """Every worker, in the order that all of them use."""
+        hosts = {
+            worker.id: schedule.Host(
+                worker.name, _held(worker.id, [DeviceView.model_validate(device) for device in worker.devices], held)
+            )
+            for worker in alive
+        }
+        hosts[self.id] = schedule.Host(self.name, mine)
+        return [hosts[worker_id] for worker_id in sorted(hosts)]
 
     def _waiting(self) -> list[str]:
         try:
@@ -195,24 +216,32 @@ class Daemon:
         with self._database.read() as session:
             return jobs.queued(session)
 
-    def _take(self, job: Job, chosen: Sequence[DeviceView]) -> bool:
+    def _take(self, job_id: str, chosen: Sequence[DeviceView]) -> bool:
+        self._renew()
+        if any(runner.abandoned for runner in self._runners.values()):
+            return False  # what still runs of a rescued attempt may be on these devices
         devices = [
             HeldDevice(worker=self.id, index=view.index, uuid=view.uuid, name=view.name).model_dump() for view in chosen
         ]
         with self._database.write() as session:
-            claim = attempts.claim(session, job.id, worker_id=self.id, devices=devices)
-        self._hint(lambda: self._queue.remove(job.id))
+            claim = attempts.claim(session, job_id, worker_id=self.id, devices=devices)
+        self._hint(lambda: self._queue.remove(job_id))
         if claim is None:
             return False
-        logger.info("%s: attempt %d takes %s", job.id, claim.number, ", ".join(view.uuid for view in chosen))
+        logger.info("%s: attempt %d takes %s", job_id, claim.number, ", ".join(view.uuid for view in chosen))
         self._start(claim)
         return True
 
-    def _say_why(self, job: Job, reason: Reason) -> None:
-        if job.reason_message == reason.message:
+    def _say_why(self, waiting: dict[Resources, list[Startable]], hosts: Sequence[schedule.Host]) -> None:
+        news: dict[Reason, list[str]] = defaultdict(list)
+        for resources, held_up in waiting.items():
+            reason = schedule.explain(resources, hosts)
+            news[reason] += [job.id for job in held_up if job.reason != reason.message]
+        if not any(news.values()):
             return
         with self._database.write() as session:
-            jobs.set_waiting_reason(session, job.id, reason)
+            for reason, told in news.items():
+                jobs.set_waiting_reason(session, told, reason)
 
     def _start(self, claim: Claim) -> None:
         runner = Runner(self._host, claim, on_end=self._ended.set)
@@ -242,11 +271,13 @@ class Daemon:
     def _finish(self) -> None:
         for runner in self._runners.values():
             runner.leave()
+        deadline = self._clock() + _LEAVE_S
         for runner in self._runners.values():
-            runner.join(_LEAVE_S)
+            runner.join(max(0.0, deadline - self._clock()))
 
-    def _pids(self) -> set[int]:
-        return {pid for runner in self._runners.values() for pid in runner.pids()}
+    def _observe(self) -> list[DeviceView]:
+        supervisors = [runner.supervisor.pid for runner in self._runners.values() if runner.supervisor is not None]
+        return self._inventory.observe(ours={item.pid for item in process.descendants(*supervisors)})
 
     def _try(self, work: Callable[[], None]) -> None:
         """One turn of `work`; a database that is away is waited for, turn by turn."""
@@ -254,6 +285,7 @@ class Daemon:
             work()
         except Unavailable as error:
             logger.warning("%s", error.message)
+            self._answers_since = None
 
     def _hint(self, work: Callable[[], None]) -> None:
         """A write to the queue: if it is lost, the sweeper makes up for it."""
@@ -275,12 +307,13 @@ class Daemon:
 class _Every:
     """Says when it is time again."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
         self._seconds = seconds
+        self._clock = clock
         self._next = 0.0
 
     def due(self, *, early: bool = False) -> bool:
-        now = time.monotonic()
+        now = self._clock()
         if now < self._next and not early:
             return False
         self._next = now + self._seconds
@@ -297,6 +330,17 @@ def _held(worker_id: str, devices: Sequence[DeviceView], held: dict[tuple[str, s
         view.model_copy(update={"job_id": holder, "blocked": None if holder is not None else view.blocked})
         for view, holder in zip(devices, holders, strict=True)
     ]
+
+
+def _understood(candidates: Iterable[Startable]) -> Generator[tuple[Startable, Resources]]:
+    """Leaves out the jobs that ask for what only a newer worker knows."""
+    for job in candidates:
+        try:
+            resources = Resources.model_validate(job.resources)
+        except ValidationError:
+            logger.warning("%s: this worker does not know what it asks for: %s", job.id, job.resources)
+            continue
+        yield job, resources
 
 
 def _identity(root: Path) -> str:

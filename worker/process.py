@@ -28,10 +28,10 @@ def is_alive(process: ProcessIdentity) -> bool:
     )
 
 
-def descendants(pid: int) -> list[ProcessIdentity]:
-    """Every running process below `pid`, at any depth, zombies' children included."""
+def descendants(*pids: int) -> list[ProcessIdentity]:
+    """Every running process below any of `pids`, at any depth, zombies' children included."""
     table = _table()
-    return [table[child].identity for child in sorted(_below(table, [pid])) if table[child].running]
+    return [table[child].identity for child in sorted(_below(table, pids)) if table[child].running]
 
 
 def find(job_id: str, attempt: int) -> list[ProcessIdentity]:

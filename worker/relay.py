@@ -6,6 +6,7 @@ the batch that stores what it read: the run directory is the spool.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+import os
 import re
 import time
 from typing import Any
@@ -83,6 +84,9 @@ class Relay:
         if file is None:
             return
         with file:
+            if os.fstat(file.fileno()).st_size < offset:
+                batch.complain(f"{name} has become shorter, and is read again from its start")
+                batch.offsets[name] = offset = 0
             file.seek(offset)
             data = file.read(_CHUNK)
         end = data.rfind(b"\n") + 1

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 import logging
 from pathlib import Path
+import signal
 import threading
 import time
 
@@ -12,19 +13,22 @@ from store.attempts import Batch, Claim, NewEvent
 from store.blobs import Blobs
 from store.database import Database
 from store.jobs import Reason
-from store.tables import Attempt, Checkpoint, Job
+from store.tables import Checkpoint, Job
 from torchyard.errors import ConfigError, DataError, InvalidSpec, StaleClaim, TorchyardError, Unavailable
 from torchyard.job import EndReason, JobState
-from torchyard.rundir import ExitReport, ProcessIdentity, RunDir, StopRequest, read_record, write_record
+from torchyard.rundir import ExitReport, ProcessIdentity, RunDir, StopRequest, write_record
 from torchyard.schema import parse_duration
 from torchyard.spec import parse_spec
 from torchyard.views import HeldDevice
 from worker import launch, process
 from worker.ledger import Ledger
 from worker.relay import Relay
+from worker.untrusted import read_untrusted
 
 _POLL_S = 0.25
 _INTENT_S = 1.0
+_RETRY_S = 1.0
+_TRIES_ONCE_CANCELLED = 5
 _BATCHES_A_POLL = 16
 _SUPERVISOR_DEADLINE_S = 20.0
 _KILL_DEADLINE_S = 10.0
@@ -55,21 +59,21 @@ class Runner:
     def __init__(self, host: Host, claim: Claim, *, on_end: Callable[[], None]) -> None:
         self.claim = claim
         self.run = RunDir(host.runs / claim.job_id / str(claim.number))
+        self.supervisor: ProcessIdentity | None = None
+        """Looked up once: the job itself could rewrite the file."""
         self.requeued = False
         """Whether the job waits again, once the runner is done."""
+        self.abandoned = False
+        self.done = False
         self._host = host
         self._on_end = on_end
         self._wake = threading.Event()
         self._leaving = threading.Event()
-        self._lost = False
         self._stop: EndReason | None = None
-        self._next_look = 0.0
+        self._next_look = self._next_pass = 0.0
+        self._told_trouble = False
         self._ledger = Ledger(host.database, claim, leaving=self._leaving)
         self._thread = threading.Thread(target=self._main, name=f"{claim.job_id}/{claim.number}", daemon=True)
-
-    @property
-    def done(self) -> bool:
-        return not self._thread.is_alive()
 
     def start(self) -> None:
         self._thread.start()
@@ -91,19 +95,21 @@ class Runner:
 
     def abandon(self) -> None:
         """The attempt is not ours any more: stop its processes and write nothing."""
-        self._lost = True
+        self.abandoned = True
         self._leaving.set()
         self._wake.set()
 
     def join(self, timeout: float) -> None:
         self._thread.join(timeout)
 
-    def pids(self) -> set[int]:
-        """Every process of the attempt."""
-        supervisor = read_record(self.run.supervisor, ProcessIdentity)
-        return {item.pid for item in process.descendants(supervisor.pid)} if supervisor is not None else set()
-
     def _main(self) -> None:
+        try:
+            self._guarded()
+        finally:
+            self.done = True
+            self._on_end()
+
+    def _guarded(self) -> None:
         try:
             self._live()
         except StaleClaim as stale:
@@ -112,19 +118,19 @@ class Runner:
         except Exception as error:  # noqa: BLE001 - one attempt's trouble must not take the others' worker away
             if not (isinstance(error, Unavailable) and self._leaving.is_set()):
                 self._give_up(error)
-        finally:
-            if self._lost:
-                kill_attempt(self.run, self.claim)
-            self._on_end()
+        if self.abandoned:
+            kill_attempt(self.run, self.claim)
 
     def _live(self) -> None:
         row, job = self._ledger.read()
-        if row.launcher is None and not self.run.launch.exists():
+        if row.launcher is not None:
+            self.supervisor = ProcessIdentity.model_validate(row.launcher)
+        elif not self.run.launch.exists():
             report = self._launch(job)
             if report is not None:
                 self._close(report)
                 return
-        self._watch(job, self._relay(row, job))
+        self._watch(job, self._relay(job))
 
     def _launch(self, job: Job) -> ExitReport | None:
         """Starts the supervisor. An ExitReport where the attempt cannot start."""
@@ -183,38 +189,46 @@ class Runner:
         event = NewEvent("message", {"level": level, "text": text}, time.time_ns() // 1000)
         self._ledger.record(Batch(offsets=row.offsets, events=[event]))
 
-    def _relay(self, row: Attempt, job: Job) -> Relay:
+    def _relay(self, job: Job) -> Relay:
         row, _ = self._ledger.read()
         listed = [item.name for item in self._ledger.checkpoints() if item.attempt == self.claim.number]
         offsets = {str(name): int(offset) for name, offset in row.offsets.items()}
         return Relay(self.run, self._host.blobs, offsets=offsets, listed=listed, world_size=len(job.devices))
 
     def _watch(self, job: Job, relay: Relay) -> None:
-        state, recorded, started = JobState(job.state), False, time.monotonic()
+        state, started = JobState(job.state), time.monotonic()
         while not self._leaving.is_set():
-            supervisor = read_record(self.run.supervisor, ProcessIdentity)
-            if supervisor is not None and not recorded:
-                self._ledger.launched(supervisor)
-                recorded = True
-            report = self._report(supervisor, waited=time.monotonic() - started)
-            self._pass_on(relay, final=report is not None)
+            self._find_supervisor()
+            report = self._report(waited=time.monotonic() - started)
+            if report is None:
+                self._pass_on(relay)
+            else:
+                self._drain(relay)
             completed = report is not None and report.reason is EndReason.COMPLETED
             if state is JobState.STARTING and (completed or self._every_rank_exists(len(job.devices))):
                 state = self._ledger.running(Reason("running", f"{len(job.devices)} processes run"))
             if report is not None:
                 self._close(report)
                 return
+            self._look()
             self._obey(job)
             self._wake.wait(_POLL_S)
             self._wake.clear()
 
-    def _report(self, supervisor: ProcessIdentity | None, *, waited: float) -> ExitReport | None:
+    def _find_supervisor(self) -> None:
+        if self.supervisor is None:
+            self.supervisor = read_untrusted(self.run.supervisor, ProcessIdentity)
+            if self.supervisor is not None:
+                self._ledger.launched(self.supervisor)
+
+    def _report(self, *, waited: float) -> ExitReport | None:
         """How the attempt ended, once nothing of it runs any more; None while it does."""
+        supervisor = self.supervisor
         if supervisor is None and waited < _SUPERVISOR_DEADLINE_S:
             return None
         if supervisor is not None and process.is_alive(supervisor):
             return None
-        report = read_record(self.run.exit, ExitReport)
+        report = read_untrusted(self.run.exit, ExitReport)
         if report is not None:
             return report if report.message else report.model_copy(update={"message": _MESSAGES.get(report.reason, "")})
         kill_attempt(self.run, self.claim)
@@ -224,38 +238,77 @@ class Runner:
             return ExitReport(reason=EndReason.WORKER_LOST, message="the host was restarted")
         return ExitReport(reason=EndReason.KILLED, message="the attempt's supervisor was killed")
 
-    def _pass_on(self, relay: Relay, *, final: bool) -> None:
-        batches = 0
-        while final or batches < _BATCHES_A_POLL:
-            try:
-                batch = relay.read(final=final)
-            except OSError as error:
-                logger.warning("%s: cannot relay: %s", self.claim.job_id, error)
-                if not final or self._leaving.wait(_INTENT_S):
+    def _pass_on(self, relay: Relay) -> None:
+        """Stores what the attempt has written, as much as one turn may take."""
+        if time.monotonic() < self._next_pass:
+            return
+        try:
+            for _ in range(_BATCHES_A_POLL):
+                if not self._store(relay, final=False):
                     return
-                continue
-            if batch is None:
-                return
-            self._ledger.record(batch)
-            relay.stored(batch)
-            batches += 1
+        except OSError as error:
+            self._next_pass = time.monotonic() + _RETRY_S
+            self._say_trouble(error)
+
+    def _drain(self, relay: Relay) -> None:
+        """Stores all that is left. While that is impossible (a full disk) it waits, as what was written is kept.
+
+        A job that was cancelled does not wait for long. Raises Unavailable where the worker leaves meanwhile.
+        """
+        failures = 0
+        while True:
+            try:
+                if not self._store(relay, final=True):
+                    return
+            except OSError as error:
+                failures += 1
+                self._say_trouble(error)
+                self._look()
+                if self._stop is EndReason.CANCELLED and failures >= _TRIES_ONCE_CANCELLED:
+                    return
+                if self._leaving.wait(_RETRY_S):
+                    raise Unavailable("the worker leaves before all is stored") from error
+
+    def _store(self, relay: Relay, *, final: bool) -> bool:
+        batch = relay.read(final=final)
+        if batch is None:
+            return False
+        self._ledger.record(batch)
+        relay.stored(batch)
+        return True
+
+    def _say_trouble(self, error: OSError) -> None:
+        logger.warning("%s: cannot relay: %s", self.claim.job_id, error)
+        if not self._told_trouble:
+            self._told_trouble = True
+            self._say(f"what the attempt writes cannot be stored now, and waits: {error}")
 
     def _every_rank_exists(self, world_size: int) -> bool:
         return all((self.run.ranks / f"{rank}.json").exists() for rank in range(world_size))
 
+    def _look(self) -> None:
+        """Reads the job's intents, now and then."""
+        if self._stop is EndReason.CANCELLED or time.monotonic() < self._next_look:
+            return
+        self._next_look = time.monotonic() + _INTENT_S
+        try:
+            if self._ledger.cancel_requested():
+                self._stop = EndReason.CANCELLED
+        except Unavailable as error:
+            logger.warning("%s: cannot look for a cancel: %s", self.claim.job_id, error.message)
+
     def _obey(self, job: Job) -> None:
-        if self._stop is not EndReason.CANCELLED and time.monotonic() >= self._next_look:
-            self._next_look = time.monotonic() + _INTENT_S
-            try:
-                if self._ledger.cancel_requested():
-                    self._stop = EndReason.CANCELLED
-            except Unavailable as error:
-                logger.warning("%s: cannot look for a cancel: %s", self.claim.job_id, error.message)
-        if self._stop is not None and not self.run.stop.exists():
-            grace = parse_duration(job.spec["stop_grace"])
-            if self._stop is EndReason.PREEMPTED:
-                grace = min(grace, _SHUTDOWN_GRACE)
+        if self._stop is None or self.run.stop.exists():
+            return
+        grace = parse_duration(job.spec["stop_grace"])
+        if self._stop is EndReason.PREEMPTED:
+            grace = min(grace, _SHUTDOWN_GRACE)
+        try:
             write_record(self.run.stop, StopRequest(reason=self._stop, grace=grace))
+        except OSError as error:
+            logger.warning("%s: cannot write a stop, a signal must do: %s", self.claim.job_id, error)
+            if self.supervisor is not None:
+                process.send(self.supervisor, signal.SIGTERM)
 
     def _close(self, report: ExitReport) -> None:
         state = self._ledger.end(report)
@@ -276,9 +329,13 @@ class Runner:
 
 def kill_attempt(run: RunDir, claim: Claim) -> None:
     """Stops every process of an attempt whose records are closed: first by its supervisor, then by search."""
-    if run.root.exists() and not run.stop.exists():
-        write_record(run.stop, StopRequest(reason=EndReason.WORKER_LOST, grace=timedelta()))
-    supervisor = read_record(run.supervisor, ProcessIdentity)
+    supervisor = read_untrusted(run.supervisor, ProcessIdentity)
+    try:
+        if run.root.exists() and not run.stop.exists():
+            write_record(run.stop, StopRequest(reason=EndReason.WORKER_LOST, grace=timedelta()))
+    except OSError as error:
+        logger.warning("%s: cannot write a stop, its processes are killed at once: %s", claim.job_id, error)
+        supervisor = None
     deadline = time.monotonic() + _KILL_DEADLINE_S
     while supervisor is not None and process.is_alive(supervisor) and time.monotonic() < deadline:
         time.sleep(_POLL_S)
@@ -292,10 +349,17 @@ def kill_attempt(run: RunDir, claim: Claim) -> None:
 def kill_strays(runs: Path, adopted: list[Claim]) -> None:
     """Stops what still runs here of attempts that were rescued while this worker was away."""
     ours = {(claim.job_id, str(claim.number)) for claim in adopted}
-    for path in runs.glob("job_*/*/supervisor.json"):
+    for path in runs.glob("job_*/[0-9]*/supervisor.json"):
         run = RunDir(path.parent)
-        supervisor = read_record(path, ProcessIdentity)
-        if (run.root.parent.name, run.root.name) in ours or supervisor is None or not process.is_alive(supervisor):
+        claim = Claim(attempt_id=0, job_id=run.root.parent.name, number=int(run.root.name))
+        if (claim.job_id, run.root.name) in ours or not _may_run(run, claim):
             continue
-        logger.warning("%s: attempt %s was rescued; its processes are stopped", run.root.parent.name, run.root.name)
-        kill_attempt(run, Claim(attempt_id=0, job_id=run.root.parent.name, number=int(run.root.name)))
+        logger.warning("%s: attempt %d was rescued; its processes are stopped", claim.job_id, claim.number)
+        kill_attempt(run, claim)
+
+
+def _may_run(run: RunDir, claim: Claim) -> bool:
+    supervisor = read_untrusted(run.supervisor, ProcessIdentity)
+    if supervisor is not None and process.is_alive(supervisor):
+        return True
+    return not run.exit.exists() and bool(process.find(claim.job_id, claim.number))

@@ -27,17 +27,15 @@ def pick(resources: Resources, devices: Sequence[DeviceView]) -> list[DeviceView
 
 
 def explain(resources: Resources, hosts: Sequence[Host]) -> Reason:
-    """Why the job does not start: the same sentence from whichever worker says it."""
+    """Why the job does not start: the same sentence from whichever worker says it, if all give the same order."""
     wanted = _wanted(resources)
-    fitting = {host.name: suitable(resources, host.devices) for host in hosts}
-    largest = max(fitting, key=lambda name: len(fitting[name]), default=None)
-    if largest is None or not fitting[largest]:
+    fitting = [Host(host.name, suitable(resources, host.devices)) for host in hosts]
+    largest = max(fitting, key=lambda host: len(host.devices), default=None)
+    if largest is None or not largest.devices:
         return Reason("no_such_device", f"needs {wanted}; no worker has any")
-    if len(fitting[largest]) < resources.devices_per_node:
-        return Reason("too_big", f"needs {wanted}; the largest worker, {largest}, has {len(fitting[largest])}")
-    parts = [
-        _shortfall(name, devices) for name, devices in fitting.items() if len(devices) >= resources.devices_per_node
-    ]
+    if len(largest.devices) < resources.devices_per_node:
+        return Reason("too_big", f"needs {wanted}; the largest worker, {largest.name}, has {len(largest.devices)}")
+    parts = [_shortfall(host) for host in fitting if len(host.devices) >= resources.devices_per_node]
     return Reason("devices_busy", f"needs {wanted}; " + "; ".join(parts))
 
 
@@ -61,7 +59,7 @@ def _wanted(resources: Resources) -> str:
     return f"{count} {noun}{plural}{memory}"
 
 
-def _shortfall(name: str, devices: Sequence[DeviceView]) -> str:
-    free = sum(is_free(device) for device in devices)
-    blocked = [device.blocked for device in devices if device.blocked is not None]
-    return "; ".join([f"{free} free on {name}", *blocked])
+def _shortfall(host: Host) -> str:
+    free = sum(is_free(device) for device in host.devices)
+    blocked = [device.blocked for device in host.devices if device.blocked is not None]
+    return "; ".join([f"{free} free on {host.name}", *blocked])

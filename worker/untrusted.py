@@ -46,7 +46,10 @@ def open_inside(root: Path, *parts: str) -> BinaryIO | None:
 
     Raises DataError where a part is a link or the file is no regular one, and OSError.
     """
-    folder = os.open(root, _FLAGS | os.O_DIRECTORY)
+    try:
+        folder = os.open(root, _FLAGS | os.O_DIRECTORY)
+    except FileNotFoundError:
+        return None
     try:
         for part in parts[:-1]:
             child = os.open(part, _FLAGS | os.O_DIRECTORY, dir_fd=folder)
@@ -59,6 +62,8 @@ def open_inside(root: Path, *parts: str) -> BinaryIO | None:
     except OSError as error:
         if error.errno in {errno.ELOOP, errno.ENOTDIR}:
             raise DataError(f"{'/'.join(parts)} is a link or lies behind one") from None
+        if error.errno in {errno.EACCES, errno.ENXIO}:  # the job took our right to read it; a socket
+            raise DataError(f"{'/'.join(parts)} cannot be opened") from None
         raise
     finally:
         os.close(folder)
@@ -73,5 +78,8 @@ def folders_inside(root: Path, name: str) -> list[str]:
     path = root / name
     if path.is_symlink() or not path.is_dir():
         return []
-    with os.scandir(path) as entries:
-        return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+    try:
+        with os.scandir(path) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+    except PermissionError:  # the job's own doing; waiting would not end
+        return []

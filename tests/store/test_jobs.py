@@ -73,15 +73,15 @@ def test_the_queue_is_by_priority_then_submission(yard: Yard) -> None:
 
 def test_why_a_job_waits_is_written_only_when_it_is_new_and_only_while_it_waits(yard: Yard) -> None:
     job_id, reason = yard.submit(), Reason("devices_busy", "needs 2 GPUs; 1 free on box-a")
-    yard.write(lambda session: jobs.set_waiting_reason(session, job_id, reason))
+    yard.write(lambda session: jobs.set_waiting_reason(session, [job_id], reason))
     since = yard.job(job_id).reason_since
     assert yard.job(job_id).reason_message == reason.message
 
-    yard.write(lambda session: jobs.set_waiting_reason(session, job_id, reason))
+    yard.write(lambda session: jobs.set_waiting_reason(session, [job_id], reason))
     assert (yard.job(job_id).reason_since, yard.job(job_id).version) == (since, 1)
 
     yard.starting(job_id, yard.worker())
-    yard.write(lambda session: jobs.set_waiting_reason(session, job_id, reason))
+    yard.write(lambda session: jobs.set_waiting_reason(session, [job_id], reason))
     assert yard.job(job_id).reason_code == "starting"
 
 

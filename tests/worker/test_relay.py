@@ -4,6 +4,7 @@ import hashlib
 import math
 import os
 from pathlib import Path
+import shutil
 
 import pytest
 
@@ -175,3 +176,22 @@ def test_a_checkpoint_that_is_not_what_its_manifest_says_is_not_listed(run: RunD
     assert len(said) == 5
     for name in ("wrong", "bare", "linked", "escaping", "absent"):
         assert any(text.startswith(f"checkpoint {name} is not listed: ") for text in said)
+
+
+def test_a_file_that_became_shorter_is_read_again(run: RunDir) -> None:
+    log = run.log("rank-0", "stdout")
+    log.write_text("a long first line\n")
+    relay = relay_of(run)
+    drain(relay)
+    log.write_text("new\n")
+    batches = drain(relay)
+    assert [chunk.lines for batch in batches for chunk in batch.lines] == [["new"]]
+    assert texts(batches) == ["rank-0.stdout has become shorter, and is read again from its start"]
+    log.write_text("")
+    assert len(texts(drain(relay))) == 1
+
+
+def test_without_its_run_directory_there_is_nothing_to_read(run: RunDir) -> None:
+    relay = relay_of(run)
+    shutil.rmtree(run.root)
+    assert drain(relay, final=True) == []

@@ -88,3 +88,8 @@ def test_a_gpu_that_is_too_small_or_blocked_is_not_offered() -> None:
 def test_the_reason_says_what_is_missing(resources: Resources, hosts: list[Host], code: str, message: str) -> None:
     reason = explain(resources, hosts)
     assert (reason.code, reason.message) == (code, message)
+
+
+def test_two_workers_of_one_name_are_both_counted() -> None:
+    hosts = [Host("box", [slot(0, job="j")]), Host("box", [slot(0)])]
+    assert explain(Resources(device="cpu"), hosts).message == "needs 1 CPU slot; 0 free on box; 1 free on box"

@@ -1,0 +1,349 @@
+"""One attempt over a real store and real processes, through what can go wrong in its run directory and its store."""
+
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+import hashlib
+from io import BytesIO
+import os
+from pathlib import Path
+import shutil
+import signal
+import socket
+import threading
+
+import pytest
+
+from store import logs
+from store.attempts import Claim
+from store.blobs import Blobs
+from store.checkpoints import NewCheckpoint
+from store.database import Database
+from store.tables import Attempt as AttemptRow
+from store.tables import Job
+from tests import servers
+from tests.store.yard import Yard
+from tests.worker.attempt import Attempt, wait_for
+from torchyard.job import EndReason, JobState
+from torchyard.rundir import Manifest, ManifestFile, ProcessIdentity, RunDir, StopRequest, read_record, write_record
+from worker import process
+from worker.runner import Host, Runner, kill_strays
+
+READY = """
+import os, pathlib, signal, sys, time
+root = pathlib.Path(os.environ["TORCHYARD_RUN_DIR"])
+def ready(): (root / "ready").touch()
+def gate():
+    while not (root.parent / "gate").exists(): time.sleep(0.01)
+"""
+LEAVES_ON_TERM = (
+    READY
+    + """
+def leave(*_):
+    print("saved", flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, leave)
+ready()
+while True: time.sleep(0.05)
+"""
+)
+WAITS_AND_SPEAKS = READY + "ready()\ngate()\nprint('the last line', end='')"
+SAVES = (
+    READY
+    + """
+import torchyard
+run = torchyard.init()
+run.save_checkpoint({"step": 3}, step=3, metrics={})
+print("saved")
+"""
+)
+VANDAL = (
+    READY
+    + """
+import shutil
+ready()
+gate()
+for name in ("supervisor.json", "exit.json"):
+    (root / name).write_text("{")
+print("the last line", flush=True)
+"""
+)
+DELETES_ALL = READY + "import shutil\nready()\ngate()\nshutil.rmtree(root)"
+
+
+@dataclass
+class Bench:
+    """A claimed job whose attempt is about to be started under the stand-in for torchrun."""
+
+    yard: Yard
+    host: Host
+    claim: Claim
+    attempt: Attempt
+    runners: list[Runner] = field(default_factory=list[Runner])
+
+    @property
+    def runner(self) -> Runner:
+        return self.runners[-1]
+
+    def start(self, script: str) -> None:
+        self.attempt.start(script)
+        self.run()
+
+    def run(self, *, preempted: bool = False) -> None:
+        self.runners.append(Runner(self.host, self.claim, on_end=threading.Event().set))
+        if preempted:
+            self.runner.preempt()
+        self.runner.start()
+
+    def ready(self) -> None:
+        wait_for((self.attempt.run.root / "ready").exists, "the rank")
+        wait_for(lambda: self.row.launcher is not None, "the supervisor is known")
+
+    def open_gate(self) -> None:
+        (self.attempt.run.root.parent / "gate").touch()
+
+    def ended(self) -> Job:
+        wait_for(lambda: self.runner.done, "the runner's end")
+        return self.job
+
+    @property
+    def job(self) -> Job:
+        return self.yard.job(self.claim.job_id)
+
+    @property
+    def row(self) -> AttemptRow:
+        return self.yard.attempt(self.claim)
+
+    def lines(self) -> list[str]:
+        return [line.text for line in self.yard.read(lambda s: logs.after(s, self.claim.job_id, line=0, limit=1000))]
+
+    def messages(self) -> list[str]:
+        return [event.data["text"] for event in self.yard.events(self.claim.job_id) if event.type == "message"]
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Generator[Database]:
+    with closing(servers.database(tmp_path)) as database:
+        yield database
+
+
+@pytest.fixture
+def bench(tmp_path: Path, database: Database) -> Generator[Bench]:
+    yard = Yard(database)
+    job_id = yard.submit()
+    claim = yard.starting(job_id, yard.worker())
+    host = Host(database, Blobs(tmp_path / "blobs"), tmp_path / "runs", (), 1)
+    run = RunDir(host.runs / job_id / "1")
+    run.create()
+    bench = Bench(yard, host, claim, Attempt(run, job_id, 1))
+    yield bench
+    assert process.kill_attempt(job_id, 1) == []
+    for runner in bench.runners:
+        runner.leave()
+        runner.join(30)
+
+
+def test_the_last_words_are_stored_before_the_end(bench: Bench) -> None:
+    bench.start(WAITS_AND_SPEAKS)
+    bench.ready()
+    wait_for(lambda: bench.job.state == JobState.RUNNING, "running")
+    bench.open_gate()
+    assert bench.ended().state == JobState.SUCCEEDED
+    assert bench.lines() == ["the last line"]
+    assert bench.yard.held() == {}
+
+
+def test_a_job_that_rewrites_its_records_ends_as_what_it_was(bench: Bench) -> None:
+    bench.start(VANDAL)
+    bench.ready()
+    bench.open_gate()
+    assert bench.ended().state == JobState.SUCCEEDED
+    assert bench.lines() == ["the last line"]
+
+
+def test_an_exit_report_that_cannot_be_read_loses_no_line(bench: Bench) -> None:
+    bench.start(READY + "print('the last line', flush=True)\nready()\nwhile True: time.sleep(1)")
+    bench.ready()
+    bench.attempt.run.exit.write_text("{")
+    process.send(bench.attempt.supervisor, signal.SIGKILL)
+    assert bench.ended().state == JobState.QUEUED
+    assert bench.row.end_reason == EndReason.KILLED
+    assert "the last line" in bench.lines()
+    assert bench.attempt.left() == []
+
+
+def test_a_job_that_deletes_its_run_directory_ends(bench: Bench) -> None:
+    bench.start(DELETES_ALL)
+    bench.ready()
+    bench.open_gate()
+    assert bench.ended().state == JobState.QUEUED
+    assert bench.yard.held() == {}
+
+
+def test_a_job_without_its_run_directory_can_be_cancelled(bench: Bench) -> None:
+    bench.start(LEAVES_ON_TERM)
+    bench.ready()
+    shutil.rmtree(bench.attempt.run.root)
+    bench.yard.cancel(bench.claim.job_id)
+    assert bench.ended().state == JobState.CANCELLED
+    assert bench.attempt.left() == []
+
+
+def test_a_stop_that_cannot_be_written_reaches_the_job_as_a_signal(bench: Bench) -> None:
+    _refuse_stop(bench.attempt.run)
+    bench.start(LEAVES_ON_TERM)
+    bench.ready()
+    bench.yard.cancel(bench.claim.job_id)
+    assert bench.ended().state == JobState.CANCELLED
+    assert "saved" in bench.lines()
+
+
+def test_a_lost_attempts_processes_end_even_if_no_stop_can_be_written(bench: Bench) -> None:
+    _refuse_stop(bench.attempt.run)
+    bench.start(LEAVES_ON_TERM)
+    bench.ready()
+    bench.yard.expire(bench.claim)
+    assert bench.yard.rescue(bench.claim)
+    bench.runner.abandon()
+    wait_for(lambda: bench.runner.done, "the runner's end")
+    assert bench.attempt.left() == []
+
+
+def test_a_full_blob_store_is_waited_for(bench: Bench) -> None:
+    bench.host.blobs.root.write_text("in the way")
+    bench.start(SAVES)
+    wait_for(bench.messages, "the owner is told")
+    assert "cannot be stored now" in bench.messages()[0]
+    bench.host.blobs.root.unlink()
+    assert bench.ended().state == JobState.SUCCEEDED
+    assert bench.row.checkpoints == 1
+    assert bench.lines() == ["saved"]
+    assert len(bench.messages()) == 1
+
+
+def test_a_worker_that_leaves_before_all_is_stored_leaves_the_attempt_open(bench: Bench) -> None:
+    bench.host.blobs.root.write_text("in the way")
+    bench.start(SAVES)
+    wait_for(bench.messages, "the owner is told")
+    bench.attempt.report()
+    bench.runner.leave()
+    bench.runner.join(30)
+    assert bench.row.ended_at is None
+    bench.host.blobs.root.unlink()
+    bench.run()
+    assert bench.ended().state == JobState.SUCCEEDED
+    assert bench.row.checkpoints == 1
+
+
+def test_a_cancel_ends_the_wait_for_a_full_blob_store(bench: Bench) -> None:
+    bench.host.blobs.root.write_text("in the way")
+    bench.start(SAVES)
+    wait_for(bench.messages, "the owner is told")
+    bench.attempt.report()
+    bench.yard.cancel(bench.claim.job_id)
+    bench.ended()
+    assert bench.yard.held() == {}
+
+
+def test_a_socket_in_a_files_place_does_not_keep_the_attempt_open(bench: Bench, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        short = tmp_path / "s"
+        listener.bind(str(short))
+        short.rename(bench.attempt.run.events)
+        bench.start(WAITS_AND_SPEAKS)
+        bench.open_gate()
+        assert bench.ended().state == JobState.SUCCEEDED
+    assert bench.messages() == ["events.jsonl cannot be opened, and is not read"]
+
+
+def test_a_preempt_before_the_supervisor_is_there_requeues(bench: Bench) -> None:
+    bench.attempt.start(LEAVES_ON_TERM)
+    bench.run(preempted=True)
+    assert bench.ended().state == JobState.QUEUED
+    assert bench.row.end_reason == EndReason.PREEMPTED
+    assert bench.runner.requeued
+    assert bench.job.restarts == 0
+
+
+def test_a_database_that_is_away_delays_the_end_and_loses_nothing(
+    bench: Bench, database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.start(WAITS_AND_SPEAKS)
+    bench.ready()
+    with _away(database):
+        bench.open_gate()
+        wait_for(lambda: "the database does not answer" in caplog.text, "the outage is noticed")
+        bench.attempt.report()
+    assert bench.ended().state == JobState.SUCCEEDED
+    assert bench.lines() == ["the last line"]
+
+
+def test_a_damaged_checkpoint_is_skipped_and_its_owner_told(bench: Bench) -> None:
+    for seq, content in enumerate((b"older", b"newer")):
+        blob = bench.host.blobs.add(BytesIO(content))
+        files = [ManifestFile(path="state.pt", size=blob.size, sha256=blob.sha256)]
+        manifest = Manifest(step=seq + 1, metrics={}, files=files)
+        bench.yard.record(bench.claim, seq=seq, checkpoints=[NewCheckpoint(f"step-{seq}", manifest, files)])
+    newest = hashlib.sha256(b"newer").hexdigest()
+    bench.host.blobs.path(newest).write_bytes(b"noise")
+    bench.run()
+    assert bench.ended().state == JobState.FAILED  # as there is no code to run
+    assert (bench.attempt.run.resume / "state.pt").read_bytes() == b"older"
+    assert bench.row.start_step == 1
+    damaged, resumed = bench.messages()
+    assert damaged.startswith("1 damaged checkpoints were skipped")
+    assert resumed.endswith("(step 1)")
+
+
+def test_strays_are_stopped_whatever_their_records_say(bench: Bench) -> None:
+    bench.attempt.start(READY + "ready()\nwhile True: time.sleep(1)")
+    wait_for((bench.attempt.run.root / "ready").exists, "the rank")
+    process.send(bench.attempt.supervisor, signal.SIGKILL)
+    bench.attempt.run.supervisor.write_text("{")
+    kill_strays(bench.host.runs, [bench.claim])
+    assert bench.attempt.left()
+    kill_strays(bench.host.runs, [])
+    assert bench.attempt.left() == []
+
+
+def test_a_stop_asked_for_twice_is_written_once(bench: Bench) -> None:
+    bench.start(LEAVES_ON_TERM)
+    bench.ready()
+    bench.runner.preempt()
+    wait_for(bench.attempt.run.stop.exists, "the stop")
+    bench.yard.cancel(bench.claim.job_id)
+    assert bench.ended().state == JobState.CANCELLED
+    request = read_record(bench.attempt.run.stop, StopRequest)
+    assert request is not None
+    assert request.grace == timedelta(seconds=30)
+
+
+def test_a_supervisor_of_another_boot_is_gone(bench: Bench) -> None:
+    write_record(bench.attempt.run.launch, bench.attempt.plan(["/bin/true"]))
+    write_record(bench.attempt.run.supervisor, ProcessIdentity(pid=1, start_time=1, boot_id="another"))
+    bench.run()
+    assert bench.ended().state == JobState.QUEUED
+    assert bench.row.detail == "the host was restarted"
+    assert bench.job.restarts == 0
+
+
+def _refuse_stop(run: RunDir) -> None:
+    """The worker, which is this process, cannot write it."""
+    run.stop.with_name(f".{run.stop.name}.{os.getpid()}").mkdir()
+
+
+@contextmanager
+def _away(database: Database) -> Generator[None]:
+    """While the block runs, the database has no attempts table."""
+    _rename(database, "attempts", "away")
+    try:
+        yield
+    finally:
+        _rename(database, "away", "attempts")
+
+
+def _rename(database: Database, old: str, new: str) -> None:
+    with database.write() as session:
+        session.connection().exec_driver_sql("PRAGMA legacy_alter_table=ON")
+        session.connection().exec_driver_sql(f"ALTER TABLE {old} RENAME TO {new}")
