@@ -1,0 +1,186 @@
+"""The daemon's loop over a real store and a real Redis: what it claims, whom it rescues, what it survives."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+import threading
+import time
+
+import pytest
+
+from store import attempts, workers
+from store.database import Database
+from store.queue import Queue
+from store.settings import Settings
+from store.tables import Worker
+from tests import servers
+from tests.store.yard import Yard
+from tests.worker.attempt import Attempt, wait_for
+from torchyard.job import JobState
+from torchyard.rundir import RunDir
+from worker.daemon import Daemon
+from worker.devices import Device, Inventory
+
+FOREVER = "import time\nwhile True: time.sleep(1)"
+LEASE_S = attempts.LEASE.total_seconds()
+
+
+class Clock:
+    """The daemon's clock, which a test sets forward."""
+
+    ahead = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.ahead
+
+
+@dataclass
+class Worksite:
+    """A store and a Redis, on which daemons work in threads of this process."""
+
+    folder: Path
+    yard: Yard
+    queue: Queue
+    redis_url: str
+
+    def daemon(self, clock: Clock | None = None) -> Daemon:
+        settings = Settings(
+            data_dir=self.folder / "worker",
+            database_url=self.yard.database.engine.url.render_as_string(),
+            redis_url=self.redis_url,
+        )
+        settings.root.mkdir(exist_ok=True)
+        slots = tuple(Device(index, f"cpu-{index}", "CPU slot", "cpu") for index in range(2))
+        return Daemon(settings, Inventory(slots), clock=clock or Clock())
+
+    def submit(self) -> str:
+        """A job that fails as soon as it is started, as its code is not there."""
+        job_id = self.yard.submit()
+        self.queue.push(job_id, priority=0)
+        self.queue.ring()
+        return job_id
+
+    def state(self, job_id: str) -> str:
+        return self.yard.job(job_id).state
+
+    def worker_of(self, daemon: Daemon) -> Worker:
+        return self.yard.read(lambda session: workers.get(session, daemon.id))[0]
+
+    def running(self, daemon: Daemon, *devices: str) -> tuple[attempts.Claim, Attempt]:
+        """An attempt that `daemon` finds when it starts: its processes run under the stand-in for torchrun."""
+        self.yard.write(lambda session: workers.register(session, daemon.id, name="box", devices=[]))
+        claim = self.yard.starting(self.yard.submit(), daemon.id, *devices)
+        run = RunDir(self.folder / "worker" / "runs" / claim.job_id / "1")
+        run.create()
+        attempt = Attempt(run, claim.job_id, 1)
+        attempt.start(FOREVER)
+        return claim, attempt
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Generator[Worksite]:
+    database = servers.database(tmp_path)
+    with servers.redis_server(tmp_path) as url:
+        queue = Queue(url)
+        yield Worksite(tmp_path, Yard(database), queue, url)
+        queue.close()
+    database.close()
+
+
+@contextmanager
+def serving(daemon: Daemon) -> Generator[None]:
+    """The daemon works while the block runs, and then stops its jobs."""
+    thread = threading.Thread(target=daemon.serve)
+    thread.start()
+    try:
+        yield
+    finally:
+        daemon.stop_jobs()
+        thread.join(90)
+        assert not thread.is_alive()
+
+
+def test_a_job_that_fits_starts_however_many_before_it_do_not(site: Worksite) -> None:
+    gpus = [site.yard.submit(resources={"device": "cuda"}) for _ in range(1001)]
+    for job_id in gpus:
+        site.queue.push(job_id, priority=0)
+    fits = site.submit()
+    with serving(site.daemon()):
+        wait_for(lambda: site.state(fits) == JobState.FAILED, "the job that fits was started")
+        last = site.yard.job(gpus[-1])
+        assert (last.reason_code, last.reason_message) == ("no_such_device", "needs 1 GPU; no worker has any")
+
+
+def test_a_job_that_only_a_newer_worker_understands_is_left_to_it(site: Worksite) -> None:
+    future, known = site.submit(), site.submit()
+    with site.yard.database.write() as session:
+        job = site.yard.job(future)
+        job.spec = job.spec | {"resources": job.spec["resources"] | {"planets": 2}}
+        session.merge(job)
+    with serving(site.daemon()):
+        wait_for(lambda: site.state(known) == JobState.FAILED, "the other job was started")
+    assert site.state(future) == JobState.QUEUED
+
+
+def test_nobody_is_rescued_until_the_database_has_answered_for_a_lease(
+    site: Worksite, caplog: pytest.LogCaptureFixture
+) -> None:
+    lost = site.yard.starting(site.yard.submit(), site.yard.worker("gone"))
+    clock = Clock()
+    with serving(site.daemon(clock)):
+        _wait_for_a_sweep(site, clock)
+        clock.ahead += LEASE_S + 1  # from now on it would rescue
+        _rename(site.yard.database, "attempts", "away")
+        clock.ahead += 11
+        wait_for(lambda: "no such table: attempts" in caplog.text, "the outage is noticed")
+        _rename(site.yard.database, "away", "attempts")
+        site.yard.expire(lost)
+        _wait_for_a_sweep(site, clock)
+        assert site.yard.attempt(lost).ended_at is None
+        clock.ahead += LEASE_S + 1
+        wait_for(lambda: site.yard.attempt(lost).ended_at is not None, "the rescue")
+
+
+def test_devices_are_not_given_away_while_a_rescued_attempt_still_runs_on_them(site: Worksite) -> None:
+    daemon = site.daemon()
+    claim, attempt = site.running(daemon, "cpu-0", "cpu-1")
+    with serving(daemon):
+        wait_for(lambda: site.yard.attempt(claim).launcher is not None, "the adoption")
+        site.yard.expire(claim)
+        assert site.yard.rescue(claim)
+        site.yard.cancel(claim.job_id)
+        following = site.submit()
+        wait_for(lambda: site.yard.job(following).attempt, "the next job")
+        assert attempt.left() == []
+
+
+def test_a_job_that_ruins_its_records_does_not_keep_its_worker_from_starting(site: Worksite) -> None:
+    daemon = site.daemon()
+    claim, attempt = site.running(daemon)
+    wait_for(attempt.run.supervisor.exists, "the supervisor")
+    stray = RunDir(attempt.run.root.parent / "7")
+    stray.create()
+    for run in (attempt.run, stray):
+        run.exit.write_text("{")
+    stray.supervisor.write_text("{")
+    with serving(daemon):
+        wait_for(lambda: site.yard.attempt(claim).launcher is not None, "the adoption")
+        attempt.run.supervisor.write_text("{")
+        seen = site.worker_of(daemon).seen_at
+        wait_for(lambda: site.worker_of(daemon).seen_at > seen, "a heartbeat")
+    assert site.state(claim.job_id) == JobState.QUEUED
+    assert attempt.left() == []
+
+
+def _wait_for_a_sweep(site: Worksite, clock: Clock) -> None:
+    """The sweep's last act is to take what does not wait out of the queue."""
+    site.queue.push("job_unknown", priority=0)
+    clock.ahead += 11
+    wait_for(lambda: "job_unknown" not in site.queue.waiting(), "a sweep")
+
+
+def _rename(database: Database, old: str, new: str) -> None:
+    with database.write() as session:
+        session.connection().exec_driver_sql("PRAGMA legacy_alter_table=ON")
+        session.connection().exec_driver_sql(f"ALTER TABLE {old} RENAME TO {new}")
