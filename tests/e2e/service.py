@@ -85,11 +85,12 @@ class Service:
         """Every process of this host that names the data folder: the service's own, and the jobs'."""
         return processes_naming(self.data)
 
-    def _ready(self) -> bool | None:
+    def _ready(self) -> bool:
         assert self._up is not None
         assert self._up.poll() is None, self._log()
         try:
-            return self.client.ready().status == "ok" or None
+            # The file of an earlier one that was killed may still be there.
+            return self.server["pid"] == self._up.pid and self.client.ready().status == "ok"
         except Exception:  # noqa: BLE001 - not yet, whatever it says
             return None
 
@@ -128,6 +129,15 @@ def until(look: Callable[[], T | None], *, what: str, context: Callable[[], str]
     raise AssertionError(f"never came true: {what}\n{context()}")
 
 
+def is_running(pid: int) -> bool:
+    """Whether the process lives; a zombie does not."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
 def processes_naming(folder: Path) -> list[int]:
     """Pids of running processes whose command line or environment names `folder`."""
     needle = str(folder).encode()
@@ -137,9 +147,8 @@ def processes_naming(folder: Path) -> list[int]:
             continue
         try:
             named = needle in (entry / "cmdline").read_bytes() or needle in (entry / "environ").read_bytes()
-            state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
         except (FileNotFoundError, ProcessLookupError, PermissionError):
             continue
-        if named and state not in "ZX":
+        if named and is_running(int(entry.name)):
             found.append(int(entry.name))
     return found

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.e2e.service import Service, running, until
+from tests.e2e.service import Service, is_running, running, until
 from torchyard.errors import Conflict, NotFound
 from torchyard.job import EndReason, JobState
 
@@ -125,7 +125,7 @@ time.sleep(3600)
     grandchild = until(lambda: marker.read_text() if marker.exists() else None, what="the grandchild runs")
     service.client.cancel(job.id)
     done = service.wait(job.id, JobState.CANCELLED)
-    assert not Path(f"/proc/{grandchild}").exists()
+    assert not is_running(int(grandchild))
     assert done.status_reason.code == "cancelled"
     with pytest.raises(Conflict):
         service.client.cancel(_finished(service))

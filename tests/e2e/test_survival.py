@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from tests.e2e.service import Service, running, until
+from tests.e2e.service import Service, is_running, running, until
 from torchyard.job import JobState
 
 pytestmark = pytest.mark.xdist_group("e2e-survival")
@@ -71,7 +71,7 @@ def test_a_job_survives_the_kill_of_the_whole_service(tmp_path: Path) -> None:
     service.wait(job.id, JobState.RUNNING)
     children = service.server["processes"].values()
     service.stop(signal.SIGKILL)
-    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children), what="the children have ended")
+    until(lambda: not any(is_running(pid) for pid in children), what="the children have ended")
     assert service.processes(), "the job goes on without the service"
     with running(service):
         (service.code / "gated" / "gate").touch()
