@@ -1,5 +1,8 @@
 """One rank of a built-in recipe: `python -P -m trainer` under torchrun, in the environment of an attempt."""
 
+import logging
+import sys
+
 import torch
 
 import torchyard
@@ -13,10 +16,15 @@ from trainer.loop import Training
 from trainer.randomness import be_deterministic, seed_everything
 from trainer.world import World, joined
 
+logger = logging.getLogger(__name__)
+
 
 def main() -> None:
     """Trains as $TORCHYARD_CONFIG says on $TORCHYARD_DATA. Raises DataError, ConfigError and NonFiniteLoss."""
     run = torchyard.init()
+    # The log that people read is rank 0's; what another rank has to warn of is in its own.
+    level = logging.INFO if run.rank == 0 else logging.WARNING
+    logging.basicConfig(stream=sys.stdout, level=level, format="%(asctime)s %(message)s")
     config = ImageClassification.model_validate(run.config["config"])
     policy = CheckpointPolicy.model_validate(run.config["checkpoint"])
     if config.training.deterministic:
@@ -34,7 +42,9 @@ def make_training(run: Run, *, config: ImageClassification, policy: CheckpointPo
     )
     if policy.monitor == "val/accuracy_top5" and len(task.data.classes) <= TOP:
         raise ConfigError(f"checkpoint.monitor: {policy.monitor} is not measured with {len(task.data.classes)} classes")
-    run.message(_describe(task, world))
+    description = _describe(task, world)
+    logger.info(description)
+    run.message(description)
     return Training(task, config=config, policy=policy, run=run, world=world)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+import logging
 import math
 import time
 from typing import Any, Protocol
@@ -21,6 +22,8 @@ from trainer.randomness import random_state, seed_everything, set_random_state
 from trainer.sampler import TrainSampler
 from trainer.window import LossWindow
 from trainer.world import World
+
+logger = logging.getLogger(__name__)
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -177,6 +180,7 @@ class Training:
         measured: dict[str, float] = {}
         if final or self.epoch % self.config.evaluation.every_epochs == 0:
             measured = self._evaluate()
+        self._report(measured)
         self._keep_best({**self.metrics, **measured})
         by_epochs = self.policy.every_epochs is not None and self.epoch % self.policy.every_epochs == 0
         by_steps = self.policy.every_steps is not None and self.step % self.policy.every_steps == 0
@@ -189,6 +193,10 @@ class Training:
         measured = self.task.evaluate(self.world, on_batch=self._progress)
         self.run.log(measured, step=self.step)
         return measured
+
+    def _report(self, measured: dict[str, float]) -> None:
+        shown = "  ".join(f"{key} {value:.4g}" for key, value in {**self.metrics, **measured}.items())
+        logger.info("epoch %d/%d  step %d  %s", self.epoch, self.config.training.epochs, self.step, shown)
 
     def _keep_best(self, measured: dict[str, float]) -> None:
         value = measured.get(self.policy.monitor)
@@ -247,6 +255,7 @@ class Training:
         self.epoch, self.position = state["sampler"]["epoch"], state["sampler"]["samples"]
         if state["end_of_epoch"]:
             self.epoch, self.position = self.epoch + 1, 0
+        logger.info("resumed at step %d, epoch %d", self.step, self.epoch)
         saved = state["sampler"]["world_size"]
         if saved == self.world.size:
             set_random_state(state["random"][self.world.rank])

@@ -92,7 +92,7 @@ class Service:
             # The file of an earlier one that was killed may still be there.
             return self.server["pid"] == self._up.pid and self.client.ready().status == "ok"
         except Exception:  # noqa: BLE001 - not yet, whatever it says
-            return None
+            return False
 
     def _log(self) -> str:
         logs = [self.data.parent / "up.log", *sorted((self.data / "logs").glob("*.log"))]

@@ -51,6 +51,9 @@ def test_the_main_job_runs_from_submit_to_download(service: Service, tmp_path: P
     assert done.metrics["val/accuracy"] == series["val/accuracy"][-1].value >= 0.95
     assert done.metrics["train/loss"] == series["train/loss"][-1].value
 
+    printed = [line.text for line in service.client.logs(job.id, rank=0) if line.stream == "stdout"]
+    assert [" epoch 3/3  step 72 " in line for line in printed].count(True) == 1
+
     listed = list(service.client.checkpoints(job.id))
     aliases = {alias: checkpoint for checkpoint in listed for alias in checkpoint.aliases}
     assert {"best", "latest", "epoch-1", "epoch-2", "epoch-3"} <= set(aliases)
