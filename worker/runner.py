@@ -33,10 +33,6 @@ _BATCHES_A_POLL = 16
 _SUPERVISOR_DEADLINE_S = 20.0
 _KILL_DEADLINE_S = 10.0
 _SHUTDOWN_GRACE = timedelta(seconds=30)
-_MESSAGES = {
-    EndReason.CANCELLED: "cancelled by its owner",
-    EndReason.PREEMPTED: "the worker was asked to stop; the job goes back to the queue",
-}
 
 logger = logging.getLogger(__name__)
 
@@ -230,7 +226,7 @@ class Runner:
             return None
         report = read_untrusted(self.run.exit, ExitReport)
         if report is not None:
-            return report if report.message else report.model_copy(update={"message": _MESSAGES.get(report.reason, "")})
+            return report
         kill_attempt(self.run, self.claim)
         if supervisor is None:
             return ExitReport(reason=EndReason.WORKER_LOST, message="the worker stopped while it started the attempt")

@@ -37,9 +37,9 @@ _DUMP_S = 1.0  # for the ranks to write their stacks
 _STACKS = 32_000  # characters of them in the report
 _PR_SET_CHILD_SUBREAPER = 36
 _MESSAGES = {
-    EndReason.CANCELLED: "cancelled",
+    EndReason.CANCELLED: "cancelled by its owner",
     EndReason.PAUSED: "paused",
-    EndReason.PREEMPTED: "preempted",
+    EndReason.PREEMPTED: "the worker was asked to stop; the job goes back to the queue",
     EndReason.TIME_LIMIT: "the job's time limit was reached",
 }
 

@@ -130,6 +130,7 @@ time.sleep(3600)
     done = service.wait(job.id, JobState.CANCELLED)
     assert not is_running(int(grandchild))
     assert done.status_reason.code == "cancelled"
+    assert done.status_reason.message == "cancelled by its owner; killed after a grace of 1s"
     with pytest.raises(Conflict):
         service.client.cancel(_finished(service))
 
