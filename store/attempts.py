@@ -42,9 +42,9 @@ class NewEvent:
     time: int
 
 
-@dataclass(frozen=True)
+@dataclass
 class Batch:
-    """What the relay read since the last batch, stored in one transaction or not at all."""
+    """What the relay reads between two transactions: it is stored as a whole or not at all."""
 
     offsets: dict[str, int]
     """Bytes of each file that are stored once this batch is."""

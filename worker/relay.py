@@ -5,7 +5,6 @@ the batch that stores what it read: the run directory is the spool.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 import os
 import re
 import time
@@ -52,7 +51,7 @@ class Relay:
         `final`: no process writes any more, so a last line without an end is whole. Raises OSError; nothing is then
         lost, the next call reads it again.
         """
-        batch = _Collected(offsets=dict(self._offsets))
+        batch = Batch(offsets=dict(self._offsets))
         for line in self._lines(_EVENTS, batch, final=final):
             self._take_event(line, batch)
         for name in self._logs:
@@ -64,14 +63,14 @@ class Relay:
             self._take_unannounced(batch)
         if batch.offsets == self._offsets and not batch.checkpoints and not batch.events:
             return None
-        return batch.frozen()
+        return batch
 
     def stored(self, batch: Batch) -> None:
         """The batch is committed: the next `read` goes on behind it."""
         self._offsets = dict(batch.offsets)
         self._seen.update(new.name for new in batch.checkpoints)
 
-    def _lines(self, name: str, batch: "_Collected", *, final: bool) -> Iterator[bytes]:
+    def _lines(self, name: str, batch: Batch, *, final: bool) -> Iterator[bytes]:
         parts = (name,) if name == _EVENTS else ("logs", name)
         offset = self._offsets.get(name, 0)
         try:
@@ -79,13 +78,13 @@ class Relay:
         except DataError as error:
             if name not in self._unreadable:
                 self._unreadable.add(name)
-                batch.complain(f"{error.message}, and is not read")
+                _complain(batch, f"{error.message}, and is not read")
             return
         if file is None:
             return
         with file:
             if os.fstat(file.fileno()).st_size < offset:
-                batch.complain(f"{name} has become shorter, and is read again from its start")
+                _complain(batch, f"{name} has become shorter, and is read again from its start")
                 batch.offsets[name] = offset = 0
             file.seek(offset)
             data = file.read(_CHUNK)
@@ -96,12 +95,12 @@ class Relay:
             batch.offsets[name] = offset + end
             yield from data[:end].removesuffix(b"\n").split(b"\n")
 
-    def _take_event(self, raw: bytes, batch: "_Collected") -> None:
+    def _take_event(self, raw: bytes, batch: Batch) -> None:
         try:
             event = LINE.validate_json(raw)
         except ValidationError:
             if raw.strip():
-                batch.complain(f"a line of {_EVENTS} is not one that this worker knows: {_as_text(raw[:200])!r}")
+                _complain(batch, f"a line of {_EVENTS} is not one that this worker knows: {_as_text(raw[:200])!r}")
             return
         if isinstance(event, Metric):
             batch.points += [NewPoint(key, event.step, value, event.time) for key, value in event.values.items()]
@@ -121,20 +120,20 @@ class Relay:
         shown = event.model_dump(include={"step", "total_steps", "epoch", "epochs"})
         return shown | {"fraction": fraction, "eta_seconds": eta}
 
-    def _take_unannounced(self, batch: "_Collected") -> None:
+    def _take_unannounced(self, batch: Batch) -> None:
         """Checkpoints whose line was lost with the process that would have written it."""
         for name in folders_inside(self._run.root, "checkpoints"):
             if name not in self._seen and not name.startswith("."):
                 self._take_checkpoint(name, batch)
 
-    def _take_checkpoint(self, name: str, batch: "_Collected") -> None:
+    def _take_checkpoint(self, name: str, batch: Batch) -> None:
         if name in self._seen:
             return
         try:
             batch.checkpoints.append(self._publish(name))
         except DataError as error:
             self._seen.add(name)
-            batch.complain(f"checkpoint {name} is not listed: {error.message}")
+            _complain(batch, f"checkpoint {name} is not listed: {error.message}")
 
     def _publish(self, name: str) -> NewCheckpoint:
         folder = ("checkpoints", name)
@@ -162,21 +161,9 @@ class Relay:
         return file
 
 
-@dataclass
-class _Collected:
-    offsets: dict[str, int]
-    points: list[NewPoint] = field(default_factory=list[NewPoint])
-    lines: list[NewLines] = field(default_factory=list[NewLines])
-    events: list[NewEvent] = field(default_factory=list[NewEvent])
-    checkpoints: list[NewCheckpoint] = field(default_factory=list[NewCheckpoint])
-    progress: dict[str, Any] | None = None
-
-    def complain(self, text: str) -> None:
-        if len(self.events) < _MAX_COMPLAINTS:
-            self.events.append(NewEvent("message", {"level": "warning", "text": text}, time.time_ns() // 1000))
-
-    def frozen(self) -> Batch:
-        return Batch(self.offsets, self.points, self.lines, self.events, self.checkpoints, self.progress)
+def _complain(batch: Batch, text: str) -> None:
+    if len(batch.events) < _MAX_COMPLAINTS:
+        batch.events.append(NewEvent("message", {"level": "warning", "text": text}, time.time_ns() // 1000))
 
 
 def _source(name: str) -> tuple[int | None, str]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.api.house import House, sha256
-from tests.api.test_problems import problem
+from tests.api.test_problems import assert_problem
 
 STATE = bytes(range(256)) * 4_000
 WEIGHTS = b"weights"
@@ -59,7 +59,7 @@ def test_each_name_leads_to_its_checkpoint(house: House, path: str) -> None:
 )
 def test_a_name_of_no_checkpoint_is_not_found(house: House, path: str, ref: str) -> None:
     for part in ("", "/download", "/files/state.pt"):
-        problem(house.client.get(f"{path}/{ref}{part}"), 404, "not_found")
+        assert_problem(house.client.get(f"{path}/{ref}{part}"), 404, "not_found")
 
 
 def test_a_download_is_whole_named_and_verifiable(house: House, path: str) -> None:
@@ -107,7 +107,7 @@ def test_a_download_goes_on_where_it_was_cut_only_if_the_file_is_the_same(house:
 
 def test_a_range_beyond_the_end_is_a_problem_and_a_malformed_one_is_ignored(house: House, path: str) -> None:
     beyond = house.client.get(f"{path}/latest/download", headers={"Range": "bytes=5-"})
-    problem(beyond, 416, "range_not_satisfiable")
+    assert_problem(beyond, 416, "range_not_satisfiable")
     assert beyond.headers["content-range"] == "bytes */5"
     for asked in ("bytes=x-y", "bytes=3-1", "lines=1-2", "bytes", "bytes=", "bytes=" + "0-1," * 200):
         answer = house.client.get(f"{path}/latest/download", headers={"Range": asked})
@@ -134,11 +134,11 @@ def test_any_listed_file_can_be_fetched(house: House, path: str) -> None:
 def test_a_file_that_is_not_listed_is_not_found(house: House, path: str) -> None:
     outside = ("../state.pt", "%2e%2e/%2e%2e/torchyard.db", "/etc/passwd", "%00")
     for name in ("nope", "overlays", "", "state.pt/", "x" * 3000, *outside):
-        problem(house.client.get(f"{path}/epoch-1/files/{name}"), 404, "not_found")
+        assert_problem(house.client.get(f"{path}/epoch-1/files/{name}"), 404, "not_found")
 
 
 def test_bytes_that_left_the_store_are_not_found(house: House, path: str) -> None:
     parts: Any = house.app.state.services
     parts.blobs.path(sha256(STATE)).unlink()
-    problem(house.client.get(f"{path}/best/download"), 404, "not_found")
+    assert_problem(house.client.get(f"{path}/best/download"), 404, "not_found")
     assert house.get(f"{path}/best")["sha256"] == sha256(STATE)

@@ -30,7 +30,7 @@ MALFORMED_CURSORS = ("", "x", "-1", "1.5", "٣", "9" * 30, "job_x", "job_" + "0"
 LISTS = ("/v1/jobs", "/v1/jobs/{id}/events", "/v1/jobs/{id}/logs", "/v1/jobs/{id}/checkpoints", "/v1/workers")
 
 
-def problem(answer: Response, status: int, code: str) -> Problem:
+def assert_problem(answer: Response, status: int, code: str) -> Problem:
     assert answer.status_code == status, answer.text
     assert answer.headers["Content-Type"] == "application/problem+json"
     found = Problem.model_validate_json(answer.content)
@@ -54,7 +54,7 @@ def test_without_the_token_nothing_private_is_answered(house: House, header: str
     answers.append(stranger.post("/v1/jobs", json=SPEC))
     answers.append(stranger.post("/v1/jobs", content=b"x" * 20_000))
     for answer in answers:
-        problem(answer, 401, "not_authorized")
+        assert_problem(answer, 401, "not_authorized")
         assert answer.headers["WWW-Authenticate"] == "Bearer"
     assert house.queued_rows() == []
 
@@ -95,17 +95,17 @@ def test_the_service_does_not_start_without_a_token(tmp_path: Path) -> None:
 def test_a_bad_spec_is_refused_by_the_name_of_the_field(
     house: House, spec: dict[str, Any], field: str, says: str
 ) -> None:
-    found = problem(house.client.post("/v1/jobs", json={**SPEC, **spec}), 422, "invalid_spec")
+    found = assert_problem(house.client.post("/v1/jobs", json={**SPEC, **spec}), 422, "invalid_spec")
     assert fields(found) == [field]
     assert says in found.errors[0]["message"]
     assert house.queued_rows() == []
 
 
 def test_every_wrong_field_is_named_up_to_a_limit(house: House) -> None:
-    found = problem(house.client.post("/v1/jobs", json={**SPEC, "priority": "x", "no": 1}), 422, "invalid_spec")
+    found = assert_problem(house.client.post("/v1/jobs", json={**SPEC, "priority": "x", "no": 1}), 422, "invalid_spec")
     assert sorted(fields(found)) == ["no", "priority"]
     many = {**SPEC, **{f"key-{number}": 0 for number in range(500)}}
-    assert len(problem(house.client.post("/v1/jobs", json=many), 422, "invalid_spec").errors) == 100
+    assert len(assert_problem(house.client.post("/v1/jobs", json=many), 422, "invalid_spec").errors) == 100
 
 
 @pytest.mark.parametrize(
@@ -124,12 +124,12 @@ def test_every_wrong_field_is_named_up_to_a_limit(house: House) -> None:
     ],
 )
 def test_a_body_that_is_no_json_is_refused(house: House, body: bytes) -> None:
-    problem(house.client.post("/v1/jobs", content=body), 422, "invalid_request")
+    assert_problem(house.client.post("/v1/jobs", content=body), 422, "invalid_request")
 
 
 @pytest.mark.parametrize("body", [b"[]", b"null", b'"text"', b"1e999", b'{"a":' * 100 + b"1" + b"}" * 100])
 def test_json_that_is_no_spec_is_refused(house: House, body: bytes) -> None:
-    problem(house.client.post("/v1/jobs", content=body), 422, "invalid_spec")
+    assert_problem(house.client.post("/v1/jobs", content=body), 422, "invalid_spec")
 
 
 def test_a_body_above_the_limit_is_refused_with_and_without_its_length(house: House) -> None:
@@ -142,11 +142,11 @@ def test_a_body_above_the_limit_is_refused_with_and_without_its_length(house: Ho
             sent += limit // 10
             yield b" " * (limit // 10)
 
-    found = problem(house.client.post("/v1/jobs", content=b" " * (limit + 1)), 413, "too_large")
+    found = assert_problem(house.client.post("/v1/jobs", content=b" " * (limit + 1)), 413, "too_large")
     assert str(limit) in found.detail
-    problem(house.client.post("/v1/jobs", content=chunks()), 413, "too_large")
+    assert_problem(house.client.post("/v1/jobs", content=chunks()), 413, "too_large")
     assert sent > limit
-    problem(house.client.post("/v1/jobs", content=b" " * limit), 422, "invalid_request")
+    assert_problem(house.client.post("/v1/jobs", content=b" " * limit), 422, "invalid_request")
 
 
 @pytest.mark.parametrize(
@@ -155,9 +155,9 @@ def test_a_body_above_the_limit_is_refused_with_and_without_its_length(house: Ho
 )
 def test_an_unknown_or_malformed_id_is_not_found(house: House, job_id: str) -> None:
     for part in ("", "/events", "/metrics", "/logs", "/checkpoints", "/checkpoints/best", "/checkpoints/best/download"):
-        problem(house.client.get(f"/v1/jobs/{job_id}{part}"), 404, "not_found")
-    problem(house.client.post(f"/v1/jobs/{job_id}/cancel"), 404, "not_found")
-    problem(house.client.get(f"/v1/workers/{job_id}"), 404, "not_found")
+        assert_problem(house.client.get(f"/v1/jobs/{job_id}{part}"), 404, "not_found")
+    assert_problem(house.client.post(f"/v1/jobs/{job_id}/cancel"), 404, "not_found")
+    assert_problem(house.client.get(f"/v1/workers/{job_id}"), 404, "not_found")
 
 
 @pytest.mark.parametrize("path", LISTS)
@@ -165,14 +165,14 @@ def test_a_malformed_cursor_is_refused(house: House, path: str) -> None:
     job_id = house.submit()["id"]
     for cursor in MALFORMED_CURSORS:
         answer = house.client.get(path.format(id=job_id), params={"after": cursor})
-        problem(answer, 422, "invalid_cursor")
-    problem(house.client.get(path.format(id=job_id), params={"after": "x" * 201}), 422, "invalid_request")
+        assert_problem(answer, 422, "invalid_cursor")
+    assert_problem(house.client.get(path.format(id=job_id), params={"after": "x" * 201}), 422, "invalid_request")
 
 
 def test_a_checkpoint_of_another_job_is_no_cursor(house: House) -> None:
     job_id = house.submit()["id"]
     answer = house.client.get(f"/v1/jobs/{job_id}/checkpoints", params={"after": "ckpt_" + "0" * 32})
-    problem(answer, 422, "invalid_cursor")
+    assert_problem(answer, 422, "invalid_cursor")
 
 
 @pytest.mark.parametrize(
@@ -199,18 +199,18 @@ def test_a_parameter_out_of_range_is_refused_by_name(
     house: House, path: str, params: dict[str, Any], field: str
 ) -> None:
     job_id = house.submit()["id"]
-    found = problem(house.client.get(path.format(id=job_id), params=params), 422, "invalid_request")
+    found = assert_problem(house.client.get(path.format(id=job_id), params=params), 422, "invalid_request")
     assert fields(found) == [field]
 
 
 @pytest.mark.parametrize("path", ["/", "/v1", "/v1/nothing", "/v1/jobs/", "/v2/jobs"])
 def test_an_unknown_path_is_not_found(house: House, path: str) -> None:
-    problem(house.client.get(path), 404, "not_found")
+    assert_problem(house.client.get(path), 404, "not_found")
 
 
 def test_a_method_that_is_not_possible_is_told_which_are(house: House) -> None:
     answer = house.client.delete("/v1/jobs")
-    problem(answer, 405, "method_not_allowed")
+    assert_problem(answer, 405, "method_not_allowed")
     assert answer.headers["Allow"] == "GET, POST"
     assert house.client.put("/healthz").headers["Allow"] == "GET"
 
@@ -218,7 +218,7 @@ def test_a_method_that_is_not_possible_is_told_which_are(house: House) -> None:
 def test_every_answer_has_a_request_id_the_callers_own_if_it_is_sound(house: House) -> None:
     sent = {"X-Request-ID": "build-7.a_b"}
     assert house.client.get("/v1/jobs", headers=sent).headers["X-Request-ID"] == "build-7.a_b"
-    assert problem(house.client.get("/v1/x", headers=sent), 404, "not_found").request_id == "build-7.a_b"
+    assert assert_problem(house.client.get("/v1/x", headers=sent), 404, "not_found").request_id == "build-7.a_b"
     for unsound in ("", "a b", "x" * 101, "a;b"):
         made = house.client.get("/healthz", headers={"X-Request-ID": unsound}).headers["X-Request-ID"]
         assert made.startswith("req_")
@@ -232,7 +232,7 @@ def test_a_defect_is_a_problem_without_its_traceback_which_the_log_has(
 
     house.app.add_api_route("/broken", broken)
     answer = house.client.get("/broken")
-    found = problem(answer, 500, "internal")
+    found = assert_problem(answer, 500, "internal")
     assert "secret" not in answer.text
     assert found.request_id in caplog.text
     assert "the secret of the house" in caplog.text
@@ -244,8 +244,8 @@ def test_without_the_database_the_service_is_unavailable_and_not_broken(
     db = Database(f"sqlite:///{tmp_path}/absent/torchyard.db")
     house = House(tmp_path, db, redis_url)
     with house.client, caplog.at_level(logging.WARNING):
-        problem(house.client.post("/v1/jobs", json=SPEC), 503, "unavailable")
-        problem(house.client.get("/v1/jobs"), 503, "unavailable")
+        assert_problem(house.client.post("/v1/jobs", json=SPEC), 503, "unavailable")
+        assert_problem(house.client.get("/v1/jobs"), 503, "unavailable")
         ready = house.client.get("/readyz")
         assert (ready.status_code, ready.json()["status"]) == (503, "unavailable")
         assert (ready.json()["database"], ready.json()["redis"]) == ("does not answer", "ok")

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.e2e.service import Service, is_running, running, until
+from tests.e2e.service import Service, is_running, processes_naming, running, until
 from torchyard.errors import Conflict, NotFound
 from torchyard.job import EndReason, JobState
 
@@ -108,6 +108,18 @@ def test_a_queued_job_is_cancelled_at_once_and_stays_so(service: Service) -> Non
     assert cancelled.state is JobState.CANCELLED
     assert cancelled.finished_at is not None
     assert service.client.cancel(job.id).version == cancelled.version
+
+
+def test_a_job_is_cancelled_while_it_starts(service: Service) -> None:
+    job = service.submit_script("starting", LIGHT + "time.sleep(3600)\n")
+    service.wait(job.id, JobState.STARTING)
+    service.client.cancel(job.id)
+    done = service.wait(job.id, JobState.CANCELLED)
+    states = [event.data["to"] for event in service.client.events(job.id) if event.type == "state"]
+    assert states[:2] == ["queued", "starting"]
+    assert states[-1] == "cancelled"
+    assert done.attempt == 1
+    assert processes_naming(service.data / "runs" / job.id) == []
 
 
 def test_cancelling_a_running_job_leaves_no_process(service: Service) -> None:
