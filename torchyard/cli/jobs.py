@@ -169,15 +169,16 @@ def _read_spec(file: str) -> dict[str, Any]:
 
     from torchyard.errors import InvalidSpec
 
+    name = "standard input" if file == "-" else file
     try:
         # JSON is YAML too.
         spec = yaml.safe_load(sys.stdin if file == "-" else Path(file).read_bytes())
     except OSError as error:
         raise InvalidSpec(f"the spec cannot be read: {error}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InvalidSpec(f"{file} is neither YAML nor JSON: {error}") from None
+        raise InvalidSpec(f"{name} is neither YAML nor JSON: {error}") from None
     if not isinstance(spec, dict):
-        raise InvalidSpec(f"{file} is no job spec: that is a mapping with a `trainer`")
+        raise InvalidSpec(f"{name} is no job spec: that is a mapping with a `trainer`")
     return spec
 
 
