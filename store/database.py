@@ -3,7 +3,6 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 import math
-import re
 import sqlite3
 from typing import Any
 
@@ -19,9 +18,9 @@ from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeDecorator
 
 from torchyard.errors import Unavailable
+from torchyard.schema import storable
 
 _WRITE = "torchyard_write"
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 class now_us(FunctionElement[int]):
@@ -138,7 +137,7 @@ def _translated() -> Generator[None]:
 
 def _clean(value: Any) -> Any:
     if isinstance(value, str):
-        return _UNSTORABLE.sub("\ufffd", value)
+        return storable(value)
     if isinstance(value, dict):
         return {_clean(key): _clean(item) for key, item in value.items()}
     if isinstance(value, list):

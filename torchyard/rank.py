@@ -21,6 +21,7 @@ from setproctitle import setproctitle
 from torchyard.errors import ConfigError, DataError
 from torchyard.job import EndReason
 from torchyard.rundir import Env, ProcessIdentity, RankError, RunDir, process_title, write_record
+from torchyard.schema import storable
 
 MESSAGE_LIMIT = 4_000
 TRACEBACK_LIMIT = 32_000
@@ -96,8 +97,8 @@ def _record(run_dir: RunDir, rank: int, error: BaseException) -> None:
         time=time.time_ns() // 1000,
         reason=_reason(error),
         type=type(error).__qualname__,
-        message=_storable(_message(error))[:MESSAGE_LIMIT],
-        traceback=_shorten(_storable("".join(traceback.format_exception(error)))),
+        message=storable(_message(error))[:MESSAGE_LIMIT],
+        traceback=_shorten(storable("".join(traceback.format_exception(error)))),
     )
     try:
         write_record(run_dir.errors / f"{rank}.json", record)
@@ -130,10 +131,6 @@ def _message(error: BaseException) -> str:
         return str(error)
     except Exception as broken:  # noqa: BLE001 the user's own __str__
         return f"<its text cannot be made: {type(broken).__name__}>"
-
-
-def _storable(text: str) -> str:
-    return text.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
 
 
 def _shorten(text: str) -> str:

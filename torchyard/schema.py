@@ -58,6 +58,11 @@ def unbuilt(default: object) -> AfterValidator:
     return AfterValidator(check)
 
 
+def storable(text: str) -> str:
+    """`text` with U+FFFD for each NUL and lone surrogate, which not every database stores."""
+    return _UNSTORABLE.sub("\ufffd", text)
+
+
 def unstorable(value: Any) -> tuple[str, str] | None:
     """The first place in `value` that no database stores, and what is wrong with it; None for a sound value."""
     return _unstorable(value, ())
@@ -77,7 +82,7 @@ def _unstorable(value: Any, path: tuple[str, ...]) -> tuple[str, str] | None:
     parts: list[tuple[str, Any]] = []
     if isinstance(value, dict):
         for key, item in value.items():
-            name = _UNSTORABLE.sub("\ufffd", str(key))[:200]
+            name = storable(str(key))[:200]
             parts += [(name, key), (name, item)]
     elif isinstance(value, list):
         parts = [(str(index), item) for index, item in enumerate(value)]

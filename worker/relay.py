@@ -5,8 +5,8 @@ the batch that stores what it read: the run directory is the spool.
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import product
 import os
-import re
 import time
 from typing import Any
 
@@ -20,13 +20,13 @@ from store.metrics import NewPoint
 from torchyard.errors import DataError
 from torchyard.events import LINE, Message, Metric, Progress
 from torchyard.rundir import MANIFEST, STATE_FILE, Manifest, ManifestFile, RunDir
+from torchyard.schema import storable
 from worker.untrusted import folders_inside, open_inside
 
 _CHUNK = 1 << 18
 _MAX_LINE = 16_384
 _MAX_MANIFEST = 1 << 20
 _MAX_COMPLAINTS = 100  # a flood of nonsense is not worth more rows in one batch
-_LOG = re.compile(r"(?:rank-([0-9]{1,5})|launcher)\.(stdout|stderr)")
 _EVENTS = "events.jsonl"
 
 
@@ -39,8 +39,8 @@ class Relay:
         self._run = run
         self._blobs = blobs
         self._offsets = dict(offsets)
-        self._logs = [f"rank-{rank}.{stream}" for rank in range(world_size) for stream in ("stdout", "stderr")]
-        self._logs += ["launcher.stdout", "launcher.stderr"]
+        self._ranks = (*range(world_size), None)
+        """Whose output it reads; None is the launcher."""
         self._first: Progress | None = None
         self._seen = set(listed)
         self._unreadable: set[str] = set()
@@ -54,10 +54,10 @@ class Relay:
         batch = Batch(offsets=dict(self._offsets))
         for line in self._lines(_EVENTS, batch, final=final):
             self._take_event(line, batch)
-        for name in self._logs:
+        for rank, stream in product(self._ranks, ("stdout", "stderr")):
+            name = f"{'launcher' if rank is None else f'rank-{rank}'}.{stream}"
             lines = [_as_text(line) for line in self._lines(name, batch, final=final)]
             if lines:
-                rank, stream = _source(name)
                 batch.lines.append(NewLines(rank=rank, stream=stream, lines=lines))
         if final and batch.offsets == self._offsets:
             self._take_unannounced(batch)
@@ -107,7 +107,7 @@ class Relay:
         elif isinstance(event, Progress):
             batch.progress = self._progress(event)
         elif isinstance(event, Message):
-            batch.events.append(NewEvent("message", {"level": event.level, "text": _clean(event.text)}, event.time))
+            batch.events.append(NewEvent("message", {"level": event.level, "text": event.text}, event.time))
         else:
             self._take_checkpoint(event.name, batch)
 
@@ -166,20 +166,8 @@ def _complain(batch: Batch, text: str) -> None:
         batch.events.append(NewEvent("message", {"level": "warning", "text": text}, time.time_ns() // 1000))
 
 
-def _source(name: str) -> tuple[int | None, str]:
-    match = _LOG.fullmatch(name)
-    if match is None:
-        raise ValueError(f"{name} is no log file")
-    return (None if match[1] is None else int(match[1])), match[2]
-
-
 def _as_text(raw: bytes) -> str:
     if len(raw) <= _MAX_LINE:
-        return _clean(raw.decode("utf-8", "replace"))
+        return storable(raw.decode("utf-8", "replace"))
     kept = raw[:_MAX_LINE].decode("utf-8", "ignore")
-    return _clean(f"{kept} … [{len(raw) - _MAX_LINE} bytes cut]")
-
-
-def _clean(text: str) -> str:
-    # PostgreSQL stores no NUL, and a lone surrogate is no Unicode text.
-    return text.replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")
+    return storable(f"{kept} … [{len(raw) - _MAX_LINE} bytes cut]")

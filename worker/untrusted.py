@@ -20,7 +20,7 @@ _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 def read_tail(path: Path, limit: int) -> bytes:
     """The last `limit` bytes of the regular file at `path`; nothing where no regular file lies there."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path, _FLAGS | os.O_NONBLOCK)
     except OSError:
         return b""
     try:

@@ -5,6 +5,7 @@ import signal
 
 from torchyard.job import EndReason
 from torchyard.rundir import ExitReport, ProcessIdentity, RankError, RunDir
+from torchyard.schema import storable
 from worker.untrusted import read_tail, read_untrusted
 
 TAIL = 16_384
@@ -48,7 +49,7 @@ def quote(run: RunDir, source: str, *, offset: int = 0) -> str:
     """The end of what `source` (`launcher`, `rank-N`) wrote to its stderr, of the bytes from `offset` on."""
     log = run.log(source, "stderr")
     limit = max(0, min(TAIL, log.lstat().st_size - offset)) if offset else TAIL
-    return read_tail(log, limit).decode("utf-8", "replace").replace("\x00", "\ufffd")
+    return storable(read_tail(log, limit).decode("utf-8", "replace"))
 
 
 def _deaths(stderr: str) -> list[tuple[int, int]]:
