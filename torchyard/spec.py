@@ -20,7 +20,6 @@ from torchyard.schema import Count, Duration, MetricKey, Schema, unbuilt, unstor
 JobName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 LabelKey = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$")]
 Labels = Annotated[dict[LabelKey, Annotated[str, Field(max_length=200)]], Field(max_length=32)]
-Trainer = Literal["image-classification", "script"]
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 _RESERVED = re.compile(

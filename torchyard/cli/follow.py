@@ -22,15 +22,6 @@ from torchyard.views import CheckpointView, EventView, JobView, LogLine
 _PLAIN_S = 2.0
 """Seconds between two progress lines where there is no terminal."""
 _EXIT = {JobState.FAILED: 1, JobState.CANCELLED: 2}
-_COLOURS = {
-    JobState.QUEUED: "yellow",
-    JobState.STARTING: "cyan",
-    JobState.RUNNING: "cyan",
-    JobState.PAUSED: "yellow",
-    JobState.SUCCEEDED: "green",
-    JobState.FAILED: "red",
-    JobState.CANCELLED: "magenta",
-}
 
 
 def exit_code(job: JobView) -> int:
@@ -115,7 +106,7 @@ class Watch:
             state = JobState(data["to"])
             if state.terminal:
                 return  # the job itself comes next, and says more
-            line.append(f"{state:<10}", style=_COLOURS[state])
+            line.append(f"{state:<10}", style=output.COLOURS[state])
             line.append(f" {data['reason']['message']}")
         elif event.type == "checkpoint":
             line.append(_checkpoint(data))
@@ -173,7 +164,7 @@ def _checkpoint(data: dict[str, Any]) -> str:
 
 def _ending(job: JobView) -> Text:
     line = _stamp(job.finished_at or job.created_at)
-    line.append(f"{job.state:<10}", style=_COLOURS[job.state])
+    line.append(f"{job.state:<10}", style=output.COLOURS[job.state])
     if job.started_at is not None and job.finished_at is not None:
         line.append(f" after {output.duration((job.finished_at - job.started_at).total_seconds())}")
     if job.error is not None:

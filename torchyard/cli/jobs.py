@@ -127,14 +127,13 @@ def download(
 
     from torchyard.cli.follow import download_with_bar
 
-    names = [
-        name for name, given in (("best", best), ("latest", latest), (f"epoch-{epoch}", epoch), (ref, ref)) if given
-    ]
+    choices = (("best", best), ("latest", latest), (f"epoch-{epoch}", epoch), (ref or "", ref))
+    names = [name for name, given in choices if given]
     if len(names) > 1:
         raise typer.BadParameter("choose one of --best, --latest, --epoch and --ref")
     with _client() as client:
         found = client.find(job)
-        checkpoint = client.checkpoint(found.id, names[0] or "best" if names else "best")
+        checkpoint = client.checkpoint(found.id, names[0] if names else "best")
         path = download_with_bar(client, found.id, checkpoint, to=to)
     if as_json:
         output.write(json.dumps({"path": str(path), "checkpoint": checkpoint.model_dump(mode="json")}))

@@ -17,15 +17,16 @@ if TYPE_CHECKING:
 
     from torchyard.views import JobView, View
 
-_STYLES = {
-    JobState.QUEUED: "33",
-    JobState.STARTING: "36",
-    JobState.RUNNING: "36",
-    JobState.PAUSED: "33",
-    JobState.SUCCEEDED: "32",
-    JobState.FAILED: "31",
-    JobState.CANCELLED: "35",
+COLOURS = {
+    JobState.QUEUED: "yellow",
+    JobState.STARTING: "cyan",
+    JobState.RUNNING: "cyan",
+    JobState.PAUSED: "yellow",
+    JobState.SUCCEEDED: "green",
+    JobState.FAILED: "red",
+    JobState.CANCELLED: "magenta",
 }
+_SGR = {"red": "31", "green": "32", "yellow": "33", "magenta": "35", "cyan": "36"}
 _GAP = "  "
 
 
@@ -68,7 +69,7 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, indent: str 
 
 def paint_state(line: str, state: JobState) -> str:
     """`line` with the name of the state in its colour, where stdout is a terminal."""
-    return line.replace(state, paint(state, _STYLES[state], sys.stdout), 1)
+    return line.replace(state, paint(state, _SGR[COLOURS[state]], sys.stdout), 1)
 
 
 def paint(text: str, style: str, stream: TextIO) -> str:

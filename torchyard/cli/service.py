@@ -49,7 +49,6 @@ class Service:
         self._say = say
         self._children: list[Child] = []
         self._signals = 0
-        self._stopping = False
 
     def run(self, on_ready: Callable[[str, str], None]) -> None:
         """Serves until SIGINT, SIGTERM or SIGHUP; a second one kills. `on_ready` gets the URL and the token.
