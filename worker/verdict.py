@@ -82,11 +82,13 @@ def _came_up(run: RunDir, world_size: int) -> bool:
 def _raised(error: RankError, codes: dict[int, int]) -> ExitReport:
     said = f"rank {error.rank}" if error.type == "SystemExit" else error.type
     own_words = error.reason in (EndReason.DATA_ERROR, EndReason.CONFIG_ERROR)
+    # torchrun ends the others of a failed group by SIGTERM, and may hit one that is just leaving with its own error.
+    code = codes.get(error.rank, 1)
     return ExitReport(
         reason=error.reason,
         message=error.message if own_words else f"{said}: {error.message}",
         rank=error.rank,
-        exit_code=codes.get(error.rank, 1),
+        exit_code=1 if code == -signal.SIGTERM else code,
         traceback=error.traceback,
     )
 

@@ -68,6 +68,13 @@ def test_an_abort_in_the_wake_of_an_error_is_not_the_cause(run: RunDir) -> None:
     assert judge(run, launcher_exit=1, world_size=2).rank == 1
 
 
+def test_a_rank_that_torchrun_ends_as_it_leaves_with_its_error_keeps_its_exit_code(run: RunDir) -> None:
+    _error(run, 1, time=100, message="the cause", kind="ValueError")
+    _summary(run, (0, 1), (1, -15))
+    report = judge(run, launcher_exit=1, world_size=2)
+    assert (report.rank, report.message, report.exit_code) == (1, "ValueError: the cause", 1)
+
+
 def test_a_rank_ended_by_torchrun_is_not_the_cause(run: RunDir) -> None:
     _summary(run, (1, 3), (0, -15))
     report = judge(run, launcher_exit=1, world_size=2)
