@@ -12,7 +12,7 @@ from api.auth import authenticate
 from api.routes import checkpoints, cluster, health, jobs, telemetry
 from api.services import Services
 from store.settings import Settings
-from torchyard.errors import ConfigError
+from torchyard.errors import ConfigError, NotAuthorized
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -34,11 +34,12 @@ def create_app(settings: Settings) -> FastAPI:
         lifespan=lifespan,
         generate_unique_id_function=_operation_id,
         redirect_slashes=False,
-        responses=openapi.PROBLEMS,
+        description=openapi.DESCRIPTION,
+        openapi_tags=openapi.TAGS,
     )
     app.state.services = parts
     problems.install(app)
-    private = APIRouter(prefix="/v1", dependencies=[Depends(authenticate)])
+    private = APIRouter(prefix="/v1", dependencies=[Depends(authenticate)], responses=openapi.problems(NotAuthorized))
     for routes in (jobs, telemetry, checkpoints, cluster):
         private.include_router(routes.router)
     app.include_router(private)

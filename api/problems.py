@@ -15,20 +15,29 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 import uuid_utils
 
-from torchyard.errors import FieldError, InvalidRequest, NotAuthorized, TorchyardError, Unavailable
+from api.openapi import PROBLEM_TYPE
+from torchyard.errors import (
+    FieldError,
+    InvalidRequest,
+    MethodNotAllowed,
+    NotAuthorized,
+    NotFound,
+    RangeNotSatisfiable,
+    TooLarge,
+    TorchyardError,
+    Unavailable,
+)
 from torchyard.views import Problem
 
-MEDIA_TYPE = "application/problem+json"
-
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
-_MOST_ERRORS = 100
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,100}")
-_HTTP = {
-    404: ("not_found", "There is no such object"),
-    405: ("method_not_allowed", "The method is not possible here"),
-    416: ("range_not_satisfiable", "The range lies beyond the end of the file"),
+_RETRY_AFTER_S = 1
+_HTTP = {kind.status: kind for kind in (NotFound, MethodNotAllowed, TooLarge, RangeNotSatisfiable)}
+"""What the framework itself answers, by status."""
+_HEADERS: dict[type[TorchyardError], dict[str, str]] = {
+    NotAuthorized: {"WWW-Authenticate": "Bearer"},
+    Unavailable: {"Retry-After": str(_RETRY_AFTER_S)},
 }
-"""Code and title of what the framework itself answers."""
 _log = logging.getLogger(__name__)
 
 
@@ -68,32 +77,29 @@ class RequestIds:
             _log.exception("request %s (%s %s) failed", request_id, scope["method"], scope["path"])
             if started:
                 raise
-            await _render(Request(scope), TorchyardError("something went wrong here; the log has it"))(
-                scope, receive, send_with_id
-            )
+            answer = _answer(Request(scope), TorchyardError("something went wrong here; the log has it"))
+            await answer(scope, receive, send_with_id)
 
 
 async def _on_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, TorchyardError)
     if isinstance(error, Unavailable):
         _log.warning("request %s: %s", request.state.request_id, error.message)
-    headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, NotAuthorized) else None
-    return _render(request, error, headers=headers)
+    return _answer(request, error, headers=_HEADERS.get(type(error)))
 
 
 async def _on_validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     found: Sequence[Any] = error.errors()
     errors = tuple(FieldError(".".join(map(str, item["loc"][1:])), str(item["msg"])) for item in found)
-    return _render(request, InvalidRequest("the parameters are not valid", errors=errors))
+    return _answer(request, InvalidRequest("the parameters are not valid", errors=errors))
 
 
 async def _on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    code, title = _HTTP.get(error.status_code, ("http_error", "The request cannot be answered"))
-    detail = f"{request.method} {request.url.path[:200]}: {error.detail}"
-    headers = {"Allow": _allowed(request)} if error.status_code == 405 else error.headers
-    return _answer(request, status=error.status_code, code=code, title=title, detail=detail, headers=headers)
+    kind = _HTTP.get(error.status_code, InvalidRequest)
+    headers = {"Allow": _allowed(request)} if kind is MethodNotAllowed else error.headers
+    return _answer(request, kind(f"{request.method} {request.url.path[:200]}: {error.detail}"), headers=headers)
 
 
 def _allowed(request: Request) -> str:
@@ -106,36 +112,7 @@ def _allowed(request: Request) -> str:
     return ", ".join(found)
 
 
-def _render(request: Request, error: TorchyardError, *, headers: Mapping[str, str] | None = None) -> Response:
-    return _answer(
-        request,
-        status=error.status,
-        code=error.code,
-        title=error.title,
-        detail=error.message,
-        errors=error.errors,
-        headers=headers,
-    )
-
-
-def _answer(
-    request: Request,
-    *,
-    status: int,
-    code: str,
-    title: str,
-    detail: str,
-    errors: Sequence[FieldError] = (),
-    headers: Mapping[str, str] | None = None,
-) -> Response:
-    problem = Problem(
-        type=f"urn:torchyard:problem:{code}",
-        title=title,
-        status=status,
-        detail=detail,
-        code=code,
-        request_id=request.state.request_id,
-        errors=[{"field": error.field, "message": error.message} for error in errors[:_MOST_ERRORS]],
-    )
+def _answer(request: Request, error: TorchyardError, *, headers: Mapping[str, str] | None = None) -> Response:
+    problem = Problem.of(error, request_id=request.state.request_id)
     content = None if request.method == "HEAD" else problem.model_dump_json()
-    return Response(content, status_code=status, headers=dict(headers or {}), media_type=MEDIA_TYPE)
+    return Response(content, status_code=problem.status, headers=dict(headers or {}), media_type=PROBLEM_TYPE)

@@ -41,6 +41,14 @@ class InvalidRequest(TorchyardError):
     title = "The request is not valid"
 
 
+class IdempotencyMismatch(TorchyardError):
+    """The idempotency key came with another request before."""
+
+    code = "idempotency_mismatch"
+    status = 422
+    title = "The idempotency key belongs to another request"
+
+
 class InvalidCursor(TorchyardError):
     code = "invalid_cursor"
     status = 422
@@ -59,6 +67,12 @@ class NotFound(TorchyardError):
     title = "There is no such object"
 
 
+class MethodNotAllowed(TorchyardError):
+    code = "method_not_allowed"
+    status = 405
+    title = "The method is not possible here"
+
+
 class Conflict(TorchyardError):
     """The object's state forbids what was asked."""
 
@@ -71,6 +85,12 @@ class TooLarge(TorchyardError):
     code = "too_large"
     status = 413
     title = "The request body is too large"
+
+
+class RangeNotSatisfiable(TorchyardError):
+    code = "range_not_satisfiable"
+    status = 416
+    title = "The range lies beyond the end of the file"
 
 
 class Unavailable(TorchyardError):

@@ -2,14 +2,17 @@
 
 from datetime import datetime
 import math
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer
 
+from torchyard.errors import FieldError, TorchyardError
 from torchyard.job import EndReason, JobState
 from torchyard.spec import JobSpec
 
 T = TypeVar("T")
+
+_MOST_ERRORS = 100
 
 
 class View(BaseModel):
@@ -220,4 +223,16 @@ class Problem(View):
     detail: str
     code: str
     request_id: str
-    errors: list[dict[str, str]] = []
+    errors: list[FieldError] = []
+
+    @classmethod
+    def of(cls, error: TorchyardError, *, request_id: str) -> Self:
+        return cls(
+            type=f"urn:torchyard:problem:{error.code}",
+            title=error.title,
+            status=error.status,
+            detail=error.message,
+            code=error.code,
+            request_id=request_id,
+            errors=list(error.errors[:_MOST_ERRORS]),
+        )

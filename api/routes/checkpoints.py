@@ -9,16 +9,17 @@ from starlette.responses import FileResponse, MalformedRangeHeader, RangeNotSati
 
 from api import present
 from api.auth import Principal, User, visible_job
+from api.openapi import problems
 from api.paging import After, Limit, id_after, page
 from api.services import Parts, Services
 from store import checkpoints
 from store.checkpoints import Listed
 from store.tables import Checkpoint
-from torchyard.errors import InvalidCursor, NotFound
+from torchyard.errors import InvalidCursor, NotFound, Unavailable
 from torchyard.rundir import STATE_FILE
 from torchyard.views import CheckpointView, Page
 
-router = APIRouter(tags=["checkpoints"])
+router = APIRouter(tags=["checkpoints"], responses=problems(Unavailable))
 
 _BYTES: dict[str, Any] = {
     "response_class": FileResponse,

@@ -5,11 +5,12 @@ import inspect
 from fastapi import APIRouter
 
 from api import present
+from api.openapi import problems
 from api.paging import After, Limit, id_after, page
 from api.services import Parts
 from store import jobs, workers
 from store.ids import is_id
-from torchyard.errors import NotFound
+from torchyard.errors import NotFound, Unavailable
 from torchyard.spec import CONFIGS
 from torchyard.views import Page, TrainerView, WorkerView
 
@@ -27,7 +28,7 @@ def list_trainers() -> Page[TrainerView]:
     )
 
 
-@router.get("/workers")
+@router.get("/workers", responses=problems(Unavailable))
 def list_workers(parts: Parts, limit: Limit = 100, after: After = None) -> Page[WorkerView]:
     """Hosts and their devices, and which job holds each."""
     cursor = id_after(after, "wrk")
@@ -38,7 +39,7 @@ def list_workers(parts: Parts, limit: Limit = 100, after: After = None) -> Page[
     return page(WorkerView, shown, limit=limit, cursor=lambda worker: worker.id)
 
 
-@router.get("/workers/{worker_id}")
+@router.get("/workers/{worker_id}", responses=problems(Unavailable))
 def get_worker(parts: Parts, worker_id: str) -> WorkerView:
     if not is_id(worker_id, "wrk"):
         raise NotFound(f"there is no worker {worker_id[:100]!r}")

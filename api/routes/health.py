@@ -11,7 +11,7 @@ from store.database import Database
 from torchyard.errors import Unavailable
 from torchyard.views import HealthView, ReadyView
 
-router = APIRouter(tags=["health"])
+router = APIRouter(tags=["service"])
 
 _SILENT = "does not answer"
 _log = logging.getLogger(__name__)

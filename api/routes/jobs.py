@@ -9,18 +9,18 @@ from starlette.requests import ClientDisconnect
 
 from api import present
 from api.auth import User, visible_job
-from api.openapi import SPEC_BODY
+from api.openapi import SPEC_BODY, problems
 from api.paging import After, Limit, id_after, number_after, page
 from api.services import Parts
 from store import jobs
 from store.queue import Queue
 from store.tables import Job
-from torchyard.errors import InvalidRequest, TooLarge, Unavailable
+from torchyard.errors import Conflict, InvalidRequest, TooLarge, Unavailable
 from torchyard.job import JobState
 from torchyard.spec import parse_spec
 from torchyard.views import EventView, JobView, Page
 
-router = APIRouter(tags=["jobs"])
+router = APIRouter(tags=["jobs"], responses=problems(Unavailable))
 
 Text = Annotated[str, Query(max_length=200, pattern=r"^[^\x00]*$")]
 
@@ -88,7 +88,7 @@ def get_job(parts: Parts, user: User, job_id: str) -> JobView:
         return present.job(session, visible_job(session, job_id, user))
 
 
-@router.post("/jobs/{job_id}/cancel", status_code=202)
+@router.post("/jobs/{job_id}/cancel", status_code=202, responses=problems(Conflict))
 def cancel_job(parts: Parts, user: User, job_id: str) -> JobView:
     """Cancels a waiting job at once; asks a running one to save a checkpoint and stop."""
     with parts.database.write() as session:

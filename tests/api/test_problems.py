@@ -42,7 +42,7 @@ def assert_problem(answer: Response, status: int, code: str) -> Problem:
 
 
 def fields(found: Problem) -> list[str]:
-    return [error["field"] for error in found.errors]
+    return [error.field for error in found.errors]
 
 
 @pytest.mark.parametrize("header", [None, *WRONG])
@@ -97,7 +97,7 @@ def test_a_bad_spec_is_refused_by_the_name_of_the_field(
 ) -> None:
     found = assert_problem(house.client.post("/v1/jobs", json={**SPEC, **spec}), 422, "invalid_spec")
     assert fields(found) == [field]
-    assert says in found.errors[0]["message"]
+    assert says in found.errors[0].message
     assert house.queued_rows() == []
 
 
