@@ -8,7 +8,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 	--no-emit-index-url --no-annotate --no-header
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-gpu check bench lock clean
+.PHONY: help setup demo up test test-gpu check bench env lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ check: $(STAMP)  ## Check format, lint and types
 
 bench: $(STAMP)  ## Train MNIST through the service and check the accuracy (minutes)
 	$(BIN)/python -P bench/mnist.py
+
+env:  ## Write .env, the secrets of docker-compose.yml; never over one that is there
+	@$(PYTHON) deploy/env.py
 
 lock: $(STAMP)  ## Resolve the dependencies again and write the locks
 	$(COMPILE) pyproject.toml --group dev --upgrade --output-file requirements.lock

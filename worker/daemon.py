@@ -2,7 +2,9 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Sequence
+import contextlib
 import logging
+import os
 from pathlib import Path
 import socket
 import threading
@@ -45,7 +47,8 @@ class Daemon:
     def __init__(
         self, settings: Settings, inventory: Inventory, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.id = _identity(settings.root)
+        self._identity = settings.root / "worker.json"
+        self.id = _identity(self._identity)
         self.name = socket.gethostname()
         self._inventory = inventory
         self._clock = clock
@@ -135,6 +138,8 @@ class Daemon:
         self._devices = self._observe()
         with self._database.write() as session:
             workers.heartbeat(session, self.id, devices=[view.model_dump(mode="json") for view in self._devices])
+        with contextlib.suppress(OSError):
+            os.utime(self._identity)  # a health check needs no database to see that this worker lives
 
     def _renew(self) -> None:
         if not self._runners:
@@ -343,9 +348,8 @@ def _understood(candidates: Iterable[Startable]) -> Generator[tuple[Startable, R
         yield job, resources
 
 
-def _identity(root: Path) -> str:
+def _identity(path: Path) -> str:
     """This worker's id: made once, and kept with the data, so that a restarted daemon finds its jobs again."""
-    path = root / "worker.json"
     record = read_record(path, _Identity)
     if record is None:
         record = _Identity(id=new_id("wrk"))

@@ -1,0 +1,38 @@
+# syntax=docker/dockerfile:1
+# One image for the migration, the API and the worker: docker-compose.yml says which of them a container is.
+
+FROM python:3.11.14-slim-bookworm AS build
+WORKDIR /src
+ENV UV_PYTHON=/opt/venv/bin/python UV_COMPILE_BYTECODE=1 UV_LINK_MODE=copy
+RUN python -m venv --without-pip /opt/venv
+COPY bootstrap.lock ./
+RUN --mount=type=cache,target=/root/.cache/pip \
+    pip install --disable-pip-version-check --root-user-action=ignore --require-hashes -r bootstrap.lock
+# The lock constrains and has every hash; what pyproject.toml needs at run time is what is installed, no tool of the tests.
+# torch is the index's CUDA build, which also runs where there is no GPU.
+COPY pyproject.toml requirements.lock ./
+RUN --mount=type=cache,target=/root/.cache/uv \
+    uv pip install --require-hashes --only-binary :all: --constraint requirements.lock --requirement pyproject.toml
+COPY README.md ./
+COPY torchyard torchyard
+COPY store store
+COPY api api
+COPY worker worker
+COPY trainer trainer
+COPY migrations migrations
+RUN --mount=type=cache,target=/root/.cache/uv \
+    uv pip install --no-deps --no-build-isolation .
+
+FROM python:3.11.14-slim-bookworm
+# A new volume takes the owner of the folder on which it is mounted: /data is a worker's, /data/blobs is shared.
+RUN useradd --uid 10001 --create-home --shell /usr/sbin/nologin torchyard \
+    && install --directory --mode 0700 --owner torchyard --group torchyard /data /data/blobs
+COPY --from=build /opt/venv /opt/venv
+ENV PATH=/opt/venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+USER 10001:10001
+WORKDIR /home/torchyard
+EXPOSE 8000
+# The API's, as it is what the image runs by default. http.client heeds no proxy variable, as urllib would.
+HEALTHCHECK --interval=15s --timeout=10s --start-period=60s --start-interval=1s \
+    CMD ["python", "-c", "import http.client, os; api = http.client.HTTPConnection('127.0.0.1', int(os.environ.get('TORCHYARD_PORT', '8000')), timeout=5); api.request('GET', '/readyz'); exit(api.getresponse().status != 200)"]
+CMD ["python", "-P", "-m", "api"]

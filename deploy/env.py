@@ -1,0 +1,47 @@
+"""`make env`: writes `.env`, from which Docker Compose takes every secret. Needs Python and nothing else."""
+
+import os
+from pathlib import Path
+import secrets
+import sys
+
+_TEXT = """\
+# Made by `make env` for docker-compose.yml. Whoever reads it can run code on this host.
+
+# What users send: `Authorization: Bearer …`
+TORCHYARD_TOKEN={token}
+
+# The servers' passwords, which go into URLs: letters and digits only.
+# PostgreSQL keeps the one with which its volume was made.
+POSTGRES_PASSWORD={postgres}
+REDIS_PASSWORD={redis}
+
+# The one folder of this host whose data and code jobs may name, as file:///srv/torchyard/… It is mounted read-only at
+# the same path; uid 10001, as which jobs run, must be able to read it.
+TORCHYARD_ALLOW_PATHS=/srv/torchyard
+
+# The port on 127.0.0.1, and how many CPU slots the worker of the `cpu` profile offers.
+#TORCHYARD_PORT=8000
+#TORCHYARD_CPU_SLOTS=2
+"""
+
+
+def main() -> int:
+    path = Path(".env")
+    text = _TEXT.format(token=secrets.token_hex(32), postgres=secrets.token_hex(32), redis=secrets.token_hex(32))
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        print(f"error: {path} is there, and is left as it is. The volumes know its passwords.", file=sys.stderr)  # noqa: T201
+        return 1
+    except OSError as error:
+        print(f"error: {path} cannot be written: {error.strerror}", file=sys.stderr)  # noqa: T201
+        return 1
+    print(f"{path}: a token and two passwords, readable by you alone. Next: docker compose --profile cpu up --build")  # noqa: T201
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,167 @@
+"""The files by which the service is deployed: valid, without a default secret, and true to what they deploy."""
+
+from pathlib import Path
+import re
+import shutil
+import stat
+import subprocess
+import sys
+from typing import Any
+
+from compose_spec import PyCompose
+from dotenv import dotenv_values
+import pytest
+import yaml
+
+from store.settings import Settings
+from tests.deploy.compose import ROOT, TEXT, MissingVariableError, load
+
+SECRETS = ("TORCHYARD_TOKEN", "POSTGRES_PASSWORD", "REDIS_PASSWORD")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """All that `make env` needs of the project."""
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    shutil.copytree(ROOT / "deploy", tmp_path / "deploy")
+    return tmp_path
+
+
+@pytest.fixture
+def config(checkout: Path) -> dict[str, Any]:
+    assert _make_env(checkout).returncode == 0
+    return load(_variables(checkout))
+
+
+def test_make_env_writes_new_secrets_that_only_the_owner_reads(checkout: Path) -> None:
+    assert _make_env(checkout).returncode == 0
+    first = _variables(checkout)
+    assert stat.S_IMODE((checkout / ".env").stat().st_mode) == 0o600
+    (checkout / ".env").unlink()
+    assert _make_env(checkout).returncode == 0
+    second = _variables(checkout)
+    secrets = [variables[name] for variables in (first, second) for name in SECRETS]
+    assert len(set(secrets)) == len(secrets)
+    # They go into URLs and command lines: nothing to quote, no leading dash.
+    assert all(re.fullmatch("[0-9a-f]{64}", secret) for secret in secrets)
+
+
+def test_make_env_keeps_what_is_there(checkout: Path) -> None:
+    (checkout / ".env").write_text("TORCHYARD_TOKEN=mine\n")
+    done = _make_env(checkout)
+    assert done.returncode != 0
+    assert ".env is there" in done.stderr and "Traceback" not in done.stderr
+    assert (checkout / ".env").read_text() == "TORCHYARD_TOKEN=mine\n"
+
+
+def test_secrets_stay_out_of_git_and_out_of_the_image() -> None:
+    assert "/.env" in (ROOT / ".gitignore").read_text().splitlines()
+    ignored, *kept = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if not line.startswith("#")]
+    assert ignored == "*"
+    assert {line.removeprefix("!") for line in kept if line.startswith("!")} == {*_copied()}
+
+
+@pytest.mark.parametrize("name", [*SECRETS, "TORCHYARD_ALLOW_PATHS"])
+@pytest.mark.parametrize("value", [None, ""])
+def test_without_its_env_file_it_says_what_to_do(checkout: Path, name: str, value: str | None) -> None:
+    _make_env(checkout)
+    variables = _variables(checkout)
+    del variables[name]
+    if value is not None:
+        variables[name] = value
+    with pytest.raises(MissingVariableError, match="run `make env` first"):
+        load(variables)
+
+
+def test_the_compose_file_keeps_to_the_specification(config: dict[str, Any]) -> None:
+    text = yaml.safe_dump(config)
+    PyCompose.from_yaml(text).validate()
+    with pytest.raises(ValueError, match="readonly"):
+        PyCompose.from_yaml(text.replace("read_only", "readonly"))
+
+
+def test_what_it_refers_to_is_there(config: dict[str, Any]) -> None:
+    services = config["services"]
+    for service in services.values():
+        assert {*service.get("depends_on", ())} <= {*services}
+        named = {volume.split(":")[0] for volume in service.get("volumes", ()) if not volume.startswith("/")}
+        assert named <= {*config["volumes"]}
+    for name in ("worker-cpu", "worker-gpu", "api"):
+        assert services[name]["depends_on"]["migrate"]["condition"] == "service_completed_successfully"
+    assert [name for name, service in services.items() if "ports" in service] == ["api"]
+    assert services["api"]["ports"] == ["127.0.0.1:8000:8000"]
+
+
+def test_the_variables_it_sets_are_settings(config: dict[str, Any]) -> None:
+    known = {f"TORCHYARD_{field.upper()}" for field in Settings.model_fields}
+    named = set(re.findall(r"\bTORCHYARD_[A-Z_]+\b", TEXT))
+    assert named <= known
+    for service in config["services"].values():
+        assert {name for name in service.get("environment", ()) if name.startswith("TORCHYARD_")} <= known
+
+
+def test_every_container_has_no_more_rights_than_it_needs(config: dict[str, Any]) -> None:
+    for name, service in config["services"].items():
+        assert service["cap_drop"] == ["ALL"] and "cap_add" not in service, name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert service.get("read_only") or name.startswith("worker-"), name
+        assert service.get("user", "") != "root" and not service.get("privileged"), name
+        assert service["logging"]["options"]["max-size"], name
+
+
+def test_only_the_blobs_are_shared(config: dict[str, Any]) -> None:
+    targets = {
+        (volume.split(":")[0], name)
+        for name, service in config["services"].items()
+        for volume in service.get("volumes", ())
+        if not volume.startswith("/")
+    }
+    shared = {volume for volume, _ in targets if len([name for other, name in targets if other == volume]) > 1}
+    assert shared == {"blobs"}
+
+
+def test_the_dockerfile_has_no_finding() -> None:
+    hadolint = Path(sys.executable).with_name("hadolint")
+    done = _run([str(hadolint), "--disable-ignore-pragma", "Dockerfile"], cwd=ROOT)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_the_dockerfile_copies_all_that_is_installed(tmp_path: Path) -> None:
+    copied = _copied()
+    for name in copied:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, tmp_path)
+    build = "import sys, setuptools.build_meta as backend; backend.build_wheel(sys.argv[1])"
+    done = _run([sys.executable, "-c", build, "wheel"], cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = (tmp_path / "wheel").glob("*.whl")
+    shutil.unpack_archive(wheel, tmp_path / "installed", "zip")
+    packages = [name for name in copied if (ROOT / name).is_dir()]
+    there = {path.relative_to(tmp_path) for name in packages for path in (tmp_path / name).rglob("*") if path.is_file()}
+    installed = {path.relative_to(tmp_path / "installed") for path in (tmp_path / "installed").rglob("*")}
+    assert there <= installed
+    assert {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"tests", "bench"} == {*packages}
+
+
+def _copied() -> list[str]:
+    """What the Dockerfile copies from the project."""
+    lines = re.findall(r"^COPY (?!--from)(.+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    copied = [source for line in lines for source in line.split()[:-1]]
+    assert all((ROOT / name).exists() for name in copied)
+    return copied
+
+
+def _make_env(checkout: Path) -> subprocess.CompletedProcess[str]:
+    return _run(["make", "env"], cwd=checkout)
+
+
+def _run(argv: list[str], *, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(argv, cwd=cwd, capture_output=True, text=True, check=False)
+
+
+def _variables(checkout: Path) -> dict[str, str]:
+    """As Compose, and a shell, read the file."""
+    return {name: value or "" for name, value in dotenv_values(checkout / ".env").items()}
