@@ -1,55 +1,81 @@
-"""Databases for tests: SQLite files, or databases of a PostgreSQL server.
+"""Databases for tests, of both kinds: files, and databases of a server. Each lives as long as its `with` block.
 
-`TORCHYARD_TEST_DATABASE` names that server (`postgresql+psycopg://…/postgres`, a user who may create databases).
+A migrated one is a copy of a template: migrating costs more than most tests do.
 """
 
 from collections.abc import Generator
 from contextlib import contextmanager
-import os
+from functools import cached_property
 from pathlib import Path
 import shutil
 from uuid import uuid4
 
-from sqlalchemy import create_engine, make_url, text
+from alembic import command
+import psycopg
 
-SERVER = os.environ.get("TORCHYARD_TEST_DATABASE", "")
-
-
-@contextmanager
-def empty(folder: Path) -> Generator[str]:
-    """The URL of a database without tables."""
-    if not SERVER:
-        yield f"sqlite:///{folder / f'{uuid4().hex}.db'}"
-        return
-    with _created("template0") as url:
-        yield url
+from migrations.__main__ import configuration
+from tests.postgresql import PostgreSQLServer
 
 
-@contextmanager
-def copy_of(url: str, folder: Path) -> Generator[str]:
-    """The URL of a copy of a database to which nobody is connected."""
-    source = make_url(url).database
-    assert source is not None
-    if not SERVER:
-        target = folder / f"{uuid4().hex}.db"
-        shutil.copy(source, target)
-        yield f"sqlite:///{target}"
-        return
-    with _created(source) as copied:
-        yield copied
+class SQLiteDatabases:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @contextmanager
+    def empty(self) -> Generator[str]:
+        """The URL of a database without tables."""
+        yield self._url(uuid4().hex)
+
+    @contextmanager
+    def migrated(self) -> Generator[str]:
+        """The URL of a database with the newest tables and no rows."""
+        name = uuid4().hex
+        shutil.copy(self._folder / self._template, self._folder / name)
+        yield self._url(name)
+
+    @cached_property
+    def _template(self) -> str:
+        command.upgrade(configuration(self._url("template")), "head")
+        return "template"
+
+    def _url(self, name: str) -> str:
+        return f"sqlite:///{self._folder / name}"
 
 
-@contextmanager
-def _created(template: str) -> Generator[str]:
-    name = f"test_{uuid4().hex}"
-    admin = create_engine(SERVER, isolation_level="AUTOCOMMIT")
-    try:
-        with admin.connect() as connection:
-            connection.execute(text(f"CREATE DATABASE {name} TEMPLATE {template}"))
+class PostgreSQLDatabases:
+    def __init__(self, server: PostgreSQLServer) -> None:
+        self._server = server
+
+    @contextmanager
+    def empty(self) -> Generator[str]:
+        """As of SQLiteDatabases."""
+        with self._created(template="template0") as url:
+            yield url
+
+    @contextmanager
+    def migrated(self) -> Generator[str]:
+        """As of SQLiteDatabases."""
+        with self._created(template=self._template) as url:
+            yield url
+
+    @cached_property
+    def _template(self) -> str:
+        self._run("CREATE DATABASE migrated TEMPLATE template0")
+        command.upgrade(configuration(self._server.url("migrated")), "head")
+        return "migrated"
+
+    @contextmanager
+    def _created(self, *, template: str) -> Generator[str]:
+        name = f"test_{uuid4().hex}"
+        self._run(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
         try:
-            yield make_url(SERVER).set(database=name).render_as_string(hide_password=False)
+            yield self._server.url(name)
         finally:
-            with admin.connect() as connection:
-                connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
-    finally:
-        admin.dispose()
+            self._run(f"DROP DATABASE {name} WITH (FORCE)")
+
+    def _run(self, statement: str) -> None:
+        with psycopg.connect(self._server.conninfo, autocommit=True) as connection:
+            connection.execute(statement.encode())
+
+
+Databases = SQLiteDatabases | PostgreSQLDatabases

@@ -1,18 +1,12 @@
-"""Real servers and databases for tests: each lives as long as its `with` block, or its folder."""
+"""Real servers for tests: each lives as long as its `with` block."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 import shutil
 import subprocess
-from tempfile import TemporaryDirectory
 import time
 
-from alembic import command
-
-from migrations.__main__ import configuration
-from store.database import Database
 from torchyard.cli import redis_server as embedded
 
 _START_S = 30
@@ -35,19 +29,3 @@ def redis_server(tmp: Path) -> Generator[str]:
             server.kill()
             if socket.parent != tmp:
                 shutil.rmtree(socket.parent)
-
-
-def database(tmp: Path) -> Database:
-    """A migrated SQLite database in `tmp`. The caller closes it."""
-    path = tmp / "torchyard.db"
-    path.write_bytes(_migrated())
-    return Database(f"sqlite:///{path}")
-
-
-@cache
-def _migrated() -> bytes:
-    """A database file with the newest tables: migrating costs more than most tests do."""
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "torchyard.db"
-        command.upgrade(configuration(f"sqlite:///{path}"), "head")
-        return path.read_bytes()

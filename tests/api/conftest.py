@@ -3,8 +3,9 @@ from pathlib import Path
 
 import pytest
 
+from store.database import Database
 from tests.api.house import House
-from tests.servers import database, redis_server
+from tests.servers import redis_server
 
 
 @pytest.fixture(scope="session")
@@ -14,12 +15,10 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def house(tmp_path: Path, redis_url: str) -> Iterator[House]:
+def house(tmp_path: Path, database: Database, redis_url: str) -> Iterator[House]:
     """A service with nothing in it."""
-    db = database(tmp_path)
-    built = House(tmp_path, db, redis_url)
+    built = House(tmp_path, database, redis_url)
     built.queue.rebuild(list)  # the server is shared by the session's tests
     with built.client:
         yield built
     built.queue.close()
-    db.close()

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from store.database import Database
 from store.metrics import NewPoint
 from tests.api.house import SPEC, House
-from tests.servers import database
 from torchyard.job import EndReason, JobState
 from torchyard.views import JobView
 
@@ -53,10 +53,9 @@ def test_more_devices_than_any_worker_has_are_queued(house: House) -> None:
 
 
 def test_without_redis_a_submission_is_accepted_all_the_same(
-    tmp_path: Path, redis_url: str, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
-    db = database(tmp_path)
-    lonely = House(tmp_path, db, f"unix://{tmp_path}/nobody.sock")
+    lonely = House(tmp_path, database, f"unix://{tmp_path}/nobody.sock")
     with lonely.client, caplog.at_level(logging.WARNING):
         job = lonely.submit()
         assert job["id"] in caplog.text
@@ -65,7 +64,6 @@ def test_without_redis_a_submission_is_accepted_all_the_same(
         ready = lonely.client.get("/readyz")
         assert (ready.status_code, ready.json()["status"]) == (200, "degraded")
         assert (ready.json()["database"], ready.json()["redis"]) == ("ok", "does not answer")
-    db.close()
 
 
 def test_submissions_at_the_same_time_are_all_kept(house: House) -> None:

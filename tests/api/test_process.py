@@ -14,20 +14,20 @@ import httpx2
 import pytest
 
 from tests.api.house import SPEC, TOKEN
-from tests.servers import database
 from torchyard.client import Client
 
 _START_S = 60
 
 
 @contextmanager
-def serving(folder: Path, redis_url: str) -> Generator[tuple[subprocess.Popen[bytes], str]]:
+def serving(folder: Path, database_url: str, redis_url: str) -> Generator[tuple[subprocess.Popen[bytes], str]]:
     """The API's process and its URL."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     env = {
         **os.environ,
         "TORCHYARD_DATA_DIR": str(folder),
+        "TORCHYARD_DATABASE_URL": database_url,
         "TORCHYARD_REDIS_URL": redis_url,
         "TORCHYARD_TOKEN": TOKEN,
         "TORCHYARD_PORT": str(port),
@@ -54,10 +54,9 @@ def _answers(url: str) -> bool:
         return False
 
 
-def test_it_serves_the_client_and_ends_cleanly_on_a_signal(tmp_path: Path, redis_url: str) -> None:
-    database(tmp_path).close()
+def test_it_serves_the_client_and_ends_cleanly_on_a_signal(tmp_path: Path, database_url: str, redis_url: str) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
-        with serving(tmp_path, redis_url) as (process, url):
+        with serving(tmp_path, database_url, redis_url) as (process, url):
             with Client(url, TOKEN) as client:
                 job = client.submit(SPEC)
                 assert client.get(job.id) == job
@@ -71,9 +70,10 @@ def test_it_serves_the_client_and_ends_cleanly_on_a_signal(tmp_path: Path, redis
     assert "/v1/jobs" not in log  # no access log
 
 
-def test_a_stream_that_is_too_large_is_answered_before_it_ends(tmp_path: Path, redis_url: str) -> None:
-    database(tmp_path).close()
-    with serving(tmp_path, redis_url) as (_, url):
+def test_a_stream_that_is_too_large_is_answered_before_it_ends(
+    tmp_path: Path, database_url: str, redis_url: str
+) -> None:
+    with serving(tmp_path, database_url, redis_url) as (_, url):
         headers = {"Authorization": f"Bearer {TOKEN}"}
         chunks = (b" " * 65_536 for _ in range(64))
         answer = httpx2.post(f"{url}/v1/jobs", content=chunks, headers=headers, trust_env=False)

@@ -1,6 +1,5 @@
 """The migrations: the tables they make are the tables that the code uses, and they can be taken back."""
 
-from collections.abc import Generator
 from contextlib import closing
 import os
 from pathlib import Path
@@ -15,14 +14,8 @@ from sqlalchemy.engine.interfaces import ReflectedIndex
 
 from migrations.__main__ import configuration
 from store.database import Database
-from tests import databases
+from tests.databases import SQLiteDatabases
 from tests.store.yard import Yard
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> Generator[str]:
-    with databases.empty(tmp_path) as url:
-        yield url
 
 
 def tables(url: str) -> set[str]:
@@ -52,35 +45,33 @@ def _index(index: ReflectedIndex) -> str:
     return f"{index['name']} {index['column_names']} {index['unique']} {where}"
 
 
-def test_the_migrations_make_what_the_code_declares(url: str) -> None:
+def test_the_migrations_make_what_the_code_declares(empty_url: str) -> None:
     with pytest.raises(CommandError):
-        command.check(configuration(url))
-    command.upgrade(configuration(url), "head")
-    command.check(configuration(url))
+        command.check(configuration(empty_url))
+    command.upgrade(configuration(empty_url), "head")
+    command.check(configuration(empty_url))
 
 
-def test_down_and_up_again(url: str) -> None:
-    command.upgrade(configuration(url), "head")
-    before = schema(url)
-    command.downgrade(configuration(url), "base")
-    assert tables(url) == {"alembic_version"}
-    command.upgrade(configuration(url), "head")
-    assert schema(url) == before
+def test_down_and_up_again(empty_url: str) -> None:
+    command.upgrade(configuration(empty_url), "head")
+    before = schema(empty_url)
+    command.downgrade(configuration(empty_url), "base")
+    assert tables(empty_url) == {"alembic_version"}
+    command.upgrade(configuration(empty_url), "head")
+    assert schema(empty_url) == before
 
 
-def test_an_upgrade_of_what_is_up_to_date_keeps_the_rows(url: str) -> None:
-    command.upgrade(configuration(url), "head")
-    with closing(Database(url)) as database:
+def test_an_upgrade_of_what_is_up_to_date_keeps_the_rows(empty_url: str) -> None:
+    command.upgrade(configuration(empty_url), "head")
+    with closing(Database(empty_url)) as database:
         job_id = Yard(database).submit()
-    command.upgrade(configuration(url), "head")
-    with closing(Database(url)) as database:
+    command.upgrade(configuration(empty_url), "head")
+    with closing(Database(empty_url)) as database:
         assert Yard(database).job(job_id).state == "queued"
 
 
-@pytest.mark.skipif(bool(databases.SERVER), reason="WITHOUT ROWID is SQLite's")
-def test_many_rows_are_clustered_by_their_key(url: str) -> None:
-    command.upgrade(configuration(url), "head")
-    with closing(Database(url)) as database, database.read() as session:
+def test_many_rows_are_clustered_by_their_key(sqlite: SQLiteDatabases) -> None:
+    with sqlite.migrated() as url, closing(Database(url)) as database, database.read() as session:
         made = session.execute(text("SELECT name FROM sqlite_master WHERE sql LIKE '%WITHOUT ROWID%'"))
         assert set(made.scalars()) == {"points", "job_events", "log_chunks"}
 
@@ -91,12 +82,12 @@ def migrate(*arguments: str, url: str, folder: Path) -> subprocess.CompletedProc
     return subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=120)
 
 
-def test_the_program_migrates_and_checks(url: str, tmp_path: Path) -> None:
-    assert migrate(url=url, folder=tmp_path).returncode == 0
-    assert "jobs" in tables(url)
-    assert migrate("check", url=url, folder=tmp_path).returncode == 0
-    assert migrate("downgrade", url=url, folder=tmp_path).returncode == 0
-    assert tables(url) == {"alembic_version"}
+def test_the_program_migrates_and_checks(empty_url: str, tmp_path: Path) -> None:
+    assert migrate(url=empty_url, folder=tmp_path).returncode == 0
+    assert "jobs" in tables(empty_url)
+    assert migrate("check", url=empty_url, folder=tmp_path).returncode == 0
+    assert migrate("downgrade", url=empty_url, folder=tmp_path).returncode == 0
+    assert tables(empty_url) == {"alembic_version"}
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ class Worksite:
     def daemon(self, clock: Clock | None = None) -> Daemon:
         settings = Settings(
             data_dir=self.folder / "worker",
-            database_url=self.yard.database.engine.url.render_as_string(),
+            database_url=self.yard.database.engine.url.render_as_string(hide_password=False),
             redis_url=self.redis_url,
         )
         settings.root.mkdir(exist_ok=True)
@@ -79,13 +79,11 @@ class Worksite:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Generator[Worksite]:
-    database = servers.database(tmp_path)
+def site(tmp_path: Path, database: Database) -> Generator[Worksite]:
     with servers.redis_server(tmp_path) as url:
         queue = Queue(url)
         yield Worksite(tmp_path, Yard(database), queue, url)
         queue.close()
-    database.close()
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """One attempt over a real store and real processes, through what can go wrong in its run directory and its store."""
 
 from collections.abc import Generator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 import hashlib
@@ -22,7 +22,6 @@ from store.checkpoints import NewCheckpoint
 from store.database import Database
 from store.tables import Attempt as AttemptRow
 from store.tables import Job
-from tests import servers
 from tests.store.yard import Yard
 from tests.worker.attempt import Attempt, wait_for
 from torchyard.job import EndReason, JobState
@@ -120,12 +119,6 @@ class Bench:
 
     def messages(self) -> list[str]:
         return [event.data["text"] for event in self.yard.events(self.claim.job_id) if event.type == "message"]
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Generator[Database]:
-    with closing(servers.database(tmp_path)) as database:
-        yield database
 
 
 @pytest.fixture

@@ -1,0 +1,47 @@
+"""Both kinds of databases: a test that asks for one runs on each."""
+
+from collections.abc import Generator
+from contextlib import closing
+
+import pytest
+
+from store.database import Database
+from tests.databases import Databases, PostgreSQLDatabases, SQLiteDatabases
+from tests.postgresql import postgresql_server
+
+
+@pytest.fixture(scope="session")
+def sqlite(tmp_path_factory: pytest.TempPathFactory) -> SQLiteDatabases:
+    return SQLiteDatabases(tmp_path_factory.mktemp("sqlite"))
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Generator[PostgreSQLDatabases]:
+    with postgresql_server() as server:
+        yield PostgreSQLDatabases(server)
+
+
+@pytest.fixture(scope="session", params=["sqlite", "postgresql"])
+def databases(request: pytest.FixtureRequest) -> Databases:
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def empty_url(databases: Databases) -> Generator[str]:
+    """The URL of a database without tables."""
+    with databases.empty() as url:
+        yield url
+
+
+@pytest.fixture
+def database_url(databases: Databases) -> Generator[str]:
+    """The URL of a migrated database, without a row."""
+    with databases.migrated() as url:
+        yield url
+
+
+@pytest.fixture
+def database(database_url: str) -> Generator[Database]:
+    """A migrated database, without a row."""
+    with closing(Database(database_url)) as database:
+        yield database

