@@ -82,9 +82,10 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in {"Content-Length": str(len(content)), **answer.headers}.items():
             self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(content)
+        if self.command != "HEAD":
+            self.wfile.write(content)
 
-    do_POST = do_GET
+    do_POST = do_PATCH = do_DELETE = do_HEAD = do_GET
 
     def log_message(self, format: str, *args: Any) -> None:
         """Says nothing."""

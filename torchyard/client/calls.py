@@ -1,0 +1,185 @@
+"""Every call of the REST interface as a record, which a client sends."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+import json
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote
+from uuid import uuid4
+
+from pydantic import BaseModel
+
+from torchyard.errors import InvalidSpec
+from torchyard.views import (
+    CheckpointView,
+    EventView,
+    JobView,
+    LogLine,
+    MetricsView,
+    Page,
+    QueueEntry,
+    ReadyView,
+    SpecView,
+    TrainerView,
+    View,
+    WorkerView,
+)
+
+V = TypeVar("V", bound=BaseModel)
+Params = Mapping[str, str | float | Sequence[str] | None]
+Spec = Mapping[str, Any] | BaseModel
+
+LARGE_PAGE = 1000
+_LONGEST_PAGE = 100
+"""Jobs and the like in one answer, whose size nobody bounds otherwise."""
+
+
+@dataclass(frozen=True)
+class Call(Generic[V]):
+    """`kind` is what the answer's body is. A `repeatable` call does no more when it arrives twice than once."""
+
+    kind: type[V]
+    method: str
+    path: str
+    params: Params = field(default_factory=dict[str, Any])
+    content: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    repeatable: bool = True
+
+
+def submit(spec: Spec, *, key: str | None) -> Call[JobView]:
+    return Call(JobView, "POST", "/v1/jobs", content=_encoded(spec), headers={**_JSON, **_once(key)})
+
+
+def validate(spec: Spec) -> Call[SpecView]:
+    return Call(SpecView, "POST", "/v1/jobs/validate", content=_encoded(spec), headers=_JSON)
+
+
+def get(job_id: str, *, wait: float | None = None, after_version: int | None = None) -> Call[JobView]:
+    return Call(JobView, "GET", job_path(job_id), {"wait": wait, "after_version": after_version})
+
+
+def update(job_id: str, changes: Mapping[str, Any]) -> Call[JobView]:
+    return Call(JobView, "PATCH", job_path(job_id), content=json.dumps(changes), headers=_JSON)
+
+
+def cancel(job_id: str) -> Call[JobView]:
+    return Call(JobView, "POST", f"{job_path(job_id)}/cancel")
+
+
+def retry(job_id: str, *, key: str | None) -> Call[JobView]:
+    return Call(JobView, "POST", f"{job_path(job_id)}/retry", headers=_once(key))
+
+
+def delete(job_id: str) -> Call[View]:
+    return Call(View, "DELETE", job_path(job_id), repeatable=False)
+
+
+def jobs(
+    *,
+    state: Sequence[str] = (),
+    name: str | None = None,
+    owner: str | None = None,
+    trainer: str | None = None,
+    labels: Mapping[str, str] | None = None,
+    created_after: datetime | None = None,
+    created_before: datetime | None = None,
+    limit: int | None = None,
+) -> Call[Page[JobView]]:
+    times = {"created_after": created_after, "created_before": created_before}
+    params: dict[str, Any] = {
+        "state": [str(item) for item in state],
+        "name": name,
+        "owner": owner,
+        "trainer": trainer,
+        "label": [f"{key}:{value}" for key, value in (labels or {}).items()],
+        **{key: moment.astimezone().isoformat() for key, moment in times.items() if moment is not None},
+        "limit": None if limit is None else max(1, min(limit, _LONGEST_PAGE)),
+    }
+    return Call(Page[JobView], "GET", "/v1/jobs", params)
+
+
+def queue() -> Call[Page[QueueEntry]]:
+    return Call(Page[QueueEntry], "GET", "/v1/queue")
+
+
+def trainers() -> Call[Page[TrainerView]]:
+    return Call(Page[TrainerView], "GET", "/v1/trainers")
+
+
+def workers() -> Call[Page[WorkerView]]:
+    return Call(Page[WorkerView], "GET", "/v1/workers")
+
+
+def events(job_id: str, *, after: int) -> Call[Page[EventView]]:
+    return Call(Page[EventView], "GET", f"{job_path(job_id)}/events", {"after": str(after), "limit": LARGE_PAGE})
+
+
+def metrics(job_id: str, *, keys: Sequence[str], **bounds: int | None) -> Call[MetricsView]:
+    return Call(MetricsView, "GET", f"{job_path(job_id)}/metrics", {"key": keys, **bounds})
+
+
+def log_tail(job_id: str, *, tail: int, rank: int | None) -> Call[Page[LogLine]]:
+    return Call(Page[LogLine], "GET", f"{job_path(job_id)}/logs", {"tail": tail, "rank": rank})
+
+
+def log(job_id: str, *, after: int, rank: int | None, limit: int = LARGE_PAGE) -> Call[Page[LogLine]]:
+    params: Params = {"after": str(after), "rank": rank, "limit": limit}
+    return Call(Page[LogLine], "GET", f"{job_path(job_id)}/logs", params)
+
+
+def checkpoints(job_id: str) -> Call[Page[CheckpointView]]:
+    return Call(Page[CheckpointView], "GET", f"{job_path(job_id)}/checkpoints")
+
+
+def checkpoint(job_id: str, ref: str) -> Call[CheckpointView]:
+    return Call(CheckpointView, "GET", _checkpoint_path(job_id, ref))
+
+
+def ready() -> Call[ReadyView]:
+    return Call(ReadyView, "GET", "/readyz")
+
+
+def head(path: str) -> Call[View]:
+    return Call(View, "HEAD", path)
+
+
+def behind(call: Call[V], cursor: str) -> Call[V]:
+    """The call for the next page of a list."""
+    return replace(call, params={**call.params, "after": cursor})
+
+
+def job_path(job_id: str) -> str:
+    return f"/v1/jobs/{quote(job_id, safe='')}"
+
+
+def stream_path(job_id: str) -> str:
+    return f"{job_path(job_id)}/stream"
+
+
+def file_path(job_id: str, ref: str, file: str | None) -> str:
+    """Where the bytes of one of a checkpoint's files are; of its `state.pt`, unless another one is named."""
+    where = _checkpoint_path(job_id, ref)
+    return f"{where}/download" if file is None else f"{where}/files/{quote(file)}"
+
+
+def _checkpoint_path(job_id: str, ref: str) -> str:
+    return f"{job_path(job_id)}/checkpoints/{quote(ref, safe='')}"
+
+
+def _once(key: str | None) -> dict[str, str]:
+    """With a key, a call that is sent again after a connection error makes no second job."""
+    return {"Idempotency-Key": key or str(uuid4())}
+
+
+def _encoded(spec: Spec) -> str:
+    if isinstance(spec, BaseModel):
+        return spec.model_dump_json()
+    try:
+        return json.dumps(spec, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidSpec(f"the spec cannot be written as JSON: {error}") from None
+
+
+_JSON = {"Content-Type": "application/json"}
