@@ -53,6 +53,8 @@ class Batch:
     events: list[NewEvent] = field(default_factory=list[NewEvent])
     checkpoints: list[NewCheckpoint] = field(default_factory=list[NewCheckpoint])
     progress: dict[str, Any] | None = None
+    lag_us: int = 0
+    """How old its oldest line was when it was read."""
 
 
 def claim(session: Session, job_id: str, *, worker_id: str, devices: Sequence[dict[str, Any]]) -> Claim | None:
@@ -107,7 +109,7 @@ def running(session: Session, claim: Claim, *, reason: Reason) -> None:
 
 def record(session: Session, claim: Claim, batch: Batch, *, seq: int) -> None:
     """Stores a batch exactly once: `seq` is the number of batches stored before it. Raises StaleClaim."""
-    values: dict[str, Any] = {"relay_seq": seq + 1, "offsets": batch.offsets}
+    values: dict[str, Any] = {"relay_seq": seq + 1, "offsets": batch.offsets, "relay_lag_us": batch.lag_us}
     if batch.checkpoints:
         values["checkpoints"] = Attempt.checkpoints + len(batch.checkpoints)
     _fenced_update(session, claim, Attempt.relay_seq == seq, **values)

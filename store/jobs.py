@@ -12,7 +12,7 @@ from store.ids import new_id
 from store.tables import Allocation, Attempt, Job, JobEvent, Worker
 from torchyard.errors import Conflict, NotFound
 from torchyard.job import JobState, sources
-from torchyard.spec import ImageClassificationSpec, ScriptSpec
+from torchyard.spec import JobPatch, Spec
 
 
 @dataclass(frozen=True)
@@ -26,26 +26,24 @@ class Reason:
 WAITING = Reason("waiting", "waiting for a worker to look at it")
 
 
-def submit(session: Session, spec: ImageClassificationSpec | ScriptSpec, *, owner: str) -> Job:
+def submit(session: Session, spec: Spec, *, owner: str, retry_of: str | None = None) -> Job:
     """Stores a new queued job. It is accepted when the transaction commits."""
-    job = Job(
-        id=new_id("job"),
-        owner=owner,
-        name=spec.name,
-        trainer=spec.trainer,
-        spec=spec.model_dump(mode="json"),
-        priority=spec.priority,
-        labels=spec.labels,
-        state=JobState.QUEUED,
-        reason_code=WAITING.code,
-        reason_message=WAITING.message,
-        events=1,
-        devices=[],
-    )
-    session.add(job)
-    session.flush()
+    values = {
+        "id": new_id("job"),
+        "owner": owner,
+        "name": spec.name,
+        "trainer": spec.trainer,
+        "spec": spec.model_dump(mode="json"),
+        "priority": spec.priority,
+        "labels": spec.labels,
+        "retry_of": retry_of,
+        "state": JobState.QUEUED,
+        "reason_code": WAITING.code,
+        "reason_message": WAITING.message,
+        "position": 1,
+    }
+    job = session.scalars(insert(Job).values(**values).returning(Job)).one()
     _insert_state_event(session, job.id, seq=1, source=None, target=JobState.QUEUED, reason=WAITING, attempt=None)
-    session.refresh(job)
     return job
 
 
@@ -55,30 +53,6 @@ def get(session: Session, job_id: str, *, owner: str | None = None) -> Job:
     if job is None or (owner is not None and job.owner != owner):
         raise NotFound(f"there is no job {job_id}")
     return job
-
-
-@dataclass(frozen=True)
-class JobFilter:
-    owner: str | None = None
-    states: tuple[JobState, ...] = ()
-    name: str | None = None
-    trainer: str | None = None
-
-
-def newest(session: Session, where: JobFilter, *, limit: int, before: str | None = None) -> Sequence[Job]:
-    """Jobs, newest first, older than `before` (an id)."""
-    query = select(Job).order_by(Job.id.desc()).limit(limit)
-    if where.owner is not None:
-        query = query.where(Job.owner == where.owner)
-    if where.states:
-        query = query.where(Job.state.in_(where.states))
-    if where.name is not None:
-        query = query.where(Job.name == where.name)
-    if where.trainer is not None:
-        query = query.where(Job.trainer == where.trainer)
-    if before is not None:
-        query = query.where(Job.id < before)
-    return session.scalars(query).all()
 
 
 def queued(session: Session, *, limit: int = 10_000) -> list[tuple[str, int]]:
@@ -137,20 +111,27 @@ def transition(
         .values(
             state=target,
             version=Job.version + 1,
-            events=Job.events + 1,
+            position=Job.position + 1,
             reason_code=reason.code,
             reason_message=reason.message,
             reason_since=now_us(),
             finished_at=now_us() if target.terminal else None,
             **values,
         )
-        .returning(Job.events)
+        .returning(Job.position)
     ).first()
     if result is None:
         return None
     attempt = values.get("attempt", job.attempt) or None
     _insert_state_event(
-        session, job_id, seq=result.events, source=source, target=target, reason=reason, attempt=attempt, detail=detail
+        session,
+        job_id,
+        seq=result.position,
+        source=source,
+        target=target,
+        reason=reason,
+        attempt=attempt,
+        detail=detail,
     )
     session.refresh(job)
     return job
@@ -194,6 +175,26 @@ def request_cancel(session: Session, job_id: str, *, owner: str | None = None) -
     return job
 
 
+def change(session: Session, job_id: str, patch: JobPatch, *, owner: str | None = None) -> Job:
+    """Gives the job the name, labels and priority that `patch` has; the version rises if that is any news.
+
+    Raises NotFound, and Conflict for a priority where the job is not queued.
+    """
+    job = lock(session, job_id)
+    if job is None or (owner is not None and job.owner != owner):
+        raise NotFound(f"there is no job {job_id}")
+    values = patch.model_dump(exclude_unset=True)
+    if "priority" in values and job.state != JobState.QUEUED:
+        raise Conflict(f"job {job_id} is {job.state}; a priority can be changed only while the job is queued")
+    news = {key: value for key, value in values.items() if getattr(job, key) != value}
+    if news:
+        session.execute(
+            update(Job).where(Job.id == job_id).values(version=Job.version + 1, spec={**job.spec, **news}, **news)
+        )
+        session.refresh(job)
+    return job
+
+
 def set_waiting_reason(session: Session, job_ids: Sequence[str], reason: Reason) -> None:
     """Says why queued jobs do not start. Writes only what is new."""
     session.execute(
@@ -207,9 +208,7 @@ def add_event(
     session: Session, job_id: str, *, type: str, attempt: int | None, data: dict[str, Any], time: int | None = None
 ) -> None:
     """Appends an event to the job, in the caller's transaction. `time` is microseconds; None is now."""
-    seq = session.execute(
-        update(Job).where(Job.id == job_id).values(events=Job.events + 1).returning(Job.events)
-    ).scalar_one()
+    seq = advance(session, job_id, 1)
     session.execute(
         insert(JobEvent).values(
             job_id=job_id, seq=seq, time=now_us() if time is None else time, type=type, attempt=attempt, data=data
@@ -217,9 +216,17 @@ def add_event(
     )
 
 
+def advance(session: Session, job_id: str, count: int, **values: Any) -> int:
+    """Takes the next `count` positions of the job, and sets columns of its row; the first of them."""
+    position = session.execute(
+        update(Job).where(Job.id == job_id).values(position=Job.position + count, **values).returning(Job.position)
+    ).scalar_one()
+    return position - count + 1
+
+
 def events(session: Session, job_id: str, *, after: int, limit: int) -> Sequence[JobEvent]:
-    """The job's events with a sequence number above `after`, oldest first."""
-    query = select(JobEvent).where(JobEvent.job_id == job_id, JobEvent.seq > after)
+    """The job's events with a position above `after`, oldest first, but for its progress, which a stream shows."""
+    query = select(JobEvent).where(JobEvent.job_id == job_id, JobEvent.seq > after, JobEvent.type != "progress")
     return session.scalars(query.order_by(JobEvent.seq).limit(limit)).all()
 
 

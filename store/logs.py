@@ -31,20 +31,23 @@ class Line:
 
 def add(session: Session, job_id: str, *, attempt: int, lines: Sequence[NewLines]) -> None:
     """Appends lines to the job's log."""
-    total = sum(len(chunk.lines) for chunk in lines)
+    chunks = [chunk for chunk in lines if chunk.lines]
+    total = sum(len(chunk.lines) for chunk in chunks)
     if not total:
         return
     last = session.execute(
-        update(Job).where(Job.id == job_id).values(log_lines=Job.log_lines + total).returning(Job.log_lines)
-    ).scalar_one()
-    first = last - total + 1
-    for chunk in lines:
-        if not chunk.lines:
-            continue
+        update(Job)
+        .where(Job.id == job_id)
+        .values(log_lines=Job.log_lines + total, position=Job.position + total)
+        .returning(Job.log_lines, Job.position)
+    ).one()
+    first, position = last.log_lines - total + 1, last.position - total + 1
+    for chunk in chunks:
         session.execute(
             insert(LogChunk).values(
                 job_id=job_id,
                 first=first,
+                position=position,
                 count=len(chunk.lines),
                 attempt=attempt,
                 rank=chunk.rank,
@@ -53,6 +56,7 @@ def add(session: Session, job_id: str, *, attempt: int, lines: Sequence[NewLines
             )
         )
         first += len(chunk.lines)
+        position += len(chunk.lines)
 
 
 def after(session: Session, job_id: str, *, line: int, limit: int, rank: int | None = None) -> list[Line]:
@@ -67,7 +71,7 @@ def after(session: Session, job_id: str, *, line: int, limit: int, rank: int | N
     found: list[Line] = []
     with closing(session.scalars(query.order_by(LogChunk.first).execution_options(yield_per=16))) as chunks:
         for chunk in chunks:
-            found.extend(item for item in _lines(chunk) if item.line > line)
+            found.extend(item for item in lines(chunk) if item.line > line)
             if len(found) >= limit:
                 break
     return found[:limit]
@@ -81,13 +85,14 @@ def tail(session: Session, job_id: str, *, count: int, rank: int | None = None) 
     found: list[Line] = []
     with closing(session.scalars(query.order_by(LogChunk.first.desc()).execution_options(yield_per=16))) as chunks:
         for chunk in chunks:
-            found[:0] = _lines(chunk)
+            found[:0] = lines(chunk)
             if len(found) >= count:
                 break
     return found[max(len(found) - count, 0) :]
 
 
-def _lines(chunk: LogChunk) -> list[Line]:
+def lines(chunk: LogChunk) -> list[Line]:
+    """The chunk's lines, each with its number."""
     return [
         Line(chunk.first + index, chunk.time, chunk.attempt, chunk.rank, chunk.stream, text)
         for index, text in enumerate(chunk.text.split("\n"))

@@ -1,13 +1,25 @@
-"""Metric series: small integer keys, clustered by series, attempt and step."""
+"""Metric series. The points of a batch are stored as packed chunks, one for each series."""
+
+from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+import struct
+from typing import TYPE_CHECKING
 
-from sqlalchemy import Insert, Subquery, func, or_, select
+from sqlalchemy import Insert, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
-from store.tables import Attempt, Point, Series
+from store import jobs
+from store.tables import Attempt, PointChunk, Series
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+POINT = struct.Struct("<qdq")
+"""A point in a chunk: step, value, and time in microseconds since the epoch by the rank's clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,24 +40,43 @@ class PointFilter:
     """One attempt's points; None joins all, each step from the latest attempt that trained it."""
 
 
+@dataclass(frozen=True)
+class Points:
+    """A series by rising step, as arrays of one length."""
+
+    steps: NDArray[np.int64]
+    values: NDArray[np.float64]
+    times: NDArray[np.int64]
+    """Microseconds since the epoch."""
+    attempts: NDArray[np.int64]
+
+
 def add(session: Session, job_id: str, *, attempt: int, points: Sequence[NewPoint]) -> None:
-    """Stores points; one that is there already is replaced. The series' newest value follows."""
+    """Stores points. The series' newest value follows."""
     if not points:
         return
-    latest = {point.key: point.value for point in points}
+    first = jobs.advance(session, job_id, len(points))
+    by_key: dict[str, list[NewPoint]] = {}
+    for point in points:
+        by_key.setdefault(point.key, []).append(point)
     session.execute(
-        _upsert(session, Series, keys=("job_id", "key"), replaced=("latest",)),
-        [{"job_id": job_id, "key": key, "latest": value} for key, value in latest.items()],
-    )
-    ids = {row.key: row.id for row in session.execute(select(Series.id, Series.key).where(Series.job_id == job_id))}
-    rows = {(ids[point.key], point.step): point for point in points}
-    session.execute(
-        _upsert(session, Point, keys=("series_id", "attempt", "step"), replaced=("value", "time")),
+        _upsert(session),
         [
-            {"series_id": series, "attempt": attempt, "step": step, "value": point.value, "time": point.time}
-            for (series, step), point in rows.items()
+            {"job_id": job_id, "key": key, "latest": found[-1].value, "count": len(found)}
+            for key, found in by_key.items()
         ],
     )
+    ids = {
+        row.key: row.id
+        for row in session.execute(select(Series.id, Series.key).where(Series.job_id == job_id, Series.key.in_(by_key)))
+    }
+    rows: list[dict[str, object]] = []
+    for key, found in by_key.items():
+        packed = b"".join([POINT.pack(point.step, point.value, point.time) for point in found])
+        place = {"series_id": ids[key], "first": first, "job_id": job_id, "attempt": attempt}
+        rows.append({**place, "count": len(found), "data": packed})
+        first += len(found)
+    session.execute(insert(PointChunk), rows)
 
 
 def latest(session: Session, job_ids: Sequence[str]) -> dict[str, dict[str, float]]:
@@ -57,44 +88,63 @@ def latest(session: Session, job_ids: Sequence[str]) -> dict[str, dict[str, floa
     return found
 
 
-def read(session: Session, job_id: str, where: PointFilter) -> dict[str, list[tuple[int, float, int, int]]]:
-    """Points of each series as `(step, value, time, attempt)`, by step; a series without points is an empty list."""
+def read(session: Session, job_id: str, where: PointFilter) -> dict[str, Points]:
+    """Points of each series, by key. A step that was measured twice has the newest value."""
     query = select(Series.id, Series.key).where(Series.job_id == job_id).order_by(Series.key)
     if where.keys:
         query = query.where(Series.key.in_(where.keys))
-    visible = _visible(job_id)
+    visible = _visible(session, job_id) if where.attempt is None else None
     return {row.key: _points(session, row.id, where, visible) for row in session.execute(query).all()}
 
 
-def _points(
-    session: Session, series_id: int, where: PointFilter, visible: Subquery
-) -> list[tuple[int, float, int, int]]:
-    query = select(Point.step, Point.value, Point.time, Point.attempt).where(Point.series_id == series_id)
+def _points(session: Session, series_id: int, where: PointFilter, visible: dict[int, int] | None) -> Points:
+    # Only here, as most processes of the service never read a series.
+    import numpy as np
+
+    query = select(PointChunk.attempt, PointChunk.count, PointChunk.data).where(PointChunk.series_id == series_id)
     if where.attempt is not None:
-        query = query.where(Point.attempt == where.attempt)
-    else:
-        query = query.join(visible, visible.c.number == Point.attempt)
-        query = query.where(or_(visible.c.last.is_(None), Point.step <= visible.c.last))
+        query = query.where(PointChunk.attempt == where.attempt)
+    chunks = session.execute(query.order_by(PointChunk.first)).all()
+    packed = np.frombuffer(
+        b"".join([chunk.data for chunk in chunks]), dtype=[("step", "<i8"), ("value", "<f8"), ("time", "<i8")]
+    )
+    numbers = [chunk.attempt for chunk in chunks]
+    counts = np.array([chunk.count for chunk in chunks], dtype=np.int64)
+    attempts = np.repeat(np.array(numbers, dtype=np.int64), counts)
+    keep = np.ones(len(packed), dtype=np.bool_)
+    if visible is not None:
+        last = [visible.get(number, _END) for number in numbers]
+        keep &= packed["step"] <= np.repeat(np.array(last, dtype=np.int64), counts)
     if where.from_step is not None:
-        query = query.where(Point.step >= where.from_step)
+        keep &= packed["step"] >= where.from_step
     if where.to_step is not None:
-        query = query.where(Point.step <= where.to_step)
-    rows = session.execute(query.order_by(Point.step, Point.attempt))
-    # Two attempts may both have measured the step at which the later one resumed: the later one's counts.
-    return list({row[0]: (row[0], row[1], row[2], row[3]) for row in rows}.values())
+        keep &= packed["step"] <= where.to_step
+    packed, attempts = packed[keep], attempts[keep]
+    order = np.argsort(packed["step"], kind="stable")
+    steps = packed["step"][order]
+    # Of equal steps, which stand in the order in which they were stored, the last one counts.
+    order = order[np.append(steps[1:] != steps[:-1], True)] if len(order) else order
+    packed = packed[order]
+    return Points(packed["step"], packed["value"], packed["time"], attempts[order])
 
 
-def _visible(job_id: str) -> Subquery:
-    """Each attempt with the last step that no later attempt trained again; NULL where there is no later one."""
-    later = func.min(Attempt.start_step).over(order_by=Attempt.number.desc(), rows=(None, -1))
-    return select(Attempt.number, later.label("last")).where(Attempt.job_id == job_id).subquery()
+_END = 2**63 - 1
 
 
-def _upsert(
-    session: Session, table: type[Series] | type[Point], *, keys: tuple[str, ...], replaced: tuple[str, ...]
-) -> Insert:
-    dialect = session.get_bind().dialect.name
-    statement = postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
-    return statement.on_conflict_do_update(
-        index_elements=list(keys), set_={name: getattr(statement.excluded, name) for name in replaced}
+def _visible(session: Session, job_id: str) -> dict[int, int]:
+    """Each attempt's last step that no later attempt trained again."""
+    query = select(Attempt.number, Attempt.start_step).where(Attempt.job_id == job_id).order_by(Attempt.number.desc())
+    found: dict[int, int] = {}
+    last = _END
+    for number, start_step in session.execute(query):
+        found[number] = last
+        last = min(last, start_step)
+    return found
+
+
+def _upsert(session: Session) -> Insert:
+    new = postgresql.insert(Series) if session.get_bind().dialect.name == "postgresql" else sqlite.insert(Series)
+    return new.on_conflict_do_update(
+        index_elements=["job_id", "key"],
+        set_={"latest": new.excluded.latest, "count": Series.count + new.excluded.count},
     )

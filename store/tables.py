@@ -8,6 +8,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     UniqueConstraint,
@@ -86,8 +87,9 @@ class Job(Base):
     progress: Mapped[dict[str, Any] | None] = mapped_column(Document)
     devices: Mapped[list[Any]] = mapped_column(Document, default=list)
     error: Mapped[dict[str, Any] | None] = mapped_column(Document)
-    events: Mapped[int] = mapped_column(default=0)
-    """How many events the job has; the newest one's `seq`."""
+    position: Mapped[int] = mapped_column(BigKey, default=0)
+    """The place of the newest thing stored of the job: each event, metric point and log line has one, in the order of
+    their commits."""
     log_lines: Mapped[int] = mapped_column(BigInteger, default=0)
     created_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
     started_at: Mapped[int | None] = mapped_column(BigInteger)
@@ -128,6 +130,8 @@ class Attempt(Base):
     """Rises with every relayed batch, by compare-and-set."""
     offsets: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)
     """Bytes relayed of each file of the run directory."""
+    relay_lag_us: Mapped[int] = mapped_column(BigInteger, default=0)
+    """How old the oldest line of the newest batch was when it was read."""
     checkpoints: Mapped[int] = mapped_column(default=0)
     started_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
     ended_at: Mapped[int | None] = mapped_column(BigInteger)
@@ -160,13 +164,13 @@ class Allocation(Base):
 
 
 class JobEvent(Base):
-    """Something that happened to a job, numbered from 1 within the job."""
+    """Something that happened to a job. `seq` is its position among all that is stored of the job."""
 
     __tablename__ = "job_events"
     __table_args__ = ({"sqlite_with_rowid": False},)
 
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
-    seq: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    seq: Mapped[int] = mapped_column(BigKey, primary_key=True, autoincrement=False)
     time: Mapped[int] = mapped_column(BigInteger, default=now_us())
     type: Mapped[str] = mapped_column(String(16))
     attempt: Mapped[int | None]
@@ -174,7 +178,7 @@ class JobEvent(Base):
 
 
 class Series(Base):
-    """A metric of a job, with its newest value."""
+    """A metric of a job, with its newest value and how many points of it are stored."""
 
     __tablename__ = "series"
     __table_args__ = (UniqueConstraint("job_id", "key"),)
@@ -183,19 +187,21 @@ class Series(Base):
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"))
     key: Mapped[str] = mapped_column(String(200))
     latest: Mapped[float] = mapped_column(Float64, nullable=True)
+    count: Mapped[int] = mapped_column(BigInteger, default=0)
 
 
-class Point(Base):
-    """One value of a series. `time` is the rank's clock."""
+class PointChunk(Base):
+    """Points of one series in one batch, packed as `store.metrics.POINT`. `first` is the first one's position."""
 
-    __tablename__ = "points"
-    __table_args__ = ({"sqlite_with_rowid": False},)
+    __tablename__ = "point_chunks"
+    __table_args__ = (UniqueConstraint("job_id", "first"), {"sqlite_with_rowid": False})
 
     series_id: Mapped[int] = mapped_column(ForeignKey("series.id"), primary_key=True, autoincrement=False)
-    attempt: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    step: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
-    value: Mapped[float] = mapped_column(Float64, nullable=True)
-    time: Mapped[int] = mapped_column(BigInteger)
+    first: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"))
+    attempt: Mapped[int]
+    count: Mapped[int]
+    data: Mapped[bytes] = mapped_column(LargeBinary)
 
 
 class Checkpoint(Base):
@@ -221,16 +227,58 @@ class Checkpoint(Base):
 
 
 class LogChunk(Base):
-    """Lines of one rank's stream, in the order in which they were relayed. `first` numbers the job's lines from 1."""
+    """Lines of one rank's stream, in the order in which they were relayed. `first` numbers the job's lines from 1, and
+    `position` is the first one's position among all that is stored of the job."""
 
     __tablename__ = "log_chunks"
-    __table_args__ = ({"sqlite_with_rowid": False},)
+    __table_args__ = (
+        Index("uq_log_chunks_job_id_position", "job_id", "position", unique=True),
+        {"sqlite_with_rowid": False},
+    )
 
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
     first: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    position: Mapped[int] = mapped_column(BigInteger)
     count: Mapped[int]
     attempt: Mapped[int]
     rank: Mapped[int | None]
     stream: Mapped[str] = mapped_column(String(6))
     time: Mapped[int] = mapped_column(BigInteger, default=now_us())
     text: Mapped[str] = mapped_column(CleanText)
+
+
+class IdempotencyKey(Base):
+    """A key that a user sent with a request that made something, and what was answered. Kept for 24 hours."""
+
+    __tablename__ = "idempotency_keys"
+    __table_args__ = (
+        Index("ix_idempotency_keys_created_at", "created_at"),
+        Index("ix_idempotency_keys_job_id", "job_id"),
+    )
+
+    owner: Mapped[str] = mapped_column(String(100), primary_key=True)
+    key: Mapped[str] = mapped_column(String(255), primary_key=True)
+    fingerprint: Mapped[str] = mapped_column(String(64))
+    """SHA-256 of the request: its method, path and body."""
+    status: Mapped[int]
+    location: Mapped[str] = mapped_column(String(200))
+    answer: Mapped[dict[str, Any]]
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"))
+    created_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
+
+
+class DeletedJob(Base):
+    """A job that was deleted: its worker still has its run directories to remove."""
+
+    __tablename__ = "deleted_jobs"
+
+    job_id: Mapped[str] = mapped_column(String(40), primary_key=True)
+    deleted_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
+
+
+class Garbage(Base):
+    """A blob that a deleted job left, to be removed if nothing refers to it."""
+
+    __tablename__ = "garbage"
+
+    sha256: Mapped[str] = mapped_column(String(64), primary_key=True)

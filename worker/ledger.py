@@ -73,9 +73,11 @@ class Ledger:
         seq = self._seq
 
         def write(session: Session) -> None:
-            if attempts.read(session, self._claim.attempt_id).relay_seq == seq + 1:
-                return
-            attempts.record(session, self._claim, batch, seq=seq)
+            try:
+                attempts.record(session, self._claim, batch, seq=seq)
+            except StaleClaim:
+                if attempts.read(session, self._claim.attempt_id).relay_seq != seq + 1:
+                    raise
 
         self._insist(write)
         self._seq = seq + 1

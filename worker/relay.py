@@ -5,6 +5,7 @@ the batch that stores what it read: the run directory is the spool.
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from itertools import product
 import os
 import time
@@ -28,6 +29,8 @@ _MAX_LINE = 16_384
 _MAX_MANIFEST = 1 << 20
 _MAX_COMPLAINTS = 100  # a flood of nonsense is not worth more rows in one batch
 _EVENTS = "events.jsonl"
+_PROGRESS_US = (500_000, 60_000_000)
+"""The least and the most time between two events of progress."""
 
 
 class Relay:
@@ -41,7 +44,8 @@ class Relay:
         self._offsets = dict(offsets)
         self._ranks = (*range(world_size), None)
         """Whose output it reads; None is the launcher."""
-        self._first: Progress | None = None
+        self._progress = _Progress()
+        self._stored_progress = self._progress
         self._seen = set(listed)
         self._unreadable: set[str] = set()
 
@@ -52,6 +56,7 @@ class Relay:
         lost, the next call reads it again.
         """
         batch = Batch(offsets=dict(self._offsets))
+        self._progress = self._stored_progress
         for line in self._lines(_EVENTS, batch, final=final):
             self._take_event(line, batch)
         for rank, stream in product(self._ranks, ("stdout", "stderr")):
@@ -61,6 +66,7 @@ class Relay:
                 batch.lines.append(NewLines(rank=rank, stream=stream, lines=lines))
         if final and batch.offsets == self._offsets:
             self._take_unannounced(batch)
+            self._tell_progress(batch)
         if batch.offsets == self._offsets and not batch.checkpoints and not batch.events:
             return None
         return batch
@@ -68,6 +74,7 @@ class Relay:
     def stored(self, batch: Batch) -> None:
         """The batch is committed: the next `read` goes on behind it."""
         self._offsets = dict(batch.offsets)
+        self._stored_progress = self._progress
         self._seen.update(new.name for new in batch.checkpoints)
 
     def _lines(self, name: str, batch: Batch, *, final: bool) -> Iterator[bytes]:
@@ -102,23 +109,28 @@ class Relay:
             if raw.strip():
                 _complain(batch, f"a line of {_EVENTS} is not one that this worker knows: {_as_text(raw[:200])!r}")
             return
+        batch.lag_us = max(batch.lag_us, time.time_ns() // 1000 - event.time)
         if isinstance(event, Metric):
             batch.points += [NewPoint(key, event.step, value, event.time) for key, value in event.values.items()]
         elif isinstance(event, Progress):
-            batch.progress = self._progress(event)
+            self._take_progress(event, batch)
         elif isinstance(event, Message):
             batch.events.append(NewEvent("message", {"level": event.level, "text": event.text}, event.time))
         else:
             self._take_checkpoint(event.name, batch)
 
-    def _progress(self, event: Progress) -> dict[str, Any]:
-        first = self._first = self._first or event
-        total, eta = event.total_steps, None
-        if total and event.step > first.step and event.time > first.time:
-            eta = round((event.time - first.time) / 1e6 / (event.step - first.step) * max(total - event.step, 0), 1)
-        fraction = min(event.step / total, 1.0) if total else None
-        shown = event.model_dump(include={"step", "total_steps", "epoch", "epochs"})
-        return shown | {"fraction": fraction, "eta_seconds": eta}
+    def _take_progress(self, event: Progress, batch: Batch) -> None:
+        known = self._progress
+        self._progress = replace(known, first=known.first or event, newest=event)
+        batch.progress = self._progress.shown()
+        if self._progress.is_news():
+            self._tell_progress(batch)
+
+    def _tell_progress(self, batch: Batch) -> None:
+        newest = self._progress.newest
+        if newest is not None and newest != self._progress.told:
+            batch.events.append(NewEvent("progress", self._progress.shown(), newest.time))
+            self._progress = replace(self._progress, told=newest)
 
     def _take_unannounced(self, batch: Batch) -> None:
         """Checkpoints whose line was lost with the process that would have written it."""
@@ -159,6 +171,36 @@ class Relay:
         if (blob.sha256, blob.size) != (file.sha256, file.size):
             raise DataError(f"its file {file.path} is not the one in its manifest")
         return file
+
+
+@dataclass(frozen=True)
+class _Progress:
+    """How far the attempt is: the first line that said so, the newest, and the newest that became an event."""
+
+    first: Progress | None = None
+    newest: Progress | None = None
+    told: Progress | None = None
+
+    def is_news(self) -> bool:
+        """Whether the newest is worth an event: the older the attempt, the fewer, or a month of training would leave
+        millions of them."""
+        if self.told is None or self.newest is None or self.first is None or self.newest.epoch != self.told.epoch:
+            return True
+        age = self.newest.time - self.first.time
+        return self.newest.time - self.told.time >= min(max(age // 500, _PROGRESS_US[0]), _PROGRESS_US[1])
+
+    def shown(self) -> dict[str, Any]:
+        assert self.first is not None
+        assert self.newest is not None
+        event, total, eta = self.newest, self.newest.total_steps, None
+        steps, took = event.step - self.first.step, event.time - self.first.time
+        if total and steps > 0 and took > 0:
+            eta = round(took / 1e6 / steps * max(total - event.step, 0), 1)
+        fraction = min(event.step / total, 1.0) if total else None
+        return event.model_dump(include={"step", "total_steps", "epoch", "epochs"}) | {
+            "fraction": fraction,
+            "eta_seconds": eta,
+        }
 
 
 def _complain(batch: Batch, text: str) -> None:

@@ -6,13 +6,16 @@ from fastapi import APIRouter, Query
 
 from api import present
 from api.auth import User, visible_job
+from api.openapi import problems
 from api.paging import After, Limit, number_after, page
 from api.services import Parts
 from store import logs, metrics
+from store.metrics import Points
+from torchyard.errors import Unavailable
 from torchyard.schema import MetricKey
 from torchyard.views import LogLine, MetricsView, Page, PointView, SeriesView
 
-router = APIRouter(tags=["telemetry"])
+router = APIRouter(tags=["telemetry"], responses=problems(Unavailable))
 
 Step = Annotated[int, Query(ge=0, lt=2**63)]
 Number = Annotated[int, Query(ge=0, lt=2**31)]
@@ -35,7 +38,7 @@ def get_metrics(
     with parts.database.read() as session:
         visible_job(session, job_id, user)
         series = metrics.read(session, job_id, where)
-    return MetricsView(data=[SeriesView(key=name, points=_points(rows, max_points)) for name, rows in series.items()])
+    return MetricsView(data=[SeriesView(key=name, points=_points(found, max_points)) for name, found in series.items()])
 
 
 @router.get("/jobs/{job_id}/logs")
@@ -60,16 +63,15 @@ def list_logs(
     return page(LogLine, [present.log_line(row) for row in rows], limit=limit, cursor=lambda shown: str(shown.line))
 
 
-def _points(rows: list[tuple[int, float, int, int]], max_points: int) -> list[PointView]:
-    if len(rows) > max_points:
+def _points(found: Points, max_points: int) -> list[PointView]:
+    columns = (found.steps, found.values, found.times, found.attempts)
+    if len(found.values) > max_points:
         # Only here, as most of the service's processes never need it.
-        import numpy as np
-
         from api import downsample
 
-        values = np.array([row[1] for row in rows], dtype=np.float64)
-        rows = [rows[index] for index in downsample.select(values, max_points)]
+        chosen = downsample.select(found.values, max_points)
+        columns = tuple(column[chosen] for column in columns)
     return [
         PointView(step=step, value=value, time=present.time(time), attempt=attempt)
-        for step, value, time, attempt in rows
+        for step, value, time, attempt in zip(*(column.tolist() for column in columns), strict=True)
     ]

@@ -8,7 +8,7 @@ from sqlalchemy import insert, select
 from store import attempts, metrics
 from store.attempts import Claim
 from store.metrics import NewPoint, PointFilter
-from store.tables import Attempt, Point
+from store.tables import Attempt, Series
 from tests.store.yard import Yard
 from torchyard.job import EndReason
 
@@ -20,8 +20,21 @@ def point(step: int, value: float, *, key: str = "train/loss", time: int = 1) ->
 
 
 def values(yard: Yard, job_id: str, where: PointFilter = EVERYTHING) -> dict[str, list[tuple[int, float]]]:
+    return {key: [(step, value) for step, value, _, _ in points] for key, points in rows(yard, job_id, where).items()}
+
+
+def rows(yard: Yard, job_id: str, where: PointFilter = EVERYTHING) -> dict[str, list[tuple[int, float, int, int]]]:
+    """Step, value, time and attempt of each point, by key."""
     found = yard.read(lambda session: metrics.read(session, job_id, where))
-    return {key: [(step, value) for step, value, _, _ in points] for key, points in found.items()}
+    return {
+        key: list(
+            zip(
+                *(column.tolist() for column in (points.steps, points.values, points.times, points.attempts)),
+                strict=True,
+            )
+        )
+        for key, points in found.items()
+    }
 
 
 def latest(yard: Yard, *job_ids: str) -> dict[str, dict[str, float]]:
@@ -31,18 +44,17 @@ def latest(yard: Yard, *job_ids: str) -> dict[str, dict[str, float]]:
 def test_points_come_back_by_step_with_their_time_and_attempt(yard: Yard) -> None:
     claim = yard.running(yard.submit(), yard.worker())
     yard.record(claim, seq=0, points=[point(2, 0.5, time=20), point(1, 0.7, time=10), point(1, 9.0, key="val/loss")])
-    found = yard.read(lambda session: metrics.read(session, claim.job_id, EVERYTHING))
-    assert found == {"train/loss": [(1, 0.7, 10, 1), (2, 0.5, 20, 1)], "val/loss": [(1, 9.0, 1, 1)]}
+    assert rows(yard, claim.job_id) == {"train/loss": [(1, 0.7, 10, 1), (2, 0.5, 20, 1)], "val/loss": [(1, 9.0, 1, 1)]}
 
 
-def test_a_point_that_is_there_already_is_replaced(yard: Yard) -> None:
+def test_of_a_step_that_was_measured_twice_the_newest_value_counts(yard: Yard) -> None:
     claim = yard.running(yard.submit(), yard.worker())
     yard.record(claim, seq=0, points=[point(1, 1.0), point(1, 2.0)])
     assert values(yard, claim.job_id) == {"train/loss": [(1, 2.0)]}
     yard.record(claim, seq=1, points=[point(1, 3.0), point(2, 4.0)])
     assert values(yard, claim.job_id) == {"train/loss": [(1, 3.0), (2, 4.0)]}
     assert latest(yard, claim.job_id) == {claim.job_id: {"train/loss": 4.0}}
-    assert len(yard.read(lambda session: session.scalars(select(Point)).all())) == 2
+    assert yard.read(lambda session: session.scalars(select(Series.count)).all()) == [4]
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 0.1, 5e-324, 1.7976931348623157e308, 2**53 + 1.0])

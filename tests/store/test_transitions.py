@@ -46,7 +46,7 @@ def test_a_legal_move_writes_one_event_and_an_illegal_one_nothing(
     assert (job.reason_code, job.reason_message) == ("test", "for the test")
     submitted, event = yard.events(job_id)
     assert submitted.data["to"] == "queued"
-    assert (event.seq, event.type, job.events) == (2, "state", 2)
+    assert (event.seq, event.type, job.position) == (2, "state", 2)
     assert event.data == {
         "from": source,
         "to": target,

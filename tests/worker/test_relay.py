@@ -1,6 +1,7 @@
 """The relay reads what a job wrote, whatever that is, and loses nothing of it."""
 
 import hashlib
+from itertools import pairwise
 import math
 import os
 from pathlib import Path
@@ -93,7 +94,61 @@ def test_metrics_progress_and_messages_are_parsed(run: RunDir) -> None:
         "fraction": 0.5,
         "eta_seconds": 4.0,
     }
-    assert texts([batch]) == ["hello"]
+    assert [event.data["text"] for event in batch.events if event.type == "message"] == ["hello"]
+    told = [event for event in batch.events if event.type == "progress"]
+    assert [(event.data["step"], event.data["fraction"], event.time) for event in told] == [
+        (10, 0.25, 1_000_000),
+        (20, 0.5, 3_000_000),
+    ]
+    assert batch.lag_us > 0
+
+
+def progress_lines(*steps: int, pace: int, epoch: int = 1) -> str:
+    """A line of progress at each step, `pace` microseconds apart."""
+    return "".join(
+        f'{{"type":"progress","step":{step},"total_steps":100000,"epoch":{epoch},"time":{step * pace}}}\n'
+        for step in steps
+    )
+
+
+def told(batches: list[Batch]) -> list[int]:
+    """The steps whose progress became an event."""
+    return [event.data["step"] for batch in batches for event in batch.events if event.type == "progress"]
+
+
+def test_progress_becomes_an_event_now_and_then_and_at_the_end(run: RunDir) -> None:
+    run.events.write_text(progress_lines(*range(1, 26), pace=100_000))
+    relay = relay_of(run)
+    batches = drain(relay)
+    assert told(batches) == [1, 6, 11, 16, 21]
+    assert batches[-1].progress is not None
+    assert batches[-1].progress["step"] == 25
+    last = relay.read(final=True)
+    assert last is not None
+    relay.stored(last)
+    assert told([last]) == [25]
+    assert relay.read(final=True) is None
+
+
+def test_the_longer_an_attempt_runs_the_fewer_events_of_progress(run: RunDir) -> None:
+    run.events.write_text(progress_lines(*range(1, 40_001), pace=1_000_000))
+    steps = told(drain(relay_of(run)))
+    gaps = [after - before for before, after in pairwise(steps)]
+    assert gaps == sorted(gaps)
+    assert (gaps[0], gaps[-1]) == (1, 60)
+    assert len(steps) < 4000
+
+
+def test_a_new_epoch_is_an_event_at_once(run: RunDir) -> None:
+    run.events.write_text(progress_lines(1, 2, pace=1) + progress_lines(3, 4, pace=1, epoch=2))
+    assert told(drain(relay_of(run))) == [1, 3]
+
+
+def test_a_batch_that_was_not_stored_tells_its_progress_again(run: RunDir) -> None:
+    run.events.write_text(progress_lines(1, pace=1))
+    relay = relay_of(run)
+    relay.read()
+    assert told(drain(relay)) == [1]
 
 
 def test_nonsense_among_the_events_is_said_and_passed_over(run: RunDir) -> None:

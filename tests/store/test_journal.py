@@ -1,0 +1,81 @@
+"""All that a job has stored, in one order that a reader can take up anywhere."""
+
+from collections.abc import Iterable
+from itertools import islice
+
+import pytest
+
+from store import journal
+from store.attempts import NewEvent
+from store.journal import Item, Kind, StoredPoint
+from store.logs import Line, NewLines
+from store.metrics import NewPoint
+from store.tables import JobEvent
+from tests.store.yard import Yard, checkpoint
+from torchyard.job import EndReason
+
+
+def after(yard: Yard, job_id: str, position: int, *kinds: Kind, limit: int | None = None) -> list[Item]:
+    return yard.read(
+        lambda session: list(islice(journal.after(session, job_id, position, kinds=frozenset(kinds)), limit))
+    )
+
+
+def told(items: Iterable[Item]) -> list[tuple[int, str, object]]:
+    return [(item.position, item.kind, _content(item.content)) for item in items]
+
+
+def _content(content: JobEvent | StoredPoint | Line) -> object:
+    return (content.seq, content.data) if isinstance(content, JobEvent) else content
+
+
+@pytest.fixture
+def job_id(yard: Yard) -> str:
+    """A job that stored something of each kind, in several batches, and more than one read holds."""
+    claim = yard.running(yard.submit(), yard.worker())
+    for seq in range(100):
+        yard.record(
+            claim,
+            seq=seq,
+            points=[NewPoint(key, seq, float(seq), seq) for key in ("train/loss", "train/lr")],
+            lines=[NewLines(rank, "stdout", [f"{seq} {rank}", "next"]) for rank in (0, 1, None)],
+            events=[NewEvent("progress", {"step": seq}, 1)],
+            checkpoints=[checkpoint(f"step-{seq}", step=seq)] if seq % 10 == 0 else [],
+        )
+    yard.end(claim, EndReason.COMPLETED)
+    return claim.job_id
+
+
+def test_everything_has_a_position_of_its_own_in_the_order_of_commits(yard: Yard, job_id: str) -> None:
+    items = after(yard, job_id, 0)
+    assert [item.position for item in items] == list(range(1, len(items) + 1))
+    assert len(items) == yard.job(job_id).position == 4 + 100 * (2 + 6 + 1) + 10
+    assert [item.kind for item in items[:4]] == ["state", "state", "state", "metric"]
+    assert items[-1].kind == "state"
+    steps = [item.content.step for item in items if isinstance(item.content, StoredPoint)]
+    assert steps == sorted(steps)
+    assert [item.content.line for item in items if isinstance(item.content, Line)] == list(range(1, 601))
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_pages_join_to_the_whole_whatever_their_size(yard: Yard, job_id: str, size: int) -> None:
+    whole = told(after(yard, job_id, 0))
+    joined: list[tuple[int, str, object]] = []
+    while page := after(yard, job_id, joined[-1][0] if joined else 0, limit=size):
+        joined += told(page)
+    assert joined == whole
+
+
+def test_some_kinds_alone(yard: Yard, job_id: str) -> None:
+    whole = after(yard, job_id, 0)
+    for kinds in ({"log"}, {"metric"}, {"state", "checkpoint"}, {"progress", "log"}):
+        chosen = after(yard, job_id, 5, *kinds)  # pyright: ignore[reportArgumentType] - each is a kind
+        assert told(chosen) == told(item for item in whole if item.kind in kinds and item.position > 5)
+
+
+def test_jobs_have_positions_of_their_own_and_nothing_comes_after_the_last(yard: Yard, job_id: str) -> None:
+    other = yard.submit()
+    assert [item.position for item in after(yard, other, 0)] == [1]
+    assert after(yard, job_id, yard.job(job_id).position) == []
+    assert after(yard, job_id, 2**62) == []
+    assert after(yard, "job_" + "0" * 32, 0) == []
