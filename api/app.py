@@ -7,9 +7,10 @@ from typing import Any
 from fastapi import APIRouter, Depends, FastAPI
 from fastapi.routing import APIRoute
 
-from api import openapi, problems
+from api import documentation, openapi, problems
 from api.auth import authenticate
-from api.routes import checkpoints, cluster, health, jobs, telemetry
+from api.guard import AllowedHosts, SecurityHeaders
+from api.routes import checkpoints, cluster, health, jobs, submission, telemetry
 from api.services import Services
 from store.settings import Settings
 from torchyard.errors import ConfigError, NotAuthorized
@@ -34,16 +35,22 @@ def create_app(settings: Settings) -> FastAPI:
         lifespan=lifespan,
         generate_unique_id_function=_operation_id,
         redirect_slashes=False,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
         description=openapi.DESCRIPTION,
         openapi_tags=openapi.TAGS,
     )
     app.state.services = parts
+    app.add_middleware(AllowedHosts, settings=settings)
     problems.install(app)
+    app.add_middleware(SecurityHeaders)
     private = APIRouter(prefix="/v1", dependencies=[Depends(authenticate)], responses=openapi.problems(NotAuthorized))
-    for routes in (jobs, telemetry, checkpoints, cluster):
+    for routes in (submission, jobs, telemetry, checkpoints, cluster):
         private.include_router(routes.router)
     app.include_router(private)
     app.include_router(health.router)
+    documentation.install(app)
     return app
 
 
@@ -55,4 +62,4 @@ class _Application(FastAPI):
 
 
 def _operation_id(route: APIRoute) -> str:
-    return route.name
+    return f"head_{route.name}" if route.methods == {"HEAD"} else route.name

@@ -1,6 +1,7 @@
 """Every error of the service, as RFC 9457 problems."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from http import HTTPStatus
 import logging
 import re
 from typing import Any
@@ -15,7 +16,7 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 import uuid_utils
 
-from api.openapi import PROBLEM_TYPE
+from api.components import PROBLEM_TYPE
 from torchyard.errors import (
     FieldError,
     InvalidRequest,
@@ -49,6 +50,22 @@ def install(app: FastAPI) -> None:
     app.add_middleware(RequestIds)
 
 
+def answer(request: Request, error: TorchyardError, *, headers: Mapping[str, str] | None = None) -> Response:
+    problem = Problem.of(error, request_id=request.state.request_id)
+    content = None if request.method == "HEAD" else problem.model_dump_json()
+    return Response(content, status_code=problem.status, headers=dict(headers or {}), media_type=PROBLEM_TYPE)
+
+
+def http_answer(error: TorchyardError, *, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """A whole HTTP/1.1 answer that ends its connection, for what is refused before the application sees it."""
+    request_id = _new_id()
+    own = {**_HEADERS.get(type(error), {}), "X-Request-ID": request_id, "Connection": "close"}
+    body = Problem.of(error, request_id=request_id).model_dump_json()
+    response = Response(body, status_code=error.status, headers=own, media_type=PROBLEM_TYPE)
+    status = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}".encode()
+    return b"\r\n".join([status, *map(b": ".join, [*headers, *response.raw_headers]), b"", bytes(response.body)])
+
+
 class RequestIds:
     """Gives each request an id, the caller's own if it sent a sound one, and answers what nothing else caught."""
 
@@ -60,7 +77,7 @@ class RequestIds:
             await self.app(scope, receive, send)
             return
         asked = Headers(scope=scope).get("x-request-id", "")
-        request_id = asked if _REQUEST_ID.fullmatch(asked) else f"req_{uuid_utils.uuid7().hex}"
+        request_id = asked if _REQUEST_ID.fullmatch(asked) else _new_id()
         scope.setdefault("state", {})["request_id"] = request_id
         started = False
 
@@ -77,29 +94,29 @@ class RequestIds:
             _log.exception("request %s (%s %s) failed", request_id, scope["method"], scope["path"])
             if started:
                 raise
-            answer = _answer(Request(scope), TorchyardError("something went wrong here; the log has it"))
-            await answer(scope, receive, send_with_id)
+            response = answer(Request(scope), TorchyardError("something went wrong here; the log has it"))
+            await response(scope, receive, send_with_id)
 
 
 async def _on_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, TorchyardError)
     if isinstance(error, Unavailable):
         _log.warning("request %s: %s", request.state.request_id, error.message)
-    return _answer(request, error, headers=_HEADERS.get(type(error)))
+    return answer(request, error, headers=_HEADERS.get(type(error)))
 
 
 async def _on_validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     found: Sequence[Any] = error.errors()
     errors = tuple(FieldError(".".join(map(str, item["loc"][1:])), str(item["msg"])) for item in found)
-    return _answer(request, InvalidRequest("the parameters are not valid", errors=errors))
+    return answer(request, InvalidRequest("the parameters are not valid", errors=errors))
 
 
 async def _on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     kind = _HTTP.get(error.status_code, InvalidRequest)
     headers = {"Allow": _allowed(request)} if kind is MethodNotAllowed else error.headers
-    return _answer(request, kind(f"{request.method} {request.url.path[:200]}: {error.detail}"), headers=headers)
+    return answer(request, kind(f"{request.method} {request.url.path[:200]}: {error.detail}"), headers=headers)
 
 
 def _allowed(request: Request) -> str:
@@ -112,7 +129,5 @@ def _allowed(request: Request) -> str:
     return ", ".join(found)
 
 
-def _answer(request: Request, error: TorchyardError, *, headers: Mapping[str, str] | None = None) -> Response:
-    problem = Problem.of(error, request_id=request.state.request_id)
-    content = None if request.method == "HEAD" else problem.model_dump_json()
-    return Response(content, status_code=problem.status, headers=dict(headers or {}), media_type=PROBLEM_TYPE)
+def _new_id() -> str:
+    return f"req_{uuid_utils.uuid7().hex}"

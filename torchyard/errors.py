@@ -49,6 +49,12 @@ class IdempotencyMismatch(TorchyardError):
     title = "The idempotency key belongs to another request"
 
 
+class MalformedHttp(TorchyardError):
+    code = "malformed_http"
+    status = 400
+    title = "The request is not valid HTTP"
+
+
 class InvalidCursor(TorchyardError):
     code = "invalid_cursor"
     status = 422
@@ -73,6 +79,14 @@ class MethodNotAllowed(TorchyardError):
     title = "The method is not possible here"
 
 
+class RequestTimeout(TorchyardError):
+    """The client was too slow to send its request."""
+
+    code = "request_timeout"
+    status = 408
+    title = "The request did not arrive in time"
+
+
 class Conflict(TorchyardError):
     """The object's state forbids what was asked."""
 
@@ -87,10 +101,30 @@ class TooLarge(TorchyardError):
     title = "The request body is too large"
 
 
+class UrlTooLong(TorchyardError):
+    code = "url_too_long"
+    status = 414
+    title = "The URL is too long"
+
+
 class RangeNotSatisfiable(TorchyardError):
     code = "range_not_satisfiable"
     status = 416
     title = "The range lies beyond the end of the file"
+
+
+class HostNotAllowed(TorchyardError):
+    """The request's `Host` is a name that the service does not answer to."""
+
+    code = "host_not_allowed"
+    status = 421
+    title = "The service does not answer to this name"
+
+
+class HeadersTooLarge(TorchyardError):
+    code = "headers_too_large"
+    status = 431
+    title = "The request's headers are too large"
 
 
 class Unavailable(TorchyardError):

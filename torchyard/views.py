@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer
 
 from torchyard.errors import FieldError, TorchyardError
 from torchyard.job import EndReason, JobState
-from torchyard.spec import JobSpec
+from torchyard.spec import JobSpec, Resources
 
 T = TypeVar("T")
 
@@ -109,6 +109,12 @@ class JobView(View):
     version: int
 
 
+class SpecView(View):
+    """A spec with every default filled in."""
+
+    spec: JobSpec
+
+
 class EventView(View):
     seq: int
     time: datetime
@@ -200,6 +206,29 @@ class WorkerView(View):
     started_at: datetime
     seen_at: datetime
     devices: list[DeviceView]
+
+
+class WaitingReason(View):
+    """Why a job does not start yet, as its scheduler decided."""
+
+    code: str
+    message: str
+    since: datetime
+
+
+class QueueEntry(View):
+    """A queued job. `position` counts the whole queue: 1 starts next."""
+
+    position: int
+    job_id: str
+    name: str
+    owner: str
+    priority: int
+    resources: Resources
+    reason: WaitingReason
+    not_before: datetime | None = None
+    """It is held back until then, as its attempts before failed early."""
+    created_at: datetime
 
 
 class HealthView(View):

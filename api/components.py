@@ -1,0 +1,168 @@
+"""What the operations of the OpenAPI document share: schemas, headers, and a problem of each status."""
+
+from typing import Any
+
+from torchyard.errors import (
+    Conflict,
+    FieldError,
+    HeadersTooLarge,
+    HostNotAllowed,
+    IdempotencyMismatch,
+    InvalidCursor,
+    InvalidRequest,
+    InvalidSpec,
+    MalformedHttp,
+    MethodNotAllowed,
+    NotAuthorized,
+    NotFound,
+    RangeNotSatisfiable,
+    RequestTimeout,
+    TooLarge,
+    TorchyardError,
+    Unavailable,
+    UrlTooLong,
+)
+from torchyard.spec import SPEC, JobPatch
+from torchyard.views import Problem
+
+PROBLEM_TYPE = "application/problem+json"
+"""The media type of every error."""
+
+SCHEMA = "#/components/schemas/{model}"
+_SENT = "#/components/schemas/{model}-Sent"
+"""Of a spec as it is sent, where defaults may be left out; the answer's spec has them all."""
+
+JOB = "job_0197f3c2a9b47c1e8d20f6b1c4e5a703"
+"""The example of an id."""
+_FIELD = FieldError("config.training.epochs", "Input should be greater than or equal to 1")
+
+_PROBLEMS: dict[type[TorchyardError], str] = {
+    InvalidSpec: "the job spec is not valid",
+    InvalidRequest: "the parameters are not valid",
+    InvalidCursor: "'yesterday' is no number that this list gave as `next`",
+    IdempotencyMismatch: f"the key 'nightly-7' came with another request before, which made job {JOB}",
+    NotAuthorized: "send the header `Authorization: Bearer TOKEN`",
+    NotFound: f"there is no job {JOB}",
+    MethodNotAllowed: "PUT /v1/jobs: Method Not Allowed",
+    Conflict: f"job {JOB} has succeeded: it cannot be cancelled",
+    TooLarge: "send at most 1048576 bytes",
+    RangeNotSatisfiable: "the file has 1024 bytes",
+    Unavailable: "the database does not answer",
+    MalformedHttp: "send exactly one `Host` header, with a name or an address (RFC 9112, 3.2)",
+    RequestTimeout: "the request did not arrive within 20 seconds",
+    UrlTooLong: "send a URL of at most 16384 bytes",
+    HostNotAllowed: "this service does not answer to the name 'example.org'",
+    HeadersTooLarge: "send headers of at most 16384 bytes",
+}
+"""Every error that the service answers, with an example of its detail; but for `internal`, which is a defect."""
+
+_HEADERS: dict[str, dict[str, Any]] = {
+    "X-Request-ID": {
+        "description": "Names the request in the service's log: the caller's own, where it sent a sound one"
+    },
+    "Accept-Ranges": {"description": "`bytes`: parts may be asked for with `Range`"},
+    "Allow": {"description": "The methods that are possible here", "example": "GET, POST"},
+    "Content-Disposition": {
+        "description": "A name for the file",
+        "example": 'attachment; filename="digits-epoch-3.pt"',
+    },
+    "Content-Range": {
+        "description": "Which bytes these are, of how many; absent where there are several parts",
+        "required": False,
+        "example": "bytes 0-499/1024",
+    },
+    "ETag": {"description": "Names this very content; send it as `If-None-Match`", "example": '"5"'},
+    "Idempotent-Replayed": {
+        "description": "`true` where this is the answer to an earlier request with the same `Idempotency-Key`",
+        "required": False,
+        "schema": {"type": "string", "enum": ["true"]},
+    },
+    "Location": {"description": "Where the new job is", "example": f"/v1/jobs/{JOB}"},
+    "Repr-Digest": {
+        "description": "The sha256 of the whole file (RFC 9530)",
+        "example": "sha-256=:d435Qo+nKZ+gLcUHn7GQtQ72hiBVAgqoLsZnZPiTGPk=:",
+    },
+    "Retry-After": {"description": "Seconds to wait before the next try", "schema": {"type": "integer", "minimum": 1}},
+    "WWW-Authenticate": {"description": "How to authorize", "example": "Bearer"},
+}
+
+_HEADERS_OF = {401: "WWW-Authenticate", 405: "Allow", 416: "Content-Range", 503: "Retry-After"}
+"""The header that the problem of a status has."""
+
+
+_PARAMETERS: dict[str, tuple[str, str]] = {
+    "If-None-Match": ("an `ETag` that the caller has: where it still holds, the answer is 304 without content", '"5"'),
+    "If-Range": ("the `ETag` of the parts that the caller has: where it is another's, the whole file is sent", '"5"'),
+    "Range": ("which parts to send, in bytes", "bytes=0-499"),
+}
+
+
+def completed(components: dict[str, Any]) -> dict[str, Any]:
+    """`components` with what the operations refer to."""
+    return {
+        **components,
+        "schemas": _schemas(components["schemas"]),
+        "parameters": {name: _parameter(name, *rest) for name, rest in _PARAMETERS.items()},
+        "headers": {name: _header(**header) for name, header in _HEADERS.items()},
+        "examples": {kind.code: _example(kind, detail) for kind, detail in _PROBLEMS.items()},
+        "responses": {_name(status): _response(status) for status in sorted({kind.status for kind in _PROBLEMS})},
+    }
+
+
+def headers(*names: str) -> dict[str, Any]:
+    """References to the headers."""
+    return {name: {"$ref": f"#/components/headers/{name}"} for name in names}
+
+
+def parameter(name: str) -> dict[str, Any]:
+    """A reference to the header of a request."""
+    return {"$ref": f"#/components/parameters/{name}"}
+
+
+def problem(status: int) -> dict[str, Any]:
+    """A reference to the answer that all errors of a status share."""
+    return {"$ref": f"#/components/responses/{_name(status)}"}
+
+
+def _schemas(schemas: dict[str, Any]) -> dict[str, Any]:
+    spec = SPEC.json_schema(mode="validation", ref_template=_SENT)
+    problem = Problem.model_json_schema(mode="serialization", ref_template=SCHEMA)
+    unused = ("HTTPValidationError", "ValidationError")
+    return {
+        **{name: schema for name, schema in schemas.items() if name not in unused},
+        **{f"{name}-Sent": schema for name, schema in spec.pop("$defs").items()},
+        "JobSpec-Sent": spec,
+        "JobPatch": JobPatch.model_json_schema(ref_template=_SENT),
+        **problem.pop("$defs"),
+        "Problem": problem,
+    }
+
+
+def _parameter(name: str, description: str, example: str) -> dict[str, Any]:
+    schema = {"type": "string", "examples": [example]}
+    return {"name": name, "in": "header", "description": description, "schema": schema}
+
+
+def _header(*, description: str, required: bool = True, **more: Any) -> dict[str, Any]:
+    return {"description": description, "required": required, "schema": {"type": "string"}, **more}
+
+
+def _example(kind: type[TorchyardError], detail: str) -> dict[str, Any]:
+    errors = (_FIELD,) if kind is InvalidSpec else ()
+    problem = Problem.of(kind(detail, errors=errors), request_id="req_0197f3c2b1d07e55a1f3c02d9b6e4f18")
+    return {"summary": kind.title, "value": problem.model_dump(mode="json")}
+
+
+def _name(status: int) -> str:
+    return f"Problem{status}"
+
+
+def _response(status: int) -> dict[str, Any]:
+    kinds = [kind for kind in _PROBLEMS if kind.status == status]
+    examples = {kind.code: {"$ref": f"#/components/examples/{kind.code}"} for kind in kinds}
+    own = (_HEADERS_OF[status],) if status in _HEADERS_OF else ()
+    return {
+        "description": " · ".join(kind.title for kind in kinds),
+        "headers": headers("X-Request-ID", *own),
+        "content": {PROBLEM_TYPE: {"schema": {"$ref": SCHEMA.format(model="Problem")}, "examples": examples}},
+    }
