@@ -14,6 +14,7 @@ from alembic import command
 import psycopg
 
 from migrations.__main__ import configuration
+from store.database import Database
 from tests.postgresql import PostgreSQLServer
 
 
@@ -79,3 +80,29 @@ class PostgreSQLDatabases:
 
 
 Databases = SQLiteDatabases | PostgreSQLDatabases
+
+
+@contextmanager
+def away(database: Database) -> Generator[None]:
+    """While the block runs, the database does not answer: PostgreSQL lets nobody in, SQLite has no attempts."""
+    if database.engine.dialect.name == "sqlite":
+        _rename(database, "attempts", "away")
+        try:
+            yield
+        finally:
+            _rename(database, "away", "attempts")
+        return
+    url = database.engine.url
+    with psycopg.connect(host=str(url.query["host"]), user=url.username, dbname="postgres", autocommit=True) as admin:
+        admin.execute(f"ALTER DATABASE {url.database} ALLOW_CONNECTIONS false".encode())
+        admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [url.database])
+        try:
+            yield
+        finally:
+            admin.execute(f"ALTER DATABASE {url.database} ALLOW_CONNECTIONS true".encode())
+
+
+def _rename(database: Database, old: str, new: str) -> None:
+    with database.write() as session:
+        session.connection().exec_driver_sql("PRAGMA legacy_alter_table=ON")
+        session.connection().exec_driver_sql(f"ALTER TABLE {old} RENAME TO {new}")

@@ -15,6 +15,7 @@ from store.queue import Queue
 from store.settings import Settings
 from store.tables import Worker
 from tests import servers
+from tests.databases import away
 from tests.store.yard import Yard
 from tests.worker.attempt import Attempt, wait_for
 from torchyard.job import JobState
@@ -131,10 +132,9 @@ def test_nobody_is_rescued_until_the_database_has_answered_for_a_lease(
     with serving(site.daemon(clock)):
         _wait_for_a_sweep(site, clock)
         clock.ahead += LEASE_S + 1  # from now on it would rescue
-        _rename(site.yard.database, "attempts", "away")
-        clock.ahead += 11
-        wait_for(lambda: "no such table: attempts" in caplog.text, "the outage is noticed")
-        _rename(site.yard.database, "away", "attempts")
+        with away(site.yard.database):
+            clock.ahead += 11
+            wait_for(lambda: "the database does not answer" in caplog.text, "the outage is noticed")
         site.yard.expire(lost)
         _wait_for_a_sweep(site, clock)
         assert site.yard.attempt(lost).ended_at is None
@@ -178,9 +178,3 @@ def _wait_for_a_sweep(site: Worksite, clock: Clock) -> None:
     site.queue.push("job_unknown", priority=0)
     clock.ahead += 11
     wait_for(lambda: "job_unknown" not in site.queue.waiting(), "a sweep")
-
-
-def _rename(database: Database, old: str, new: str) -> None:
-    with database.write() as session:
-        session.connection().exec_driver_sql("PRAGMA legacy_alter_table=ON")
-        session.connection().exec_driver_sql(f"ALTER TABLE {old} RENAME TO {new}")

@@ -1,7 +1,6 @@
 """One attempt over a real store and real processes, through what can go wrong in its run directory and its store."""
 
 from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 import hashlib
@@ -22,6 +21,7 @@ from store.checkpoints import NewCheckpoint
 from store.database import Database
 from store.tables import Attempt as AttemptRow
 from store.tables import Job
+from tests.databases import away
 from tests.store.yard import Yard
 from tests.worker.attempt import Attempt, wait_for
 from torchyard.job import EndReason, JobState
@@ -264,7 +264,7 @@ def test_a_database_that_is_away_delays_the_end_and_loses_nothing(
 ) -> None:
     bench.start(WAITS_AND_SPEAKS)
     bench.ready()
-    with _away(database):
+    with away(database):
         bench.open_gate()
         wait_for(lambda: "the database does not answer" in caplog.text, "the outage is noticed")
         bench.attempt.report()
@@ -324,19 +324,3 @@ def test_a_supervisor_of_another_boot_is_gone(bench: Bench) -> None:
 def _refuse_stop(run: RunDir) -> None:
     """The worker, which is this process, cannot write it."""
     run.stop.with_name(f".{run.stop.name}.{os.getpid()}").mkdir()
-
-
-@contextmanager
-def _away(database: Database) -> Generator[None]:
-    """While the block runs, the database has no attempts table."""
-    _rename(database, "attempts", "away")
-    try:
-        yield
-    finally:
-        _rename(database, "away", "attempts")
-
-
-def _rename(database: Database, old: str, new: str) -> None:
-    with database.write() as session:
-        session.connection().exec_driver_sql("PRAGMA legacy_alter_table=ON")
-        session.connection().exec_driver_sql(f"ALTER TABLE {old} RENAME TO {new}")
