@@ -8,10 +8,10 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 	--no-emit-index-url --no-annotate --no-header
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-gpu check bench env lock clean
+.PHONY: help setup demo up test test-gpu check bench bench-mnist env lock clean
 
 help:  ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP)  ## Install everything into .venv (nothing to do the second time)
 
@@ -32,8 +32,11 @@ check: $(STAMP)  ## Check format, lint and types
 	$(BIN)/ruff check
 	$(BIN)/pyright
 
-bench: $(STAMP)  ## Train MNIST through the service and check the accuracy (minutes)
-	$(BIN)/python -P bench/mnist.py
+bench: $(STAMP)  ## Measure every figure, each beside its peer (minutes)
+	@$(BIN)/python -m bench
+
+bench-mnist: $(STAMP)  ## Train MNIST through the service and check the accuracy (minutes)
+	@$(BIN)/python -m bench.mnist
 
 env:  ## Write .env, the secrets of docker-compose.yml; never over one that is there
 	@$(PYTHON) deploy/env.py

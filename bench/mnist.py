@@ -1,4 +1,4 @@
-"""MNIST through the whole service: `python -P bench/mnist.py [MNIST_NPZ]`.
+"""MNIST through the whole service: `python -m bench.mnist [MNIST_NPZ]`.
 
 Submits a training over REST to the server at $TORCHYARD_URL, or to one of its own, downloads the best checkpoint, and
 evaluates it in one plain process. Exits with 1 unless that accuracy is the one that the service reports, and high
@@ -11,13 +11,13 @@ from contextlib import contextmanager
 import json
 import os
 from pathlib import Path
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 from typing import Any
 
+from bench.service import up
 from torchyard.client import Client, MetricPoint
 from torchyard.job import JobState
 from torchyard.views import JobView
@@ -38,7 +38,7 @@ def main() -> int:
     if not data.is_file():
         sys.exit(f"there is no {data}: give the path of an .npz file with x_train, y_train, x_test and y_test")
     with tempfile.TemporaryDirectory(prefix="torchyard-bench-") as folder:
-        with server(Path(folder), allowed=data.parent, slots=arguments.processes) as client:
+        with _client(Path(folder), allowed=data.parent, slots=arguments.processes) as client:
             job, seconds = train(client, data, processes=arguments.processes)
             state = client.download(job.id, "best", to=folder)
             reported = client.checkpoint(job.id, "best").metrics[METRIC]
@@ -47,24 +47,14 @@ def main() -> int:
 
 
 @contextmanager
-def server(folder: Path, *, allowed: Path, slots: int) -> Generator[Client]:
+def _client(folder: Path, *, allowed: Path, slots: int) -> Generator[Client]:
     """A client of the server that is configured, or of a new one for as long as this lasts."""
     if os.environ.get("TORCHYARD_URL"):
         with Client() as client:
             yield client
         return
-    command = [
-        *(sys.executable, "-P", "-m", "torchyard.cli", "up", "--port", "0", "--json"),
-        *("--data-dir", str(folder / "data"), "--cpu-slots", str(slots), "--allow-path", str(allowed)),
-    ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as up:
-        try:
-            assert up.stdout is not None
-            found = json.loads(up.stdout.readline() or sys.exit("the service did not start"))
-            with Client(found["url"], found["token"]) as client:
-                yield client
-        finally:
-            up.send_signal(signal.SIGINT)
+    with up(folder, slots=slots, allowed=[allowed]) as service, service.client() as client:
+        yield client
 
 
 def train(client: Client, data: Path, *, processes: int) -> tuple[JobView, float]:

@@ -1,0 +1,17 @@
+"""Every figure, one after the other, in one table: `python -m bench`. MNIST's accuracy is `python -m bench.mnist`."""
+
+from collections.abc import Iterator
+import sys
+
+from bench import download, ready, relay, rest, series, start, submit, table
+from bench.table import Row
+
+
+def measure() -> Iterator[Row]:
+    for module in (ready, rest, submit, start, relay, series, download):
+        print(f"{module.__name__} …", file=sys.stderr, flush=True)
+        yield from module.measure()
+
+
+if __name__ == "__main__":
+    table.main(measure)

@@ -1,0 +1,117 @@
+"""Reading one series of 100,000 points over HTTP, thinned out to 1,500: `python -m bench.series`.
+
+Stored as a fast job leaves it (a thousand points a chunk) and as the slowest does (a point a chunk). The peer has the
+same points as plain rows of SQLite, and answers all that it reads: every point, made JSON by the standard library.
+"""
+
+from collections.abc import Callable, Iterator
+import json
+import math
+from pathlib import Path
+import socket
+import sqlite3
+import sys
+import time
+
+from sqlalchemy import insert
+
+from bench import table
+from bench.load import exchange, get
+from bench.service import Service, databases, scratch, up
+from bench.submit import SPEC
+from bench.table import Row
+from store.database import Database
+from store.metrics import POINT
+from store.tables import PointChunk, Series
+
+REPEATS = 15
+POINTS = 100_000
+CHUNKS = {"chunks of 1,000": 1_000, "chunks of 1": 1}
+_SHOWN = 1_500
+_PEER = "sqlite3 and json.dumps, every point"
+
+
+def measure() -> Iterator[Row]:
+    with scratch() as folder, databases() as found:
+        theirs = _timed(_plain(folder / "peer.db"))
+        for name, database in found.items():
+            (folder / name).mkdir()
+            with up(folder / name, database=database) as service:
+                for shape, size in CHUNKS.items():
+                    job_id = _seed(service, size=size)
+                    yield Row(
+                        f"a series of {POINTS:,} points at max_points={_SHOWN}, {name}, {shape}",
+                        "ms",
+                        _timed(_asking(service, job_id)),
+                        peer=_PEER,
+                        theirs=theirs,
+                        at_most=100,
+                    )
+
+
+def _seed(service: Service, *, size: int) -> str:
+    """A job that waits for ever, with one series."""
+    with service.client() as client:
+        job_id = client.submit(SPEC).id
+    database = Database(service.database)
+    with database.write() as session:
+        made = insert(Series).values(job_id=job_id, key="train/loss", latest=_value(POINTS), count=POINTS)
+        series_id = session.execute(made.returning(Series.id)).scalar_one()
+        chunks = [
+            {
+                "series_id": series_id,
+                "first": first + 10,
+                "job_id": job_id,
+                "attempt": 1,
+                "count": size,
+                "data": b"".join(POINT.pack(step, _value(step), _time(step)) for step in range(first, first + size)),
+            }
+            for first in range(0, POINTS, size)
+        ]
+        session.execute(insert(PointChunk), chunks)
+    database.close()
+    return job_id
+
+
+def _asking(service: Service, job_id: str) -> Callable[[], object]:
+    request = get(f"/v1/jobs/{job_id}/metrics?max_points={_SHOWN}", token=service.token)
+    connection = socket.create_connection(service.address)
+
+    def ask() -> None:
+        status, body = exchange(connection, request)
+        points = json.loads(body)["data"][0]["points"]
+        if status != "200" or not _SHOWN * 0.9 <= len(points) <= _SHOWN:
+            sys.exit(f"the series was answered with {status}, {len(points)} points")
+
+    return ask
+
+
+def _plain(path: Path) -> Callable[[], object]:
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE points (step INTEGER PRIMARY KEY, value REAL, time INTEGER)")
+    rows = ((step, _value(step), _time(step)) for step in range(POINTS))
+    connection.executemany("INSERT INTO points VALUES (?, ?, ?)", rows)
+    connection.commit()
+    return lambda: json.dumps(connection.execute("SELECT step, value, time FROM points ORDER BY step").fetchall())
+
+
+def _timed(work: Callable[[], object]) -> list[float]:
+    work()  # the first time warms the caches
+    taken: list[float] = []
+    for _ in range(REPEATS):
+        began = time.perf_counter()
+        work()
+        taken.append((time.perf_counter() - began) * 1e3)
+    return taken
+
+
+def _value(step: int) -> float:
+    return math.exp(-step / 20_000) + 0.05 * math.sin(step * 12.9898)
+
+
+def _time(step: int) -> int:
+    return 1_700_000_000_000_000 + step * 500_000
+
+
+if __name__ == "__main__":
+    table.main(measure)

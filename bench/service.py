@@ -1,0 +1,133 @@
+"""The programs that are measured: the whole service on a folder of its own, and the databases under it."""
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+import json
+from pathlib import Path
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from sqlalchemy import create_engine, make_url, text
+
+from tests.postgresql import postgresql_server
+from torchyard.client import Client
+
+T = TypeVar("T")
+
+_DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "shared_buffers": "128MB"}
+_DEADLINE_S = 120.0
+
+
+@dataclass(frozen=True)
+class Service:
+    """A `torchyard up` that is ready."""
+
+    url: str
+    token: str
+    data: Path
+    database: str
+    """Its SQLAlchemy URL."""
+    pids: dict[str, int]
+    """Of `up` itself and of each child."""
+    ready_s: float
+    """From its start until it said that it is ready."""
+
+    @property
+    def address(self) -> tuple[str, int]:
+        parts = urlsplit(self.url)
+        assert parts.hostname is not None
+        assert parts.port is not None
+        return parts.hostname, parts.port
+
+    def client(self) -> Client:
+        return Client(self.url, self.token)
+
+
+@contextmanager
+def scratch() -> Generator[Path]:
+    """An empty folder, away again afterwards."""
+    with tempfile.TemporaryDirectory(prefix="torchyard-bench-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+@contextmanager
+def up(
+    folder: Path, *, database: str | None = None, slots: int = 2, allowed: Sequence[Path] = ()
+) -> Generator[Service]:
+    """The service with its data in `folder`; jobs may name code and data below `folder` and `allowed`."""
+    data = folder / "data"
+    command = [
+        *(sys.executable, "-P", "-m", "torchyard.cli", "up", "--port", "0", "--json"),
+        *("--data-dir", str(data), "--cpu-slots", str(slots)),
+        *(part for path in (folder, *allowed) for part in ("--allow-path", str(path))),
+        *(("--database", database) if database else ()),
+    ]
+    began = time.monotonic()
+    log = folder / "up.log"
+    with log.open("ab") as said, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said) as process:
+        try:
+            assert process.stdout is not None
+            found = json.loads(process.stdout.readline() or sys.exit(f"the service did not start:\n{log.read_text()}"))
+            ready_s = time.monotonic() - began
+            yield Service(
+                url=found["url"],
+                token=found["token"],
+                data=data,
+                database=database or f"sqlite:///{data / 'torchyard.db'}",
+                pids={"up": process.pid, **_children(data)},
+                ready_s=ready_s,
+            )
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(90)
+
+
+def script_job(service: Service, folder: Path, text: str, *, processes: int = 1) -> str:
+    """Submits `text` as a job's script, and answers the job's id."""
+    folder.mkdir(exist_ok=True)
+    (folder / "train.py").write_text(text)
+    spec: dict[str, Any] = {
+        "trainer": "script",
+        "config": {"code": folder.as_uri()},
+        "resources": {"devices_per_node": processes, "device": "cpu"},
+    }
+    with service.client() as client:
+        return client.submit(spec).id
+
+
+def wait_for(condition: Callable[[], T | None], what: str, *, pause: float = 0.01) -> T:
+    """The first answer that is neither None nor False. Exits where none comes."""
+    deadline = time.monotonic() + _DEADLINE_S
+    while not (found := condition()):
+        if time.monotonic() > deadline:
+            sys.exit(f"waited in vain for {what}")
+        time.sleep(pause)
+    return found
+
+
+@contextmanager
+def databases() -> Generator[dict[str, str | None]]:
+    """An empty database of each kind, by its name: SQLite (None: the service's own file), and PostgreSQL, as durable
+    as in production.
+    """
+    with postgresql_server(_DURABLE) as server:
+        yield {"SQLite": None, "PostgreSQL": new_database(server.url("postgres"), "torchyard")}
+
+
+def new_database(url: str, name: str) -> str:
+    """Makes another empty PostgreSQL database beside the one at `url`, and answers its URL."""
+    engine = create_engine(url, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    engine.dispose()
+    return make_url(url).set(database=name).render_as_string(hide_password=False)
+
+
+def _children(data: Path) -> dict[str, int]:
+    return json.loads((data / "server.json").read_bytes())["processes"]

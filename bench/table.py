@@ -1,0 +1,95 @@
+"""One figure is one row: what was measured, its spread, the peer's beside it, and whether the target is met."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+import os
+import platform
+from statistics import median, quantiles
+import sys
+import time
+
+_HEADER = ("figure", "torchyard", "peer", "ratio", "target")
+
+
+@dataclass(frozen=True)
+class Row:
+    """`ours` and `theirs` hold one value of each repeat, in `unit`."""
+
+    what: str
+    unit: str
+    ours: Sequence[float]
+    peer: str = ""
+    """Who `theirs` are of; without values, why there is none."""
+    theirs: Sequence[float] = ()
+    at_least: float | None = None
+    at_most: float | None = None
+    ratio_at_least: float | None = None
+    """Of our median to the peer's."""
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the median meets its target; None where there is none to meet."""
+        middle = median(self.ours)
+        checks = [
+            *([middle >= self.at_least] if self.at_least is not None else []),
+            *([middle <= self.at_most] if self.at_most is not None else []),
+            *([self.ratio >= self.ratio_at_least] if self.ratio_at_least is not None and self.ratio else []),
+        ]
+        return all(checks) if checks else None
+
+    @property
+    def ratio(self) -> float | None:
+        return median(self.ours) / median(self.theirs) if self.theirs else None
+
+
+def main(measure: Callable[[], Iterable[Row]]) -> None:
+    """Measures and prints; exits with 1 where a target is missed."""
+    sys.exit(0 if show(list(measure())) else 1)
+
+
+def show(rows: Sequence[Row]) -> bool:
+    """Prints the table, and on what it was measured. Whether every target is met."""
+    lines = [_HEADER, *(_cells(row) for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(_HEADER))]
+    for line in lines:
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    print(f"\nmedian (least to greatest of the repeats); {_machine()}", flush=True)
+    return all(row.met is not False for row in rows)
+
+
+def percentile(values: Sequence[float], percent: int) -> float:
+    return quantiles(values, n=100, method="inclusive")[percent - 1] if len(values) > 1 else values[0]
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    peer = f"{row.peer}: {_spread(row.theirs, row.unit)}" if row.theirs else row.peer
+    ratio = f"{row.ratio:.2f}" if row.ratio is not None else ""
+    return row.what, _spread(row.ours, row.unit), peer, ratio, _verdict(row)
+
+
+def _spread(values: Sequence[float], unit: str) -> str:
+    whole = f"{_number(median(values))} {unit}"
+    return f"{whole} ({_number(min(values))} to {_number(max(values))}, n={len(values)})" if len(values) > 1 else whole
+
+
+def _number(value: float) -> str:
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+def _verdict(row: Row) -> str:
+    targets = [
+        *([f"≥ {row.at_least:,g}"] if row.at_least is not None else []),
+        *([f"≤ {row.at_most:,g}"] if row.at_most is not None else []),
+        *([f"ratio ≥ {row.ratio_at_least:g}"] if row.ratio_at_least is not None else []),
+    ]
+    said = {True: " met", False: " MISSED", None: ""}[row.met]
+    return ", ".join(targets) + said
+
+
+def _machine() -> str:
+    load = os.getloadavg()[0]
+    cores = len(os.sched_getaffinity(0))
+    today = time.strftime("%Y-%m-%d", time.gmtime())
+    return f"{cores} cores, load {load:.1f} at the end, Linux {platform.release()}, {today}"
