@@ -5,13 +5,11 @@ import signal
 import sys
 
 from pydantic import ValidationError
-import uvicorn
 
 from api.app import create_app
+from api.server import Server
 from store.settings import Settings
 from torchyard.errors import TorchyardError
-
-_GRACE_S = 3
 
 
 def main() -> int:
@@ -22,16 +20,7 @@ def main() -> int:
     except (TorchyardError, ValidationError) as error:
         logging.error("%s", error)
         return 1
-    config = uvicorn.Config(
-        app,
-        host=settings.host,
-        port=settings.port,
-        access_log=False,
-        log_config=None,
-        server_header=False,
-        timeout_graceful_shutdown=_GRACE_S,
-    )
-    server = uvicorn.Server(config)
+    server = Server(app, settings)
 
     def stop(*_: object) -> None:
         server.should_exit = True

@@ -7,10 +7,10 @@ from typing import Any
 from fastapi import APIRouter, Depends, FastAPI
 from fastapi.routing import APIRoute
 
-from api import documentation, openapi, problems
+from api import documentation, monitoring, openapi, problems
 from api.auth import authenticate
 from api.guard import AllowedHosts, SecurityHeaders
-from api.routes import checkpoints, cluster, health, jobs, submission, telemetry
+from api.routes import checkpoints, cluster, health, jobs, stream, submission, telemetry
 from api.services import Services
 from store.settings import Settings
 from torchyard.errors import ConfigError, NotAuthorized
@@ -45,8 +45,9 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(AllowedHosts, settings=settings)
     problems.install(app)
     app.add_middleware(SecurityHeaders)
+    monitoring.install(app, parts)
     private = APIRouter(prefix="/v1", dependencies=[Depends(authenticate)], responses=openapi.problems(NotAuthorized))
-    for routes in (submission, jobs, telemetry, checkpoints, cluster):
+    for routes in (submission, jobs, stream, telemetry, checkpoints, cluster):
         private.include_router(routes.router)
     app.include_router(private)
     app.include_router(health.router)

@@ -5,6 +5,8 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from api.live import Live
+from api.stream import Stream
 from store.blobs import Blobs
 from store.database import Database
 from store.queue import Queue
@@ -18,21 +20,31 @@ class Services:
     token: str
     """The admin's."""
     max_body_bytes: int
+    sendfile: str
+    """How a proxy sends files in the API's stead; empty where none does."""
     database: Database
     queue: Queue
     blobs: Blobs
+    live: Live
+    stream: Stream
 
     @classmethod
     def of(cls, settings: Settings, *, token: str) -> "Services":
+        database, live = Database(settings.database), Live(settings.redis)
         return cls(
             token=token,
             max_body_bytes=settings.max_body_bytes,
-            database=Database(settings.database),
+            sendfile=settings.sendfile,
+            database=database,
             queue=Queue(settings.redis),
             blobs=Blobs(settings.blobs),
+            live=live,
+            stream=Stream(database, live),
         )
 
     def close(self) -> None:
+        """Only in the event loop."""
+        self.live.close()
         self.queue.close()
         self.database.close()
 

@@ -8,6 +8,8 @@ from typing import Annotated
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
+
 
 class Settings(BaseSettings):
     """Read from the environment when it is made. Raises pydantic.ValidationError."""
@@ -26,7 +28,18 @@ class Settings(BaseSettings):
     cpu_slots: Annotated[int, Field(ge=0, le=4096)] | None = None
     allow_paths: str = ""
     """Folders below which a job may name `file://` data and code, separated by `:`."""
+    allowed_hosts: str = ""
+    """Names, separated by `,`, that the API answers to besides this machine's own; `*.example.com` and `*` too."""
+    sendfile: Annotated[str, Field(pattern=r"^(x-sendfile|x-accel-redirect:/[A-Za-z0-9._/-]+)?$")] = ""
+    """How a proxy before the API sends files in its stead: `x-sendfile`, or `x-accel-redirect:/LOCATION`."""
     max_body_bytes: Annotated[int, Field(ge=1)] = 1_048_576
+    max_connections: Annotated[int, Field(ge=1)] = 2_000
+    head_timeout_s: Seconds = 10
+    """For all of a request's head, from its first byte."""
+    body_timeout_s: Seconds = 30
+    """Without a byte of a request's body."""
+    stall_timeout_s: Seconds = 120
+    """In which a client has taken nothing of its answer."""
 
     @cached_property
     def root(self) -> Path:
@@ -47,6 +60,10 @@ class Settings(BaseSettings):
     @property
     def runs(self) -> Path:
         return self.root / "runs"
+
+    @property
+    def host_names(self) -> frozenset[str]:
+        return frozenset(name.strip().lower() for name in self.allowed_hosts.split(",") if name.strip())
 
     @property
     def allowed(self) -> tuple[Path, ...]:

@@ -1,34 +1,25 @@
 """Checkpoints: the list, and their files."""
 
 import base64
-from pathlib import PurePosixPath
-from typing import Any
+from pathlib import Path, PurePosixPath
 
-from fastapi import APIRouter, HTTPException, Request
-from starlette.responses import FileResponse, MalformedRangeHeader, RangeNotSatisfiable, Response
+from fastapi import APIRouter, Request
+from starlette.responses import Response
 
 from api import present
 from api.auth import Principal, User, visible_job
-from api.openapi import problems
+from api.files import FileResponse, Span, disposition, spans_of
+from api.openapi import DOWNLOAD, DOWNLOAD_HEAD, problems
 from api.paging import After, Limit, id_after, page
 from api.services import Parts, Services
 from store import checkpoints
 from store.checkpoints import Listed
 from store.tables import Checkpoint
-from torchyard.errors import InvalidCursor, NotFound, Unavailable
+from torchyard.errors import InvalidCursor, Unavailable
 from torchyard.rundir import STATE_FILE
 from torchyard.views import CheckpointView, Page
 
 router = APIRouter(tags=["checkpoints"], responses=problems(Unavailable))
-
-_BYTES: dict[str, Any] = {
-    "response_class": FileResponse,
-    "responses": {
-        200: {"description": "The whole file", "content": {"application/octet-stream": {}}},
-        206: {"description": "The part that `Range` asks for", "content": {"application/octet-stream": {}}},
-        304: {"description": "The caller has the file already (`If-None-Match`)"},
-    },
-}
 
 
 @router.get("/jobs/{job_id}/checkpoints")
@@ -50,34 +41,18 @@ def get_checkpoint(parts: Parts, user: User, job_id: str, ref: str) -> Checkpoin
         return present.checkpoint(checkpoints.resolve(session, visible_job(session, job_id, user), ref))
 
 
-@router.head("/jobs/{job_id}/checkpoints/{ref}/download", include_in_schema=False)
-@router.get("/jobs/{job_id}/checkpoints/{ref}/download", **_BYTES)
+@router.head("/jobs/{job_id}/checkpoints/{ref}/download", **DOWNLOAD_HEAD)
+@router.get("/jobs/{job_id}/checkpoints/{ref}/download", **DOWNLOAD)
 def download_checkpoint(request: Request, parts: Parts, user: User, job_id: str, ref: str) -> Response:
     """The checkpoint's `state.pt`. Its sha256 is the `ETag`."""
     return _send(request, parts, user, job_id=job_id, ref=ref, path=STATE_FILE)
 
 
-@router.head("/jobs/{job_id}/checkpoints/{ref}/files/{path:path}", include_in_schema=False)
-@router.get("/jobs/{job_id}/checkpoints/{ref}/files/{path:path}", **_BYTES)
+@router.head("/jobs/{job_id}/checkpoints/{ref}/files/{path:path}", **DOWNLOAD_HEAD)
+@router.get("/jobs/{job_id}/checkpoints/{ref}/files/{path:path}", **DOWNLOAD)
 def download_file(*, request: Request, parts: Parts, user: User, job_id: str, ref: str, path: str) -> Response:
     """Any file of the checkpoint, by its listed path."""
     return _send(request, parts, user, job_id=job_id, ref=ref, path=path)
-
-
-class _BlobResponse(FileResponse):
-    """A file whose `Range` is answered as RFC 9110 asks: a malformed one is ignored, one beyond the end a problem."""
-
-    chunk_size = 1 << 18
-
-    @classmethod
-    def _parse_range_header(cls, http_range: str, file_size: int) -> list[tuple[int, int]]:
-        try:
-            return super()._parse_range_header(http_range, file_size)
-        except MalformedRangeHeader:
-            return []
-        except RangeNotSatisfiable:
-            headers = {"Content-Range": f"bytes */{file_size}"}
-            raise HTTPException(416, f"the file has {file_size} bytes", headers=headers) from None
 
 
 def _send(request: Request, parts: Services, user: Principal, *, job_id: str, ref: str, path: str) -> Response:
@@ -85,24 +60,35 @@ def _send(request: Request, parts: Services, user: Principal, *, job_id: str, re
         job = visible_job(session, job_id, user)
         row = checkpoints.resolve(session, job, ref).row
     entry = checkpoints.file_of(row, path)
-    blob = parts.blobs.path(entry["sha256"])
-    try:
-        found = blob.stat()
-    except FileNotFoundError:
-        raise NotFound(f"the bytes of {path} of checkpoint {row.id} are not in the store any more") from None
+    sha256, size = entry["sha256"], entry["size"]
     headers = {
-        "ETag": f'"{entry["sha256"]}"',
-        "Repr-Digest": f"sha-256=:{base64.b64encode(bytes.fromhex(entry['sha256'])).decode()}:",
+        "ETag": f'"{sha256}"',
+        "Cache-Control": "private, no-cache",
+        "Content-Disposition": disposition(f"{job.name}-{_place(row)}{_suffix(path)}"),
+        "Repr-Digest": f"sha-256=:{base64.b64encode(bytes.fromhex(sha256)).decode()}:",
     }
     if _is_held(request, headers["ETag"]):
         return Response(status_code=304, headers=headers)
-    return _BlobResponse(
-        blob,
-        headers=headers,
-        media_type="application/octet-stream",
-        filename=f"{job.name}-{_place(row)}{_suffix(path)}",
-        stat_result=found,
-    )
+    blob = parts.blobs.path(sha256)
+    if parts.sendfile and "if-range" not in request.headers:  # a proxy cannot judge that one: the ETag is ours
+        return Response(headers=headers | _handed_over(parts.sendfile, blob), media_type="application/octet-stream")
+    return FileResponse(blob, size=size, spans=_spans(request, headers["ETag"], size=size), headers=headers)
+
+
+def _spans(request: Request, etag: str, *, size: int) -> list[Span] | None:
+    """What the caller wants of the file; None is all. Raises HTTPException (416)."""
+    asked = request.headers.get("range")
+    if asked is None or request.method != "GET" or request.headers.get("if-range", etag) != etag:
+        return None
+    return spans_of(asked, size=size)
+
+
+def _handed_over(sendfile: str, blob: Path) -> dict[str, str]:
+    """The header by which the proxy sends the file, and has its way with `Range`."""
+    kind, _, location = sendfile.partition(":")
+    if kind == "x-sendfile":
+        return {"X-Sendfile": str(blob)}
+    return {"X-Accel-Redirect": f"{location.rstrip('/')}/{blob.parent.name}/{blob.name}"}
 
 
 def _beyond(found: list[Listed], cursor: str | None) -> list[Listed]:
@@ -116,7 +102,7 @@ def _beyond(found: list[Listed], cursor: str | None) -> list[Listed]:
 
 def _is_held(request: Request, etag: str) -> bool:
     """Whether the caller's `If-None-Match` names the file."""
-    held = request.headers.get("if-none-match", "").split(",")
+    held = ",".join(request.headers.getlist("if-none-match")).split(",")
     return any(item.strip().removeprefix("W/") in {etag, "*"} for item in held)
 
 

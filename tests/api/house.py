@@ -35,6 +35,7 @@ class House:
             redis_url=redis_url,
             token=TOKEN,  # pyright: ignore[reportArgumentType] - pydantic makes it a secret
             max_body_bytes=10_000,
+            allowed_hosts="testserver",
         )
         self.app: FastAPI = create_app(self.settings)
         self.database = database

@@ -1,0 +1,131 @@
+"""Files as answers, with `Range` as RFC 9110, 14 has it, sent by the kernel where the server offers that."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+import os
+from pathlib import Path
+import re
+from secrets import token_hex
+from typing import BinaryIO
+from urllib.parse import quote
+
+from anyio import to_thread
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from torchyard.errors import NotFound
+
+ZERO_COPY = "http.response.zerocopysend"
+"""The ASGI extension by which a server sends a part of an open file."""
+
+_TYPE = "application/octet-stream"
+_MOST_RANGES = 20
+_CHUNK = 1 << 18
+_RANGES = re.compile(r"bytes=[ \t]*(.+)", re.IGNORECASE)
+_RANGE = re.compile(r"([0-9]{0,18})-([0-9]{0,18})")
+
+
+@dataclass(frozen=True)
+class Span:
+    """The bytes from `start` up to `end`, which is not among them."""
+
+    start: int
+    end: int
+
+
+class FileResponse(Response):
+    """A file, or parts of it. The status is 200 for the whole (`spans` is None), 206 for parts."""
+
+    def __init__(self, path: Path, *, size: int, spans: Sequence[Span] | None, headers: Mapping[str, str]) -> None:
+        self._path = path
+        self._size = size
+        self._pieces, extra = _pieces(spans, size=size)
+        length = sum(len(piece) if isinstance(piece, bytes) else piece.end - piece.start for piece in self._pieces)
+        common = {"Accept-Ranges": "bytes", "Content-Length": str(length), "Content-Type": _TYPE}
+        self.status_code = 200 if spans is None else 206
+        self.background = None
+        self.init_headers({**common, **extra, **headers})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Raises NotFound before anything is sent."""
+        with await to_thread.run_sync(self._open) as file:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            if scope["method"] != "HEAD":
+                for piece in self._pieces:
+                    await _send_piece(piece, file, scope, send)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def _open(self) -> BinaryIO:
+        try:
+            return self._path.open("rb", buffering=0)
+        except FileNotFoundError:
+            raise NotFound("the bytes of this file are not in the store any more") from None
+
+
+def spans_of(header: str, *, size: int) -> list[Span] | None:
+    """What a `Range` asks for, in its order. None where it is to be ignored: it is malformed, or asks for too many.
+
+    Raises HTTPException (416) where nothing of it lies in the file.
+    """
+    match = _RANGES.fullmatch(header.strip())
+    found = [_RANGE.fullmatch(part.strip(" \t")) for part in match[1].split(",", _MOST_RANGES)] if match else []
+    spans: list[Span] = []
+    for item in found:
+        if item is None or not (item[1] or item[2]) or (item[1] and item[2] and int(item[1]) > int(item[2])):
+            return None
+        spans.append(_span(item[1], item[2], size=size))
+    if not spans:
+        return None
+    satisfiable = [span for span in spans if span.start < span.end]
+    if not satisfiable:
+        raise HTTPException(416, f"the file has {size} bytes", headers={"Content-Range": f"bytes */{size}"})
+    # Ranges that overlap could make an answer many times the file: RFC 9110, 14.2 lets a server ignore them.
+    return satisfiable if _total(satisfiable) <= size else None
+
+
+def disposition(filename: str) -> str:
+    """A `Content-Disposition` that has a browser save the file by this name (RFC 6266)."""
+    quoted = quote(filename, safe="")
+    return f'attachment; filename="{filename}"' if quoted == filename else f"attachment; filename*=UTF-8''{quoted}"
+
+
+def _span(first: str, last: str, *, size: int) -> Span:
+    if not first:
+        return Span(max(size - int(last), 0), size)
+    return Span(int(first), min(int(last) + 1, size) if last else size)
+
+
+def _total(spans: Sequence[Span]) -> int:
+    return sum(span.end - span.start for span in spans)
+
+
+def _pieces(spans: Sequence[Span] | None, *, size: int) -> tuple[list[bytes | Span], dict[str, str]]:
+    """What the body is made of, and the headers that say so."""
+    if spans is None:
+        return [Span(0, size)], {}
+    if len(spans) == 1:
+        return [spans[0]], {"Content-Range": _content_range(spans[0], size=size)}
+    boundary = token_hex(16)
+    pieces: list[bytes | Span] = []
+    for span in spans:
+        lines = (f"--{boundary}", f"Content-Type: {_TYPE}", f"Content-Range: {_content_range(span, size=size)}", "", "")
+        pieces += [(b"\r\n" if pieces else b"") + "\r\n".join(lines).encode(), span]
+    pieces.append(f"\r\n--{boundary}--\r\n".encode())
+    return pieces, {"Content-Type": f"multipart/byteranges; boundary={boundary}"}
+
+
+def _content_range(span: Span, *, size: int) -> str:
+    return f"bytes {span.start}-{span.end - 1}/{size}"
+
+
+async def _send_piece(piece: bytes | Span, file: BinaryIO, scope: Scope, send: Send) -> None:
+    if isinstance(piece, bytes):
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+    elif ZERO_COPY in scope.get("extensions", {}):
+        count = piece.end - piece.start
+        await send({"type": ZERO_COPY, "file": file, "offset": piece.start, "count": count, "more_body": True})
+    else:
+        for offset in range(piece.start, piece.end, _CHUNK):
+            chunk = await to_thread.run_sync(os.pread, file.fileno(), min(_CHUNK, piece.end - offset), offset)
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})

@@ -1,0 +1,82 @@
+"""What every answer carries against misuse by browsers, and which names the service answers to."""
+
+from ipaddress import ip_address
+import re
+import socket
+
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api import problems
+from store.settings import Settings
+from torchyard.errors import HostNotAllowed, MalformedHttp, TorchyardError
+
+SECURITY_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"cache-control", b"no-store"),
+)
+_HOST = re.compile(r"(?:\[([0-9a-fA-F:.]{2,45})\]|([A-Za-z0-9._-]{1,255}))(?::[0-9]{0,5})?")
+
+
+class SecurityHeaders:
+    """Adds the headers that an answer lacks; a route that sets one itself keeps its own."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                own = list(message["headers"])
+                present = {name.lower() for name, _ in own}
+                message["headers"] = own + [header for header in SECURITY_HEADERS if header[0] not in present]
+            await send(message)
+
+        await self.app(scope, receive, send_with_headers)
+
+
+class AllowedHosts:
+    """Refuses a request whose `Host` is a name that this service is not known by.
+
+    A page that a browser has open may have its own name lead to this machine (DNS rebinding). It can do so with a name
+    of its own only, so an address is always good.
+    """
+
+    def __init__(self, app: ASGIApp, *, settings: Settings) -> None:
+        self.app = app
+        names = {"localhost", socket.gethostname().lower(), settings.host.lower(), *settings.host_names}
+        self._any = "*" in names
+        self._names = frozenset(names)
+        self._suffixes = tuple(name[1:] for name in names if name.startswith("*."))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        error = self._objection(scope) if scope["type"] == "http" else None
+        if error is None:
+            await self.app(scope, receive, send)
+        else:
+            await problems.answer(Request(scope), error)(scope, receive, send)
+
+    def _objection(self, scope: Scope) -> TorchyardError | None:
+        hosts = [value for name, value in scope["headers"] if name == b"host"]
+        match = _HOST.fullmatch(hosts[0].decode("latin-1")) if len(hosts) == 1 else None
+        if match is None:
+            return MalformedHttp("send exactly one `Host` header, with a name or an address (RFC 9112, 3.2)")
+        if self._any or match[1] is not None or self._knows(match[2].lower().removesuffix(".")):
+            return None
+        return HostNotAllowed(
+            f"this service is not known as {match[2]!r}: its operator can add that name to TORCHYARD_ALLOWED_HOSTS"
+        )
+
+    def _knows(self, name: str) -> bool:
+        return name in self._names or name.endswith(self._suffixes) or _is_address(name)
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
