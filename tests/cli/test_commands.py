@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from tests.torchyard.answers import DATA, JOB, event, job, line, page, serve_checkpoint
+from tests.torchyard.answers import DATA, JOB, event, job, line, page, serve_checkpoint, sse
 from tests.torchyard.fake_server import TOKEN, Answer, FakeServer, problem, serving
 
 ERROR = {"code": "user_error", "message": "rank 1 raised ValueError", "rank": 1, "exit_code": 1, "traceback": "Trace\n"}
@@ -114,9 +114,11 @@ def test_following_ends_with_the_jobs_exit_code(server: FakeServer, state: str, 
     error = ERROR if state == "failed" else None
     server.on("/v1/jobs", Answer(job(), 201))
     server.on(JOB, job(state="running", attempt=1), job(state=state, attempt=1, error=error))
-    server.on(f"{JOB}/events", page([event(1, "running")]), page([event(2, state)]))
-    server.on(f"{JOB}/logs", page([line(1)]), page([line(2)]))
-    server.on(f"{JOB}/metrics", {"data": []})
+    server.on(
+        f"{JOB}/stream",
+        sse(("state", 1, event(1, "running")), ("log", 2, line(1))),
+        sse(("log", 3, line(2)), ("state", 4, event(4, state)), ("end", 4, {"state": state})),
+    )
     done = _torchyard(server, "submit", "-", "--follow", stdin="trainer: image-classification")
     assert done.returncode == code
     assert done.stdout == "rank 0 | text 1\nrank 0 | text 2\n"
@@ -126,12 +128,10 @@ def test_following_ends_with_the_jobs_exit_code(server: FakeServer, state: str, 
 
 def test_ctrl_c_leaves_the_job_alone_and_says_how_to_come_back(server: FakeServer) -> None:
     server.on(JOB, job(state="running"))
-    server.on(f"{JOB}/logs", page([line(1)]), page([]))
+    server.on(f"{JOB}/stream", sse(("log", 1, line(1))))
     with _started(server, "logs", "job_1", "-f") as process:
         assert process.stdout is not None and process.stderr is not None
         assert process.stdout.readline() == "rank 0 | text 1\n"
-        while len([asked for asked in server.asked if asked.path.endswith("/logs")]) < 2:
-            assert process.poll() is None
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130
         assert "torchyard logs job_1 -f" in process.stderr.read()

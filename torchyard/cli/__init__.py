@@ -7,18 +7,23 @@ import sys
 
 import typer
 
-from torchyard.cli import jobs, local
+from torchyard.cli import checkpoints, cluster, jobs, listing, local, submission, telemetry, why
 from torchyard.errors import NotAuthorized, TorchyardError
 
 app = typer.Typer(
     name="torchyard",
     help="Submit distributed PyTorch training jobs, watch them, fetch their checkpoints.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for command in (local.up, local.demo, jobs.submit, jobs.ps, jobs.show, jobs.logs, jobs.download, jobs.cancel):
+for command in (
+    *(local.up, local.demo),
+    *(submission.validate, submission.submit, submission.retry),
+    *(listing.ps, cluster.queue, jobs.show, why.why, telemetry.logs, telemetry.metrics),
+    *(checkpoints.checkpoints, checkpoints.download),
+    *(jobs.cancel, jobs.rm, cluster.workers),
+):
     app.command()(command)
 
 
@@ -30,5 +35,6 @@ def main() -> None:
         sys.stderr.write(f"error: {error}\n")
         sys.exit(4 if isinstance(error, NotAuthorized) else 1)
     except OSError as error:  # a full disk, a file that may not be read
-        sys.stderr.write(f"error: {error}\n")
+        what = error.strerror or str(error)
+        sys.stderr.write(f"error: {error.filename}: {what}\n" if error.filename else f"error: {what}\n")
         sys.exit(1)

@@ -13,7 +13,8 @@ from typing import Any
 from torchyard.cli import output
 from torchyard.cli.child import spawn
 from torchyard.cli.datadir import DataDir
-from torchyard.cli.follow import Watch, download_with_bar, exit_code
+from torchyard.cli.follow import Watch, exit_code
+from torchyard.cli.progress import Transfer
 from torchyard.client import Client
 from torchyard.discovery import SERVER_FILE
 from torchyard.errors import ServerUnreachable, Unavailable
@@ -76,7 +77,7 @@ def _train(client: Client, spec: dict[str, Any]) -> JobView:
     output.note(f"  {job.id}")
     try:
         with Watch() as watch:
-            for update in client.follow(job.id, logs=False, metrics=False):
+            for update in client.follow(job.id, logs=False):
                 watch.show(update)
                 job = update if isinstance(update, JobView) else job
     except KeyboardInterrupt:
@@ -89,7 +90,8 @@ def _download(client: Client, job: JobView, data_dir: Path) -> tuple[CheckpointV
     folder = (data_dir / "downloads").absolute()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     checkpoint = client.checkpoint(job.id, "best")
-    path = download_with_bar(client, job.id, checkpoint, to=folder)
+    with Transfer() as transfer:
+        path = client.download(job.id, checkpoint.id, to=folder, on_progress=transfer.show)
     output.note(f"  epoch {checkpoint.epoch}, step {checkpoint.step}, {output.size(checkpoint.size)}")
     output.note(f"  sha256 {checkpoint.sha256}, as listed")
     return checkpoint, path

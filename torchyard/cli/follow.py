@@ -4,20 +4,19 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import datetime
 import math
-from pathlib import Path
 import sys
 import time
 from typing import Any, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 import typer
 
 from torchyard.cli import output
-from torchyard.client import Client, Update
+from torchyard.client import MetricPoint, Update
 from torchyard.job import JobState
-from torchyard.views import CheckpointView, EventView, JobView, LogLine
+from torchyard.views import EventView, JobView, LogLine, ProgressView
 
 _PLAIN_S = 2.0
 """Seconds between two progress lines where there is no terminal."""
@@ -53,7 +52,8 @@ class Watch:
         self._bar = _progress_bar(self._console)
         self._task: TaskID | None = None
         self._printed = 0.0
-        self._step = -1
+        self._step = 0
+        self._loss: float | None = None
 
     def __enter__(self) -> Self:
         if self._terminal:
@@ -67,43 +67,43 @@ class Watch:
     def show(self, update: Update) -> None:
         """Shows one thing that happened."""
         if isinstance(update, JobView):
-            self._show_progress(update)
+            self._show_job(update)
+        elif isinstance(update, EventView) and update.type == "progress":
+            self._show_progress(ProgressView.model_validate(update.data))
         elif isinstance(update, EventView):
             self._show_event(update)
+        elif isinstance(update, MetricPoint) and update.key == "train/loss":
+            self._loss = update.point.value
         elif isinstance(update, LogLine) and self._log is not None:
             self._show_log(self._log(update))
 
-    def _show_progress(self, job: JobView) -> None:
-        if job.state.terminal and self._task is not None:
+    def _show_job(self, job: JobView) -> None:
+        if job.state.terminal:
+            self._remove_bar()
+            self._say(_ending(job))
+
+    def _show_progress(self, now: ProgressView) -> None:
+        text = output.progress_of(now, loss=self._loss)
+        if self._terminal:
+            if self._task is None:
+                self._task = self._bar.add_task("", text="")
+            self._bar.update(self._task, total=now.total_steps, completed=now.step, text=text)
+        elif now.step not in {0, self._step} and time.monotonic() - self._printed >= _PLAIN_S:
+            self._printed, self._step = time.monotonic(), now.step
+            self._say(Text(f"          {text}"))
+
+    def _remove_bar(self) -> None:
+        if self._task is not None:
             self._bar.remove_task(self._task)
             self._task = None
-        if job.state.terminal:
-            return self._say(_ending(job))
-        if self._terminal:
-            return self._move_bar(job)
-        if job.progress.step not in {0, self._step} and time.monotonic() - self._printed >= _PLAIN_S:
-            self._printed, self._step = time.monotonic(), job.progress.step
-            self._say(Text(f"          {output.progress(job)}"))
-        return None
-
-    def _move_bar(self, job: JobView) -> None:
-        if job.state != JobState.RUNNING:
-            if self._task is not None:
-                self._bar.remove_task(self._task)
-                self._task = None
-            return
-        total = job.progress.total_steps
-        if self._task is None:
-            self._task = self._bar.add_task("", total=total, text="")
-        self._bar.update(
-            self._task, total=total, completed=job.progress.step, text=output.progress(job) or "about to start"
-        )
 
     def _show_event(self, event: EventView) -> None:
         data = event.data
         line = _stamp(event.time)
         if event.type == "state":
             state = JobState(data["to"])
+            if state != JobState.RUNNING:
+                self._remove_bar()
             if state.terminal:
                 return  # the job itself comes next, and says more
             line.append(f"{state:<10}", style=output.COLOURS[state])
@@ -126,24 +126,6 @@ class Watch:
 
     def _say(self, line: Text) -> None:
         self._console.print(line, soft_wrap=True)
-
-
-def download_with_bar(client: Client, job_id: str, checkpoint: CheckpointView, *, to: Path) -> Path:
-    """Downloads a checkpoint; in a terminal a bar on stderr shows how far it is."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        return client.download(job_id, checkpoint.id, to=to)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(complete_style="cyan", finished_style="cyan", pulse_style="cyan"),
-        DownloadColumn(binary_units=True),
-        TransferSpeedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("checkpoint", total=checkpoint.size)
-        return client.download(
-            job_id, checkpoint.id, to=to, on_progress=lambda done, _: bar.update(task, completed=done)
-        )
 
 
 def _progress_bar(console: Console) -> Progress:

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from torchyard.cli import output
+from torchyard.cli.arguments import Json
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 DataDirOption = Annotated[Path, typer.Option("--data-dir", help="Where everything is kept.")]
 
 

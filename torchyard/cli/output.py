@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 import json
 import os
@@ -13,9 +14,11 @@ from typing import TYPE_CHECKING, TextIO
 from torchyard.job import JobState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-    from torchyard.views import JobView, View
+    from pydantic import BaseModel
+
+    from torchyard.views import ErrorView, JobView, LogLine, ProgressView
 
 COLOURS = {
     JobState.QUEUED: "yellow",
@@ -30,13 +33,12 @@ _SGR = {"red": "31", "green": "32", "yellow": "33", "magenta": "35", "cyan": "36
 _GAP = "  "
 
 
-def write_json(value: View | list[JobView]) -> None:
+def write_json(value: BaseModel | Sequence[BaseModel]) -> None:
     """Writes one JSON document, on one line."""
-    write(
-        json.dumps([item.model_dump(mode="json") for item in value])
-        if isinstance(value, list)
-        else value.model_dump_json()
-    )
+    if isinstance(value, Sequence):
+        write(json.dumps([item.model_dump(mode="json") for item in value]))
+    else:
+        write(value.model_dump_json())
 
 
 def write(line: str) -> None:
@@ -116,15 +118,33 @@ def short_progress(job: JobView) -> str:
 
 
 def progress(job: JobView) -> str:
-    """`epoch 2/3, step 54/81 (67%), loss 0.31, about 8 s left`: as much of it as the job says."""
-    now = job.progress
+    """`epoch 2/3, step 54/81, loss 0.31, about 8 s left`: as much of it as the job says."""
+    return progress_of(job.progress, loss=job.metrics.get("train/loss"), ended=job.state.terminal)
+
+
+def progress_of(now: ProgressView, *, loss: float | None, ended: bool = False) -> str:
     parts = [
         f"epoch {now.epoch}{f'/{now.epochs}' if now.epochs else ''}" if now.epoch is not None else "",
         f"step {now.step}{f'/{now.total_steps}' if now.total_steps else ''}" if now.step else "",
-        f"loss {job.metrics['train/loss']:.4g}" if "train/loss" in job.metrics else "",
-        f"about {duration(now.eta_seconds)} left" if now.eta_seconds is not None and not job.state.terminal else "",
+        f"loss {loss:.4g}" if loss is not None else "",
+        f"about {duration(now.eta_seconds)} left" if now.eta_seconds is not None and not ended else "",
     ]
     return ", ".join(part for part in parts if part)
+
+
+def error(failed: ErrorView) -> str:
+    """`message (code, rank 1, exit code 1)`."""
+    where = f", rank {failed.rank}" if failed.rank is not None else ""
+    code = f", exit code {failed.exit_code}" if failed.exit_code is not None else ""
+    return f"{failed.message} ({failed.code}{where}{code})"
+
+
+def log_line(line: LogLine, *, with_rank: bool = True) -> str:
+    """A line of a job's output, behind the rank that wrote it."""
+    if not with_rank:
+        return line.text
+    source = "launcher" if line.rank is None else f"rank {line.rank}"
+    return f"{paint(f'{source} |', '2', sys.stdout)} {line.text}"
 
 
 def _printable(text: str) -> str:

@@ -1,0 +1,45 @@
+"""What several commands take, and the server that they talk to."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from torchyard.cli.completion import job_names
+
+if TYPE_CHECKING:
+    from torchyard.client import Client
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+JobArgument = Annotated[
+    str,
+    typer.Argument(metavar="JOB", help="A job's id, or its name: the newest of that name.", autocompletion=job_names),
+]
+JobsArgument = Annotated[list[str], typer.Argument(metavar="JOB…", help="Ids or names.", autocompletion=job_names)]
+FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="The job spec, YAML or JSON; - reads stdin.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Watch the job until it ends.")]
+
+
+def connect() -> Client:
+    """The server, as the environment or the working directory names it."""
+    from torchyard.client import Client
+
+    return Client()
+
+
+def moment(text: str) -> datetime:
+    """`10m` (that long ago) or an RFC 3339 time. Raises BadParameter."""
+    from torchyard.schema import parse_duration
+
+    try:
+        return datetime.now(UTC) - parse_duration(text)
+    except ValueError:
+        pass
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r} is neither a duration (10m, 2h, 1d) nor a time (2026-01-31T12:00:00Z)"
+        ) from None

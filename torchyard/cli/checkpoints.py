@@ -1,0 +1,81 @@
+"""Commands about a job's checkpoints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from torchyard.cli import output
+from torchyard.cli.arguments import JobArgument, Json, connect
+
+if TYPE_CHECKING:
+    from torchyard.views import CheckpointView
+
+
+def checkpoints(job: JobArgument, *, as_json: Json = False) -> None:
+    """List a job's checkpoints, newest first."""
+    with connect() as client:
+        found = [*client.checkpoints(client.find(job).id)]
+    if as_json:
+        return output.write_json(found)
+    for line in checkpoint_lines(found):
+        output.write(line)
+    if not found:
+        output.note("No checkpoints yet.")
+    return None
+
+
+def checkpoint_lines(found: list[CheckpointView]) -> list[str]:
+    """A table of checkpoints."""
+    headers = ("CHECKPOINT", "EPOCH", "STEP", "SIZE", "ALIASES", "METRICS")
+    return output.table(headers, [_row(item) for item in found])
+
+
+def download(
+    job: JobArgument,
+    *,
+    best: Annotated[bool, typer.Option("--best", help="The best by the job's monitored metric (the default).")] = False,
+    latest: Annotated[bool, typer.Option("--latest", help="The newest.")] = False,
+    epoch: Annotated[int | None, typer.Option(min=1, help="That of epoch N.")] = None,
+    ref: Annotated[str | None, typer.Option(help="An id, or an alias such as step-300.")] = None,
+    file: Annotated[
+        str | None, typer.Option(help="Another file of it than state.pt, such as model.safetensors.")
+    ] = None,
+    to: Annotated[Path, typer.Option("--output", "-o", help="A file, or a folder.")] = Path(),
+    as_json: Json = False,
+) -> None:
+    """Download a checkpoint and verify its sha256. Prints its path.
+
+    A download that broke off goes on where it was when it is asked for again.
+    """
+    from torchyard.cli.progress import Transfer
+
+    choices = (("best", best), ("latest", latest), (f"epoch-{epoch}", epoch), (ref or "", ref))
+    names = [name for name, given in choices if given]
+    if len(names) > 1:
+        raise typer.BadParameter("choose one of --best, --latest, --epoch and --ref")
+    with connect() as client:
+        found = client.find(job)
+        checkpoint = client.checkpoint(found.id, names[0] if names else "best")
+        with Transfer() as transfer:
+            path = client.download(found.id, checkpoint.id, file=file, to=to, on_progress=transfer.show)
+    if as_json:
+        output.write(json.dumps({"path": str(path), "checkpoint": checkpoint.model_dump(mode="json")}))
+    else:
+        output.write(str(path))
+    sha256 = next((item.sha256 for item in checkpoint.files if item.path == file), checkpoint.sha256)
+    output.note(f"sha256 {sha256} is the listed one.")
+
+
+def _row(checkpoint: CheckpointView) -> tuple[str, ...]:
+    return (
+        checkpoint.id,
+        "" if checkpoint.epoch is None else str(checkpoint.epoch),
+        str(checkpoint.step),
+        output.size(checkpoint.size),
+        ", ".join(checkpoint.aliases),
+        output.metrics(checkpoint.metrics),
+    )

@@ -1,0 +1,37 @@
+"""Names for the shell to complete. A server that is slow or away gives none, and no error."""
+
+from typing import Any
+
+_TIMEOUT_S = 1.0
+_NEWEST = 100
+
+
+def job_names(incomplete: str) -> list[tuple[str, str]]:
+    """The newest jobs whose name or id begins so, each with what a shell may show beside it."""
+    try:
+        jobs = _newest_jobs()
+    except Exception:  # noqa: BLE001 - whatever it is, the user is in the middle of a line
+        return []
+    key, other = ("id", "name") if incomplete.startswith("job_") else ("name", "id")
+    found: dict[str, str] = {}
+    for job in jobs:
+        if job[key].startswith(incomplete):
+            found.setdefault(job[key], f"{job['state']}, {job[other]}")
+    return [*found.items()]
+
+
+def _newest_jobs() -> list[dict[str, Any]]:
+    # The client takes longer to import than all of this.
+    import http.client
+    import json
+    from urllib.parse import urlsplit
+
+    from torchyard.discovery import discover
+
+    server = discover()
+    address = urlsplit(server.url)
+    kind = http.client.HTTPSConnection if address.scheme == "https" else http.client.HTTPConnection
+    connection = kind(address.netloc, timeout=_TIMEOUT_S)
+    headers = {"Authorization": f"Bearer {server.token}"}
+    connection.request("GET", f"{address.path}/v1/jobs?limit={_NEWEST}", headers=headers)
+    return json.load(connection.getresponse())["data"]

@@ -1,0 +1,108 @@
+"""`torchyard ps`: the jobs, once or for as long as somebody looks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+import shutil
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from torchyard.cli import output
+from torchyard.cli.arguments import Json, connect, moment
+from torchyard.cli.completion import job_names
+from torchyard.job import JobState
+
+if TYPE_CHECKING:
+    from torchyard.views import JobView
+
+_REFRESH_S = 1.0
+_HEADERS = ("ID", "NAME", "STATE", "CREATED", "PROGRESS", "BEST", "WHY")
+
+
+def ps(
+    *,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most this many.")] = 20,
+    every: Annotated[bool, typer.Option("--all", "-a", help="All of them.")] = False,
+    state: Annotated[list[JobState] | None, typer.Option(help="Only jobs in this state. Repeatable.")] = None,
+    name: Annotated[str | None, typer.Option(help="Only jobs of this name.", autocompletion=job_names)] = None,
+    label: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Only jobs with this label. Repeatable.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Only jobs of the last 2h, or since a time.")
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Redraw the list until Ctrl-C.")] = False,
+    as_json: Json = False,
+) -> None:
+    """List jobs, newest first."""
+    labels = dict(_label(text) for text in label or ())
+    created_after = moment(since) if since is not None else None
+    if watch and (as_json or not sys.stdout.isatty()):
+        raise typer.BadParameter(
+            "--watch redraws a terminal; elsewhere, repeat `ps --json`, or follow one job with `logs JOB -f`"
+        )
+    with connect() as client:
+
+        def read() -> list[JobView]:
+            found = client.list(
+                state=state or (),
+                name=name,
+                labels=labels,
+                created_after=created_after,
+                limit=None if every else limit,
+            )
+            return [*found]
+
+        if watch:
+            return _redraw(read)
+        jobs = read()
+    if as_json:
+        return output.write_json(jobs)
+    for line in _lines(jobs):
+        output.write(line)
+    if not jobs:
+        output.note(f"No such jobs. Submit one: {output.command()} submit FILE")
+    return None
+
+
+def _redraw(read: Callable[[], list[JobView]]) -> None:
+    from rich.live import Live
+    from rich.text import Text
+
+    from torchyard.errors import ServerUnreachable, Unavailable
+
+    lines: list[str] = []
+    try:
+        with Live(screen=True, auto_refresh=False) as live:
+            while True:
+                try:
+                    lines, trouble = _lines(read()), []
+                except (ServerUnreachable, Unavailable) as error:
+                    trouble = [output.paint(f"As it was: {error.message}", "33", sys.stdout)]
+                shown = [*trouble, *lines][: shutil.get_terminal_size().lines]
+                live.update(Text.from_ansi("\n".join(shown), no_wrap=True), refresh=True)
+                time.sleep(_REFRESH_S)
+    except KeyboardInterrupt:
+        return
+
+
+def _lines(jobs: list[JobView]) -> list[str]:
+    heading, *lines = output.table(_HEADERS, [_row(job) for job in jobs])
+    return [heading, *(output.paint_state(line, job.state) for line, job in zip(lines, jobs, strict=True))]
+
+
+def _row(job: JobView) -> tuple[str, ...]:
+    best = f"{job.best.metric} {job.best.value:.4g}" if job.best is not None else ""
+    why = job.error.message.splitlines()[0] if job.error and job.error.message else job.status_reason.message
+    shown_why = "" if job.state in {"running", "succeeded"} else why
+    return (job.id, job.name, job.state, output.ago(job.created_at), output.short_progress(job), best, shown_why)
+
+
+def _label(text: str) -> tuple[str, str]:
+    key, found, value = text.partition("=")
+    if not (key and found):
+        raise typer.BadParameter(f"{text!r} is no label: write KEY=VALUE")
+    return key, value

@@ -1,0 +1,28 @@
+"""Curves in a terminal, and as plain text in a pipe."""
+
+import math
+import shutil
+from typing import Any
+
+import plotext
+
+from torchyard.views import SeriesView
+
+_HEIGHT = 16
+
+
+def draw(series: SeriesView) -> str:
+    """The series over its steps, as wide as the terminal. Points that are no number are left out."""
+    points = [point for point in series.points if math.isfinite(point.value)]
+    if not points:
+        return f"{series.key}: none of its {len(series.points)} points is a number"
+    figure: Any = plotext.figure
+    figure.clear.all()
+    # The plots' own colours paint a background, which no terminal's theme expects.
+    figure.theme("colorless")
+    figure.plot_size(shutil.get_terminal_size().columns, _HEIGHT)
+    steps, values = [point.step for point in points], [point.value for point in points]
+    figure.draw(figure.signal(steps, values, marker="braille").lines())
+    figure.title(f"{series.key}  {values[-1]:.4g} at step {steps[-1]}")
+    text = str(plotext.uncolorize(figure.build().string()))
+    return "\n".join(line.rstrip() for line in text.splitlines())

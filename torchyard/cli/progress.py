@@ -1,0 +1,51 @@
+"""How far a download is."""
+
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
+import typer
+
+from torchyard.cli import output
+
+
+class Transfer:
+    """Shows a download: in a terminal a bar on stderr, and everywhere what an earlier one had left.
+
+    Ctrl-C in here exits with 130 and says what is kept.
+    """
+
+    def __init__(self) -> None:
+        console = Console(stderr=True)
+        self._terminal = console.is_terminal
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(complete_style="cyan", finished_style="cyan", pulse_style="cyan"),
+            DownloadColumn(binary_units=True),
+            TransferSpeedColumn(),
+            console=console,
+            transient=True,
+        )
+        self._task: TaskID | None = None
+        self._done = 0
+
+    def __enter__(self) -> Self:
+        if self._terminal:
+            self._bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._terminal:
+            self._bar.stop()
+        if kind is not None and issubclass(kind, KeyboardInterrupt):
+            output.note(f"\nStopped. {output.size(self._done)} are kept: the same command goes on behind them.")
+            raise typer.Exit(130) from None
+
+    def show(self, done: int, total: int) -> None:
+        """Takes the bytes so far, first those that were there before."""
+        if self._task is None:
+            self._task = self._bar.add_task("checkpoint", total=total, completed=done)
+            if done:
+                output.note(f"Goes on behind the {output.size(done)} of {output.size(total)} that are there.")
+        self._done = done
+        self._bar.update(self._task, completed=done)

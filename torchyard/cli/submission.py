@@ -1,0 +1,90 @@
+"""Commands that make jobs: validate a spec, submit it, retry what has ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from torchyard.cli import output
+from torchyard.cli.arguments import FileArgument, Follow, JobArgument, Json, connect
+
+if TYPE_CHECKING:
+    from torchyard.client import Client
+    from torchyard.views import JobView
+
+
+def validate(file: FileArgument, *, as_json: Json = False) -> None:
+    """Print a job spec with every default filled in, or what is wrong with it."""
+    import yaml
+
+    with connect() as client:
+        spec = client.validate(_read_spec(file))
+    if as_json:
+        return output.write_json(spec)
+    resolved = {"trainer": spec.trainer, "name": spec.name, **spec.model_dump(mode="json")}
+    text = yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True, width=120)
+    return output.write(text.rstrip())
+
+
+def submit(
+    file: FileArgument,
+    *,
+    name: Annotated[str | None, typer.Option(help="Overrides the spec's name.")] = None,
+    follow: Follow = False,
+    as_json: Json = False,
+) -> None:
+    """Submit a job. Prints its id; with --follow its log, and its exit code is the job's."""
+    spec = _read_spec(file)
+    if name is not None:
+        spec["name"] = name
+    with connect() as client:
+        _accepted(client, client.submit(spec), follow=follow, as_json=as_json)
+
+
+def retry(job: JobArgument, *, follow: Follow = False, as_json: Json = False) -> None:
+    """Submit a job that has ended once more. It goes on from the newest checkpoint."""
+    with connect() as client:
+        _accepted(client, client.retry(client.find(job).id), follow=follow, as_json=as_json)
+
+
+def _accepted(client: Client, job: JobView, *, follow: bool, as_json: bool) -> None:
+    if follow:
+        output.note(f"Submitted {job.name}: {job.id}")
+        raise typer.Exit(_watch(client, job, as_json=as_json))
+    output.write_json(job) if as_json else output.write(job.id)
+    output.note(f"Submitted {job.name}. Watch it: {output.command()} logs {job.id} -f")
+
+
+def _watch(client: Client, job: JobView, *, as_json: bool) -> int:
+    from torchyard.cli.follow import Watch, detachable, exit_code
+    from torchyard.views import JobView
+
+    last = job
+    with detachable(job), Watch(log=None if as_json else output.log_line) as watch:
+        for update in client.follow(job.id, logs=not as_json):
+            watch.show(update)
+            last = update if isinstance(update, JobView) else last
+    if as_json:
+        output.write_json(last)
+    return exit_code(last)
+
+
+def _read_spec(file: str) -> dict[str, Any]:
+    import yaml
+
+    from torchyard.errors import InvalidSpec
+
+    name = "standard input" if file == "-" else file
+    try:
+        # JSON is YAML too.
+        spec = yaml.safe_load(sys.stdin if file == "-" else Path(file).read_bytes())
+    except OSError as error:
+        raise InvalidSpec(f"the spec cannot be read: {error}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InvalidSpec(f"{name} is neither YAML nor JSON: {error}") from None
+    if not isinstance(spec, dict):
+        raise InvalidSpec(f"{name} is no job spec: that is a mapping with a `trainer`")
+    return spec

@@ -1,0 +1,108 @@
+"""Commands about what a job says: its output and its metrics."""
+
+from __future__ import annotations
+
+import csv
+import math
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from torchyard.cli import output
+from torchyard.cli.arguments import JobArgument, Json, connect, moment
+
+if TYPE_CHECKING:
+    from torchyard.views import JobView, LogLine, MetricsView, SeriesView
+
+_MOST_POINTS = 100_000
+
+
+def logs(
+    job: JobArgument,
+    *,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends.")] = False,
+    rank: Annotated[int | None, typer.Option(min=0, help="Only this rank's lines.")] = None,
+    tail: Annotated[
+        int | None, typer.Option(min=1, max=10_000, help="Only the last N lines, and what follows.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Only lines of the last 10m, or since a time.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Print a job's output. With --follow the exit code is the job's."""
+    from torchyard.cli.follow import detachable, exit_code
+
+    begin = moment(since) if since is not None else None
+
+    def show_line(line: LogLine) -> None:
+        output.write(line.model_dump_json() if as_json else output.log_line(line, with_rank=rank is None))
+        sys.stdout.flush()
+
+    with connect() as client:
+        found = client.find(job)
+        last = first = client.lines_before(found.id, begin) if begin is not None else 0
+        if tail is not None or not follow:
+            for line in client.logs(found.id, tail=tail, rank=rank, after=first):
+                if line.line > first:
+                    last = line.line
+                    show_line(line)
+        if not follow:
+            if last == first:
+                output.note("No output.")
+            return
+        with detachable(found):
+            for line in client.follow_logs(found.id, after=last, rank=rank):
+                show_line(line)
+        raise typer.Exit(exit_code(client.get(found.id)))
+
+
+def metrics(
+    job: JobArgument,
+    *,
+    key: Annotated[list[str] | None, typer.Option("--key", "-k", help="Only this metric. Repeatable.")] = None,
+    plot: Annotated[bool, typer.Option("--plot", help="Draw each metric over the steps.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print every point as key,step,value,time,attempt.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Print a job's metrics: the latest, least and greatest value of each."""
+    if plot + as_csv + as_json > 1:
+        raise typer.BadParameter("choose one of --plot, --csv and --json")
+    with connect() as client:
+        found = client.find(job)
+        view = client.metrics(found.id, keys=key or (), max_points=_MOST_POINTS if as_csv or as_json else None)
+    if as_json:
+        return output.write_json(view)
+    if as_csv:
+        return _write_csv(view)
+    if not view.data:
+        return output.note(_nothing(found, key))
+    if plot:
+        from torchyard.cli.plot import draw
+
+        return output.write("\n\n".join(draw(series) for series in view.data))
+    for line in output.table(("METRIC", "LATEST", "STEP", "LEAST", "GREATEST"), [_row(item) for item in view.data]):
+        output.write(line)
+    return None
+
+
+def _write_csv(view: MetricsView) -> None:
+    rows = csv.writer(sys.stdout, lineterminator="\n")
+    rows.writerow(("key", "step", "value", "time", "attempt"))
+    for series in view.data:
+        for point in series.points:
+            rows.writerow((series.key, point.step, point.value, point.time.isoformat(), point.attempt))
+
+
+def _row(series: SeriesView) -> tuple[str, ...]:
+    latest = series.points[-1]
+    # NaN is neither least nor greatest.
+    values = [point.value for point in series.points if not math.isnan(point.value)] or [latest.value]
+    return (series.key, f"{latest.value:.6g}", str(latest.step), f"{min(values):.6g}", f"{max(values):.6g}")
+
+
+def _nothing(job: JobView, keys: list[str] | None) -> str:
+    if keys and job.metrics:
+        return f"No such metric. This job has {', '.join(job.metrics)}."
+    return "No metrics" if job.state.terminal else "No metrics yet."

@@ -1,0 +1,91 @@
+"""`torchyard why`: why a job does not start, or how it ended, and what to do next."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from torchyard.cli import output
+from torchyard.cli.arguments import JobArgument, Json, connect
+from torchyard.cli.cluster import worker_lines
+from torchyard.job import EndReason, JobState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torchyard.views import ErrorView, JobView, WorkerView
+
+_ADVICE = {
+    EndReason.USER_ERROR: "The program failed: its log ends with what went wrong.",
+    EndReason.OUT_OF_MEMORY: "Use less memory: a smaller training.per_device_batch_size (with"
+    " gradient_accumulation_steps to make up for it), or resources.min_memory_gb to ask for a larger GPU.",
+    EndReason.HANG: "Nothing moved for stall_timeout: the log has the stacks of that moment. Raise stall_timeout if a"
+    " step may take this long.",
+    EndReason.KILLED: "Something outside the service killed it, often the kernel when the host ran out of memory.",
+    EndReason.DATA_ERROR: "The data is absent or not what the trainer expects: correct config.data and submit again.",
+    EndReason.CONFIG_ERROR: "The configuration cannot work here: correct it and submit again.",
+    EndReason.LAUNCH_FAILED: "The processes never came up: the launcher's lines in the log say why.",
+    EndReason.TIME_LIMIT: "It used up time_limit over all its attempts: raise it and submit again.",
+    EndReason.WORKER_LOST: "Its worker went away: is that host up?",
+    EndReason.DEVICE_FAULT: "A device failed: its host's operator should look at it.",
+}
+
+
+def why(job: JobArgument, *, as_json: Json = False) -> None:
+    """Say why a job does not start or how it ended, and what to do next."""
+    with connect() as client:
+        found = client.find(job)
+        workers = client.workers() if found.state == JobState.QUEUED else []
+    if as_json:
+        views = {"job": found.model_dump(mode="json"), "workers": [item.model_dump(mode="json") for item in workers]}
+        return output.write(json.dumps(views))
+    sentence = f"{found.name} is {found.state}: {found.status_reason.message}"
+    output.write(output.paint_state(sentence, found.state))
+    if found.state == JobState.QUEUED:
+        _explain_waiting(found, workers)
+    if found.error is not None:
+        _explain_error(found, found.error)
+    for line in _next_steps(found):
+        output.write(line)
+    return None
+
+
+def _explain_waiting(job: JobView, workers: Sequence[WorkerView]) -> None:
+    wanted, reason = job.spec.resources, job.status_reason
+    kind = "" if wanted.device == "auto" else f" ({wanted.device})"
+    output.write(f"asks for   {wanted.devices_per_node} device(s){kind} of one worker, at priority {job.priority}")
+    if reason.position is not None:
+        output.write(f"position   {reason.position} of the queue")
+    output.write(f"waits      since {output.ago(reason.since)}")
+    if not workers:
+        return output.write("workers    none has ever reported: is one running?")
+    output.write("")
+    for line in worker_lines(workers):
+        output.write(line)
+    return None
+
+
+def _explain_error(job: JobView, error: ErrorView) -> None:
+    when = "error" if job.state.terminal else f"attempt {job.attempt}"
+    output.write(f"{when:<10} {output.error(error)}")
+    if error.traceback:
+        output.write(f"\n{error.traceback.rstrip()}\n")
+    if error.code in _ADVICE:
+        output.write(f"so         {_ADVICE[error.code]}")
+
+
+def _next_steps(job: JobView) -> list[str]:
+    command = output.command()
+    failed_rank = f" --rank {job.error.rank}" if job.error is not None and job.error.rank is not None else ""
+    log = (f"{command} logs {job.id}{failed_rank} --tail 50", "its last lines")
+    steps = {
+        JobState.QUEUED: [(f"{command} queue", "who starts before it"), (f"{command} cancel {job.id}", "give it up")],
+        JobState.STARTING: [(f"{command} logs {job.id} -f", "watch it")],
+        JobState.RUNNING: [(f"{command} logs {job.id} -f", "watch it")],
+        JobState.SUCCEEDED: [(f"{command} download {job.id}", "its best checkpoint")],
+        JobState.FAILED: [log, (f"{command} retry {job.id}", "the same again, from its newest checkpoint")],
+        JobState.CANCELLED: [(f"{command} retry {job.id}", "the same again, from its newest checkpoint")],
+    }.get(job.state, [])
+    width = max((len(line) for line, _ in steps), default=0)
+    return ["", *(f"{line:<{width}}  {output.paint(what, '2', sys.stdout)}" for line, what in steps)]
