@@ -30,7 +30,7 @@ class Services:
 
     @classmethod
     def of(cls, settings: Settings, *, token: str) -> "Services":
-        database, live = Database(settings.database), Live(settings.redis)
+        database, live = Database(settings.database, program="torchyard-api", pool=16), Live(settings.redis)
         return cls(
             token=token,
             max_body_bytes=settings.max_body_bytes,

@@ -3,10 +3,9 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 import math
-import sqlite3
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Connection, Engine, Float, Text, create_engine, event
+from sqlalchemy import JSON, BigInteger, Engine, Float, Text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.engine.interfaces import Dialect
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
@@ -17,10 +16,12 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeDecorator
 
+from store import engine
 from torchyard.errors import Unavailable
 from torchyard.schema import storable
 
-_WRITE = "torchyard_write"
+_NOT_MIGRATED = {"42P01", "42703"}
+"""PostgreSQL's codes for a table and a column that are not there."""
 
 
 class now_us(FunctionElement[int]):
@@ -75,11 +76,16 @@ class Document(TypeDecorator[Any]):
 
 
 class Database:
-    """A pool of connections. A failure to reach the database is `Unavailable`, wherever it shows."""
+    """A pool of connections. A failure to reach the database is `Unavailable`, wherever it shows.
 
-    def __init__(self, url: str) -> None:
-        self.engine = _engine(url)
-        self._writing = self.engine.execution_options(**{_WRITE: True})
+    So is what another try may mend: a lock or a statement that took too long, a deadlock, tables not migrated yet.
+    Nothing is tried again here, as only the caller knows whether its block may run twice.
+    """
+
+    def __init__(self, url: str, *, program: str = "torchyard", pool: int = 4) -> None:
+        """`program` and `pool` as in engine.create. Raises ConfigError."""
+        self.engine = engine.create(url, program=program, pool=pool)
+        self._writing = self.engine.execution_options(**{engine.WRITES: True})
         self._reading = _snapshots(self.engine)
 
     @contextmanager
@@ -98,41 +104,29 @@ class Database:
         self.engine.dispose()
 
 
-def _engine(url: str) -> Engine:
-    if not url.startswith("sqlite"):
-        return create_engine(url, pool_pre_ping=True, pool_size=8, max_overflow=8, pool_timeout=10)
-    engine = create_engine(url, connect_args={"timeout": 30, "check_same_thread": False}, pool_size=8, max_overflow=32)
-    event.listen(engine, "connect", _prepare_sqlite)
-    event.listen(engine, "begin", _begin_sqlite)
-    return engine
-
-
-def _snapshots(engine: Engine) -> Engine:
+def _snapshots(made: Engine) -> Engine:
     # SQLite's transactions are snapshots anyway; PostgreSQL would look anew at each statement.
-    if engine.dialect.name != "postgresql":
-        return engine
-    return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-
-
-def _prepare_sqlite(connection: sqlite3.Connection, record: object) -> None:
-    connection.isolation_level = None  # transactions begin where _begin_sqlite says so, not where the driver guesses
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
-        connection.execute(f"PRAGMA {pragma}").close()
-
-
-def _begin_sqlite(connection: Connection) -> None:
-    # A transaction that first reads and then writes would fail as soon as another wrote in between.
-    writes = connection.get_execution_options().get(_WRITE, False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    if made.dialect.name != "postgresql":
+        return made
+    return made.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
 
 
 @contextmanager
 def _translated() -> Generator[None]:
     try:
         yield
-    except (OperationalError, InterfaceError, PoolTimeout) as error:
-        cause = error.orig if isinstance(error, DBAPIError) else error
-        raise Unavailable(f"the database does not answer: {cause}") from error
+    except PoolTimeout as error:
+        raise Unavailable(f"the database does not answer: {error}") from error
+    except DBAPIError as error:
+        if not _may_pass(error):
+            raise
+        raise Unavailable(f"the database does not answer: {' '.join(str(error.orig).split())}") from error
+
+
+def _may_pass(error: DBAPIError) -> bool:
+    if isinstance(error, (OperationalError, InterfaceError)) or error.connection_invalidated:
+        return True
+    return getattr(error.orig, "sqlstate", None) in _NOT_MIGRATED
 
 
 def _clean(value: Any) -> Any:

@@ -47,7 +47,7 @@ class PostgreSQLServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def url(self, database: str) -> str:
-        return f"postgresql+psycopg://postgres@/{database}?host={self._folder}"
+        return f"postgresql://postgres@/{database}?host={self._folder}"
 
     @property
     def conninfo(self) -> str:

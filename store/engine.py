@@ -1,0 +1,102 @@
+"""Engines for SQLite and PostgreSQL: the address, the pool, and what each connection may wait for."""
+
+import sqlite3
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError
+
+from torchyard.errors import ConfigError
+
+WRITES = "torchyard_writes"
+"""The execution option of an engine whose transactions write."""
+
+_SQLITE_BUSY_S = 10
+"""How long a writer waits for another's transaction; so long may the end of a program take, too."""
+_POSTGRESQL_DRIVER = "postgresql+psycopg"
+_DRIVERS = {
+    "sqlite": "sqlite",
+    "sqlite+pysqlite": "sqlite",
+    "postgres": _POSTGRESQL_DRIVER,
+    "postgresql": _POSTGRESQL_DRIVER,
+    _POSTGRESQL_DRIVER: _POSTGRESQL_DRIVER,
+}
+_EXPECTED = "expected sqlite:////path/to/file.db or postgresql://user:password@host:5432/name"
+_POSTGRESQL_LIMITS_MS = {
+    "statement_timeout": 30_000,
+    "lock_timeout": 10_000,
+    "idle_in_transaction_session_timeout": 30_000,
+}
+# A server that vanishes without a word is noticed before a lease (30 s) has passed.
+_POSTGRESQL_CONNECTION = {
+    "connect_timeout": "5",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "20000",
+    "options": " ".join(f"-c {name}={limit}" for name, limit in _POSTGRESQL_LIMITS_MS.items()),
+}
+
+
+def create(address: str, *, program: str, pool: int) -> Engine:
+    """Connects to nothing yet. `program` is what PostgreSQL shows of it, `pool` how many connections stay open.
+
+    Raises ConfigError, which never quotes the address: it may hold a password.
+    """
+    url = _parsed(address)
+    if url.drivername == "sqlite":
+        return _sqlite(url)
+    return _postgresql(url, program=program, pool=pool)
+
+
+def _parsed(address: str) -> URL:
+    try:
+        url = make_url(address)
+    except (ArgumentError, ValueError):
+        raise ConfigError(f"the database's address is no URL: {_EXPECTED}") from None
+    if url.drivername not in _DRIVERS:
+        raise ConfigError(f"no database is supported by the name {url.drivername!r}: {_EXPECTED}")
+    if "@" in (url.host or ""):
+        raise ConfigError("the database's address has more than one @: write that of the password as %40")
+    return url.set(drivername=_DRIVERS[url.drivername])
+
+
+def _sqlite(url: URL) -> Engine:
+    if url.database in {None, "", ":memory:"}:
+        raise ConfigError(f"a SQLite database must be a file, as several programs share it: {_EXPECTED}")
+    waits = {"timeout": _SQLITE_BUSY_S, "check_same_thread": False}
+    engine = create_engine(url, connect_args=waits, pool_size=8, max_overflow=32)
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, record: object) -> None:
+    connection.isolation_level = None  # transactions begin where _begin_sqlite says so, not where the driver guesses
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    # A transaction that first reads and then writes would fail as soon as another wrote in between.
+    writes = connection.get_execution_options().get(WRITES, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _postgresql(url: URL, *, program: str, pool: int) -> Engine:
+    from psycopg import ProgrammingError, conninfo
+
+    try:
+        conninfo.make_conninfo(**dict.fromkeys(url.query, ""))
+    except ProgrammingError as error:
+        raise ConfigError(f"the database's address has an {str(error).strip()}") from None
+    wanted = {"application_name": program, **_POSTGRESQL_CONNECTION}
+    settings = {name: value for name, value in wanted.items() if name not in url.query}
+    return create_engine(
+        url,
+        connect_args=settings,
+        pool_pre_ping=True,  # a connection that a restart of the server cut is replaced before it is used
+        pool_use_lifo=True,
+        pool_size=pool,
+        max_overflow=16,
+        pool_timeout=10,
+    )

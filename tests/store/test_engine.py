@@ -1,0 +1,162 @@
+"""The database's address, and what a PostgreSQL connection may wait for."""
+
+from collections.abc import Callable, Generator
+from contextlib import closing
+import threading
+import traceback
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from store.database import Database
+from tests.databases import PostgreSQLDatabases
+from tests.e2e.service import until
+from tests.postgresql import PostgreSQLServer, postgresql_server
+from tests.store.yard import Yard, at_once
+from torchyard.errors import ConfigError, Unavailable
+
+
+@pytest.fixture
+def url(postgresql: PostgreSQLDatabases) -> Generator[str]:
+    with postgresql.migrated() as url:
+        yield url
+
+
+@pytest.fixture
+def own_server() -> Generator[PostgreSQLServer]:
+    """A server that the test may stop."""
+    with postgresql_server() as server:
+        yield server
+
+
+def answer(session: Session, statement: str) -> Any:
+    return session.execute(text(statement)).scalar_one()
+
+
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        ("nonsense", "is no URL"),
+        ("", "is no URL"),
+        ("postgresql://ada:s3cret@box:port/db", "is no URL"),
+        ("mysql://ada:s3cret@box/db", "'mysql'"),
+        ("postgresql+psycopg2://ada:s3cret@box/db", "'postgresql+psycopg2'"),
+        ("postgresql://ada:s3@cret@box/db", "%40"),
+        ("postgresql://ada:s3cret@box/db?colour=green", 'invalid connection option "colour"'),
+        ("sqlite://", "must be a file"),
+        ("sqlite:///:memory:", "must be a file"),
+    ],
+)
+def test_an_address_that_cannot_work_is_told_in_a_sentence_without_its_password(address: str, told: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Database(address)
+    assert told in caught.value.message
+    assert "cret" not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg"])
+def test_the_drivers_name_is_not_needed(url: str, scheme: str) -> None:
+    address = scheme + url.removeprefix("postgresql")
+    with closing(Database(address)) as database, database.read() as session:
+        assert answer(session, "SELECT 1") == 1
+
+
+def test_an_unreachable_server_is_told_without_the_password() -> None:
+    with closing(Database("postgresql://ada:s3cret@127.0.0.1:1/torchyard")) as database:
+        with pytest.raises(Unavailable) as caught, database.read() as session:
+            answer(session, "SELECT 1")
+        assert "s3cret" not in repr(database.engine)
+    assert "port 1 failed" in caught.value.message
+    assert "\n" not in caught.value.message
+    assert "s3cret" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_every_wait_has_an_end_and_the_server_shows_whose_connection_it_is(url: str) -> None:
+    with closing(Database(url, program="torchyard-api")) as database, database.read() as session:
+        shown = {
+            name: answer(session, f"SHOW {name}")
+            for name in ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "application_name")
+        }
+    assert shown == {
+        "statement_timeout": "30s",
+        "lock_timeout": "10s",
+        "idle_in_transaction_session_timeout": "30s",
+        "application_name": "torchyard-api",
+    }
+
+
+def test_the_addresses_own_settings_count(url: str) -> None:
+    with closing(Database(f"{url}&application_name=mine&options=-c%20statement_timeout%3D50")) as database:
+        with pytest.raises(Unavailable, match="statement timeout"), database.write() as session:
+            answer(session, "SELECT pg_sleep(60)")
+        with database.read() as session:
+            assert answer(session, "SHOW application_name") == "mine"
+
+
+def test_a_transaction_that_the_server_ends_as_idle_is_unavailable(url: str) -> None:
+    with closing(Database(f"{url}&options=-c%20idle_in_transaction_session_timeout%3D50")) as database:
+        with pytest.raises(Unavailable), database.write() as session, closing(Database(url)) as other:
+            pid = answer(session, "SELECT pg_backend_pid()")
+            gone = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = :pid)"
+            until(lambda: _told(other, gone, pid=pid), what="the server ended the transaction")
+            answer(session, "SELECT 1")
+        with database.read() as session:
+            assert answer(session, "SELECT 1") == 1
+
+
+def test_tables_that_are_not_there_yet_are_unavailable(empty_url: str) -> None:
+    with closing(Database(empty_url)) as database, pytest.raises(Unavailable, match="jobs"):
+        Yard(database).submit()
+
+
+def test_of_two_transactions_in_a_deadlock_one_is_unavailable_and_the_other_commits(url: str) -> None:
+    with closing(Database(url)) as database:
+        yard = Yard(database)
+        ids = [yard.submit(), yard.submit()]
+        both_hold_one = threading.Barrier(2)
+
+        def lock(first: str, second: str) -> Callable[[], str]:
+            def run() -> str:
+                with database.write() as session:
+                    session.execute(text("UPDATE jobs SET priority = 7 WHERE id = :id"), {"id": first})
+                    both_hold_one.wait()
+                    session.execute(text("UPDATE jobs SET priority = 7 WHERE id = :id"), {"id": second})
+                return "committed"
+
+            return run
+
+        results = at_once(lock(*ids), lock(*reversed(ids)))
+        assert results.count("committed") == 1, results
+        (lost,) = (result for result in results if result != "committed")
+        assert isinstance(lost, Unavailable)
+        assert "deadlock detected" in lost.message
+        assert [yard.job(job_id).priority for job_id in ids] == [7, 7]
+
+
+def test_a_restart_of_the_server_costs_only_the_call_that_was_under_way(own_server: PostgreSQLServer) -> None:
+    with closing(Database(own_server.url("postgres"), pool=4)) as database:
+        all_connected = threading.Barrier(4)
+
+        def connect() -> None:
+            with database.read() as session:
+                answer(session, "SELECT 1")
+                all_connected.wait()
+
+        assert at_once(*[connect] * 4) == [None] * 4
+        with pytest.raises(Unavailable), database.write() as session:
+            answer(session, "SELECT 1")
+            own_server.stop()
+            answer(session, "SELECT 1")
+        with pytest.raises(Unavailable, match="does not answer"), database.read() as session:
+            answer(session, "SELECT 1")
+        own_server.start()
+        for _ in range(8):
+            with database.write() as session:
+                assert answer(session, "SELECT 1") == 1
+
+
+def _told(database: Database, statement: str, **values: Any) -> Any:
+    with database.read() as session:
+        return session.execute(text(statement), values).scalar_one()
