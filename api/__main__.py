@@ -20,7 +20,7 @@ def main() -> int:
     except (TorchyardError, ValidationError) as error:
         logging.error("%s", error)
         return 1
-    server = Server(app, settings)
+    server = Server(app, settings, closing=(app.state.services.live.close,))
 
     def stop(*_: object) -> None:
         server.should_exit = True

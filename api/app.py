@@ -45,13 +45,13 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(AllowedHosts, settings=settings)
     problems.install(app)
     app.add_middleware(SecurityHeaders)
-    monitoring.install(app, parts)
     private = APIRouter(prefix="/v1", dependencies=[Depends(authenticate)], responses=openapi.problems(NotAuthorized))
     for routes in (submission, jobs, stream, telemetry, checkpoints, cluster):
         private.include_router(routes.router)
     app.include_router(private)
     app.include_router(health.router)
     documentation.install(app)
+    monitoring.install(app, parts)
     return app
 
 

@@ -6,11 +6,12 @@ from datetime import UTC, datetime, timedelta
 from store import checkpoints, jobs, metrics
 from store.checkpoints import Listed
 from store.database import Session
+from store.journal import Item
 from store.logs import Line
 from store.tables import Checkpoint, Job, JobEvent, Worker
 from torchyard.job import JobState
 from torchyard.rundir import STATE_FILE
-from torchyard.spec import SPEC
+from torchyard.spec import SPEC, Resources, Spec
 from torchyard.views import (
     BestView,
     CheckpointView,
@@ -20,8 +21,12 @@ from torchyard.views import (
     HeldDevice,
     JobView,
     LogLine,
+    MetricView,
     ProgressView,
+    QueueEntry,
     StatusReason,
+    View,
+    WaitingReason,
     WorkerView,
 )
 
@@ -32,17 +37,47 @@ def job(session: Session, row: Job) -> JobView:
     return job_list(session, [row])[0]
 
 
+def new_job(session: Session, row: Job, spec: Spec) -> JobView:
+    """A job that was submitted just now: it has nothing but its spec and its place."""
+    return _job(row, spec, latest={}, best=None, position=jobs.position(session, row) + 1)
+
+
 def job_list(session: Session, rows: Sequence[Job]) -> list[JobView]:
     """The jobs in the order given, with a few queries for all of them together."""
     latest = metrics.latest(session, [row.id for row in rows])
     best = checkpoints.best_of_each(session, rows)
     positions = _positions(session, rows)
-    return [_job(row, latest=latest[row.id], best=best.get(row.id), position=positions.get(row.id)) for row in rows]
+    return [
+        _job(
+            row,
+            SPEC.validate_python(row.spec),
+            latest=latest[row.id],
+            best=best.get(row.id),
+            position=positions.get(row.id),
+        )
+        for row in rows
+    ]
 
 
 def event(row: JobEvent) -> EventView:
     return EventView.model_validate(
         {"seq": row.seq, "time": time(row.time), "type": row.type, "attempt": row.attempt, "data": row.data}
+    )
+
+
+def item(stored: Item) -> View:
+    """What a stream tells of a stored thing."""
+    content = stored.content
+    if isinstance(content, JobEvent):
+        return event(content)
+    if isinstance(content, Line):
+        return log_line(content)
+    return MetricView(
+        key=content.key,
+        step=content.step,
+        value=content.value,
+        time=time(content.time),
+        attempt=content.attempt,
     )
 
 
@@ -76,6 +111,20 @@ def checkpoint(listed: Listed) -> CheckpointView:
     )
 
 
+def queue_entry(place: int, row: Job) -> QueueEntry:
+    return QueueEntry(
+        position=place,
+        job_id=row.id,
+        name=row.name,
+        owner=row.owner,
+        priority=row.priority,
+        resources=Resources.model_validate(row.spec["resources"]),
+        reason=WaitingReason(code=row.reason_code, message=row.reason_message, since=time(row.reason_since)),
+        not_before=None if row.not_before is None else time(row.not_before),
+        created_at=time(row.created_at),
+    )
+
+
 def worker(row: Worker, alive: bool, holders: dict[tuple[str, str], str]) -> WorkerView:
     """`holders` is that of `store.jobs`."""
     seen = [DeviceView.model_validate(device) for device in row.devices]
@@ -93,7 +142,12 @@ def time(microseconds: int) -> datetime:
     return _EPOCH + timedelta(microseconds=microseconds)
 
 
-def _job(row: Job, *, latest: dict[str, float], best: Checkpoint | None, position: int | None) -> JobView:
+def microseconds(time: datetime) -> int:
+    """`time` as the tables have it."""
+    return (time - _EPOCH) // timedelta(microseconds=1)
+
+
+def _job(row: Job, spec: Spec, *, latest: dict[str, float], best: Checkpoint | None, position: int | None) -> JobView:
     return JobView(
         id=row.id,
         name=row.name,
@@ -101,7 +155,7 @@ def _job(row: Job, *, latest: dict[str, float], best: Checkpoint | None, positio
         status_reason=StatusReason(
             code=row.reason_code, message=row.reason_message, position=position, since=time(row.reason_since)
         ),
-        spec=SPEC.validate_python(row.spec),
+        spec=spec,
         owner=row.owner,
         priority=row.priority,
         labels=row.labels,

@@ -2,15 +2,21 @@
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+import logging
+import time
 
 from redis import Redis, RedisError
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from store.changes import CHANNEL
 from torchyard.errors import Unavailable
 
 _QUEUE = "torchyard:queue"
 _BELL = "torchyard:bell"
+_QUIET_S = 5.0
+
+logger = logging.getLogger(__name__)
 
 
 class Queue:
@@ -19,8 +25,9 @@ class Queue:
     def __init__(self, url: str) -> None:
         # No retries: who calls can always read the rows instead.
         self._redis: Redis = Redis.from_url(
-            url, socket_timeout=5, socket_connect_timeout=2, decode_responses=True, retry=Retry(NoBackoff(), 0)
+            url, socket_timeout=1, socket_connect_timeout=1, decode_responses=True, retry=Retry(NoBackoff(), 0)
         )
+        self._quiet_until = 0.0
 
     def push(self, job_id: str, *, priority: int) -> None:
         """Called after the job's commit. Raises Unavailable."""
@@ -31,6 +38,30 @@ class Queue:
         """Called after the commit that took the job out of `queued`. Raises Unavailable."""
         with _translated():
             self._redis.zrem(_QUEUE, job_id)
+
+    def tell(self, job_id: str, *, priority: int | None) -> None:
+        """Called after a commit that changed the job: puts it where it belongs in the queue, wakes every worker.
+
+        `priority` is that of a queued job; None takes the job away. Raises Unavailable.
+        """
+        with _translated(), self._redis.pipeline(transaction=False) as pipeline:
+            if priority is None:
+                pipeline.zrem(_QUEUE, job_id)
+            else:
+                pipeline.zadd(_QUEUE, {job_id: -priority})
+            pipeline.publish(_BELL, "")
+            pipeline.publish(CHANNEL, job_id)
+            pipeline.execute()
+
+    def announce(self, job_id: str) -> None:
+        """Tells who watches the job that it has changed. While Redis does not answer, it is not asked each time."""
+        if time.monotonic() < self._quiet_until:
+            return
+        try:
+            self._redis.publish(CHANNEL, job_id)
+        except (RedisError, OSError) as error:
+            self._quiet_until = time.monotonic() + _QUIET_S
+            logger.warning("redis does not answer, watchers poll meanwhile: %s", error)
 
     def waiting(self) -> list[str]:
         """Ids in the order in which they are to start. Raises Unavailable."""

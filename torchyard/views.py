@@ -130,6 +130,18 @@ class PointView(View):
     attempt: int
 
 
+class MetricView(PointView):
+    """One point of the series `key`, as a stream tells it."""
+
+    key: str
+
+
+class EndView(View):
+    """The last thing of a stream: the state in which the job ended."""
+
+    state: JobState
+
+
 class SeriesView(View):
     key: str
     points: list[PointView]

@@ -52,7 +52,7 @@ class Daemon:
         self.name = socket.gethostname()
         self._inventory = inventory
         self._clock = clock
-        self._database = Database(settings.database)
+        self._database = Database(settings.database, program="torchyard-worker")
         self._queue = Queue(settings.redis)
         self._host = Host(
             database=self._database,
@@ -60,6 +60,7 @@ class Daemon:
             runs=settings.runs,
             allowed=settings.allowed,
             slots=len(inventory.devices),
+            announce=self._queue.announce,
         )
         self._runners: dict[int, Runner] = {}
         self._devices: list[DeviceView] = []
@@ -169,6 +170,7 @@ class Daemon:
         with self._database.write() as session:
             rescued = attempts.rescue(session, claim)
         if rescued:
+            self._queue.announce(claim.job_id)
             logger.warning("%s: attempt %d was rescued: its lease had expired", claim.job_id, claim.number)
             self._ended.set()
 
@@ -233,6 +235,7 @@ class Daemon:
         self._hint(lambda: self._queue.remove(job_id))
         if claim is None:
             return False
+        self._queue.announce(job_id)
         logger.info("%s: attempt %d takes %s", job_id, claim.number, ", ".join(view.uuid for view in chosen))
         self._start(claim)
         return True

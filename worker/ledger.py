@@ -22,11 +22,17 @@ logger = logging.getLogger(__name__)
 
 
 class Ledger:
-    """`leaving` ends the waiting: the call then raises Unavailable. Every write raises StaleClaim once the claim is."""
+    """`leaving` ends the waiting: the call then raises Unavailable. Every write raises StaleClaim once the claim is.
 
-    def __init__(self, database: Database, claim: Claim, *, leaving: threading.Event) -> None:
+    `announce` is told the job's id after each commit.
+    """
+
+    def __init__(
+        self, database: Database, claim: Claim, *, leaving: threading.Event, announce: Callable[[str], None]
+    ) -> None:
         self._database = database
         self._claim = claim
+        self._announce = announce
         self._leaving = leaving
         self._seq = 0
 
@@ -53,10 +59,10 @@ class Ledger:
             return jobs.get(session, self._claim.job_id).cancel_requested_at is not None
 
     def prepared(self, start_step: int) -> None:
-        self._insist(lambda session: attempts.prepared(session, self._claim, start_step=start_step))
+        self._write(lambda session: attempts.prepared(session, self._claim, start_step=start_step))
 
     def launched(self, launcher: ProcessIdentity) -> None:
-        self._insist(lambda session: attempts.launched(session, self._claim, launcher))
+        self._write(lambda session: attempts.launched(session, self._claim, launcher))
 
     def running(self, reason: Reason) -> JobState:
         """Answers the job's state, also where an earlier call whose answer was lost has moved it already."""
@@ -65,7 +71,7 @@ class Ledger:
             if jobs.get(session, self._claim.job_id).state != JobState.RUNNING:
                 attempts.running(session, self._claim, reason=reason)
 
-        self._insist(move)
+        self._write(move)
         return JobState.RUNNING
 
     def record(self, batch: Batch) -> None:
@@ -79,12 +85,17 @@ class Ledger:
                 if attempts.read(session, self._claim.attempt_id).relay_seq != seq + 1:
                     raise
 
-        self._insist(write)
+        self._write(write)
         self._seq = seq + 1
 
     def end(self, report: ExitReport) -> JobState:
         """Closes the attempt and answers the job's next state."""
-        return self._insist(lambda session: attempts.end(session, self._claim, report))
+        return self._write(lambda session: attempts.end(session, self._claim, report))
+
+    def _write(self, work: Callable[[Session], T]) -> T:
+        answer = self._insist(work)
+        self._announce(self._claim.job_id)
+        return answer
 
     def _insist(self, work: Callable[[Session], T]) -> T:
         delay = 0.25

@@ -47,6 +47,8 @@ class Host:
     allowed: tuple[Path, ...]
     slots: int
     """Devices of the worker, among which the processor's cores are divided."""
+    announce: Callable[[str], None]
+    """Told a job's id after each commit that changed it. Never fails."""
 
 
 class Runner:
@@ -68,7 +70,7 @@ class Runner:
         self._stop: EndReason | None = None
         self._next_look = self._next_pass = 0.0
         self._told_trouble = False
-        self._ledger = Ledger(host.database, claim, leaving=self._leaving)
+        self._ledger = Ledger(host.database, claim, leaving=self._leaving, announce=host.announce)
         self._thread = threading.Thread(target=self._main, name=f"{claim.job_id}/{claim.number}", daemon=True)
 
     def start(self) -> None:

@@ -126,7 +126,7 @@ def bench(tmp_path: Path, database: Database) -> Generator[Bench]:
     yard = Yard(database)
     job_id = yard.submit()
     claim = yard.starting(job_id, yard.worker())
-    host = Host(database, Blobs(tmp_path / "blobs"), tmp_path / "runs", (), 1)
+    host = Host(database, Blobs(tmp_path / "blobs"), tmp_path / "runs", (), 1, lambda _: None)
     run = RunDir(host.runs / job_id / "1")
     run.create()
     bench = Bench(yard, host, claim, Attempt(run, job_id, 1))

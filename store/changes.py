@@ -1,0 +1,26 @@
+"""Announcements of what has changed: every commit that changes a job names it on one channel in Redis."""
+
+from collections.abc import AsyncGenerator
+
+from redis import RedisError
+from redis.asyncio import Redis
+
+from torchyard.errors import Unavailable
+
+CHANNEL = "torchyard:changes"
+
+
+async def listen(url: str) -> AsyncGenerator[str | None]:
+    """Ids of jobs, as they are announced; before them None, once no announcement is missed any more.
+
+    Raises Unavailable where Redis does not answer or goes away.
+    """
+    redis = Redis.from_url(url, socket_connect_timeout=2, socket_keepalive=True, decode_responses=True)
+    try:
+        async with redis, redis.pubsub(ignore_subscribe_messages=True) as subscription:
+            await subscription.subscribe(CHANNEL)
+            yield None
+            async for message in subscription.listen():
+                yield str(message["data"])
+    except (RedisError, OSError) as error:
+        raise Unavailable(f"redis does not answer: {error}") from error
