@@ -48,6 +48,17 @@ User = Annotated[Principal, Depends(authenticate)]
 """A route's parameter: who asks."""
 
 
+async def _job_id(job_id: str) -> str:
+    """Raises NotFound for what is no job's id."""
+    if not is_id(job_id, "job"):
+        raise NotFound(f"there is no job {job_id[:100]!r}")
+    return job_id
+
+
+JobId = Annotated[str, Depends(_job_id)]
+"""A route's parameter: an id that a job may have."""
+
+
 def visible_job(session: Session, job_id: str, user: Principal) -> Job:
     """The job, if `user` may see it. Raises NotFound, for a malformed id too."""
     if not is_id(job_id, "job"):

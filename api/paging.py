@@ -7,6 +7,7 @@ from typing import Annotated, TypeVar
 from fastapi import Query
 
 from store.ids import Prefix, is_id
+from store.listing import Place
 from torchyard.errors import InvalidCursor
 from torchyard.views import Page, View
 
@@ -16,6 +17,7 @@ Limit = Annotated[int, Query(ge=1, le=1000, description="items a page")]
 After = Annotated[str | None, Query(max_length=200, description="`next` of the page before")]
 
 _NUMBER = re.compile(r"[0-9]{1,18}")
+_PLACE = re.compile(r"(-?[0-9]{1,3}):(.+)")
 
 
 def page(kind: type[V], items: Sequence[V], *, limit: int, cursor: Callable[[V], str]) -> Page[V]:
@@ -39,3 +41,17 @@ def id_after(cursor: str | None, prefix: Prefix) -> str | None:
     if cursor is not None and not is_id(cursor, prefix):
         raise InvalidCursor(f"{cursor!r} is no id that this list gave as `next`")
     return cursor
+
+
+def place_after(cursor: str | None) -> Place | None:
+    """The place in the queue that the page before ended with. Raises InvalidCursor."""
+    if cursor is None:
+        return None
+    match = _PLACE.fullmatch(cursor)
+    if match is None or not is_id(match[2], "job"):
+        raise InvalidCursor(f"{cursor!r} is no place that this list gave as `next`")
+    return Place(priority=int(match[1]), job_id=match[2])
+
+
+def place_cursor(place: Place) -> str:
+    return f"{place.priority}:{place.job_id}"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import ColumnElement, and_, insert, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -130,7 +130,7 @@ def end(session: Session, claim: Claim, report: ExitReport) -> JobState:
     """
     closed = session.execute(
         update(Attempt)
-        .where(Attempt.id == claim.attempt_id, Attempt.ended_at.is_(None))
+        .where(_is_open(claim))
         .values(ended_at=now_us(), end_reason=report.reason, detail=report.message)
         .returning(Attempt.checkpoints, (now_us() - Attempt.started_at).label("ran_us"))
     ).first()
@@ -154,7 +154,7 @@ def rescue(session: Session, claim: Claim) -> bool:
     """Ends an attempt whose lease has run out, so that its worker can write nothing more. False if it was renewed."""
     late = session.execute(
         update(Attempt)
-        .where(Attempt.id == claim.attempt_id, Attempt.ended_at.is_(None), Attempt.lease_until < now_us())
+        .where(_is_open(claim), Attempt.lease_until < now_us())
         .values(relay_seq=Attempt.relay_seq + 1)
         .returning(Attempt.worker_id)
     ).first()
@@ -211,12 +211,17 @@ def _fenced_update(session: Session, claim: Claim, *conditions: Any, **values: A
     # An update without values still takes the row: nobody can end the attempt before the caller's transaction does.
     taken = session.execute(
         update(Attempt)
-        .where(Attempt.id == claim.attempt_id, Attempt.ended_at.is_(None), *conditions)
+        .where(_is_open(claim), *conditions)
         .values(**(values or {"relay_seq": Attempt.relay_seq}))
         .returning(Attempt.id)
     ).first()
     if taken is None:
         raise StaleClaim(f"attempt {claim.number} of job {claim.job_id} is not this worker's any more")
+
+
+def _is_open(claim: Claim) -> ColumnElement[bool]:
+    # SQLite gives the number of a deleted attempt to a new one: whose it is must be looked at, too.
+    return and_(Attempt.id == claim.attempt_id, Attempt.job_id == claim.job_id, Attempt.ended_at.is_(None))
 
 
 def _move_on(session: Session, claim: Claim, report: ExitReport, *, fruitful: bool, ran_us: int) -> JobState:

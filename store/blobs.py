@@ -1,9 +1,13 @@
 """Blobs: immutable files named by their sha256, in a local or shared directory."""
 
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+import fcntl
 import hashlib
 import os
 from pathlib import Path
+import time
 from typing import BinaryIO
 from uuid import uuid4
 
@@ -11,6 +15,7 @@ from torchyard.errors import NotFound
 from torchyard.rundir import sync_folder
 
 _CHUNK = 1 << 20
+_ABANDONED_S = 24 * 3600
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,41 @@ class Blobs:
         finally:
             temporary.unlink(missing_ok=True)
 
+    @contextmanager
+    def sharing(self) -> Generator[None]:
+        """Held from before blobs are added until the rows that refer to them are committed: none is removed meanwhile.
+
+        Any number hold it at once; waits while somebody is `alone`. Raises OSError.
+        """
+        with self._locked() as descriptor:
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            yield
+
+    @contextmanager
+    def alone(self) -> Generator[bool]:
+        """Held while blobs are removed; False, and nothing is held, where somebody is `sharing`. Raises OSError."""
+        with self._locked() as descriptor:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+            else:
+                yield True
+
+    def remove(self, sha256: str) -> None:
+        """Removes a blob if it is there, for who is `alone`. Who reads it reads on to its end. Raises OSError."""
+        self.path(sha256).unlink(missing_ok=True)
+
+    def remove_abandoned(self) -> None:
+        """Removes what an `add` that died a day ago left behind. Raises OSError."""
+        if not self._incoming.exists():
+            return
+        before = time.time() - _ABANDONED_S
+        for path in self._incoming.iterdir():
+            with suppress(FileNotFoundError):  # an `add` that goes on has renamed it
+                if path.stat().st_mtime < before:
+                    path.unlink()
+
     def path(self, sha256: str) -> Path:
         """Where the blob lies, if it is there."""
         return self.root / sha256[:2] / sha256
@@ -65,6 +105,16 @@ class Blobs:
         if not whole:
             target.unlink()
         return whole
+
+    @contextmanager
+    def _locked(self) -> Generator[int]:
+        """A descriptor of the file that is locked; closing it gives the lock back, as the end of the process does."""
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
 
 
 def _copy(source: BinaryIO, target: Path) -> Blob:

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -14,13 +14,16 @@ from pydantic import (
 )
 
 from torchyard import recipes
-from torchyard.errors import FieldError, InvalidSpec
+from torchyard.errors import FieldError, InvalidRequest, InvalidSpec
 from torchyard.schema import Count, Duration, MetricKey, Schema, unbuilt, unstorable
 
 JobName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 LabelKey = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$")]
 Labels = Annotated[dict[LabelKey, Annotated[str, Field(max_length=200)]], Field(max_length=32)]
+Priority = Annotated[int, Field(ge=-100, le=100, description="higher starts first")]
 
+_UNSET: Any = Field(default_factory=lambda: None, validate_default=False)
+"""The default of a key that may be left out, but not be null."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 _RESERVED = re.compile(
     r"TORCHYARD_.*|TORCHELASTIC_.*|LD_.*|MASTER_.*|GROUP_.*|ROLE_.*|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER"
@@ -55,7 +58,7 @@ class CheckpointPolicy(Schema):
 class _Common(Schema):
     resources: Resources = Resources()
     checkpoint: CheckpointPolicy = CheckpointPolicy()
-    priority: Annotated[int, Field(ge=-100, le=100)] = Field(default=0, description="higher starts first")
+    priority: Priority = 0
     preemptible: Annotated[bool, unbuilt(False)] = False
     max_restarts: Annotated[int, Field(ge=0, le=1000)] = Field(default=2, description="retries that count")
     time_limit: Duration = Field(default=timedelta(hours=24), description="over all attempts")
@@ -107,13 +110,24 @@ class ScriptSpec(_Common):
 
 JobSpec = Annotated[ImageClassificationSpec | ScriptSpec, Field(discriminator="trainer")]
 
-SPEC: TypeAdapter[ImageClassificationSpec | ScriptSpec] = TypeAdapter(JobSpec)
+Spec: TypeAlias = ImageClassificationSpec | ScriptSpec
+
+SPEC: TypeAdapter[Spec] = TypeAdapter(JobSpec)
+
+
+class JobPatch(Schema):
+    """What can be changed of a submitted job. What is left out stays; `labels` replaces the whole map."""
+
+    name: JobName = _UNSET
+    labels: Labels = _UNSET
+    priority: Priority = _UNSET
+
 
 CONFIGS: dict[str, type[Schema]] = {"image-classification": recipes.ImageClassification, "script": recipes.Script}
 """Each trainer's configuration schema."""
 
 
-def parse_spec(raw: object) -> ImageClassificationSpec | ScriptSpec:
+def parse_spec(raw: object) -> Spec:
     """The spec in `raw` (parsed JSON or YAML), every default filled in. Raises InvalidSpec, naming each field."""
     wrong = unstorable(raw)
     if wrong is not None:
@@ -122,6 +136,17 @@ def parse_spec(raw: object) -> ImageClassificationSpec | ScriptSpec:
         return SPEC.validate_python(raw)
     except ValidationError as error:
         raise InvalidSpec("the job spec is not valid", errors=field_errors(error)) from None
+
+
+def parse_patch(raw: object) -> JobPatch:
+    """The change in `raw` (parsed JSON). Raises InvalidRequest, naming each field."""
+    wrong = unstorable(raw)
+    if wrong is not None:
+        raise InvalidRequest("the change is not valid", errors=(FieldError(*wrong),))
+    try:
+        return JobPatch.model_validate(raw)
+    except ValidationError as error:
+        raise InvalidRequest("the change is not valid", errors=field_errors(error)) from None
 
 
 def field_errors(error: ValidationError) -> tuple[FieldError, ...]:

@@ -5,14 +5,16 @@ import inspect
 from fastapi import APIRouter
 
 from api import present
+from api.auth import User
 from api.openapi import problems
-from api.paging import After, Limit, id_after, page
+from api.paging import After, Limit, id_after, page, place_after, place_cursor
 from api.services import Parts
-from store import jobs, workers
+from store import jobs, listing, workers
 from store.ids import is_id
+from store.listing import Place
 from torchyard.errors import NotFound, Unavailable
 from torchyard.spec import CONFIGS
-from torchyard.views import Page, TrainerView, WorkerView
+from torchyard.views import Page, QueueEntry, TrainerView, WorkerView
 
 router = APIRouter(tags=["cluster"])
 
@@ -41,8 +43,21 @@ def list_workers(parts: Parts, limit: Limit = 100, after: After = None) -> Page[
 
 @router.get("/workers/{worker_id}", responses=problems(Unavailable))
 def get_worker(parts: Parts, worker_id: str) -> WorkerView:
+    """One host and its devices."""
     if not is_id(worker_id, "wrk"):
         raise NotFound(f"there is no worker {worker_id[:100]!r}")
     with parts.database.read() as session:
         row, alive = workers.get(session, worker_id)
         return present.worker(row, alive, jobs.holders(session))
+
+
+@router.get("/queue", responses=problems(Unavailable))
+def list_queue(parts: Parts, user: User, limit: Limit = 100, after: After = None) -> Page[QueueEntry]:
+    """The queued jobs in the order in which they are to start, and why each does not start yet."""
+    behind = place_after(after)
+    with parts.database.read() as session:
+        found = listing.queue(session, limit=limit + 1, owner=user.sees, behind=behind)
+    entries = [present.queue_entry(place, row) for place, row in found]
+    return page(
+        QueueEntry, entries, limit=limit, cursor=lambda entry: place_cursor(Place(entry.priority, entry.job_id))
+    )

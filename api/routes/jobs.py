@@ -1,63 +1,56 @@
-"""Jobs: submit, list, look, cancel; and what happened to one."""
+"""Jobs that are there: list, look, watch, change, cancel, delete; and what happened to one."""
 
+from datetime import datetime
 import logging
-from typing import Annotated
+import re
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request, Response
-from pydantic_core import from_json
-from starlette.requests import ClientDisconnect
+from fastapi import APIRouter, Query, Request
+from pydantic import AfterValidator, AwareDatetime, BeforeValidator, WithJsonSchema
+from starlette.background import BackgroundTask
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
 
-from api import present
-from api.auth import User, visible_job
-from api.openapi import SPEC_BODY, problems
+from api import etags, hints, present, waiting
+from api.auth import JobId, Principal, User, visible_job
+from api.body import Body, parsed
+from api.openapi import PATCH_BODY, headers, problems
 from api.paging import After, Limit, id_after, number_after, page
-from api.services import Parts
-from store import jobs
-from store.queue import Queue
-from store.tables import Job
-from torchyard.errors import Conflict, InvalidRequest, TooLarge, Unavailable
+from api.services import Parts, Services
+from store import deletion, jobs, listing
+from torchyard.errors import Conflict, Unavailable
 from torchyard.job import JobState
-from torchyard.spec import parse_spec
+from torchyard.spec import parse_patch
 from torchyard.views import EventView, JobView, Page
 
 router = APIRouter(tags=["jobs"], responses=problems(Unavailable))
 
-Text = Annotated[str, Query(max_length=200, pattern=r"^[^\x00]*$")]
-
 _log = logging.getLogger(__name__)
 
-
-async def _body(request: Request, parts: Parts) -> bytes:
-    """The request's body. Raises TooLarge before more than the limit is held in memory."""
-    received = bytearray()
-    too_large = TooLarge(f"send at most {parts.max_body_bytes} bytes")
-    length = request.headers.get("content-length", "")
-    if length.isdecimal() and int(length) > parts.max_body_bytes:
-        raise too_large
-    try:
-        async for chunk in request.stream():
-            received += chunk
-            if len(received) > parts.max_body_bytes:
-                raise too_large
-    except ClientDisconnect:
-        raise InvalidRequest("the connection ended before the body did") from None
-    return bytes(received)
+_LABEL = r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}:[^\x00]{0,200}$"
+_INSTANT = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 
 
-@router.post("/jobs", status_code=201, openapi_extra=SPEC_BODY)
-def submit_job(parts: Parts, user: User, body: Annotated[bytes, Depends(_body)], response: Response) -> JobView:
-    """Submits a job: it is queued when this answers."""
-    try:
-        raw = from_json(body, allow_inf_nan=False)
-    except ValueError as error:
-        raise InvalidRequest(f"the body is no JSON: {error}") from None
-    spec = parse_spec(raw)
-    with parts.database.write() as session:
-        row = jobs.submit(session, spec, owner=user.name)
-        view = present.job(session, row)
-    _announce(parts.queue, row)
-    response.headers["Location"] = f"/v1/jobs/{view.id}"
-    return view
+def _label(text: str) -> str:
+    if re.fullmatch(_LABEL, text) is None:
+        raise ValueError("write a label as key:value")
+    return text
+
+
+def _instant(text: Any) -> Any:
+    if isinstance(text, str) and _INSTANT.fullmatch(text) is None:
+        raise ValueError("write a time with its zone, as 2026-01-31T12:00:00Z (and a + in a query as %2B)")
+    return text
+
+
+Text = Annotated[str, Query(max_length=200, pattern=r"^[^\x00]*$")]
+Label = Annotated[str, AfterValidator(_label), WithJsonSchema({"type": "string", "pattern": _LABEL})]
+Instant = Annotated[AwareDatetime, BeforeValidator(_instant)]
+
+_JOB: dict[int | str, dict[str, Any]] = {
+    200: {"model": JobView, "headers": headers("ETag")},
+    304: {"description": "The caller has this very answer already (`If-None-Match`)"},
+}
 
 
 @router.get("/jobs")
@@ -65,10 +58,13 @@ def list_jobs(
     *,
     parts: Parts,
     user: User,
-    state: Annotated[list[JobState] | None, Query(max_length=20)] = None,
-    name: Text | None = None,
-    owner: Text | None = None,
-    trainer: Text | None = None,
+    state: Annotated[list[JobState] | None, Query(max_length=20, description="any of these")] = None,
+    name: Annotated[Text | None, Query(description="exactly this name")] = None,
+    owner: Annotated[Text | None, Query(description="whose jobs; all that you may see, if left out")] = None,
+    trainer: Annotated[Text | None, Query(description="exactly this trainer")] = None,
+    label: Annotated[list[Label] | None, Query(max_length=32, description="`key:value`; all must be there")] = None,
+    created_after: Annotated[Instant | None, Query(description="later than this (RFC 3339)")] = None,
+    created_before: Annotated[Instant | None, Query(description="earlier than this (RFC 3339)")] = None,
     limit: Limit = 100,
     after: After = None,
 ) -> Page[JobView]:
@@ -76,27 +72,70 @@ def list_jobs(
     before = id_after(after, "job")
     if user.sees is not None and owner not in {None, user.sees}:
         return Page[JobView](data=[])
-    where = jobs.JobFilter(states=tuple(state or ()), name=name, owner=user.sees or owner, trainer=trainer)
+    where = listing.JobFilter(
+        states=tuple(state or ()),
+        name=name,
+        owner=user.sees or owner,
+        trainer=trainer,
+        labels=tuple((key, value) for key, _, value in (item.partition(":") for item in label or ())),
+        created_after=_microseconds(created_after),
+        created_before=_microseconds(created_before),
+    )
     with parts.database.read() as session:
-        rows = jobs.newest(session, where, limit=limit + 1, before=before)
+        rows = listing.newest(session, where, limit=limit + 1, before=before)
         return page(JobView, present.job_list(session, rows), limit=limit, cursor=lambda job: job.id)
 
 
-@router.get("/jobs/{job_id}")
-def get_job(parts: Parts, user: User, job_id: str) -> JobView:
-    with parts.database.read() as session:
-        return present.job(session, visible_job(session, job_id, user))
+@router.get("/jobs/{job_id}", status_code=200, responses=_JOB)
+async def get_job(
+    *,
+    request: Request,
+    parts: Parts,
+    user: User,
+    job_id: JobId,
+    wait: Annotated[float, Query(ge=0, le=60, allow_inf_nan=False, description="seconds to wait for a change")] = 0,
+    after_version: Annotated[
+        int | None, Query(ge=0, lt=2**31, description="the version that you know; left out, the present one")
+    ] = None,
+) -> Response:
+    """The job. With `wait`, as soon as its version is above `after_version`, else as it is after the wait."""
+    if wait:
+        await waiting.for_version(parts, user, job_id, above=after_version, seconds=wait)
+    content = await run_in_threadpool(_content, parts, user, job_id)
+    return etags.answer(request, content, media_type="application/json")
+
+
+@router.patch("/jobs/{job_id}", openapi_extra=PATCH_BODY, responses=problems(Conflict))
+def change_job(parts: Parts, user: User, job_id: JobId, body: Body) -> JobView:
+    """Changes the name, the labels or, while the job is queued, the priority.
+
+    What is left out stays. `labels` replaces the whole map: send those that are to stay, too.
+    """
+    patch = parse_patch(parsed(body))
+    with parts.database.write() as session:
+        row = jobs.change(session, job_id, patch, owner=user.sees)
+        view = present.job(session, row)
+    hints.changed(parts.queue, row)
+    return view
 
 
 @router.post("/jobs/{job_id}/cancel", status_code=202, responses=problems(Conflict))
-def cancel_job(parts: Parts, user: User, job_id: str) -> JobView:
+def cancel_job(parts: Parts, user: User, job_id: JobId) -> JobView:
     """Cancels a waiting job at once; asks a running one to save a checkpoint and stop."""
     with parts.database.write() as session:
-        visible_job(session, job_id, user)
         row = jobs.request_cancel(session, job_id, owner=user.sees)
         view = present.job(session, row)
-    _withdraw(parts.queue, row)
+    hints.changed(parts.queue, row)
     return view
+
+
+@router.delete("/jobs/{job_id}", status_code=204, responses=problems(Conflict), response_class=Response)
+def delete_job(parts: Parts, user: User, job_id: JobId) -> Response:
+    """Deletes a job that has ended, and all that it stored: events, metrics, logs and checkpoints."""
+    with parts.database.write() as session:
+        deletion.delete_job(session, job_id, owner=user.sees)
+    hints.deleted(parts.queue, job_id)
+    return Response(status_code=204, background=BackgroundTask(_collect, parts))
 
 
 @router.get("/jobs/{job_id}/events")
@@ -109,18 +148,17 @@ def list_events(parts: Parts, user: User, job_id: str, limit: Limit = 100, after
     return page(EventView, [present.event(row) for row in rows], limit=limit, cursor=lambda event: str(event.seq))
 
 
-def _announce(queue: Queue, row: Job) -> None:
-    try:
-        queue.push(row.id, priority=row.priority)
-        queue.ring()
-    except Unavailable as error:
-        _log.warning("job %s is stored, but waits for a worker's sweep: %s", row.id, error.message)
+def _content(parts: Services, user: Principal, job_id: str) -> bytes:
+    with parts.database.read() as session:
+        return present.job(session, visible_job(session, job_id, user)).model_dump_json().encode()
 
 
-def _withdraw(queue: Queue, row: Job) -> None:
+def _collect(parts: Services) -> None:
     try:
-        if row.state == JobState.CANCELLED:
-            queue.remove(row.id)
-        queue.ring()
-    except Unavailable as error:
-        _log.warning("the cancellation of job %s waits for its worker to look: %s", row.id, error.message)
+        deletion.collect(parts.database, parts.blobs)
+    except (Unavailable, OSError) as error:
+        _log.warning("what deleted jobs left waits for a worker's sweep: %s", error)
+
+
+def _microseconds(time: datetime | None) -> int | None:
+    return None if time is None else present.microseconds(time)

@@ -42,7 +42,7 @@ class House:
         self.queue = Queue(redis_url)
         self.client = TestClient(self.app, headers={"Authorization": f"Bearer {TOKEN}"})
         self.worker_id = new_id("wrk")
-        self._stored: dict[int, int] = {}
+        self._stored: dict[Claim, int] = {}
 
     def act_as(self, name: str) -> None:
         """Requests come from a user who is no admin from now on."""
@@ -71,10 +71,10 @@ class House:
         return claim
 
     def record(self, claim: Claim, **batch: Any) -> None:
-        seq = self._stored.setdefault(claim.attempt_id, 0)
+        seq = self._stored.setdefault(claim, 0)
         with self.database.write() as session:
             attempts.record(session, claim, Batch(offsets={}, **batch), seq=seq)
-        self._stored[claim.attempt_id] += 1
+        self._stored[claim] += 1
 
     def end(self, claim: Claim, **report: Any) -> None:
         with self.database.write() as session:

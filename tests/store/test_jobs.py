@@ -4,9 +4,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from store import jobs
+from store import jobs, listing
 from store.ids import is_id, new_id
-from store.jobs import JobFilter, Reason
+from store.jobs import Reason
+from store.listing import JobFilter
 from tests.store.yard import Yard
 from torchyard.errors import Conflict, NotFound
 from torchyard.job import EndReason, JobState
@@ -16,7 +17,7 @@ from torchyard.spec import parse_spec
 def test_a_submitted_job_is_queued_with_its_resolved_spec(yard: Yard) -> None:
     job = yard.job(yard.submit(name="one", labels={"team": "ü"}, priority=7))
     assert (job.state, job.owner, job.name, job.trainer, job.priority) == ("queued", "ada", "one", "script", 7)
-    assert (job.labels, job.version, job.attempt, job.events) == ({"team": "ü"}, 1, 0, 1)
+    assert (job.labels, job.version, job.attempt, job.position) == ({"team": "ü"}, 1, 0, 1)
     assert parse_spec(job.spec).model_dump(mode="json") == job.spec
     assert (job.spec["max_restarts"], job.spec["time_limit"]) == (2, "1d")
     assert (job.started_at, job.finished_at, job.error, job.progress) == (None, None, None, None)
@@ -44,7 +45,9 @@ def test_lists_are_newest_first_and_filtered(yard: Yard) -> None:
 
     def found(limit: int = 10, before: str | None = None, **where: object) -> list[str]:
         chosen = JobFilter(**where)  # pyright: ignore[reportArgumentType]
-        return [job.id for job in yard.read(lambda session: jobs.newest(session, chosen, limit=limit, before=before))]
+        return [
+            job.id for job in yard.read(lambda session: listing.newest(session, chosen, limit=limit, before=before))
+        ]
 
     assert found() == [d, c, b, a]
     assert found(2) == [d, c]

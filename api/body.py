@@ -1,0 +1,78 @@
+"""What a request brings: its body, and its idempotency key."""
+
+import hashlib
+import re
+from typing import Annotated, Any
+
+from fastapi import Depends, Header, Request
+from pydantic_core import from_json
+from starlette.requests import ClientDisconnect
+
+from api.auth import User
+from api.services import Parts
+from store.idempotency import KeyedRequest
+from torchyard.errors import FieldError, InvalidRequest, TooLarge
+
+_KEY = "Idempotency-Key"
+_KEY_PATTERN = "^[!-~]{1,255}$"
+
+
+async def _body(request: Request, parts: Parts) -> bytes:
+    """The request's body. Raises TooLarge before more than the limit is held in memory."""
+    received = bytearray()
+    too_large = TooLarge(f"send at most {parts.max_body_bytes} bytes")
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and int(length) > parts.max_body_bytes:
+        raise too_large
+    try:
+        async for chunk in request.stream():
+            received += chunk
+            if len(received) > parts.max_body_bytes:
+                raise too_large
+    except ClientDisconnect:
+        raise InvalidRequest("the connection ended before the body did") from None
+    return bytes(received)
+
+
+Body = Annotated[bytes, Depends(_body)]
+"""A route's parameter: the request's body, as it was sent."""
+
+
+async def _keyed(
+    request: Request,
+    body: Body,
+    user: User,
+    key: Annotated[
+        str | None,
+        Header(
+            alias=_KEY,
+            description="Any name for this very request, kept for 24 hours: sent again, it is answered as before",
+            json_schema_extra={"pattern": _KEY_PATTERN},
+        ),
+    ] = None,
+) -> KeyedRequest | None:
+    """The request with its key, if it has one. Raises InvalidRequest."""
+    if key is None:
+        return None
+    if len(request.headers.getlist(_KEY)) > 1:
+        raise _invalid_key("was sent more than once")
+    if re.fullmatch(_KEY_PATTERN, key) is None:
+        raise _invalid_key("must be 1 to 255 visible ASCII characters")
+    digest = hashlib.sha256(f"{request.method} {request.url.path}\n".encode() + body)
+    return KeyedRequest(owner=user.name, key=key, fingerprint=digest.hexdigest())
+
+
+Keyed = Annotated[KeyedRequest | None, Depends(_keyed)]
+"""A route's parameter: the request as one that may be sent twice; None where it has no idempotency key."""
+
+
+def parsed(body: bytes) -> Any:
+    """The JSON of a body. Raises InvalidRequest."""
+    try:
+        return from_json(body, allow_inf_nan=False)
+    except ValueError as error:
+        raise InvalidRequest(f"the body is no JSON: {error}") from None
+
+
+def _invalid_key(message: str) -> InvalidRequest:
+    return InvalidRequest("the idempotency key is not valid", errors=(FieldError(_KEY, message),))

@@ -1,0 +1,100 @@
+"""Idempotency keys: a request that is sent twice makes one thing, and is answered twice the same."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import delete, select, tuple_
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.orm import Session
+
+from store.database import now_us
+from store.tables import IdempotencyKey
+from torchyard.errors import Conflict, IdempotencyMismatch
+
+KEPT = timedelta(hours=24)
+_KEPT_US = KEPT // timedelta(microseconds=1)
+_FORGOTTEN_AT_ONCE = 100
+
+
+@dataclass(frozen=True)
+class KeyedRequest:
+    """A request with the key that its user gave it. `fingerprint` is of all that another request may not change."""
+
+    owner: str
+    key: str
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How a request that made a job was answered."""
+
+    job_id: str
+    status: int
+    location: str
+    body: dict[str, Any]
+
+
+class KeyTaken(Conflict):
+    """Another transaction has stored an answer for the key meanwhile: undo this one, and recall that answer."""
+
+
+def recall(session: Session, request: KeyedRequest) -> Answer | None:
+    """The answer of the last 24 hours, by the database's clock. Raises IdempotencyMismatch."""
+    query = select(IdempotencyKey).where(
+        IdempotencyKey.owner == request.owner,
+        IdempotencyKey.key == request.key,
+        IdempotencyKey.created_at > now_us() - _KEPT_US,
+    )
+    row = session.scalars(query).first()
+    if row is None:
+        return None
+    if row.fingerprint != request.fingerprint:
+        raise IdempotencyMismatch(
+            f"the key {request.key!r} came with another request before, which made job {row.job_id}: "
+            "send a new key with a new request"
+        )
+    return Answer(job_id=row.job_id, status=row.status, location=row.location, body=row.answer)
+
+
+def remember(session: Session, request: KeyedRequest, answer: Answer) -> None:
+    """Stores the answer in the transaction that makes what it tells of, and forgets old ones. Raises KeyTaken."""
+    _forget_old(session)
+    insert = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
+    values = {
+        "fingerprint": request.fingerprint,
+        "status": answer.status,
+        "location": answer.location,
+        "answer": answer.body,
+        "job_id": answer.job_id,
+        "created_at": now_us(),
+    }
+    stored = session.execute(
+        insert(IdempotencyKey)
+        .values(owner=request.owner, key=request.key, **values)
+        .on_conflict_do_update(
+            index_elements=["owner", "key"],
+            set_=values,
+            where=IdempotencyKey.created_at <= now_us() - _KEPT_US,
+        )
+        .returning(IdempotencyKey.key)
+    ).first()
+    if stored is None:
+        raise KeyTaken(f"the key {request.key!r} was used at the same moment")
+
+
+def _forget_old(session: Session) -> None:
+    # Rows that another transaction is forgetting are left to it: two that wait for each other's would be a deadlock.
+    old = (
+        select(IdempotencyKey.owner, IdempotencyKey.key)
+        .where(IdempotencyKey.created_at <= now_us() - _KEPT_US)
+        .order_by(IdempotencyKey.created_at)
+        .limit(_FORGOTTEN_AT_ONCE)
+        .with_for_update(skip_locked=True)
+    )
+    session.execute(
+        delete(IdempotencyKey)
+        .where(tuple_(IdempotencyKey.owner, IdempotencyKey.key).in_(old))
+        .execution_options(synchronize_session=False)
+    )

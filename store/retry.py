@@ -1,0 +1,42 @@
+"""A finished job once more: a new job with the same spec, which resumes where the old one left off."""
+
+from sqlalchemy import insert
+from sqlalchemy.orm import Session
+
+from store import checkpoints, jobs
+from store.ids import new_id
+from store.tables import Checkpoint, Job
+from torchyard.errors import Conflict, NotFound
+from torchyard.job import JobState
+from torchyard.spec import parse_spec
+
+
+def retry(session: Session, job_id: str, *, owner: str, sees: str | None = None) -> Job:
+    """Submits the job's spec anew for `owner`, with its newest checkpoint to resume from. With `sees`, only if it is
+    theirs.
+
+    Raises NotFound, Conflict for a job that has not ended, and InvalidSpec where the spec is not valid any more.
+    """
+    # Held, so that the job and its checkpoint are not deleted meanwhile.
+    old = jobs.lock(session, job_id)
+    if old is None or (sees is not None and old.owner != sees):
+        raise NotFound(f"there is no job {job_id}")
+    if not JobState(old.state).terminal:
+        raise Conflict(f"job {job_id} is {old.state}; only a job that has ended can be retried")
+    new = jobs.submit(session, parse_spec(old.spec), owner=owner, retry_of=job_id)
+    newest = checkpoints.newest_first(session, job_id, limit=1)
+    if newest:
+        _carry_over(session, newest[0], new.id)
+        text = f"continues job {job_id} from step {newest[0].step}"
+    else:
+        text = f"starts job {job_id} anew: it saved no checkpoint"
+    jobs.add_event(session, new.id, type="message", attempt=None, data={"level": "info", "text": text})
+    session.refresh(new)
+    return new
+
+
+def _carry_over(session: Session, checkpoint: Checkpoint, job_id: str) -> None:
+    """Lists the checkpoint as one that the job had before its first attempt: attempt 0. Its blobs are shared."""
+    kept = ("name", "epoch", "end_of_epoch", "step", "metrics", "monitored", "files")
+    values = {column: getattr(checkpoint, column) for column in kept}
+    session.execute(insert(Checkpoint).values(id=new_id("ckpt"), job_id=job_id, attempt=0, **values))
