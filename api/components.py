@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from pydantic.json_schema import models_json_schema
+
 from torchyard.errors import (
     Conflict,
     FieldError,
@@ -23,7 +25,7 @@ from torchyard.errors import (
     UrlTooLong,
 )
 from torchyard.spec import SPEC, JobPatch
-from torchyard.views import Problem
+from torchyard.views import EndView, MetricView, Problem
 
 PROBLEM_TYPE = "application/problem+json"
 """The media type of every error."""
@@ -126,15 +128,16 @@ def problem(status: int) -> dict[str, Any]:
 
 def _schemas(schemas: dict[str, Any]) -> dict[str, Any]:
     spec = SPEC.json_schema(mode="validation", ref_template=_SENT)
-    problem = Problem.model_json_schema(mode="serialization", ref_template=SCHEMA)
+    _, views = models_json_schema(
+        [(view, "serialization") for view in (Problem, MetricView, EndView)], ref_template=SCHEMA
+    )
     unused = ("HTTPValidationError", "ValidationError")
     return {
         **{name: schema for name, schema in schemas.items() if name not in unused},
         **{f"{name}-Sent": schema for name, schema in spec.pop("$defs").items()},
         "JobSpec-Sent": spec,
         "JobPatch": JobPatch.model_json_schema(ref_template=_SENT),
-        **problem.pop("$defs"),
-        "Problem": problem,
+        **views["$defs"],
     }
 
 

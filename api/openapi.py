@@ -83,6 +83,32 @@ DOWNLOAD_HEAD: dict[str, Any] = DOWNLOAD | {"responses": _WHOLE, "openapi_extra"
 """The same for `HEAD`, which looks at no range."""
 
 
+def _event(kinds: list[str], schema: str) -> dict[str, Any]:
+    data = {"contentMediaType": "application/json", "contentSchema": {"$ref": SCHEMA.format(model=schema)}}
+    properties = {"id": {"type": "string"}, "event": {"enum": kinds}, "data": {"type": "string", **data}}
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+STREAM: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Events until the job ends, or the connection",
+        "content": {
+            "text/event-stream": {
+                "itemSchema": {
+                    "oneOf": [
+                        _event(["state", "message", "checkpoint", "progress"], "EventView"),
+                        _event(["metric"], "MetricView"),
+                        _event(["log"], "LogLine"),
+                        _event(["end"], "EndView"),
+                    ]
+                }
+            }
+        },
+    }
+}
+"""For the `responses` of the route that streams."""
+
+
 def completed(document: dict[str, Any]) -> dict[str, Any]:
     """`document` with all that its routes only hint at."""
     document["openapi"] = _VERSION
@@ -105,6 +131,9 @@ def _complete(operation: dict[str, Any], *, has_content: bool) -> None:
             responses[status] = components.problem(int(status))
             continue
         response["headers"] = {**headers("X-Request-ID"), **response.get("headers", {})}
+        for content in response.get("content", {}).values():
+            if "itemSchema" in content:
+                content.pop("schema", None)
         if not has_content:
             response.pop("content", None)
     operation["responses"] = dict(sorted(responses.items()))

@@ -1,14 +1,19 @@
-"""Whether the service lives, and whether it can work. Both are open to all."""
+"""Whether the service lives and can work, open to all; and its figures, for who has the token."""
 
 from collections.abc import Callable
 import logging
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.responses import PlainTextResponse
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
+from api.auth import authenticate
+from api.openapi import problems
 from api.services import Parts
 from store import jobs
 from store.database import Database
-from torchyard.errors import Unavailable
+from torchyard.errors import NotAuthorized, Unavailable
 from torchyard.views import HealthView, ReadyView
 
 router = APIRouter(tags=["service"])
@@ -19,6 +24,7 @@ _log = logging.getLogger(__name__)
 
 @router.get("/healthz")
 def is_alive() -> HealthView:
+    """Whether the process answers: nothing else is looked at."""
     return HealthView()
 
 
@@ -31,6 +37,18 @@ def is_ready(parts: Parts, response: Response) -> ReadyView:
         response.status_code = 503
         return ReadyView(status="unavailable", database=database, redis=redis)
     return ReadyView(status="ok" if redis == "ok" else "degraded", database=database, redis=redis)
+
+
+@router.get(
+    "/metrics",
+    dependencies=[Depends(authenticate)],
+    response_class=PlainTextResponse,
+    responses=problems(NotAuthorized),
+)
+def read_figures(request: Request) -> Response:
+    """Requests, jobs, devices, leases and this process, as text for Prometheus. Answers without the database, too."""
+    registry: CollectorRegistry = request.app.state.registry
+    return Response(generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
 
 
 def _state(name: str, ask: Callable[[], None]) -> str:

@@ -27,11 +27,11 @@ def get_metrics(
     parts: Parts,
     user: User,
     job_id: str,
-    key: Annotated[list[MetricKey] | None, Query(max_length=1000)] = None,
-    from_step: Step | None = None,
-    to_step: Step | None = None,
+    key: Annotated[list[MetricKey] | None, Query(max_length=1000, description="these series only")] = None,
+    from_step: Annotated[Step | None, Query(description="no point before this step")] = None,
+    to_step: Annotated[Step | None, Query(description="no point behind this step")] = None,
     max_points: Annotated[int, Query(ge=2, le=100_000, description="of each series")] = 1500,
-    attempt: Number | None = None,
+    attempt: Annotated[Number | None, Query(description="one attempt's points only")] = None,
 ) -> MetricsView:
     """Each series by step. One of more than `max_points` keeps the least and the greatest value of each stretch."""
     where = metrics.PointFilter(keys=tuple(key or ()), from_step=from_step, to_step=to_step, attempt=attempt)

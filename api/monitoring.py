@@ -1,0 +1,133 @@
+"""The figures of `/metrics`, for Prometheus: of the requests, of this process, and of the whole service."""
+
+from collections.abc import Iterable
+import time
+
+from fastapi import FastAPI
+from fastapi.routing import iter_route_contexts
+from prometheus_client import CollectorRegistry, Histogram, ProcessCollector
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.services import Services
+from store import census
+from store.census import Census
+from torchyard.errors import Unavailable
+from torchyard.job import JobState
+
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_SECONDS = 1_000_000
+"""In microseconds."""
+
+
+def install(app: FastAPI, parts: Services) -> None:
+    """Counts the requests of `app`, which has its routes; `app.state.registry` has all that `/metrics` shows."""
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    registry.register(_Service(parts))
+    templates = {id(context.original_route): context.path_format or "" for context in iter_route_contexts(app.routes)}
+    app.add_middleware(_Requests, registry=registry, templates=templates)
+    app.state.registry = registry
+
+
+class _Requests:
+    """Times each request until its answer begins: a stream or a download lasts as long as its reader likes."""
+
+    def __init__(self, app: ASGIApp, *, registry: CollectorRegistry, templates: dict[int, str]) -> None:
+        self.app = app
+        self._templates = templates
+        self._duration = Histogram(
+            "torchyard_http_request_duration_seconds",
+            "Requests, and the time until their answers began.",
+            ["route", "method", "status"],
+            registry=registry,
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        began = time.monotonic()
+
+        async def send_and_count(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                # Of the path only the route's template, and of methods only known ones: a caller cannot add figures.
+                route = self._templates.get(id(scope.get("route")), "")
+                method = scope["method"] if scope["method"] in _METHODS else "other"
+                self._duration.labels(route, method, message["status"]).observe(time.monotonic() - began)
+            await send(message)
+
+        await self.app(scope, receive, send_and_count)
+
+
+class _Service(Collector):
+    """What the database knows of the whole service, read when it is asked for."""
+
+    def __init__(self, parts: Services) -> None:
+        self._parts = parts
+
+    def collect(self) -> Iterable[Metric]:
+        found = self._census()
+        yield GaugeMetricFamily("torchyard_database_up", "1 where the database answers.", float(found is not None))
+        yield GaugeMetricFamily("torchyard_redis_up", "1 where Redis answers.", float(self._redis_answers()))
+        if found is not None:
+            yield from _of_jobs(found)
+            yield from _of_attempts(found)
+            yield from _of_workers(found)
+
+    def _census(self) -> Census | None:
+        try:
+            with self._parts.database.read() as session:
+                return census.take(session)
+        except Unavailable:
+            return None
+
+    def _redis_answers(self) -> bool:
+        try:
+            self._parts.queue.ping()
+        except Unavailable:
+            return False
+        return True
+
+
+def _of_jobs(found: Census) -> Iterable[Metric]:
+    jobs = GaugeMetricFamily("torchyard_jobs", "Jobs that are stored.", labels=["state"])
+    for state, count in found.jobs.items():
+        jobs.add_metric([state], count)
+    yield jobs
+    yield GaugeMetricFamily("torchyard_queue_depth", "Jobs that wait for devices.", found.jobs[JobState.QUEUED])
+    yield GaugeMetricFamily("torchyard_points_stored", "Metric points that are stored.", found.points)
+
+
+def _of_attempts(found: Census) -> Iterable[Metric]:
+    age = GaugeMetricFamily(
+        "torchyard_lease_age_seconds",
+        "Since the worker of each open attempt renewed its lease.",
+        labels=["job_id", "worker"],
+    )
+    lag = GaugeMetricFamily(
+        "torchyard_relay_lag_seconds",
+        "How old the oldest line of each open attempt's newest batch was when it was read.",
+        labels=["job_id", "worker"],
+    )
+    for attempt in found.attempts:
+        age.add_metric([attempt.job_id, attempt.worker], attempt.lease_age / _SECONDS)
+        lag.add_metric([attempt.job_id, attempt.worker], attempt.relay_lag / _SECONDS)
+    return [age, lag]
+
+
+def _of_workers(found: Census) -> Iterable[Metric]:
+    age = GaugeMetricFamily(
+        "torchyard_worker_seen_age_seconds", "Since each worker was seen.", labels=["worker_id", "worker"]
+    )
+    devices = GaugeMetricFamily(
+        "torchyard_devices",
+        "Devices: free, held by a job, blocked by a process that is not ours, or lost with their worker.",
+        labels=["worker_id", "worker", "kind", "state"],
+    )
+    for worker in found.workers:
+        age.add_metric([worker.id, worker.name], worker.age / _SECONDS)
+        for (kind, state), count in worker.devices.items():
+            devices.add_metric([worker.id, worker.name, kind, state], count)
+    return [age, devices]
