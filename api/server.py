@@ -260,6 +260,7 @@ class Connection(HttpToolsProtocol):
         if acked != self._acked:
             self._acked, self._acked_at = acked, now
         elif now - self._acked_at >= self._settings.stall_timeout_s:
+            _log.info("cut %s off: it took nothing of its answer for %g s", self.client, now - self._acked_at)
             self._cut()
 
     def _cut(self) -> None:

@@ -3,12 +3,21 @@
 from functools import cached_property
 import os
 from pathlib import Path
+import re
 from typing import Annotated
 
-from pydantic import Field, SecretStr
+from pydantic import AfterValidator, Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
+
+_SENDFILE = re.compile(r"(x-sendfile|x-accel-redirect:/[A-Za-z0-9._/-]+)?")
+
+
+def _known_sendfile(value: str) -> str:
+    if _SENDFILE.fullmatch(value) is None:
+        raise ValueError("use x-sendfile, x-accel-redirect:/LOCATION, or nothing")
+    return value
 
 
 class Settings(BaseSettings):
@@ -30,7 +39,7 @@ class Settings(BaseSettings):
     """Folders below which a job may name `file://` data and code, separated by `:`."""
     allowed_hosts: str = ""
     """Names, separated by `,`, that the API answers to besides this machine's own; `*.example.com` and `*` too."""
-    sendfile: Annotated[str, Field(pattern=r"^(x-sendfile|x-accel-redirect:/[A-Za-z0-9._/-]+)?$")] = ""
+    sendfile: Annotated[str, AfterValidator(_known_sendfile)] = ""
     """How a proxy before the API sends files in its stead: `x-sendfile`, or `x-accel-redirect:/LOCATION`."""
     max_body_bytes: Annotated[int, Field(ge=1)] = 1_048_576
     max_connections: Annotated[int, Field(ge=1)] = 2_000

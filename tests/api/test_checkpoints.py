@@ -1,11 +1,16 @@
 """Checkpoints over HTTP: the list, the names that lead to one, and the bytes."""
 
 import base64
+from dataclasses import replace
+from email.parser import BytesParser
+from email.policy import HTTP
 import hashlib
 from typing import Any
 
+from pydantic import ValidationError
 import pytest
 
+from store.settings import Settings
 from tests.api.house import House, sha256
 from tests.api.test_problems import assert_problem
 
@@ -112,6 +117,61 @@ def test_a_range_beyond_the_end_is_a_problem_and_a_malformed_one_is_ignored(hous
     for asked in ("bytes=x-y", "bytes=3-1", "lines=1-2", "bytes", "bytes=", "bytes=" + "0-1," * 200):
         answer = house.client.get(f"{path}/latest/download", headers={"Range": asked})
         assert (answer.status_code, answer.content) == (200, b"later"), asked
+
+
+def test_several_ranges_come_as_parts_in_the_order_asked(house: House, path: str) -> None:
+    answer = house.client.get(f"{path}/best/download", headers={"Range": "bytes=-2, 5000000-, 0-1,4-4"})
+    assert answer.status_code == 206
+    assert answer.headers["content-length"] == str(len(answer.content))
+    message = BytesParser(policy=HTTP).parsebytes(
+        f"Content-Type: {answer.headers['content-type']}\r\n\r\n".encode() + answer.content
+    )
+    assert message.get_content_type() == "multipart/byteranges"
+    parts = [(part["content-range"], part.get_payload(decode=True)) for part in message.iter_parts()]
+    assert parts == [
+        ("bytes 1023998-1023999/1024000", STATE[-2:]),
+        ("bytes 0-1/1024000", STATE[:2]),
+        ("bytes 4-4/1024000", STATE[4:5]),
+    ]
+
+
+def test_ranges_that_ask_for_more_than_the_file_get_the_file(house: House, path: str) -> None:
+    for asked in ("bytes=0-,1-", "bytes=" + ",".join(f"{start}-{start}" for start in range(100))):
+        answer = house.client.get(f"{path}/latest/download", headers={"Range": asked})
+        assert (answer.status_code, answer.content) == (200, b"later")
+
+
+def test_a_range_is_for_get_alone(house: House, path: str) -> None:
+    head = house.client.head(f"{path}/best/download", headers={"Range": "bytes=0-9"})
+    assert (head.status_code, head.headers["content-length"]) == (200, str(len(STATE)))
+
+
+@pytest.mark.parametrize(
+    ("setting", "header", "value"),
+    [
+        ("x-accel-redirect:/protected-blobs", "x-accel-redirect", "/protected-blobs/{folder}/{name}"),
+        ("x-accel-redirect:/protected-blobs/", "x-accel-redirect", "/protected-blobs/{folder}/{name}"),
+        ("x-sendfile", "x-sendfile", "{blobs}/{folder}/{name}"),
+    ],
+)
+def test_a_proxy_is_told_where_the_file_is(house: House, path: str, setting: str, header: str, value: str) -> None:
+    house.app.state.services = replace(house.app.state.services, sendfile=setting)
+    name = sha256(STATE)
+    for headers in ({}, {"Range": "bytes=0-9"}):
+        answer = house.client.get(f"{path}/best/download", headers=headers)
+        assert (answer.status_code, answer.content) == (200, b"")
+        assert answer.headers[header] == value.format(folder=name[:2], name=name, blobs=house.settings.blobs)
+        assert answer.headers["content-disposition"] == 'attachment; filename="crack-unet-epoch-1.pt"'
+    held = house.client.get(f"{path}/best/download", headers={"If-None-Match": f'"{name}"'})
+    assert (held.status_code, header in held.headers) == (304, False)
+    resumed = house.client.get(f"{path}/best/download", headers={"Range": "bytes=9-", "If-Range": f'"{name}"'})
+    assert (resumed.status_code, resumed.content, header in resumed.headers) == (206, STATE[9:], False)
+
+
+@pytest.mark.parametrize("setting", ["x-accel-redirect", "x-accel-redirect:blobs", "X-Sendfile", "nginx"])
+def test_a_malformed_setting_of_the_proxy_is_refused(setting: str) -> None:
+    with pytest.raises(ValidationError, match="x-accel-redirect:/LOCATION"):
+        Settings(sendfile=setting)
 
 
 def test_who_has_the_file_is_not_sent_it_again(house: House, path: str) -> None:

@@ -20,8 +20,10 @@ _START_S = 60
 
 
 @contextmanager
-def serving(folder: Path, database_url: str, redis_url: str) -> Generator[tuple[subprocess.Popen[bytes], str]]:
-    """The API's process and its URL."""
+def serving(
+    folder: Path, database_url: str, redis_url: str, **settings: object
+) -> Generator[tuple[subprocess.Popen[bytes], str]]:
+    """The API's process and its URL. Its log is `api.log` in `folder`."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     env = {
@@ -31,6 +33,7 @@ def serving(folder: Path, database_url: str, redis_url: str) -> Generator[tuple[
         "TORCHYARD_REDIS_URL": redis_url,
         "TORCHYARD_TOKEN": TOKEN,
         "TORCHYARD_PORT": str(port),
+        **{f"TORCHYARD_{name.upper()}": str(value) for name, value in settings.items()},
     }
     url = f"http://127.0.0.1:{port}"
     with (folder / "api.log").open("wb") as log:

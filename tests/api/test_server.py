@@ -1,0 +1,248 @@
+"""The server below the application: what it refuses by itself, whom it waits for, and how it sends files."""
+
+from collections.abc import Generator, Iterator
+import contextlib
+import json
+from pathlib import Path
+import signal
+import socket
+import threading
+
+import pytest
+
+from api.guard import SECURITY_HEADERS
+from store.checkpoints import NewCheckpoint
+from store.database import Database
+from tests.api.house import House
+from tests.api.raw import Served, get, read_answer, wait_until
+from tests.api.test_process import serving
+from tests.databases import SQLiteDatabases
+from torchyard.rundir import Manifest, ManifestFile
+
+BIG = 256 << 20
+SHA256 = "ab" * 32
+PATIENT = {"max_connections": 40}
+IMPATIENT = {"head_timeout_s": 1, "body_timeout_s": 1, "stall_timeout_s": 2}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory, sqlite: SQLiteDatabases, redis_url: str) -> Iterator[Served]:
+    with house_served(tmp_path_factory.mktemp("served"), sqlite, redis_url, **PATIENT) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def impatient(tmp_path_factory: pytest.TempPathFactory, sqlite: SQLiteDatabases, redis_url: str) -> Iterator[Served]:
+    """Waits for a client no longer than a test does."""
+    with house_served(tmp_path_factory.mktemp("impatient"), sqlite, redis_url, **IMPATIENT) as found:
+        yield found
+
+
+@contextlib.contextmanager
+def house_served(folder: Path, sqlite: SQLiteDatabases, redis_url: str, **settings: object) -> Generator[Served]:
+    """With a checkpoint to download."""
+    with sqlite.migrated() as database_url:
+        publish(folder, database_url, redis_url)
+        with serving(folder, database_url, redis_url, **settings) as (process, url):
+            yield Served(process, url, folder)
+
+
+def publish(folder: Path, database_url: str, redis_url: str) -> None:
+    """A job of one checkpoint, as large as no socket's buffers are."""
+    database = Database(database_url)
+    house = House(folder, database, redis_url)
+    blob = house.app.state.services.blobs.path(SHA256)
+    blob.parent.mkdir(parents=True)
+    with blob.open("wb") as file:
+        file.truncate(BIG)
+        file.write(b"first")
+        file.seek(-4, 2)
+        file.write(b"last")
+    files = [ManifestFile(path="state.pt", size=BIG, sha256=SHA256)]
+    manifest = Manifest(step=1, epoch=1, end_of_epoch=True, metrics={}, files=files)
+    house.record(house.start(house.submit()["id"]), checkpoints=[NewCheckpoint("epoch-1", manifest, files)])
+    house.queue.close()
+    database.close()
+
+
+def download_of(served: Served) -> str:
+    """The path of the checkpoint's bytes."""
+    job_id = json.loads(served.ask(get("/v1/jobs")).body)["data"][0]["id"]
+    return f"/v1/jobs/{job_id}/checkpoints/latest/download"
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"NONSENSE\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"GET / HTTP/9.9\r\nHost: x\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"CONNECT example.com:443 HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /\xff HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: many\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nno colon\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n",
+    ],
+)
+def test_what_is_no_http_is_told_so(served: Served, raw: bytes) -> None:
+    answer = served.ask(raw)
+    assert (answer.status, answer.problem().code) == (400, "malformed_http")
+    assert "Traceback" not in served.log()
+
+
+@pytest.mark.parametrize(
+    ("raw", "status", "code"),
+    [
+        (get("/healthz?" + "x" * 8_200), 414, "url_too_long"),
+        (get("/healthz", *(f"X-{number}: 1" for number in range(99))), 431, "headers_too_large"),
+        (get("/healthz", "X-Large: " + "x" * 32_768), 431, "headers_too_large"),
+        (b"GET /" + b"x" * 200_000, 414, "url_too_long"),
+        (b"GET /healthz HTTP/1.1\r\nX-Endless: " + b"x" * 200_000, 431, "headers_too_large"),
+    ],
+)
+def test_a_head_that_is_too_large_is_refused(served: Served, raw: bytes, status: int, code: str) -> None:
+    answer = served.ask(raw)
+    assert (answer.status, answer.problem().code) == (status, code)
+    assert answer.headers["Connection"] == "close"
+
+
+def test_a_head_within_the_limits_is_served(served: Served) -> None:
+    many = (f"X-{number}: {'x' * 300}" for number in range(98))
+    assert served.ask(get("/healthz?" + "x" * 8_000, *many)).status == 200
+
+
+def test_trailers_do_not_pile_up(served: Served) -> None:
+    chunked = get("/v1/jobs", "Transfer-Encoding: chunked", method="POST") + b"2\r\n{}\r\n0\r\n"
+    assert served.ask(chunked + b"X-Trailer: x\r\n\r\n").problem().code == "invalid_spec"
+    assert served.ask(chunked + b"X-Trailer: " + b"x" * 1_000_000).problem().code == "headers_too_large"
+
+
+@pytest.mark.parametrize(
+    ("raw", "status"),
+    [
+        (get("/healthz"), 200),
+        (get("/nothing"), 404),
+        (b"GET /v1/jobs HTTP/1.1\r\nHost: localhost\r\n\r\n", 401),
+        (get("/healthz", host="evil.example"), 421),
+        (b"NONSENSE\r\n\r\n", 400),
+        (b"GET /" + b"x" * 200_000, 414),
+    ],
+)
+def test_every_answer_has_the_security_headers(served: Served, raw: bytes, status: int) -> None:
+    answer = served.ask(raw)
+    assert answer.status == status
+    for name, value in SECURITY_HEADERS:
+        assert answer.headers.get_all(name.decode()) == [value.decode()]
+    assert answer.headers["Date"]
+
+
+def test_requests_sent_at_once_are_answered_in_order_up_to_a_malformed_one(served: Served) -> None:
+    with served.connect() as connection:
+        connection.sendall(get("/healthz") + get("/nothing") + b"NONSENSE\r\n\r\n")
+        received = b"".join(iter(lambda: connection.recv(65_536), b""))
+    assert received.count(b"HTTP/1.1 ") == 2
+    assert received.index(b"HTTP/1.1 200") < received.index(b"HTTP/1.1 404")
+
+
+def test_who_asks_for_another_protocol_is_answered_in_this_one(served: Served) -> None:
+    for protocol in ("h2c", "websocket"):
+        answer = served.ask(get("/healthz", "Connection: Upgrade", f"Upgrade: {protocol}"))
+        assert answer.status == 200
+
+
+def test_more_connections_than_allowed_are_told_to_come_again(served: Served) -> None:
+    with contextlib.ExitStack() as stack:
+        for _ in range(PATIENT["max_connections"]):
+            stack.enter_context(served.connect())
+        answer = served.ask(get("/healthz"))
+        assert (answer.status, answer.problem().code) == (503, "unavailable")
+        assert answer.headers["Retry-After"] == "1"
+    wait_until(lambda: served.ask(get("/healthz")).status == 200)
+
+
+def test_a_slow_head_is_told_so_and_a_silent_connection_is_closed(impatient: Served) -> None:
+    answer = impatient.ask(b"GET /healthz HTTP/1.1\r\nHost: localh")
+    assert (answer.status, answer.problem().code) == (408, "request_timeout")
+    assert "1 s" in answer.problem().detail
+    with impatient.connect() as connection:
+        assert connection.recv(1) == b""
+
+
+def test_a_body_must_go_on_but_may_take_its_time(impatient: Served) -> None:
+    post = get("/v1/jobs", "Content-Length: 20", method="POST")
+    answer = impatient.ask(post + b"{")
+    assert (answer.status, answer.problem().code) == (408, "request_timeout")
+    with impatient.connect() as connection:
+        connection.sendall(post)
+        for _ in range(20):  # for much longer than may pass without a byte
+            threading.Event().wait(0.2)
+            connection.sendall(b"x")
+        assert read_answer(connection).problem().code == "invalid_request"
+
+
+def test_a_download_is_sent_whole_and_in_parts(served: Served) -> None:
+    whole = served.ask(get(download_of(served)))
+    assert (whole.status, len(whole.body), whole.body[:5], whole.body[-4:]) == (200, BIG, b"first", b"last")
+    assert whole.headers["Cache-Control"] == "private, no-cache"
+    part = served.ask(get(download_of(served), f"Range: bytes={BIG - 6}-"))
+    assert (part.status, part.body) == (206, b"\0\0last")
+    several = served.ask(get(download_of(served), "Range: bytes=0-4, -4"))
+    assert several.status == 206
+    assert int(several.headers["Content-Length"]) == len(several.body)
+    assert b"\r\n\r\nfirst\r\n--" in several.body
+    with served.connect() as connection:
+        connection.sendall(get(download_of(served), method="HEAD") + get(download_of(served), "Range: bytes=0-4"))
+        head = read_answer(connection, method="HEAD")
+        assert (head.status, head.headers["Content-Length"]) == (200, str(BIG))
+
+
+def test_cut_downloads_leave_nothing_open(served: Served) -> None:
+    served.ask(get(download_of(served), "Range: bytes=0-4"))
+    before = served.descriptors(), served.threads()
+    for _ in range(50):
+        with served.connect() as connection:
+            connection.sendall(get(download_of(served)))
+            assert connection.recv(1_000)
+    wait_until(lambda: served.descriptors() <= before[0])
+    assert served.threads() <= before[1] + 2
+    assert "Traceback" not in served.log()
+
+
+def test_a_reader_that_stands_still_is_cut_and_a_slow_one_is_not(impatient: Served) -> None:
+    request = get(download_of(impatient), "Connection: close")
+    with impatient.connect(receive_buffer=65_536) as slow, impatient.connect() as still:
+        slow.sendall(request)
+        still.sendall(request)
+        received = 0
+        while "took nothing of its answer" not in impatient.log():
+            received += len(slow.recv(16_384))
+            threading.Event().wait(0.1)
+        assert received + count_rest(slow) > BIG
+        assert count_rest(still) < BIG
+    assert impatient.log().count("took nothing of its answer") == 1
+
+
+def test_while_one_downloads_slowly_others_are_served_and_a_signal_ends_it_all(
+    tmp_path: Path, sqlite: SQLiteDatabases, redis_url: str
+) -> None:
+    with house_served(tmp_path, sqlite, redis_url) as served, served.connect() as slow, served.connect() as unfinished:
+        slow.sendall(get(download_of(served)))
+        assert slow.recv(1)
+        unfinished.sendall(b"GET /healthz HTT")
+        assert served.ask(get("/healthz")).status == 200
+        served.process.send_signal(signal.SIGTERM)
+        assert served.process.wait(30) == 0
+    assert "Traceback" not in served.log()
+
+
+def count_rest(connection: socket.socket) -> int:
+    """Bytes until the connection ends."""
+    buffer, received = bytearray(1 << 20), 0
+    with contextlib.suppress(ConnectionResetError):
+        while count := connection.recv_into(buffer):
+            received += count
+    return received
