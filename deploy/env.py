@@ -28,7 +28,7 @@ TORCHYARD_ALLOW_PATHS=/srv/torchyard
 """
 
 
-def main() -> int:
+def main() -> None:
     path = Path(".env")
     text = _TEXT.format(token=secrets.token_hex(32), postgres=secrets.token_hex(32), redis=secrets.token_hex(32))
     try:
@@ -36,14 +36,11 @@ def main() -> int:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        print(f"error: {path} is there, and is left as it is. The volumes know its passwords.", file=sys.stderr)  # noqa: T201
-        return 1
+        sys.exit(f"error: {path} is there, and is left as it is: the volumes know its passwords")
     except OSError as error:
-        print(f"error: {path} cannot be written: {error.strerror}", file=sys.stderr)  # noqa: T201
-        return 1
-    print(f"{path}: a token and two passwords, readable by you alone. Next: docker compose --profile cpu up --build")  # noqa: T201
-    return 0
+        sys.exit(f"error: {path} cannot be written: {error.strerror}")
+    sys.stdout.write(f"{path} holds a new token and passwords. Next: docker compose --profile cpu up --detach --wait\n")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

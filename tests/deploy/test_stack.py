@@ -82,6 +82,8 @@ def test_the_declared_services_run_a_job_and_requeue_it_when_their_worker_is_sto
         )
         assert stack.stop("worker-cpu") == 0
         assert http.get(job).json()["state"] == "queued"
+        os.utime(tmp_path / "volumes" / "worker-cpu" / "worker.json", (0, 0))
+        assert not stack.healthy("worker-cpu")
         (code / "gate").touch()
         stack.start("worker-cpu")
         until(lambda: http.get(job).json()["state"] not in {"queued", "starting", "running"}, what="the job ends")
