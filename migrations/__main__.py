@@ -8,9 +8,10 @@ from alembic import command
 from alembic.config import Config
 from alembic.util import CommandError
 from pydantic import ValidationError
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from store.settings import Settings
+from torchyard.errors import TorchyardError
 
 
 def main() -> int:
@@ -19,7 +20,10 @@ def main() -> int:
         settings = Settings()
         settings.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         _run(configuration(settings.database), arguments.action, arguments.revision)
-    except (CommandError, SQLAlchemyError, ImportError, ValidationError, OSError) as error:
+    except DBAPIError as error:
+        print(f"error: {error.orig}", file=sys.stderr)  # noqa: T201 - a program's own message
+        return 1
+    except (CommandError, SQLAlchemyError, TorchyardError, ValidationError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201 - a program's own message
         return 1
     return 0

@@ -1,23 +1,22 @@
 """What Alembic runs: one transaction over all revisions, on the database that `migrations.__main__` names."""
 
+from contextlib import closing
+
 from alembic import context
 
+from migrations.turns import check_references, turn
 from store.database import Database
 from store.tables import Base
 
 
 def run() -> None:
-    database = Database(context.config.attributes["url"])
-    try:
-        with database.engine.connect() as connection:
-            context.configure(
-                connection=connection, target_metadata=Base.metadata, render_as_batch=True, compare_type=True
-            )
-            with context.begin_transaction():
-                context.run_migrations()
-            connection.commit()
-    finally:
-        database.close()
+    database = Database(context.config.attributes["url"], program="torchyard-migrations")
+    with closing(database), turn(database) as connection:
+        context.configure(connection=connection, target_metadata=Base.metadata, render_as_batch=True, compare_type=True)
+        before = context.get_context().get_current_heads()
+        context.run_migrations()
+        if context.get_context().get_current_heads() != before:
+            check_references(connection)
 
 
 run()

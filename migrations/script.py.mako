@@ -6,6 +6,8 @@ Revises: ${down_revision | comma,n}
 
 from alembic import op
 import sqlalchemy as sa
+
+from migrations.turns import limit_lock_waits
 ${imports if imports else ""}
 
 revision = ${repr(up_revision)}
@@ -15,8 +17,10 @@ depends_on = ${repr(depends_on)}
 
 
 def upgrade() -> None:
-    ${upgrades if upgrades else "pass"}
+    limit_lock_waits(op.get_bind())
+    ${upgrades if upgrades else ""}
 
 
 def downgrade() -> None:
-    ${downgrades if downgrades else "pass"}
+    limit_lock_waits(op.get_bind())
+    ${downgrades if downgrades else ""}

@@ -3,6 +3,7 @@
 from contextlib import closing
 import os
 from pathlib import Path
+import sqlite3
 import subprocess
 import sys
 
@@ -12,10 +13,11 @@ import pytest
 from sqlalchemy import inspect, text
 from sqlalchemy.engine.interfaces import ReflectedIndex
 
+import migrations
 from migrations.__main__ import configuration
 from store.database import Database
-from tests.databases import SQLiteDatabases
-from tests.store.yard import Yard
+from tests.databases import PostgreSQLDatabases, SQLiteDatabases
+from tests.store.yard import Yard, at_once
 
 
 def tables(url: str) -> set[str]:
@@ -88,6 +90,66 @@ def test_the_program_migrates_and_checks(empty_url: str, tmp_path: Path) -> None
     assert migrate("check", url=empty_url, folder=tmp_path).returncode == 0
     assert migrate("downgrade", url=empty_url, folder=tmp_path).returncode == 0
     assert tables(empty_url) == {"alembic_version"}
+
+
+def test_two_that_start_at_once_take_turns(empty_url: str, tmp_path: Path) -> None:
+    calls = [lambda: migrate(url=empty_url, folder=tmp_path)] * 3
+    assert [done for done in at_once(*calls) if isinstance(done, Exception) or done.returncode != 0] == []
+    assert migrate("check", url=empty_url, folder=tmp_path).returncode == 0
+
+
+def test_a_table_that_is_in_use_is_not_waited_for_for_ever(postgresql: PostgreSQLDatabases, tmp_path: Path) -> None:
+    with postgresql.migrated() as url, closing(Database(url)) as database:
+        with database.read() as session:
+            session.execute(text("SELECT count(*) FROM jobs"))
+            failed = migrate("downgrade", url=url, folder=tmp_path)
+        assert failed.returncode == 1
+        assert failed.stderr.startswith("error: other programs use the tables, and nothing was changed")
+        assert failed.stderr.count("\n") == 1
+        assert "jobs" in tables(url)
+
+
+REVISION = """
+    with op.batch_alter_table("jobs") as batch:
+        batch.alter_column("name", existing_type=sa.String(100), type_=sa.String(200))
+"""
+
+
+def test_a_revision_of_the_template_makes_a_table_anew_to_which_others_refer(database_url: str, tmp_path: Path) -> None:
+    with closing(Database(database_url)) as database:
+        yard = Yard(database)
+        claim = yard.starting(yard.submit(), yard.worker())
+    config = configuration(database_url)
+    versions = f"{Path(migrations.__file__).parent / 'versions'} {tmp_path}"
+    config.set_main_option("path_separator", "space")
+    config.set_main_option("version_locations", versions)
+    command.revision(config, "Longer names", rev_id="9999", version_path=tmp_path)
+    (script,) = tmp_path.glob("9999*.py")
+    made = script.read_text()
+    waits = "limit_lock_waits(op.get_bind())\n"
+    assert made.count(waits) == 2
+    script.write_text(made.replace(waits, waits + REVISION, 1))
+    command.upgrade(config, "head")
+    with closing(Database(database_url)) as database, database.read() as session:
+        assert session.execute(text("SELECT id FROM jobs")).all() == [(claim.job_id,)]
+        (name,) = [column for column in inspect(database.engine).get_columns("jobs") if column["name"] == "name"]
+        assert str(name["type"]) == "VARCHAR(200)"
+        assert Yard(database).attempt(claim).job_id == claim.job_id
+
+
+def test_rows_that_would_refer_to_nothing_stop_a_migration(sqlite: SQLiteDatabases) -> None:
+    with sqlite.migrated() as url, closing(Database(url)) as database:
+        Yard(database).submit()
+        command.downgrade(configuration(url), "-1")
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
+            connection.execute(
+                "INSERT INTO job_events (job_id, seq, time, type, data) VALUES ('no', 1, 1, 'x', '')"
+            )
+            connection.commit()
+        with pytest.raises(CommandError, match="nothing was changed: 1 rows of job_events would refer"):
+            command.upgrade(configuration(url), "head")
+        with database.read() as session:
+            assert session.execute(text("SELECT version_num FROM alembic_version")).scalar_one() == "0001"
 
 
 @pytest.mark.parametrize(
