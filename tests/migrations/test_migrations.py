@@ -142,9 +142,7 @@ def test_rows_that_would_refer_to_nothing_stop_a_migration(sqlite: SQLiteDatabas
         Yard(database).submit()
         command.downgrade(configuration(url), "-1")
         with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
-            connection.execute(
-                "INSERT INTO job_events (job_id, seq, time, type, data) VALUES ('no', 1, 1, 'x', '')"
-            )
+            connection.execute("INSERT INTO job_events (job_id, seq, time, type, data) VALUES ('no', 1, 1, 'x', '')")
             connection.commit()
         with pytest.raises(CommandError, match="nothing was changed: 1 rows of job_events would refer"):
             command.upgrade(configuration(url), "head")
