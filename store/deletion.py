@@ -32,8 +32,6 @@ from store.tables import (
 from torchyard.errors import Conflict, NotFound
 from torchyard.job import JobState
 
-_COLLECTED_AT_ONCE = 500
-
 
 def delete_job(session: Session, job_id: str, *, owner: str | None = None) -> None:
     """Removes the job and every row of it. Raises NotFound, and Conflict for a job that has not ended."""
@@ -56,16 +54,19 @@ def deleted_among(session: Session, job_ids: Collection[str]) -> list[str]:
     return list(session.scalars(select(DeletedJob.job_id).where(DeletedJob.job_id.in_(job_ids))))
 
 
-def collect(database: Database, blobs: Blobs) -> int:
+def collect(database: Database, blobs: Blobs, *, limit: int = 1000) -> int:
     """Removes blobs that deleted jobs left and no checkpoint refers to; how many. Raises Unavailable and OSError.
 
     Nothing, where a relay is at work: whoever calls next makes up for it.
     """
+    with database.read() as session:
+        if session.scalars(select(Garbage.sha256).limit(1)).first() is None:
+            return 0
     with blobs.alone() as alone:
         if not alone:
             return 0
         with database.write() as session:
-            unused = _unused(session)
+            unused = _unused(session, limit=limit)
         # No checkpoint can begin to refer to these: only a relay brings new references, and it waits.
         for sha256 in unused:
             blobs.remove(sha256)
@@ -86,9 +87,9 @@ def _leave_garbage(session: Session, job_id: str) -> None:
         session.execute(new, [{"sha256": sha256} for sha256 in left])
 
 
-def _unused(session: Session) -> set[str]:
+def _unused(session: Session, *, limit: int) -> set[str]:
     """The next blobs to remove. Those that a checkpoint refers to are garbage no longer."""
-    next_ones = select(Garbage.sha256).order_by(Garbage.sha256).limit(_COLLECTED_AT_ONCE).with_for_update()
+    next_ones = select(Garbage.sha256).order_by(Garbage.sha256).limit(limit).with_for_update()
     left = set(session.scalars(next_ones))
     used = _referred_to(session, left) if left else left
     if used:

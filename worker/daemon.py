@@ -21,11 +21,11 @@ from store.jobs import Reason, Startable
 from store.queue import Bell, Queue
 from store.settings import Settings
 from store.tables import Worker
-from torchyard.errors import Unavailable
+from torchyard.errors import NotFound, Unavailable
 from torchyard.rundir import Record, read_record, write_record
 from torchyard.spec import Resources
 from torchyard.views import DeviceView, HeldDevice
-from worker import process, schedule
+from worker import process, schedule, tidy
 from worker.devices import Inventory
 from worker.runner import Host, Runner, kill_strays
 
@@ -33,6 +33,7 @@ _BEAT_S = 5.0
 _RENEW_S = 10.0
 _SWEEP_S = 10.0
 _CLAIM_S = 2.0
+_TIDY_S = 1.0
 _BELL_S = 1.0
 _LOOKED_AT = 10_000
 _SHUTDOWN_S = 45.0
@@ -161,6 +162,9 @@ class Daemon:
                 if claim.attempt_id not in self._runners:
                     self._rescue(claim)
         self._hint(self._rebuild)
+        end = self._clock() + _TIDY_S
+        tidy.remove_runs(self._host.runs, self._database, go_on=lambda: self._clock() < end)
+        tidy.remove_blobs(self._host.blobs, self._database)
 
     def _rebuild(self) -> None:
         if self._queue.rebuild(self._queued):
@@ -274,7 +278,8 @@ class Daemon:
                 job = jobs.get(session, job_id)
             self._queue.push(job_id, priority=job.priority)
 
-        self._hint(push)
+        with contextlib.suppress(NotFound):  # cancelled and deleted meanwhile
+            self._hint(push)
 
     def _finish(self) -> None:
         for runner in self._runners.values():

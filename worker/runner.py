@@ -268,10 +268,12 @@ class Runner:
                     raise Unavailable("the worker leaves before all is stored") from error
 
     def _store(self, relay: Relay, *, final: bool) -> bool:
-        batch = relay.read(final=final)
-        if batch is None:
-            return False
-        self._ledger.record(batch)
+        # No blob is removed between its storing and the commit of the row that refers to it.
+        with self._host.blobs.sharing():
+            batch = relay.read(final=final)
+            if batch is None:
+                return False
+            self._ledger.record(batch)
         relay.stored(batch)
         return True
 

@@ -1,0 +1,271 @@
+"""Deleting a job: every row of it, a tombstone, and the blobs that nobody else has."""
+
+from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
+import os
+from pathlib import Path
+import time
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from store import deletion, idempotency, jobs
+from store.attempts import NewEvent
+from store.blobs import Blobs
+from store.checkpoints import NewCheckpoint
+from store.idempotency import Answer, KeyedRequest
+from store.logs import NewLines
+from store.metrics import NewPoint
+from store.retry import retry
+from store.tables import Garbage
+from tests.store.yard import Yard, at_once
+from torchyard.errors import Conflict, NotFound, StaleClaim
+from torchyard.job import EndReason, JobState
+from torchyard.rundir import Manifest, ManifestFile
+
+
+def saved(blobs: Blobs, content: bytes, *, step: int = 1) -> NewCheckpoint:
+    blob = blobs.add(BytesIO(content))
+    files = [ManifestFile(path="state.pt", size=blob.size, sha256=blob.sha256)]
+    manifest = Manifest(step=step, epoch=None, end_of_epoch=False, metrics={"val/loss": 0.5}, files=files)
+    return NewCheckpoint(f"step-{step}", manifest, files)
+
+
+def ended(yard: Yard, blobs: Blobs, *contents: bytes) -> str:
+    """A job that has rows in every table."""
+    job_id = yard.submit()
+    key = KeyedRequest("ada", job_id, "f")
+    yard.write(lambda session: idempotency.remember(session, key, Answer(job_id, 201, "", {})))
+    claim = yard.running(job_id, yard.worker())
+    yard.record(
+        claim,
+        seq=0,
+        points=[NewPoint("train/loss", 1, 0.5, 1)],
+        lines=[NewLines(0, "stdout", ["hello"])],
+        events=[NewEvent("message", {"level": "info", "text": "hi"}, 1)],
+        checkpoints=[saved(blobs, content, step=step) for step, content in enumerate(contents, start=1)],
+    )
+    yard.end(claim, EndReason.COMPLETED)
+    return job_id
+
+
+def delete(yard: Yard, job_id: str, **owner: str) -> None:
+    yard.write(lambda session: deletion.delete_job(session, job_id, **owner))
+
+
+def stored(blobs: Blobs) -> list[bytes]:
+    return sorted(path.read_bytes() for path in blobs.root.glob("??/*"))
+
+
+def garbage(yard: Yard) -> int:
+    return len(yard.read(lambda session: session.scalars(select(Garbage.sha256)).all()))
+
+
+def rows_of(everything: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+    return {table: rows for table, rows in everything.items() if table not in {"workers", "deleted_jobs", "garbage"}}
+
+
+def test_every_row_of_the_job_goes_and_no_other(yard: Yard, blobs: Blobs) -> None:
+    other = ended(yard, blobs, b"other")
+    before = rows_of(yard.everything())
+    assert all(before.values()), "the job has a row in every table"
+    job_id = ended(yard, blobs, b"one", b"two")
+    delete(yard, job_id)
+    assert rows_of(yard.everything()) == before
+    assert yard.read(lambda session: deletion.deleted_among(session, [job_id, other])) == [job_id]
+    with pytest.raises(NotFound):
+        delete(yard, job_id)
+
+
+def test_only_who_may_deletes_only_what_has_ended(yard: Yard, blobs: Blobs) -> None:
+    job_id = yard.submit()
+    with pytest.raises(Conflict, match="queued"):
+        delete(yard, job_id)
+    claim = yard.running(job_id, yard.worker())
+    with pytest.raises(Conflict, match="running"):
+        delete(yard, job_id)
+    yard.end(claim, EndReason.COMPLETED)
+    before = yard.everything()
+    with pytest.raises(NotFound):
+        delete(yard, job_id, owner="eve")
+    assert yard.everything() == before
+    delete(yard, job_id, owner="ada")
+
+
+def test_blobs_go_with_the_last_job_that_refers_to_them(yard: Yard, blobs: Blobs) -> None:
+    first, second = ended(yard, blobs, b"same", b"mine"), ended(yard, blobs, b"same")
+    delete(yard, first)
+    assert deletion.collect(yard.database, blobs) == 1
+    assert stored(blobs) == [b"same"]
+    assert garbage(yard) == 0
+    delete(yard, second)
+    assert deletion.collect(yard.database, blobs) == 1
+    assert (stored(blobs), garbage(yard)) == ([], 0)
+    assert deletion.collect(yard.database, blobs) == 0
+
+
+def test_two_deletions_at_once_leave_nothing(yard: Yard, blobs: Blobs) -> None:
+    for _ in range(10):
+        pair = [ended(yard, blobs, b"a", b"b", b"c"), ended(yard, blobs, b"c", b"b", b"a")]
+        collect = lambda: deletion.collect(yard.database, blobs)  # noqa: E731
+        answers = at_once(*[lambda job_id=job_id: delete(yard, job_id) for job_id in pair], collect)
+        assert not [answer for answer in answers if isinstance(answer, Exception)], answers
+        deletion.collect(yard.database, blobs)
+        assert (stored(blobs), garbage(yard)) == ([], 0)
+
+
+def test_a_collector_leaves_a_relay_alone_that_is_storing_the_same_bytes(yard: Yard, blobs: Blobs) -> None:
+    old, new = ended(yard, blobs, b"same"), yard.submit()
+    claim = yard.running(new, yard.worker())
+    with blobs.sharing():
+        checkpoint = saved(blobs, b"same")
+        delete(yard, old)
+        assert deletion.collect(yard.database, blobs) == 0
+        assert garbage(yard) == 1
+        yard.record(claim, seq=0, checkpoints=[checkpoint])
+    assert deletion.collect(yard.database, blobs) == 0
+    assert (stored(blobs), garbage(yard)) == ([b"same"], 0)
+
+
+def test_a_relay_waits_for_a_collector_and_a_collector_for_nobody(blobs: Blobs) -> None:
+    order: list[str] = []
+
+    def relay() -> None:
+        with blobs.sharing():
+            order.append("relay")
+
+    with ThreadPoolExecutor() as pool:
+        with blobs.alone() as alone:
+            assert alone
+            waiting = pool.submit(relay)
+            until_somebody_waits_for(blobs.root / "lock")
+            with Blobs(blobs.root).alone() as second:
+                assert not second
+            order.append("collector")
+        waiting.result(30)
+    assert order == ["collector", "relay"]
+
+
+def until_somebody_waits_for(path: Path) -> None:
+    """Waits until the kernel has a waiter for the file's lock: `1: -> FLOCK ADVISORY READ pid major:minor:inode …`."""
+    inode, deadline = path.stat().st_ino, time.monotonic() + 30
+    while time.monotonic() < deadline:
+        waiters = [line for line in Path("/proc/locks").read_text().splitlines() if "-> FLOCK" in line]
+        if any(line.split()[6].endswith(f":{inode}") for line in waiters):
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"nobody waits for {path}")
+
+
+def test_a_crash_between_the_bytes_and_the_rows_is_made_up_for(
+    yard: Yard, blobs: Blobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delete(yard, ended(yard, blobs, b"one", b"two"))
+    remove, removed = blobs.remove, list[str]()
+
+    def crash(sha256: str) -> None:
+        if removed:
+            raise OSError("crashed")
+        removed.append(sha256)
+        remove(sha256)
+
+    with monkeypatch.context() as crashing:
+        crashing.setattr(blobs, "remove", crash)
+        with pytest.raises(OSError, match="crashed"):
+            deletion.collect(yard.database, blobs)
+    assert (len(stored(blobs)), garbage(yard)) == (1, 2)
+    deletion.collect(yard.database, blobs)
+    assert (stored(blobs), garbage(yard)) == ([], 0)
+
+
+def test_at_most_some_are_collected_at_once(yard: Yard, blobs: Blobs) -> None:
+    delete(yard, ended(yard, blobs, b"1", b"2", b"3"))
+    assert [deletion.collect(yard.database, blobs, limit=2) for _ in range(3)] == [2, 1, 0]
+    assert stored(blobs) == []
+
+
+def test_who_reads_a_blob_reads_on_when_it_is_removed(yard: Yard, blobs: Blobs) -> None:
+    content = os.urandom(1 << 20)
+    delete(yard, ended(yard, blobs, content))
+    sha256 = next(blobs.root.glob("??/*")).name
+    with blobs.open(sha256) as file:
+        first = file.read(10)
+        assert deletion.collect(yard.database, blobs) == 1
+        assert first + file.read() == content
+    with pytest.raises(NotFound):
+        blobs.open(sha256)
+
+
+def test_a_retried_job_keeps_the_bytes_that_it_shares(yard: Yard, blobs: Blobs) -> None:
+    old = ended(yard, blobs, b"first", b"newest")
+    new = yard.write(lambda session: retry(session, old, owner="ada")).id
+    delete(yard, old)
+    deletion.collect(yard.database, blobs)
+    assert stored(blobs) == [b"newest"]
+    yard.cancel(new)
+    delete(yard, new)
+    deletion.collect(yard.database, blobs)
+    assert stored(blobs) == []
+
+
+def test_a_retry_against_a_deletion_has_the_checkpoint_or_does_not_happen(yard: Yard, blobs: Blobs) -> None:
+    for _ in range(20):
+        old = ended(yard, blobs, b"state")
+        retried, deleted = at_once(
+            lambda: yard.write(lambda session: retry(session, old, owner="ada")),  # noqa: B023
+            lambda: delete(yard, old),  # noqa: B023
+        )
+        assert deleted is None
+        deletion.collect(yard.database, blobs)
+        if isinstance(retried, NotFound):
+            assert stored(blobs) == []
+        else:
+            assert not isinstance(retried, Exception), retried
+            assert retried is not None
+            assert stored(blobs) == [b"state"]
+            yard.cancel(retried.id)
+            delete(yard, retried.id)
+            deletion.collect(yard.database, blobs)
+
+
+def test_a_worker_that_was_away_cannot_write_for_an_attempt_with_a_deleted_ones_number(
+    yard: Yard, blobs: Blobs
+) -> None:
+    job_id = yard.submit(max_restarts=0)
+    stale = yard.running(job_id, yard.worker())
+    yard.expire(stale)
+    assert yard.rescue(stale)
+    yard.cancel(job_id)
+    assert yard.job(job_id).state == JobState.CANCELLED
+    delete(yard, job_id)
+    fresh = yard.running(yard.submit(), yard.worker())
+    for write in (
+        lambda: yard.record(stale, seq=0, lines=[NewLines(0, "stdout", ["late"])]),
+        lambda: yard.end(stale, EndReason.COMPLETED),
+    ):
+        with pytest.raises(StaleClaim):
+            write()
+    assert not yard.rescue(stale)
+    assert yard.attempt(fresh).ended_at is None
+    assert yard.job(fresh.job_id).log_lines == 0
+
+
+def test_what_a_copy_left_behind_goes_after_a_day(blobs: Blobs, tmp_path: Path) -> None:
+    blobs.remove_abandoned()  # nothing was ever copied
+    blob = blobs.add(BytesIO(b"whole"))
+    incoming = blobs.root / "incoming"
+    old, young = incoming / "old", incoming / "young"
+    for path, age in ((old, 25 * 3600), (young, 23 * 3600)):
+        path.write_bytes(b"part")
+        os.utime(path, (time.time() - age, time.time() - age))
+    blobs.remove_abandoned()
+    assert [path.name for path in incoming.iterdir()] == ["young"]
+    assert blobs.path(blob.sha256).exists()
+
+
+def test_jobs_are_deleted_by_their_ids_alone(yard: Yard) -> None:
+    assert yard.read(lambda session: deletion.deleted_among(session, [])) == []
+    with pytest.raises(NotFound):
+        yard.write(lambda session: deletion.delete_job(session, "job_1"))
+    assert yard.read(jobs.queued) == []
