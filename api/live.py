@@ -62,9 +62,11 @@ class Live:
 
     @contextmanager
     def watch(self, job_id: str) -> Generator[Watch]:
-        """Watches a job for as long as the block lasts. Only in the event loop."""
-        if self._listener is None and not self.closed:
-            self._listener = asyncio.create_task(self._listen())
+        """Watches a job for as long as the block lasts. Only in the event loop.
+
+        Raises what ended the listener, if that was none of Redis's failures.
+        """
+        self._start_listening()
         watch = Watch(self)
         self._watches[job_id].add(watch)
         try:
@@ -80,6 +82,13 @@ class Live:
         if self._listener is not None:
             self._listener.cancel()
         self._wake_all()
+
+    def _start_listening(self) -> None:
+        if self._listener is not None and self._listener.done() and not self.closed:
+            failed, self._listener = self._listener, None
+            failed.result()
+        if self._listener is None and not self.closed:
+            self._listener = asyncio.create_task(self._listen())
 
     async def _listen(self) -> None:
         while True:

@@ -15,7 +15,7 @@ async def listen(url: str) -> AsyncGenerator[str | None]:
 
     Raises Unavailable where Redis does not answer or goes away.
     """
-    redis = Redis.from_url(url, socket_connect_timeout=2, socket_keepalive=True, decode_responses=True)
+    redis = Redis.from_url(url, socket_connect_timeout=2, decode_responses=True)
     try:
         async with redis, redis.pubsub(ignore_subscribe_messages=True) as subscription:
             await subscription.subscribe(CHANNEL)

@@ -1,0 +1,326 @@
+"""A job's stream: everything that is stored, each thing once, over any number of connections."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, aclosing, contextmanager
+from dataclasses import dataclass
+import http.client
+import json
+from pathlib import Path
+import random
+import re
+import signal
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import psutil
+import pytest
+from redis import Redis
+
+from api import stream as streams
+from api.live import Live
+from api.stream import Stream
+from store import journal
+from store.attempts import Claim, NewEvent
+from store.database import Database
+from store.logs import NewLines
+from store.metrics import NewPoint
+from tests.api.house import TOKEN, House
+from tests.api.test_process import serving
+from tests.servers import redis_server
+from torchyard.job import EndReason
+
+_EVENT = re.compile("id: (.*)\nevent: (.*)\ndata: (.*)")
+
+
+@dataclass(frozen=True)
+class Told:
+    id: int
+    event: str
+    data: dict[str, Any]
+
+
+class Watcher:
+    """One connection to a job's stream: an iterator of whole events until it ends."""
+
+    def __init__(self, url: str, job_id: str, *, after: int | None = None, query: str = "") -> None:
+        self._connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        if after is not None:
+            headers["Last-Event-ID"] = str(after)
+        self._connection.request("GET", f"/v1/jobs/{job_id}/stream{query}", headers=headers)
+        self._answer = self._connection.getresponse()
+        assert self._answer.status == 200, self._answer.read()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._answer.close()
+        self._connection.close()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Told:
+        fields: dict[str, str] = {}
+        while raw := self._answer.readline():
+            name, _, value = raw.decode().rstrip("\n").partition(": ")
+            if name:
+                fields[name] = value
+            elif fields:
+                return Told(int(fields["id"]), fields["event"], json.loads(fields["data"]))
+        raise StopIteration
+
+
+@contextmanager
+def watching(count: int, url: str, job_id: str) -> Generator[list[Watcher]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(Watcher(url, job_id)) for _ in range(count)]
+
+
+def parsed(raw: bytes) -> list[Told]:
+    """The events that a stream sent, in this process."""
+    blocks = [block for block in raw.decode().split("\n\n") if block and not block.startswith(":")]
+    return [
+        Told(int(found[1]), found[2], json.loads(found[3])) for block in blocks if (found := _EVENT.fullmatch(block))
+    ]
+
+
+def batch(number: int, *, lines: int = 3) -> dict[str, Any]:
+    """A batch of the relay, with something of each kind."""
+    return {
+        "points": [NewPoint(key, number, float("nan") if number % 5 == 0 else number / 7, number) for key in "ab"],
+        "lines": [NewLines(rank, "stdout", [f"{number} ü\r{line}" for line in range(lines)]) for rank in (0, None)],
+        "events": [NewEvent("progress", {"step": number}, number)],
+    }
+
+
+def run(house: House, claim: Claim, batches: int) -> None:
+    """Stores what a whole attempt would, and announces it as a worker does."""
+    for number in range(batches):
+        house.record(claim, **batch(number))
+        house.queue.announce(claim.job_id)
+    house.end(claim, reason=EndReason.COMPLETED)
+    house.queue.announce(claim.job_id)
+
+
+def stored(house: House, job_id: str) -> list[tuple[int, str]]:
+    with house.database.read() as session:
+        return [(item.position, item.kind) for item in journal.after(session, job_id, 0)]
+
+
+@pytest.fixture
+def claim(house: House) -> Claim:
+    return house.start(house.submit()["id"])
+
+
+@pytest.fixture
+def own_redis(tmp_path: Path) -> Iterator[str]:
+    """A Redis that no other test uses."""
+    folder = tmp_path / "redis"
+    folder.mkdir()
+    with redis_server(folder) as url:
+        yield url
+
+
+@pytest.fixture
+def url(tmp_path: Path, house: House, redis_url: str) -> Iterator[str]:
+    """A real API process on the house's database."""
+    with serving(tmp_path, house.settings.database, redis_url) as (_, url):
+        yield url
+
+
+def test_the_stream_of_a_job_that_has_ended_replays_everything_and_ends(house: House, claim: Claim) -> None:
+    run(house, claim, 200)
+    answer = house.client.get(f"/v1/jobs/{claim.job_id}/stream")
+    told = parsed(answer.content)
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert [(item.id, item.event) for item in told[:-1]] == stored(house, claim.job_id)
+    assert (told[-1].id, told[-1].event, told[-1].data) == (told[-2].id, "end", {"state": "succeeded"})
+    of_kind = {item.event: item.data for item in told}
+    assert set(of_kind["metric"]) == {"key", "step", "value", "time", "attempt"}
+    assert set(of_kind["log"]) == {"line", "time", "attempt", "rank", "stream", "text"}
+    assert of_kind["state"]["data"]["to"] == "succeeded"
+    assert of_kind["progress"]["data"] == {"step": 199}
+    assert "NaN" in [item.data["value"] for item in told if item.event == "metric"]
+    again = house.client.get(f"/v1/jobs/{claim.job_id}/stream", headers={"Last-Event-ID": str(told[-1].id)})
+    assert [item.event for item in parsed(again.content)] == ["end"]
+
+
+def test_a_stream_is_taken_up_behind_any_event(house: House, claim: Claim) -> None:
+    run(house, claim, 30)
+    path = f"/v1/jobs/{claim.job_id}/stream"
+    whole = parsed(house.client.get(path).content)
+    for place in range(0, len(whole) - 1, 17):
+        rest = parsed(house.client.get(path, headers={"Last-Event-ID": str(whole[place].id)}).content)
+        assert rest == whole[place + 1 :]
+    assert parsed(house.client.get(path, params={"after": whole[4].id}).content) == whole[5:]
+
+
+def test_only_the_kinds_that_were_asked_for(house: House, claim: Claim) -> None:
+    run(house, claim, 30)
+    path = f"/v1/jobs/{claim.job_id}/stream"
+    whole = parsed(house.client.get(path).content)
+    for kinds in (["log"], ["state", "metric"]):
+        chosen = parsed(house.client.get(path, params={"only": kinds}).content)
+        assert chosen == [item for item in whole if item.event in {*kinds, "end"}]
+
+
+@pytest.mark.parametrize(
+    ("headers", "params"),
+    [({"Last-Event-ID": "x"}, {}), ({"Last-Event-ID": "-1"}, {}), ({}, {"after": "1e3"}), ({}, {"only": "weather"})],
+)
+def test_a_cursor_or_kind_that_is_none_is_refused(
+    house: House, claim: Claim, headers: dict[str, str], params: dict[str, str]
+) -> None:
+    answer = house.client.get(f"/v1/jobs/{claim.job_id}/stream", headers=headers, params=params)
+    assert answer.status_code == 422
+    assert answer.json()["code"] in {"invalid_cursor", "invalid_request"}
+
+
+def test_another_users_stream_and_that_of_no_job_are_not_found(house: House, claim: Claim) -> None:
+    house.act_as("eve")
+    for job_id in (claim.job_id, "job_" + "0" * 32, "nonsense"):
+        assert house.client.get(f"/v1/jobs/{job_id}/stream").status_code == 404
+
+
+def test_a_stream_that_is_cut_fifty_times_tells_what_an_uncut_one_told(house: House, claim: Claim, url: str) -> None:
+    def watch() -> list[Told]:
+        with Watcher(url, claim.job_id) as watcher:
+            return list(watcher)
+
+    chance = random.Random(7)
+    told: list[Told] = []
+    cuts = 0
+    with ThreadPoolExecutor() as pool:
+        uncut = pool.submit(watch)
+        pool.submit(run, house, claim, 120)
+        while not told or told[-1].event != "end":
+            with Watcher(url, claim.job_id, after=told[-1].id if told else None) as watcher:
+                for item in watcher:
+                    told.append(item)
+                    if cuts < 50 and chance.random() < 0.15:
+                        cuts += 1
+                        break  # whatever else has arrived of this connection is thrown away
+    assert cuts == 50
+    assert told == uncut.result() == watch()
+    assert [(item.id, item.event) for item in told[:-1]] == stored(house, claim.job_id)
+
+
+def test_without_redis_a_stream_polls(tmp_path: Path, house: House, claim: Claim) -> None:
+    nobody = f"unix://{tmp_path}/nobody.sock"
+    with serving(tmp_path, house.settings.database, nobody) as (_, url), Watcher(url, claim.job_id) as watcher:
+        assert [next(watcher).event for _ in range(3)] == ["state"] * 3
+        run(house, claim, 5)
+        assert [item.event for item in watcher][-1] == "end"
+
+
+def test_redis_that_drops_the_subscription_cuts_no_stream(
+    tmp_path: Path, house: House, claim: Claim, own_redis: str
+) -> None:
+    with serving(tmp_path, house.settings.database, own_redis) as (_, url), Watcher(url, claim.job_id) as watcher:
+        assert [next(watcher).event for _ in range(3)] == ["state"] * 3
+        with Redis.from_url(own_redis) as client:
+            client.client_kill_filter(_type="pubsub")
+        run(house, claim, 5)
+        assert [item.event for item in watcher][-1] == "end"
+
+
+def test_hundreds_of_watchers_share_a_subscription_and_hold_no_thread(
+    tmp_path: Path, house: House, claim: Claim, own_redis: str
+) -> None:
+    with (
+        serving(tmp_path, house.settings.database, own_redis) as (process, url),
+        watching(500, url, claim.job_id) as watchers,
+    ):
+        for watcher in watchers:
+            assert [next(watcher).event for _ in range(3)] == ["state"] * 3
+        with Redis.from_url(own_redis) as client:
+            assert len(client.client_list(_type="pubsub")) == 1
+        assert psutil.Process(process.pid).num_threads() < 60
+        run(house, claim, 3)
+        endings = [list(watcher) for watcher in watchers]
+        assert all(ending == endings[0] for ending in endings)
+        assert endings[0][-1].event == "end"
+
+
+def test_a_watcher_that_reads_nothing_costs_little_memory(tmp_path: Path, house: House, claim: Claim) -> None:
+    for _ in range(40):
+        house.record(claim, lines=[NewLines(0, "stdout", ["x" * 16_000] * 20)])
+    house.end(claim, reason=EndReason.COMPLETED)
+    with serving(tmp_path, house.settings.database, house.settings.redis) as (process, url):
+        with Watcher(url, claim.job_id, query="?only=state") as watcher:
+            assert len(list(watcher)) == 5
+        before = psutil.Process(process.pid).memory_info().rss
+        with watching(20, url, claim.job_id), Watcher(url, claim.job_id) as watcher:
+            assert sum(item.event == "log" for item in watcher) == 800
+            assert psutil.Process(process.pid).memory_info().rss - before < 64 << 20
+
+
+def test_watchers_do_not_hold_up_a_shutdown(tmp_path: Path, house: House, claim: Claim, redis_url: str) -> None:
+    with (
+        serving(tmp_path, house.settings.database, redis_url) as (process, url),
+        watching(20, url, claim.job_id) as watchers,
+    ):
+        for watcher in watchers:
+            next(watcher)
+        process.send_signal(signal.SIGTERM)
+        # Each comes to its own end: an answer that was broken off would raise IncompleteRead.
+        assert [[item.event for item in watcher] for watcher in watchers] == [["state"] * 2] * 20
+        assert process.wait(30) == 0
+    assert "Traceback" not in (tmp_path / "api.log").read_text()
+
+
+async def collect(stream: AsyncGenerator[bytes], until: Callable[[bytes], bool]) -> bytes:
+    raw = b""
+    async with aclosing(stream) as chunks:
+        async for chunk in chunks:
+            raw += chunk
+            if until(raw):
+                break
+    return raw
+
+
+def test_a_quiet_stream_says_that_it_lives(
+    monkeypatch: pytest.MonkeyPatch, database: Database, house: House, claim: Claim
+) -> None:
+    monkeypatch.setattr(streams, "_HEARTBEAT_S", 0.01)
+
+    async def watch() -> bytes:
+        live = Live(house.settings.redis)
+        stream = Stream(database, live).events(claim.job_id, after=3, kinds=frozenset())
+        raw = await collect(stream, lambda raw: raw.count(b": heartbeat\n\n") == 2)
+        live.close()
+        return raw
+
+    assert asyncio.run(watch()) == b": heartbeat\n\n" * 2
+
+
+def test_the_watchers_of_a_job_share_each_page(
+    monkeypatch: pytest.MonkeyPatch, database: Database, house: House, claim: Claim
+) -> None:
+    run(house, claim, 100)
+    read: list[int] = []
+    original = journal.after
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        read.append(args[2])
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(journal, "after", counted)
+
+    async def watch() -> list[bytes]:
+        live = Live(house.settings.redis)
+        stream = Stream(database, live)
+        told = await asyncio.gather(
+            *(collect(stream.events(claim.job_id, after=0, kinds=frozenset()), lambda _: False) for _ in range(50))
+        )
+        live.close()
+        return told
+
+    first, *others = asyncio.run(watch())
+    assert all(other == first for other in others)
+    assert parsed(first)[-1].event == "end"
+    assert len(read) == len(set(read)) < 10
