@@ -30,10 +30,12 @@ for command in (
 def main() -> None:
     """Runs the command line and ends the process."""
     try:
-        app()
+        app(prog_name="torchyard")
     except TorchyardError as error:
         sys.stderr.write(f"error: {error}\n")
         sys.exit(4 if isinstance(error, NotAuthorized) else 1)
+    except KeyboardInterrupt:
+        sys.exit(130)
     except OSError as error:  # a full disk, a file that may not be read
         what = error.strerror or str(error)
         sys.stderr.write(f"error: {error.filename}: {what}\n" if error.filename else f"error: {what}\n")

@@ -31,7 +31,7 @@ def checkpoints(job: JobArgument, *, as_json: Json = False) -> None:
 def checkpoint_lines(found: list[CheckpointView]) -> list[str]:
     """A table of checkpoints."""
     headers = ("CHECKPOINT", "EPOCH", "STEP", "SIZE", "ALIASES", "METRICS")
-    return output.table(headers, [_row(item) for item in found])
+    return output.table(headers, [_row(item) for item in found], spare="CHECKPOINT")
 
 
 def download(
@@ -77,5 +77,5 @@ def _row(checkpoint: CheckpointView) -> tuple[str, ...]:
         str(checkpoint.step),
         output.size(checkpoint.size),
         ", ".join(checkpoint.aliases),
-        output.metrics(checkpoint.metrics),
+        output.metrics(dict(sorted(checkpoint.metrics.items(), key=lambda item: not item[0].startswith("val/")))),
     )

@@ -34,7 +34,8 @@ def queue(*, as_json: Json = False) -> None:
         return output.write_json(found)
     if not found:
         return output.note("Nothing waits.")
-    for line in output.table(("POSITION", "ID", "NAME", "PRIORITY", "QUEUED", "WHY"), [_entry(item) for item in found]):
+    headers = ("POSITION", "ID", "NAME", "PRIORITY", "AGE", "WHY")
+    for line in output.table(headers, [_entry(item) for item in found], spare="ID"):
         output.write(line)
     return None
 
@@ -42,27 +43,28 @@ def queue(*, as_json: Json = False) -> None:
 def worker_lines(workers: Sequence[WorkerView], *, indent: str = "") -> list[str]:
     """A table of devices; a worker that offers none has a line too."""
     rows = [row for worker in workers for row in _devices(worker)]
-    headers = ("WORKER", "STATE", "SEEN", "DEVICE", "NAME", "UTIL", "MEMORY", "HELD BY")
+    headers = ("WORKER", "STATE", "DEVICE", "HELD BY", "UTIL", "MEMORY", "NAME", "SEEN")
     return output.table(headers, rows, indent=indent)
 
 
 def _devices(worker: WorkerView) -> list[tuple[str, ...]]:
-    where = (worker.name, worker.state, output.ago(worker.seen_at))
-    if not worker.devices:
-        return [(*where, "none", "", "", "", "")]
-    return [(*where, *_device(device)) for device in worker.devices]
+    devices = [_device(device) for device in worker.devices] or [("none", "", "", "", "")]
+    return [(worker.name, worker.state, *device, output.ago(worker.seen_at)) for device in devices]
 
 
 def _device(device: DeviceView) -> tuple[str, ...]:
-    used, total = device.memory_used_bytes, device.memory_bytes
-    memory = (
-        "" if total is None else output.size(total) if used is None else f"{output.size(used)}/{output.size(total)}"
-    )
-    utilization = "" if device.utilization is None else f"{device.utilization:.0%}"
     held = device.job_id or device.blocked or "free"
-    return (f"{device.kind} {device.index}", device.name, utilization, memory, held)
+    utilization = "" if device.utilization is None else f"{device.utilization:.0%}"
+    return (f"{device.kind} {device.index}", held, utilization, _memory(device), device.name)
+
+
+def _memory(device: DeviceView) -> str:
+    if device.memory_bytes is None:
+        return ""
+    total = output.size(device.memory_bytes)
+    return total if device.memory_used_bytes is None else f"{output.size(device.memory_used_bytes)} of {total}"
 
 
 def _entry(entry: QueueEntry) -> tuple[str, ...]:
-    waiting = output.ago(entry.created_at)
-    return (str(entry.position), entry.job_id, entry.name, str(entry.priority), waiting, entry.reason.message)
+    age, why = output.age(entry.created_at), entry.reason.message
+    return (str(entry.position), entry.job_id, entry.name, str(entry.priority), age, why)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torchyard.views import JobView
 
 _REFRESH_S = 1.0
-_HEADERS = ("ID", "NAME", "STATE", "CREATED", "PROGRESS", "BEST", "WHY")
+_HEADERS = ("ID", "NAME", "STATE", "AGE", "PROGRESS", "BEST OR WHY")
 
 
 def ps(
@@ -90,15 +90,18 @@ def _redraw(read: Callable[[], list[JobView]]) -> None:
 
 
 def _lines(jobs: list[JobView]) -> list[str]:
-    heading, *lines = output.table(_HEADERS, [_row(job) for job in jobs])
+    heading, *lines = output.table(_HEADERS, [_row(job) for job in jobs], spare="ID")
     return [heading, *(output.paint_state(line, job.state) for line, job in zip(lines, jobs, strict=True))]
 
 
 def _row(job: JobView) -> tuple[str, ...]:
-    best = f"{job.best.metric} {job.best.value:.4g}" if job.best is not None else ""
-    why = job.error.message.splitlines()[0] if job.error and job.error.message else job.status_reason.message
-    shown_why = "" if job.state in {"running", "succeeded"} else why
-    return (job.id, job.name, job.state, output.ago(job.created_at), output.short_progress(job), best, shown_why)
+    return (job.id, job.name, job.state, output.age(job.created_at), output.short_progress(job), _best_or_why(job))
+
+
+def _best_or_why(job: JobView) -> str:
+    if job.state not in {JobState.RUNNING, JobState.SUCCEEDED}:
+        return job.error.message.splitlines()[0] if job.error and job.error.message else job.status_reason.message
+    return f"{job.best.metric} {job.best.value:.4g}" if job.best is not None else ""
 
 
 def _label(text: str) -> tuple[str, str]:

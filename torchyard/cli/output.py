@@ -31,6 +31,7 @@ COLOURS = {
 }
 _SGR = {"red": "31", "green": "32", "yellow": "33", "magenta": "35", "cyan": "36"}
 _GAP = "  "
+_NARROW = 100
 
 
 def write_json(value: BaseModel | Sequence[BaseModel]) -> None:
@@ -61,12 +62,18 @@ def command() -> str:
     return os.path.relpath(own) if own.is_relative_to(Path.cwd()) else str(own)
 
 
-def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, indent: str = "") -> list[str]:
-    """The lines of a table. In a terminal no line is longer than it; in a pipe nothing is cut."""
+def table(
+    headers: Sequence[str], rows: Iterable[Sequence[str]], *, indent: str = "", spare: str | None = None
+) -> list[str]:
+    """The lines of a table. In a terminal no line is longer than it, and a narrow one does without the column `spare`;
+    in a pipe nothing is cut.
+    """
     cells = [list(headers), *([_printable(cell) for cell in row] for row in rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(headers))]
-    lines = (_GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells)
-    return [_fit(f"{indent}{line}".rstrip()) for line in lines]
+    lines = [f"{indent}{line}" for line in _aligned(cells)]
+    if spare is not None and _columns() < _NARROW and any(len(line) > _columns() for line in lines):
+        column = headers.index(spare)
+        lines = [f"{indent}{line}" for line in _aligned([[*row[:column], *row[column + 1 :]] for row in cells])]
+    return [_fit(line) for line in lines]
 
 
 def paint_state(line: str, state: JobState) -> str:
@@ -95,6 +102,11 @@ def duration(seconds: float) -> str:
 
 def ago(moment: datetime) -> str:
     return f"{duration((datetime.now(UTC) - moment).total_seconds())} ago"
+
+
+def age(moment: datetime) -> str:
+    """`8s`, `3m`, `2h`, `3d`: where there is little room."""
+    return "".join(duration((datetime.now(UTC) - moment).total_seconds()).split()[:2])
 
 
 def size(count: int) -> str:
@@ -151,8 +163,15 @@ def _printable(text: str) -> str:
     return "".join(char if char.isprintable() else " " for char in text)
 
 
+def _aligned(cells: list[list[str]]) -> list[str]:
+    widths = [max(len(cell) for cell in column) for column in zip(*cells, strict=True)]
+    return [_GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+
+
+def _columns() -> float:
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else float("inf")
+
+
 def _fit(line: str) -> str:
-    if not sys.stdout.isatty():
-        return line
-    columns = shutil.get_terminal_size().columns
-    return line if len(line) <= columns else f"{line[: columns - 1]}…"
+    columns = _columns()
+    return line if len(line) <= columns else f"{line[: int(columns) - 1]}…"

@@ -40,8 +40,7 @@ def why(job: JobArgument, *, as_json: Json = False) -> None:
     if as_json:
         views = {"job": found.model_dump(mode="json"), "workers": [item.model_dump(mode="json") for item in workers]}
         return output.write(json.dumps(views))
-    sentence = f"{found.name} is {found.state}: {found.status_reason.message}"
-    output.write(output.paint_state(sentence, found.state))
+    output.write(output.paint_state(_sentence(found), found.state))
     if found.state == JobState.QUEUED:
         _explain_waiting(found, workers)
     if found.error is not None:
@@ -49,6 +48,11 @@ def why(job: JobArgument, *, as_json: Json = False) -> None:
     for line in _next_steps(found):
         output.write(line)
     return None
+
+
+def _sentence(job: JobView) -> str:
+    verb = {JobState.SUCCEEDED: "", JobState.FAILED: "", JobState.CANCELLED: "was "}.get(job.state, "is ")
+    return f"{job.name} {verb}{job.state}: {job.status_reason.message}"
 
 
 def _explain_waiting(job: JobView, workers: Sequence[WorkerView]) -> None:
@@ -67,12 +71,12 @@ def _explain_waiting(job: JobView, workers: Sequence[WorkerView]) -> None:
 
 
 def _explain_error(job: JobView, error: ErrorView) -> None:
-    when = "error" if job.state.terminal else f"attempt {job.attempt}"
-    output.write(f"{when:<10} {output.error(error)}")
+    output.write(f"error      {output.error(error)}")
+    output.write(f"attempts   {job.attempt} (max_restarts: {job.spec.max_restarts})")
     if error.traceback:
         output.write(f"\n{error.traceback.rstrip()}\n")
     if error.code in _ADVICE:
-        output.write(f"so         {_ADVICE[error.code]}")
+        output.write(f"advice     {_ADVICE[error.code]}")
 
 
 def _next_steps(job: JobView) -> list[str]:

@@ -6,7 +6,6 @@ from datetime import datetime
 from pathlib import Path
 import time
 from typing import Self
-import weakref
 
 from torchyard.client import calls
 from torchyard.client.answers import file_name, parse
@@ -55,11 +54,10 @@ class Client:
     ) -> None:
         self.server: Server = discover(url, token, data_dir=Path(data_dir))
         self._connection = Connection(self.server, patience=patience)
-        self._close = weakref.finalize(self, self._connection.close)
 
     def close(self) -> None:
         """Closes the connections, as the end of the object does too."""
-        self._close()
+        self._connection.close()
 
     def __enter__(self) -> Self:
         return self

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 import time
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
+import weakref
 
 import httpx2
 from pydantic import BaseModel
@@ -45,7 +46,8 @@ class Connection:
         self._patience = patience
         self._reached = False
         self._http = httpx2.Client(**options(server))
-        self.close = self._http.close
+        # Also when the last list or stream that reads from it is gone.
+        self.close = weakref.finalize(self, self._http.close)
 
     def patience(self) -> Patience:
         return Patience(self._patience if self._reached else _FIRST_PATIENCE)
