@@ -7,11 +7,13 @@ import http
 import http.client
 import ipaddress
 import json
+import math
 import os
 from pathlib import Path
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import time
 from types import FrameType
@@ -48,6 +50,8 @@ class Service:
         self._options = options
         self._say = say
         self._children: list[Child] = []
+        self._migration: subprocess.Popen[bytes] | None = None
+        self._migration_log = self.data.logs / "migrations.log"
         self._signals = 0
 
     def run(self, on_ready: Callable[[str, str], None]) -> None:
@@ -79,9 +83,11 @@ class Service:
         env = self._environment(port=port, token=token)
         if self._options.redis is None:
             env["TORCHYARD_REDIS_URL"] = self._start_redis(env, keep)
-        self._migrate(env)
-        for name in ("api", "worker"):
-            self._add(name, [sys.executable, "-P", "-m", name], env=env, keep=keep)
+        # They take as long as the migration does to load; the API answers that it is unavailable until that is done.
+        self._start_migration(env)
+        self._add("api", [sys.executable, "-P", "-m", "api"], env=env, keep=keep)
+        self._until(self._migrated, what="the database is not migrated", within=math.inf)
+        self._add("worker", [sys.executable, "-P", "-m", "worker"], env=env, keep=keep)
         self._until(lambda: _ready(_reachable(host), port), what="the service is not ready")
         self._publish(url, token)
         on_ready(url, token)
@@ -111,34 +117,36 @@ class Service:
         path = redis_server.socket_in(self.data.redis)
         command = redis_server.argv(redis_server.find_binary(), folder=self.data.redis, socket_path=path)
         self._add("redis", command, env=env, keep=keep)
-        self._until(lambda: redis_server.answers(path), what="Redis does not answer")
         return f"unix://{path}"
 
-    def _migrate(self, env: dict[str, str]) -> None:
-        log = self.data.logs / "migrations.log"
-        with log.open("ab") as output:
+    def _start_migration(self, env: dict[str, str]) -> None:
+        with self._migration_log.open("ab") as output:
             command = [sys.executable, "-P", "-m", "migrations", "upgrade"]
-            process = spawn(command, env=env, stdout=output, stderr=output)
-        code = process.wait()
-        if code != 0:
+            self._migration = spawn(command, env=env, stdout=output, stderr=output)
+
+    def _migrated(self) -> bool:
+        assert self._migration is not None
+        code = self._migration.poll()
+        if code:
+            log = self._migration_log
             raise Unavailable(f"the database cannot be migrated (exit code {code}), see {log}\n{_tail(log)}")
-        self._check_signals()
+        return code == 0
 
     def _add(self, name: str, argv: list[str], *, env: dict[str, str], keep: int) -> None:
         child = Child(name, argv, env=env, log=self.data.logs / f"{name}.log", keep=keep)
         self._children.append(child)
         child.start()
 
-    def _until(self, condition: Callable[[], bool], *, what: str) -> None:
+    def _until(self, condition: Callable[[], bool], *, what: str, within: float = _START) -> None:
         """Waits for the condition while every child lives."""
-        deadline = time.monotonic() + _START
+        deadline = time.monotonic() + within
         while not condition():
             self._check_signals()
             for child in self._children:
                 if (how := child.died()) is not None:
                     raise Unavailable(f"{child.name} {how}, see {child.log}\n{_tail(child.log)}")
             if time.monotonic() > deadline:
-                raise Unavailable(f"{what} after {_START:g} s, see {self.data.logs}")
+                raise Unavailable(f"{what} after {within:g} s, see {self.data.logs}")
             time.sleep(_TICK)
 
     def _restart_dead(self) -> bool:
@@ -170,6 +178,9 @@ class Service:
 
     def _stop(self) -> None:
         """The worker first, while the API and Redis still serve it; Redis last."""
+        if self._migration is not None and self._migration.poll() is None:
+            self._migration.kill()  # it is one transaction
+            self._migration.wait()
         limits = {
             "worker": (signal.SIGINT, _WORKER_STOP),
             "api": (signal.SIGTERM, _API_STOP),
