@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import struct
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Insert, insert, select
+from sqlalchemy import Insert, LargeBinary, func, insert, literal, select
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.orm import Session
 
 from store import jobs
@@ -29,6 +30,11 @@ class NewPoint:
     value: float
     time: int
     """Microseconds since the epoch, by the rank's clock."""
+
+
+_END = 2**63 - 1
+_SPAN = 1 << 16
+"""Positions whose chunks are joined when they are read: a database's texts have a longest length."""
 
 
 @dataclass(frozen=True)
@@ -101,15 +107,12 @@ def _points(session: Session, series_id: int, where: PointFilter, visible: dict[
     # Only here, as most processes of the service never read a series.
     import numpy as np
 
-    query = select(PointChunk.attempt, PointChunk.count, PointChunk.data).where(PointChunk.series_id == series_id)
-    if where.attempt is not None:
-        query = query.where(PointChunk.attempt == where.attempt)
-    chunks = session.execute(query.order_by(PointChunk.first)).all()
+    stored = _stored(session, series_id, attempt=where.attempt)
     packed = np.frombuffer(
-        b"".join([chunk.data for chunk in chunks]), dtype=[("step", "<i8"), ("value", "<f8"), ("time", "<i8")]
+        b"".join([data for _, data in stored]), dtype=[("step", "<i8"), ("value", "<f8"), ("time", "<i8")]
     )
-    numbers = [chunk.attempt for chunk in chunks]
-    counts = np.array([chunk.count for chunk in chunks], dtype=np.int64)
+    numbers = [number for number, _ in stored]
+    counts = np.array([len(data) // POINT.size for _, data in stored], dtype=np.int64)
     attempts = np.repeat(np.array(numbers, dtype=np.int64), counts)
     keep = np.ones(len(packed), dtype=np.bool_)
     if visible is not None:
@@ -128,7 +131,29 @@ def _points(session: Session, series_id: int, where: PointFilter, visible: dict[
     return Points(packed["step"], packed["value"], packed["time"], attempts[order])
 
 
-_END = 2**63 - 1
+def _stored(session: Session, series_id: int, *, attempt: int | None) -> list[tuple[int, bytes]]:
+    """A series' chunks in the order in which they were stored, joined to longer ones, each with its attempt.
+
+    The database joins them: of a slow job each point is a chunk of its own, and a row each would take most of the time.
+    """
+    wanted = PointChunk.series_id == series_id
+    if attempt is not None:
+        wanted &= PointChunk.attempt == attempt
+    span = (PointChunk.first // _SPAN).label("span")
+    if session.get_bind().dialect.name == "postgresql":
+        data = func.string_agg(PointChunk.data, aggregate_order_by(literal(b""), PointChunk.first), type_=LargeBinary)
+        found = session.execute(
+            select(PointChunk.attempt, data)
+            .where(wanted)
+            .group_by(span, PointChunk.attempt)
+            .order_by(span, PointChunk.attempt)
+        )
+        return [(row[0], row[1]) for row in found]
+    # Older SQLite has no order within an aggregate, but keeps a subquery's; and it joins texts only.
+    chunks = select(PointChunk.attempt, span, func.hex(PointChunk.data).label("hex")).where(wanted)
+    rows = chunks.order_by(PointChunk.first).subquery()
+    texts = select(rows.c.attempt, func.group_concat(rows.c.hex, "")).group_by(rows.c.span, rows.c.attempt)
+    return [(row[0], bytes.fromhex(row[1])) for row in session.execute(texts.order_by(rows.c.span, rows.c.attempt))]
 
 
 def _visible(session: Session, job_id: str) -> dict[int, int]:
