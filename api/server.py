@@ -145,6 +145,7 @@ class Connection(HttpToolsProtocol):
             raise self._head_too_large()
         if len(self.connections) > self._settings.max_connections:
             raise Unavailable(f"there are {len(self.connections)} connections, more than this server takes; try again")
+        self._unset_keepalive_if_required()  # armed in between, if an earlier request was answered only now
         self._expect("nothing of the body arrived", self._settings.body_timeout_s)
         super().on_headers_complete()
 

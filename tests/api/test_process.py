@@ -4,6 +4,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 import os
 from pathlib import Path
+import resource
 import signal
 import socket
 import subprocess
@@ -81,6 +82,16 @@ def test_a_stream_that_is_too_large_is_answered_before_it_ends(
         chunks = (b" " * 65_536 for _ in range(64))
         answer = httpx2.post(f"{url}/v1/jobs", content=chunks, headers=headers, trust_env=False)
         assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
+
+
+def test_it_may_have_more_files_open_than_it_takes_connections(tmp_path: Path, redis_url: str) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 1_000), hard))
+    try:
+        with serving(tmp_path, "", redis_url, max_connections=1_000) as (process, _):
+            assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE)[0] > 2_000
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_without_a_token_it_says_so_and_ends(tmp_path: Path) -> None:
