@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 import sys
 
-from bench import download, ready, relay, rest, series, start, submit, table
+from bench import download, ready, relay, rest, series, start, submit, table, watchers
 from bench.table import Row
 
 
 def measure() -> Iterator[Row]:
-    for module in (ready, rest, submit, start, relay, series, download):
+    for module in (ready, rest, submit, start, relay, series, watchers, download):
         print(f"{module.__name__} …", file=sys.stderr, flush=True)
         yield from module.measure()
 

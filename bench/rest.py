@@ -27,13 +27,13 @@ def measure() -> Iterator[Row]:
         share = 100 / 1e9 / (time.monotonic() - began)
         busy = (_cpu_ns(service.pids.values()) - before) * share
         peer_busy = (_cpu_ns([peer.pid]) - peer_before) * share
-        memory = {name: _pss_mib(pid) for name, pid in service.pids.items()}
+        memory = {name: pss_mib(pid) for name, pid in service.pids.items()}
         yield Row(
             "memory of the service at rest",
             "MiB",
             [sum(memory.values())],
             peer=_PEER,
-            theirs=[_pss_mib(peer.pid)],
+            theirs=[pss_mib(peer.pid)],
             at_most=350,
         )
         for name, size in memory.items():
@@ -43,7 +43,7 @@ def measure() -> Iterator[Row]:
         )
 
 
-def _pss_mib(pid: int) -> float:
+def pss_mib(pid: int) -> float:
     found = re.search(r"^Pss: +(\d+) kB", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE)
     assert found is not None
     return int(found[1]) / 1024
