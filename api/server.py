@@ -207,7 +207,9 @@ class Connection(HttpToolsProtocol):
         file, offset, end = message["file"], message["offset"], message["offset"] + message["count"]
         self._sends_file = True
         try:
-            while offset < end and not (cycle.disconnected or self.transport.is_closing()):
+            while offset < end:
+                if cycle.disconnected or self.transport.is_closing():
+                    raise ConnectionResetError("the client has gone")
                 count = min(_PART, end - offset)
                 # The kernel reads the next part ahead, so that no disk holds up the loop.
                 os.posix_fadvise(file.fileno(), offset + count, _PART, os.POSIX_FADV_WILLNEED)
@@ -216,7 +218,8 @@ class Connection(HttpToolsProtocol):
                     raise EOFError(f"{file.name} ends {end - offset} bytes early")
                 offset += sent
                 cycle.expected_content_length -= sent
-        except OSError:  # the client has gone
+        except OSError as error:
+            _log.info("the sending of %s to %s ended early: %s", file.name, self.client, error)
             cycle.disconnected = True
             self.transport.abort()
         finally:

@@ -7,6 +7,7 @@ from pathlib import Path
 import signal
 import socket
 import threading
+from typing import Any
 
 import pytest
 
@@ -65,10 +66,13 @@ def publish(folder: Path, database_url: str, redis_url: str) -> None:
     database.close()
 
 
+def job_of(served: Served) -> dict[str, Any]:
+    return json.loads(served.ask(get("/v1/jobs")).body)["data"][0]
+
+
 def download_of(served: Served) -> str:
     """The path of the checkpoint's bytes."""
-    job_id = json.loads(served.ask(get("/v1/jobs")).body)["data"][0]["id"]
-    return f"/v1/jobs/{job_id}/checkpoints/latest/download"
+    return f"/v1/jobs/{job_of(served)['id']}/checkpoints/latest/download"
 
 
 @pytest.mark.parametrize(
@@ -203,10 +207,14 @@ def test_a_download_is_sent_whole_and_in_parts(served: Served) -> None:
 def test_cut_downloads_leave_nothing_open(served: Served) -> None:
     served.ask(get(download_of(served), "Range: bytes=0-4"))
     before = served.descriptors(), served.threads()
-    for _ in range(50):
+    request = get(download_of(served))
+    for number in range(50):
         with served.connect() as connection:
-            connection.sendall(get(download_of(served)))
+            connection.sendall(request)
             assert connection.recv(1_000)
+            if number % 2:
+                connection.shutdown(socket.SHUT_WR)
+                connection.recv(1 << 22)
     wait_until(lambda: served.descriptors() <= before[0])
     assert served.threads() <= before[1] + 2
     assert "Traceback" not in served.log()
@@ -230,13 +238,21 @@ def test_a_reader_that_stands_still_is_cut_and_a_slow_one_is_not(impatient: Serv
 def test_while_one_downloads_slowly_others_are_served_and_a_signal_ends_it_all(
     tmp_path: Path, sqlite: SQLiteDatabases, redis_url: str
 ) -> None:
-    with house_served(tmp_path, sqlite, redis_url) as served, served.connect() as slow, served.connect() as unfinished:
+    with house_served(tmp_path, sqlite, redis_url) as served, contextlib.ExitStack() as stack:
+        slow, watcher, waiter, unfinished = (stack.enter_context(served.connect()) for _ in range(4))
+        job = job_of(served)
         slow.sendall(get(download_of(served)))
         assert slow.recv(1)
+        watcher.sendall(get(f"/v1/jobs/{job['id']}/stream?only=checkpoint"))
+        assert b"event: checkpoint" in b"".join(iter(lambda: watcher.recv(1), b"}"))
+        waiter.sendall(get(f"/v1/jobs/{job['id']}?wait=50&after_version={job['version']}"))
         unfinished.sendall(b"GET /healthz HTT")
         assert served.ask(get("/healthz")).status == 200
         served.process.send_signal(signal.SIGTERM)
+        assert read_answer(waiter).status == 200
+        assert b"event: end" not in b"".join(iter(lambda: watcher.recv(1 << 16), b""))
         assert served.process.wait(30) == 0
+        assert count_rest(slow) < BIG
     assert "Traceback" not in served.log()
 
 
