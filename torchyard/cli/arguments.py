@@ -22,11 +22,11 @@ FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="The job spec,
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Watch the job until it ends.")]
 
 
-def connect() -> Client:
-    """The server, as the environment or the working directory names it."""
+def connect(*, patience: float = 30.0) -> Client:
+    """The server, as the environment or the working directory names it; `patience` as the client has it."""
     from torchyard.client import Client
 
-    return Client()
+    return Client(patience=patience)
 
 
 def moment(text: str) -> datetime:

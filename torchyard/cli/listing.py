@@ -44,7 +44,8 @@ def ps(
         raise typer.BadParameter(
             "--watch redraws a terminal; elsewhere, repeat `ps --json`, or follow one job with `logs JOB -f`"
         )
-    with connect() as client:
+    # Who watches is told of a server that is away, not made to wait for it.
+    with connect(patience=_REFRESH_S if watch else 30.0) as client:
 
         def read() -> list[JobView]:
             found = client.list(

@@ -139,7 +139,7 @@ def progress_of(now: ProgressView, *, loss: float | None, ended: bool = False) -
         f"epoch {now.epoch}{f'/{now.epochs}' if now.epochs else ''}" if now.epoch is not None else "",
         f"step {now.step}{f'/{now.total_steps}' if now.total_steps else ''}" if now.step else "",
         f"loss {loss:.4g}" if loss is not None else "",
-        f"about {duration(now.eta_seconds)} left" if now.eta_seconds is not None and not ended else "",
+        f"about {duration(now.eta_seconds)} left" if now.eta_seconds and not ended else "",
     ]
     return ", ".join(part for part in parts if part)
 
