@@ -3,6 +3,7 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 import math
+import threading
 from typing import Any
 
 from sqlalchemy import JSON, BigInteger, Engine, Float, Text
@@ -87,6 +88,7 @@ class Database:
         self.engine = engine.create(url, program=program, pool=pool)
         self._writing = self.engine.execution_options(**{engine.WRITES: True})
         self._reading = _snapshots(self.engine)
+        self._writer = threading.Lock() if self.engine.dialect.name == "sqlite" else None
 
     @contextmanager
     def read(self) -> Generator[Session]:
@@ -97,11 +99,30 @@ class Database:
     @contextmanager
     def write(self) -> Generator[Session]:
         """One transaction, committed at the end of the block, undone by any exception. Raises Unavailable."""
-        with _translated(), Session(self._writing, expire_on_commit=False) as session, session.begin():
+        with (
+            self._turn(),
+            _translated(),
+            Session(self._writing, expire_on_commit=False) as session,
+            session.begin(),
+        ):
             yield session
 
     def close(self) -> None:
         self.engine.dispose()
+
+    @contextmanager
+    def _turn(self) -> Generator[None]:
+        # SQLite has one writer at a time, and who waits for it looks again and again, ever more rarely: under load
+        # some would wait for seconds. The threads of this process wait for each other here, and have no connection yet.
+        if self._writer is None:
+            yield
+            return
+        if not self._writer.acquire(timeout=engine.SQLITE_BUSY_S):
+            raise Unavailable("the database does not answer: other writes take too long")
+        try:
+            yield
+        finally:
+            self._writer.release()
 
 
 def _snapshots(made: Engine) -> Engine:

@@ -10,7 +10,7 @@ from torchyard.errors import ConfigError
 WRITES = "torchyard_writes"
 """The execution option of an engine whose transactions write."""
 
-_SQLITE_BUSY_S = 10
+SQLITE_BUSY_S = 10
 """How long a writer waits for another's transaction; so long may the end of a program take, too."""
 _POSTGRESQL_DRIVER = "postgresql+psycopg"
 _DRIVERS = {
@@ -63,7 +63,7 @@ def _parsed(address: str) -> URL:
 def _sqlite(url: URL) -> Engine:
     if url.database in {None, "", ":memory:"}:
         raise ConfigError(f"a SQLite database must be a file, as several programs share it: {_EXPECTED}")
-    waits = {"timeout": _SQLITE_BUSY_S, "check_same_thread": False}
+    waits = {"timeout": SQLITE_BUSY_S, "check_same_thread": False}
     engine = create_engine(url, connect_args=waits, pool_size=8, max_overflow=32)
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import func, insert, or_, select, update
+from sqlalchemy import and_, bindparam, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
 from store.database import now_us
 from store.ids import new_id
-from store.tables import Allocation, Attempt, Job, JobEvent, Worker
+from store.tables import Allocation, Attempt, Base, Job, JobEvent, Worker
 from torchyard.errors import Conflict, NotFound
 from torchyard.job import JobState, sources
 from torchyard.spec import JobPatch, Spec
@@ -25,10 +25,26 @@ class Reason:
 
 WAITING = Reason("waiting", "waiting for a worker to look at it")
 
+# What every submission executes is built once: building a statement costs more than the database's work for it.
+_JOBS, _EVENTS = Base.metadata.tables["jobs"], Base.metadata.tables["job_events"]
+_NEW_JOB = insert(_JOBS).returning(_JOBS.c.created_at, _JOBS.c.reason_since)
+_NEW_EVENT = insert(_EVENTS)
+_AHEAD = (
+    select(func.count())
+    .select_from(_JOBS)
+    .where(
+        _JOBS.c.state == JobState.QUEUED,
+        or_(
+            _JOBS.c.priority > bindparam("priority"),
+            and_(_JOBS.c.priority == bindparam("priority"), _JOBS.c.id < bindparam("id")),
+        ),
+    )
+)
+
 
 def submit(session: Session, spec: Spec, *, owner: str, retry_of: str | None = None) -> Job:
-    """Stores a new queued job. It is accepted when the transaction commits."""
-    values = {
+    """Stores a new queued job. It is accepted when the transaction commits. The answer is no part of the session."""
+    values: dict[str, Any] = {
         "id": new_id("job"),
         "owner": owner,
         "name": spec.name,
@@ -38,13 +54,16 @@ def submit(session: Session, spec: Spec, *, owner: str, retry_of: str | None = N
         "labels": spec.labels,
         "retry_of": retry_of,
         "state": JobState.QUEUED,
+        "version": 1,
         "reason_code": WAITING.code,
         "reason_message": WAITING.message,
+        "attempt": 0,
+        "devices": [],
         "position": 1,
     }
-    job = session.scalars(insert(Job).values(**values).returning(Job)).one()
-    _insert_state_event(session, job.id, seq=1, source=None, target=JobState.QUEUED, reason=WAITING, attempt=None)
-    return job
+    stored = session.execute(_NEW_JOB, values).one()
+    _insert_state_event(session, values["id"], seq=1, source=None, target=JobState.QUEUED, reason=WAITING, attempt=None)
+    return Job(**values, created_at=stored.created_at, reason_since=stored.reason_since)
 
 
 def get(session: Session, job_id: str, *, owner: str | None = None) -> Job:
@@ -82,9 +101,7 @@ def startable(session: Session, job_ids: Iterable[str]) -> list[Startable]:
 
 def position(session: Session, job: Job) -> int:
     """How many queued jobs start before this queued one."""
-    ahead = or_(Job.priority > job.priority, (Job.priority == job.priority) & (Job.id < job.id))
-    query = select(func.count()).select_from(Job).where(Job.state == JobState.QUEUED, ahead)
-    return session.scalar(query) or 0
+    return session.scalar(_AHEAD, {"priority": job.priority, "id": job.id}) or 0
 
 
 def transition(
@@ -256,6 +273,4 @@ def _insert_state_event(
     detail: dict[str, Any] | None = None,
 ) -> None:
     data = {"from": source, "to": target, "reason": {"code": reason.code, "message": reason.message}, **(detail or {})}
-    session.execute(
-        insert(JobEvent).values(job_id=job_id, seq=seq, time=now_us(), type="state", attempt=attempt, data=data)
-    )
+    session.execute(_NEW_EVENT, {"job_id": job_id, "seq": seq, "type": "state", "attempt": attempt, "data": data})

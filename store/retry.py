@@ -31,8 +31,7 @@ def retry(session: Session, job_id: str, *, owner: str, sees: str | None = None)
     else:
         text = f"starts job {job_id} anew: it saved no checkpoint"
     jobs.add_event(session, new.id, type="message", attempt=None, data={"level": "info", "text": text})
-    session.refresh(new)
-    return new
+    return jobs.get(session, new.id)
 
 
 def _carry_over(session: Session, checkpoint: Checkpoint, job_id: str) -> None:

@@ -26,7 +26,7 @@ def ends(yard: Yard, job_id: str) -> list[str]:
 
 def dense(yard: Yard, job_id: str) -> bool:
     numbers = [event.seq for event in yard.events(job_id)]
-    return numbers == list(range(1, yard.job(job_id).events + 1))
+    return numbers == list(range(1, yard.job(job_id).position + 1))
 
 
 def test_two_workers_claim_the_same_job(yard: Yard) -> None:
