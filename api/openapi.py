@@ -7,14 +7,14 @@ from starlette.responses import Response
 
 from api import components
 from api.components import SCHEMA, headers
-from torchyard.errors import InvalidRequest, NotFound, RangeNotSatisfiable, TooLarge, TorchyardError
+from torchyard.errors import InvalidRequest, NotFound, RangeNotSatisfiable, TooLarge, TorchyardError, UrlTooLong
 
 DESCRIPTION = """\
 Send `Authorization: Bearer TOKEN` with every request below `/v1`, and with `/metrics`.
 
 Every error is an RFC 9457 problem, `application/problem+json`; its `code` never changes once published. Beside those
 that each operation lists, a method that is not possible at a path answers 405 with `Allow`, and what is no sound HTTP
-request 400, 408, 414, 421 or 431.
+request 400, 408, 421 or 431.
 
 Lists come in pages: send the `next` of one as `after` to get the one behind it. Every answer has an `X-Request-ID`,
 which names the request in the service's log.
@@ -143,6 +143,10 @@ def _described(parameter: dict[str, Any]) -> str | None:
     """Where the parameter stands; None for one that is a reference. A path's is described here, for all routes."""
     if parameter.get("in") == "path":
         parameter["description"], parameter["schema"]["examples"] = _PATH_PARAMETERS[parameter["name"]]
+    elif "anyOf" in (schema := parameter.get("schema", {})):
+        # A parameter may be left out; there is no null that it could be.
+        options = [option for option in schema.pop("anyOf") if option != {"type": "null"}]
+        schema |= options[0] if len(options) == 1 else {"anyOf": options}
     return parameter.get("in")
 
 
@@ -150,6 +154,8 @@ def _expected(places: list[str | None], *, has_body: bool) -> Iterable[int]:
     """The statuses of the errors that follow from what an operation reads."""
     if "path" in places:
         yield NotFound.status
+    if {"path", "query"} & set(places):
+        yield UrlTooLong.status
     if has_body:
         yield TooLarge.status
     if has_body or {"query", "header"} & set(places):

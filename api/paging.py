@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 import re
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Query
 
@@ -14,10 +14,23 @@ from torchyard.views import Page, View
 V = TypeVar("V", bound=View)
 
 Limit = Annotated[int, Query(ge=1, le=1000, description="items a page")]
-After = Annotated[str | None, Query(max_length=200, description="`next` of the page before")]
+NUMBER = "^[0-9]{1,18}$"
+"""How a place in a numbered list is written."""
 
-_NUMBER = re.compile(r"[0-9]{1,18}")
 _PLACE = re.compile(r"(-?[0-9]{1,3}):(.+)")
+
+
+def _cursor(pattern: str) -> Any:
+    # The pattern is documented only: what does not match is an error of its own, InvalidCursor.
+    description = "`next` of the page before"
+    return Query(max_length=200, description=description, json_schema_extra={"pattern": pattern})
+
+
+AfterNumber = Annotated[str | None, _cursor(NUMBER)]
+AfterJob = Annotated[str | None, _cursor("^job_[0-9a-f]{32}$")]
+AfterCheckpoint = Annotated[str | None, _cursor("^ckpt_[0-9a-f]{32}$")]
+AfterWorker = Annotated[str | None, _cursor("^wrk_[0-9a-f]{32}$")]
+AfterPlace = Annotated[str | None, _cursor("^-?[0-9]{1,3}:job_[0-9a-f]{32}$")]
 
 
 def page(kind: type[V], items: Sequence[V], *, limit: int, cursor: Callable[[V], str]) -> Page[V]:
@@ -31,7 +44,7 @@ def number_after(cursor: str | None) -> int:
     """The place in a numbered list: 0 is its beginning. Raises InvalidCursor."""
     if cursor is None:
         return 0
-    if _NUMBER.fullmatch(cursor) is None:
+    if re.fullmatch(NUMBER, cursor) is None:
         raise InvalidCursor(f"{cursor!r} is no number that this list gave as `next`")
     return int(cursor)
 

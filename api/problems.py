@@ -8,11 +8,11 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import iter_route_contexts
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 import uuid_utils
 
@@ -120,13 +120,11 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
 
 
 def _allowed(request: Request) -> str:
-    # The framework names the methods of the first route at this path; others may stand at it too.
-    scopes = {method: {**request.scope, "method": method} for method in _METHODS}
-    routes: Sequence[BaseRoute] = request.app.routes
-    found = [
-        method for method, scope in scopes.items() if any(route.matches(scope)[0] is Match.FULL for route in routes)
-    ]
-    return ", ".join(found)
+    # The framework names the methods of the first route at this path; others may stand at the same template.
+    contexts = list(iter_route_contexts(request.app.routes))
+    path = next(context.path for context in contexts if context.original_route is request.scope["route"])
+    found = {method for context in contexts if context.path == path for method in context.methods or ()}
+    return ", ".join(sorted(found, key=_METHODS.index))
 
 
 def _new_id() -> str:

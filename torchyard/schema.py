@@ -1,10 +1,22 @@
 """The base of everything a user may send: strict types, no unknown keys, no infinities, no control bytes."""
 
+from dataclasses import dataclass
 from datetime import timedelta
 import re
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    PlainSerializer,
+    WithJsonSchema,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 _UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _DURATION = re.compile(r"([0-9]{1,9})([smhd])")
@@ -55,7 +67,17 @@ def unbuilt(default: object) -> AfterValidator:
             raise ValueError(f"not built yet: only {shown} is accepted")
         return value
 
-    return AfterValidator(check)
+    return _Only(check, default)
+
+
+@dataclass(frozen=True)
+class _Only(AfterValidator):
+    """Says in the JSON schema, too, that there is one value."""
+
+    value: object
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {**handler(core), "const": self.value}
 
 
 def storable(text: str) -> str:

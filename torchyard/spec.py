@@ -19,7 +19,10 @@ from torchyard.schema import Count, Duration, MetricKey, Schema, unbuilt, unstor
 
 JobName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 LabelKey = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$")]
-Labels = Annotated[dict[LabelKey, Annotated[str, Field(max_length=200)]], Field(max_length=32)]
+Labels = Annotated[
+    dict[LabelKey, Annotated[str, Field(max_length=200)]],
+    Field(max_length=32, json_schema_extra={"additionalProperties": False}),
+]
 Priority = Annotated[int, Field(ge=-100, le=100, description="higher starts first")]
 
 _UNSET: Any = Field(default_factory=lambda: None, validate_default=False)

@@ -10,7 +10,7 @@ from api import present
 from api.auth import Principal, User, visible_job
 from api.files import FileResponse, Span, disposition, spans_of
 from api.openapi import DOWNLOAD, DOWNLOAD_HEAD, problems
-from api.paging import After, Limit, id_after, page
+from api.paging import AfterCheckpoint, Limit, id_after, page
 from api.services import Parts, Services
 from store import checkpoints
 from store.checkpoints import Listed
@@ -24,7 +24,7 @@ router = APIRouter(tags=["checkpoints"], responses=problems(Unavailable))
 
 @router.get("/jobs/{job_id}/checkpoints")
 def list_checkpoints(
-    parts: Parts, user: User, job_id: str, limit: Limit = 100, after: After = None
+    parts: Parts, user: User, job_id: str, limit: Limit = 100, after: AfterCheckpoint = None
 ) -> Page[CheckpointView]:
     """The job's checkpoints, newest first."""
     cursor = id_after(after, "ckpt")

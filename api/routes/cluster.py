@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from api import present
 from api.auth import User
 from api.openapi import problems
-from api.paging import After, Limit, id_after, page, place_after, place_cursor
+from api.paging import AfterPlace, AfterWorker, Limit, id_after, page, place_after, place_cursor
 from api.services import Parts
 from store import jobs, listing, workers
 from store.ids import is_id
@@ -31,7 +31,7 @@ def list_trainers() -> Page[TrainerView]:
 
 
 @router.get("/workers", responses=problems(Unavailable))
-def list_workers(parts: Parts, limit: Limit = 100, after: After = None) -> Page[WorkerView]:
+def list_workers(parts: Parts, limit: Limit = 100, after: AfterWorker = None) -> Page[WorkerView]:
     """Hosts and their devices, and which job holds each."""
     cursor = id_after(after, "wrk")
     with parts.database.read() as session:
@@ -52,7 +52,7 @@ def get_worker(parts: Parts, worker_id: str) -> WorkerView:
 
 
 @router.get("/queue", responses=problems(Unavailable))
-def list_queue(parts: Parts, user: User, limit: Limit = 100, after: After = None) -> Page[QueueEntry]:
+def list_queue(parts: Parts, user: User, limit: Limit = 100, after: AfterPlace = None) -> Page[QueueEntry]:
     """The queued jobs in the order in which they are to start, and why each does not start yet."""
     behind = place_after(after)
     with parts.database.read() as session:

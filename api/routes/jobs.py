@@ -15,7 +15,7 @@ from api import etags, hints, present, waiting
 from api.auth import JobId, Principal, User, visible_job
 from api.body import Body, parsed
 from api.openapi import PATCH_BODY, headers, problems
-from api.paging import After, Limit, id_after, number_after, page
+from api.paging import AfterJob, AfterNumber, Limit, id_after, number_after, page
 from api.services import Parts, Services
 from store import deletion, jobs, listing
 from torchyard.errors import Conflict, Unavailable
@@ -66,7 +66,7 @@ def list_jobs(
     created_after: Annotated[Instant | None, Query(description="later than this (RFC 3339)")] = None,
     created_before: Annotated[Instant | None, Query(description="earlier than this (RFC 3339)")] = None,
     limit: Limit = 100,
-    after: After = None,
+    after: AfterJob = None,
 ) -> Page[JobView]:
     """Jobs, newest first."""
     before = id_after(after, "job")
@@ -139,7 +139,9 @@ def delete_job(parts: Parts, user: User, job_id: JobId) -> Response:
 
 
 @router.get("/jobs/{job_id}/events")
-def list_events(parts: Parts, user: User, job_id: str, limit: Limit = 100, after: After = None) -> Page[EventView]:
+def list_events(
+    parts: Parts, user: User, job_id: str, limit: Limit = 100, after: AfterNumber = None
+) -> Page[EventView]:
     """What happened to the job, in order: each event with a `seq` above `after`."""
     seq = number_after(after)
     with parts.database.read() as session:

@@ -8,7 +8,7 @@ from starlette.responses import StreamingResponse
 
 from api.auth import Principal, User, visible_job
 from api.openapi import STREAM, problems
-from api.paging import number_after
+from api.paging import NUMBER, number_after
 from api.services import Parts, Services
 from store.journal import Kind
 from torchyard.errors import Unavailable
@@ -26,8 +26,18 @@ async def stream_job(
     parts: Parts,
     user: User,
     job_id: str,
-    last_event_id: Annotated[str | None, Header(description="the `id` of the last event that was received")] = None,
-    after: Annotated[str | None, Query(max_length=200, description="as `Last-Event-ID`, which goes before it")] = None,
+    last_event_id: Annotated[
+        str | None,
+        Header(description="the `id` of the last event that was received", json_schema_extra={"pattern": NUMBER}),
+    ] = None,
+    after: Annotated[
+        str | None,
+        Query(
+            max_length=200,
+            description="as `Last-Event-ID`, which goes before it",
+            json_schema_extra={"pattern": NUMBER},
+        ),
+    ] = None,
     only: Annotated[list[Kind] | None, Query(max_length=20, description="only these kinds of events")] = None,
 ) -> EventStream:
     """All that is stored of the job, in order, and then each thing as it is stored; `end` is the last event.
@@ -35,9 +45,9 @@ async def stream_job(
     Each event has an `id`: sent back as `Last-Event-ID`, it resumes the stream with no loss and no repeat. A comment
     comes every 15 seconds when nothing else does. A stream that ends without `end` was cut: connect again.
     """
-    position = number_after(last_event_id or after)
+    begun, seen = number_after(after), number_after(last_event_id)
     await run_in_threadpool(_check, parts, user, job_id)
-    events = parts.stream.events(job_id, after=position, kinds=frozenset(only or ()))
+    events = parts.stream.events(job_id, after=begun if last_event_id is None else seen, kinds=frozenset(only or ()))
     return EventStream(events, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
 
 

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query
 from api import present
 from api.auth import User, visible_job
 from api.openapi import problems
-from api.paging import After, Limit, number_after, page
+from api.paging import AfterNumber, Limit, number_after, page
 from api.services import Parts
 from store import logs, metrics
 from store.metrics import Points
@@ -50,7 +50,7 @@ def list_logs(
     rank: Annotated[Number | None, Query(description="one rank's lines only")] = None,
     tail: Annotated[int | None, Query(ge=1, le=10_000, description="the last lines, in place of a page")] = None,
     limit: Limit = 100,
-    after: After = None,
+    after: AfterNumber = None,
 ) -> Page[LogLine]:
     """Lines of output, oldest first: those numbered above `after`, or the last `tail` ones."""
     line = number_after(after)

@@ -1,0 +1,77 @@
+"""The page that shows the interface, and what it loads: all of it from the service itself."""
+
+import base64
+import hashlib
+from pathlib import Path
+import re
+
+import pytest
+from starlette.testclient import TestClient
+
+from tests.api.house import House
+
+ASSETS = {
+    "swagger-ui-bundle.js": "text/javascript; charset=utf-8",
+    "swagger-ui.css": "text/css; charset=utf-8",
+    "favicon-32x32.png": "image/png",
+}
+GUIDE = Path(__file__).parents[2] / "docs" / "api.md"
+
+
+def test_the_page_loads_nothing_from_elsewhere(house: House) -> None:
+    answer = TestClient(house.app).get("/docs")
+    assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
+    loaded = re.findall(r'(?:src|href|url)(?:=|: )"([^"]*)"', answer.text)
+    assert sorted(loaded) == sorted([*(f"docs/{name}" for name in ASSETS), "openapi.json"])
+    assert "//" not in answer.text
+
+
+def test_the_pages_policy_allows_its_own_script_and_no_other(house: House) -> None:
+    answer = house.client.get("/docs")
+    script = re.search(r"<script>(.*?)</script>", answer.text, re.DOTALL)
+    assert script is not None
+    digest = base64.b64encode(hashlib.sha256(script[1].encode()).digest()).decode()
+    policy = dict(part.strip().split(" ", 1) for part in answer.headers["Content-Security-Policy"].split(";"))
+    assert policy["script-src"] == f"'self' 'sha256-{digest}'"
+    assert (policy["default-src"], policy["connect-src"]) == ("'none'", "'self'")
+    assert "unsafe" not in answer.headers["Content-Security-Policy"]
+
+
+@pytest.mark.parametrize("name", ASSETS)
+def test_an_asset_is_typed_and_cached(house: House, name: str) -> None:
+    answer = house.client.get(f"/docs/{name}")
+    assert (answer.status_code, answer.headers["Content-Type"]) == (200, ASSETS[name])
+    assert "max-age" in answer.headers["Cache-Control"]
+    assert len(answer.content) == int(answer.headers["Content-Length"]) > 100
+    again = house.client.get(f"/docs/{name}", headers={"If-None-Match": answer.headers["ETag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    head = house.client.head(f"/docs/{name}")
+    assert (head.status_code, head.headers["Content-Length"], head.content) == (200, str(len(answer.content)), b"")
+
+
+@pytest.mark.parametrize("path", ["/docs/__init__.py", "/docs/..%2fmain.py", "/docs/x", "/redoc"])
+def test_nothing_else_is_there(house: House, path: str) -> None:
+    assert house.client.get(path).status_code == 404
+
+
+def test_the_document_is_not_sent_twice(house: House) -> None:
+    answer = house.client.get("/openapi.json")
+    assert answer.headers["Content-Type"] == "application/json"
+    again = house.client.get("/openapi.json", headers={"If-None-Match": answer.headers["ETag"]})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+def test_the_guide_has_every_operation_and_every_code(house: House) -> None:
+    document = house.get("/openapi.json")
+    guide = GUIDE.read_text()
+    told = {
+        (method, path)
+        for methods, path in re.findall(r"`([A-Z, ]+) (/[^`?]*)", guide)
+        for method in methods.split(", ")
+    }
+    operations = {(method.upper(), path) for path, item in document["paths"].items() for method in item}
+    assert operations <= told
+    assert told - operations <= {("GET", "/docs"), ("GET", "/openapi.json")}
+    for example in document["components"]["examples"].values():
+        code, status = example["value"]["code"], example["value"]["status"]
+        assert f"| {status} | `{code}` |" in guide
