@@ -188,6 +188,16 @@ def test_a_body_must_go_on_but_may_take_its_time(impatient: Served) -> None:
         assert read_answer(connection).problem().code == "invalid_request"
 
 
+def test_a_body_without_end_is_not_taken_for_ever(impatient: Served) -> None:
+    with impatient.connect() as connection:
+        connection.sendall(get("/nothing", "Transfer-Encoding: chunked", method="POST"))
+        assert read_answer(connection).status == 404
+        with pytest.raises(ConnectionError):
+            while True:
+                connection.sendall(b"a\r\n0123456789\r\n")
+                threading.Event().wait(0.1)
+
+
 def test_a_download_is_sent_whole_and_in_parts(served: Served) -> None:
     whole = served.ask(get(download_of(served)))
     assert (whole.status, len(whole.body), whole.body[:5], whole.body[-4:]) == (200, BIG, b"first", b"last")
