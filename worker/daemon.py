@@ -35,6 +35,8 @@ _SWEEP_S = 10.0
 _CLAIM_S = 2.0
 _TIDY_S = 1.0
 _BELL_S = 1.0
+_REST = 3
+"""How much longer than a pass over the queue is the pause after it."""
 _LOOKED_AT = 10_000
 _SHUTDOWN_S = 45.0
 _LEAVE_S = 10.0
@@ -106,7 +108,10 @@ class Daemon:
                 if not self._runners or self._clock() > deadline:
                     return
             elif claim.due(early=ended):
+                began = self._clock()
                 self._try(self._claim)
+                # Each submission rings, and a pass over a long queue is long: most of the time belongs to others.
+                self._ended.wait(min(_REST * (self._clock() - began), _BELL_S))
             if self._listen(bell):
                 claim.hurry()
 
