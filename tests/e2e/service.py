@@ -21,13 +21,20 @@ DEADLINE_S = 120.0
 
 
 class Service:
-    """Started by `start`, stopped by `stop`; its data stays for the next `start`."""
+    """Started by `start`, stopped by `stop`; its data stays for the next `start`.
 
-    def __init__(self, folder: Path, *, slots: int = 2) -> None:
+    Without addresses of a database and a Redis it has its own.
+    """
+
+    def __init__(self, folder: Path, *, slots: int = 2, database: str | None = None, redis: str | None = None) -> None:
         self.data = folder / "data"
         self.code = folder / "code"
         self.code.mkdir(exist_ok=True)
         self._slots = slots
+        self._elsewhere = [
+            *(("--database", database) if database is not None else ()),
+            *(("--redis", redis) if redis is not None else ()),
+        ]
         self._up: subprocess.Popen[bytes] | None = None
 
     @property
@@ -45,6 +52,7 @@ class Service:
                 [
                     *(sys.executable, "-P", "-m", "torchyard.cli", "up", "--port", "0"),
                     *("--data-dir", str(self.data), "--cpu-slots", str(self._slots), "--allow-path", str(self.code)),
+                    *self._elsewhere,
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -31,8 +31,8 @@ sys.stdin.read()
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Generator[Service]:
-    with running(Service(tmp_path, slots=0)) as service:
+def service(tmp_path: Path, empty_url: str) -> Generator[Service]:
+    with running(Service(tmp_path, slots=0, database=empty_url)) as service:
         yield service
 
 

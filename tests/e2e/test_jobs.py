@@ -1,4 +1,4 @@
-"""The main job and its neighbours, over real processes: API, worker, embedded Redis, SQLite, torchrun."""
+"""The main job and its neighbours, over real processes: API, worker, Redis, each database, torchrun."""
 
 from collections.abc import Generator
 import json
@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from tests.databases import Databases
 from tests.e2e.service import Service, is_running, processes_naming, running, until
 from torchyard.errors import Conflict, NotFound
 from torchyard.job import EndReason, JobState
@@ -19,8 +20,11 @@ LIGHT = "import os, time\nprint('rank', os.environ['RANK'], flush=True)\n"
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
-    with running(Service(tmp_path_factory.mktemp("service"))) as service:
+def service(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
+    with (
+        databases.empty() as url,
+        running(Service(tmp_path_factory.mktemp("service"), database=url)) as service,
+    ):
         yield service
 
 

@@ -1,7 +1,6 @@
 """What a job lives through: a restarted service, a killed worker, a killed `up`."""
 
 import os
-from pathlib import Path
 import signal
 
 import pytest
@@ -26,8 +25,7 @@ print("left at", step, "from", 0 if state is None else state["step"])
 """
 
 
-def test_a_stopped_service_requeues_its_jobs_and_goes_on_when_it_is_started_again(tmp_path: Path) -> None:
-    service = Service(tmp_path)
+def test_a_stopped_service_requeues_its_jobs_and_goes_on_when_it_is_started_again(service: Service) -> None:
     service.start()
     finished = service.wait(service.submit_script("finished", "print('done')").id, JobState.SUCCEEDED)
     job = service.submit_script("gated", GATED, max_restarts=0)
@@ -49,8 +47,8 @@ def test_a_stopped_service_requeues_its_jobs_and_goes_on_when_it_is_started_agai
         assert left == [f"left at {steps[0]} from {steps[1]}"]
 
 
-def test_a_killed_worker_is_restarted_and_adopts_its_job(tmp_path: Path) -> None:
-    with running(Service(tmp_path)) as service:
+def test_a_killed_worker_is_restarted_and_adopts_its_job(service: Service) -> None:
+    with running(service):
         job = service.submit_script("gated", GATED, max_restarts=0)
         service.wait(job.id, JobState.RUNNING)
         worker = service.server["processes"]["worker"]
@@ -64,8 +62,7 @@ def test_a_killed_worker_is_restarted_and_adopts_its_job(tmp_path: Path) -> None
         assert steps == list(range(1, len(steps) + 1))
 
 
-def test_a_job_survives_the_kill_of_the_whole_service(tmp_path: Path) -> None:
-    service = Service(tmp_path)
+def test_a_job_survives_the_kill_of_the_whole_service(service: Service) -> None:
     service.start()
     job = service.submit_script("gated", GATED, max_restarts=0)
     service.wait(job.id, JobState.RUNNING)
@@ -78,8 +75,8 @@ def test_a_job_survives_the_kill_of_the_whole_service(tmp_path: Path) -> None:
         assert service.wait(job.id, JobState.SUCCEEDED).attempt == 1
 
 
-def test_a_killed_rank_and_a_killed_supervisor_are_retried_without_leaving_a_process(tmp_path: Path) -> None:
-    with running(Service(tmp_path)) as service:
+def test_a_killed_rank_and_a_killed_supervisor_are_retried_without_leaving_a_process(service: Service) -> None:
+    with running(service):
         job = service.submit_script("gated", GATED, resources={"devices_per_node": 2}, max_restarts=2)
         for attempt, victim in ((1, "ranks/1.json"), (2, "supervisor.json")):
             until(
