@@ -60,8 +60,9 @@ def get(job_id: str, *, wait: float | None = None, after_version: int | None = N
     return Call(JobView, "GET", job_path(job_id), {"wait": wait, "after_version": after_version})
 
 
-def update(job_id: str, changes: Mapping[str, Any]) -> Call[JobView]:
-    return Call(JobView, "PATCH", job_path(job_id), content=json.dumps(changes), headers=_JSON)
+def update(job_id: str, **changes: Any) -> Call[JobView]:
+    given = {key: value for key, value in changes.items() if value is not None}
+    return Call(JobView, "PATCH", job_path(job_id), content=json.dumps(given), headers=_JSON)
 
 
 def cancel(job_id: str) -> Call[JobView]:

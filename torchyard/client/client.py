@@ -12,9 +12,9 @@ from torchyard.client.answers import file_name, parse
 from torchyard.client.calls import Spec
 from torchyard.client.connection import Connection
 from torchyard.client.download import OnProgress, PartFile, wanted_file
-from torchyard.client.stream import End, Kind, MetricPoint, Reading, StreamItem
+from torchyard.client.stream import End, Kind, MetricPoint, Reading, StreamItem, kinds
 from torchyard.discovery import Server, discover
-from torchyard.errors import NotFound, ServerUnreachable
+from torchyard.errors import NotFound
 from torchyard.spec import JobSpec
 from torchyard.views import (
     CheckpointView,
@@ -31,7 +31,7 @@ from torchyard.views import (
 Update = JobView | EventView | MetricPoint | LogLine
 """What `Client.follow` yields."""
 
-_LONGEST_WAIT = 20
+LONGEST_WAIT = 20
 """Seconds for which the server is asked to hold back its answer until the job changes."""
 
 
@@ -85,7 +85,7 @@ class Client:
                 return self.get(ref)
             except NotFound:
                 pass  # a job may have such a name
-        newest = next((job for job in self.list(name=ref, limit=1) if job.name == ref), None)
+        newest = next(self.list(name=ref, limit=1), None)
         if newest is None:
             raise NotFound(f"there is no job with the id or name {ref!r}")
         return newest
@@ -124,9 +124,7 @@ class Client:
         priority: int | None = None,
     ) -> JobView:
         """Changes what is given; `labels` replaces all of them. Raises Conflict where the state forbids it."""
-        given = {"name": name, "labels": labels, "priority": priority}
-        changes = {key: value for key, value in given.items() if value is not None}
-        return self._connection.answer(calls.update(job_id, changes))
+        return self._connection.answer(calls.update(job_id, name=name, labels=labels, priority=priority))
 
     def cancel(self, job_id: str) -> JobView:
         """Asks the job to stop. Raises Conflict if it has ended."""
@@ -169,7 +167,7 @@ class Client:
     ) -> Iterator[LogLine]:
         """Lines of output, oldest first: the last `tail` ones, or those numbered above `after`."""
         if tail is not None:
-            return iter(self._connection.answer(calls.log_tail(job_id, tail=tail, rank=rank)).data)
+            return self._connection.pages(calls.log_tail(job_id, tail=tail, rank=rank))
         return self._connection.pages(calls.log(job_id, after=after or 0, rank=rank))
 
     def lines_before(self, job_id: str, moment: datetime) -> int:
@@ -208,7 +206,7 @@ class Client:
         if target.is_dir():
             target /= file_name(self._connection.send(calls.head(path))) or f"{listed.id}.pt"
         with PartFile(target, wanted_file(listed, file), on_progress) as part:
-            self._fill(part, path)
+            self._connection.fill(part, path)
             part.finish()
         return target
 
@@ -231,7 +229,7 @@ class Client:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise TimeoutError(f"job {job_id} is still {job.state} after {timeout:g} s")
-            call = calls.get(job_id, wait=min(left, _LONGEST_WAIT), after_version=job.version)
+            call = calls.get(job_id, wait=min(left, LONGEST_WAIT), after_version=job.version)
             job = self._connection.answer(call)
         return job
 
@@ -249,9 +247,7 @@ class Client:
         job = self.get(job_id)
         if not job.state.terminal:
             yield job
-        wanted: dict[Kind, bool] = {"metric": metrics, "log": logs}
-        kinds: tuple[Kind, ...] = ("state", "metric", "log", "checkpoint", "progress", "message")
-        for item in self.stream(job_id, only=[kind for kind in kinds if wanted.get(kind, True)]):
+        for item in self.stream(job_id, only=kinds(logs=logs, metrics=metrics)):
             if not isinstance(item.view, End):
                 yield item.view
         yield self.get(job_id)
@@ -263,21 +259,6 @@ class Client:
             line = item.view
             if isinstance(line, LogLine) and line.line > after and rank in {None, line.rank}:
                 yield line
-
-    def _fill(self, part: PartFile, path: str) -> None:
-        patience = self._connection.patience()
-        while not part.complete:
-            before = part.size
-            try:
-                with self._connection.body(path, part.headers) as response:
-                    part.accept(response)
-                    for chunk in response.iter_raw():
-                        part.write(chunk)
-                return
-            except ServerUnreachable as error:
-                if part.size > before:
-                    patience = self._connection.patience()
-                time.sleep(patience.pause(error))
 
     def _line_behind(self, job_id: str, number: int) -> LogLine:
         return self._connection.answer(calls.log(job_id, after=number, rank=None, limit=1)).data[0]

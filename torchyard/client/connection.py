@@ -10,9 +10,10 @@ import weakref
 import httpx2
 from pydantic import BaseModel
 
-from torchyard.client import calls, stream
+from torchyard.client import calls
 from torchyard.client.answers import Patience, parse, problem, unreachable
 from torchyard.client.calls import Call
+from torchyard.client.download import PartFile
 from torchyard.client.stream import Kind, Reading, StreamItem
 from torchyard.discovery import Server
 from torchyard.errors import ServerUnreachable, TorchyardError, Unavailable
@@ -21,9 +22,9 @@ from torchyard.views import Page
 V = TypeVar("V", bound=BaseModel)
 
 TIMEOUT = httpx2.Timeout(30, connect=5)
-_FIRST_PATIENCE = 0.5
+FIRST_PATIENCE = 0.5
 """Seconds for which a server that was never reached is tried."""
-_STEADY_S = 10.0
+STEADY_S = 10.0
 """A stream that was open for this long was a good one, even if nothing came."""
 
 
@@ -40,6 +41,21 @@ def options(server: Server) -> dict[str, Any]:
     }
 
 
+def arguments(call: Call[Any]) -> dict[str, Any]:
+    """What an HTTP client sends a call with."""
+    params = {key: value for key, value in call.params.items() if value is not None}
+    return {"params": params or None, "content": call.content, "headers": call.headers}
+
+
+def may_be_sent_again(call: Call[Any], error: ServerUnreachable) -> bool:
+    unsent = isinstance(error.__cause__, httpx2.ConnectError | httpx2.ConnectTimeout)
+    return unsent or call.repeatable
+
+
+def ended_early(server: Server) -> ServerUnreachable:
+    return ServerUnreachable(f"{server.url} ended the stream before its end")
+
+
 class Connection:
     def __init__(self, server: Server, *, patience: float) -> None:
         self._server = server
@@ -48,9 +64,6 @@ class Connection:
         self._http = httpx2.Client(**options(server))
         # Also when the last list or stream that reads from it is gone.
         self.close = weakref.finalize(self, self._http.close)
-
-    def patience(self) -> Patience:
-        return Patience(self._patience if self._reached else _FIRST_PATIENCE)
 
     def answer(self, call: Call[V]) -> V:
         return parse(self.send(call), call.kind)
@@ -68,14 +81,13 @@ class Connection:
 
     def send(self, call: Call[Any]) -> httpx2.Response:
         """The answer, if it is a success; else the error that it stands for is raised."""
-        patience = self.patience()
+        patience = self._new_patience()
         while True:
             try:
                 response = self.attempt(call)
                 break
             except ServerUnreachable as error:
-                unsent = isinstance(error.__cause__, httpx2.ConnectError | httpx2.ConnectTimeout)
-                if not (unsent or call.repeatable):
+                if not may_be_sent_again(call, error):
                     raise
                 time.sleep(patience.pause(error))
         if response.is_success:
@@ -84,46 +96,48 @@ class Connection:
 
     def attempt(self, call: Call[Any]) -> httpx2.Response:
         """The answer to one try, whatever it is. Raises ServerUnreachable."""
-        params = {key: value for key, value in call.params.items() if value is not None}
         try:
-            response = self._http.request(
-                call.method, call.path, params=params or None, content=call.content, headers=call.headers
-            )
+            response = self._http.request(call.method, call.path, **arguments(call))
         except httpx2.TransportError as error:
             raise unreachable(self._server, error) from error
         self._reached = True
         return response
 
-    @contextmanager
-    def body(self, path: str, headers: Mapping[str, str]) -> Generator[httpx2.Response]:
-        """An answer whose body the caller reads. Raises as `send` does; a connection that is cut in the middle too."""
-        try:
-            with self._http.stream("GET", path, headers=headers) as response:
-                _check(response)
-                yield response
-        except httpx2.TransportError as error:
-            raise unreachable(self._server, error) from error
+    def fill(self, part: PartFile, path: str) -> None:
+        """Receives what is missing of a file, over as many connections as it takes. Raises as `send` does."""
+        patience = self._new_patience()
+        while not part.complete:
+            before = part.size
+            try:
+                with self._body(path, part.headers) as response:
+                    part.accept(response)
+                    for chunk in response.iter_raw():
+                        part.write(chunk)
+                return
+            except ServerUnreachable as error:
+                if part.size > before:
+                    patience = self._new_patience()
+                time.sleep(patience.pause(error))
 
     def events(self, path: str, reading: Reading, only: tuple[Kind, ...]) -> Generator[StreamItem]:
         """The items behind where `reading` is, to the end of the job; over as many connections as it takes."""
-        patience = self.patience()
+        patience = self._new_patience()
         while not reading.ended:
             before, began = reading.position, time.monotonic()
             try:
-                yield from self._connection(path, reading, only)
-                error: TorchyardError = ServerUnreachable(f"{self._server.url} ended the stream before its end")
+                yield from self._one_connection(path, reading, only)
+                error: TorchyardError = ended_early(self._server)
             except (ServerUnreachable, Unavailable) as cut:
                 error = cut
             if reading.ended:
                 return
-            if reading.position > before or time.monotonic() - began > _STEADY_S:
-                patience = self.patience()
+            if reading.position > before or time.monotonic() - began > STEADY_S:
+                patience = self._new_patience()
             time.sleep(patience.pause(error))
 
-    def _connection(self, path: str, reading: Reading, only: tuple[Kind, ...]) -> Generator[StreamItem]:
-        params = {"only": list(only)} if only else None
+    def _one_connection(self, path: str, reading: Reading, only: tuple[Kind, ...]) -> Generator[StreamItem]:
         try:
-            with self._http.sse(path, params=params, headers=reading.headers, timeout=stream.TIMEOUT) as events:
+            with self._http.sse(path, **reading.arguments(only)) as events:
                 _check(events.response)
                 self._reached = True
                 for event in events:
@@ -132,6 +146,18 @@ class Connection:
                         yield item
         except httpx2.TransportError as error:
             raise unreachable(self._server, error) from error
+
+    @contextmanager
+    def _body(self, path: str, headers: Mapping[str, str]) -> Generator[httpx2.Response]:
+        try:
+            with self._http.stream("GET", path, headers=headers) as response:
+                _check(response)
+                yield response
+        except httpx2.TransportError as error:
+            raise unreachable(self._server, error) from error
+
+    def _new_patience(self) -> Patience:
+        return Patience(self._patience if self._reached else FIRST_PATIENCE)
 
 
 def _check(response: httpx2.Response) -> None:

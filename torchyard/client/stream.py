@@ -1,5 +1,6 @@
 """A job's stream: what it stored, each thing once, in order and as it comes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,7 +13,7 @@ from torchyard.views import EventView, LogLine, PointView
 
 Kind = Literal["state", "metric", "log", "checkpoint", "progress", "message", "end"]
 
-TIMEOUT = httpx2.Timeout(45, connect=5)
+_TIMEOUT = httpx2.Timeout(45, connect=5)
 """Of a connection: the server is never silent for longer than the 15 s between two heartbeats."""
 
 
@@ -46,9 +47,13 @@ class Reading:
         self.position = after
         self.ended = False
 
-    @property
-    def headers(self) -> dict[str, str]:
-        return {"Last-Event-ID": str(self.position)} if self.position else {}
+    def arguments(self, only: Sequence[Kind]) -> dict[str, Any]:
+        """What an HTTP client asks for the rest with."""
+        return {
+            "params": {"only": list(only)} if only else None,
+            "headers": {"Last-Event-ID": str(self.position)} if self.position else {},
+            "timeout": _TIMEOUT,
+        }
 
     def take(self, event: httpx2.ServerSentEvent, response: httpx2.Response) -> StreamItem | None:
         """The item that the event is; None for one of a kind that only a later version knows.
@@ -62,6 +67,16 @@ class Reading:
         if item is not None:
             self.position, self.ended = item.position, item.kind == "end"
         return item
+
+
+def kinds(*, logs: bool, metrics: bool) -> list[Kind]:
+    """All that somebody who follows a job wants to see."""
+    chosen: list[Kind] = ["state", "checkpoint", "progress", "message"]
+    if logs:
+        chosen.append("log")
+    if metrics:
+        chosen.append("metric")
+    return chosen
 
 
 class _Metric(PointView):
