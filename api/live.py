@@ -76,6 +76,10 @@ class Live:
             if not self._watches[job_id]:
                 del self._watches[job_id]
 
+    def watched(self, job_id: str) -> int:
+        """How many watch the job."""
+        return len(self._watches.get(job_id, ()))
+
     def close(self) -> None:
         """Lets every watcher come to its end. Only in the event loop."""
         self.closed = True

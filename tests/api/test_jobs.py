@@ -1,6 +1,7 @@
 """Submitting, listing, looking at and cancelling jobs."""
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta, timezone
 import logging
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,72 @@ def test_lists_are_filtered(house: House) -> None:
     assert ids(house.get("/v1/jobs", state=["cancelled", "queued"])) == [stopped, script, digits]
     assert ids(house.get("/v1/jobs", owner="admin", state="queued", name="mine")) == [script]
     assert ids(house.get("/v1/jobs", owner="somebody")) == []
+
+
+def test_labels_filter_a_list_and_all_of_them_must_match(house: House) -> None:
+    both = house.submit(labels={"team": "bridges", "site/a.b": "x:y=ü z", "empty": ""})["id"]
+    one = house.submit(labels={"team": "bridges"})["id"]
+    house.submit(labels={"team": "Bridges"})
+    assert ids(house.get("/v1/jobs", label="team:bridges")) == [one, both]
+    assert ids(house.get("/v1/jobs", label=["team:bridges", "site/a.b:x:y=ü z"])) == [both]
+    assert ids(house.get("/v1/jobs", label="empty:")) == [both]
+    assert ids(house.get("/v1/jobs", label=["team:bridges", "team:roads"])) == []
+    assert ids(house.get("/v1/jobs", label="site:x")) == []
+
+
+@pytest.mark.parametrize("label", ["", "team", ":x", "te am:x", 'a"b:x', "a\0b:x", "team:a\0", "a" * 64 + ":x"])
+def test_a_label_that_is_none_is_refused(house: House, label: str) -> None:
+    answer = house.client.get("/v1/jobs", params={"label": label})
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+    (error,) = answer.json()["errors"]
+    assert error["field"] == "label.0"
+    assert "key:value" in error["message"]
+
+
+def test_the_time_of_submission_filters_a_list(house: House) -> None:
+    jobs = [house.submit() for _ in range(3)]
+    first, middle, last = (job["created_at"] for job in jobs)
+    assert first < middle < last
+    assert ids(house.get("/v1/jobs", created_after=first)) == [jobs[2]["id"], jobs[1]["id"]]
+    assert ids(house.get("/v1/jobs", created_before=last)) == [jobs[1]["id"], jobs[0]["id"]]
+    assert ids(house.get("/v1/jobs", created_after=first, created_before=last)) == [jobs[1]["id"]]
+    shifted = datetime.fromisoformat(middle).astimezone(timezone(timedelta(hours=5, minutes=30))).isoformat()
+    assert ids(house.get("/v1/jobs", created_after=shifted)) == [jobs[2]["id"]]
+    assert ids(house.get("/v1/jobs", created_before="0001-01-01T00:00:00+14:00")) == []
+    assert len(ids(house.get("/v1/jobs", created_before="9999-12-31T23:59:59.999999-12:00"))) == 3
+
+
+@pytest.mark.parametrize(
+    "instant",
+    [
+        "",
+        "yesterday",
+        "1700000000",
+        "2026-01-31",
+        "2026-01-31T12:00:00",
+        "2026-02-30T12:00:00Z",
+        "2026-01-31T12:00:00 01:00",
+    ],
+)
+@pytest.mark.parametrize("parameter", ["created_after", "created_before"])
+def test_a_time_that_is_none_or_has_no_zone_is_refused(house: House, parameter: str, instant: str) -> None:
+    answer = house.client.get("/v1/jobs", params={parameter: instant})
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+    assert [error["field"] for error in answer.json()["errors"]] == [parameter]
+
+
+def test_pages_of_a_filtered_list_join_into_the_whole(house: House) -> None:
+    wanted = [house.submit(labels={"n": str(number % 2)})["id"] for number in range(7)][1::2]
+    since = house.get(f"/v1/jobs/{wanted[0]}")["created_at"]
+    shown: list[str] = []
+    cursor: dict[str, str] = {}
+    while True:
+        page = house.get("/v1/jobs", label="n:1", created_after=since, limit=1, **cursor)
+        shown += ids(page)
+        if not page["has_more"]:
+            break
+        cursor = {"after": page["next"]}
+    assert shown == wanted[:0:-1]
 
 
 def test_a_running_job_shows_what_it_does(house: House) -> None:
