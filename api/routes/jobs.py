@@ -14,7 +14,7 @@ from starlette.responses import Response
 from api import etags, hints, present, waiting
 from api.auth import JobId, Principal, User, visible_job
 from api.body import Body, parsed
-from api.openapi import PATCH_BODY, headers, problems
+from api.openapi import CONDITIONAL, PATCH_BODY, headers, problems
 from api.paging import AfterJob, AfterNumber, Limit, id_after, number_after, page
 from api.services import Parts, Services
 from store import deletion, jobs, listing
@@ -49,7 +49,7 @@ Instant = Annotated[AwareDatetime, BeforeValidator(_instant)]
 
 _JOB: dict[int | str, dict[str, Any]] = {
     200: {"model": JobView, "headers": headers("ETag")},
-    304: {"description": "The caller has this very answer already (`If-None-Match`)"},
+    304: {"description": "The caller has this very answer already", "headers": headers("ETag")},
 }
 
 
@@ -86,7 +86,7 @@ def list_jobs(
         return page(JobView, present.job_list(session, rows), limit=limit, cursor=lambda job: job.id)
 
 
-@router.get("/jobs/{job_id}", status_code=200, responses=_JOB)
+@router.get("/jobs/{job_id}", status_code=200, openapi_extra=CONDITIONAL, responses=_JOB)
 async def get_job(
     *,
     request: Request,

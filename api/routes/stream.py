@@ -28,7 +28,11 @@ async def stream_job(
     job_id: str,
     last_event_id: Annotated[
         str | None,
-        Header(description="the `id` of the last event that was received", json_schema_extra={"pattern": NUMBER}),
+        Header(
+            alias="Last-Event-ID",
+            description="the `id` of the last event that was received",
+            json_schema_extra={"pattern": NUMBER},
+        ),
     ] = None,
     after: Annotated[
         str | None,

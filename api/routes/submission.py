@@ -20,10 +20,11 @@ from torchyard.errors import Conflict, TooLarge, Unavailable
 from torchyard.spec import parse_spec
 from torchyard.views import JobView, SpecView
 
-router = APIRouter(tags=["jobs"], responses=problems(Unavailable))
+router = APIRouter(tags=["jobs"])
 
 _CREATED: dict[int | str, dict[str, Any]] = {
-    201: {"model": JobView, "headers": headers("Location", "Idempotent-Replayed")}
+    201: {"model": JobView, "headers": headers("Location", "Idempotent-Replayed")},
+    **problems(Unavailable),
 }
 
 
