@@ -227,6 +227,16 @@ def test_a_disk_that_takes_no_more_is_named_with_what_is_kept(server: FakeServer
     assert part.read_bytes() == DATA[:5000]
 
 
+def test_a_download_that_the_disk_has_no_room_for_is_not_begun(server: FakeServer, client: Client) -> None:
+    serve_checkpoint(server, DATA)
+    listed = client.checkpoint("job_1").model_dump(mode="json")
+    server.on(f"{JOB}/checkpoints/best", {**listed, "size": 2**60})
+    with pytest.raises(OSError, match=f"{2**60} bytes are missing and the disk has"):
+        client.download("job_1", to="mine.pt")
+    assert [*Path.cwd().iterdir()] == []
+    assert not any(asked.path.endswith("/download") for asked in server.asked)
+
+
 def test_any_file_of_a_checkpoint_can_be_fetched(server: FakeServer, client: Client) -> None:
     serve_checkpoint(server, DATA)
     server.on(f"{JOB}/checkpoints/ckpt_1/files/state.pt", Answer(DATA))

@@ -50,13 +50,13 @@ class PartFile:
 
     def __enter__(self) -> Self:
         self._file = self.path.open("a+b", buffering=0)
+        self._lock()
         try:
-            self._lock()
             self._read_what_is_there()
             self._check_room()
             self._tell()
         except BaseException:
-            self._file.close()
+            self.__exit__()
             raise
         return self
 
@@ -113,6 +113,7 @@ class PartFile:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            self._file.close()
             raise Conflict(f"another download writes {self.path}: wait for it, or choose another file") from None
 
     def _read_what_is_there(self) -> None:
