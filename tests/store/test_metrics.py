@@ -7,8 +7,8 @@ from sqlalchemy import insert, select
 
 from store import attempts, metrics
 from store.attempts import Claim
-from store.metrics import NewPoint, PointFilter
-from store.tables import Attempt, Series
+from store.metrics import POINT, NewPoint, PointFilter
+from store.tables import Attempt, PointChunk, Series
 from tests.store.yard import Yard
 from torchyard.job import EndReason
 
@@ -162,3 +162,20 @@ def test_a_step_that_two_attempts_logged_is_one_point(yard: Yard) -> None:
     trained(yard, job_id, worker, start=0, first=0, last=2)
     trained(yard, job_id, worker, start=2, first=2, last=3)
     assert who(yard, job_id) == [(0, 1), (1, 1), (2, 2), (3, 2)]
+
+
+def test_of_a_step_in_thousands_of_chunks_the_newest_value_counts(yard: Yard) -> None:
+    claim = yard.running(yard.submit(), yard.worker())
+    yard.record(claim, seq=0, points=[point(1, 0.0)])
+    (series_id,) = yard.read(lambda session: session.scalars(select(Series.id)).all())
+    place = {"series_id": series_id, "job_id": claim.job_id, "attempt": 1, "count": 2}
+    # Positions over several of the spans that are joined to one when they are read.
+    chunks = [
+        {**place, "first": 100 + 37 * number, "data": POINT.pack(1, number, 1) + POINT.pack(number + 2, number, 1)}
+        for number in range(5000)
+    ]
+    yard.write(lambda session: session.execute(insert(PointChunk), chunks))
+    found = rows(yard, claim.job_id)["train/loss"]
+    assert found[0] == (1, 4999.0, 1, 1)
+    assert [step for step, _, _, _ in found] == list(range(1, 5002))
+    assert [value for _, value, _, _ in found[1:]] == list(range(5000))
