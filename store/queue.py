@@ -10,7 +10,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from store.changes import CHANNEL
-from torchyard.errors import Unavailable
+from torchyard.errors import ConfigError, Unavailable
 
 _QUEUE = "torchyard:queue"
 _BELL = "torchyard:bell"
@@ -23,10 +23,8 @@ class Queue:
     """A sorted set of job ids: the highest priority first, then the order of submission."""
 
     def __init__(self, url: str) -> None:
-        # No retries: who calls can always read the rows instead.
-        self._redis: Redis = Redis.from_url(
-            url, socket_timeout=1, socket_connect_timeout=1, decode_responses=True, retry=Retry(NoBackoff(), 0)
-        )
+        """Connects to nothing yet. Raises ConfigError."""
+        self._redis = _client(url)
         self._quiet_until = 0.0
 
     def push(self, job_id: str, *, priority: int) -> None:
@@ -122,6 +120,19 @@ class Bell:
 
     def close(self) -> None:
         self._subscription.close()
+
+
+def _client(url: str) -> Redis:
+    try:
+        # No retries: who calls can always read the rows instead.
+        return Redis.from_url(
+            url, socket_timeout=1, socket_connect_timeout=1, decode_responses=True, retry=Retry(NoBackoff(), 0)
+        )
+    except ValueError:  # which may quote a part of the password
+        raise ConfigError(
+            "the address of Redis cannot be used: expected redis://:password@host:6379/0, rediss://… for TLS,"
+            " or unix:///path/to/redis.sock"
+        ) from None
 
 
 @contextmanager

@@ -1,11 +1,14 @@
 """Real servers for tests: each lives as long as its `with` block."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 import shutil
+import socket
 import subprocess
 import time
+
+from redis import Redis, RedisError
 
 from torchyard.cli import redis_server as embedded
 
@@ -15,17 +18,48 @@ _START_S = 30
 @contextmanager
 def redis_server(tmp: Path) -> Generator[str]:
     """A real `redis-server` on a unix socket, with its data in `tmp`: the URL."""
-    socket = embedded.socket_in(tmp)
-    argv = embedded.argv(embedded.find_binary(), folder=tmp, socket_path=socket)
+    path = embedded.socket_in(tmp)
+    argv = embedded.argv(embedded.find_binary(), folder=tmp, socket_path=path)
+    try:
+        with _running(argv, lambda: embedded.answers(path)):
+            yield f"unix://{path}"
+    finally:
+        if path.parent != tmp:
+            shutil.rmtree(path.parent)
+
+
+@contextmanager
+def redis_server_with_password(tmp: Path, password: str) -> Generator[str]:
+    """A real `redis-server` on a TCP port, as in production: the URL."""
+    port = free_port()
+    settings = ("--bind", "127.0.0.1", "--port", str(port), "--requirepass", password, "--dir", str(tmp))
+    url = f"redis://:{password}@127.0.0.1:{port}/0"
+    with _running([str(embedded.find_binary()), *settings], lambda: _answers(url)):
+        yield url
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return probe.getsockname()[1]
+
+
+@contextmanager
+def _running(argv: Sequence[str], answers: Callable[[], bool]) -> Generator[None]:
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as server:
         try:
             deadline = time.monotonic() + _START_S
-            while not embedded.answers(socket):
+            while not answers():
                 assert server.poll() is None, "redis-server ended"
                 assert time.monotonic() < deadline, "redis-server does not answer"
                 time.sleep(0.01)
-            yield f"unix://{socket}"
+            yield
         finally:
             server.kill()
-            if socket.parent != tmp:
-                shutil.rmtree(socket.parent)
+
+
+def _answers(url: str) -> bool:
+    try:
+        with Redis.from_url(url, socket_timeout=1) as redis:
+            return bool(redis.ping())
+    except RedisError:
+        return False

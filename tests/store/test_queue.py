@@ -11,7 +11,7 @@ from store import jobs
 from store.queue import Bell, Queue
 from tests.servers import redis_server
 from tests.store.yard import Yard, at_once
-from torchyard.errors import Unavailable
+from torchyard.errors import ConfigError, Unavailable
 
 _LONG_S = 20.0
 
@@ -138,3 +138,10 @@ def connected(url: str) -> tuple[Queue, Bell]:
     queue = Queue(url)
     queue.ping()
     return queue, listening(queue.bell(), queue)
+
+
+@pytest.mark.parametrize("address", ["nonsense", "http://:s3cret@box", "redis://:s3cret@box:port/0"])
+def test_an_address_that_cannot_work_is_told_in_a_sentence_without_its_password(address: str) -> None:
+    with pytest.raises(ConfigError, match="expected redis://") as caught:
+        Queue(address)
+    assert "s3cret" not in str(caught.value)

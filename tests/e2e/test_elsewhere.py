@@ -1,0 +1,93 @@
+"""PostgreSQL and Redis elsewhere: nothing but their addresses changes, under `up` and with the programs one by one."""
+
+from collections.abc import Generator
+from contextlib import ExitStack
+import os
+from pathlib import Path
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.databases import PostgreSQLDatabases
+from tests.e2e.service import Service, running, until
+from tests.servers import free_port, redis_server_with_password
+from torchyard.client import Client
+from torchyard.job import JobState
+
+pytestmark = pytest.mark.xdist_group("e2e-survival")
+
+TOKEN = "the-admin-token"
+SCRIPT = "print('trained')\n"
+
+
+@pytest.fixture
+def redis_url(tmp_path: Path) -> Generator[str]:
+    folder = tmp_path / "redis"
+    folder.mkdir()
+    with redis_server_with_password(folder, "the-redis-password") as url:
+        yield url
+
+
+@pytest.fixture
+def postgresql_url(postgresql: PostgreSQLDatabases) -> Generator[str]:
+    with postgresql.empty() as url:
+        yield url
+
+
+def test_up_on_servers_elsewhere_starts_only_what_is_not_given(
+    tmp_path: Path, postgresql_url: str, redis_url: str
+) -> None:
+    with running(Service(tmp_path, database=postgresql_url, redis=redis_url)) as service:
+        assert service.server["processes"].keys() == {"api", "worker"}
+        assert not (service.data / "torchyard.db").exists()
+        job = service.submit_script("trains", SCRIPT)
+        service.wait(job.id, JobState.SUCCEEDED)
+        assert [line.text for line in service.client.logs(job.id, rank=0)] == ["trained"]
+
+
+def test_the_programs_one_by_one(tmp_path: Path, postgresql_url: str, redis_url: str) -> None:
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "train.py").write_text(SCRIPT)
+    port = free_port()
+    environment = os.environ | {
+        "TORCHYARD_DATABASE_URL": postgresql_url,
+        "TORCHYARD_REDIS_URL": redis_url,
+        "TORCHYARD_DATA_DIR": str(tmp_path / "data"),
+        "TORCHYARD_TOKEN": TOKEN,
+        "TORCHYARD_PORT": str(port),
+        "TORCHYARD_CPU_SLOTS": "1",
+        "TORCHYARD_ALLOW_PATHS": str(code),
+    }
+    with ExitStack() as stack:
+
+        def start(program: str) -> subprocess.Popen[bytes]:
+            log = stack.enter_context((tmp_path / f"{program}.log").open("wb"))
+            argv = [sys.executable, "-P", "-m", program]
+            process = subprocess.Popen(argv, env=environment, cwd=tmp_path, stdout=log, stderr=log)
+            stack.callback(process.kill)
+            return process
+
+        def logs() -> str:
+            return "\n".join(path.read_text() for path in tmp_path.glob("*.log"))
+
+        assert start("migrations").wait(120) == 0, logs()
+        api, worker = start("api"), start("worker")
+        with Client(f"http://127.0.0.1:{port}", TOKEN) as client:
+            until(lambda: _ready(client), what="the API is ready", context=logs)
+            job = client.submit({"trainer": "script", "config": {"code": f"file://{code}"}})
+            until(lambda: client.get(job.id).state == JobState.SUCCEEDED, what="the job succeeds", context=logs)
+            assert [line.text for line in client.logs(job.id, rank=0)] == ["trained"]
+        for process, number in ((worker, signal.SIGINT), (api, signal.SIGTERM)):
+            process.send_signal(number)
+            assert process.wait(60) == 0, logs()
+        assert "the-redis-password" not in logs()
+
+
+def _ready(client: Client) -> bool:
+    try:
+        return client.ready().status == "ok"
+    except Exception:  # noqa: BLE001 - not yet, whatever it says
+        return False
