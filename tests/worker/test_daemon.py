@@ -3,23 +3,27 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 import threading
 import time
 
 import pytest
+from sqlalchemy import insert
 
-from store import attempts, workers
+from store import attempts, deletion, workers
+from store.blobs import Blobs
 from store.database import Database
 from store.queue import Queue
 from store.settings import Settings
-from store.tables import Worker
+from store.tables import Garbage, Worker
 from tests import servers
 from tests.databases import away
 from tests.store.yard import Yard
 from tests.worker.attempt import Attempt, wait_for
 from torchyard.job import JobState
 from torchyard.rundir import RunDir
+from worker import tidy
 from worker.daemon import Daemon
 from worker.devices import Device, Inventory
 
@@ -178,3 +182,47 @@ def _wait_for_a_sweep(site: Worksite, clock: Clock) -> None:
     site.queue.push("job_unknown", priority=0)
     clock.ahead += 11
     wait_for(lambda: "job_unknown" not in site.queue.waiting(), "a sweep")
+
+
+def test_what_a_deleted_job_left_on_the_hosts_disks_is_removed(site: Worksite) -> None:
+    clock, site_data = Clock(), site.folder / "worker"
+    blobs = Blobs(site_data / "blobs")
+    with serving(site.daemon(clock)):
+        deleted, kept = site.submit(), site.submit()
+        wait_for(lambda: {site.state(deleted), site.state(kept)} == {JobState.FAILED}, "both jobs have ended")
+        blob = blobs.add(BytesIO(b"state"))
+        site.yard.write(lambda session: session.execute(insert(Garbage).values(sha256=blob.sha256)))
+        assert (site_data / "runs" / deleted).exists()
+        site.yard.write(lambda session: deletion.delete_job(session, deleted))
+        with blobs.sharing():  # somebody is storing something
+            clock.ahead += 11
+            wait_for(lambda: not (site_data / "runs" / deleted).exists(), "the run directory is gone")
+            assert blobs.path(blob.sha256).exists()
+
+        def gone() -> bool:
+            clock.ahead += 11
+            return not blobs.path(blob.sha256).exists()
+
+        wait_for(gone, "the blob is gone")
+        assert (site_data / "runs" / kept).exists()
+
+
+def test_a_run_directory_that_cannot_be_removed_keeps_nothing_else(
+    site: Worksite, caplog: pytest.LogCaptureFixture
+) -> None:
+    runs = site.folder / "runs"
+    stuck, free = site.yard.submit(), site.yard.submit()
+    for job_id in (stuck, free):
+        (runs / job_id / "1").mkdir(parents=True)
+        site.yard.cancel(job_id)
+        site.yard.write(lambda session, job_id=job_id: deletion.delete_job(session, job_id))
+    (runs / "job_elsewhere").mkdir()
+    elsewhere = site.folder / "elsewhere"
+    (runs / stuck).rename(elsewhere)
+    (runs / stuck).symlink_to(elsewhere)  # which is not followed
+    tidy.remove_runs(runs, site.yard.database, go_on=lambda: False)
+    assert (runs / free).exists()
+    tidy.remove_runs(runs, site.yard.database, go_on=lambda: True)
+    assert sorted(path.name for path in runs.iterdir()) == sorted(["job_elsewhere", stuck])
+    assert (elsewhere / "1").exists()
+    assert stuck in caplog.text
