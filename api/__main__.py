@@ -5,8 +5,6 @@ import resource
 import signal
 import sys
 
-from pydantic import ValidationError
-
 from api.app import create_app
 from api.server import Server
 from store.settings import Settings
@@ -19,9 +17,9 @@ _OWN_DESCRIPTORS = 256
 def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
-        settings = Settings()
+        settings = Settings.load()
         app = create_app(settings)
-    except (TorchyardError, ValidationError) as error:
+    except TorchyardError as error:
         logging.error("%s", error)
         return 1
     server = Server(app, settings, closing=(app.state.services.live.close,))

@@ -7,7 +7,6 @@ import sys
 from alembic import command
 from alembic.config import Config
 from alembic.util import CommandError
-from pydantic import ValidationError
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from store.settings import Settings
@@ -17,13 +16,13 @@ from torchyard.errors import TorchyardError
 def main() -> int:
     arguments = _parser().parse_args()
     try:
-        settings = Settings()
+        settings = Settings.load()
         settings.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         _run(configuration(settings.database), arguments.action, arguments.revision)
     except DBAPIError as error:
         print(f"error: {error.orig}", file=sys.stderr)  # noqa: T201 - a program's own message
         return 1
-    except (CommandError, SQLAlchemyError, TorchyardError, ValidationError, OSError) as error:
+    except (CommandError, SQLAlchemyError, TorchyardError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201 - a program's own message
         return 1
     return 0

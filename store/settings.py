@@ -4,26 +4,41 @@ from functools import cached_property
 import os
 from pathlib import Path
 import re
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import AfterValidator, Field, SecretStr
+from pydantic import AfterValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from torchyard.errors import ConfigError
 
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 
+_PREFIX = "TORCHYARD_"
 _SENDFILE = re.compile(r"(x-sendfile|x-accel-redirect:/[A-Za-z0-9._/-]+)?")
+_HOST_NAME = re.compile(r"\*|(\*\.)?[a-z0-9._-]+")
 
 
-def _known_sendfile(value: str) -> str:
-    if _SENDFILE.fullmatch(value) is None:
-        raise ValueError("use x-sendfile, x-accel-redirect:/LOCATION, or nothing")
+def _host_names(value: str) -> str:
+    for name in _split(value):
+        if _HOST_NAME.fullmatch(name) is None:
+            raise ValueError(f"{name!r} is no name: write names such as yard.example.com, with neither scheme nor port")
     return value
 
 
-class Settings(BaseSettings):
-    """Read from the environment when it is made. Raises pydantic.ValidationError."""
+def _sendfile(value: str) -> str:
+    if _SENDFILE.fullmatch(value) is None:
+        raise ValueError(f"use x-sendfile, x-accel-redirect:/LOCATION, or nothing, not {value!r}")
+    return value
 
-    model_config = SettingsConfigDict(env_prefix="TORCHYARD_", frozen=True)
+
+def _split(names: str) -> list[str]:
+    return [name.strip().lower() for name in names.split(",") if name.strip()]
+
+
+class Settings(BaseSettings):
+    """Read from the environment when it is made. Raises pydantic.ValidationError; programs use `load`."""
+
+    model_config = SettingsConfigDict(env_prefix=_PREFIX, frozen=True)
 
     data_dir: Path = Path(".torchyard")
     database_url: str = ""
@@ -37,9 +52,9 @@ class Settings(BaseSettings):
     cpu_slots: Annotated[int, Field(ge=0, le=4096)] | None = None
     allow_paths: str = ""
     """Folders below which a job may name `file://` data and code, separated by `:`."""
-    allowed_hosts: str = ""
+    allowed_hosts: Annotated[str, AfterValidator(_host_names)] = ""
     """Names, separated by `,`, that the API answers to besides this machine's own; `*.example.com` and `*` too."""
-    sendfile: Annotated[str, AfterValidator(_known_sendfile)] = ""
+    sendfile: Annotated[str, AfterValidator(_sendfile)] = ""
     """How a proxy before the API sends files in its stead: `x-sendfile`, or `x-accel-redirect:/LOCATION`."""
     max_body_bytes: Annotated[int, Field(ge=1)] = 1_048_576
     max_connections: Annotated[int, Field(ge=1)] = 2_000
@@ -49,6 +64,17 @@ class Settings(BaseSettings):
     """Without a byte of a request's body."""
     stall_timeout_s: Seconds = 120
     """In which a client has taken nothing of its answer."""
+
+    @classmethod
+    def load(cls) -> Self:
+        """Raises ConfigError, which names each variable that is wrong."""
+        try:
+            return cls()
+        except ValidationError as error:
+            found = [
+                (str(item["loc"][0]).upper(), item["msg"].removeprefix("Value error, ")) for item in error.errors()
+            ]
+            raise ConfigError("; ".join(f"{_PREFIX}{name}: {message}" for name, message in found)) from None
 
     @cached_property
     def root(self) -> Path:
@@ -72,7 +98,7 @@ class Settings(BaseSettings):
 
     @property
     def host_names(self) -> frozenset[str]:
-        return frozenset(name.strip().lower() for name in self.allowed_hosts.split(",") if name.strip())
+        return frozenset(_split(self.allowed_hosts))
 
     @property
     def allowed(self) -> tuple[Path, ...]:

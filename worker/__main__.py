@@ -11,8 +11,6 @@ import signal
 import sys
 from types import FrameType
 
-from pydantic import ValidationError
-
 from store.settings import Settings
 from torchyard.errors import TorchyardError
 from worker import devices
@@ -25,7 +23,7 @@ def main() -> int:
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
-        settings = Settings()
+        settings = Settings.load()
         settings.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         inventory = devices.discover(settings.cpu_slots)
         with devices.lock_devices(inventory.devices, settings.root):
@@ -34,7 +32,7 @@ def main() -> int:
             for number, act in ((signal.SIGINT, daemon.stop_jobs), (signal.SIGTERM, on_term)):
                 signal.signal(number, _handler(act))
             daemon.serve()
-    except (TorchyardError, ValidationError, OSError) as error:
+    except (TorchyardError, OSError) as error:
         logging.error("%s", error)
         return 1
     return 0

@@ -1,0 +1,43 @@
+"""The settings of every program, from the environment."""
+
+import pytest
+
+from store.settings import Settings
+from torchyard.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("PORT", "65536", "less than or equal to 65535"),
+        ("PORT", "http", "valid integer"),
+        ("HEAD_TIMEOUT_S", "0", "greater than 0"),
+        ("STALL_TIMEOUT_S", "nan", "finite"),
+        ("ALLOWED_HOSTS", "https://yard.example.com", "neither scheme nor port"),
+        ("ALLOWED_HOSTS", "yard.example.com:443", "neither scheme nor port"),
+        ("ALLOWED_HOSTS", "a.example, *b.example", "'*b.example' is no name"),
+        ("SENDFILE", "nginx", "x-accel-redirect:/LOCATION"),
+        ("SENDFILE", "X-Sendfile", "x-accel-redirect:/LOCATION"),
+        ("SENDFILE", "x-accel-redirect:blobs", "x-accel-redirect:/LOCATION"),
+    ],
+)
+def test_a_wrong_variable_is_named_with_what_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, says: str
+) -> None:
+    monkeypatch.setenv(f"TORCHYARD_{name}", value)
+    with pytest.raises(ConfigError, match=f"^TORCHYARD_{name}: ") as caught:
+        Settings.load()
+    assert says in caught.value.message
+    assert "\n" not in caught.value.message
+
+
+def test_every_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHYARD_PORT", "x")
+    monkeypatch.setenv("TORCHYARD_MAX_CONNECTIONS", "0")
+    with pytest.raises(ConfigError, match=r"TORCHYARD_PORT: .*; TORCHYARD_MAX_CONNECTIONS: "):
+        Settings.load()
+
+
+def test_names_are_read_without_their_spaces_and_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHYARD_ALLOWED_HOSTS", " Yard.Example.com,, *.lab.example ")
+    assert Settings.load().host_names == {"yard.example.com", "*.lab.example"}
