@@ -1,7 +1,6 @@
 """Every figure, one after the other, in one table: `python -m bench`. MNIST's accuracy is `python -m bench.mnist`."""
 
 from collections.abc import Iterator
-import sys
 
 from bench import download, ready, relay, rest, series, start, submit, table, watchers
 from bench.table import Row
@@ -9,7 +8,6 @@ from bench.table import Row
 
 def measure() -> Iterator[Row]:
     for module in (ready, rest, submit, start, relay, series, watchers, download):
-        print(f"{module.__name__} …", file=sys.stderr, flush=True)
         yield from module.measure()
 
 

@@ -16,7 +16,7 @@ import time
 
 from bench import table
 from bench.load import get
-from bench.service import Service, scratch, script_job, up, wait_for
+from bench.service import Service, scratch, script, up, wait_for
 from bench.table import Row
 
 REPEATS = 5
@@ -66,8 +66,8 @@ def measure() -> Iterator[Row]:
 
 def _published(service: Service, folder: Path) -> tuple[str, Path]:
     """The job and the file of its checkpoint."""
-    job_id = script_job(service, folder / "code", _SCRIPT)
     with service.client() as client:
+        job_id = client.submit(script(folder / "code", _SCRIPT)).id
         wait_for(lambda: client.get(job_id).state.terminal, "the end of the job", pause=0.2)
         digest = client.checkpoint(job_id, "latest").sha256
     return job_id, service.data / "blobs" / digest[:2] / digest
@@ -108,7 +108,7 @@ def _speed(address: tuple[str, int], request: bytes) -> float:
 
 
 def _read() -> None:
-    with socket.create_connection((sys.argv[1], int(sys.argv[2]))) as connection:
+    with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=60) as connection:
         request = sys.stdin.buffer.read()
         buffer = bytearray(1 << 20)
         began = time.perf_counter()

@@ -77,7 +77,7 @@ def _some(connection: socket.socket) -> bytes:
 
 
 def _client(address: tuple[str, int], request: bytes, until: float, seen: list[tuple[float, str]]) -> None:
-    with socket.create_connection(address) as connection:
+    with socket.create_connection(address, timeout=60) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         while (sent := time.perf_counter()) < until:
             status, _ = exchange(connection, request)

@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import BigInteger, Column, Engine, Float, MetaData, Table, Text, create_engine, func, insert, select
 
 from bench import table
-from bench.service import databases, new_database, scratch, script_job, up, wait_for
+from bench.service import databases, new_database, scratch, script, up, wait_for
 from bench.table import Row
 from store.tables import Series
 
@@ -55,9 +55,9 @@ def _on(name: str, database: str | None, folder: Path) -> Iterator[Row]:
     _rows.create(engine)
     with up(folder, database=database) as service:
         code = folder / "code"
-        job_id = script_job(service, code, _SCRIPT)
         stored = create_engine(service.database)
         with service.client() as client:
+            job_id = client.submit(script(code, _SCRIPT)).id
             wait_for(lambda: client.get(job_id).state == "running", "the job to run", pause=0.1)
         step = 0
         for shape, keys in KEYS.items():

@@ -37,7 +37,7 @@ def measure() -> Iterator[Row]:
             at_most=350,
         )
         for name, size in memory.items():
-            yield Row(f"  {name}", "MiB", [size])
+            yield Row(f"– {name}", "MiB", [size])
         yield Row(
             "processor of the service at rest", "% of a core", [busy], peer=_PEER, theirs=[peer_busy], at_most=1.0
         )

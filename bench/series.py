@@ -75,7 +75,7 @@ def _seed(service: Service, *, size: int) -> str:
 
 def _asking(service: Service, job_id: str) -> Callable[[], object]:
     request = get(f"/v1/jobs/{job_id}/metrics?max_points={_SHOWN}", token=service.token)
-    connection = socket.create_connection(service.address)
+    connection = socket.create_connection(service.address, timeout=60)
 
     def ask() -> None:
         status, body = exchange(connection, request)

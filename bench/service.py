@@ -88,17 +88,15 @@ def up(
             process.wait(90)
 
 
-def script_job(service: Service, folder: Path, text: str, *, processes: int = 1) -> str:
-    """Submits `text` as a job's script, and answers the job's id."""
+def script(folder: Path, text: str, *, processes: int = 1) -> dict[str, Any]:
+    """The spec of a job that runs `text`, which is written into `folder`."""
     folder.mkdir(exist_ok=True)
     (folder / "train.py").write_text(text)
-    spec: dict[str, Any] = {
+    return {
         "trainer": "script",
         "config": {"code": folder.as_uri()},
         "resources": {"devices_per_node": processes, "device": "cpu"},
     }
-    with service.client() as client:
-        return client.submit(spec).id
 
 
 def wait_for(condition: Callable[[], T | None], what: str, *, pause: float = 0.01) -> T:

@@ -13,9 +13,11 @@ import sys
 import time
 
 from bench import table
-from bench.service import Service, scratch, script_job, up, wait_for
+from bench.service import Service, scratch, script, up, wait_for
 from bench.table import Row
+from torchyard.client import Client
 from torchyard.rundir import RunDir
+from torchyard.views import JobView
 
 REPEATS = 5
 PROCESSES = 2
@@ -46,6 +48,8 @@ class Start:
 
     submitted: float
     accepted: float
+    claimed: float
+    """By the database's clock, which may be one of milliseconds."""
     prepared: float
     supervised: float
     launched: float
@@ -56,9 +60,10 @@ class Start:
 def measure() -> Iterator[Row]:
     ours: list[Start] = []
     theirs: list[float] = []
-    with scratch() as folder, up(folder, slots=PROCESSES) as service:
+    with scratch() as folder, up(folder, slots=PROCESSES) as service, service.client() as client:
+        client.ready()  # connects
         for number in range(REPEATS):
-            ours.append(_through_service(service, folder / f"code-{number}"))
+            ours.append(_through_service(service, client, folder / f"code-{number}"))
             theirs.append(_bare(folder / f"bare-{number}"))
     yield Row(
         "POST to torchrun's start",
@@ -67,10 +72,11 @@ def measure() -> Iterator[Row]:
         peer="none: torchrun is what we start",
         at_most=0.5,
     )
-    yield Row("  POST to its answer", "s", [start.accepted - start.submitted for start in ours])
-    yield Row("  to the claimed and prepared run", "s", [start.prepared - start.accepted for start in ours])
-    yield Row("  to its supervisor", "s", [start.supervised - start.prepared for start in ours])
-    yield Row("  to torchrun's start", "s", [start.launched - start.supervised for start in ours])
+    yield Row("– POST to its answer", "s", [start.accepted - start.submitted for start in ours])
+    yield Row("– to the worker's claim", "s", [start.claimed - start.accepted for start in ours])
+    yield Row("– to the prepared run directory", "s", [start.prepared - start.claimed for start in ours])
+    yield Row("– to its supervisor", "s", [start.supervised - start.prepared for start in ours])
+    yield Row("– to torchrun's start", "s", [start.launched - start.supervised for start in ours])
     yield Row(
         "torchrun's start to the first step, 2 ranks",
         "s",
@@ -87,23 +93,29 @@ def measure() -> Iterator[Row]:
     )
 
 
-def _through_service(service: Service, code: Path) -> Start:
+def _through_service(service: Service, client: Client, code: Path) -> Start:
+    spec = script(code, _SCRIPT, processes=PROCESSES)
     submitted = time.time()
-    job_id = script_job(service, code, _SCRIPT, processes=PROCESSES)
+    job_id = client.submit(spec).id
     accepted = time.time()
     stepped = _first_step(code)
     run = RunDir(service.data / "runs" / job_id / "1")
-    start = Start(
+    job = wait_for(lambda: _ended(client, job_id), "the end of the job", pause=0.1)
+    assert job.started_at is not None
+    return Start(
         submitted=submitted,
         accepted=accepted,
+        claimed=job.started_at.timestamp(),
         prepared=run.launch.stat().st_mtime,
         supervised=run.supervisor.stat().st_mtime,
         launched=run.log("launcher", "stdout").stat().st_mtime,
         stepped=stepped,
     )
-    with service.client() as client:
-        wait_for(lambda: client.get(job_id).state.terminal, "the end of the job", pause=0.1)
-    return start
+
+
+def _ended(client: Client, job_id: str) -> JobView | None:
+    job = client.get(job_id)
+    return job if job.state.terminal else None
 
 
 def _bare(code: Path) -> float:

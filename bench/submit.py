@@ -56,14 +56,14 @@ def _rows(where: str, loads: list[tuple[Load, Load]]) -> Iterator[Row]:
     )
     for percent in (50, 99):
         yield Row(
-            f"  p{percent} of an answer, {where}",
+            f"– p{percent} of an answer, {where}",
             "ms",
             [percentile(load.latencies_ms, percent) for load in ours],
             peer=_PEER,
             theirs=[percentile(load.latencies_ms, percent) for load in theirs],
         )
     yield Row(
-        f"  the clients' own processor time, {where}",
+        f"– the clients' own processor time, {where}",
         "ms/request",
         [load.cpu_s * 1e3 / len(load.latencies_ms) for load in ours],
         peer=_PEER,

@@ -9,6 +9,7 @@ import sys
 import time
 
 _HEADER = ("figure", "torchyard", "peer", "ratio", "target")
+_WIDTHS = (66, 38, 62, 5, 20)
 
 
 @dataclass(frozen=True)
@@ -43,22 +44,23 @@ class Row:
 
 
 def main(measure: Callable[[], Iterable[Row]]) -> None:
-    """Measures and prints; exits with 1 where a target is missed."""
-    sys.exit(0 if show(list(measure())) else 1)
-
-
-def show(rows: Sequence[Row]) -> bool:
-    """Prints the table, and on what it was measured. Whether every target is met."""
-    lines = [_HEADER, *(_cells(row) for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(_HEADER))]
-    for line in lines:
-        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
-    print(f"\nmedian (least to greatest of the repeats); {_machine()}", flush=True)
-    return all(row.met is not False for row in rows)
+    """Prints each row as soon as it is measured, as Markdown; exits with 1 where a target is missed."""
+    met = True
+    _print(_HEADER)
+    _print(tuple("-" * width for width in _WIDTHS))
+    for row in measure():
+        _print(_cells(row))
+        met &= row.met is not False
+    print(f"\nMedian (least to greatest of n repeats). {_machine()}")
+    sys.exit(0 if met else 1)
 
 
 def percentile(values: Sequence[float], percent: int) -> float:
     return quantiles(values, n=100, method="inclusive")[percent - 1] if len(values) > 1 else values[0]
+
+
+def _print(cells: tuple[str, ...]) -> None:
+    print(f"| {' | '.join(cell.ljust(width) for cell, width in zip(cells, _WIDTHS, strict=True))} |", flush=True)
 
 
 def _cells(row: Row) -> tuple[str, ...]:
@@ -92,4 +94,4 @@ def _machine() -> str:
     load = os.getloadavg()[0]
     cores = len(os.sched_getaffinity(0))
     today = time.strftime("%Y-%m-%d", time.gmtime())
-    return f"{cores} cores, load {load:.1f} at the end, Linux {platform.release()}, {today}"
+    return f"{cores} cores, load {load:.1f} at the end, Python {platform.python_version()}, {today}."

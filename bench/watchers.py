@@ -61,7 +61,7 @@ def measure() -> Iterator[Row]:
         ("threads of the API", "", many.api_threads, alone.api_threads),
         ("memory of the API", "MiB", many.api_mib, alone.api_mib),
     ):
-        yield Row(f"  {what} with them", unit, [ours], peer=_PEER, theirs=[theirs])
+        yield Row(f"– {what} with them", unit, [ours], peer=_PEER, theirs=[theirs])
 
 
 def _watched(service: Service, job_id: str, *, watchers: int, first: int) -> Watched:
@@ -123,7 +123,7 @@ def _watch(host: str, port: int, count: int) -> None:
     arrivals: Counter[int] = Counter()
     with selectors.DefaultSelector() as selector:
         for _ in range(count):
-            connection = socket.create_connection((host, port))
+            connection = socket.create_connection((host, port), timeout=60)
             connection.sendall(request)
             selector.register(connection, selectors.EVENT_READ)
         while True:
