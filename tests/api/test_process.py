@@ -1,20 +1,25 @@
 """The real process: `python -P -m api`."""
 
 from collections.abc import Generator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 import os
 from pathlib import Path
 import resource
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
 
 import httpx2
+import psutil
 import pytest
 
 from tests.api.house import SPEC, TOKEN
+from tests.databases import SQLiteDatabases
+from tests.e2e.service import until
 from torchyard.client import Client
 
 _START_S = 60
@@ -72,6 +77,22 @@ def test_it_serves_the_client_and_ends_cleanly_on_a_signal(tmp_path: Path, datab
     log = (tmp_path / "api.log").read_text()
     assert "Traceback" not in log
     assert "/v1/jobs" not in log  # no access log
+
+
+def test_a_write_that_waits_for_sqlite_does_not_hold_up_the_end_for_long(
+    tmp_path: Path, sqlite: SQLiteDatabases, redis_url: str
+) -> None:
+    with sqlite.migrated() as url, serving(tmp_path, url, redis_url) as (process, base):
+        file = url.removeprefix("sqlite:///")
+        with closing(sqlite3.connect(file, isolation_level=None)) as other, ThreadPoolExecutor(1) as pool:
+            other.execute("BEGIN IMMEDIATE")
+            headers = {"Authorization": f"Bearer {TOKEN}"}
+            answer = pool.submit(httpx2.post, f"{base}/v1/jobs", json=SPEC, headers=headers, trust_env=False)
+            api = psutil.Process(process.pid)
+            until(lambda: file in [opened.path for opened in api.open_files()], what="the write waits")
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(25) == 0
+            assert answer.exception(25) is not None or answer.result().status_code == 503
 
 
 def test_a_stream_that_is_too_large_is_answered_before_it_ends(

@@ -43,7 +43,7 @@ def test_the_main_job_runs_from_submit_to_download(service: Service, tmp_path: P
     states = [event.data["to"] for event in service.client.events(job.id) if event.type == "state"]
     assert states == ["queued", "starting", "running", "succeeded"]
     sequence = [event.seq for event in service.client.events(job.id)]
-    assert sequence == list(range(1, len(sequence) + 1))
+    assert sequence == sorted(set(sequence))
     assert done.attempt == 1
     assert done.progress.epoch == done.progress.epochs == 3
     assert done.progress.fraction == 1.0
