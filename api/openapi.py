@@ -33,7 +33,7 @@ _VERSION = "3.2.0"  # the first that describes an event stream's items
 _PATH_PARAMETERS: dict[str, tuple[str, list[str]]] = {
     "job_id": ("the job's id", [components.JOB]),
     "worker_id": ("the worker's id", ["wrk_0197f3c2a9b47c1e8d20f6b1c4e5a703"]),
-    "ref": ("a checkpoint: its id, `best`, `latest`, `epoch-N` or `step-N`", ["best", "latest", "epoch-3"]),
+    "ref": ("a checkpoint: its id, `best`, `latest`, `epoch-N` or `step-N`", ["best"]),
     "path": ("a file's path, as the checkpoint lists it", ["model.safetensors"]),
 }
 

@@ -1,0 +1,87 @@
+"""The whole interface against its own description: every operation, check and phase of schemathesis."""
+
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+import subprocess
+import sys
+from threading import Event, Thread
+
+import pytest
+
+from store.logs import NewLines
+from store.metrics import NewPoint
+from tests.api.house import TOKEN, House
+from tests.api.test_process import serving
+from torchyard.errors import StaleClaim
+from torchyard.job import EndReason
+
+_LONGEST_S = 280
+CONFIGURATION = """\
+seed = 20251
+request-timeout = 20.0
+headers = { Authorization = "Bearer TOKEN" }
+
+[generation]
+max-examples = 3
+deterministic = true
+no-shrink = true
+database = "none"
+
+[phases.stateful]
+max-steps = 6
+
+# What is sound may still be as it is with the client already (304), out of range (416) or too long for HTTP (414).
+[checks.positive_data_acceptance]
+expected-statuses = ["2xx", 304, 401, 403, 404, 409, 414, 416]
+
+# What is too large is refused before it is looked at.
+[checks.negative_data_rejection]
+expected-statuses = [401, 404, 409, 413, 414, 422, 503]
+
+# A spec has rules between its fields, a key may belong to another request, and a checkpoint to another job.
+[[operations]]
+include-operation-id = ["submit_job", "validate_spec", "retry_job", "list_checkpoints"]
+checks.positive_data_acceptance.expected-statuses = ["2xx", 401, 404, 409, 414, 422]
+"""
+
+
+@pytest.mark.parametrize("databases", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("phases", ["coverage", "examples,fuzzing,stateful"])
+def test_every_operation_does_what_its_description_says(
+    house: House, tmp_path: Path, database_url: str, redis_url: str, phases: str
+) -> None:
+    (tmp_path / "schemathesis.toml").write_text(CONFIGURATION.replace("TOKEN", TOKEN))
+    with serving(tmp_path, database_url, redis_url) as (_, url), every_job_succeeds(house):
+        argv = [sys.executable, "-m", "schemathesis.cli", "run", f"{url}/openapi.json", "--phases", phases]
+        done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=_LONGEST_S)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Traceback" not in (tmp_path / "api.log").read_text()
+
+
+@contextmanager
+def every_job_succeeds(house: House) -> Generator[None]:
+    """A worker that is done with a job at once: each of its streams ends, and all that a job has can be read."""
+    over = Event()
+
+    def work() -> None:
+        while not over.wait(0.05):
+            for job_id, _ in house.queued_rows():
+                with suppress(StaleClaim, AssertionError):  # it was cancelled meanwhile
+                    succeed(house, job_id)
+
+    thread = Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def succeed(house: House, job_id: str) -> None:
+    claim = house.start(job_id)
+    saved = house.new_checkpoint(step=2, epoch=1, files={"state.pt": b"state" * 100}, val_loss=0.5)
+    points = [NewPoint("train/loss", step, 1 / (step + 1), 1_700_000_000_000_000 + step) for step in range(3)]
+    house.record(claim, points=points, lines=[NewLines(0, "stdout", ["one", "two"])], checkpoints=[saved])
+    house.end(claim, reason=EndReason.COMPLETED)
