@@ -33,16 +33,18 @@ class Span:
     start: int
     end: int
 
+    def __len__(self) -> int:
+        return self.end - self.start
+
 
 class FileResponse(Response):
     """A file, or parts of it. The status is 200 for the whole (`spans` is None), 206 for parts."""
 
     def __init__(self, path: Path, *, size: int, spans: Sequence[Span] | None, headers: Mapping[str, str]) -> None:
         self._path = path
-        self._size = size
         self._pieces, extra = _pieces(spans, size=size)
-        length = sum(len(piece) if isinstance(piece, bytes) else piece.end - piece.start for piece in self._pieces)
-        common = {"Accept-Ranges": "bytes", "Content-Length": str(length), "Content-Type": _TYPE}
+        length = str(sum(map(len, self._pieces)))
+        common = {"Accept-Ranges": "bytes", "Content-Length": length, "Content-Type": _TYPE}
         self.status_code = 200 if spans is None else 206
         self.background = None
         self.init_headers({**common, **extra, **headers})
@@ -77,11 +79,11 @@ def spans_of(header: str, *, size: int) -> list[Span] | None:
         spans.append(_span(item[1], item[2], size=size))
     if not spans:
         return None
-    satisfiable = [span for span in spans if span.start < span.end]
+    satisfiable = [span for span in spans if span.start < span.end]  # one that starts behind the end is not
     if not satisfiable:
         raise HTTPException(416, f"the file has {size} bytes", headers={"Content-Range": f"bytes */{size}"})
     # Ranges that overlap could make an answer many times the file: RFC 9110, 14.2 lets a server ignore them.
-    return satisfiable if _total(satisfiable) <= size else None
+    return satisfiable if sum(map(len, satisfiable)) <= size else None
 
 
 def disposition(filename: str) -> str:
@@ -94,10 +96,6 @@ def _span(first: str, last: str, *, size: int) -> Span:
     if not first:
         return Span(max(size - int(last), 0), size)
     return Span(int(first), min(int(last) + 1, size) if last else size)
-
-
-def _total(spans: Sequence[Span]) -> int:
-    return sum(span.end - span.start for span in spans)
 
 
 def _pieces(spans: Sequence[Span] | None, *, size: int) -> tuple[list[bytes | Span], dict[str, str]]:
@@ -123,8 +121,8 @@ async def _send_piece(piece: bytes | Span, file: BinaryIO, scope: Scope, send: S
     if isinstance(piece, bytes):
         await send({"type": "http.response.body", "body": piece, "more_body": True})
     elif ZERO_COPY in scope.get("extensions", {}):
-        count = piece.end - piece.start
-        await send({"type": ZERO_COPY, "file": file, "offset": piece.start, "count": count, "more_body": True})
+        message = {"type": ZERO_COPY, "file": file, "offset": piece.start, "count": len(piece), "more_body": True}
+        await send(message)
     else:
         for offset in range(piece.start, piece.end, _CHUNK):
             chunk = await to_thread.run_sync(os.pread, file.fileno(), min(_CHUNK, piece.end - offset), offset)
