@@ -5,13 +5,15 @@ import hashlib
 import json
 import os
 from pathlib import Path
+import re
 import signal
 import subprocess
 import sys
 
 import pytest
 
-from tests.torchyard.answers import DATA, JOB, event, job, line, page, serve_checkpoint, sse
+from tests.cli.terminal import in_terminal
+from tests.torchyard.answers import DATA, JOB, NOW, event, job, line, page, serve_checkpoint, sse
 from tests.torchyard.fake_server import TOKEN, Answer, FakeServer, problem, serving
 
 ERROR = {"code": "user_error", "message": "rank 1 raised ValueError", "rank": 1, "exit_code": 1, "traceback": "Trace\n"}
@@ -78,6 +80,17 @@ def test_ps_cuts_nothing_in_a_pipe(server: FakeServer) -> None:
     assert heading.index("STATE") == first.index("queued") == second.index("succeeded")
     assert "\x1b" not in first
     assert [item["id"] for item in json.loads(_torchyard(server, "ps", "--json").stdout)] == ["job_1", "job_2"]
+
+
+def test_ps_fits_its_terminal_and_leaves_out_the_id_where_it_is_narrow(server: FakeServer) -> None:
+    reason = {"code": "waits", "message": "needs 8 devices; the largest worker, box-a, has 2 " * 3, "since": NOW}
+    server.on("/v1/jobs", page([job(name="a" * 30, status_reason=reason)]))
+    for columns, with_id in ((80, False), (120, True)):
+        code, screen = in_terminal(["ps"], _environment(server), columns=columns)
+        lines = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in screen.splitlines()]
+        assert (code, len(lines), "job_1" in screen) == (0, 2, with_id)
+        assert "\x1b[33mqueued\x1b[0m" in screen
+        assert len(lines[1]) == columns and lines[1].endswith("…")
 
 
 def test_show_tells_the_error_with_its_rank_and_traceback(server: FakeServer) -> None:

@@ -9,7 +9,6 @@ import io
 import json
 import os
 from pathlib import Path
-import pty
 import signal
 import subprocess
 import sys
@@ -18,6 +17,7 @@ import pytest
 import yaml
 
 from tests.cli.proxy import breaking_proxy
+from tests.cli.terminal import in_terminal
 from tests.e2e.service import Service, running, until
 from torchyard.client import AsyncClient
 from torchyard.job import JobState
@@ -307,26 +307,8 @@ def _started(service: Service, *arguments: str, url: str) -> Generator[subproces
             process.kill()
 
 
-def _in_terminal(service: Service, *arguments: str, answer: str, shown: str = "") -> tuple[int, str]:
-    """The exit code and all that a terminal was sent; `answer` is typed once `shown`, or any question, is there."""
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.execvpe(sys.executable, _command(*arguments), _environment(service, None))
-    screen, typed = "", False
-    while data := _read(terminal):
-        screen += data
-        if not typed and (shown or "?") in screen.split("\x1b[?1049h")[-1]:
-            os.write(terminal, answer.encode())
-            typed = True
-    os.close(terminal)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), screen
-
-
-def _read(terminal: int) -> str:
-    try:
-        return os.read(terminal, 65536).decode(errors="replace")
-    except OSError:  # the other side has ended
-        return ""
+def _in_terminal(service: Service, *arguments: str, answer: str, shown: str = "?") -> tuple[int, str]:
+    return in_terminal(arguments, _environment(service, None), answer=answer, shown=shown)
 
 
 def _command(*arguments: str) -> list[str]:

@@ -26,7 +26,10 @@ def ps(
     *,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most this many.")] = 20,
     every: Annotated[bool, typer.Option("--all", "-a", help="All of them.")] = False,
-    state: Annotated[list[JobState] | None, typer.Option(help="Only jobs in this state. Repeatable.")] = None,
+    state: Annotated[
+        list[JobState] | None,
+        typer.Option(metavar="STATE", help="Only jobs in this state: queued, running, … Repeatable."),
+    ] = None,
     name: Annotated[str | None, typer.Option(help="Only jobs of this name.", autocompletion=job_names)] = None,
     label: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Only jobs with this label. Repeatable.")

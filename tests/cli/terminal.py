@@ -1,0 +1,34 @@
+"""A command in a terminal of its own."""
+
+from collections.abc import Mapping, Sequence
+import fcntl
+import os
+import pty
+import struct
+import sys
+import termios
+
+
+def in_terminal(
+    arguments: Sequence[str], environment: Mapping[str, str], *, answer: str = "", shown: str = "?", columns: int = 80
+) -> tuple[int, str]:
+    """The exit code of `torchyard`, and all that its terminal was sent; `answer` is typed once `shown` is there."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        os.execvpe(sys.executable, [sys.executable, "-P", "-m", "torchyard.cli", *arguments], dict(environment))
+    screen, typed = "", False
+    while data := _read(terminal):
+        screen += data
+        if answer and not typed and shown in screen:
+            os.write(terminal, answer.encode())
+            typed = True
+    os.close(terminal)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), screen
+
+
+def _read(terminal: int) -> str:
+    try:
+        return os.read(terminal, 65536).decode(errors="replace")
+    except OSError:  # the other side has ended
+        return ""
