@@ -53,7 +53,7 @@ _PROBLEMS: dict[type[TorchyardError], str] = {
     MalformedHttp: "send exactly one `Host` header, with a name or an address (RFC 9112, 3.2)",
     RequestTimeout: "the head of the request did not arrive within 10 s",
     UrlTooLong: "send a URL of at most 8192 bytes",
-    HostNotAllowed: "this service is not known as 'a.example': its operator can add that name to TORCHYARD_ALLOWED_HOSTS",
+    HostNotAllowed: "this service is not known as 'a.example': its operator can add it to TORCHYARD_ALLOWED_HOSTS",
     HeadersTooLarge: "send at most 100 headers of 32768 bytes together",
 }
 """Every error that the service answers, with an example of its detail; but for `internal`, which is a defect."""

@@ -67,7 +67,7 @@ class AllowedHosts:
         if self._any or match[1] is not None or self._knows(match[2].lower().removesuffix(".")):
             return None
         return HostNotAllowed(
-            f"this service is not known as {match[2]!r}: its operator can add that name to TORCHYARD_ALLOWED_HOSTS"
+            f"this service is not known as {match[2]!r}: its operator can add it to TORCHYARD_ALLOWED_HOSTS"
         )
 
     def _knows(self, name: str) -> bool:
