@@ -16,7 +16,9 @@ from tests.api.test_process import serving
 from torchyard.errors import StaleClaim
 from torchyard.job import EndReason
 
-_LONGEST_S = 280
+_LONGEST_S = 540
+"""On a machine with other work; it is a minute on one without."""
+
 CONFIGURATION = """\
 seed = 20251
 request-timeout = 20.0
@@ -47,6 +49,7 @@ checks.positive_data_acceptance.expected-statuses = ["2xx", 401, 404, 409, 414, 
 
 
 @pytest.mark.parametrize("databases", ["sqlite"], indirect=True)
+@pytest.mark.timeout(_LONGEST_S + 60)
 @pytest.mark.parametrize("phases", ["coverage", "examples,fuzzing,stateful"])
 def test_every_operation_does_what_its_description_says(
     house: House, tmp_path: Path, database_url: str, redis_url: str, phases: str
