@@ -1,6 +1,7 @@
 """HTTP by hand, to send what no client library would, and to read as slowly as one likes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPMessage, HTTPResponse
 from pathlib import Path
@@ -53,11 +54,20 @@ class Served:
     def descriptors(self) -> int:
         return self._entries("fd")
 
+    def holds(self, name: str) -> bool:
+        """Whether it has a file of that name open."""
+        return any(link.endswith(name) for link in self._links())
+
     def threads(self) -> int:
         return self._entries("task")
 
     def log(self) -> str:
         return (self.folder / "api.log").read_text()
+
+    def _links(self) -> Iterator[str]:
+        for entry in Path(f"/proc/{self.process.pid}/fd").iterdir():
+            with suppress(FileNotFoundError):  # closed meanwhile
+                yield str(entry.readlink())
 
     def _entries(self, kind: str) -> int:
         return len(list(Path(f"/proc/{self.process.pid}/{kind}").iterdir()))
