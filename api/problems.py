@@ -108,7 +108,10 @@ async def _on_error(request: Request, error: Exception) -> Response:
 async def _on_validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     found: Sequence[Any] = error.errors()
-    errors = tuple(FieldError(".".join(map(str, item["loc"][1:])), str(item["msg"])) for item in found)
+    errors = tuple(
+        FieldError(".".join(map(str, item["loc"][1:])), str(item["msg"]).removeprefix("Value error, "))
+        for item in found
+    )
     return answer(request, InvalidRequest("the parameters are not valid", errors=errors))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api import present
+from api import etags, present
 from api.auth import Principal, User, visible_job
 from api.files import FileResponse, Span, disposition, spans_of
 from api.openapi import DOWNLOAD, DOWNLOAD_HEAD, problems
@@ -67,7 +67,7 @@ def _send(request: Request, parts: Services, user: Principal, *, job_id: str, re
         "Content-Disposition": disposition(f"{job.name}-{_place(row)}{_suffix(path)}"),
         "Repr-Digest": f"sha-256=:{base64.b64encode(bytes.fromhex(sha256)).decode()}:",
     }
-    if _is_held(request, headers["ETag"]):
+    if etags.is_held(request, headers["ETag"]):
         return Response(status_code=304, headers=headers)
     blob = parts.blobs.path(sha256)
     if parts.sendfile and "if-range" not in request.headers:  # a proxy cannot judge that one: the ETag is ours
@@ -98,12 +98,6 @@ def _beyond(found: list[Listed], cursor: str | None) -> list[Listed]:
     if not places:
         raise InvalidCursor(f"{cursor!r} is no checkpoint of this job")
     return found[places[0] :]
-
-
-def _is_held(request: Request, etag: str) -> bool:
-    """Whether the caller's `If-None-Match` names the file."""
-    held = ",".join(request.headers.getlist("if-none-match")).split(",")
-    return any(item.strip().removeprefix("W/") in {etag, "*"} for item in held)
 
 
 def _place(row: Checkpoint) -> str:

@@ -130,7 +130,7 @@ def test_a_label_that_is_none_is_refused(house: House, label: str) -> None:
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
     (error,) = answer.json()["errors"]
     assert error["field"] == "label.0"
-    assert "key:value" in error["message"]
+    assert error["message"] == "write a label as key:value"
 
 
 def test_the_time_of_submission_filters_a_list(house: House) -> None:

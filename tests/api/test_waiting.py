@@ -1,6 +1,6 @@
 """`GET /v1/jobs/{id}`: `ETag`, `If-None-Match`, and `wait`."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +25,7 @@ def look(house: House, job_id: str, *, etag: str | None = None, **params: Any) -
 
 
 @contextmanager
-def waiting(house: House, job_id: str) -> Iterator[list[Response]]:
+def waiting(house: House, job_id: str) -> Generator[list[Response]]:
     """A request that waits for a newer version while the block runs; its answer is in the list after the block."""
     answers: list[Response] = []
     version = house.get(f"/v1/jobs/{job_id}")["version"]
@@ -50,6 +50,7 @@ def test_the_etag_names_the_answer(house: House) -> None:
     etag = first.headers["ETag"]
     assert etag.startswith('"')
     assert (again.headers["ETag"], again.content) == (etag, first.content)
+    assert first.headers["Cache-Control"] == "private, no-cache"
     for held in (etag, f"W/{etag}", f'"other", {etag}', "*"):
         same = look(house, job_id, etag=held)
         assert (same.status_code, same.content, same.headers["ETag"]) == (304, b"", etag), held
