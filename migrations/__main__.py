@@ -20,7 +20,7 @@ def main() -> int:
         settings.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         _run(configuration(settings.database), arguments.action, arguments.revision)
     except DBAPIError as error:
-        print(f"error: {error.orig}", file=sys.stderr)  # noqa: T201 - a program's own message
+        print(f"error: {' '.join(str(error.orig).split())}", file=sys.stderr)  # noqa: T201 - a program's own message
         return 1
     except (CommandError, SQLAlchemyError, TorchyardError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201 - a program's own message

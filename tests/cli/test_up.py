@@ -100,11 +100,21 @@ def test_a_deep_data_directory_has_its_socket_elsewhere(tmp_path: Path) -> None:
     assert not socket.parent.exists()
 
 
-def test_a_part_that_cannot_start_is_told_with_its_last_words(tmp_path: Path) -> None:
-    done = _up("--port", "0", "--data-dir", str(tmp_path / "data"), "--database", "sqlite:////nowhere/at/all.db")
+@pytest.mark.parametrize(
+    ("option", "url", "told"),
+    [
+        ("--database", "sqlite:////nowhere/at/all.db", "unable to open database file"),
+        ("--database", "postgresql://ada:s3cret@127.0.0.1:1/torchyard", "port 1 failed"),
+        ("--database", "mysql://ada:s3cret@box/torchyard", "expected sqlite:////path/to/file.db or postgresql://"),
+        ("--redis", "http://:s3cret@box", "expected redis://"),
+    ],
+)
+def test_a_part_that_cannot_start_is_told_with_its_last_words(tmp_path: Path, option: str, url: str, told: str) -> None:
+    done = _up("--port", "0", "--data-dir", str(tmp_path / "data"), option, url)
     assert done.returncode == 1
-    assert "cannot be migrated" in done.stderr
-    assert "unable to open database file" in done.stderr
+    assert told in done.stderr
+    assert "s3cret" not in done.stderr
+    assert "Traceback" not in done.stderr
     assert processes_naming(tmp_path) == []
 
 

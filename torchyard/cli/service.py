@@ -26,7 +26,8 @@ from torchyard.errors import ConfigError, Conflict, Unavailable
 _START = 60.0
 _WORKER_STOP, _API_STOP, _REDIS_STOP = 50.0, 4.0, 4.0
 """Seconds that each may take to stop; together less than a minute."""
-_TICK = 0.05
+_TICK, _WATCH = 0.05, 0.2
+"""Seconds between two looks at what starts, and at what runs."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ class Service:
             self._check_signals()
             if self._restart_dead():
                 self._publish(url, token)
-            time.sleep(_TICK)
+            time.sleep(_WATCH)
 
     def _environment(self, *, port: int, token: str) -> dict[str, str]:
         options = self._options
@@ -120,7 +121,7 @@ class Service:
         return f"unix://{path}"
 
     def _start_migration(self, env: dict[str, str]) -> None:
-        with self._migration_log.open("ab") as output:
+        with self._migration_log.open("wb") as output:
             command = [sys.executable, "-P", "-m", "migrations", "upgrade"]
             self._migration = spawn(command, env=env, stdout=output, stderr=output)
 
