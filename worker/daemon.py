@@ -261,9 +261,14 @@ class Daemon:
                 jobs.set_waiting_reason(session, told, reason)
 
     def _start(self, claim: Claim) -> None:
-        runner = Runner(self._host, claim, on_end=self._ended.set)
+        runner = Runner(self._host, claim, on_end=self._on_end)
         self._runners[claim.attempt_id] = runner
         runner.start()
+
+    def _on_end(self) -> None:
+        """An attempt has ended: its devices are free. Called by its thread, while the loop listens to the bell."""
+        self._ended.set()
+        self._hint(self._queue.ring)
 
     def _reap(self) -> bool:
         """Forgets the runners that are done; true when a device or a job may have become free."""
