@@ -30,14 +30,16 @@ from torchyard.errors import (
 )
 from torchyard.views import Problem
 
+RETRY_AFTER = {"Retry-After": "1"}
+"""What every 503 says, in seconds."""
+
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,100}")
-_RETRY_AFTER_S = 1
 _HTTP = {kind.status: kind for kind in (NotFound, MethodNotAllowed, TooLarge, RangeNotSatisfiable)}
 """What the framework itself answers, by status."""
 _HEADERS: dict[type[TorchyardError], dict[str, str]] = {
     NotAuthorized: {"WWW-Authenticate": "Bearer"},
-    Unavailable: {"Retry-After": str(_RETRY_AFTER_S)},
+    Unavailable: RETRY_AFTER,
 }
 _log = logging.getLogger(__name__)
 

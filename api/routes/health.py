@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 import logging
+from typing import Any
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import PlainTextResponse
@@ -9,7 +10,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from api.auth import authenticate
-from api.openapi import problems
+from api.openapi import headers, problems
+from api.problems import RETRY_AFTER
 from api.services import Parts
 from store import jobs
 from store.database import Database
@@ -28,13 +30,19 @@ def is_alive() -> HealthView:
     return HealthView()
 
 
-@router.get("/readyz", responses={503: {"model": ReadyView, "description": "The database does not answer"}})
+_NOT_READY: dict[int | str, dict[str, Any]] = {
+    503: {"model": ReadyView, "description": "The database does not answer", "headers": headers("Retry-After")}
+}
+
+
+@router.get("/readyz", responses=_NOT_READY)
 def is_ready(parts: Parts, response: Response) -> ReadyView:
     """`degraded` without Redis: jobs are accepted and start, only later. `unavailable` (503) without the database."""
     database = _state("the database", lambda: _look(parts.database))
     redis = _state("redis", parts.queue.ping)
     if database != "ok":
         response.status_code = 503
+        response.headers.update(RETRY_AFTER)
         return ReadyView(status="unavailable", database=database, redis=redis)
     return ReadyView(status="ok" if redis == "ok" else "degraded", database=database, redis=redis)
 

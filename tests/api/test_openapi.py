@@ -8,6 +8,7 @@ import pytest
 from api.app import create_app
 from store.settings import Settings
 from tests.api.house import TOKEN, House
+from torchyard.errors import TorchyardError
 
 Operation = tuple[str, str, dict[str, Any]]
 
@@ -103,6 +104,12 @@ def test_each_code_has_an_example_that_is_a_problem(document: dict[str, Any]) ->
     assert "Retry-After" in shared["Problem503"]["headers"]
     assert "WWW-Authenticate" in shared["Problem401"]["headers"]
     assert document["components"]["schemas"]["Problem"]["properties"]["errors"]["items"]["$ref"].endswith("/FieldError")
+
+
+def test_every_error_has_an_example_or_is_never_answered(document: dict[str, Any]) -> None:
+    never = {"stale_claim", "data_error", "config_error", "user_error", "server_error", "unreachable"}
+    codes = {kind.code for kind in TorchyardError.__subclasses__()}
+    assert codes - never == set(document["components"]["examples"])
 
 
 def test_what_is_documented_of_an_error_is_what_is_answered(house: House) -> None:

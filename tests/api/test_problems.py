@@ -213,6 +213,9 @@ def test_a_method_that_is_not_possible_is_told_which_are(house: House) -> None:
     assert_problem(answer, 405, "method_not_allowed")
     assert answer.headers["Allow"] == "GET, POST"
     assert house.client.put("/healthz").headers["Allow"] == "GET"
+    assert house.client.put("/v1/jobs/validate").headers["Allow"] == "POST"
+    assert house.client.put("/v1/jobs/nobody").headers["Allow"] == "GET, PATCH, DELETE"
+    assert house.client.post("/docs").headers["Allow"] == "GET, HEAD"
 
 
 def test_every_answer_has_a_request_id_the_callers_own_if_it_is_sound(house: House) -> None:
@@ -245,8 +248,10 @@ def test_without_the_database_the_service_is_unavailable_and_not_broken(
     house = House(tmp_path, db, redis_url)
     with house.client, caplog.at_level(logging.WARNING):
         assert_problem(house.client.post("/v1/jobs", json=SPEC), 503, "unavailable")
-        assert_problem(house.client.get("/v1/jobs"), 503, "unavailable")
+        answer = house.client.get("/v1/jobs")
+        assert_problem(answer, 503, "unavailable")
         ready = house.client.get("/readyz")
+        assert answer.headers["Retry-After"] == ready.headers["Retry-After"] == "1"
         assert (ready.status_code, ready.json()["status"]) == (503, "unavailable")
         assert (ready.json()["database"], ready.json()["redis"]) == ("does not answer", "ok")
         assert house.client.get("/healthz").json() == {"status": "ok"}
