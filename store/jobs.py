@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import and_, bindparam, func, insert, or_, select, update
+from sqlalchemy import bindparam, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
 from store.database import now_us
@@ -34,10 +34,8 @@ _AHEAD = (
     .select_from(_JOBS)
     .where(
         _JOBS.c.state == JobState.QUEUED,
-        or_(
-            _JOBS.c.priority > bindparam("priority"),
-            and_(_JOBS.c.priority == bindparam("priority"), _JOBS.c.id < bindparam("id")),
-        ),
+        _JOBS.c.priority >= bindparam("priority"),  # beside the next line, so that one range of the index is read
+        or_(_JOBS.c.priority > bindparam("priority"), _JOBS.c.id < bindparam("id")),
     )
 )
 
