@@ -22,8 +22,7 @@ _SETTINGS = {
     "port": "5432",
     "max_connections": "200",
     "shared_buffers": "32MB",
-    "fsync": "off",
-    "synchronous_commit": "off",
+    "fsync": "off",  # what is committed outlives the server all the same, only not the machine
     "full_page_writes": "off",
     "log_checkpoints": "off",
 }

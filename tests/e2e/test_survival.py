@@ -1,11 +1,14 @@
 """What a job lives through: a restarted service, a killed worker, a killed `up`."""
 
 import os
+from pathlib import Path
 import signal
 
 import pytest
 
 from tests.e2e.service import Service, is_running, running, until
+from tests.postgresql import postgresql_server
+from torchyard.errors import Unavailable
 from torchyard.job import JobState
 
 pytestmark = pytest.mark.xdist_group("e2e-survival")
@@ -92,3 +95,20 @@ def test_a_killed_rank_and_a_killed_supervisor_are_retried_without_leaving_a_pro
             assert ended.data["error"]["code"] == "killed"
         (service.code / "gated" / "gate").touch()
         assert service.wait(job.id, JobState.SUCCEEDED).attempt == 3
+
+
+def test_a_job_trains_on_while_postgresql_is_away(tmp_path: Path) -> None:
+    with postgresql_server() as server, running(Service(tmp_path, database=server.url("postgres"))) as service:
+        job = service.submit_script("gated", GATED, max_restarts=0)
+        service.wait(job.id, JobState.RUNNING)
+        processes = service.server["processes"]
+        server.stop()
+        with pytest.raises(Unavailable, match="the database does not answer"):
+            service.client.get(job.id)
+        server.start()
+        (service.code / "gated" / "gate").touch()
+        assert service.wait(job.id, JobState.SUCCEEDED).attempt == 1
+        assert service.server["processes"] == processes
+        (series,) = service.client.metrics(job.id, max_points=100_000).data
+        steps = [point.step for point in series.points]
+        assert steps == list(range(1, len(steps) + 1))
