@@ -14,7 +14,7 @@ Send `Authorization: Bearer TOKEN` with every request below `/v1`, and with `/me
 
 Every error is an RFC 9457 problem, `application/problem+json`; its `code` never changes once published. Beside those
 that each operation lists, a method that is not possible at a path answers 405 with `Allow`, and what is no sound HTTP
-request 400, 408, 421 or 431.
+request 400, 408, 421 or 431; a service with too many connections answers 503 to whoever comes next.
 
 Lists come in pages: send the `next` of one as `after` to get the one behind it. Every answer has an `X-Request-ID`,
 which names the request in the service's log.
