@@ -61,7 +61,7 @@ def measure() -> Iterator[Row]:
     ours: list[Start] = []
     theirs: list[float] = []
     with scratch() as folder, up(folder, slots=PROCESSES) as service, service.client() as client:
-        client.ready()  # connects
+        wait_for(client.workers, "the worker, which may come after the API")
         for number in range(REPEATS):
             ours.append(_through_service(service, client, folder / f"code-{number}"))
             theirs.append(_bare(folder / f"bare-{number}"))

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 POINT = struct.Struct("<qdq")
 """A point in a chunk: step, value, and time in microseconds since the epoch by the rank's clock."""
 
+_END = 2**63 - 1
+_SPAN = 1 << 16
+"""Positions whose chunks are joined when they are read: a database's texts have a longest length."""
+
 
 @dataclass(frozen=True, slots=True)
 class NewPoint:
@@ -30,11 +34,6 @@ class NewPoint:
     value: float
     time: int
     """Microseconds since the epoch, by the rank's clock."""
-
-
-_END = 2**63 - 1
-_SPAN = 1 << 16
-"""Positions whose chunks are joined when they are read: a database's texts have a longest length."""
 
 
 @dataclass(frozen=True)
