@@ -14,7 +14,7 @@ from torchyard.errors import ConfigError, Unavailable
 
 _QUEUE = "torchyard:queue"
 _BELL = "torchyard:bell"
-_QUIET_S = 5.0
+_LONG_S, _QUIET_S = 0.5, 5.0
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +26,7 @@ class Queue:
         """Connects to nothing yet. Raises ConfigError."""
         self._redis = _client(url)
         self._quiet_until = 0.0
+        self._announces = True
 
     def push(self, job_id: str, *, priority: int) -> None:
         """Called after the job's commit. Raises Unavailable."""
@@ -42,7 +43,7 @@ class Queue:
 
         `priority` is that of a queued job; None takes the job away. Raises Unavailable.
         """
-        with _translated(), self._redis.pipeline(transaction=False) as pipeline:
+        with self._told(), self._redis.pipeline(transaction=False) as pipeline:
             if priority is None:
                 pipeline.zrem(_QUEUE, job_id)
             else:
@@ -52,14 +53,15 @@ class Queue:
             pipeline.execute()
 
     def announce(self, job_id: str) -> None:
-        """Tells who watches the job that it has changed. While Redis does not answer, it is not asked each time."""
-        if time.monotonic() < self._quiet_until:
-            return
+        """Tells who watches the job that it has changed. Where Redis does not answer, they look by themselves."""
         try:
-            self._redis.publish(CHANNEL, job_id)
-        except (RedisError, OSError) as error:
-            self._quiet_until = time.monotonic() + _QUIET_S
-            logger.warning("redis does not answer, watchers poll meanwhile: %s", error)
+            with self._told():
+                self._redis.publish(CHANNEL, job_id)
+            self._announces = True
+        except Unavailable as error:
+            if self._announces:
+                logger.warning("%s; who watches a job looks by itself meanwhile", error.message)
+            self._announces = False
 
     def waiting(self) -> list[str]:
         """Ids in the order in which they are to start. Raises Unavailable."""
@@ -99,6 +101,21 @@ class Queue:
 
     def close(self) -> None:
         self._redis.close()
+
+    @contextmanager
+    def _told(self) -> Generator[None]:
+        """A Redis that hangs would hold up whoever commits: it is then left alone for some seconds."""
+        began = time.monotonic()
+        if began < self._quiet_until:
+            raise Unavailable("redis did not answer a moment ago")
+        try:
+            with _translated():
+                yield
+        except Unavailable:
+            now = time.monotonic()
+            if now - began > _LONG_S:
+                self._quiet_until = now + _QUIET_S
+            raise
 
 
 class Bell:

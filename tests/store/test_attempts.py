@@ -257,7 +257,8 @@ def test_a_batch_that_fails_in_the_middle_stores_nothing(yard: Yard) -> None:
             claim,
             seq=0,
             lines=[NewLines(0, "stdout", ["a"])],
-            points=[NewPoint("train/loss", 2**70, 1.0, 1)],
+            points=[NewPoint("train/loss", 1, 1.0, 1)],
+            events=[NewEvent("message", {"level": "info", "text": "a"}, 2**70)],
         )
     assert yard.everything() == before
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+import socket
 import time
 
 import pytest
@@ -145,3 +146,15 @@ def test_an_address_that_cannot_work_is_told_in_a_sentence_without_its_password(
     with pytest.raises(ConfigError, match="expected redis://") as caught:
         Queue(address)
     assert "s3cret" not in str(caught.value)
+
+
+def test_a_redis_that_hangs_holds_up_one_caller_and_not_each(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as hanging:  # takes connections and never answers
+        hanging.bind(str(tmp_path / "s"))
+        hanging.listen()
+        with closing(Queue(f"unix://{tmp_path}/s")) as queue:
+            with pytest.raises(Unavailable, match="does not answer"):
+                queue.tell("job_1", priority=0)
+            with pytest.raises(Unavailable, match="a moment ago"):
+                queue.tell("job_1", priority=0)
+            queue.announce("job_1")
