@@ -7,6 +7,9 @@ STAMP := .venv/.complete
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-annotate --no-header
 
+# Bytecode is kept, whatever the caller's habit: else each of the many processes would compile torch anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo up test test-gpu check bench bench-mnist env lock clean
 
