@@ -20,6 +20,8 @@ _HEARTBEAT_S = 15.0
 _MOST_ITEMS, _MOST_BYTES = 500, 1 << 18
 """Of one page."""
 _CACHE_BYTES = 1 << 24
+_PAGE_BYTES = 1 << 10
+"""What a page takes besides its data, which a stream of some kinds may well be without."""
 _READERS = 4
 """Pages that are read at once, each in a thread."""
 
@@ -40,6 +42,11 @@ class _Page:
     data: bytes
     last: int
     ended: bool
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory."""
+        return len(self.data) + _PAGE_BYTES
 
 
 class Stream:
@@ -101,11 +108,13 @@ class Stream:
         return page
 
     def _keep(self, wanted: _Wanted, page: _Page) -> None:
+        if (replaced := self._cache.pop(wanted, None)) is not None:  # two may read a page at the same time
+            self._cached_bytes -= replaced.size
         self._cache[wanted] = page
-        self._cached_bytes += len(page.data)
+        self._cached_bytes += page.size
         while self._cached_bytes > _CACHE_BYTES:
             _, dropped = self._cache.popitem(last=False)
-            self._cached_bytes -= len(dropped.data)
+            self._cached_bytes -= dropped.size
 
     def _load(self, wanted: _Wanted) -> _Page:
         with self._database.read() as session:

@@ -302,14 +302,7 @@ def test_the_watchers_of_a_job_share_each_page(
     monkeypatch: pytest.MonkeyPatch, database: Database, house: House, claim: Claim
 ) -> None:
     run(house, claim, 100)
-    read: list[int] = []
-    original = journal.after
-
-    def counted(*args: Any, **kwargs: Any) -> Any:
-        read.append(args[2])
-        return original(*args, **kwargs)
-
-    monkeypatch.setattr(journal, "after", counted)
+    read = counted_reads(monkeypatch)
 
     async def watch() -> list[bytes]:
         live = Live(house.settings.redis)
@@ -324,3 +317,63 @@ def test_the_watchers_of_a_job_share_each_page(
     assert all(other == first for other in others)
     assert parsed(first)[-1].event == "end"
     assert len(read) == len(set(read)) < 10
+
+
+def test_pages_that_are_read_several_times_at_once_are_kept(
+    monkeypatch: pytest.MonkeyPatch, database: Database, house: House, claim: Claim
+) -> None:
+    run(house, claim, 100)
+    monkeypatch.setattr(streams, "_CACHE_BYTES", 200_000)
+    read = counted_reads(monkeypatch)
+
+    async def watch() -> int:
+        live = Live(house.settings.redis)
+        stream = Stream(database, live)
+
+        def watcher() -> asyncio.Task[bytes]:
+            events = stream.events(claim.job_id, after=0, kinds=frozenset())
+            return asyncio.create_task(collect(events, lambda _: False))
+
+        watchers: list[asyncio.Task[bytes]] = []
+        for _ in range(5):
+            live.heard += 1  # an announcement: who comes after it does not share what is being read
+            watchers.append(watcher())
+            await asyncio.sleep(0)
+        await asyncio.gather(*watchers)
+        before = len(read)
+        await watcher()
+        live.close()
+        return len(read) - before
+
+    assert asyncio.run(watch()) == 0
+
+
+def test_pages_without_events_take_room_in_the_cache_too(
+    monkeypatch: pytest.MonkeyPatch, database: Database, house: House, claim: Claim
+) -> None:
+    monkeypatch.setattr(streams, "_HEARTBEAT_S", 0.01)
+    monkeypatch.setattr(streams, "_CACHE_BYTES", 0)
+    read = counted_reads(monkeypatch)
+
+    async def watch() -> None:
+        live = Live(house.settings.redis)
+        stream = Stream(database, live)
+        for _ in range(2):
+            await collect(stream.events(claim.job_id, after=0, kinds=frozenset({"checkpoint"})), bool)
+        live.close()
+
+    asyncio.run(watch())
+    assert read.count(0) == 2
+
+
+def counted_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The positions behind which the store is read from now on."""
+    read: list[int] = []
+    original = journal.after
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        read.append(args[2])
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(journal, "after", counted)
+    return read
