@@ -86,8 +86,13 @@ def open_of_worker(session: Session, worker_id: str) -> list[Claim]:
     return [Claim(row.id, row.job_id, row.number) for row in session.scalars(query)]
 
 
-def read(session: Session, attempt_id: int) -> Attempt:
-    return session.get_one(Attempt, attempt_id, populate_existing=True)
+def read(session: Session, claim: Claim) -> Attempt:
+    """The claim's row, ended or not. Raises StaleClaim where the job was deleted."""
+    query = select(Attempt).where(_is(claim)).execution_options(populate_existing=True)
+    row = session.scalars(query).first()
+    if row is None:
+        raise StaleClaim(f"job {claim.job_id} was deleted")
+    return row
 
 
 def prepared(session: Session, claim: Claim, *, start_step: int) -> None:
@@ -220,8 +225,12 @@ def _fenced_update(session: Session, claim: Claim, *conditions: Any, **values: A
 
 
 def _is_open(claim: Claim) -> ColumnElement[bool]:
+    return and_(_is(claim), Attempt.ended_at.is_(None))
+
+
+def _is(claim: Claim) -> ColumnElement[bool]:
     # SQLite gives the number of a deleted attempt to a new one: whose it is must be looked at, too.
-    return and_(Attempt.id == claim.attempt_id, Attempt.job_id == claim.job_id, Attempt.ended_at.is_(None))
+    return and_(Attempt.id == claim.attempt_id, Attempt.job_id == claim.job_id)
 
 
 def _move_on(session: Session, claim: Claim, report: ExitReport, *, fruitful: bool, ran_us: int) -> JobState:

@@ -40,10 +40,7 @@ class Ledger:
         """The attempt's row and its job's. Raises StaleClaim where the attempt has ended."""
 
         def look(session: Session) -> tuple[Attempt, Job]:
-            row = attempts.read(session, self._claim.attempt_id)
-            if row.ended_at is not None:
-                raise StaleClaim(f"attempt {self._claim.number} has ended")
-            return row, jobs.get(session, self._claim.job_id)
+            return self._row(session), jobs.get(session, self._claim.job_id)
 
         row, job = self._insist(look)
         self._seq = row.relay_seq
@@ -54,8 +51,9 @@ class Ledger:
         return list(self._insist(lambda session: checkpoints.newest_first(session, self._claim.job_id)))
 
     def cancel_requested(self) -> bool:
-        """Raises Unavailable at once: an intent can be read again later."""
+        """Raises Unavailable at once, as an intent can be read again later, and StaleClaim as `read` does."""
         with self._database.read() as session:
+            self._row(session)
             return jobs.get(session, self._claim.job_id).cancel_requested_at is not None
 
     def prepared(self, start_step: int) -> None:
@@ -82,7 +80,7 @@ class Ledger:
             try:
                 attempts.record(session, self._claim, batch, seq=seq)
             except StaleClaim:
-                if attempts.read(session, self._claim.attempt_id).relay_seq != seq + 1:
+                if self._row(session).relay_seq != seq + 1:
                     raise
 
         self._write(write)
@@ -91,6 +89,12 @@ class Ledger:
     def end(self, report: ExitReport) -> JobState:
         """Closes the attempt and answers the job's next state."""
         return self._write(lambda session: attempts.end(session, self._claim, report))
+
+    def _row(self, session: Session) -> Attempt:
+        row = attempts.read(session, self._claim)
+        if row.ended_at is not None:
+            raise StaleClaim(f"attempt {self._claim.number} has ended")
+        return row
 
     def _write(self, work: Callable[[Session], T]) -> T:
         answer = self._insist(work)

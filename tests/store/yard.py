@@ -80,7 +80,7 @@ class Yard:
         return self.read(lambda session: jobs.get(session, job_id))
 
     def attempt(self, claim: Claim) -> Attempt:
-        return self.read(lambda session: attempts.read(session, claim.attempt_id))
+        return self.read(lambda session: attempts.read(session, claim))
 
     def events(self, job_id: str) -> Sequence[JobEvent]:
         return self.read(lambda session: jobs.events(session, job_id, after=0, limit=100_000))

@@ -1,0 +1,46 @@
+"""What a worker's books say of an attempt that is not the worker's any more."""
+
+from collections.abc import Callable
+import threading
+
+import pytest
+
+from store import deletion
+from store.attempts import Batch, Claim
+from store.database import Database
+from tests.store.yard import Yard
+from torchyard.errors import StaleClaim
+from torchyard.job import EndReason
+from worker.ledger import Ledger
+
+
+@pytest.fixture
+def yard(database: Database) -> Yard:
+    return Yard(database)
+
+
+def deleted(yard: Yard, claim: Claim) -> None:
+    yard.end(claim, EndReason.COMPLETED)
+    yard.write(lambda session: deletion.delete_job(session, claim.job_id))
+
+
+def replaced(yard: Yard, claim: Claim) -> None:
+    """On SQLite the next attempt has the number of the deleted one; it has stored a batch, too."""
+    deleted(yard, claim)
+    yard.record(yard.running(yard.submit(), yard.worker()), seq=0)
+
+
+def rescued(yard: Yard, claim: Claim) -> None:
+    yard.expire(claim)
+    assert yard.rescue(claim)
+
+
+@pytest.mark.parametrize("lose", [deleted, replaced, rescued])
+def test_an_attempt_that_is_lost_is_stale_whatever_is_asked(yard: Yard, lose: Callable[[Yard, Claim], None]) -> None:
+    claim = yard.running(yard.submit(), yard.worker())
+    ledger = Ledger(yard.database, claim, leaving=threading.Event(), announce=lambda _: None)
+    ledger.read()
+    lose(yard, claim)
+    for ask in (lambda: ledger.record(Batch(offsets={})), ledger.cancel_requested, ledger.read):
+        with pytest.raises(StaleClaim):
+            ask()
