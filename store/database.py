@@ -23,8 +23,9 @@ from store import engine
 from torchyard.errors import Unavailable
 from torchyard.schema import storable
 
-_NOT_MIGRATED = {"42P01", "42703"}
-"""PostgreSQL's codes for a table and a column that are not there."""
+_NOT_YET = {"42P01", "42703", "25006"}
+"""PostgreSQL's codes for a table and a column that are not there, and for a server that only reads: one without room on
+its disk, or one that is about to take over."""
 _SUSPECT = re.compile(r"\\u(0000|d[89a-f])")
 """In JSON of ASCII: a NUL or half of a surrogate pair, whole pairs among them."""
 
@@ -84,7 +85,8 @@ class Document(TypeDecorator[Any]):
 class Database:
     """A pool of connections. A failure to reach the database is `Unavailable`, wherever it shows.
 
-    So is what another try may mend: a lock or a statement that took too long, a deadlock, tables not migrated yet.
+    So is what another try may mend: a lock or a statement that took too long, a deadlock, tables not migrated yet, a
+    server that takes no writes for now.
     Nothing is tried again here, as only the caller knows whether its block may run twice.
     """
 
@@ -152,7 +154,7 @@ def _translated() -> Generator[None]:
 def _may_pass(error: DBAPIError) -> bool:
     if isinstance(error, (OperationalError, InterfaceError)) or error.connection_invalidated:
         return True
-    return getattr(error.orig, "sqlstate", None) in _NOT_MIGRATED
+    return getattr(error.orig, "sqlstate", None) in _NOT_YET
 
 
 def _clean(value: Any) -> Any:

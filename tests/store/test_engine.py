@@ -63,6 +63,16 @@ def test_the_drivers_name_is_not_needed(url: str, scheme: str) -> None:
         assert answer(session, "SELECT 1") == 1
 
 
+def test_a_server_that_takes_no_writes_for_now_is_waited_for(url: str) -> None:
+    address = f"{url}{'&' if '?' in url else '?'}options=-c%20default_transaction_read_only%3Don"
+    with (
+        closing(Database(address)) as database,
+        pytest.raises(Unavailable, match="read-only"),
+        database.write() as session,
+    ):
+        session.execute(text("DELETE FROM garbage"))
+
+
 def test_an_unreachable_server_is_told_without_the_password() -> None:
     with closing(Database("postgresql://ada:s3cret@127.0.0.1:1/torchyard")) as database:
         with pytest.raises(Unavailable) as caught, database.read() as session:
