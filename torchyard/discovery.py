@@ -5,6 +5,7 @@ import json
 import os
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from torchyard.errors import ConfigError, NotAuthorized, ServerUnreachable
 
@@ -23,7 +24,8 @@ class Server:
 
 def discover(url: str | None = None, token: str | None = None, *, data_dir: Path = Path(".torchyard")) -> Server:
     """What is given, else TORCHYARD_URL and TORCHYARD_TOKEN, else the user's login, else the `server.json` in
-    `data_dir`. Raises ServerUnreachable where none of them names a server, NotAuthorized where no token is known.
+    `data_dir`. Raises ServerUnreachable where none of them names a server, NotAuthorized where no token is known,
+    ConfigError where the address is none.
     """
     url = url or os.environ.get("TORCHYARD_URL")
     token = token or os.environ.get("TORCHYARD_TOKEN")
@@ -34,11 +36,24 @@ def discover(url: str | None = None, token: str | None = None, *, data_dir: Path
             " or set TORCHYARD_URL and TORCHYARD_TOKEN"
         )
     if found is not None:
-        return Server(found.url, token or found.token, found.advice)
+        return _checked(Server(found.url, token or found.token, found.advice))
     assert url is not None
     if not token:
         raise NotAuthorized(f"no token is known for {url}: set TORCHYARD_TOKEN")
-    return Server(url.rstrip("/"), token, "is TORCHYARD_URL right, and does the server run?")
+    return _checked(Server(url.rstrip("/"), token, "is TORCHYARD_URL right, and does the server run?"))
+
+
+def _checked(server: Server) -> Server:
+    try:
+        address = urlsplit(server.url)
+        sound = address.scheme in {"http", "https"} and bool(address.hostname) and address.port != 0
+    except ValueError:  # half an IPv6 address, a port above 65535
+        sound = False
+    if not sound:
+        raise ConfigError(f"{server.url!r} is no server's address: write http://HOST:PORT")
+    if not (server.token.isascii() and server.token.isprintable()):
+        raise NotAuthorized(f"the token for {server.url} is none: it has characters that no token has")
+    return server
 
 
 def _known(data_dir: Path) -> list[Server]:

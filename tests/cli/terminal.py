@@ -16,7 +16,8 @@ def in_terminal(
     pid, terminal = pty.fork()
     if pid == 0:
         fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        os.execvpe(sys.executable, [sys.executable, "-P", "-m", "torchyard.cli", *arguments], dict(environment))
+        own = {key: value for key, value in environment.items() if key != "COLUMNS"}
+        os.execvpe(sys.executable, [sys.executable, "-P", "-m", "torchyard.cli", *arguments], own)
     screen, typed = "", False
     while data := _read(terminal):
         screen += data

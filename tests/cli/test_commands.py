@@ -40,7 +40,9 @@ def test_submit_prints_the_id_and_sends_the_file(server: FakeServer, tmp_path: P
     assert json.loads(server.asked[1].body) == {"trainer": "script"}
 
 
-@pytest.mark.parametrize(("text", "says"), [("a: [", "neither YAML nor JSON"), ("just text", "no job spec")])
+@pytest.mark.parametrize(
+    ("text", "says"), [("a: [", "neither YAML nor JSON"), ("just text", "no job spec"), ("[" * 5000, "nested too deep")]
+)
 def test_submit_of_something_else_says_what_is_wrong(server: FakeServer, text: str, says: str) -> None:
     done = _torchyard(server, "submit", "-", stdin=text)
     assert done.returncode == 1
@@ -172,6 +174,23 @@ def test_download_asks_for_the_chosen_checkpoint(server: FakeServer, option: lis
     server.on(JOB, job())
     assert _torchyard(server, "download", "job_1", *option).returncode == 1
     assert server.asked[-1].path == f"{JOB}/checkpoints/{ref}"
+
+
+def test_a_terminal_without_the_letters_gets_the_rest(server: FakeServer) -> None:
+    server.on(JOB, job())
+    server.on(f"{JOB}/logs", page([{**line(1), "text": "1×8×8"}]))
+    command = [sys.executable, "-P", "-m", "torchyard.cli", "logs", "job_1"]
+    environment = {**_environment(server), "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "1?8?8" in done.stdout
+
+
+def test_a_closed_stdout_is_no_error(server: FakeServer) -> None:
+    server.on("/v1/jobs", page([job()]))
+    command = f"exec {sys.executable} -P -m torchyard.cli ps >&-"
+    done = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, check=False, env=_environment(server))
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_cancel_takes_several_jobs(server: FakeServer) -> None:

@@ -15,6 +15,7 @@ from tests.torchyard.answers import DATA, JOB, NOW, SHA256, event, job, line, pa
 from tests.torchyard.fake_server import TOKEN, Answer, FakeServer, problem, serving
 from torchyard.client import Client, End, MetricPoint
 from torchyard.errors import (
+    ConfigError,
     Conflict,
     InvalidSpec,
     NotAuthorized,
@@ -241,8 +242,9 @@ def test_any_file_of_a_checkpoint_can_be_fetched(server: FakeServer, client: Cli
     serve_checkpoint(server, DATA)
     server.on(f"{JOB}/checkpoints/ckpt_1/files/state.pt", Answer(DATA))
     assert client.download("job_1", file="state.pt", to="mine.pt").read_bytes() == DATA
-    with pytest.raises(NotFound, match=r"it has state\.pt"):
-        client.download("job_1", file="other", to="mine.pt")
+    for to in ("mine.pt", "."):
+        with pytest.raises(NotFound, match=r"it has state\.pt"):
+            client.download("job_1", file="other", to=to)
 
 
 def test_a_server_cannot_choose_the_folder_of_a_download(server: FakeServer, client: Client, tmp_path: Path) -> None:
@@ -361,6 +363,24 @@ def test_the_server_is_found_in_the_documented_order(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("TORCHYARD_TOKEN", "token-env")
     assert _found() == ("http://env", "token-env")
     assert _found("http://given", "token-given") == ("http://given", "token-given")
+
+
+@pytest.mark.parametrize("url", ["nonsense", "ftp://x", "http://[::", "http://x:99999", "http://"])
+def test_what_is_no_address_is_told(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"http://HOST:PORT"):
+        Client(url, TOKEN)
+
+
+@pytest.mark.parametrize("token", ["wörng", "a\nb"])
+def test_what_can_be_no_token_is_not_sent(token: str) -> None:
+    with pytest.raises(NotAuthorized, match="characters that no token has"):
+        Client("http://127.0.0.1:1", token)
+
+
+def test_a_checkpoint_named_as_the_parent_folder_is_no_other_call(server: FakeServer, client: Client) -> None:
+    server.on(JOB, job())
+    with pytest.raises(NotFound):
+        client.checkpoint("job_1", "..")
 
 
 def test_a_broken_server_file_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

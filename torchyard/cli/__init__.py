@@ -3,6 +3,8 @@
 Exit codes: 0 done, 1 failed, 2 the followed job was cancelled (or the command was misused), 4 not authorized.
 """
 
+import io
+import os
 import sys
 
 import typer
@@ -29,6 +31,7 @@ for command in (
 
 def main() -> None:
     """Runs the command line and ends the process."""
+    _prepare_streams()
     try:
         app(prog_name="torchyard")
     except TorchyardError as error:
@@ -40,3 +43,12 @@ def main() -> None:
         what = error.strerror or str(error)
         sys.stderr.write(f"error: {error.filename}: {what}\n" if error.filename else f"error: {what}\n")
         sys.exit(1)
+
+
+def _prepare_streams() -> None:
+    """What a terminal's encoding lacks is shown as `?`; a stream that is closed takes everything."""
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115, PTH123 - open until the process ends
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115, PTH123
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")

@@ -82,7 +82,9 @@ def _read_spec(file: str) -> dict[str, Any]:
         # JSON is YAML too.
         spec = yaml.safe_load(sys.stdin if file == "-" else Path(file).read_bytes())
     except OSError as error:
-        raise InvalidSpec(f"the spec cannot be read: {error}") from None
+        raise InvalidSpec(f"{name} cannot be read: {error.strerror or error}") from None
+    except RecursionError:
+        raise InvalidSpec(f"{name} is nested too deep for a job spec") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InvalidSpec(f"{name} is neither YAML nor JSON: {error}") from None
     if not isinstance(spec, dict):

@@ -162,11 +162,12 @@ class AsyncClient:
         on_progress: OnProgress | None = None,
     ) -> Path:
         listed = await self.checkpoint(job_id, ref)
+        wanted = wanted_file(listed, file)
         path = calls.file_path(job_id, listed.id, file)
         target = Path(to)
         if target.is_dir():  # noqa: ASYNC240 - as short as every other touch of the file
             target /= file_name(await self._connection.send(calls.head(path))) or f"{listed.id}.pt"
-        with PartFile(target, wanted_file(listed, file), on_progress) as part:
+        with PartFile(target, wanted, on_progress) as part:
             await self._connection.fill(part, path)
             part.finish()
         return target

@@ -152,7 +152,7 @@ def behind(call: Call[V], cursor: str) -> Call[V]:
 
 
 def job_path(job_id: str) -> str:
-    return f"/v1/jobs/{quote(job_id, safe='')}"
+    return f"/v1/jobs/{_segment(job_id)}"
 
 
 def stream_path(job_id: str) -> str:
@@ -166,7 +166,12 @@ def file_path(job_id: str, ref: str, file: str | None) -> str:
 
 
 def _checkpoint_path(job_id: str, ref: str) -> str:
-    return f"{job_path(job_id)}/checkpoints/{quote(ref, safe='')}"
+    return f"{job_path(job_id)}/checkpoints/{_segment(ref)}"
+
+
+def _segment(text: str) -> str:
+    # `..` would lead out of the path.
+    return quote(text, safe="") if text.strip(".") else text.replace(".", "%2E")
 
 
 def _once(key: str | None) -> dict[str, str]:

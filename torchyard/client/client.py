@@ -201,11 +201,12 @@ class Client:
         another process downloads the same, and ServerError where the bytes are not those that the server lists.
         """
         listed = self.checkpoint(job_id, ref)
+        wanted = wanted_file(listed, file)
         path = calls.file_path(job_id, listed.id, file)
         target = Path(to)
         if target.is_dir():
             target /= file_name(self._connection.send(calls.head(path))) or f"{listed.id}.pt"
-        with PartFile(target, wanted_file(listed, file), on_progress) as part:
+        with PartFile(target, wanted, on_progress) as part:
             self._connection.fill(part, path)
             part.finish()
         return target
