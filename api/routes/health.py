@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 @router.get("/healthz")
-def is_alive() -> HealthView:
+async def is_alive() -> HealthView:
     """Whether the process answers: nothing else is looked at."""
     return HealthView()
 
