@@ -1,6 +1,5 @@
 """Trainers, workers, health, and the description of it all."""
 
-
 from store import workers
 from store.ids import new_id
 from tests.api.house import House
