@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 import re
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -52,8 +52,8 @@ class Resources(Schema):
 class CheckpointPolicy(Schema):
     every_epochs: Count | None = Field(default=1, description="null: only by steps, at a stop and at the end")
     every_steps: Count | None = None
-    keep_last: Annotated[int | None, unbuilt(None)] = Field(default=None, description="null keeps every epoch's")
-    keep_best: Annotated[int, unbuilt(1)] = 1
+    keep_last: Count | None = Field(default=None, description="the newest ones to keep; null keeps all")
+    keep_best: Count = Field(default=1, description="the best ones to keep beside them, by `monitor`")
     monitor: MetricKey = Field(default="val/loss", description="the metric that decides which checkpoint is `best`")
     mode: Literal["min", "max"] = "min"
 
@@ -88,6 +88,22 @@ class _Common(Schema):
         return env
 
 
+_R = TypeVar("_R", bound="RecipeSpec")
+
+
+def _monitors_are_measured(spec: _R) -> _R:
+    measured = recipes.METRICS[spec.trainer]
+    if spec.checkpoint.monitor not in measured:
+        raise ValueError(f"checkpoint.monitor must be one of {', '.join(sorted(measured))}")
+    evaluated = sorted(key for key in measured if key.startswith("val/"))
+    stopping, schedule = spec.config.early_stopping, spec.config.lr_scheduler
+    if stopping is not None and stopping.monitor not in evaluated:
+        raise ValueError(f"config.early_stopping.monitor must be one of {', '.join(evaluated)}")
+    if schedule.name == "plateau" and spec.checkpoint.monitor not in evaluated:
+        raise ValueError(f"with lr_scheduler plateau, checkpoint.monitor must be one of {', '.join(evaluated)}")
+    return spec
+
+
 class ImageClassificationSpec(_Common):
     """A job for the built-in image classifier."""
 
@@ -95,12 +111,27 @@ class ImageClassificationSpec(_Common):
     name: JobName = "image-classification"
     config: recipes.ImageClassification = recipes.ImageClassification()
 
-    @model_validator(mode="after")
-    def _monitor_is_measured(self) -> Self:
-        measured = recipes.METRICS[self.trainer]
-        if self.checkpoint.monitor not in measured:
-            raise ValueError(f"checkpoint.monitor must be one of {', '.join(sorted(measured))}")
-        return self
+    _monitors = model_validator(mode="after")(_monitors_are_measured)
+
+
+class SegmentationSpec(_Common):
+    """A job for the built-in segmentation of pictures."""
+
+    trainer: Literal["segmentation"]
+    name: JobName = "segmentation"
+    config: recipes.Segmentation
+
+    _monitors = model_validator(mode="after")(_monitors_are_measured)
+
+
+class TextClassificationSpec(_Common):
+    """A job for the built-in text classifier."""
+
+    trainer: Literal["text-classification"]
+    name: JobName = "text-classification"
+    config: recipes.TextClassification
+
+    _monitors = model_validator(mode="after")(_monitors_are_measured)
 
 
 class ScriptSpec(_Common):
@@ -111,9 +142,11 @@ class ScriptSpec(_Common):
     config: recipes.Script
 
 
-JobSpec = Annotated[ImageClassificationSpec | ScriptSpec, Field(discriminator="trainer")]
+RecipeSpec: TypeAlias = ImageClassificationSpec | SegmentationSpec | TextClassificationSpec
 
-Spec: TypeAlias = ImageClassificationSpec | ScriptSpec
+Spec: TypeAlias = RecipeSpec | ScriptSpec
+
+JobSpec = Annotated[Spec, Field(discriminator="trainer")]
 
 SPEC: TypeAdapter[Spec] = TypeAdapter(JobSpec)
 
@@ -126,7 +159,12 @@ class JobPatch(Schema):
     priority: Priority = _UNSET
 
 
-CONFIGS: dict[str, type[Schema]] = {"image-classification": recipes.ImageClassification, "script": recipes.Script}
+CONFIGS: dict[str, type[Schema]] = {
+    "image-classification": recipes.ImageClassification,
+    "segmentation": recipes.Segmentation,
+    "text-classification": recipes.TextClassification,
+    "script": recipes.Script,
+}
 """Each trainer's configuration schema."""
 
 

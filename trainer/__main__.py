@@ -10,10 +10,10 @@ from torchyard.errors import ConfigError
 from torchyard.recipes import ImageClassification
 from torchyard.run import Run
 from torchyard.spec import CheckpointPolicy
-from trainer import classification
-from trainer.evaluation import TOP
 from trainer.loop import Training
 from trainer.randomness import be_deterministic, seed_everything
+from trainer.recipes import classification
+from trainer.recipes.tally import TOP
 from trainer.world import World, joined
 
 logger = logging.getLogger(__name__)

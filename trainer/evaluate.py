@@ -15,7 +15,7 @@ import torch
 
 from torchyard.errors import ConfigError, DataError, TorchyardError
 from torchyard.recipes import ImageClassification, Normalization
-from trainer.classification import Classifier, make_classifier
+from trainer.recipes.classification import Classifier, make_classifier
 
 
 def main() -> None:

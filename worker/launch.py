@@ -18,7 +18,7 @@ from urllib.parse import unquote
 from store.attempts import Claim
 from torchyard.errors import DataError
 from torchyard.rundir import Env, LaunchPlan, ProcessIdentity, Record, RunDir, write_record
-from torchyard.spec import ImageClassificationSpec, ScriptSpec
+from torchyard.spec import ScriptSpec, Spec
 
 _INHERITED = re.compile(
     r"PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_[A-Z]+|TZ|TMPDIR|SSL_CERT_FILE|SSL_CERT_DIR"
@@ -45,7 +45,7 @@ class _Config(Record):
 
 
 def plan(
-    spec: ImageClassificationSpec | ScriptSpec,
+    spec: Spec,
     *,
     claim: Claim,
     run: RunDir,
@@ -90,7 +90,7 @@ def plan(
     )
 
 
-def prepare(run: RunDir, spec: ImageClassificationSpec | ScriptSpec, plan: LaunchPlan) -> None:
+def prepare(run: RunDir, spec: Spec, plan: LaunchPlan) -> None:
     """Writes what the ranks and the supervisor read: `config.json` and, last, `launch.json`. Raises OSError."""
     resolved = spec.model_dump(mode="json", include={"trainer", "config", "checkpoint"})
     write_record(run.config, _Config.model_validate(resolved))

@@ -19,8 +19,8 @@ from torchyard.recipes import ImageClassification
 from torchyard.run import Run
 from torchyard.spec import CheckpointPolicy
 from trainer.__main__ import make_training
-from trainer.classification import make_classifier
 from trainer.loop import Training
+from trainer.recipes.classification import make_classifier
 from trainer.sampler import TrainSampler
 from trainer.world import World, joined
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from torchyard.recipes import OptimizerConfig, SchedulerConfig
-from trainer.models import SmallCNN
+from trainer.models.vision import SmallCNN
 from trainer.optimization import Schedule, make_optimizer
 
 CPU = torch.device("cpu")

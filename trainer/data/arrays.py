@@ -11,15 +11,15 @@ import torch
 from torch import Tensor
 
 from torchyard.errors import DataError
-from torchyard.recipes import DataConfig
-from trainer.images import ImageData, InMemory, resized, split_indices
+from torchyard.recipes import ImageDataConfig
+from trainer.data.images import ImageData, InMemory, resized, split_indices
 
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 
 Array = NDArray[Any]
 
 
-def load_digits(config: DataConfig) -> ImageData:
+def load_digits(config: ImageDataConfig) -> ImageData:
     """The 1,797 handwritten digits of 8×8 pixels that ship with scikit-learn, split by the configuration's seed."""
     from sklearn import datasets
 
@@ -32,7 +32,7 @@ def load_digits(config: DataConfig) -> ImageData:
     return _data(InMemory(images[train], targets[train]), InMemory(images[val], targets[val]), classes)
 
 
-def load_npz(path: Path, config: DataConfig) -> ImageData:
+def load_npz(path: Path, config: ImageDataConfig) -> ImageData:
     """An `.npz` file with x_train, y_train, x_test and y_test. Nothing in it is unpickled. Raises DataError.
 
     Pictures are (samples, height, width), or have 1 or 3 channels as their last or second dimension; uint8, or floats

@@ -11,12 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from torchyard.errors import ConfigError, DataError
-from torchyard.recipes import DataConfig, ImageClassification, Normalization
-from trainer import evaluation, models
-from trainer.arrays import load_digits, load_npz
-from trainer.evaluation import Tally
-from trainer.folders import load_folders
-from trainer.images import ImageData, Normalizer, Pictures, measure
+from torchyard.recipes import ImageClassification, ImageDataConfig, Normalization
+from trainer.data.arrays import load_digits, load_npz
+from trainer.data.folders import load_folders
+from trainer.data.images import ImageData, Normalizer, Pictures, measure
+from trainer.models import vision
+from trainer.recipes.tally import Tally
+from trainer.recipes.tally import measure as measure_model
 from trainer.sampler import evaluation_batches
 from trainer.world import World
 
@@ -62,7 +63,7 @@ class Classifier:
         rank, size = (world.rank, world.size) if world else (0, 1)
         plan = evaluation_batches(len(self.data.val), batch_size=self.batch_size, rank=rank, world_size=size)
         tally = Tally(classes=len(self.data.classes), device=self.device)
-        evaluation.measure(self.model, self._batches(self.data.val, plan), tally=tally, on_batch=on_batch)
+        measure_model(self.model, self._batches(self.data.val, plan), tally=tally, on_batch=on_batch)
         if world:
             world.sum(tally.sums)
         return tally
@@ -87,10 +88,10 @@ def make_classifier(
     `normalization` and `channels` are those of a checkpoint; None measures them. `local_size`: ranks on this host.
     Raises DataError and ConfigError.
     """
-    models.check_name(config.model.name)
-    data = _load(source, config.data, channels=channels or (None if config.model.name == models.SMALL_CNN else 3))
+    vision.check_name(config.model.name)
+    data = _load(source, config.data, channels=channels or (None if config.model.name == vision.SMALL_CNN else 3))
     workers = _workers(config.data, in_memory=data.in_memory, local_size=local_size)
-    model = models.build(
+    model = vision.build(
         config.model.name,
         channels=data.channels,
         height=data.height,
@@ -104,7 +105,7 @@ def make_classifier(
         loss=nn.CrossEntropyLoss(label_smoothing=config.loss.label_smoothing),
         data=data,
         normalization=normalization or _normalization(config, data, source=source, workers=workers),
-        channels=models.channels_for(config.model.name, data.channels),
+        channels=vision.channels_for(config.model.name, data.channels),
         device=device,
         memory_format=memory_format,
         batch_size=config.training.per_device_batch_size,
@@ -112,7 +113,7 @@ def make_classifier(
     )
 
 
-def _load(source: str, config: DataConfig, *, channels: int | None) -> ImageData:
+def _load(source: str, config: ImageDataConfig, *, channels: int | None) -> ImageData:
     if source == "digits":
         return load_digits(config)
     path = Path(unquote(source.removeprefix("file://")) if source.startswith("file://") else source)
@@ -121,7 +122,7 @@ def _load(source: str, config: DataConfig, *, channels: int | None) -> ImageData
     return load_npz(path, config)
 
 
-def _workers(config: DataConfig, *, in_memory: bool, local_size: int) -> int:
+def _workers(config: ImageDataConfig, *, in_memory: bool, local_size: int) -> int:
     if in_memory:
         return 0
     if config.workers == "auto":
@@ -138,6 +139,8 @@ def _normalization(config: ImageClassification, data: ImageData, *, source: str,
         return values
     if wanted == "none":
         return Normalization(mean=[0.0], std=[1.0])
-    if len(wanted.mean) not in {1, data.channels, models.channels_for(config.model.name, data.channels)}:
+    if wanted == "imagenet":
+        return Normalization(mean=[0.485, 0.456, 0.406], std=[0.229, 0.224, 0.225])
+    if len(wanted.mean) not in {1, data.channels, vision.channels_for(config.model.name, data.channels)}:
         raise ConfigError(f"data.normalize has {len(wanted.mean)} channels, the pictures have {data.channels}")
     return wanted

@@ -12,18 +12,18 @@ import torch
 
 from tests.trainer.ranks import recipe
 from torchyard.errors import DataError
-from torchyard.recipes import DataConfig
-from trainer.arrays import load_digits, load_npz
-from trainer.classification import Classifier, make_classifier
-from trainer.folders import load_folders
-from trainer.images import ImageData, Pictures, measure
+from torchyard.recipes import ImageDataConfig
+from trainer.data.arrays import load_digits, load_npz
+from trainer.data.folders import load_folders
+from trainer.data.images import ImageData, Pictures, measure
+from trainer.recipes.classification import Classifier, make_classifier
 
 CPU = torch.device("cpu")
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
+SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
 
 
-def config(**data: Any) -> DataConfig:
-    return DataConfig.model_validate(data)
+def config(**data: Any) -> ImageDataConfig:
+    return ImageDataConfig.model_validate(data)
 
 
 def everything(pictures: Pictures, *, workers: int = 0) -> tuple[torch.Tensor, torch.Tensor]:

@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from torchyard.errors import DataError
-from torchyard.recipes import DataConfig
-from trainer.images import ImageData, split_indices
+from torchyard.recipes import ImageDataConfig
+from trainer.data.images import ImageData, split_indices
 
 CHECKED = 10_000
 """Files whose header is read before training, evenly spaced, where there are more; the others are checked when read."""
@@ -72,7 +72,7 @@ class FolderPictures(Dataset[tuple[Tensor, Tensor] | DataError]):
             yield pictures.to(device, non_blocking=True), labels.to(device, non_blocking=True)
 
 
-def load_folders(root: Path, config: DataConfig, *, channels: int | None = None) -> ImageData:
+def load_folders(root: Path, config: ImageDataConfig, *, channels: int | None = None) -> ImageData:
     """`train/<class>/*` and `val/<class>/*`, or `<class>/*`, which is then split. Raises DataError.
 
     `channels`: what the model wants; None takes 1 where all files are grey, else 3.

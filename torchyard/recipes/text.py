@@ -1,0 +1,56 @@
+"""The configuration of `text-classification`."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from torchyard.recipes.pictures import FileSource, Init, Patterns
+from torchyard.recipes.training import OptimizerConfig, Recipe, SchedulerConfig, Seed, TrainingConfig
+from torchyard.schema import Schema
+
+
+class TextModelConfig(Schema):
+    name: Literal["tiny", "roberta_base", "roberta_large"] = Field(
+        default="tiny", description="a RoBERTa encoder: a tiny one for CPUs, or of the published sizes"
+    )
+    weights: Annotated[str, Field(pattern=r"^(none|file:///.{1,4000})$")] = Field(
+        default="none",
+        description="`none`: random weights and a tokenizer trained on the training text; `file:///…`: a local "
+        "directory, as `transformers` saves it, with weights and tokenizer, below an allowed root",
+    )
+    init: Init = Field(default="default", description="of layers that `weights` does not fill")
+    freeze: Patterns = Field(
+        default=[], description="parameters that do not train: names or their beginnings, or patterns with *"
+    )
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
+
+
+class TextDataConfig(Schema):
+    source: FileSource = Field(
+        description="`file:///…` below an allowed root: a folder with one file per class, or a CSV or JSON-lines file "
+        "with text and label"
+    )
+    val_fraction: Annotated[float, Field(gt=0, lt=1)] = Field(
+        default=0.1, description="held-out share, where the source has no split of its own"
+    )
+    split_seed: Seed = Field(default=0, description="seed of that split")
+    max_length: Annotated[int, Field(ge=8, le=512)] = Field(default=128, description="tokens a text; the rest is cut")
+    vocabulary: Annotated[int, Field(ge=300, le=200_000)] = Field(
+        default=8000, description="tokens of a tokenizer that is trained here"
+    )
+
+
+class TextLoss(Schema):
+    name: Literal["cross_entropy"] = "cross_entropy"
+    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
+
+
+class TextClassification(Recipe):
+    """A classifier of texts: a RoBERTa encoder with a new head."""
+
+    model: TextModelConfig = TextModelConfig()
+    data: TextDataConfig
+    loss: TextLoss = TextLoss()
+    training: TrainingConfig = TrainingConfig(epochs=5)
+    optimizer: OptimizerConfig = OptimizerConfig(lr=0.0005, weight_decay=0.05, clip_grad_norm=1.0)
+    lr_scheduler: SchedulerConfig = SchedulerConfig(warmup_steps=100)
