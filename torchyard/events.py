@@ -1,12 +1,39 @@
 """The lines that rank 0 appends to `events.jsonl`: what a training process says while it runs."""
 
+import math
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, TypeAdapter
+from pydantic_core import to_json
 
-from torchyard.schema import MetricKey
+from torchyard.schema import MetricKey, unstorable
+
+CARD_BYTES = 64 * 1024
 
 _END_OF_TIME_US = 253_402_300_800_000_000  # the year 10000: no date can be later
+
+
+def _finite(value: JsonValue) -> JsonValue:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list) else value
+
+
+def _card(values: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    wrong = unstorable(values)
+    if wrong is not None:
+        raise ValueError(f"{wrong[0]}: {wrong[1]}")
+    finite = {key: _finite(value) for key, value in values.items()}
+    size = len(to_json(finite))
+    if size > CARD_BYTES:
+        raise ValueError(f"a card of {size} bytes is too large: it may have {CARD_BYTES}")
+    return finite
+
+
+CardValues = Annotated[dict[MetricKey, JsonValue], Field(max_length=200), AfterValidator(_card)]
+"""What a card says: anything that JSON can hold, NaN and ±Inf as the strings `NaN`, `Infinity`, `-Infinity`."""
 
 
 class _Line(BaseModel):
@@ -49,7 +76,14 @@ class Message(_Line):
     text: Annotated[str, Field(max_length=10_000)]
 
 
-Line = Annotated[Metric | Progress | CheckpointSaved | Message, Field(discriminator="type")]
+class Card(_Line):
+    """What the run is: its model's size, its data, its speed. The last one that a job wrote counts."""
 
-LINE: TypeAdapter[Metric | Progress | CheckpointSaved | Message] = TypeAdapter(Line)
+    type: Literal["card"] = "card"
+    values: CardValues
+
+
+Line = Annotated[Metric | Progress | CheckpointSaved | Message | Card, Field(discriminator="type")]
+
+LINE: TypeAdapter[Metric | Progress | CheckpointSaved | Message | Card] = TypeAdapter(Line)
 """Parses one line: `LINE.validate_json(raw)`."""
