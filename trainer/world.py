@@ -5,9 +5,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 import os
+from typing import TypeVar, cast
 
 import torch
 from torch import Tensor, distributed, nn
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -24,11 +27,21 @@ class World:
         distributed.all_reduce(tensor)
         return tensor
 
-    def gather(self, value: object) -> list[object]:
+    def any(self, flag: bool) -> bool:
+        """Whether it is True on any rank. A collective."""
+        return bool(self.sum(torch.tensor(int(flag), device=self.device)).item())
+
+    def gather(self, value: T) -> list[T]:
         """Every rank's `value`, in the order of ranks. A collective."""
-        values: list[object] = [None] * self.size
+        values: list[T | None] = [None] * self.size
         distributed.all_gather_object(values, value)
-        return values
+        return cast(list[T], values)
+
+    def agree(self, value: T) -> T:
+        """Rank 0's `value`: what is decided by it is decided once. A collective."""
+        values = [value]
+        distributed.broadcast_object_list(values, src=0)
+        return values[0]
 
     def broadcast_buffers(self, model: nn.Module) -> None:
         """Gives every rank the buffers of rank 0: batch norm's statistics, which each rank gathers for itself."""
