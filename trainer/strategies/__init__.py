@@ -1,0 +1,23 @@
+"""How several ranks train one model: chosen by `distributed.strategy`."""
+
+from torch import nn
+
+from torchyard.errors import ConfigError
+from torchyard.recipes import DistributedConfig
+from trainer.strategies.ddp import Ddp
+from trainer.strategies.strategy import Strategy
+from trainer.world import World
+
+__all__ = ["Strategy", "make_strategy"]
+
+
+def make_strategy(model: nn.Module, config: DistributedConfig, world: World) -> Strategy:
+    """What trains `model`, with rank 0's weights everywhere. A collective; raises ConfigError.
+
+    The optimizer is to be made afterwards: `fsdp` puts shards in place of the model's parameters.
+    """
+    if config.sync_batchnorm:
+        if world.device.type != "cuda":
+            raise ConfigError("distributed.sync_batchnorm needs CUDA devices: set it to false to train on CPUs")
+        model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+    return Ddp(model, config, world)

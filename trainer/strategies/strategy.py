@@ -1,5 +1,6 @@
 """What makes many ranks train one model."""
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -14,6 +15,11 @@ class Strategy(Protocol):
         """What training calls: the task's model, wrapped where the strategy wraps."""
         ...
 
+    @property
+    def local(self) -> bool:
+        """Whether weights and optimizer states of the ranks differ between two calls of `settle`."""
+        ...
+
     def micro_batch(self, *, last: bool) -> AbstractContextManager[object]:
         """Around forward and backward of one micro-batch; gradients meet in that of the window's `last` only.
 
@@ -21,27 +27,40 @@ class Strategy(Protocol):
         """
         ...
 
-    def after_step(self, step: int) -> None:
-        """After optimizer step `step`. May be a collective."""
+    def clip(self, max_norm: float) -> None:
+        """Scales the gradients so that their norm over the whole model is at most `max_norm`. No host sync."""
         ...
 
-    def settle(self, *, final: bool = False) -> None:
+    def after_step(self, step: int) -> None:
+        """After optimizer step `step`, which counts from 1 over the whole run. May be a collective."""
+        ...
+
+    def settle(self, *more: Mapping[str, Tensor]) -> None:
         """Before an evaluation and a checkpoint: parameters and buffers are the same on every rank. A collective.
 
-        Training may go on from there as if nothing had happened.
+        So is what is in `more`, tensors under names of the model's state (an EMA's). Training goes on from there.
         """
         ...
 
     def whole(self, tree: Any) -> Any:
-        """`tree` (nested dicts and lists) with whole tensors in place of shards. A collective."""
+        """`tree` (nested dicts and lists) with whole tensors in host memory in place of shards. A collective.
+
+        Only rank 0, which writes checkpoints, gets them: elsewhere the shards stay.
+        """
         ...
 
     def shard(self, tensor: Tensor, like: Tensor) -> Tensor:
-        """The part of a whole tensor that belongs to this rank, in the form of `like`."""
+        """The part of a whole tensor that belongs to this rank, in the form of `like`.
+
+        Where `like` is no shard, or of another shape (an optimizer's step count beside its parameter), the tensor
+        itself. Every rank gives the same tensor; no collective.
+        """
         ...
 
     def state_dict(self) -> dict[str, Any]:
-        """What exact resume needs besides model and optimizer; the same on every rank. A collective."""
+        """What exact resume needs besides model and optimizer. A collective; only rank 0's is complete."""
         ...
 
-    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Undoes `state_dict`, before the first micro-batch. At another world size, what belongs to one rank is new."""
+        ...
