@@ -4,25 +4,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 import os
 from pathlib import Path
-import signal
 
-import numpy as np
-from PIL import Image, ImageOps
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from torchyard.errors import DataError
 from torchyard.recipes import ImageDataConfig
+from trainer.data.decoding import decode, header, start_loader
 from trainer.data.images import ImageData, split_indices
 
 CHECKED = 10_000
 """Files whose header is read before training, evenly spaced, where there are more; the others are checked when read."""
-
-ORIENTATION = 0x0112
-ON_ITS_SIDE = {5, 6, 7, 8}
-
-_UNREADABLE = (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError)
 
 
 @dataclass(frozen=True)
@@ -48,7 +41,7 @@ class FolderPictures(Dataset[tuple[Tensor, Tensor] | DataError]):
 
     def __getitem__(self, indices: Tensor) -> tuple[Tensor, Tensor] | DataError:
         try:
-            pictures = torch.stack([_decode(self._files[index], self._form) for index in indices.tolist()])
+            pictures = torch.stack([_picture(self._files[index], self._form) for index in indices.tolist()])
         except DataError as error:
             return error  # raised in a loader process, it would reach the user inside a traceback
         return pictures, self._labels[indices]
@@ -62,7 +55,7 @@ class FolderPictures(Dataset[tuple[Tensor, Tensor] | DataError]):
             batch_size=None,
             num_workers=min(workers, len(plan)),
             pin_memory=device.type == "cuda",
-            worker_init_fn=_start_worker,
+            worker_init_fn=start_loader,
             generator=torch.Generator(),  # its own: the shared one would move with every loader that is made
         )
         for batch in loader:
@@ -135,54 +128,27 @@ def _files(root: Path, classes: Sequence[str], *, may_be_absent: bool = False) -
 
 
 def _inspect(files: Sequence[Path], image_size: int | None, channels: int | None) -> _Format:
-    first = _header(files[0])
+    first, _ = header(files[0])
     grey = True
     step = max(1, len(files) // CHECKED)
     for file in files[::step]:
-        size, is_grey = _header(file)
+        size, is_grey = header(file)
         grey = grey and is_grey
-        if image_size is None and size != first[0]:
-            raise DataError(_differs(str(file), size, first[0]))
-    width, height = (image_size, image_size) if image_size else first[0]
+        if image_size is None and size != first:
+            raise DataError(_differs(str(file), size, first))
+    width, height = (image_size, image_size) if image_size else first
     return _Format(channels or (1 if grey else 3), height, width, resize=image_size is not None)
 
 
-def _header(file: Path) -> tuple[tuple[int, int], bool]:
-    try:
-        with Image.open(file) as image:
-            turned = image.format == "JPEG" and image.getexif().get(ORIENTATION) in ON_ITS_SIDE
-            size = (image.height, image.width) if turned else image.size
-            return size, image.mode in {"1", "L", "I", "F"} or image.mode.startswith("I;16")
-    except _UNREADABLE as error:
-        raise DataError(f"{file} is no picture that can be read: {error}") from error
-
-
-def _decode(file: str, form: _Format) -> Tensor:
-    try:
-        with Image.open(file) as opened:
-            image = _eight_bits(ImageOps.exif_transpose(opened)).convert("L" if form.channels == 1 else "RGB")
-    except _UNREADABLE as error:
-        raise DataError(f"{file} is no picture that can be read: {error}") from error
+def _picture(file: str, form: _Format) -> Tensor:
     wanted = (form.width, form.height)
-    if image.size != wanted:
-        if not form.resize:
-            raise DataError(_differs(file, image.size, wanted))
-        image = image.resize(wanted, Image.Resampling.BILINEAR)
-    pixels = np.asarray(image).reshape(form.height, form.width, form.channels)
-    return torch.from_numpy(pixels.transpose(2, 0, 1).copy())
-
-
-def _eight_bits(image: Image.Image) -> Image.Image:
-    if image.mode != "I" and not image.mode.startswith("I;16"):
-        return image
-    return Image.fromarray((np.asarray(image) >> 8).clip(0, 255).astype(np.uint8))
+    pixels = decode(file, channels=form.channels, size=wanted if form.resize else None)
+    _, height, width = pixels.shape
+    if (width, height) != wanted:
+        raise DataError(_differs(file, (width, height), wanted))
+    return pixels
 
 
 def _differs(file: str, size: tuple[int, int], wanted: tuple[int, int]) -> str:
     sizes = f"{size[0]}×{size[1]} pixels, the first one {wanted[0]}×{wanted[1]}"
     return f"{file} has {sizes}: set data.image_size"
-
-
-def _start_worker(_: int) -> None:
-    torch.set_num_threads(1)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)

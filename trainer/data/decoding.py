@@ -1,0 +1,77 @@
+"""Picture files: what their headers say, and their pixels."""
+
+from pathlib import Path
+import signal
+from typing import NamedTuple
+
+import numpy as np
+from PIL import Image, ImageOps
+import torch
+from torch import Tensor
+
+from torchyard.errors import DataError
+
+UNREADABLE = (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError)
+"""What Pillow raises where a file is no picture that it can read."""
+
+ORIENTATION = 0x0112
+ON_ITS_SIDE = {5, 6, 7, 8}
+
+
+class Header(NamedTuple):
+    size: tuple[int, int]
+    """Width and height of the picture as a camera meant it to stand."""
+    grey: bool
+
+
+def header(file: str | Path) -> Header:
+    """What a picture's header says, without a look at its pixels. Raises DataError."""
+    try:
+        with Image.open(file) as image:
+            turned = image.format == "JPEG" and image.getexif().get(ORIENTATION) in ON_ITS_SIDE
+            size = (image.height, image.width) if turned else image.size
+            return Header(size, image.mode in {"1", "L", "I", "F"} or image.mode.startswith("I;16"))
+    except UNREADABLE as error:
+        raise DataError(f"{file} is no picture that can be read: {error}") from error
+
+
+def decode(
+    file: str | Path,
+    *,
+    channels: int,
+    size: tuple[int, int] | None = None,
+    resampling: Image.Resampling = Image.Resampling.BILINEAR,
+) -> Tensor:
+    """The pixels as uint8 of the shape (channels, height, width), upright, with 1 or 3 channels. Raises DataError.
+
+    `size` is the wanted width and height; None keeps the picture's own.
+    """
+    image = load(file, channels=channels)
+    return pixels(image if size is None or image.size == size else image.resize(size, resampling))
+
+
+def load(file: str | Path, *, channels: int) -> Image.Image:
+    """The picture upright, with 8 bits a value and 1 or 3 channels. Raises DataError."""
+    try:
+        with Image.open(file) as opened:
+            return _eight_bits(ImageOps.exif_transpose(opened)).convert("L" if channels == 1 else "RGB")
+    except UNREADABLE as error:
+        raise DataError(f"{file} is no picture that can be read: {error}") from error
+
+
+def pixels(image: Image.Image) -> Tensor:
+    """uint8 of the shape (channels, height, width)."""
+    values = np.asarray(image).reshape(image.height, image.width, -1)
+    return torch.from_numpy(values.transpose(2, 0, 1).copy())
+
+
+def start_loader(_: int) -> None:
+    """What a loader process begins with: one thread, and an end at SIGTERM, which the rank itself may survive."""
+    torch.set_num_threads(1)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _eight_bits(image: Image.Image) -> Image.Image:
+    if image.mode != "I" and not image.mode.startswith("I;16"):
+        return image
+    return Image.fromarray((np.asarray(image) >> 8).clip(0, 255).astype(np.uint8))

@@ -1,0 +1,156 @@
+"""Weights that a model begins with: a file's, or torchvision's by name."""
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from difflib import get_close_matches
+import fcntl
+from http.client import HTTPException
+from pathlib import Path
+import pickle
+import socket
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.hub import HASH_REGEX
+
+from torchyard.errors import ConfigError, DataError
+from trainer.data.sources import local_path
+
+DOWNLOAD_TIMEOUT_S = 60.0
+"""For which a server may be silent."""
+
+_UNREADABLE = (OSError, RuntimeError, ValueError, EOFError, KeyError, pickle.UnpicklingError)
+
+
+def torchvision_state(arch: str, weights: str) -> dict[str, Tensor]:
+    """The weights that torchvision calls `weights` (`DEFAULT`, `IMAGENET1K_V1`, `ResNet18_Weights.DEFAULT`) for `arch`.
+
+    They are downloaded once per host, into $TORCH_HOME, and their digest is checked. Raises ConfigError where there
+    are none of this name, and DataError where they cannot be had.
+    """
+    chosen = _named(arch, weights)
+    url: str = chosen.url
+    folder = Path(torch.hub.get_dir()) / "checkpoints"
+    file = folder / url.rsplit("/", 1)[-1]
+    try:
+        if not file.exists():
+            _download(url, file)
+    except (OSError, HTTPException, RuntimeError) as error:
+        raise DataError(
+            f"model.weights: {weights} of {arch} cannot be downloaded from {url} to {folder}: {_reason(error)}; give "
+            "a file:// URL of a file that is there, or `none`"
+        ) from error
+    return file_state(str(file))
+
+
+def file_state(path: str) -> dict[str, Tensor]:
+    """The tensors by name in a .safetensors file, or in a .pt or .pth file of plain tensors, such as a `state.pt`.
+
+    `path` may be a `file://` URL. Nothing is unpickled but tensors. Raises DataError.
+    """
+    file = local_path(path)
+    try:
+        content = _read(file)
+    except FileNotFoundError:
+        raise DataError(f"model.weights: there is no {file}") from None
+    except _UNREADABLE as error:
+        raise DataError(f"model.weights: {file} cannot be read as weights: {_reason(error)}") from error
+    for key in ("model", "state_dict"):
+        if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
+            content = content[key]
+    if not isinstance(content, Mapping):
+        raise DataError(f"model.weights: {file} holds a {type(content).__name__}, and not tensors by name")
+    tensors = {str(name): value for name, value in content.items() if isinstance(value, Tensor)}
+    if not tensors:
+        raise DataError(f"model.weights: {file} holds no tensors by name")
+    if all(name.startswith("module.") for name in tensors):
+        return {name.removeprefix("module."): value for name, value in tensors.items()}
+    return tensors
+
+
+def fill(model: nn.Module, tensors: Mapping[str, Tensor], *, what: str) -> frozenset[str]:
+    """Copies each of the `tensors` that has the name and the shape of one of the model's parameters and buffers.
+
+    Returns the names of the parameters that stay new. Raises DataError, which speaks of `what`, where all would.
+    """
+    filled: set[str] = set()
+    with torch.no_grad():
+        for name, own in model.state_dict(keep_vars=True).items():
+            value = tensors.get(name)
+            if value is not None and value.shape == own.shape:
+                own.copy_(value)
+                filled.add(name)
+    names = [name for name, _ in model.named_parameters()]
+    new = frozenset(names) - filled
+    if len(new) == len(names):
+        raise DataError(
+            f"model.weights: nothing in {what} fits the model: it has {_some(tensors)}, the model "
+            f"{_some(dict(model.named_parameters()))}"
+        )
+    return new
+
+
+def _named(arch: str, weights: str) -> Any:
+    from torchvision.models import get_model_weights
+
+    try:
+        known: Any = get_model_weights(arch)
+    except ValueError:
+        raise ConfigError(f"model.weights: torchvision has no weights for {arch}: use `none` or a file") from None
+    name = weights.removeprefix(f"{known.__name__}.")
+    names = list(known.__members__)
+    if name in names:
+        return known[name]
+    near = get_close_matches(name, names, n=3, cutoff=0.4)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(names) or 'none'}"
+    raise ConfigError(f"model.weights: {arch} has no weights {weights!r}; {hint}")
+
+
+def _download(url: str, file: Path) -> None:
+    """The file appears whole, or not at all."""
+    digest = HASH_REGEX.search(file.name)
+    with _locked(file.with_name(f".{file.name}.lock")), _patience(DOWNLOAD_TIMEOUT_S):
+        if not file.exists():
+            torch.hub.download_url_to_file(url, str(file), digest.group(1) if digest else None, progress=False)
+
+
+def _read(file: Path) -> Any:
+    if file.suffix != ".safetensors":
+        return torch.load(file, map_location="cpu", weights_only=True)
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(file)
+    except SafetensorError as error:
+        raise ValueError(error) from error
+
+
+@contextmanager
+def _locked(file: Path) -> Generator[None]:
+    """One process of the host at a time. The lock ends with its process, too."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def _patience(seconds: float) -> Generator[None]:
+    """torch.hub waits for ever otherwise."""
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(seconds)
+    try:
+        yield
+    finally:
+        socket.setdefaulttimeout(before)
+
+
+def _some(tensors: Mapping[str, Tensor]) -> str:
+    shown = [f"{name} {tuple(tensor.shape)}" for name, tensor in list(tensors.items())[:3]]
+    return ", ".join(shown) + (", …" if len(tensors) > len(shown) else "")
+
+
+def _reason(error: BaseException) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
