@@ -100,7 +100,8 @@ class Queue:
         return Bell(self._redis)
 
     def close(self) -> None:
-        self._redis.close()
+        """A thread that still talks to Redis keeps its connection: taken away, it fails with whatever comes first."""
+        self._redis.connection_pool.disconnect(inuse_connections=False)
 
     @contextmanager
     def _told(self) -> Generator[None]:

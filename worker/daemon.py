@@ -277,6 +277,7 @@ class Daemon:
         for attempt_id, runner in list(self._runners.items()):
             if not runner.done:
                 continue
+            runner.join(_LEAVE_S)  # it may still ring, and nobody else waits for it
             del self._runners[attempt_id]
             if runner.requeued:
                 self._requeue(runner.claim.job_id)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 import contextlib
 from dataclasses import dataclass
 from datetime import timedelta
+import errno
 import functools
 import os
 from pathlib import Path
@@ -54,8 +55,11 @@ def send(process: ProcessIdentity, number: signal.Signals) -> bool:
         return False
     try:
         descriptor = os.pidfd_open(process.pid)
-    except ProcessLookupError:
-        return False
+    except OSError as error:
+        # Older kernels answer EINVAL where the process is gone, and only a group or a session has its number.
+        if error.errno in {errno.ESRCH, errno.EINVAL}:
+            return False
+        raise
     try:
         if not is_alive(process):
             return False

@@ -98,14 +98,21 @@ class Runner:
         self._wake.set()
 
     def join(self, timeout: float) -> None:
+        """Waits for its thread, which still tells its end for a moment once it is `done`."""
         self._thread.join(timeout)
 
     def _main(self) -> None:
         try:
             self._guarded()
-        finally:
-            self.done = True
+        except Exception:
+            logger.exception(
+                "%s: attempt %d is left as it is, until its lease expires", self.claim.job_id, self.claim.number
+            )
+        self.done = True
+        try:
             self._on_end()
+        except Exception:
+            logger.exception("%s: the end of attempt %d was not told", self.claim.job_id, self.claim.number)
 
     def _guarded(self) -> None:
         try:

@@ -1,9 +1,11 @@
 """The queue and the bell, on a real Redis."""
 
 from collections.abc import Callable
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from pathlib import Path
 import socket
+import threading
 import time
 
 import pytest
@@ -73,6 +75,27 @@ def test_a_job_submitted_during_a_rebuild_stays_in_the_queue(queue: Queue, yard:
     assert queue.waiting() == [job_id for job_id, _ in yard.read(jobs.queued)]
     assert queue.waiting()[0] == first
     assert len(queue.waiting()) == 2
+
+
+def test_a_thread_that_rings_while_the_queue_is_closed_meets_nothing_worse_than_a_lost_connection(
+    queue: Queue,
+) -> None:
+    closed = threading.Event()
+
+    def ring_until_closed() -> int:
+        rings = 0
+        while not closed.is_set():
+            with suppress(Unavailable):
+                queue.ring()
+            rings += 1
+        return rings
+
+    with ThreadPoolExecutor(2) as pool:
+        ringing = [pool.submit(ring_until_closed) for _ in range(2)]
+        for _ in range(200):
+            queue.close()
+        closed.set()
+    assert all(thread.result() for thread in ringing)
 
 
 def test_the_bell_wakes_every_listener(queue: Queue) -> None:

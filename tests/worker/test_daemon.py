@@ -101,7 +101,7 @@ def serving(daemon: Daemon) -> Generator[None]:
     finally:
         daemon.stop_jobs()
         thread.join(90)
-        assert not thread.is_alive()
+        assert not [left.name for left in threading.enumerate() if left is thread or left.name.startswith("job_")]
 
 
 def test_a_job_that_fits_starts_however_many_before_it_do_not(site: Worksite) -> None:

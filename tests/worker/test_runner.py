@@ -312,6 +312,17 @@ def test_a_stop_asked_for_twice_is_written_once(bench: Bench) -> None:
     assert request.grace == timedelta(seconds=30)
 
 
+def test_a_runner_whose_end_nobody_hears_ends(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    def closed() -> None:
+        raise ValueError("I/O operation on closed file")
+
+    bench.runners.append(Runner(bench.host, bench.claim, on_end=closed))
+    bench.runner.start()
+    bench.runner.join(30)
+    assert bench.ended().state == JobState.FAILED  # as there is no code to run
+    assert "the end of attempt 1 was not told" in caplog.text
+
+
 def test_a_supervisor_of_another_boot_is_gone(bench: Bench) -> None:
     write_record(bench.attempt.run.launch, bench.attempt.plan(["/bin/true"]))
     write_record(bench.attempt.run.supervisor, ProcessIdentity(pid=1, start_time=1, boot_id="another"))
