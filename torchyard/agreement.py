@@ -36,10 +36,19 @@ class StopAgreement:
         """A stop is asked for. Does nothing else, so a signal handler may call it."""
         self._requested = True
 
+    @property
+    def requested(self) -> bool:
+        """Whether this rank knows of a request. Raises OSError."""
+        now = time.monotonic()
+        if not self._requested and now - self._looked >= POLL_S:
+            self._looked = now
+            self._requested = self._run.stop.exists()
+        return self._requested
+
     def reached(self) -> bool:
         """Counts one call, and says whether this is the last one. Raises OSError."""
         self._calls += 1
-        if not self._is_requested():
+        if not self.requested:
             return False
         if self._world_size == 1:
             return True
@@ -50,13 +59,6 @@ class StopAgreement:
         if self._last_call is None:
             self._last_call = self._read_last_call()
         return (self._last_call is not None and self._calls >= self._last_call) or self._alone()
-
-    def _is_requested(self) -> bool:
-        now = time.monotonic()
-        if not self._requested and now - self._looked >= POLL_S:
-            self._looked = now
-            self._requested = self._run.stop.exists()
-        return self._requested
 
     def _acknowledge(self) -> None:
         if not self._acknowledged:

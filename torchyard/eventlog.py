@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 import threading
 import time
-from typing import Any
+from typing import Any, TypeAlias
 
-from torchyard.events import CheckpointSaved, Message, Metric, Progress
+from torchyard.events import Card, CheckpointSaved, Message, Metric, Progress
 
 FLUSH_S = 0.5
 FLUSH_LINES = 500
@@ -23,6 +23,9 @@ class _Values:
     values: dict[str, Any]
 
 
+_Line: TypeAlias = _Values | Message | CheckpointSaved | Card
+
+
 class EventLog:
     """Appends whole lines to one file. What is added is written within FLUSH_S seconds, by a thread.
 
@@ -33,7 +36,7 @@ class EventLog:
         self._path = path
         self._synchronize = synchronize
         self._file: int | None = None
-        self._pending: list[_Values | Message | CheckpointSaved] = []
+        self._pending: list[_Line] = []
         self._progress: Progress | None = None
         self._lock = threading.Lock()
         self._writing = threading.Lock()
@@ -62,6 +65,10 @@ class EventLog:
     def message(self, line: Message) -> None:
         self._add(line)
 
+    def card(self, values: Mapping[str, Any]) -> None:
+        """Raises ValueError for what a card cannot hold."""
+        self._add(Card(time=_now(), values=dict(values)))
+
     def checkpoint(self, name: str) -> None:
         """Writes at once, after all that was added before."""
         self._add(CheckpointSaved(time=_now(), name=name))
@@ -83,7 +90,7 @@ class EventLog:
                 os.close(self._file)
                 self._file = None
 
-    def _add(self, line: _Values | Message | CheckpointSaved) -> None:
+    def _add(self, line: _Line) -> None:
         self._check()
         with self._lock:
             self._pending.append(line)

@@ -55,6 +55,8 @@ class Run:
         self.world_size = int(environ.get("WORLD_SIZE", "1"))
         self.data: str | None = environ.get(Env.DATA)
         """The data source: `digits`, or an absolute path; None for a script."""
+        self.weights: str | None = environ.get(Env.WEIGHTS)
+        """The absolute path of the weights to start from; None where those are no file."""
         self._config_path = environ.get(Env.CONFIG)
         self._resume_from = environ.get(Env.RESUME_FROM)
         self._dir: RunDir | None = None
@@ -99,6 +101,14 @@ class Run:
         """A sentence for the people who watch the job."""
         if self._events is not None:
             self._events.message(Message(time=time.time_ns() // 1000, level=level, text=text[:_MESSAGE_LIMIT]))
+
+    def card(self, values: Mapping[str, Any]) -> None:
+        """What this run is, as JSON: its model's size, its speed, its data. Of several cards the last one counts.
+
+        Raises TypeError and ValueError for what JSON cannot hold, or more than 200 keys or 64 KiB.
+        """
+        if self._events is not None:
+            self._events.card(_plain(values))
 
     def resume(self) -> dict[str, Any] | None:
         """The state that an earlier attempt saved, its tensors on the CPU; None on a fresh start.
@@ -147,6 +157,11 @@ class Run:
         )
         self._events.checkpoint(name)
 
+    @property
+    def stop_requested(self) -> bool:
+        """Whether a stop was asked for, as far as this rank knows: the ranks learn it at different moments."""
+        return self._agreement is not None and self._agreement.requested
+
     def should_stop(self) -> bool:
         """Whether to save and leave now. Call it once each step, on every rank: all get True at the same step.
 
@@ -177,6 +192,11 @@ class Run:
         self._events = self._agreement = self._dir = None
         if signal.getsignal(signal.SIGTERM) == self._on_sigterm:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """`values` as JSON reads them back: with lists for tuples."""
+    return json.loads(json.dumps(dict(values)))
 
 
 def _synchronize() -> None:

@@ -12,6 +12,7 @@ The supervisor and the ranks share nothing but this folder and the environment n
     errors/N.json    what rank N raised                            rank N writes it
     stop/            the ranks' agreement on the last step         the ranks write it
     logs/            one file per rank and stream                  the ranks' output, copied by the operating system
+    torchrun/        torchrun's own folder                         torchrun
     resume/          the checkpoint to resume from                 the worker writes it, ranks read it
     checkpoints/     published checkpoints, each whole once it has its manifest
 """
@@ -45,6 +46,7 @@ class Env(StrEnum):
     CHECKPOINT_DIR = "TORCHYARD_CHECKPOINT_DIR"
     RESUME_FROM = "TORCHYARD_RESUME_FROM"  # a folder with state.pt and manifest.json; absent on a fresh start
     DATA = "TORCHYARD_DATA"  # the resolved `data.source`: `digits`, or an absolute path; absent for a script
+    WEIGHTS = "TORCHYARD_WEIGHTS"  # the absolute path of `model.weights`; absent where those are no file
 
 
 class Record(BaseModel):
@@ -179,6 +181,10 @@ class RunDir:
     @property
     def logs(self) -> Path:
         return self.root / "logs"
+
+    @property
+    def torchrun(self) -> Path:
+        return self.root / "torchrun"
 
     @property
     def resume(self) -> Path:

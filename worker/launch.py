@@ -18,11 +18,12 @@ from urllib.parse import unquote
 from store.attempts import Claim
 from torchyard.errors import DataError
 from torchyard.rundir import Env, LaunchPlan, ProcessIdentity, Record, RunDir, write_record
-from torchyard.spec import ScriptSpec, Spec
+from torchyard.spec import RecipeSpec, ScriptSpec, Spec
 
 _INHERITED = re.compile(
     r"PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_[A-Z]+|TZ|TMPDIR|SSL_CERT_FILE|SSL_CERT_DIR"
-    r"|LD_LIBRARY_PATH|NVIDIA_[A-Z_]+|CUDA_HOME|CUDA_PATH|XDG_CACHE_HOME|TORCH_HOME"
+    r"|LD_LIBRARY_PATH|NVIDIA_[A-Z_]+|CUDA_HOME|CUDA_PATH"
+    r"|XDG_CACHE_HOME|TORCH_HOME|TORCHINDUCTOR_CACHE_DIR|TRITON_CACHE_DIR|HF_HOME|HF_HUB_CACHE|HF_HUB_OFFLINE"
 )
 _ELASTIC = (
     "--nnodes=1",
@@ -31,6 +32,7 @@ _ELASTIC = (
     "--local-addr=127.0.0.1",
     "--max-restarts=0",
 )
+_FILE = "file://"
 
 
 class _HasUuid(Protocol):
@@ -60,7 +62,7 @@ def plan(
 
     `slots`: devices of the worker, among which the cores are divided; `allowed`: the folders below which `file://`
     may point; `environ`: the worker's own environment. A script runs in its code folder, as it would by hand, a recipe
-    in the run directory. Raises DataError where the data or the code is absent, or not below `allowed`.
+    in the run directory. Raises DataError where the data, the weights or the code are absent, or not below `allowed`.
     """
     own: dict[str, str] = {}
     if isinstance(spec, ScriptSpec):
@@ -68,7 +70,7 @@ def plan(
         program = [str(_entrypoint(code, spec.config.entrypoint)), *spec.config.args]
         folder = code
     else:
-        own[Env.DATA] = _data(spec.config.data.source, allowed)
+        own |= _sources(spec, allowed)
         program = ["-m", "trainer"]
         folder = run.root
     own |= _service_environment(claim, run, [device.uuid for device in devices])
@@ -76,11 +78,12 @@ def plan(
         own[Env.RESUME_FROM] = str(resume_from)
     threads = max(1, len(os.sched_getaffinity(0)) // max(slots, len(devices)))
     python = [sys.executable, "-P"]
-    rank = [*python, "-u", "-m", "torchyard.rank", *program]
+    rank = ["--no-python", *python, "-u", "-m", "torchyard.rank", *program]
+    here = [f"--nproc-per-node={len(devices)}", f"--log-dir={run.torchrun}"]
     return LaunchPlan(
         job_id=claim.job_id,
         attempt=claim.number,
-        argv=[*python, "-m", "trainer.torchrun", *_ELASTIC, f"--nproc-per-node={len(devices)}", "--no-python", *rank],
+        argv=[*python, "-m", "trainer.torchrun", *_ELASTIC, *here, *rank],
         env=inherited(environ) | {"OMP_NUM_THREADS": str(threads)} | spec.env | own,
         cwd=str(folder),
         world_size=len(devices),
@@ -126,7 +129,7 @@ def inherited(environ: Mapping[str, str]) -> dict[str, str]:
 def resolve(url: str, allowed: Sequence[Path]) -> Path:
     """The existing file or folder at a `file:///…` URL, links followed. Raises DataError naming the path."""
     try:
-        path = Path(unquote(url.removeprefix("file://"), errors="strict"))
+        path = Path(unquote(url.removeprefix(_FILE), errors="strict"))
     except UnicodeDecodeError:
         raise DataError(f"{url} is no path in UTF-8") from None
     if "\0" in str(path):
@@ -141,8 +144,12 @@ def resolve(url: str, allowed: Sequence[Path]) -> Path:
     return real
 
 
-def _data(source: str, allowed: Sequence[Path]) -> str:
-    return str(resolve(source, allowed)) if source.startswith("file://") else source
+def _sources(spec: RecipeSpec, allowed: Sequence[Path]) -> dict[str, str]:
+    data, weights = spec.config.data.source, spec.config.model.weights
+    found = {Env.DATA.value: str(resolve(data, allowed)) if data.startswith(_FILE) else data}
+    if weights.startswith(_FILE):
+        found[Env.WEIGHTS.value] = str(resolve(weights, allowed))
+    return found
 
 
 def _entrypoint(code: Path, name: str) -> Path:

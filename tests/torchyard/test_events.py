@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 import pytest
 
-from torchyard.events import LINE, CheckpointSaved, Message, Metric, Progress
+from torchyard.events import CARD_BYTES, LINE, Card, CheckpointSaved, Line, Message, Metric, Progress
 
 _KEYS = st.text(
     st.characters(blacklist_categories=["Cs"], blacklist_characters=[*map(chr, range(32)), "\x7f"]),
@@ -56,10 +56,19 @@ def test_numbers_that_json_has_none_for(written: str, value: float) -> None:
         CheckpointSaved(time=1, name="epoch-0003"),
         Message(time=1, level="warning", text="naïve\n☃"),
         Message(time=1, text=""),
+        Card(time=1, values={"parameters": 7, "shape": [3, None, True, 0.5], "versions": {"torch": "☃"}}),
     ],
 )
-def test_other_lines_survive_the_trip(record: Progress | CheckpointSaved | Message) -> None:
+def test_other_lines_survive_the_trip(record: Line) -> None:
     assert LINE.validate_json(record.model_dump_json()) == record
+
+
+def test_a_card_has_strings_for_numbers_that_json_has_none_for() -> None:
+    values = {"a": math.nan, "b": [math.inf, {"c": -math.inf}]}
+    expected = {"a": "NaN", "b": ["Infinity", {"c": "-Infinity"}]}
+    for card in (Card(time=1, values=values), LINE.validate_json(line(type="card", values=values))):
+        assert isinstance(card, Card)
+        assert card.values == expected
 
 
 def test_a_newer_writers_keys_are_ignored() -> None:
@@ -103,6 +112,13 @@ def test_a_newer_writers_keys_are_ignored() -> None:
         line(type="message", text="a" * 10_001),
         line(type="message", text="a", level="panic"),
         line(type="message", text="\ud800"),
+        line(type="card"),
+        line(type="card", values=[]),
+        line(type="card", values={"a\nb": 1}),
+        line(type="card", values={"a": {"b": ["\0"]}}),
+        line(type="card", values={f"k{number}": 1 for number in range(201)}),
+        line(type="card", values={"a": "b" * CARD_BYTES}),
+        '{"time":1,"type":"card","values":{"a":' + "[" * 33 + "]" * 33 + "}}",
         '{"time":1,"type":"message","text":"cut',
         "[" * 10_000,
     ],

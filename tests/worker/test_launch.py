@@ -50,8 +50,8 @@ def _plan(run: RunDir, raw: dict[str, Any], *, devices: Sequence[Device] = SLOTS
     return launch.plan(parse_spec(raw), **(arguments | changes))
 
 
-def _recipe(source: str = "digits") -> dict[str, Any]:
-    return {"trainer": "image-classification", "config": {"data": {"source": source}}}
+def _recipe(source: str = "digits", **model: str) -> dict[str, Any]:
+    return {"trainer": "image-classification", "config": {"data": {"source": source}, "model": model}}
 
 
 def _script(code: Path, **config: Any) -> dict[str, Any]:
@@ -65,6 +65,7 @@ def test_a_recipe_runs_the_trainer_in_the_run_directory(run: RunDir) -> None:
     assert "--nproc-per-node=2" in plan.argv
     assert (plan.cwd, plan.world_size) == (str(run.root), 2)
     assert plan.env["TORCHYARD_DATA"] == "digits"
+    assert "TORCHYARD_WEIGHTS" not in plan.env
     assert "TORCHYARD_RESUME_FROM" not in plan.env
 
 
@@ -83,10 +84,12 @@ def test_the_environment_is_an_allow_list_the_jobs_own_and_the_services(run: Run
         "TORCHYARD_DATABASE": "d",
         "TORCHYARD_REDIS": "r",
         "AWS_SECRET_ACCESS_KEY": "k",
+        "HF_TOKEN": "h",
         "PYTHONPATH": "/p",
         "CUDA_VISIBLE_DEVICES": "7",
     }
     shared = {"PATH": "/usr/bin", "LC_ALL": "C.UTF-8", "LD_LIBRARY_PATH": "/opt", "NVIDIA_VISIBLE_DEVICES": "all"}
+    shared |= {"TORCH_HOME": "/cache/torch", "HF_HOME": "/cache/hf"}
     spec = _recipe() | {"env": {"WANDB_MODE": "offline", "GLOO_SOCKET_IFNAME": "eth0"}}
     env = _plan(run, spec, environ=secrets | shared).env
     service = {
@@ -117,6 +120,26 @@ def test_data_below_an_allowed_folder_is_resolved(run: RunDir, allowed: Path, tm
     url = f"file://{quote(str(tmp_path / 'link' / data.name))}"
     plan = _plan(run, _recipe(url), allowed=[tmp_path / "link"])
     assert plan.env["TORCHYARD_DATA"] == str(data)
+
+
+@pytest.mark.parametrize("trainer", ["image-classification", "segmentation", "text-classification"])
+def test_weights_below_an_allowed_folder_are_resolved(run: RunDir, allowed: Path, trainer: str) -> None:
+    (allowed / "data").mkdir()
+    (allowed / "weights").touch()
+    config = {"data": {"source": f"file://{allowed}/data"}, "model": {"weights": f"file://{allowed}/./weights"}}
+    env = _plan(run, {"trainer": trainer, "config": config}, allowed=[allowed]).env
+    assert (env["TORCHYARD_DATA"], env["TORCHYARD_WEIGHTS"]) == (f"{allowed}/data", f"{allowed}/weights")
+
+
+@pytest.mark.parametrize("weights", ["none", "IMAGENET1K_V1"])
+def test_weights_that_are_no_file_have_no_path(run: RunDir, weights: str) -> None:
+    assert "TORCHYARD_WEIGHTS" not in _plan(run, _recipe(weights=weights)).env
+
+
+def test_weights_outside_the_allowed_folders_are_refused(run: RunDir, allowed: Path, tmp_path: Path) -> None:
+    (tmp_path / "outside.pt").touch()
+    with pytest.raises(DataError, match=r"outside\.pt is not below a folder that this worker allows"):
+        _plan(run, _recipe(weights=f"file://{tmp_path}/outside.pt"), allowed=[allowed])
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,12 @@ def _rank(attempt: Attempt, rank: int) -> ProcessIdentity:
     return found
 
 
-def test_two_ranks_meet_on_loopback_only(attempt: Attempt) -> None:
+def test_two_ranks_meet_on_loopback_only_and_leave_no_file_elsewhere(
+    attempt: Attempt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
     _start(attempt, DDP + LISTENING)
     report = attempt.report()
     assert report.reason is EndReason.COMPLETED, attempt.log("rank-0", "stderr")
@@ -82,6 +87,7 @@ def test_two_ranks_meet_on_loopback_only(attempt: Attempt) -> None:
         assert listening
         assert set(listening) == {"listens 0100007F"}
     assert attempt.left() == []
+    assert list(temporary.iterdir()) == []
 
 
 def test_an_exception_names_its_rank_and_traceback(attempt: Attempt) -> None:
