@@ -1,22 +1,20 @@
 """One rank of a built-in recipe: `python -P -m trainer` under torchrun, in the environment of an attempt."""
 
+from collections.abc import Mapping
 import logging
 import sys
-
-import torch
+from typing import Any
 
 import torchyard
-from torchyard.errors import ConfigError
-from torchyard.recipes import ImageClassification
+from torchyard.errors import ConfigError, DataError
+from torchyard.recipes import AnyRecipe
 from torchyard.run import Run
-from torchyard.spec import CheckpointPolicy
+from torchyard.spec import CONFIGS, CheckpointPolicy
 from trainer.loop import Training
 from trainer.randomness import be_deterministic, seed_everything
-from trainer.recipes import classification
-from trainer.recipes.tally import TOP
+from trainer.recipes import make_task
+from trainer.task import Task
 from trainer.world import World, joined
-
-logger = logging.getLogger(__name__)
 
 
 def main() -> None:
@@ -25,36 +23,50 @@ def main() -> None:
     # The log that people read is rank 0's; what another rank has to warn of is in its own.
     level = logging.INFO if run.rank == 0 else logging.WARNING
     logging.basicConfig(stream=sys.stdout, level=level, format="%(asctime)s %(message)s")
-    config = ImageClassification.model_validate(run.config["config"])
-    policy = CheckpointPolicy.model_validate(run.config["checkpoint"])
+    config = read_config(run)
     if config.training.deterministic:
         be_deterministic()
     with joined(config.distributed.timeout) as world:
-        make_training(run, config=config, policy=policy, world=world).train()
+        make_training(run, config=config, world=world).train()
     run.close()
 
 
-def make_training(run: Run, *, config: ImageClassification, policy: CheckpointPolicy, world: World) -> Training:
+def read_config(run: Run) -> AnyRecipe:
+    config = CONFIGS[run.config["trainer"]].model_validate(run.config["config"])
+    if not isinstance(config, AnyRecipe):
+        raise ConfigError(f"{run.config['trainer']} is no recipe of this trainer")
+    return config
+
+
+def make_training(run: Run, *, config: AnyRecipe, world: World) -> Training:
     """The run that the configuration asks for, ready to train. Raises DataError and ConfigError."""
     seed_everything(config.training.seed)  # the same on every rank, and so the same initial weights
-    task = classification.make_classifier(
-        config, source=run.data or config.data.source, device=world.device, local_size=world.local_size
+    state = run.resume()
+    task = make_task(
+        config,
+        source=run.data or config.data.source,
+        weights=run.weights or config.model.weights,
+        device=world.device,
+        local_size=world.local_size,
+        facts=state,
     )
-    if policy.monitor == "val/accuracy_top5" and len(task.data.classes) <= TOP:
-        raise ConfigError(f"checkpoint.monitor: {policy.monitor} is not measured with {len(task.data.classes)} classes")
-    description = _describe(task, world)
-    logger.info(description)
-    run.message(description)
-    return Training(task, config=config, policy=policy, run=run, world=world)
+    _check_data(task, world, state)
+    policy = CheckpointPolicy.model_validate(run.config["checkpoint"])
+    return Training(
+        task, trainer=run.config["trainer"], config=config, policy=policy, run=run, world=world, state=state
+    )
 
 
-def _describe(task: classification.Classifier, world: World) -> str:
-    data, count = task.data, sum(parameter.numel() for parameter in task.model.parameters())
-    device = torch.cuda.get_device_name(world.device) if world.device.type == "cuda" else "CPU"
-    return (
-        f"{len(data.train)} training and {len(data.val)} validation pictures of {data.channels}×{data.height}×"
-        f"{data.width}, {len(data.classes)} classes; {count:,} parameters; {world.size} × {device}"
-    )
+def _check_data(task: Task, world: World, state: Mapping[str, Any] | None) -> None:
+    """All ranks, and all attempts, train and hold out the same samples."""
+    ours = (task.data_hash, task.split_hash)
+    if world.agree(ours) != ours:
+        raise DataError("the ranks do not see the same data: is the source being written to?")
+    if state is not None and (state["data_hash"], state["split_hash"]) != ours:
+        raise DataError(
+            "the data is not that of the checkpoint any more: samples were added, removed or changed since. Submit a "
+            "new job, or bring the data back"
+        )
 
 
 if __name__ == "__main__":

@@ -1,55 +1,36 @@
-"""The training loop: DDP over one task, with evaluation, checkpoints, exact resume and an agreed stop."""
+"""The training loop: one task on all ranks, with evaluation, checkpoints, exact resume and an agreed stop."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 import logging
 import math
 import time
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-from torch import Tensor, autocast, nn
-from torch.amp import GradScaler
-from torch.nn.parallel import DistributedDataParallel
-from torch.nn.utils import clip_grad_norm_
 
-from torchyard.errors import ConfigError, NonFiniteLoss
-from torchyard.recipes import DistributedConfig, ImageClassification
+from torchyard.errors import NonFiniteLoss
+from torchyard.recipes import Recipe
 from torchyard.run import Run
 from torchyard.spec import CheckpointPolicy
-from trainer.optimization import Schedule, make_optimizer, set_lr
+from trainer.card import Card, describe, peak_memory
+from trainer.learner import Learner
+from trainer.memory import fitting_batch
+from trainer.models.initial import train_mode
+from trainer.optimization import scaled_lr
+from trainer.precision import Precision
 from trainer.randomness import random_state, seed_everything, set_random_state
 from trainer.sampler import TrainSampler
+from trainer.schedule import Schedule
+from trainer.stopping import EarlyStopping
+from trainer.task import Evaluation, Task
 from trainer.window import LossWindow
 from trainer.world import World
 
 logger = logging.getLogger(__name__)
 
-DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
-
-
-class Task(Protocol):
-    """What a recipe gives to the loop."""
-
-    @property
-    def model(self) -> nn.Module: ...
-    @property
-    def loss(self) -> Callable[[Tensor, Tensor], Tensor]:
-        """The mean over a batch's outputs and targets."""
-        ...
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What a checkpoint needs besides weights to be used elsewhere."""
-        ...
-
-    @property
-    def samples(self) -> int:
-        """In the training split."""
-        ...
-
-    def training_batches(self, plan: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor]]: ...
-    def evaluate(self, world: World, *, on_batch: Callable[[], None]) -> dict[str, float]: ...
+ASK_EVERY = 16
+"""Batches of an evaluation between two looks for a stop."""
 
 
 class Training:
@@ -60,145 +41,125 @@ class Training:
     """
 
     def __init__(
-        self, task: Task, *, config: ImageClassification, policy: CheckpointPolicy, run: Run, world: World
+        self,
+        task: Task,
+        *,
+        trainer: str,
+        config: Recipe,
+        policy: CheckpointPolicy,
+        run: Run,
+        world: World,
+        state: Mapping[str, Any] | None = None,
     ) -> None:
-        self.task, self.config, self.policy, self.run, self.world = task, config, policy, run, world
-        state = run.resume()
-        if state is not None:
-            task.model.load_state_dict(state["model"])
-        self.model = wrap(task.model, config.distributed, world)
-        self.optimizer = make_optimizer(task.model, config.optimizer, device=world.device)
-        self.precision = resolve_precision(config.training.precision, world.device)
-        self.scaler = GradScaler(world.device.type, enabled=self.precision == "fp16")
-        self.window = LossWindow(world, config.training.max_nonfinite_steps)
-        self.sampler = TrainSampler(
-            task.samples,
-            batch_size=config.training.per_device_batch_size,
-            world_size=world.size,
-            rank=world.rank,
-            seed=config.training.seed,
-        )
+        self.task, self.trainer, self.config, self.policy = task, trainer, config, policy
+        self.run, self.world = run, world
         self.step = 0
         self.epoch = 1
         self.position = 0
         """Samples of the epoch that all ranks together have seen."""
+        self.stopped = False
+        """Whether the run ended early."""
         self.metrics: dict[str, float] = {}
         """The newest training metrics."""
         self.best: dict[str, Any] | None = None
-        seed_everything(config.training.seed + 1 + world.rank)
+        if state is not None:
+            task.model.load_state_dict(state["raw"] or state["model"])
+        training = config.training
+        precision = Precision(training.precision, world.device)
+        self.sampler = self._sampler(state, precision)
+        self.base_lr = scaled_lr(
+            config.optimizer,
+            global_batch=self.sampler.global_batch,
+            per_device_batch=training.per_device_batch_size,
+        )
+        self._card = self._describe(precision)
+        self.learner = Learner(task, config=config, world=world, precision=precision, lr=self.base_lr)
+        self.stopping = EarlyStopping(config.early_stopping) if config.early_stopping else None
+        self.window = LossWindow(world, training.max_nonfinite_steps)
+        seed_everything(training.seed + 1 + world.rank)
         if state is not None:
             self._load(state)
         self.total_steps = self._total_steps()
-        self.schedule = Schedule(config.lr_scheduler, config.optimizer.lr, self.total_steps)
+        self.schedule = Schedule(
+            config.lr_scheduler, base_lr=self.base_lr, total_steps=self.total_steps, mode=policy.mode
+        )
+        if state is not None:
+            self.schedule.load_state_dict(state["schedule"])
+        self._samples, self._seconds = 0, 0.0
         self._clock = time.monotonic()
 
     def train(self) -> bool:
         """Runs to the end, or to the step at which the ranks stop; False then. Raises NonFiniteLoss and DataError."""
+        self._introduce()
         self._progress()
-        while self.step < self.total_steps or self.position:
-            if not self._train_epoch():
-                self._save(end_of_epoch=False)
+        while self.position or (self.step < self.total_steps and not self.stopped):
+            if not (self._train_epoch() and self._end_epoch()):
+                self._save(stop=True)
                 return False
-            self._end_epoch()
         self._progress()
         return True
 
     def _train_epoch(self) -> bool:
         """To the end of the epoch or of the run; False if the ranks stop before."""
-        size = self.config.training.gradient_accumulation_steps
-        plan = self.sampler.batches(self.epoch, self.position)
-        windows = [plan[first : first + size] for first in range(0, len(plan), size)]
-        windows = windows[: self.total_steps - self.step]
-        batches = self.task.training_batches([batch for window in windows for batch in window])
-        self.model.train()
+        windows = self.sampler.windows(self.epoch, self.position)[: self.total_steps - self.step]
+        plan = [share.indices for window in windows for share in window.shares]
+        batches = self.task.training_batches(plan, epoch=self.epoch)
+        train_mode(self.task.model)
         self._clock = time.monotonic()
         for number, window in enumerate(windows, start=1):
-            self._train_step([len(batch) for batch in window], batches)
+            lr = self.schedule.lr(self.learner.updates + 1, epoch=self.epoch)
+            loss = self.learner.step(self.step + 1, window, batches, lr=lr)
+            self.step += 1
+            self.position += window.samples
+            self.window.add(loss, window.samples)
             last = number == len(windows)
             if last or self.step % self.config.logging.every_steps == 0:
-                self._log()
-            elif self.window.full:
-                self._fetch()
+                self._log(lr)
             self._progress()
             if self.run.should_stop():
                 return False
             if not last and self.policy.every_steps and self.step % self.policy.every_steps == 0:
-                self._save(end_of_epoch=False)
+                self._save()
         return True
 
-    def _train_step(self, lengths: list[int], batches: Iterator[tuple[Tensor, Tensor]]) -> None:
-        """One optimizer step over micro-batches of `lengths`: the gradient of the mean over all of their samples."""
-        samples = sum(lengths)
-        loss = torch.zeros((), device=self.world.device)
-        set_lr(self.optimizer, self.schedule.lr(self.step + 1, epoch=self.epoch))
-        for number, length in enumerate(lengths, start=1):
-            inputs, targets = next(batches)
-            with nullcontext() if number == len(lengths) else self.model.no_sync():
-                with self._autocast():
-                    part = self.task.loss(self.model(inputs), targets) * (length / samples)
-                self.scaler.scale(part).backward()
-            loss += part.detach()
-        if self.config.optimizer.clip_grad_norm is not None:
-            self.scaler.unscale_(self.optimizer)
-            clip_grad_norm_(self.model.parameters(), self.config.optimizer.clip_grad_norm)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.step += 1
-        self.position = min(self.position + len(lengths) * self.sampler.share, self.task.samples)
-        self.window.add(loss, samples * self.world.size)
-
-    def _autocast(self) -> autocast | nullcontext[None]:
-        dtype = DTYPES.get(self.precision)
-        return nullcontext() if dtype is None else autocast(self.world.device.type, dtype=dtype)
-
-    def _fetch(self) -> None:
-        """Looks at the losses so far, so that a run whose loss is lost does not go on until the next log line."""
-        self.window.sync(self.step)
-        if self.window.failure is not None:
-            self._log()
-
-    def _log(self) -> None:
-        """Means over the window that ends here. A loss that is lost is logged before it fails the run."""
-        self.window.sync(self.step)
-        now = time.monotonic()
-        self.metrics = {
-            "train/loss": self.window.mean,
-            "train/lr": self.optimizer.param_groups[0]["lr"],
-            "train/samples_per_second": self.window.samples / max(now - self._clock, 1e-9),
-        }
-        self.run.log(self.metrics, step=self.step)
-        if self.window.failure is not None:
-            raise NonFiniteLoss(self.window.failure)
-        self.window.reset()
-        self._clock = now
-
-    def _end_epoch(self) -> None:
-        """Evaluates and saves, where they are due, after an epoch or, with `max_steps`, at the end of the run."""
+    def _end_epoch(self) -> bool:
+        """Evaluates and saves, where they are due, after an epoch or at the end of the run; False if the ranks stop."""
         ended = self.sampler.count(self.position) == 0
         final = self.step >= self.total_steps
-        measured: dict[str, float] = {}
+        evaluation = Evaluation({})
         if final or self.epoch % self.config.evaluation.every_epochs == 0:
-            measured = self._evaluate()
-        self._report(measured)
-        self._keep_best({**self.metrics, **measured})
+            try:
+                evaluation = self._evaluate()
+            except _StopAsked:
+                return False
+            self._decide(evaluation.metrics)
+        self._report(evaluation.metrics)
+        self._keep_best({**self.metrics, **evaluation.metrics})
         by_epochs = self.policy.every_epochs is not None and self.epoch % self.policy.every_epochs == 0
         by_steps = self.policy.every_steps is not None and self.step % self.policy.every_steps == 0
-        if final or by_epochs or by_steps:
-            self._save(end_of_epoch=ended, measured=measured)
+        if final or self.stopped or by_epochs or by_steps:
+            self._save(end_of_epoch=ended, evaluation=evaluation)
         self.epoch, self.position = self.epoch + 1, 0
+        return True
 
-    def _evaluate(self) -> dict[str, float]:
-        self.world.broadcast_buffers(self.task.model)
-        measured = self.task.evaluate(self.world, on_batch=self._progress)
-        self.run.log(measured, step=self.step)
-        return measured
+    def _evaluate(self) -> Evaluation:
+        """Of the averaged weights, where there are any. What is decided by it is decided once, by rank 0's values."""
+        self.learner.settle()
+        with self.learner.averaged():
+            evaluation = self.task.evaluate(self.world, on_batch=_Asking(self.run, self.world, self._progress))
+        evaluation = replace(evaluation, metrics=self.world.agree(evaluation.metrics))
+        self.run.log(evaluation.metrics, step=self.step)
+        return evaluation
 
-    def _report(self, measured: dict[str, float]) -> None:
-        shown = "  ".join(f"{key} {value:.4g}" for key, value in {**self.metrics, **measured}.items())
-        logger.info("epoch %d/%d  step %d  %s", self.epoch, self.config.training.epochs, self.step, shown)
+    def _decide(self, measured: Mapping[str, float]) -> None:
+        """Whether the learning rate drops, or the run ends early."""
+        self.schedule.observe(measured.get(self.policy.monitor), update=self.learner.updates)
+        if self.stopping is not None and self.stopping.observe(measured, epoch=self.epoch):
+            self.stopped = True
+            logger.info(self.stopping.reason)
+            self.run.message(self.stopping.reason)
 
-    def _keep_best(self, measured: dict[str, float]) -> None:
+    def _keep_best(self, measured: Mapping[str, float]) -> None:
         value = measured.get(self.policy.monitor)
         if value is None or math.isnan(value):
             return
@@ -206,90 +167,180 @@ class Training:
         if self.best is None or sign * value > sign * self.best["value"]:
             self.best = {"metric": self.policy.monitor, "value": value, "epoch": self.epoch, "step": self.step}
 
+    def _log(self, lr: float) -> None:
+        """Means over the window that ends here. A loss that is lost is logged before it fails the run."""
+        self.window.sync(self.step)
+        now = time.monotonic()
+        seconds = max(now - self._clock, 1e-9)
+        self.metrics = {
+            "train/loss": self.window.mean,
+            "train/lr": lr,
+            "train/samples_per_second": self.window.samples / seconds,
+        }
+        self.run.log(self.metrics, step=self.step)
+        if self.window.failure is not None:
+            raise NonFiniteLoss(self.window.failure)
+        self._samples += self.window.samples
+        self._seconds += seconds
+        self.window.reset()
+        self._clock = now
+
+    def _report(self, measured: Mapping[str, float]) -> None:
+        shown = "  ".join(f"{key} {value:.4g}" for key, value in {**self.metrics, **measured}.items())
+        logger.info("epoch %d/%d  step %d  %s", self.epoch, self.config.training.epochs, self.step, shown)
+
     def _progress(self) -> None:
         epochs = self.config.training.epochs
         self.run.progress(step=self.step, total_steps=self.total_steps, epoch=min(self.epoch, epochs), epochs=epochs)
 
+    def _introduce(self) -> None:
+        card, optimizer = self._card, self.config.optimizer
+        lines = [
+            f"{self.task.description}; {card.parameters:,} parameters; {card.world_size} × {card.device}",
+            f"{self.total_steps} steps with a global batch of {card.global_batch}: {card.world_size} × "
+            f"{card.per_device_batch_size} × {card.gradient_accumulation_steps}, in {card.precision}",
+        ]
+        if optimizer.lr_scaling != "none":
+            lines.append(f"learning rate {self.base_lr:.6g}: {optimizer.lr:g}, scaled ({optimizer.lr_scaling})")
+        for line in lines:
+            logger.info(line)
+            self.run.message(line)
+        self.run.card(self.card.as_dict())
+
+    @property
+    def card(self) -> Card:
+        """What the run is, as far as it is known by now."""
+        speed = self._samples / self._seconds if self._seconds else None
+        return replace(self._card, samples_per_second=speed, peak_memory_bytes=peak_memory(self.world.device))
+
+    def _describe(self, precision: Precision) -> Card:
+        sampler = self.sampler
+        return replace(
+            describe(self.task, config=self.config, world=self.world, precision=precision.name),
+            global_batch=sampler.global_batch,
+            per_device_batch_size=sampler.batch_size,
+            gradient_accumulation_steps=-(-sampler.global_batch // (sampler.batch_size * self.world.size)),
+        )
+
+    def _sampler(self, state: Mapping[str, Any] | None, precision: Precision) -> TrainSampler:
+        """The global batch is that of the run's beginning; a micro-batch is what the memory holds."""
+        training, size = self.config.training, self.world.size
+        asked = training.per_device_batch_size
+        global_batch = asked * training.gradient_accumulation_steps * size
+        if state is not None:
+            global_batch, asked = state["sampler"]["global_batch"], min(asked, state["sampler"]["batch_size"])
+        batch_size = min(asked, -(-global_batch // size))
+        if training.auto_batch:
+            batch_size = fitting_batch(
+                self.task, batch_size=batch_size, config=self.config, precision=precision, world=self.world
+            )
+        if batch_size < asked and training.auto_batch:
+            self.run.message(
+                f"a micro-batch of {asked} does not fit the memory: it is {batch_size}, more of them make an optimizer "
+                f"step, and the global batch stays {global_batch}",
+                level="warning",
+            )
+        return TrainSampler(
+            self.task.samples,
+            global_batch=global_batch,
+            batch_size=batch_size,
+            world_size=size,
+            rank=self.world.rank,
+            seed=training.seed,
+        )
+
     def _total_steps(self) -> int:
         """Those that are done, those that this epoch still has, and those of the epochs after it."""
         training = self.config.training
-        size = training.gradient_accumulation_steps
         ahead = training.epochs - self.epoch + 1
-        left = -(-self.sampler.count(self.position) // size) + (ahead - 1) * -(-self.sampler.count() // size)
+        left = self.sampler.count(self.position) + (ahead - 1) * self.sampler.count()
         total = self.step + (left if ahead > 0 else 0)
         return total if training.max_steps is None else min(total, max(training.max_steps, self.step))
 
-    def _save(self, *, end_of_epoch: bool, measured: dict[str, float] | None = None) -> None:
+    def _save(self, *, stop: bool = False, end_of_epoch: bool = False, evaluation: Evaluation | None = None) -> None:
+        """Publishes a checkpoint. The ranks settle in it, but at a stop: from there on, all is as without one."""
         self.window.sync(self.step)
-        self.world.broadcast_buffers(self.task.model)
-        metrics = {**self.metrics, **(measured or {})}
-        weights = self.task.model.state_dict()
+        own = self.learner.own() if stop else None
+        self.learner.settle()
+        learned = self.learner.state_dict(own or self.learner.own())
+        evaluation = evaluation or Evaluation({})
+        metrics = {**self.metrics, **evaluation.metrics}
+        config = self.config.model_dump(mode="json")
         state = {
-            "model": weights,
+            **self.task.facts,
+            **learned,
             "epoch": self.epoch,
             "step": self.step,
             "metrics": metrics,
-            "recipe": "image-classification",
-            "config": self.config.model_dump(mode="json"),
-            **self.task.facts,
+            "recipe": self.trainer,
+            "config": config,
+            "data_hash": self.task.data_hash,
+            "split_hash": self.task.split_hash,
             "threads": torch.get_num_threads(),
-            "optimizer": self.optimizer.state_dict(),
-            "scheduler": {"total_steps": self.total_steps},
-            "scaler": self.scaler.state_dict(),
+            "schedule": self.schedule.state_dict(),
+            "early_stopping": self.stopping.state_dict() if self.stopping else None,
+            "stopped": self.stopped,
             "random": self.world.gather(random_state()),
-            "sampler": {"epoch": self.epoch, "samples": self.position, "world_size": self.world.size},
+            "sampler": {
+                "epoch": self.epoch,
+                "samples": self.position,
+                "world_size": self.world.size,
+                "global_batch": self.sampler.global_batch,
+                "batch_size": self.sampler.batch_size,
+            },
             "end_of_epoch": end_of_epoch,
             "window": self.window.state_dict(),
             "best": self.best,
         }
+        card = self.card.as_dict()
+        self.run.card(card)
         self.run.save_checkpoint(
-            state, step=self.step, epoch=self.epoch, end_of_epoch=end_of_epoch, metrics=metrics, weights=weights
+            state,
+            step=self.step,
+            epoch=self.epoch,
+            end_of_epoch=end_of_epoch,
+            metrics=metrics,
+            weights=learned["model"],
+            files={**self.task.files, **evaluation.files},
+            card={**card, "trainer": self.trainer, "config": config},
+            background=not stop,
         )
 
-    def _load(self, state: dict[str, Any]) -> None:
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.scaler.load_state_dict(state["scaler"])
+    def _load(self, state: Mapping[str, Any]) -> None:
+        self.learner.load_state_dict(state)
         self.window.load_state_dict(state["window"])
-        self.step, self.best = state["step"], state["best"]
+        if self.stopping is not None and state["early_stopping"] is not None:
+            self.stopping.load_state_dict(state["early_stopping"])
+        self.step, self.best, self.stopped = state["step"], state["best"], state["stopped"]
         self.metrics = {key: value for key, value in state["metrics"].items() if key.startswith("train/")}
         self.epoch, self.position = state["sampler"]["epoch"], state["sampler"]["samples"]
         if state["end_of_epoch"]:
             self.epoch, self.position = self.epoch + 1, 0
         logger.info("resumed at step %d, epoch %d", self.step, self.epoch)
-        saved = state["sampler"]["world_size"]
-        if saved == self.world.size:
+        before = state["sampler"]["world_size"]
+        if before == self.world.size:
             set_random_state(state["random"][self.world.rank])
             return
         seed_everything(self.config.training.seed + 1 + self.world.rank + self.step)
         self.run.message(
-            f"resumed at step {self.step} with {self.world.size} processes instead of {saved}: no sample of the epoch "
-            "is repeated or left out, but the batches are of another size and dropout draws anew",
+            f"resumed at step {self.step} with {self.world.size} processes instead of {before}: the global batch stays "
+            f"{self.sampler.global_batch}, no sample of the epoch is repeated or left out, but dropout draws anew",
             level="warning",
         )
 
 
-def wrap(model: nn.Module, config: DistributedConfig, world: World) -> DistributedDataParallel:
-    """The model for all ranks, with the weights of rank 0. Raises ConfigError."""
-    if config.sync_batchnorm:
-        if world.device.type != "cuda":
-            raise ConfigError("distributed.sync_batchnorm needs CUDA devices")
-        model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
-    wrapped = DistributedDataParallel(
-        model,
-        device_ids=[world.device.index] if world.device.type == "cuda" else None,
-        find_unused_parameters=config.find_unused_parameters,
-        static_graph=config.static_graph,
-        gradient_as_bucket_view=config.gradient_as_bucket_view,
-        bucket_cap_mb=config.bucket_cap_mb,
-    )
-    # Training does not read the buffers: they are shared before an evaluation and a checkpoint, not at every step.
-    wrapped.broadcast_buffers = False
-    return wrapped
+class _StopAsked(Exception):
+    """Leaves an evaluation, on all ranks at the same batch."""
 
 
-def resolve_precision(wanted: str, device: torch.device) -> str:
-    """`bf16`, `fp16` or `fp32`."""
-    if wanted != "auto":
-        return wanted
-    has_bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-    return "bf16" if has_bf16 else "fp32"
+class _Asking:
+    """Called after each batch of an evaluation, which all ranks have equally many of."""
+
+    def __init__(self, run: Run, world: World, progress: Callable[[], None]) -> None:
+        self._run, self._world, self._progress, self._calls = run, world, progress, 0
+
+    def __call__(self) -> None:
+        self._progress()
+        self._calls += 1
+        if self._calls % ASK_EVERY == 0 and self._world.any(self._run.stop_requested):
+            raise _StopAsked

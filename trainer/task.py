@@ -47,6 +47,11 @@ class Task(Protocol):
         ...
 
     @property
+    def description(self) -> str:
+        """The data for people: `1531 training and 266 validation pictures of 1×8×8, 10 classes`."""
+        ...
+
+    @property
     def samples(self) -> int:
         """In the training split."""
         ...
@@ -83,4 +88,8 @@ class Task(Protocol):
 
     def example(self) -> Any:
         """The inputs of one sample, on the device."""
+        ...
+
+    def largest(self, count: int) -> Batch:
+        """A batch of `count` training samples that takes as much memory as any. Draws nothing by chance."""
         ...

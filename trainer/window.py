@@ -8,8 +8,8 @@ from torch import Tensor
 
 from trainer.world import World
 
-SYNC_STEPS = 50
-"""Steps after which the losses are fetched, at most."""
+FOLD_STEPS = 64
+"""Losses that wait as tensors of their own, at most."""
 
 
 @dataclass
@@ -24,6 +24,7 @@ class LossWindow:
     max_nonfinite: int
     failure: str | None = None
     _waiting: list[Tensor] = field(default_factory=list[Tensor])
+    _folded: list[Tensor] = field(default_factory=list[Tensor])
     _samples: list[int] = field(default_factory=list[int])
     _total: float = 0.0
     _count: int = 0
@@ -33,16 +34,15 @@ class LossWindow:
         """The mean loss of one step on this rank, and the samples of all ranks that it stands for."""
         self._waiting.append(loss.detach())
         self._samples.append(samples)
-
-    @property
-    def full(self) -> bool:
-        return len(self._waiting) >= SYNC_STEPS
+        if len(self._waiting) == FOLD_STEPS:
+            self._fold()
 
     def sync(self, step: int) -> None:
         """Fetches what was added up to optimizer step `step`. A collective."""
-        if not self._waiting:
+        self._fold()
+        if not self._folded:
             return
-        losses = self.world.sum(torch.stack(self._waiting).double()).div_(self.world.size).tolist()
+        losses = self.world.sum(torch.cat(self._folded)).div_(self.world.size).tolist()
         first = step - len(losses) + 1
         for at, (loss, samples) in enumerate(zip(losses, self._samples, strict=True), start=first):
             self._total += loss * samples
@@ -53,8 +53,13 @@ class LossWindow:
                     f"the loss was {loss} at step {at}, not finite for {self._nonfinite} steps in a row: a lower "
                     "learning rate, warm-up or gradient clipping may help, unless the data itself holds NaN"
                 )
-        self._waiting.clear()
+        self._folded.clear()
         self._samples.clear()
+
+    def _fold(self) -> None:
+        if self._waiting:
+            self._folded.append(torch.stack(self._waiting).double())
+            self._waiting.clear()
 
     @property
     def mean(self) -> float:

@@ -13,7 +13,7 @@ from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsa
 
 from torchyard.recipes import ImageClassification
 from torchyard.rundir import Env, RunDir
-from torchyard.spec import ImageClassificationSpec
+from torchyard.spec import parse_spec
 
 DEADLINE_S = 120
 
@@ -60,11 +60,11 @@ def results(outcomes: Sequence[Any]) -> list[Any]:
     return list(outcomes)
 
 
-def job(root: Path, config: dict[str, Any], **spec: Any) -> RunDir:
+def job(root: Path, config: dict[str, Any], *, trainer: str = "image-classification", **spec: Any) -> RunDir:
     """A run directory with the job's configuration, as the worker writes it."""
     run = RunDir(root)
     run.create()
-    job = ImageClassificationSpec.model_validate({"trainer": "image-classification", "config": config, **spec})
+    job = parse_spec({"trainer": trainer, "config": config, **spec})
     run.config.write_text(job.model_dump_json(include={"trainer", "config", "checkpoint"}))
     return run
 

@@ -1,6 +1,6 @@
 """What several ranks compute together is what one process would."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 import os
 from pathlib import Path
@@ -9,52 +9,46 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributed import GradBucket  # pyright: ignore[reportPrivateImportUsage]
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.futures import Future
+from torch.nn.parallel import DistributedDataParallel
 
 from tests.trainer.ranks import environment, job, on_ranks, recipe, results
+from tests.trainer.regression import SAMPLES, Regression
 from torchyard.recipes import ImageClassification
 from torchyard.run import Run
 from torchyard.spec import CheckpointPolicy
-from trainer.__main__ import make_training
+from trainer.__main__ import make_training, read_config
 from trainer.loop import Training
-from trainer.recipes.classification import make_classifier
+from trainer.recipes import make_task
 from trainer.sampler import TrainSampler
 from trainer.world import World, joined
 
-SAMPLES = 30
 MINUTE = timedelta(minutes=1)
 
 
-class Regression:
-    """A task in double precision, small enough to be checked by hand."""
-
-    facts: dict[str, Any] = {}
-    samples = SAMPLES
-
-    def __init__(self) -> None:
-        torch.manual_seed(0)
-        self.inputs = torch.randn(SAMPLES, 3, dtype=torch.float64)
-        self.targets = torch.randn(SAMPLES, 1, dtype=torch.float64)
-        self.model: nn.Module = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 1)).double()
-        self.loss: Callable[[Tensor, Tensor], Tensor] = nn.MSELoss()
-
-    def training_batches(self, plan: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
-        return ((self.inputs[batch], self.targets[batch]) for batch in plan)
-
-    def evaluate(self, world: World, *, on_batch: Callable[[], None]) -> dict[str, float]:
-        return {}
-
-
-def regression(batch: int, accumulate: int) -> ImageClassification:
+def regression(batch: int, accumulate: int, **sections: Any) -> ImageClassification:
     return recipe(
-        training={"epochs": 2, "per_device_batch_size": batch, "gradient_accumulation_steps": accumulate},
-        optimizer={"name": "sgd", "lr": 0.1, "momentum": 0.0, "weight_decay": 0.0},
-        lr_scheduler={"name": "constant"},
-        logging={"every_steps": 2},
+        **{
+            "training": {"epochs": 2, "per_device_batch_size": batch, "gradient_accumulation_steps": accumulate},
+            "optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.0, "weight_decay": 0.0},
+            "lr_scheduler": {"name": "constant"},
+            "logging": {"every_steps": 2},
+            **sections,
+        }
     )
+
+
+def training_of(
+    task: Regression, config: ImageClassification, world: World, policy: CheckpointPolicy | None = None
+) -> Training:
+    return Training(task, trainer="test", config=config, policy=policy or CheckpointPolicy(), run=Run({}), world=world)
+
+
+def weights_of(training: Training) -> list[Tensor]:
+    return [parameter.detach().clone() for parameter in training.task.model.parameters()]
 
 
 def train_regression(batch: int, accumulate: int) -> tuple[list[Tensor], int, int]:
@@ -67,22 +61,22 @@ def train_regression(batch: int, accumulate: int) -> tuple[list[Tensor], int, in
         return allreduce_hook(None, bucket)  # pyright: ignore[reportArgumentType] None is the default group
 
     with joined(MINUTE) as world:
-        config = regression(batch, accumulate)
-        training = Training(Regression(), config=config, policy=CheckpointPolicy(), run=Run({}), world=world)
-        training.model.register_comm_hook(None, count)
+        training = training_of(Regression(), regression(batch, accumulate), world)
+        model = training.learner.strategy.model
+        assert isinstance(model, DistributedDataParallel)
+        model.register_comm_hook(None, count)
         training.train()
-        return [parameter.detach().clone() for parameter in training.task.model.parameters()], training.step, reduced
+        return weights_of(training), training.step, reduced
 
 
-def reference(share: int, accumulate: int) -> list[Tensor]:
+def reference(global_batch: int) -> list[Tensor]:
     """The same by plain gradient descent on the mean over each window's samples."""
     task = Regression()
     for epoch in (1, 2):
-        plan = TrainSampler(SAMPLES, batch_size=share, seed=42).batches(epoch)
-        for first in range(0, len(plan), accumulate):
-            batch = torch.cat(plan[first : first + accumulate])
+        for window in TrainSampler(SAMPLES, global_batch=global_batch, batch_size=global_batch, seed=42).windows(epoch):
+            (share,) = window.shares
             task.model.zero_grad()
-            task.loss(task.model(task.inputs[batch]), task.targets[batch]).backward()
+            task.loss(task.model(task.inputs[share.indices]), task.targets[share.indices]).backward()
             with torch.no_grad():
                 for parameter in task.model.parameters():
                     assert parameter.grad is not None
@@ -90,28 +84,72 @@ def reference(share: int, accumulate: int) -> list[Tensor]:
     return [parameter.detach() for parameter in task.model.parameters()]
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
-@pytest.mark.parametrize("accumulate", [1, 2, 3])
-def test_gradients_are_those_of_one_process_on_the_joined_batch(ranks: int, accumulate: int) -> None:
-    # Four batches of 8, 8, 8 and 6 samples: the windows differ in samples, and the last may have fewer batches.
-    expected = reference(8, accumulate)
-    for weights, steps, reduced in results(on_ranks(ranks, train_regression, 8 // ranks, accumulate)):
-        assert steps == 2 * -(-4 // accumulate)
+@pytest.mark.parametrize(
+    ("ranks", "batch", "accumulate"), [(1, 16, 1), (2, 8, 1), (2, 4, 2), (1, 8, 2), (2, 3, 3), (3, 2, 2)]
+)
+def test_gradients_are_those_of_one_process_on_the_joined_batch(ranks: int, batch: int, accumulate: int) -> None:
+    # 30 samples: the last window of an epoch is shorter, and its shares differ from rank to rank.
+    global_batch = ranks * batch * accumulate
+    expected = reference(global_batch)
+    for weights, steps, reduced in results(on_ranks(ranks, train_regression, batch, accumulate)):
+        assert steps == 2 * -(-SAMPLES // global_batch)
         assert reduced == steps
         for ours, theirs in zip(weights, expected, strict=True):
             assert torch.allclose(ours, theirs, rtol=0, atol=1e-13)
 
 
+EVERYTHING: dict[str, Any] = {
+    "optimizer": {"name": "adamw", "lr": 0.05, "clip_grad_norm": 0.5, "lookahead": {"every_steps": 2}},
+    "lr_scheduler": {"name": "cosine", "warmup_steps": 2},
+    "ema": {"decay": 0.9, "ramp": 3},
+}
+
+
+def train_with_everything(batch: int, accumulate: int) -> tuple[list[Tensor], list[Tensor]]:
+    with joined(MINUTE) as world:
+        training = training_of(Regression(), regression(batch, accumulate, **EVERYTHING), world)
+        training.train()
+        assert training.learner.ema is not None
+        return weights_of(training), [tensor.clone() for tensor in training.learner.ema.tensors.values()]
+
+
+def test_one_trajectory_whatever_the_ranks_and_the_accumulation() -> None:
+    ((weights, averages),) = results(on_ranks(1, train_with_everything, 16, 1))
+    for batch, accumulate in ((8, 1), (4, 2)):
+        for others in results(on_ranks(2, train_with_everything, batch, accumulate)):
+            for ours, theirs in zip([*weights, *averages], [*others[0], *others[1]], strict=True):
+                assert torch.allclose(ours, theirs, rtol=0, atol=1e-12)
+
+
+def stop_early(values: Sequence[Sequence[float]]) -> tuple[int, int, float]:
+    """The epochs and steps that a rank ran which evaluates to `values[rank]`, and its last learning rate."""
+    with joined(MINUTE) as world:
+        config = regression(
+            8,
+            1,
+            training={"epochs": 9, "per_device_batch_size": 8},
+            early_stopping={"patience": 2},
+            lr_scheduler={"name": "plateau", "patience": 0, "gamma": 0.5},
+        )
+        training = training_of(Regression(values=values[world.rank]), config, world)
+        assert training.train()
+        return training.epoch - 1, training.step, training.learner.optimizer.param_groups[0]["lr"]
+
+
+def test_ranks_that_disagree_stop_at_the_step_that_rank_0_decides() -> None:
+    # Rank 0 is best at epoch 2 and stops after epoch 4; by its own values, rank 1 would have gone on.
+    values = [[3.0, 1.0, 2.0, 2.0, 0.0], [3.0, 2.0, 1.0, 0.5, 0.2, 0.1, 0.05, 0.01, 0.001]]
+    assert results(on_ranks(2, stop_early, values)) == [(4, 8, 0.05), (4, 8, 0.05)]
+
+
 def train_digits() -> dict[str, Any]:
     run = Run(os.environ)
-    config = ImageClassification.model_validate(run.config["config"])
     with joined(MINUTE) as world:
-        training = make_training(run, config=config, policy=CheckpointPolicy(), world=world)
-        first = [parameter.detach().clone() for parameter in training.task.model.parameters()]
+        training = make_training(run, config=read_config(run), world=world)
+        first = weights_of(training)
         stream = torch.rand(4)
         finished = training.train()
-        last = [parameter.detach().clone() for parameter in training.task.model.parameters()]
-        return {"first": first, "stream": stream, "last": last, "finished": finished}
+        return {"first": first, "stream": stream, "last": weights_of(training), "finished": finished}
 
 
 def test_ranks_begin_and_stay_with_the_same_weights_and_draw_different_numbers(tmp_path: Path) -> None:
@@ -128,7 +166,12 @@ def evaluate_digits(sources: list[str]) -> list[dict[str, float]]:
     config = recipe(training={"per_device_batch_size": 3})
     with joined(MINUTE) as world:
         torch.manual_seed(0)
-        return [make_classifier(config, source=source, device=world.device).evaluate(world) for source in sources]
+        return [
+            make_task(config, source=source, weights="none", device=world.device)
+            .evaluate(world, on_batch=lambda: None)
+            .metrics
+            for source in sources
+        ]
 
 
 def test_each_validation_sample_counts_once_for_any_size_and_number_of_ranks(tmp_path: Path) -> None:

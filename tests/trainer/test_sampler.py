@@ -1,59 +1,140 @@
 from hypothesis import given
 from hypothesis import strategies as st
+import pytest
 import torch
 
-from trainer.sampler import TrainSampler, evaluation_batches
+from trainer.sampler import Share, TrainSampler, Window, evaluation_shares
 
 sizes = st.integers(1, 200)
 worlds = st.integers(1, 7)
+global_batches = st.integers(1, 60)
 batch_sizes = st.integers(1, 20)
 
 
-def of_all_ranks(size: int, batch_size: int, world: int, *, epoch: int = 1, start: int = 0) -> list[list[list[int]]]:
-    """The batches of each rank."""
-    samplers = [TrainSampler(size, batch_size=batch_size, world_size=world, rank=rank) for rank in range(world)]
-    assert {sampler.count(start) for sampler in samplers} == {len(samplers[0].batches(epoch, start))}
-    return [[batch.tolist() for batch in sampler.batches(epoch, start)] for sampler in samplers]
+def of_all_ranks(
+    size: int, global_batch: int, world: int, *, batch_size: int = 8, epoch: int = 1, start: int = 0
+) -> list[list[Window]]:
+    """The windows of each rank."""
+    samplers = [
+        TrainSampler(size, global_batch=global_batch, batch_size=batch_size, world_size=world, rank=rank)
+        for rank in range(world)
+    ]
+    assert {sampler.count(start) for sampler in samplers} == {len(samplers[0].windows(epoch, start))}
+    return [sampler.windows(epoch, start) for sampler in samplers]
 
 
-@given(sizes, batch_sizes, worlds)
-def test_every_rank_has_as_many_batches_of_the_same_lengths(size: int, batch_size: int, world: int) -> None:
-    ranks = of_all_ranks(size, batch_size, world)
-    assert len({tuple(len(batch) for batch in batches) for batches in ranks}) == 1
-    assert ranks[0]
+def counted(ranks: list[list[Window]]) -> list[list[int]]:
+    """The samples of each window, in the order of ranks."""
+    return [
+        [index for window in windows for share in window.shares if share.counts for index in share.indices.tolist()]
+        for windows in zip(*ranks, strict=True)
+    ]
 
 
-@given(sizes, batch_sizes, worlds)
-def test_an_epoch_has_each_sample_once_but_for_the_tail(size: int, batch_size: int, world: int) -> None:
-    seen = [index for batches in of_all_ranks(size, batch_size, world) for batch in batches for index in batch]
-    assert set(seen) <= set(range(size))
-    repeated, left_out = len(seen) - len(set(seen)), size - len(set(seen))
-    assert repeated < world or size < world
-    assert left_out <= world
-    assert not (repeated and left_out)
+@given(sizes, global_batches, worlds, batch_sizes)
+def test_every_sample_counts_once_an_epoch(size: int, global_batch: int, world: int, batch_size: int) -> None:
+    ranks = of_all_ranks(size, global_batch, world, batch_size=batch_size)
+    windows = counted(ranks)
+    assert sorted(index for window in windows for index in window) == list(range(size))
+    assert [len(window) for window in windows] == [window.samples for window in ranks[0]]
+    assert all(len(window) == global_batch for window in windows[:-1])
 
 
-@given(sizes, batch_sizes, worlds, st.data())
-def test_an_epoch_goes_on_where_it_was_left(size: int, batch_size: int, world: int, data: st.DataObject) -> None:
-    whole = of_all_ranks(size, batch_size, world)
+@given(sizes, global_batches, worlds, batch_sizes)
+def test_every_rank_has_as_many_micro_batches_none_empty(
+    size: int, global_batch: int, world: int, batch_size: int
+) -> None:
+    ranks = of_all_ranks(size, global_batch, world, batch_size=batch_size)
+    for windows in zip(*ranks, strict=True):
+        assert len({len(window.shares) for window in windows}) == 1
+        assert all(len(share.indices) for window in windows for share in window.shares)
+
+
+@given(st.integers(1, 6), st.integers(1, 20), worlds, st.integers(0, 300))
+def test_full_windows_have_the_micro_batches_that_were_asked_for(
+    accumulate: int, batch_size: int, world: int, more: int
+) -> None:
+    global_batch = accumulate * batch_size * world
+    for windows in of_all_ranks(global_batch + more, global_batch, world, batch_size=batch_size):
+        if windows[0].samples == global_batch:
+            assert [len(share.indices) for share in windows[0].shares] == [batch_size] * accumulate
+
+
+@given(st.integers(8, 200), st.integers(2, 60), worlds, st.integers(2, 20))
+def test_no_rank_is_left_with_a_single_sample(size: int, per_rank: int, world: int, batch_size: int) -> None:
+    ranks = of_all_ranks(max(size, 2 * world), per_rank * world, world, batch_size=batch_size)
+    assert all(len(share.indices) > 1 for windows in ranks for window in windows for share in window.shares)
+
+
+@given(sizes, global_batches, worlds, st.data())
+def test_an_epoch_goes_on_where_it_was_left(size: int, global_batch: int, world: int, data: st.DataObject) -> None:
+    whole = of_all_ranks(size, global_batch, world)
     done = data.draw(st.integers(0, len(whole[0])))
-    start = min(done * batch_size * world, size)
-    assert of_all_ranks(size, batch_size, world, start=start) == [batches[done:] for batches in whole]
+    start = sum(window.samples for window in whole[0][:done])
+    assert counted(of_all_ranks(size, global_batch, world, start=start)) == counted(whole)[done:]
+
+
+@given(sizes, global_batches, worlds, worlds, st.data())
+def test_an_epoch_goes_on_with_other_ranks(
+    size: int, global_batch: int, world: int, other: int, data: st.DataObject
+) -> None:
+    before = of_all_ranks(size, global_batch, world)
+    done = data.draw(st.integers(0, len(before[0])))
+    start = sum(window.samples for window in before[0][:done])
+    seen = [*counted(before)[:done], *counted(of_all_ranks(size, global_batch, other, start=start))]
+    assert sorted(index for window in seen for index in window) == list(range(size))
+
+
+@given(st.lists(st.floats(-100, 100), min_size=1, max_size=40), global_batches, worlds, batch_sizes)
+def test_the_mean_of_the_ranks_sums_is_the_mean_over_the_samples(
+    losses: list[float], global_batch: int, world: int, batch_size: int
+) -> None:
+    values = torch.tensor(losses, dtype=torch.float64)
+    ranks = of_all_ranks(len(losses), global_batch, world, batch_size=batch_size)
+    for windows, samples in zip(zip(*ranks, strict=True), counted(ranks), strict=True):
+        sums = [
+            sum(
+                weight * values[share.indices].mean()
+                for share, weight in zip(window.shares, window.weights(world), strict=True)
+            )
+            for window in windows
+        ]
+        assert sum(sums) / world == pytest.approx(values[samples].mean().item(), abs=1e-9)
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 4])
+def test_three_losses_have_their_true_mean_however_they_are_dealt(world: int) -> None:
+    losses = torch.tensor([0.3, 0.2, 0.8], dtype=torch.float64)
+    total = 0.0
+    for windows in of_all_ranks(3, 3, world, batch_size=2):
+        (window,) = windows
+        for share, weight in zip(window.shares, window.weights(world), strict=True):
+            total += weight * losses[share.indices].mean().item()
+    assert total / world == pytest.approx(0.43333333333, abs=1e-9)
 
 
 def test_epochs_and_seeds_have_orders_of_their_own() -> None:
     orders = [
-        torch.cat(TrainSampler(50, batch_size=8, seed=seed).batches(epoch)).tolist()
+        [
+            index
+            for window in TrainSampler(50, global_batch=8, batch_size=8, seed=seed).windows(epoch)
+            for index in window.shares[0].indices.tolist()
+        ]
         for seed in (0, 1)
         for epoch in (1, 2)
     ]
     assert len({tuple(order) for order in orders}) == 4
-    assert all(sorted(order) == list(range(50)) for order in orders)
 
 
 @given(sizes, batch_sizes, worlds)
-def test_evaluation_has_each_sample_exactly_once(size: int, batch_size: int, world: int) -> None:
-    ranks = [evaluation_batches(size, batch_size=batch_size, world_size=world, rank=rank) for rank in range(world)]
-    assert sorted(index for batches in ranks for batch in batches for index in batch.tolist()) == list(range(size))
-    alone = [batch.tolist() for batch in evaluation_batches(size, batch_size=batch_size)]
-    assert all(batch.tolist() in alone for batches in ranks for batch in batches)
+def test_evaluation_counts_each_sample_once_in_the_same_batches(size: int, batch_size: int, world: int) -> None:
+    ranks = [evaluation_shares(size, batch_size=batch_size, world_size=world, rank=rank) for rank in range(world)]
+    assert len({len(shares) for shares in ranks}) == 1
+    assert all(len(share.indices) for shares in ranks for share in shares)
+
+    def batches(shares: list[Share]) -> list[list[int]]:
+        return [share.indices.tolist() for share in shares if share.counts]
+
+    assert sorted(index for shares in ranks for batch in batches(shares) for index in batch) == list(range(size))
+    alone = batches(evaluation_shares(size, batch_size=batch_size))
+    assert all(batch in alone for shares in ranks for batch in batches(shares))

@@ -3,6 +3,8 @@
 Every key has a default; a key whose other values no trainer obeys yet accepts only that default.
 """
 
+from typing import TypeAlias
+
 from torchyard.recipes.classification import ClassificationLoss, ImageClassification
 from torchyard.recipes.pictures import ImageDataConfig, ImageModelConfig, Normalization
 from torchyard.recipes.script import Script
@@ -23,6 +25,7 @@ from torchyard.recipes.training import (
 
 __all__ = [
     "METRICS",
+    "AnyRecipe",
     "ClassificationLoss",
     "DistributedConfig",
     "EarlyStoppingConfig",
@@ -47,6 +50,8 @@ __all__ = [
     "TextModelConfig",
     "TrainingConfig",
 ]
+
+AnyRecipe: TypeAlias = ImageClassification | Segmentation | TextClassification
 
 _ALWAYS = {"train/loss", "train/lr", "train/samples_per_second", "val/loss"}
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import torch
 
-from torchyard.recipes import ImageClassification, Recipe, Segmentation, TextClassification
+from torchyard.recipes import AnyRecipe, ImageClassification, Segmentation, TextClassification
 from trainer.task import Task
 
 
 def make_task(
-    config: Recipe,
+    config: AnyRecipe,
     *,
     source: str,
     weights: str,
@@ -44,5 +44,3 @@ def make_task(
             return make_text_classifier(
                 config, source=source, weights=weights, device=device, local_size=local_size, facts=facts
             )
-        case _:
-            raise TypeError(f"{type(config).__name__} is no recipe")

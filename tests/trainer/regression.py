@@ -1,0 +1,46 @@
+"""A task in double precision, small enough to be checked by hand."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from torchyard.publishing import Content
+from trainer.task import Batch, Evaluation
+from trainer.world import World
+
+SAMPLES = 30
+
+
+class Regression:
+    """Three numbers to one; `extra` modules come before the last layer. What it evaluates to is given, one an epoch."""
+
+    description = "30 samples"
+    facts: dict[str, Any] = {}
+    files: Mapping[str, Content] = {}
+    samples = SAMPLES
+    data_hash = split_hash = "0" * 64
+
+    def __init__(self, *extra: nn.Module, values: Sequence[float] = ()) -> None:
+        torch.manual_seed(0)
+        self.inputs = torch.randn(SAMPLES, 3, dtype=torch.float64)
+        self.targets = torch.randn(SAMPLES, 1, dtype=torch.float64)
+        self.model: nn.Module = nn.Sequential(nn.Linear(3, 5), *extra, nn.Tanh(), nn.Linear(5, 1)).double()
+        self.values = list(values)
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return functional.mse_loss(outputs, targets)
+
+    def training_batches(self, plan: Sequence[Tensor], *, epoch: int) -> Iterator[Batch]:
+        return (Batch(self.inputs[batch], self.targets[batch]) for batch in plan)
+
+    def evaluate(self, world: World, *, on_batch: Callable[[], None]) -> Evaluation:
+        return Evaluation({"val/loss": self.values.pop(0)} if self.values else {})
+
+    def example(self) -> Tensor:
+        return self.inputs[:1]
+
+    def largest(self, count: int) -> Batch:
+        return Batch(self.inputs[:count], self.targets[:count])

@@ -1,0 +1,142 @@
+"""A task's model with all that changes its weights: strategy, precision, optimizer, averages; and their state."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+from torch.utils import _pytree as pytree
+
+from torchyard.recipes import Recipe
+from trainer.averaging import ExponentialAverage, Lookahead
+from trainer.compilation import compile_in_place
+from trainer.optimization import make_optimizer
+from trainer.precision import Precision
+from trainer.sampler import Window
+from trainer.schedule import set_lr
+from trainer.strategies import make_strategy
+from trainer.strategies.strategy import Strategy
+from trainer.task import Batch, Task
+from trainer.world import World
+
+
+class Learner:
+    """Takes optimizer steps. Every rank has the same one; `lr` is that of the first step. Raises ConfigError."""
+
+    def __init__(self, task: Task, *, config: Recipe, world: World, precision: Precision, lr: float) -> None:
+        self.precision = precision
+        self.updates = 0
+        """Steps that changed the weights: in fp16, a step whose gradients overflow does not."""
+        self._task, self._world = task, world
+        self._clip = config.optimizer.clip_grad_norm
+        if config.training.compile:
+            compile_in_place(task.model)
+        self.strategy = make_strategy(task.model, config.distributed, world)
+        self.optimizer = make_optimizer(task.model, config.optimizer, lr=lr, device=world.device)
+        # In this order: the average is over the weights that Lookahead leaves.
+        wanted = config.optimizer.lookahead
+        self.lookahead = Lookahead(task.model, wanted, self.optimizer) if wanted else None
+        self.ema = ExponentialAverage(task.model, config.ema, self.optimizer) if config.ema else None
+
+    def step(self, number: int, window: Window, batches: Iterator[Batch], *, lr: float) -> Tensor:
+        """Optimizer step `number`, down the gradient of the mean loss over the window's samples, wherever they are.
+
+        Returns this rank's part of that loss, on its device: the mean over the ranks is the loss.
+        """
+        loss = torch.zeros((), device=self._world.device)
+        set_lr(self.optimizer, lr)
+        weights = window.weights(self._world.size)
+        for index, weight in enumerate(weights, start=1):
+            batch = next(batches)
+            with self.strategy.micro_batch(last=index == len(weights)):
+                with self.precision.autocast():
+                    part = self._task.loss(self.strategy.model(batch.inputs), batch.targets) * weight
+                self.precision.scaler.scale(part).backward()
+            loss += part.detach()
+        if self._clip is not None:
+            self.precision.scaler.unscale_(self.optimizer)
+            self.strategy.clip(self._clip)
+        self.updates += self.precision.step(self.optimizer)
+        self.optimizer.zero_grad(set_to_none=True)
+        self.strategy.after_step(number)
+        return loss
+
+    def settle(self) -> None:
+        """All ranks have the same weights, averages and buffers. A collective."""
+        self.strategy.settle(*([self.ema.tensors] if self.ema else []))
+
+    def averaged(self) -> AbstractContextManager[object]:
+        """Within it the model has its averaged weights, where it has any."""
+        return self.ema.applied() if self.ema else nullcontext()
+
+    def own(self) -> dict[str, Any] | None:
+        """A copy of what differs from rank to rank, where the strategy lets the ranks differ between two settles."""
+        if not self.strategy.local:
+            return None
+        differing = {
+            "model": self._task.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "ema": self.ema.tensors if self.ema else None,
+            "lookahead": self.lookahead.tensors if self.lookahead else None,
+        }
+        return pytree.tree_map_only(Tensor, lambda tensor: tensor.detach().cpu().clone(), differing)
+
+    def state_dict(self, own: dict[str, Any] | None) -> dict[str, Any]:
+        """After `settle`: `model`, the weights to evaluate and to use, and all that the next step depends on.
+
+        Whole tensors, whatever the strategy. A collective.
+        """
+        whole = self.strategy.whole
+        raw = whole(self._task.model.state_dict())
+        return {
+            "model": whole(self.ema.tensors) if self.ema else raw,
+            "raw": raw if self.ema else None,
+            "updates": self.updates,
+            "optimizer": whole(self.optimizer.state_dict()),
+            "scaler": self.precision.scaler.state_dict(),
+            "ema": self.ema.state_dict() if self.ema else None,
+            "lookahead": self.lookahead.state_dict() if self.lookahead else None,
+            "slow": whole(self.lookahead.tensors) if self.lookahead else None,
+            "strategy": self.strategy.state_dict(),
+            "own": self._world.gather(own) if self.strategy.local else None,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Of this number of ranks or another. The model's weights were loaded before the strategy took it."""
+        own = state["own"][self._world.rank] if state["own"] and len(state["own"]) == self._world.size else None
+        if own is not None:
+            self._task.model.load_state_dict(own["model"])
+        self.updates = state["updates"]
+        optimizer = own["optimizer"] if own else state["optimizer"]
+        self.optimizer.load_state_dict(_sharded(optimizer, self.optimizer, self.strategy))
+        self.precision.scaler.load_state_dict(state["scaler"])
+        if self.ema and state["ema"]:
+            self.ema.load_state_dict(state["ema"])
+            _fill(self.ema.tensors, own["ema"] if own else state["model"], self.strategy)
+        if self.lookahead and state["lookahead"]:
+            self.lookahead.load_state_dict(state["lookahead"])
+            _fill(self.lookahead.tensors, own["lookahead"] if own else state["slow"], self.strategy)
+        self.strategy.load_state_dict(state["strategy"])
+
+
+def _fill(targets: Mapping[str, Tensor], saved: Mapping[str, Tensor], strategy: Strategy) -> None:
+    with torch.no_grad():
+        for name, target in targets.items():
+            target.copy_(strategy.shard(saved[name].to(target.device), target))
+
+
+def _sharded(saved: Mapping[str, Any], optimizer: Optimizer, strategy: Strategy) -> dict[str, Any]:
+    """An optimizer's whole state, as this rank's `optimizer` loads it."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+    def part(value: Any, parameter: Tensor) -> Any:
+        moment = isinstance(value, Tensor) and value.ndim > 0 and value.shape == parameter.shape
+        return strategy.shard(value.to(parameter.device), parameter) if moment else value
+
+    state = {
+        index: {key: part(value, parameters[index]) for key, value in entries.items()}
+        for index, entries in saved["state"].items()
+    }
+    return {"state": state, "param_groups": saved["param_groups"]}
