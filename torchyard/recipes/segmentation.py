@@ -1,8 +1,8 @@
 """The configuration of `segmentation`."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from torchyard.recipes.pictures import Augmentation, FileSource, Normalization, PictureModelConfig, Workers
 from torchyard.recipes.training import OptimizerConfig, Recipe, Seed, TrainingConfig
@@ -12,15 +12,25 @@ from torchyard.schema import Schema
 class SegmentationModelConfig(PictureModelConfig):
     name: Literal["unet_small", "unet_vgg16", "unet_resnet34", "unet_resnet101"] = Field(
         default="unet_small",
-        description="a U-Net: a small one for CPUs, or on a torchvision encoder, which `weights` then fills",
+        description="a U-Net: a small one for CPUs, or on a torchvision encoder, which `weights` then fills: with a "
+        "file's, which may hold the whole U-Net, or with torchvision's",
     )
+
+    @model_validator(mode="after")
+    def _weights_are_published(self) -> Self:
+        if self.name == "unet_small" and self.weights != "none" and not self.weights.startswith("file:///"):
+            raise ValueError(f"there are no weights {self.weights} of unet_small: use none or a file:// URL")
+        return self
 
 
 class SegmentationDataConfig(Schema):
     source: FileSource = Field(
-        description="`file:///…` below an allowed root: a folder with images/ and masks/, paired by file stem"
+        description="`file:///…` below an allowed root: a folder with images/ and masks/, paired by file stem, or "
+        "with both in each of train/ and val/"
     )
-    val_fraction: Annotated[float, Field(gt=0, lt=1)] = Field(default=0.15, description="held-out share")
+    val_fraction: Annotated[float, Field(gt=0, lt=1)] = Field(
+        default=0.15, description="held-out share, where the source has no split of its own"
+    )
     split_seed: Seed = Field(default=0, description="seed of that split")
     image_size: Annotated[int, Field(ge=32, le=2048, multiple_of=32)] = Field(
         default=224, description="pixels a side, a multiple of 32"
@@ -36,6 +46,12 @@ class SegmentationDataConfig(Schema):
         default=["hflip", "vflip"], description="training-time transforms of picture and mask together, in this order"
     )
     workers: Workers = Field(default="auto", description="loader processes per rank")
+
+    @model_validator(mode="after")
+    def _channels_of_colours(self) -> Self:
+        if isinstance(self.normalize, Normalization) and len(self.normalize.mean) not in {1, 3}:
+            raise ValueError("normalize needs 1 channel or 3: all pictures become RGB")
+        return self
 
 
 class SegmentationLoss(Schema):

@@ -1,0 +1,201 @@
+"""Pictures with the masks of what they show, in two folders, decoded as they are needed."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+import hashlib
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageOps
+import torch
+from torch import Tensor
+
+from torchyard.errors import DataError
+from torchyard.recipes import SegmentationDataConfig
+from trainer.data.decoding import UNREADABLE, header, load, pixels
+from trainer.data.images import MEASURED, split_indices
+from trainer.data.loading import loaded, sent
+
+CHECKED = 5_000
+"""Pairs whose headers are read before training, evenly spaced, where there are more; others are checked when read."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    name: str
+    """The stem of both files; below the name of the split, where the source has splits of its own."""
+    picture: Path
+    mask: Path
+
+
+@dataclass(frozen=True)
+class Form:
+    """What every pair is brought to."""
+
+    size: int
+    """Pixels a side."""
+    threshold: float
+    """A mask's value above this share of its full scale is positive."""
+
+
+class Pairs:
+    """One split."""
+
+    def __init__(self, pairs: Sequence[Pair], form: Form) -> None:
+        self.pairs = pairs
+        self._form = form
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def batches(self, plan: Sequence[Tensor], *, device: torch.device, workers: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Pictures and masks of each batch of indices in `plan`, on `device`. Raises DataError.
+
+        Both are uint8: pictures (samples, 3, size, size) of 0…255, masks (samples, 1, size, size) of 0 and 1.
+        """
+        read = partial(_pictures_and_masks, self.pairs, self._form)
+        for pictures, masks in loaded(read, plan, workers=workers, device=device):
+            yield sent(pictures, device), sent(masks, device)
+
+    def positive_share(self, *, workers: int) -> float:
+        """The share of positive pixels in the masks, or in MEASURED of them, evenly spaced. Raises DataError."""
+        count = min(len(self), MEASURED)
+        plan = list((torch.arange(count) * len(self) // count).split(32))
+        shares = loaded(
+            partial(_positive_shares, self.pairs, self._form), plan, workers=workers, device=torch.device("cpu")
+        )
+        return torch.cat(list(shares)).mean().item()
+
+
+@dataclass(frozen=True)
+class PairData:
+    """A source with its two splits."""
+
+    train: Pairs
+    val: Pairs
+    data_hash: str
+    """Of the files' names and sizes."""
+    split_hash: str
+    """Of the pairs' names, each with its side."""
+
+
+def load_pairs(root: Path, config: SegmentationDataConfig) -> PairData:
+    """`images/` and `masks/`, which are then split, or both in each of `train/` and `val/`. Raises DataError.
+
+    A picture and its mask have the same stem, and the same size once both stand upright.
+    """
+    if (root / "train" / "images").is_dir() and (root / "val" / "images").is_dir():
+        train, val = (_pairs(root / split, prefix=f"{split}/") for split in ("train", "val"))
+    else:
+        pairs = _pairs(root)
+        if len(pairs) < 2:
+            raise DataError(f"{root} has one picture; at least two are needed, one of them to hold out")
+        kept, held_out = split_indices(torch.zeros(len(pairs)), fraction=config.val_fraction, seed=config.split_seed)
+        train, val = ([pairs[index] for index in part.tolist()] for part in (kept, held_out))
+    form = Form(config.image_size, config.mask_threshold)
+    every = [*train, *val]
+    _inspect(every, form)
+    return PairData(
+        Pairs(train, form), Pairs(val, form), data_hash=_data_hash(root, every), split_hash=_split_hash(train, val)
+    )
+
+
+def _pairs(root: Path, *, prefix: str = "") -> list[Pair]:
+    """Sorted by name."""
+    pictures, masks = _by_stem(root / "images"), _by_stem(root / "masks")
+    for own, other, folder in ((pictures, masks, "masks"), (masks, pictures, "images")):
+        alone = sorted(own.keys() - other.keys())
+        if alone:
+            more = f" ({len(alone)} such files)" if len(alone) > 1 else ""
+            raise DataError(f"{own[alone[0]]} has no partner {alone[0]}.* in {root / folder}{more}")
+    return [Pair(prefix + stem, pictures[stem], masks[stem]) for stem in sorted(pictures)]
+
+
+def _by_stem(folder: Path) -> dict[str, Path]:
+    try:
+        files = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    except OSError as error:
+        raise DataError(
+            f"{folder} cannot be read: {error.strerror}; a source has images/ and masks/, or train/ and val/ with both"
+        ) from error
+    if not files:
+        raise DataError(f"{folder} is empty")
+    found: dict[str, Path] = {}
+    for file in files:
+        if file.stem in found:
+            raise DataError(f"{file} has the same stem as {found[file.stem].name}: which one belongs to its partner?")
+        found[file.stem] = file
+    return found
+
+
+def _inspect(pairs: Sequence[Pair], form: Form) -> None:
+    for pair in pairs[:: max(1, len(pairs) // CHECKED)]:
+        if header(pair.picture).size != header(pair.mask).size:
+            _picture_and_mask(
+                pair, form
+            )  # raises, unless an orientation that its header does not tell makes them equal
+
+
+def _data_hash(root: Path, pairs: Sequence[Pair]) -> str:
+    digest = hashlib.sha256()
+    for file in sorted(file for pair in pairs for file in (pair.picture, pair.mask)):
+        try:
+            size = file.stat().st_size
+        except OSError as error:
+            raise DataError(f"{file} cannot be read: {error.strerror}") from error
+        digest.update(f"{file.relative_to(root).as_posix()}\0{size}\n".encode(errors="surrogateescape"))
+    return digest.hexdigest()
+
+
+def _split_hash(train: Sequence[Pair], val: Sequence[Pair]) -> str:
+    digest = hashlib.sha256()
+    sides = [(pair.name, "train") for pair in train] + [(pair.name, "val") for pair in val]
+    for name, side in sorted(sides):
+        digest.update(f"{name}\0{side}\n".encode(errors="surrogateescape"))
+    return digest.hexdigest()
+
+
+def _pictures_and_masks(pairs: Sequence[Pair], form: Form, indices: Tensor) -> tuple[Tensor, Tensor]:
+    pictures, masks = zip(*(_picture_and_mask(pairs[index], form) for index in indices.tolist()), strict=True)
+    return torch.stack(pictures), torch.stack(masks)
+
+
+def _positive_shares(pairs: Sequence[Pair], form: Form, indices: Tensor) -> Tensor:
+    masks = [_resized_mask(_mask(pairs[index].mask, form.threshold), form.size) for index in indices.tolist()]
+    return torch.stack(masks).double().mean(dim=(1, 2, 3))
+
+
+def _picture_and_mask(pair: Pair, form: Form) -> tuple[Tensor, Tensor]:
+    picture, mask = load(pair.picture, channels=3), _mask(pair.mask, form.threshold)
+    if picture.size != mask.size:
+        sizes = [f"{width}×{height}" for width, height in (picture.size, mask.size)]
+        raise DataError(f"{pair.picture} has {sizes[0]} pixels and its mask {pair.mask} has {sizes[1]}")
+    if picture.size != (form.size, form.size):
+        picture = picture.resize((form.size, form.size), Image.Resampling.BILINEAR)
+    return pixels(picture), _resized_mask(mask, form.size)
+
+
+def _mask(file: Path, threshold: float) -> Image.Image:
+    """0 and 1 at the file's own size, upright. Of colours the brightest channel counts."""
+    try:
+        with Image.open(file) as opened:
+            image = ImageOps.exif_transpose(opened)
+            wide = image.mode == "I" or image.mode.startswith("I;16")
+            values = np.asarray(image) if wide else np.asarray(_colours(image)).max(axis=2)
+    except UNREADABLE as error:
+        raise DataError(f"{file} is no picture that can be read: {error}") from error
+    return Image.fromarray((values > threshold * (65535 if wide else 255)).astype(np.uint8))
+
+
+def _colours(image: Image.Image) -> Image.Image:
+    # By way of RGBA, as Pillow warns of a palette with transparent colours otherwise.
+    return (image.convert("RGBA") if "transparency" in image.info else image).convert("RGB")
+
+
+def _resized_mask(mask: Image.Image, size: int) -> Tensor:
+    """By the nearest pixel: the share of positive pixels stays what it was on average, however thin what they show.
+
+    Averaging would wipe out every crack that is thinner than half a pixel of the smaller mask.
+    """
+    return pixels(mask if mask.size == (size, size) else mask.resize((size, size), Image.Resampling.NEAREST))

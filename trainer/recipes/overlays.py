@@ -1,0 +1,48 @@
+"""Pictures beside what is marked in them, for people to look at."""
+
+from collections.abc import Sequence
+from functools import partial
+import re
+from typing import BinaryIO
+
+import numpy as np
+from PIL import Image
+import torch
+from torch import Tensor
+
+from torchyard.publishing import Content
+
+FOLDER = "overlays"
+GAP = 4
+"""Grey pixels between two panels."""
+
+
+def overlays(names: Sequence[str], pictures: Tensor, truth: Tensor, predicted: Tensor) -> dict[str, Content]:
+    """`overlays/<name>.png` for each picture: the picture, the true mask and the predicted one, side by side.
+
+    `pictures` are uint8 (samples, 3, height, width); the masks are 0 and 1, (samples, 1, height, width). The files are
+    encoded when they are written.
+    """
+    white = [masks.to(torch.uint8).mul(255).expand_as(pictures) for masks in (truth, predicted)]
+    gap = torch.full_like(pictures[..., :GAP], 128)
+    panels = torch.cat([pictures, gap, white[0], gap, white[1]], dim=-1).permute(0, 2, 3, 1)
+    return {
+        f"{FOLDER}/{name}.png": partial(_write, panel.numpy())
+        for name, panel in zip(_file_names(names), panels.cpu().contiguous(), strict=True)
+    }
+
+
+def _file_names(names: Sequence[str]) -> list[str]:
+    """What a checkpoint's manifest allows, each once."""
+    chosen: list[str] = []
+    for number, name in enumerate(names):
+        plain = re.sub(r"[^A-Za-z0-9._-]", "_", name)[:80]
+        plain = plain if re.match(r"[A-Za-z0-9_]", plain) else f"_{plain}"
+        while plain in chosen:
+            plain += f"-{number}"
+        chosen.append(plain)
+    return chosen
+
+
+def _write(panel: np.ndarray, file: BinaryIO) -> None:
+    Image.fromarray(panel).save(file, "PNG")
