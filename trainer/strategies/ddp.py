@@ -5,61 +5,49 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.nn.utils import clip_grad_norm_
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook, fp16_compress_hook
 
+from torchyard.errors import ConfigError
 from torchyard.recipes import DistributedConfig
-from trainer.strategies.tensors import broadcast
+from trainer.strategies.powersgd import PowerSgd
+from trainer.strategies.replica import Replica, wrap
+from trainer.strategies.tensors import share_buffers
 from trainer.world import World
 
 
-class Ddp:
-    """A model in DistributedDataParallel."""
+class Ddp(Replica):
+    """A model in DistributedDataParallel, with its gradients compressed on their way where that is asked for.
+
+    Raises ConfigError.
+    """
 
     local = False
 
     def __init__(self, model: nn.Module, config: DistributedConfig, world: World) -> None:
+        super().__init__(model)
         self.model = wrap(model, config, world)
+        self._power_sgd = PowerSgd(world) if config.comm_hook == "powersgd" else None
+        if self._power_sgd is not None:
+            self._power_sgd.register(self.model)
+        elif config.comm_hook != "none":
+            hook = {"bf16": bf16_compress_hook, "fp16": fp16_compress_hook}[config.comm_hook]
+            try:
+                self.model.register_comm_hook(None, hook)
+            except TypeError as error:  # a build of PyTorch without NCCL has no bf16 hook
+                raise ConfigError(f"distributed.comm_hook: {config.comm_hook} cannot be used here: {error}") from error
 
     def micro_batch(self, *, last: bool) -> AbstractContextManager[object]:
         return nullcontext() if last else self.model.no_sync()
-
-    def clip(self, max_norm: float) -> None:
-        clip_grad_norm_(self.model.parameters(), max_norm)
 
     def after_step(self, step: int) -> None:
         pass
 
     def settle(self, *more: Mapping[str, Tensor]) -> None:
-        module = self.model.module
-        names = {name for name, _ in module.named_buffers()}
-        broadcast(module.buffers())
-        for state in more:
-            broadcast(tensor for name, tensor in state.items() if name in names)
-
-    def whole(self, tree: Any) -> Any:
-        return tree
-
-    def shard(self, tensor: Tensor, like: Tensor) -> Tensor:
-        return tensor
+        share_buffers(self.module, more)
 
     def state_dict(self) -> dict[str, Any]:
-        return {}
+        return {} if self._power_sgd is None else {"powersgd": self._power_sgd.state_dict()}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        pass
-
-
-def wrap(model: nn.Module, config: DistributedConfig, world: World) -> DistributedDataParallel:
-    """The model for all ranks, with the weights of rank 0."""
-    wrapped = DistributedDataParallel(
-        model,
-        device_ids=[world.device.index] if world.device.type == "cuda" else None,
-        find_unused_parameters=config.find_unused_parameters,
-        static_graph=config.static_graph,
-        gradient_as_bucket_view=config.gradient_as_bucket_view,
-        bucket_cap_mb=config.bucket_cap_mb,
-    )
-    # Training does not read the buffers: they are shared before an evaluation and a checkpoint, not at every step.
-    wrapped.broadcast_buffers = False
-    return wrapped
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        if self._power_sgd is not None and "powersgd" in state:
+            self._power_sgd.load_state_dict(state["powersgd"])

@@ -1,0 +1,111 @@
+"""`fsdp`: every rank keeps a part of each parameter, its gradient and its optimizer state."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.nn.utils import clip_grad_norm_
+
+from torchyard.errors import ConfigError
+from trainer.strategies.tensors import broadcast, share_buffers
+from trainer.world import World
+
+_CONTAINERS = (nn.ModuleList, nn.Sequential)
+
+
+class Fsdp:
+    """FSDP2: `fully_shard` of each repeated block of a model, and of what is left. Raises ConfigError.
+
+    The model keeps its class, its names and its whole buffers. Parameters are whole in forward and backward alone.
+    """
+
+    local = False
+
+    def __init__(self, model: nn.Module, world: World) -> None:
+        broadcast([*model.parameters(), *model.buffers()])
+        self.model = model
+        self._world = world
+        self._root = _shard(model, world)
+        self._syncs = True
+
+    def micro_batch(self, *, last: bool) -> AbstractContextManager[object]:
+        if last != self._syncs:
+            self._root.set_requires_gradient_sync(last)
+            self._syncs = last
+        return nullcontext()
+
+    def clip(self, max_norm: float) -> None:
+        clip_grad_norm_(self.model.parameters(), max_norm)
+
+    def after_step(self, step: int) -> None:
+        pass
+
+    def settle(self, *more: Mapping[str, Tensor]) -> None:
+        share_buffers(self.model, more)
+
+    def whole(self, tree: Any) -> Any:
+        if isinstance(tree, DTensor):
+            full = tree.full_tensor().detach()
+            return full.cpu() if self._world.rank == 0 else tree
+        if isinstance(tree, dict):
+            return {key: self.whole(value) for key, value in tree.items()}
+        if isinstance(tree, list):
+            return [self.whole(value) for value in tree]
+        return tree
+
+    def shard(self, tensor: Tensor, like: Tensor) -> Tensor:
+        if not isinstance(like, DTensor) or tensor.shape != like.shape:
+            return tensor
+        return distribute_tensor(tensor, like.device_mesh, like.placements, src_data_rank=None)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        pass
+
+
+def _shard(model: nn.Module, world: World) -> FSDPModule:
+    mesh = init_device_mesh(world.device.type, (world.size,))
+    try:
+        # The root's parameters, too, are to be shards outside forward and backward: what is written to them then (an
+        # average of weights, say) would otherwise go into a copy.
+        for block in _blocks(model):
+            fully_shard(block, mesh=mesh, reshard_after_forward=True)
+        root = fully_shard(model, mesh=mesh, reshard_after_forward=True)
+    except (ValueError, NotImplementedError) as error:
+        raise ConfigError(f"distributed.strategy: fsdp cannot shard this model: {error}") from error
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            # Whole parameters that were first made in inference mode could never be trained.
+            module.unshard()
+            module.reshard()
+    return root
+
+
+def _blocks(model: nn.Module) -> list[nn.Module]:
+    """What is all-gathered together: the outermost parts of lists that share no parameter with another part."""
+    blocks: list[nn.Module] = []
+    for block in dict.fromkeys(_parts(model)):
+        inside = set(block.modules())
+        others = {
+            parameter
+            for module in model.modules()
+            if module not in inside
+            for parameter in module.parameters(recurse=False)
+        }
+        if others.isdisjoint(block.parameters()):
+            blocks.append(block)
+    return blocks
+
+
+def _parts(module: nn.Module) -> Iterator[nn.Module]:
+    for child in module.children():
+        if type(module) not in _CONTAINERS or type(child) in _CONTAINERS:
+            yield from _parts(child)
+        elif next(child.parameters(), None) is not None:
+            yield child

@@ -1,0 +1,69 @@
+"""`local_sgd`: every rank trains alone, and the ranks average their weights now and then."""
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from torch import Tensor, nn
+
+from torchyard.recipes import DistributedConfig
+from trainer.strategies.replica import Replica, wrap
+from trainer.strategies.tensors import average, broadcast, share_buffers
+from trainer.world import World
+
+
+class LocalSgd(Replica):
+    """Post-local SGD (Lin et al., arXiv 1808.07217): DDP for `warmup_steps`, then an average every `period` steps.
+
+    Momenta stay each rank's own, as in the paper. An evaluation and a checkpoint average the weights, too.
+    """
+
+    # torch's PeriodicModelAverager counts calls, not steps, so that it averages right after the first one and begins
+    # anew on resume; it passes over parameters whose gradients were set to none, and warns of a period of 1.
+    local = True
+
+    def __init__(self, model: nn.Module, config: DistributedConfig, world: World) -> None:
+        super().__init__(model)
+        self._config = config.local_sgd
+        self._wrapped = wrap(model, config, world) if self._config.warmup_steps else None
+        self._trained = {name: item for name, item in model.named_parameters() if item.requires_grad}
+        self._step = 0
+        self._apart = False
+        """Whether the ranks' weights differ."""
+        if self._wrapped is None:
+            broadcast([*model.parameters(), *model.buffers()])
+
+    @property
+    def model(self) -> nn.Module:
+        return self.module if self._wrapped is None else self._wrapped
+
+    def micro_batch(self, *, last: bool) -> AbstractContextManager[object]:
+        if self._wrapped is None or (last and self._step < self._config.warmup_steps):
+            return nullcontext()
+        return self._wrapped.no_sync()
+
+    def after_step(self, step: int) -> None:
+        self._step = step
+        alone = step - self._config.warmup_steps
+        self._apart = alone > 0
+        if alone > 0 and alone % self._config.period == 0:
+            self._meet()
+
+    def settle(self, *more: Mapping[str, Tensor]) -> None:
+        if self._apart:
+            self._meet()
+        share_buffers(self.module, more)
+        if self._step > self._config.warmup_steps:
+            for tensors in more:
+                average([tensors[name] for name in self._trained if name in tensors])
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"step": self._step}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._step = state["step"]
+        self._apart = self._step > self._config.warmup_steps
+
+    def _meet(self) -> None:
+        average(list(self._trained.values()))
+        self._apart = False
