@@ -115,7 +115,7 @@ class DistributedConfig(Schema):
         "`fsdp`: parameters, gradients and optimizer sharded over the ranks",
     )
     local_sgd: LocalSgdConfig = LocalSgdConfig()
-    sync_batchnorm: bool = Field(default=False, description="batch norm over the micro-batches of all ranks; CUDA only")
+    sync_batchnorm: bool = Field(default=False, description="batch norm over the micro-batches of all ranks")
     find_unused_parameters: bool = Field(default=False, description="ddp only")
     static_graph: bool = Field(default=False, description="ddp only")
     gradient_as_bucket_view: bool = Field(default=True, description="ddp only")
@@ -176,6 +176,8 @@ class Recipe(Schema):
             raise ValueError("training.precision fp16 cannot be combined with fsdp: use bf16 or fp32")
         if strategy == "fsdp" and training.compile:
             raise ValueError("training.compile cannot be combined with fsdp yet")
+        if strategy == "fsdp" and training.auto_batch:
+            raise ValueError("training.auto_batch cannot be combined with fsdp: it tries the whole model on each device")
         if strategy == "local_sgd" and training.precision == "fp16":
             raise ValueError(
                 "training.precision fp16 cannot be combined with local_sgd: the ranks would skip different steps"

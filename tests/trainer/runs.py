@@ -1,0 +1,53 @@
+"""What a run of the trainer leaves on disk, and pictures to run it on."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from torchyard.events import LINE, Metric
+from torchyard.rundir import RunDir
+
+TIMED = "train/samples_per_second"
+
+
+def lines(run: RunDir) -> list[Any]:
+    return [LINE.validate_json(line) for line in run.events.read_text().splitlines()]
+
+
+def points(run: RunDir, key: str) -> list[tuple[int, float]]:
+    return [(line.step, line.values[key]) for line in lines(run) if isinstance(line, Metric) and key in line.values]
+
+
+def state(run: RunDir, name: str) -> dict[str, Any]:
+    return load(run.checkpoints / name)
+
+
+def load(checkpoint: Path) -> dict[str, Any]:
+    """The state of a checkpoint's folder, without what a clock has measured."""
+    found = torch.load(checkpoint / "state.pt", weights_only=True)
+    found["metrics"].pop(TIMED, None)
+    return found
+
+
+def same(one: Any, other: Any) -> bool:
+    """Bit for bit."""
+    if isinstance(one, torch.Tensor):
+        return one.dtype == other.dtype and torch.equal(one, other)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(same(a, b) for a, b in zip(one, other, strict=True))
+    return one == other
+
+
+def small_pictures(folder: Path, *, train: int = 150, val: int = 67) -> str:
+    """An `.npz` file of real digits."""
+    from sklearn.datasets import load_digits
+
+    pictures, labels = load_digits(return_X_y=True)
+    images = (pictures.reshape(-1, 8, 8) * 15).astype(np.uint8)
+    path, end = folder / "small.npz", train + val
+    np.savez(path, x_train=images[:train], y_train=labels[:train], x_test=images[train:end], y_test=labels[train:end])
+    return str(path)

@@ -1,0 +1,60 @@
+"""Batch norm over two ranks is batch norm over one big batch."""
+
+from datetime import timedelta
+
+import torch
+from torch import Tensor, nn
+
+from tests.trainer.ranks import on_ranks, results
+from trainer.strategies.batchnorm import synchronized
+from trainer.world import joined
+
+BATCH = 7
+
+
+def model() -> nn.Sequential:
+    torch.manual_seed(3)
+    return nn.Sequential(
+        nn.Conv2d(2, 4, 3),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(64, 3),
+        nn.BatchNorm1d(3, affine=False),
+    ).double()
+
+
+def run(network: nn.Module, inputs: Tensor, weights: Tensor) -> dict[str, Tensor]:
+    """What two training passes leave: gradients of a sum over samples, and buffers."""
+    for _ in range(2):
+        (network(inputs).pow(3) * weights).sum().backward()
+    found = {name: parameter.grad for name, parameter in network.named_parameters() if parameter.grad is not None}
+    return {**found, **dict(network.named_buffers()), "evaluated": network.eval()(inputs).detach()}
+
+
+def data() -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(5)
+    inputs = torch.randn(BATCH, 2, 6, 6, dtype=torch.float64, generator=generator)
+    return inputs, torch.randn(BATCH, 3, dtype=torch.float64, generator=generator)
+
+
+def on_a_rank() -> dict[str, Tensor]:
+    with joined(timedelta(minutes=1)) as world:
+        own = slice(0, 4) if world.rank == 0 else slice(4, BATCH)
+        inputs, weights = data()
+        network = synchronized(model(), world)
+        found = run(network, inputs[own], weights[own])
+        for name, _ in network.named_parameters():
+            world.sum(found[name])
+        return found
+
+
+def test_uneven_shards_give_the_gradients_and_statistics_of_the_joined_batch() -> None:
+    expected = run(model(), *data())
+    evaluated = expected.pop("evaluated")
+    ranks = results(on_ranks(2, on_a_rank))
+    assert torch.allclose(torch.cat([found.pop("evaluated") for found in ranks]), evaluated, rtol=0, atol=1e-12)
+    for found in ranks:
+        assert found.keys() == expected.keys()
+        for name, value in expected.items():
+            assert torch.allclose(found[name], value, rtol=0, atol=1e-11), name

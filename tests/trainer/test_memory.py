@@ -1,0 +1,62 @@
+"""A micro-batch that does not fit is halved, on every rank, and nothing else changes."""
+
+from datetime import timedelta
+from pathlib import Path
+import resource
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.trainer.ranks import on_ranks, recipe, results
+from tests.trainer.regression import Regression
+from torchyard.run import Run
+from torchyard.spec import CheckpointPolicy
+from trainer.loop import Training
+from trainer.world import joined
+
+A_SAMPLE = 100 * 2**20
+
+
+class Greedy(nn.Module):
+    """Needs 100 MiB for each sample, and counts in a buffer how often it trained."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        if self.training:
+            self.get_buffer("calls").add_(1)
+        torch.empty(len(inputs) * A_SAMPLE, dtype=torch.uint8)
+        return inputs
+
+
+def begin(room: list[int]) -> tuple[int, int, float, Tensor, bool]:
+    """Batch size, global batch and calls of a run on a rank with room for `room[rank]` samples; a random number."""
+    with joined(timedelta(minutes=1)) as world:
+        config = recipe(training={"per_device_batch_size": 10, "auto_batch": True})
+        task = Regression(Greedy())
+        status = Path("/proc/self/statm").read_text().split()
+        limit = int(status[0]) * resource.getpagesize() + room[world.rank] * A_SAMPLE + A_SAMPLE // 2
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        training = Training(task, trainer="test", config=config, policy=CheckpointPolicy(), run=Run({}), world=world)
+        resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        calls = task.model.get_buffer("1.calls").item()
+        clean = all(parameter.grad is None for parameter in task.model.parameters())
+        return training.sampler.batch_size, training.sampler.global_batch, calls, torch.rand(1), clean
+
+
+def test_the_batch_that_fits_every_rank_is_taken_and_the_global_batch_stays() -> None:
+    first, second = results(on_ranks(2, begin, [6, 3]))
+    (plain, _) = results(on_ranks(2, begin, [30, 30]))
+    assert first[:3] == second[:3] == (2, 20, 0.0)
+    assert plain[:2] == (10, 20)
+    assert torch.equal(first[3], plain[3])
+    assert first[4]
+
+
+def test_a_machine_without_room_for_one_sample_says_so() -> None:
+    (outcome,) = on_ranks(1, begin, [0])
+    with pytest.raises(RuntimeError, match="can't allocate memory: you tried to allocate 104857600 bytes"):
+        raise outcome

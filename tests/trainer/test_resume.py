@@ -1,0 +1,112 @@
+"""A run that is killed again and again ends bit-equal to one that never was, with every technique on at once."""
+
+from collections.abc import Callable
+import os
+from pathlib import Path
+import random
+import signal
+from typing import Any
+
+import pytest
+
+from tests.trainer.ranks import environment, job, on_ranks, results
+from tests.trainer.runs import load, points, same, small_pictures
+import torchyard
+from torchyard.rundir import RunDir
+from trainer import __main__ as trainer
+
+EVERYTHING: dict[str, Any] = {
+    "data": {"augment": ["hflip", "crop"]},
+    "training": {
+        "epochs": 3,
+        "per_device_batch_size": 6,
+        "gradient_accumulation_steps": 2,
+        "deterministic": True,
+        "precision": "fp16",
+    },
+    "loss": {"label_smoothing": 0.1, "mixup": 0.4},
+    "optimizer": {"clip_grad_norm": 1.0, "lookahead": {"every_steps": 4}, "lr_scaling": "sqrt"},
+    "lr_scheduler": {"name": "plateau", "warmup_steps": 5, "patience": 0},
+    "ema": {"decay": 0.9, "ramp": 5},
+    "early_stopping": {"patience": 3},
+    "distributed": {"sync_batchnorm": True},
+    "logging": {"every_steps": 3},
+}
+STRATEGIES: dict[str, dict[str, Any]] = {
+    "ddp": EVERYTHING,
+    "powersgd": {**EVERYTHING, "distributed": {"comm_hook": "powersgd"}},
+    "fsdp": {
+        **EVERYTHING,
+        "training": {**EVERYTHING["training"], "precision": "bf16"},
+        "distributed": {"strategy": "fsdp"},
+    },
+    "local_sgd": {
+        **EVERYTHING,
+        "training": {**EVERYTHING["training"], "precision": "bf16"},
+        "distributed": {"strategy": "local_sgd", "local_sgd": {"warmup_steps": 3, "period": 5}},
+    },
+}
+
+
+def train(dies: int | None = None, after: int = 0) -> bool:
+    """The recipe's own main; rank `dies` is killed once it has taken `after` steps."""
+    run = torchyard.init()
+    steps = 0
+
+    def should_stop(ask: Callable[[], bool] = run.should_stop) -> bool:
+        nonlocal steps
+        steps += 1
+        if run.rank == dies and steps == after:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return ask()
+
+    run.should_stop = should_stop
+    trainer.main()
+    return True
+
+
+class Chain:
+    """The attempts of one job, each from the newest whole checkpoint of those before."""
+
+    def __init__(self, root: Path, config: dict[str, Any], data: str) -> None:
+        self.attempts: list[RunDir] = []
+        self._root, self._config, self._data = root, config, data
+
+    def attempt(self, *, dies: int | None = None, after: int = 0) -> bool:
+        """Whether it came to its end."""
+        resume_from = self.newest()
+        run = job(self._root / str(len(self.attempts)), self._config, checkpoint={"every_steps": 2})
+        self.attempts.append(run)
+        env = environment(run, data=self._data, resume_from=resume_from)
+        try:
+            results(on_ranks(2, train, dies, after, env=env))
+        except EOFError:  # of the rank that was killed
+            return False
+        return True
+
+    def newest(self) -> Path | None:
+        whole = [path.parent for run in self.attempts for path in run.checkpoints.glob("[!.]*/manifest.json")]
+        return max(whole, key=lambda path: load(path)["step"], default=None)
+
+    def points(self, key: str) -> dict[int, float]:
+        """By step; of a step that two attempts ran, the later one's."""
+        return {step: value for run in self.attempts for step, value in points(run, key)}
+
+
+@pytest.mark.parametrize(("strategy", "kills"), [("ddp", 10), ("powersgd", 2), ("fsdp", 2), ("local_sgd", 2)])
+def test_a_run_killed_at_random_steps_ends_as_one_that_never_was(tmp_path: Path, strategy: str, kills: int) -> None:
+    data = small_pictures(tmp_path, train=130, val=20)
+    config = STRATEGIES[strategy]
+    alone, killed = Chain(tmp_path / "alone", config, data), Chain(tmp_path / "killed", config, data)
+    assert alone.attempt()
+    chance = random.Random(7)
+    for _ in range(kills):
+        assert not killed.attempt(dies=chance.randrange(2), after=chance.randint(1, 4))
+    assert killed.attempt()
+
+    ours, theirs = killed.newest(), alone.newest()
+    assert ours is not None
+    assert theirs is not None
+    assert same(load(ours), load(theirs))
+    for key in ("train/loss", "train/lr", "val/loss", "val/accuracy"):
+        assert killed.points(key) == alone.points(key)
