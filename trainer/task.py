@@ -26,6 +26,8 @@ class Evaluation:
     metrics: dict[str, float]
     files: Mapping[str, Content] = field(default_factory=dict[str, Content])
     """For the checkpoint of this evaluation: overlays, a confusion matrix. Only rank 0's are written."""
+    samples: int = 0
+    """That were measured, on all ranks together."""
 
 
 class Task(Protocol):

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from torchyard.errors import DataError
 from torchyard.recipes import ImageDataConfig
+from trainer.data.digests import arrays_digest, split_digest
 from trainer.data.images import ImageData, InMemory, resized, split_indices
 
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
@@ -28,8 +29,13 @@ def load_digits(config: ImageDataConfig) -> ImageData:
     targets = torch.from_numpy(labels).long()
     train, val = split_indices(targets, fraction=config.val_fraction, seed=config.split_seed)
     images = resized(images, config.image_size)
-    classes = [str(digit) for digit in range(10)]
-    return _data(InMemory(images[train], targets[train]), InMemory(images[val], targets[val]), classes)
+    return _data(
+        InMemory(images[train], targets[train]),
+        InMemory(images[val], targets[val]),
+        [str(digit) for digit in range(10)],
+        data_hash=arrays_digest({"pictures": pictures, "labels": labels}),
+        split_hash=split_digest(map(str, train.tolist()), map(str, val.tolist())),
+    )
 
 
 def load_npz(path: Path, config: ImageDataConfig) -> ImageData:
@@ -55,6 +61,10 @@ def load_npz(path: Path, config: ImageDataConfig) -> ImageData:
         InMemory(resized(train, config.image_size), train_labels),
         InMemory(resized(val, config.image_size), val_labels),
         [str(name) for name in classes],
+        data_hash=arrays_digest(arrays),
+        split_hash=split_digest(
+            (f"x_train/{index}" for index in range(len(train))), (f"x_test/{index}" for index in range(len(val)))
+        ),
     )
 
 
@@ -110,9 +120,19 @@ def _index(path: Path, name: str, labels: Array, classes: Array) -> Tensor:
     return torch.from_numpy(np.searchsorted(classes, labels))
 
 
-def _data(train: InMemory, val: InMemory, classes: list[str]) -> ImageData:
+def _data(train: InMemory, val: InMemory, classes: list[str], *, data_hash: str, split_hash: str) -> ImageData:
     _, channels, height, width = train.pictures.shape
-    return ImageData(train, val, classes, channels=channels, height=height, width=width, in_memory=True)
+    return ImageData(
+        train,
+        val,
+        classes,
+        channels=channels,
+        height=height,
+        width=width,
+        in_memory=True,
+        data_hash=data_hash,
+        split_hash=split_hash,
+    )
 
 
 def _shape(pictures: Tensor) -> str:

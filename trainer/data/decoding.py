@@ -1,7 +1,6 @@
 """Picture files: what their headers say, and their pixels."""
 
 from pathlib import Path
-import signal
 from typing import NamedTuple
 
 import numpy as np
@@ -35,19 +34,15 @@ def header(file: str | Path) -> Header:
         raise DataError(f"{file} is no picture that can be read: {error}") from error
 
 
-def decode(
-    file: str | Path,
-    *,
-    channels: int,
-    size: tuple[int, int] | None = None,
-    resampling: Image.Resampling = Image.Resampling.BILINEAR,
-) -> Tensor:
+def decode(file: str | Path, *, channels: int, size: tuple[int, int] | None = None) -> Tensor:
     """The pixels as uint8 of the shape (channels, height, width), upright, with 1 or 3 channels. Raises DataError.
 
     `size` is the wanted width and height; None keeps the picture's own.
     """
     image = load(file, channels=channels)
-    return pixels(image if size is None or image.size == size else image.resize(size, resampling))
+    if size is None or image.size == size:
+        return pixels(image)
+    return pixels(image.resize(size, Image.Resampling.BILINEAR))
 
 
 def load(file: str | Path, *, channels: int) -> Image.Image:
@@ -65,13 +60,9 @@ def pixels(image: Image.Image) -> Tensor:
     return torch.from_numpy(values.transpose(2, 0, 1).copy())
 
 
-def start_loader(_: int) -> None:
-    """What a loader process begins with: one thread, and an end at SIGTERM, which the rank itself may survive."""
-    torch.set_num_threads(1)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
 def _eight_bits(image: Image.Image) -> Image.Image:
+    if "transparency" in image.info:
+        return image.convert("RGBA")  # Pillow warns where a palette with transparent colours becomes RGB at once
     if image.mode != "I" and not image.mode.startswith("I;16"):
         return image
     return Image.fromarray((np.asarray(image) >> 8).clip(0, 255).astype(np.uint8))

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
 
 from torchyard.errors import DataError
 from torchyard.recipes import ImageDataConfig
-from trainer.data.decoding import decode, header, start_loader
+from trainer.data.decoding import decode, header
+from trainer.data.digests import files_digest, split_digest
 from trainer.data.images import ImageData, split_indices
+from trainer.data.loading import loaded, sent
 
 CHECKED = 10_000
 """Files whose header is read before training, evenly spaced, where there are more; the others are checked when read."""
@@ -28,8 +29,8 @@ class _Format:
     resize: bool
 
 
-class FolderPictures(Dataset[tuple[Tensor, Tensor] | DataError]):
-    """One split: files and their labels. It is indexed by a whole batch."""
+class FolderPictures:
+    """One split: files and their labels."""
 
     def __init__(self, files: Sequence[Path], labels: Tensor, form: _Format) -> None:
         self._files = [str(file) for file in files]
@@ -39,30 +40,13 @@ class FolderPictures(Dataset[tuple[Tensor, Tensor] | DataError]):
     def __len__(self) -> int:
         return len(self._files)
 
-    def __getitem__(self, indices: Tensor) -> tuple[Tensor, Tensor] | DataError:
-        try:
-            pictures = torch.stack([_picture(self._files[index], self._form) for index in indices.tolist()])
-        except DataError as error:
-            return error  # raised in a loader process, it would reach the user inside a traceback
-        return pictures, self._labels[indices]
-
     def batches(self, plan: Sequence[Tensor], *, device: torch.device, workers: int) -> Iterator[tuple[Tensor, Tensor]]:
-        if not plan:
-            return
-        loader = DataLoader(
-            self,
-            sampler=plan,
-            batch_size=None,
-            num_workers=min(workers, len(plan)),
-            pin_memory=device.type == "cuda",
-            worker_init_fn=start_loader,
-            generator=torch.Generator(),  # its own: the shared one would move with every loader that is made
-        )
-        for batch in loader:
-            if isinstance(batch, DataError):
-                raise batch
-            pictures, labels = batch
-            yield pictures.to(device, non_blocking=True), labels.to(device, non_blocking=True)
+        for pictures, labels in loaded(self._load, plan, workers=workers, device=device):
+            yield sent(pictures, device), sent(labels, device)
+
+    def _load(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        pictures = torch.stack([_picture(self._files[index], self._form) for index in indices.tolist()])
+        return pictures, self._labels[indices]
 
 
 def load_folders(root: Path, config: ImageDataConfig, *, channels: int | None = None) -> ImageData:
@@ -97,6 +81,8 @@ def load_folders(root: Path, config: ImageDataConfig, *, channels: int | None = 
         height=form.height,
         width=form.width,
         in_memory=False,
+        data_hash=files_digest(root, [*files, *val_files]),
+        split_hash=split_digest(*([path.relative_to(root).as_posix() for path in part] for part in (files, val_files))),
     )
 
 

@@ -9,9 +9,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from torchyard.recipes import Normalization
+from trainer.data.loading import sent
 
 MEASURED = 2048
 """Pictures on disk that a normalization is measured on, evenly spaced, where there are more."""
+
+IMAGENET = Normalization(mean=[0.485, 0.456, 0.406], std=[0.229, 0.224, 0.225])
+"""Of that data set's training pictures: what torchvision's weights were trained with."""
 
 
 class Pictures(Protocol):
@@ -35,6 +39,10 @@ class ImageData:
     height: int
     width: int
     in_memory: bool
+    data_hash: str
+    """Of the source: in memory of its values, on disk of the files' names and sizes."""
+    split_hash: str
+    """Of which samples train and which are held out."""
 
 
 class InMemory:
@@ -54,10 +62,10 @@ class InMemory:
             return
         if device.type == "cuda" and self._fits(device):
             self.pictures, self.labels = self.pictures.to(device), self.labels.to(device)
-        # All indices go to the device at once, as each copy would wait for it.
-        indices = torch.cat(list(plan)).to(self.pictures.device)
+        # All indices go to the device at once, and not a batch's before each batch.
+        indices = sent(torch.cat(list(plan)), self.pictures.device)
         for batch in indices.split([len(item) for item in plan]):
-            yield self.pictures[batch].to(device), self.labels[batch].to(device)
+            yield sent(self.pictures[batch], device), sent(self.labels[batch], device)
 
     def _fits(self, device: torch.device) -> bool:
         """Whether the pictures take a small part of the memory that the GPU has left."""
@@ -68,14 +76,14 @@ class Normalizer:
     """From what `Pictures` give to what the model takes: floats around zero, with the model's channels."""
 
     def __init__(self, values: Normalization, *, channels: int, device: torch.device) -> None:
-        shape = (1, -1, 1, 1)
-        self._mean = torch.tensor(values.mean, device=device).reshape(shape)
-        self._std = torch.tensor(values.std, device=device).reshape(shape)
+        mean, std = (torch.tensor(numbers).reshape(1, -1, 1, 1) for numbers in (values.mean, values.std))
+        self._scale = (1 / std).to(device)
+        self._shift = (-mean / std).to(device)
         self._channels = channels
 
     def __call__(self, pictures: Tensor) -> Tensor:
-        scaled = pictures.float() / 255 if pictures.dtype == torch.uint8 else pictures
-        normal = (scaled - self._mean) / self._std
+        scale = self._scale / 255 if pictures.dtype == torch.uint8 else self._scale
+        normal = torch.addcmul(self._shift, pictures.float(), scale)
         return normal if normal.shape[1] == self._channels else normal.expand(-1, self._channels, -1, -1)
 
 

@@ -1,5 +1,6 @@
 """The models: a small CNN of our own, and torchvision's by name."""
 
+from collections import OrderedDict
 from difflib import get_close_matches
 from typing import Any
 
@@ -53,12 +54,17 @@ def check_name(name: str) -> None:
     raise ConfigError(f"model.name: there is no model {name!r}; {hint}")
 
 
-def build(name: str, *, channels: int, height: int, width: int, classes: int) -> nn.Module:
-    """A model with random weights. Raises ConfigError where there is no such model, or it cannot take such pictures."""
+def build(name: str, *, channels: int, height: int, width: int, classes: int, for_published: bool = False) -> nn.Module:
+    """A model with random weights, in the form `for_published` weights where they will be filled in.
+
+    Raises ConfigError where there is no such model, or it cannot take such pictures.
+    """
     check_name(name)
     shape = (channels_for(name, channels), height, width)
     try:
-        model = _construct(name, channels=shape[0], height=height, width=width, classes=classes)
+        model = _construct(
+            name, channels=shape[0], height=height, width=width, classes=classes, for_published=for_published
+        )
         with torch.no_grad():
             model.eval()(torch.zeros(1, *shape))
     except (RuntimeError, ValueError, AssertionError) as error:
@@ -71,14 +77,25 @@ def build(name: str, *, channels: int, height: int, width: int, classes: int) ->
     return model.train()
 
 
-def _construct(name: str, *, channels: int, height: int, width: int, classes: int) -> nn.Module:
+def fitted(model: nn.Module, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Weights for the model's size of pictures: a vision transformer's position embeddings are interpolated."""
+    from torchvision.models import VisionTransformer
+    from torchvision.models.vision_transformer import interpolate_embeddings
+
+    if not isinstance(model, VisionTransformer) or "encoder.pos_embedding" not in tensors:
+        return tensors
+    return dict(interpolate_embeddings(model.image_size, model.patch_size, OrderedDict(tensors)))
+
+
+def _construct(name: str, *, channels: int, height: int, width: int, classes: int, for_published: bool) -> nn.Module:
     if name == SMALL_CNN:
         return SmallCNN(channels=channels, classes=classes)
     from torchvision.models import get_model
 
     extra: dict[str, Any] = {}
     if name in {"googlenet", "inception_v3"}:
-        extra = {"aux_logits": False, "init_weights": True}
+        # Their published weights come from TensorFlow, with a normalization of its own.
+        extra = {"aux_logits": False, "init_weights": True, "transform_input": for_published}
     elif name.startswith("vit_"):
         extra = {"image_size": height}
     elif name.startswith("maxvit"):

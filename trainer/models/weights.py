@@ -7,6 +7,7 @@ import fcntl
 from http.client import HTTPException
 from pathlib import Path
 import pickle
+import re
 import socket
 from typing import Any
 
@@ -20,7 +21,13 @@ from trainer.data.sources import local_path
 DOWNLOAD_TIMEOUT_S = 60.0
 """For which a server may be silent."""
 
+_DENSE_LAYER = re.compile(r"(denselayer\d+\.(?:norm|conv))\.([12]\.)")
 _UNREADABLE = (OSError, RuntimeError, ValueError, EOFError, KeyError, pickle.UnpicklingError)
+
+
+def is_published(weights: str) -> bool:
+    """Whether `weights` is a name, and neither `none` nor a path or a `file://` URL."""
+    return weights != "none" and "/" not in weights
 
 
 def torchvision_state(arch: str, weights: str) -> dict[str, Tensor]:
@@ -41,7 +48,7 @@ def torchvision_state(arch: str, weights: str) -> dict[str, Tensor]:
             f"model.weights: {weights} of {arch} cannot be downloaded from {url} to {folder}: {_reason(error)}; give "
             "a file:// URL of a file that is there, or `none`"
         ) from error
-    return file_state(str(file))
+    return {_today(name): tensor for name, tensor in file_state(str(file)).items()}
 
 
 def file_state(path: str) -> dict[str, Tensor]:
@@ -113,6 +120,11 @@ def _download(url: str, file: Path) -> None:
     with _locked(file.with_name(f".{file.name}.lock")), _patience(DOWNLOAD_TIMEOUT_S):
         if not file.exists():
             torch.hub.download_url_to_file(url, str(file), digest.group(1) if digest else None, progress=False)
+
+
+def _today(name: str) -> str:
+    """The published DenseNets have `norm.1` where the models have `norm1`, which module names allow no more."""
+    return _DENSE_LAYER.sub(r"\1\2", name)
 
 
 def _read(file: Path) -> Any:

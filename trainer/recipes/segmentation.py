@@ -1,31 +1,33 @@
 """The recipe `segmentation`: a U-Net that marks the pixels of one class."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+import logging
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from torchyard.errors import DataError
 from torchyard.publishing import Content
-from torchyard.recipes import Normalization, Segmentation
+from torchyard.recipes import Normalization, Segmentation, SegmentationDataConfig
 from trainer.data.augment import Augment
-from trainer.data.decoding import loaders
-from trainer.data.images import Normalizer, measure
-from trainer.data.loading import sent
+from trainer.data.images import IMAGENET, Normalizer, measure
+from trainer.data.loading import loaders, sent
 from trainer.data.pairs import PairData, Pairs, load_pairs
 from trainer.data.sources import local_path
 from trainer.models import unet
 from trainer.models.initial import freeze, initialize
-from trainer.models.weights import file_state, fill, torchvision_state
-from trainer.recipes import measuring
+from trainer.models.weights import file_state, fill, is_published, torchvision_state
+from trainer.recipes.measuring import measure as measure_model
 from trainer.recipes.overlays import overlays
 from trainer.recipes.pixels import PixelLoss, PixelTally, logit
 from trainer.sampler import evaluation_shares
 from trainer.task import Batch, Evaluation
 from trainer.world import World
+
+logger = logging.getLogger(__name__)
 
 CHANNELS = 3
 ENCODER = "encoder."
@@ -37,7 +39,7 @@ SHOWN = 4
 
 @dataclass(frozen=True)
 class Segmenter:
-    """A model with its data, on its device."""
+    """A model with its data, on its device: a `trainer.task.Task`."""
 
     config: Segmentation
     model: nn.Module
@@ -47,9 +49,8 @@ class Segmenter:
     device: torch.device
     memory_format: torch.memory_format
     workers: int
-    normalize: Normalizer
+    normalizer: Normalizer
     pixel_loss: PixelLoss
-    files: Mapping[str, Content] = field(default_factory=dict[str, Content])
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -64,6 +65,11 @@ class Segmenter:
         }
 
     @property
+    def files(self) -> Mapping[str, Content]:
+        """None: the weights and the facts are enough."""
+        return {}
+
+    @property
     def description(self) -> str:
         side = self.config.data.image_size
         counts = f"{len(self.data.train)} training and {len(self.data.val)} validation pictures"
@@ -71,6 +77,7 @@ class Segmenter:
 
     @property
     def samples(self) -> int:
+        """In the training split."""
         return len(self.data.train)
 
     @property
@@ -82,9 +89,11 @@ class Segmenter:
         return self.data.split_hash
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The mean over pictures, of logits and masks of 0 and 1."""
         return self.pixel_loss(outputs, targets).mean()
 
     def training_batches(self, plan: Sequence[Tensor], *, epoch: int) -> Iterator[Batch]:
+        """Pictures and masks, augmented together on the device. Raises DataError."""
         if not plan:
             return
         augment = Augment(self.config.data.augment, seed=self.config.training.seed)
@@ -95,48 +104,51 @@ class Segmenter:
             yield self._batch(*augment.batch(pictures, masks, epoch=epoch, indices=chosen))
 
     def evaluate(self, world: World | None, *, on_batch: Callable[[], None] = lambda: None) -> Evaluation:
-        """val/loss, val/iou, val/dice, val/precision and val/recall, and overlays of a few pictures, always the same.
+        """Loss, IoU, Dice, precision and recall over the validation split, and overlays of a few of its pictures.
 
         A collective, if there is a world.
         """
         rank, size = (world.rank, world.size) if world else (0, 1)
         files = self._overlays(drawn=rank == 0, on_batch=on_batch)
         batch_size = self.config.training.per_device_batch_size
-        shares = evaluation_shares(len(self.data.val), batch_size=batch_size, rank=rank, world_size=size)
+        shares = evaluation_shares(len(self.data.val), batch_size=batch_size, world_size=size, rank=rank)
+        plan = [share.indices for share in shares]
+        pairs = self.data.val.batches(plan, device=self.device, workers=self.workers)
         tally = PixelTally(self.pixel_loss, threshold=self.config.evaluation.threshold, device=self.device)
-        batches = self._val_batches([share.indices for share in shares])
-        measuring.measure(self.model, batches, shares, tally=tally, world=world, on_batch=on_batch)
-        return Evaluation(tally.metrics(), files)
+        batches = (self._batch(*pair) for pair in pairs)
+        measure_model(self.model, batches, shares, tally=tally, world=world, on_batch=on_batch)
+        return Evaluation(tally.metrics(), files=files, samples=tally.samples)
 
     def example(self) -> Tensor:
         return self.largest(1).inputs
 
     def largest(self, count: int) -> Batch:
+        """Pictures all have one size, so these are blank."""
         side = self.config.data.image_size
         pictures = torch.zeros(count, CHANNELS, side, side, dtype=torch.uint8, device=self.device)
         return self._batch(pictures, pictures[:, :1])
 
     def _overlays(self, *, drawn: bool, on_batch: Callable[[], None]) -> dict[str, Content]:
-        """Leaves the model in evaluation mode. Empty if not `drawn`: all ranks call the model, and one draws."""
+        """Of the same pictures every time. Empty if not `drawn`: all ranks call the model, equally often, one draws.
+
+        Leaves the model in evaluation mode.
+        """
         pairs = self.data.val
         shown = min(len(pairs), SHOWN)
         indices = torch.arange(shown) * len(pairs) // shown
-        ((pictures, masks),) = pairs.batches([indices], device=self.device, workers=0)
+        plan = list(indices.split(self.config.training.per_device_batch_size))
+        cut = logit(self.config.evaluation.threshold)
+        drawings: list[tuple[Tensor, Tensor, Tensor]] = []
         self.model.eval()
         with torch.no_grad():
-            logits = self.model(self._batch(pictures, masks).inputs)
-        on_batch()
-        if not drawn:
-            return {}
+            for pictures, masks in pairs.batches(plan, device=self.device, workers=0):
+                drawings.append((pictures, masks, self.model(self._batch(pictures, masks).inputs) > cut))
+                on_batch()
         names = [Path(pairs.pairs[index].name).name for index in indices.tolist()]
-        return overlays(names, pictures, masks, logits > logit(self.config.evaluation.threshold))
-
-    def _val_batches(self, plan: Sequence[Tensor]) -> Iterator[Batch]:
-        for pictures, masks in self.data.val.batches(plan, device=self.device, workers=self.workers):
-            yield self._batch(pictures, masks)
+        return overlays(names, *(torch.cat(parts) for parts in zip(*drawings, strict=True))) if drawn else {}
 
     def _batch(self, pictures: Tensor, masks: Tensor | None) -> Batch:
-        return Batch(self.normalize(pictures).contiguous(memory_format=self.memory_format), masks)
+        return Batch(self.normalizer(pictures).contiguous(memory_format=self.memory_format), masks)
 
 
 def make_segmentation(
@@ -157,7 +169,7 @@ def make_segmentation(
     data = load_pairs(local_path(source), config.data)
     workers = loaders(config.data.workers, local_size=local_size)
     if facts is None:
-        normalization = _normalization(config.data.normalize, data.train, workers=workers)
+        normalization = _normalization(config.data, data.train, workers=workers)
         pos_weight = _pos_weight(config, data.train, source=source, workers=workers)
     else:
         normalization = Normalization.model_validate(facts["normalization"])
@@ -173,7 +185,7 @@ def make_segmentation(
         model=model.to(device=device, memory_format=memory_format),  # pyright: ignore[reportCallIssue] it is no overload
         data=data,
         normalization=normalization,
-        normalize=Normalizer(normalization, channels=CHANNELS, device=device),
+        normalizer=Normalizer(normalization, channels=CHANNELS, device=device),
         pos_weight=pos_weight,
         pixel_loss=PixelLoss(pos_weight=pos_weight, dice=config.loss.dice, device=device),
         device=device,
@@ -182,19 +194,14 @@ def make_segmentation(
     )
 
 
-def _normalization(
-    wanted: Literal["auto", "none", "imagenet"] | Normalization, pairs: Pairs, *, workers: int
-) -> Normalization:
-    if wanted == "none":
+def _normalization(config: SegmentationDataConfig, pairs: Pairs, *, workers: int) -> Normalization:
+    if config.normalize == "auto":
+        measured = measure(pairs, in_memory=False, workers=workers)
+        assert measured is not None, "bytes are finite"
+        return measured
+    if config.normalize == "none":
         return Normalization(mean=[0.0], std=[1.0])
-    if wanted == "imagenet":
-        return Normalization(mean=[0.485, 0.456, 0.406], std=[0.229, 0.224, 0.225])
-    if wanted != "auto":
-        return wanted
-    measured = measure(pairs, in_memory=False, workers=workers)
-    if measured is None:
-        raise AssertionError("bytes are finite")
-    return measured
+    return IMAGENET if config.normalize == "imagenet" else config.normalize
 
 
 def _pos_weight(config: Segmentation, pairs: Pairs, *, source: str, workers: int) -> float:
@@ -212,16 +219,18 @@ def _pos_weight(config: Segmentation, pairs: Pairs, *, source: str, workers: int
     )
 
 
-def _fill(model: unet.UNet | unet.UNet16, name: str, weights: str) -> Collection[str]:
-    """The names of the parameters that stay new."""
-    names = [parameter for parameter, _ in model.named_parameters()]
+def _fill(model: unet.UNet | unet.UNet16, name: str, weights: str) -> frozenset[str]:
+    """The names of the parameters that stay new. A file may hold the whole model, or its encoder alone."""
+    names = frozenset(parameter for parameter, _ in model.named_parameters())
     if weights == "none":
         return names
-    if not weights.startswith(("/", "file://")):
-        tensors = torchvision_state(unet.ENCODERS.get(name, name), weights)
+    tensors = (
+        torchvision_state(unet.ENCODERS.get(name, name), weights) if is_published(weights) else file_state(weights)
+    )
+    if any(key.startswith(ENCODER) for key in tensors):
+        new = fill(model, tensors, what=weights)
     else:
-        tensors = file_state(weights)
-        if any(key.startswith(ENCODER) for key in tensors):
-            return fill(model, tensors, what=weights)
-    new = fill(model.encoder, tensors, what=weights)
-    return [name for name in names if not name.startswith(ENCODER) or name.removeprefix(ENCODER) in new]
+        filled = frozenset(dict(model.encoder.named_parameters())) - fill(model.encoder, tensors, what=weights)
+        new = names - {f"{ENCODER}{parameter}" for parameter in filled}
+    logger.info("model.weights: %s; new: %s", weights, ", ".join(sorted(new)) or "nothing")
+    return new

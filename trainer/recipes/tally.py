@@ -1,51 +1,52 @@
 """Measuring a classifier: sums over samples, added up over all ranks, divided once."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
+import json
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 TOP = 5
 
+MAX_CONFUSION = 1000
+"""Classes up to which the confusion matrix is kept."""
+
+_SUMS = 4
+
 
 class Tally:
-    """Sums over samples, in float64 on the device: cross-entropy, right answers, right within TOP, samples."""
+    """Sums over samples: cross-entropy, right answers, right within TOP, samples, and the confusion matrix."""
 
     def __init__(self, *, classes: int, device: torch.device) -> None:
-        self._has_top = classes > TOP
-        self.sums = torch.zeros(4, dtype=torch.float64, device=device)
+        self._classes = classes
+        self._confusion = classes <= MAX_CONFUSION
+        self.sums = torch.zeros(_SUMS + self._confusion * classes**2, dtype=torch.float64, device=device)
 
-    def add(self, logits: Tensor, targets: Tensor) -> None:
-        right = logits.argmax(1) == targets
-        top = (logits.topk(TOP).indices == targets[:, None]).any(1) if self._has_top else right
-        loss = functional.cross_entropy(logits.double(), targets, reduction="sum")
-        self.sums += torch.stack([loss, right.sum().double(), top.sum().double(), loss.new_full((), len(targets))])
+    def add(self, outputs: Tensor, targets: Tensor) -> None:
+        """Logits (samples, classes) of any floating type, and the index of each sample's class. Waits for no device."""
+        guesses = outputs.argmax(1)
+        right = guesses == targets
+        top = (outputs.topk(TOP).indices == targets[:, None]).any(1) if self._classes > TOP else right
+        loss = functional.cross_entropy(outputs.double(), targets, reduction="sum")
+        self.sums[:_SUMS] += torch.stack(
+            [loss, right.sum().double(), top.sum().double(), loss.new_full((), len(right))]
+        )
+        if self._confusion:
+            self.sums[_SUMS:].index_add_(0, targets * self._classes + guesses, right.new_ones(len(right)).double())
 
     def metrics(self) -> dict[str, float]:
-        loss, right, top, samples = self.sums.tolist()
+        loss, right, top, samples = self.sums[:_SUMS].tolist()
         metrics = {"val/loss": loss / samples, "val/accuracy": right / samples}
-        return metrics | ({"val/accuracy_top5": top / samples} if self._has_top else {})
+        return metrics | ({"val/accuracy_top5": top / samples} if self._classes > TOP else {})
 
     @property
     def samples(self) -> int:
-        return int(self.sums[3])
+        return int(self.sums[_SUMS - 1])
 
-
-def measure(
-    model: nn.Module,
-    batches: Iterable[tuple[Tensor, Tensor]],
-    *,
-    tally: Tally,
-    on_batch: Callable[[], None] = lambda: None,
-) -> None:
-    """Adds `batches` to `tally`, in single precision whatever the training's: the result is that of the weights.
-
-    The model is left in training mode.
-    """
-    model.eval()
-    with torch.inference_mode():
-        for inputs, targets in batches:
-            tally.add(model(inputs), targets)
-            on_batch()
-    model.train()
+    def files(self, names: Sequence[str]) -> dict[str, bytes]:
+        """`confusion.json`, with a row of counts for each true class of `names`; none above MAX_CONFUSION classes."""
+        if not self._confusion:
+            return {}
+        matrix = self.sums[_SUMS:].long().reshape(self._classes, self._classes).tolist()
+        return {"confusion.json": json.dumps({"classes": list(names), "matrix": matrix}).encode()}

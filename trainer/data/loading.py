@@ -1,0 +1,67 @@
+"""From batches of sample indices to tensors on the device."""
+
+from collections.abc import Callable, Iterator, Sequence
+import os
+import signal
+from typing import Generic, Literal, TypeVar
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from torchyard.errors import DataError
+
+T = TypeVar("T")
+
+
+def loaded(load: Callable[[Tensor], T], plan: Sequence[Tensor], *, workers: int, device: torch.device) -> Iterator[T]:
+    """What `load` makes of each batch of indices in `plan`, in order, by `workers` processes ahead of time.
+
+    Tensors stay on the CPU, in pinned memory where they are for a GPU. Raises the DataError that `load` raised.
+    """
+    if not plan:
+        return
+    loader = DataLoader(
+        _Batches(load),
+        sampler=plan,
+        batch_size=None,
+        num_workers=min(workers, len(plan)),
+        pin_memory=device.type == "cuda",
+        worker_init_fn=_start_loader,
+        generator=torch.Generator(),  # its own: the shared one would move with every loader that is made
+    )
+    for batch in loader:
+        if isinstance(batch, DataError):
+            raise batch
+        yield batch
+
+
+def loaders(wanted: int | Literal["auto"], *, local_size: int) -> int:
+    """Loader processes of one rank. `auto` divides the CPUs among the `local_size` ranks of the host."""
+    return min(8, max(1, len(os.sched_getaffinity(0)) // local_size)) if wanted == "auto" else wanted
+
+
+def sent(tensor: Tensor, device: torch.device) -> Tensor:
+    """The tensor on the device; a GPU takes it from pinned memory, and nothing waits for it."""
+    if device.type != "cuda" or tensor.device.type == "cuda":
+        return tensor.to(device)
+    return (tensor if tensor.is_pinned() else tensor.pin_memory()).to(device, non_blocking=True)
+
+
+class _Batches(Dataset[T | DataError], Generic[T]):
+    """Is indexed by a whole batch."""
+
+    def __init__(self, load: Callable[[Tensor], T]) -> None:
+        self._load = load
+
+    def __getitem__(self, indices: Tensor) -> T | DataError:
+        try:
+            return self._load(indices)
+        except DataError as error:
+            return error  # raised in a loader process, it would reach the user inside a traceback
+
+
+def _start_loader(_: int) -> None:
+    """One thread, and an end at SIGTERM, which the rank itself may survive."""
+    torch.set_num_threads(1)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
