@@ -11,18 +11,22 @@ import pickle
 import sys
 from typing import Any
 
+from pydantic import ValidationError
 import torch
 
 from torchyard.errors import ConfigError, DataError, TorchyardError
-from torchyard.recipes import ImageClassification, Normalization
-from trainer.recipes.classification import Classifier, make_classifier
+from torchyard.recipes import AnyRecipe
+from torchyard.spec import CONFIGS
+from trainer.recipes import make_task
 
 
 def main() -> None:
     """Exits with 1 and one line on stderr where the checkpoint or the data cannot be used."""
     parser = argparse.ArgumentParser(prog="trainer.evaluate", description="Evaluate a checkpoint's weights.")
     parser.add_argument("state", type=Path, metavar="STATE_PT")
-    parser.add_argument("--data", metavar="SOURCE", help="`digits` or a path; default: what it was trained on")
+    parser.add_argument(
+        "--data", metavar="SOURCE", help="`digits`, a path or a file:// URL; default: what it was trained on"
+    )
     parser.add_argument("--device", default="auto", help="`auto`, `cpu`, `cuda`, `cuda:1`, …")
     arguments = parser.parse_args()
     try:
@@ -33,14 +37,22 @@ def main() -> None:
 
 
 def evaluate(state_path: Path, *, source: str | None = None, device: str = "auto") -> dict[str, Any]:
-    """`accuracy`, `loss` and `samples` over the validation split of `source`. Raises DataError and ConfigError."""
+    """What the recipe measures over the validation split of `source`, and `samples`. Raises DataError and ConfigError.
+
+    A classifier's are `loss`, `accuracy` and, with more than five classes, `accuracy_top5`.
+    """
     state = _read(state_path)
     where = _device(device)
     torch.set_num_threads(state["threads"])
-    classifier = _rebuild(state, source=source, device=where)
-    tally = classifier.tally()
-    metrics = tally.metrics()
-    return {"accuracy": metrics["val/accuracy"], "loss": metrics["val/loss"], "samples": tally.samples}
+    config = _config(state_path, state)
+    task = make_task(config, source=source or config.data.source, weights="none", device=where, facts=state)
+    try:
+        task.model.load_state_dict(state["model"])
+    except RuntimeError as error:
+        raise ConfigError(f"the data does not fit the checkpoint's model: {error}") from error
+    evaluation = task.evaluate(None, on_batch=lambda: None)
+    metrics = {key.removeprefix("val/"): value for key, value in evaluation.metrics.items()}
+    return {**metrics, "samples": evaluation.samples}
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -48,9 +60,19 @@ def _read(path: Path) -> dict[str, Any]:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
         raise DataError(f"{path} cannot be read as a checkpoint: {str(error).splitlines()[0]}") from error
-    if not isinstance(state, dict) or state.get("recipe") != "image-classification":
-        raise DataError(f"{path} is no checkpoint of an image classifier")
+    if not isinstance(state, dict) or not {"recipe", "config", "model", "threads"} <= state.keys():
+        raise DataError(f"{path} is no checkpoint of a recipe: a script's can only be used by the script")
     return state
+
+
+def _config(path: Path, state: dict[str, Any]) -> AnyRecipe:
+    try:
+        config = CONFIGS[state["recipe"]].model_validate(state["config"])
+    except (KeyError, ValidationError) as error:
+        raise DataError(f"{path}: its recipe {state['recipe']} or its configuration is not of this version") from error
+    if not isinstance(config, AnyRecipe):
+        raise DataError(f"{path}: {state['recipe']} is no recipe of this trainer")
+    return config
 
 
 def _device(name: str) -> torch.device:
@@ -60,24 +82,6 @@ def _device(name: str) -> torch.device:
         return torch.empty(0, device=name).device
     except (RuntimeError, AssertionError) as error:
         raise ConfigError(f"--device {name} cannot be used: {str(error).splitlines()[0]}") from error
-
-
-def _rebuild(state: dict[str, Any], *, source: str | None, device: torch.device) -> Classifier:
-    config = ImageClassification.model_validate(state["config"])
-    classifier = make_classifier(
-        config,
-        source=source or config.data.source,
-        device=device,
-        normalization=Normalization.model_validate(state["normalization"]),
-        channels=state["input"]["channels"],
-    )
-    if classifier.data.classes != state["classes"]:
-        raise DataError(f"the data's classes are {classifier.data.classes}, the checkpoint's {state['classes']}")
-    try:
-        classifier.model.load_state_dict(state["model"])
-    except RuntimeError as error:
-        raise ConfigError(f"the data's pictures do not fit the model: {error}") from error
-    return classifier
 
 
 if __name__ == "__main__":

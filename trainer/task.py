@@ -81,8 +81,8 @@ class Task(Protocol):
         """
         ...
 
-    def evaluate(self, world: World, *, on_batch: Callable[[], None]) -> Evaluation:
-        """Measures `model` as it is now, each validation sample once. A collective.
+    def evaluate(self, world: World | None, *, on_batch: Callable[[], None]) -> Evaluation:
+        """Measures `model` as it is now, each validation sample once. A collective; without a world, of no one else.
 
         Every rank calls the model, and then `on_batch`, equally often. The model is left in training mode.
         """
