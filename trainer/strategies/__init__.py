@@ -2,8 +2,8 @@
 
 from torch import nn
 
-from torchyard.errors import ConfigError
 from torchyard.recipes import DistributedConfig
+from trainer.strategies.batchnorm import synchronized
 from trainer.strategies.ddp import Ddp
 from trainer.strategies.fsdp import Fsdp
 from trainer.strategies.local_sgd import LocalSgd
@@ -20,9 +20,7 @@ def make_strategy(model: nn.Module, config: DistributedConfig, world: World) -> 
     parameters, and every call of the model is then a collective.
     """
     if config.sync_batchnorm:
-        if world.device.type != "cuda":
-            raise ConfigError("distributed.sync_batchnorm needs CUDA devices: set it to false to train on CPUs")
-        model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+        model = synchronized(model, world)
     if config.strategy == "fsdp":
         return Fsdp(model, world)
     if config.strategy == "local_sgd":
