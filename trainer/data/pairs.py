@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-import hashlib
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +13,7 @@ from torch import Tensor
 from torchyard.errors import DataError
 from torchyard.recipes import SegmentationDataConfig
 from trainer.data.decoding import UNREADABLE, header, load, pixels
+from trainer.data.digests import files_digest, split_digest
 from trainer.data.images import MEASURED, split_indices
 from trainer.data.loading import loaded, sent
 
@@ -94,10 +94,13 @@ def load_pairs(root: Path, config: SegmentationDataConfig) -> PairData:
         kept, held_out = split_indices(torch.zeros(len(pairs)), fraction=config.val_fraction, seed=config.split_seed)
         train, val = ([pairs[index] for index in part.tolist()] for part in (kept, held_out))
     form = Form(config.image_size, config.mask_threshold)
-    every = [*train, *val]
-    _inspect(every, form)
+    _inspect([*train, *val], form)
+    files = [file for pair in (*train, *val) for file in (pair.picture, pair.mask)]
     return PairData(
-        Pairs(train, form), Pairs(val, form), data_hash=_data_hash(root, every), split_hash=_split_hash(train, val)
+        Pairs(train, form),
+        Pairs(val, form),
+        data_hash=files_digest(root, files),
+        split_hash=split_digest([pair.name for pair in train], [pair.name for pair in val]),
     )
 
 
@@ -135,25 +138,6 @@ def _inspect(pairs: Sequence[Pair], form: Form) -> None:
             _picture_and_mask(
                 pair, form
             )  # raises, unless an orientation that its header does not tell makes them equal
-
-
-def _data_hash(root: Path, pairs: Sequence[Pair]) -> str:
-    digest = hashlib.sha256()
-    for file in sorted(file for pair in pairs for file in (pair.picture, pair.mask)):
-        try:
-            size = file.stat().st_size
-        except OSError as error:
-            raise DataError(f"{file} cannot be read: {error.strerror}") from error
-        digest.update(f"{file.relative_to(root).as_posix()}\0{size}\n".encode(errors="surrogateescape"))
-    return digest.hexdigest()
-
-
-def _split_hash(train: Sequence[Pair], val: Sequence[Pair]) -> str:
-    digest = hashlib.sha256()
-    sides = [(pair.name, "train") for pair in train] + [(pair.name, "val") for pair in val]
-    for name, side in sorted(sides):
-        digest.update(f"{name}\0{side}\n".encode(errors="surrogateescape"))
-    return digest.hexdigest()
 
 
 def _pictures_and_masks(pairs: Sequence[Pair], form: Form, indices: Tensor) -> tuple[Tensor, Tensor]:

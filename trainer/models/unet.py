@@ -77,10 +77,9 @@ class UNet16(nn.Module):
 class SmallEncoder(nn.Module):
     """Maps of the whole size, a half, a quarter and an eighth."""
 
-    channels = (16, 32, 64, 128)
-
     def __init__(self) -> None:
         super().__init__()
+        self.channels: tuple[int, ...] = (16, 32, 64, 128)
         inputs = (3, *self.channels[:-1])
         self.stages = nn.ModuleList(
             _two_convolutions(first, second) for first, second in zip(inputs, self.channels, strict=True)
@@ -97,19 +96,14 @@ class ResNetEncoder(nn.Module):
     """A torchvision ResNet without its classifier, under its own names. Maps of a half to a 32nd of the size."""
 
     def __init__(self, name: str) -> None:
-        from torchvision.models import get_model
+        from torchvision.models import resnet34, resnet101
 
         super().__init__()
-        resnet = get_model(name, weights=None)
-        self.conv1, self.bn1, self.relu, self.maxpool = resnet.conv1, resnet.bn1, resnet.relu, resnet.maxpool
-        self.layer1, self.layer2, self.layer3, self.layer4 = (
-            resnet.layer1,
-            resnet.layer2,
-            resnet.layer3,
-            resnet.layer4,
-        )
-        wide = resnet.fc.in_features
-        self.channels = (64, wide // 8, wide // 4, wide // 2, wide)
+        whole = (resnet101 if name == "resnet101" else resnet34)(weights=None)
+        self.conv1, self.bn1, self.relu, self.maxpool = whole.conv1, whole.bn1, whole.relu, whole.maxpool
+        self.layer1, self.layer2, self.layer3, self.layer4 = whole.layer1, whole.layer2, whole.layer3, whole.layer4
+        wide = whole.fc.in_features
+        self.channels: tuple[int, ...] = (64, wide // 8, wide // 4, wide // 2, wide)
 
     def forward(self, pictures: Tensor) -> list[Tensor]:
         maps = [self.relu(self.bn1(self.conv1(pictures)))]

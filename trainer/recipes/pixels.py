@@ -46,6 +46,10 @@ class PixelTally:
         right, surplus, missed = (predicted & truth).sum(), (predicted & ~truth).sum(), (~predicted & truth).sum()
         self.sums += torch.stack([losses.sum(), losses.new_full((), len(losses)), right, surplus, missed])
 
+    @property
+    def samples(self) -> int:
+        return int(self.sums[1])
+
     def metrics(self) -> dict[str, float]:
         """Of all pixels together, not means over pictures.
 

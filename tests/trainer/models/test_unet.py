@@ -1,0 +1,61 @@
+"""The U-Nets: shapes, gradients, and the names that published weights have."""
+
+from collections.abc import Generator
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torchvision.models import get_model
+
+from trainer.models import unet
+
+
+@pytest.fixture(scope="module", params=["unet_small", *unet.ENCODERS])
+def model(request: pytest.FixtureRequest) -> Generator[nn.Module]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # the pictures are so small that threads wait for each other more than they work
+    torch.manual_seed(0)
+    yield unet.build(request.param)
+    torch.set_num_threads(threads)
+
+
+def pictures(count: int = 2) -> Tensor:
+    return torch.randn(count, 3, 32, 64, generator=torch.Generator().manual_seed(1))
+
+
+def test_there_is_one_logit_for_each_pixel_and_every_parameter_learns(model: nn.Module) -> None:
+    logits = model.train()(pictures())
+    assert logits.shape == (2, 1, 32, 64)
+    assert 0.05 < logits.std() < 5  # the signal neither dies away nor explodes
+    logits.square().mean().backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+        assert parameter.grad.any(), name
+
+
+def test_evaluation_depends_on_the_picture_alone(model: nn.Module) -> None:
+    inputs = pictures()
+    with torch.no_grad():
+        first = model.eval()(inputs)
+        assert torch.equal(first, model(inputs))
+        assert torch.allclose(first[1:], model(inputs[1:]), atol=1e-4)
+
+
+def test_only_the_norms_make_training_another_matter(model: nn.Module) -> None:
+    normed = any(isinstance(layer, nn.BatchNorm2d) for layer in model.modules())
+    assert normed != isinstance(model, unet.UNet16)
+    if not normed:
+        inputs = pictures(1)
+        with torch.no_grad():
+            assert torch.equal(model.train()(inputs), model.eval()(inputs))
+
+
+@pytest.mark.parametrize(("name", "arch"), unet.ENCODERS.items())
+def test_an_encoder_has_the_names_and_shapes_of_torchvisions_weights(name: str, arch: str) -> None:
+    with torch.device("meta"):
+        encoder, published = unet.build(name).encoder, get_model(arch, weights=None)
+    expected = {
+        key: value.shape for key, value in published.state_dict().items() if not key.startswith(("fc.", "classifier."))
+    }
+    assert {key: value.shape for key, value in encoder.state_dict().items()} == expected
