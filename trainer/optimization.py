@@ -1,55 +1,62 @@
-"""The optimizer, and the learning rate of each step."""
+"""The optimizer, and the learning rate that it begins with."""
 
-from dataclasses import dataclass
 import math
 
 import torch
-from torch import nn
-from torch.optim import SGD, Adam, AdamW, Optimizer
+from torch import Tensor, nn
+from torch.optim import SGD, Adam, AdamW, Optimizer, RMSprop
 
-from torchyard.recipes import OptimizerConfig, SchedulerConfig
+from torchyard.errors import ConfigError
+from torchyard.recipes import OptimizerConfig
+
+_FUSED_DEVICES = {"cpu", "cuda"}
 
 
-def make_optimizer(model: nn.Module, config: OptimizerConfig, *, device: torch.device) -> Optimizer:
-    """The optimizer of the model's parameters. Those of one dimension, norms and biases, have no weight decay."""
+def make_optimizer(model: nn.Module, config: OptimizerConfig, *, lr: float, device: torch.device) -> Optimizer:
+    """The optimizer of the parameters that train. Those of one dimension, norms and biases, have no weight decay.
+
+    A parameter may be sharded: its dimensions are those of the whole. Raises ConfigError where `fused` cannot work.
+    """
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    groups = [
+    groups: list[dict[str, list[Tensor] | float]] = [
         {"params": [item for item in trained if item.ndim > 1], "weight_decay": config.weight_decay},
         {"params": [item for item in trained if item.ndim <= 1], "weight_decay": 0.0},
     ]
-    fused = device.type == "cuda" if config.fused == "auto" else config.fused
-    if config.name == "sgd":
-        return SGD(groups, lr=config.lr, momentum=config.momentum, nesterov=config.nesterov, fused=fused)
-    kind = Adam if config.name == "adam" else AdamW
-    return kind(groups, lr=config.lr, fused=fused)
+    fused = _fused(config, device)
+    match config.name:
+        case "sgd":
+            return SGD(groups, lr=lr, momentum=config.momentum, nesterov=config.nesterov, fused=fused)
+        case "rmsprop":
+            return RMSprop(groups, lr=lr, momentum=config.momentum)
+        case "adam":
+            return Adam(groups, lr=lr, fused=fused)
+        case "adamw":
+            return AdamW(groups, lr=lr, fused=fused)
 
 
-@dataclass(frozen=True)
-class Schedule:
-    """The learning rate as a function of where the run is; it has no state of its own."""
+def scaled_lr(config: OptimizerConfig, *, global_batch: int, per_device_batch: int) -> float:
+    """The rate for `global_batch` samples a step, where `config.lr` is meant for `per_device_batch`.
 
-    config: SchedulerConfig
-    base_lr: float
-    total_steps: int
-
-    def lr(self, step: int, *, epoch: int) -> float:
-        """The rate of optimizer step `step`, which is in `epoch`; both count from 1.
-
-        Warm-up rises from base_lr / warmup_steps to base_lr. Cosine then falls over the steps that are left and would
-        reach min_lr one step after the last.
-        """
-        warmup = self.config.warmup_steps
-        if step <= warmup:
-            return self.base_lr * step / warmup
-        if self.config.name == "step":
-            return self.base_lr * self.config.gamma ** ((epoch - 1) // self.config.step_epochs)
-        if self.config.name == "cosine":
-            done = (step - 1 - warmup) / max(self.total_steps - warmup, 1)
-            cosine = (1 + math.cos(math.pi * min(done, 1.0))) / 2
-            return self.config.min_lr + (self.base_lr - self.config.min_lr) * cosine
-        return self.base_lr
+    `linear`: Goyal et al., arXiv 1706.02677; `sqrt`: Krizhevsky, arXiv 1404.5997.
+    """
+    factor = global_batch / per_device_batch
+    match config.lr_scaling:
+        case "none":
+            return config.lr
+        case "linear":
+            return config.lr * factor
+        case "sqrt":
+            return config.lr * math.sqrt(factor)
 
 
-def set_lr(optimizer: Optimizer, lr: float) -> None:
-    for group in optimizer.param_groups:
-        group["lr"] = lr
+def _fused(config: OptimizerConfig, device: torch.device) -> bool | None:
+    """What torch.optim takes: True, or None, where it takes kernels for many tensors if the device has them."""
+    if config.fused == "auto":
+        return True if device.type == "cuda" and config.name != "rmsprop" else None
+    if not config.fused:
+        return None
+    if config.name == "rmsprop":
+        raise ConfigError("optimizer.fused: PyTorch has no fused rmsprop: leave it at auto")
+    if device.type not in _FUSED_DEVICES:
+        raise ConfigError(f"optimizer.fused: {config.name} has no fused kernel on {device.type}: leave it at auto")
+    return True

@@ -1,52 +1,120 @@
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
+from torch import nn
 
-from torchyard.recipes import OptimizerConfig, SchedulerConfig
+from torchyard.errors import ConfigError
+from torchyard.recipes import OptimizerConfig
 from trainer.models.vision import SmallCNN
-from trainer.optimization import Schedule, make_optimizer
+from trainer.optimization import make_optimizer, scaled_lr
 
 CPU = torch.device("cpu")
+META = torch.device("meta")
+
+
+def config(name: str, **more: Any) -> OptimizerConfig:
+    return OptimizerConfig.model_validate({"name": name, **more})
 
 
 @pytest.mark.parametrize(
-    ("config", "expected"),
+    ("name", "kind"),
     [
-        ({"name": "constant"}, [1.0] * 8),
-        ({"name": "constant", "warmup_steps": 4}, [0.25, 0.5, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0]),
-        ({"name": "step", "step_epochs": 2, "gamma": 0.5}, [1.0, 1.0, 1.0, 1.0, 0.5, 0.5, 0.5, 0.5]),
-        ({"name": "cosine"}, [1.0, 0.961940, 0.853553, 0.691342, 0.5, 0.308658, 0.146447, 0.038060]),
-        ({"name": "cosine", "min_lr": 0.5, "warmup_steps": 4}, [0.25, 0.5, 0.75, 1.0, 1.0, 0.926777, 0.75, 0.573223]),
+        ("sgd", torch.optim.SGD),
+        ("adam", torch.optim.Adam),
+        ("adamw", torch.optim.AdamW),
+        ("rmsprop", torch.optim.RMSprop),
     ],
-)
-def test_the_rate_of_each_step(config: dict[str, Any], expected: list[float]) -> None:
-    schedule = Schedule(SchedulerConfig.model_validate(config), base_lr=1.0, total_steps=8)
-    rates = [schedule.lr(step, epoch=1 + (step - 1) // 2) for step in range(1, 9)]
-    assert rates == pytest.approx(expected, abs=1e-6)
-
-
-def test_a_warm_up_longer_than_the_run_stays_above_zero() -> None:
-    schedule = Schedule(SchedulerConfig(warmup_steps=100), base_lr=1.0, total_steps=10)
-    assert [schedule.lr(step, epoch=1) for step in (1, 10)] == pytest.approx([0.01, 0.1])
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"), [("sgd", torch.optim.SGD), ("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW)]
 )
 def test_norms_and_biases_have_no_weight_decay(name: str, kind: type[torch.optim.Optimizer]) -> None:
     model = SmallCNN(channels=1, classes=3)
-    config = OptimizerConfig.model_validate({"name": name, "lr": 0.5, "weight_decay": 0.25})
-    optimizer = make_optimizer(model, config, device=CPU)
+    optimizer = make_optimizer(model, config(name, weight_decay=0.25), lr=0.5, device=CPU)
     assert type(optimizer) is kind
-    decayed = {id(item) for group in optimizer.param_groups if group["weight_decay"] for item in group["params"]}
-    named = dict(model.named_parameters())
-    assert {name for name, item in named.items() if id(item) in decayed} == {
-        "features.0.weight",
-        "features.3.weight",
-        "features.6.weight",
-        "classifier.0.weight",
-        "classifier.3.weight",
+    decays = {id(item): group["weight_decay"] for group in optimizer.param_groups for item in group["params"]}
+    assert {name: decays[id(item)] for name, item in model.named_parameters() if decays[id(item)]} == {
+        "features.0.weight": 0.25,
+        "features.3.weight": 0.25,
+        "features.6.weight": 0.25,
+        "classifier.0.weight": 0.25,
+        "classifier.3.weight": 0.25,
     }
-    assert sum(len(group["params"]) for group in optimizer.param_groups) == len(named)
+    assert len(decays) == len(list(model.parameters()))
     assert all(group["lr"] == 0.5 for group in optimizer.param_groups)
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam", "adamw", "rmsprop"])
+def test_without_a_gradient_only_matrices_move(name: str) -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2))
+    for parameter in model.parameters():
+        nn.init.constant_(parameter, 2.0)
+        parameter.grad = torch.zeros_like(parameter)
+    make_optimizer(model, config(name, weight_decay=0.5), lr=0.1, device=CPU).step()
+    moved = {key: item[0, 0].item() for key, item in model.named_parameters() if not bool((item == 2.0).all())}
+    # decay · weight = 1 is the gradient but for AdamW: Adam's step is its sign, RMSprop's is it over sqrt(0.01).
+    assert moved == pytest.approx({"0.weight": {"sgd": 1.9, "adam": 1.9, "adamw": 1.9, "rmsprop": 1.0}[name]})
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "expected"),
+    [
+        # Two steps of lr 0.1 with a gradient of 1, from 0. Momentum m: 1, then m + 1.
+        ("sgd", {"momentum": 0.0}, -0.2),
+        ("sgd", {"momentum": 0.5}, -0.25),
+        ("sgd", {"momentum": 0.5, "nesterov": True}, -0.325),  # 1 + 0.5, then 1 + 0.5 · 1.5
+        ("adam", {}, -0.2),
+        ("adamw", {}, -0.2),
+        ("rmsprop", {"momentum": 0.0}, -1 - 0.1 / 0.0199**0.5),
+        ("rmsprop", {"momentum": 0.5}, -1 - 0.1 / 0.0199**0.5 - 0.5),
+    ],
+)
+def test_two_steps(name: str, more: dict[str, Any], expected: float) -> None:
+    model = nn.Linear(1, 1, bias=False, dtype=torch.float64)
+    nn.init.zeros_(model.weight)
+    optimizer = make_optimizer(model, config(name, weight_decay=0.0, **more), lr=0.1, device=CPU)
+    for _ in range(2):
+        model.weight.grad = torch.ones_like(model.weight)
+        optimizer.step()
+    assert model.weight.item() == pytest.approx(expected, rel=1e-6)
+
+
+def test_frozen_parameters_are_left_out() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    model[0].requires_grad_(False)
+    optimizer = make_optimizer(model, config("sgd"), lr=0.1, device=CPU)
+    held = [id(item) for group in optimizer.param_groups for item in group["params"]]
+    assert sorted(held) == sorted(id(item) for item in model[1].parameters())
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam", "adamw"])
+def test_fused_where_it_is_wanted(name: str) -> None:
+    model = nn.Linear(2, 2)
+    wanted: list[tuple[bool | Literal["auto"], bool]] = [(True, True), (False, False), ("auto", False)]
+    for fused, expected in wanted:
+        optimizer = make_optimizer(model, config(name, fused=fused), lr=0.1, device=CPU)
+        assert [bool(group["fused"]) for group in optimizer.param_groups] == [expected, expected]
+
+
+def test_fused_where_it_cannot_be() -> None:
+    model = nn.Linear(2, 2, device=META)
+    with pytest.raises(ConfigError, match=r"optimizer\.fused.*adamw.*meta"):
+        make_optimizer(model, config("adamw", fused=True), lr=0.1, device=META)
+    unchecked = config("rmsprop").model_copy(update={"fused": True})
+    with pytest.raises(ConfigError, match=r"optimizer\.fused.*rmsprop"):
+        make_optimizer(nn.Linear(2, 2), unchecked, lr=0.1, device=CPU)
+
+
+@pytest.mark.parametrize(
+    ("scaling", "global_batch", "expected"),
+    [
+        ("none", 512, 0.1),
+        ("linear", 32, 0.1),
+        ("linear", 512, 1.6),
+        ("linear", 48, 0.15),
+        ("sqrt", 32, 0.1),
+        ("sqrt", 512, 0.4),
+        ("sqrt", 64, 0.141421356),
+    ],
+)
+def test_the_rate_grows_with_the_global_batch(scaling: str, global_batch: int, expected: float) -> None:
+    scaled = scaled_lr(config("sgd", lr=0.1, lr_scaling=scaling), global_batch=global_batch, per_device_batch=32)
+    assert scaled == pytest.approx(expected)

@@ -1,0 +1,148 @@
+from collections.abc import Sequence
+import io
+import math
+from typing import Any, Literal
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+import pytest
+import torch
+from torch import nn
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+
+from torchyard.recipes import SchedulerConfig
+from trainer.schedule import Schedule, set_lr
+
+NAN = math.nan
+
+
+def schedule(config: dict[str, Any], *, total_steps: int = 8, mode: Literal["min", "max"] = "min") -> Schedule:
+    return Schedule(SchedulerConfig.model_validate(config), base_lr=1.0, total_steps=total_steps, mode=mode)
+
+
+def plateau_rates(made: Schedule, values: Sequence[float | None], *, first: int = 1) -> list[float]:
+    """Of step `first` and those after it, one step an evaluation."""
+    rates: list[float] = []
+    for update, value in enumerate(values, start=first):
+        rates.append(made.lr(update, epoch=update))
+        made.observe(value, update=update)
+    return rates
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({"name": "constant"}, [1.0] * 8),
+        ({"name": "constant", "warmup_steps": 4}, [0.25, 0.5, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0]),
+        ({"name": "step", "step_epochs": 1}, [1.0, 1.0, 0.1, 0.1, 0.01, 0.01, 0.001, 0.001]),
+        ({"name": "step", "step_epochs": 2, "gamma": 0.5}, [1.0, 1.0, 1.0, 1.0, 0.5, 0.5, 0.5, 0.5]),
+        ({"name": "step", "step_epochs": 1, "warmup_steps": 3}, [1 / 3, 2 / 3, 1.0, 0.1, 0.01, 0.01, 0.001, 0.001]),
+        ({"name": "cosine"}, [1.0, 0.961940, 0.853553, 0.691342, 0.5, 0.308658, 0.146447, 0.038060]),
+        ({"name": "cosine", "min_lr": 0.5, "warmup_steps": 4}, [0.25, 0.5, 0.75, 1.0, 1.0, 0.926777, 0.75, 0.573223]),
+        ({"name": "plateau"}, [1.0] * 8),
+        ({"name": "plateau", "warmup_steps": 4}, [0.25, 0.5, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0]),
+    ],
+)
+def test_the_rate_of_each_step(config: dict[str, Any], expected: list[float]) -> None:
+    made = schedule(config)
+    rates = [made.lr(step, epoch=1 + (step - 1) // 2) for step in range(1, 9)]
+    assert rates == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("config", "mode", "values", "expected"),
+    [
+        # patience 1: the second bad value in a row drops the rate, and counting begins anew
+        ({}, "min", [3, 4, 3, 2, 2, 2, 1], [1.0, 1.0, 1.0, 0.1, 0.1, 0.1, 0.01]),
+        ({}, "max", [3, 4, 3, 2, 2, 2, 1], [1.0, 1.0, 1.0, 1.0, 0.1, 0.1, 0.01]),
+        ({}, "min", [3, 4, 2, 3, 1, 2, 3, 3], [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.1]),
+        ({"patience": 0}, "min", [3, 3, 2, 2, 1], [1.0, 1.0, 0.1, 0.1, 0.01]),
+        ({"min_lr": 0.05}, "min", [1, 1, 1, 1, 1, 1], [1.0, 1.0, 1.0, 0.1, 0.1, 0.05]),
+        ({"min_lr": 2.0}, "min", [1, 1, 1, 1], [1.0, 1.0, 1.0, 1.0]),
+        # NaN is no improvement, and no value to beat
+        ({}, "min", [3, NAN, NAN, 2, 1], [1.0, 1.0, 1.0, 0.1, 0.1]),
+        ({}, "max", [NAN, NAN, 1, 2], [1.0, 1.0, 0.1, 0.1]),
+        # what was not measured does not count
+        ({}, "min", [3, None, 4, None, None, 4, 4], [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.1]),
+        # within the warm-up bad values do not count, but good ones are to beat: 1, not 5
+        ({"warmup_steps": 4}, "min", [1, 5, 5, 5, 5, 5, 5], [0.25, 0.5, 0.75, 1.0, 1.0, 1.0, 0.1]),
+        ({"warmup_steps": 2}, "min", [2, 1, 1.5, 1.5, 1.5], [0.5, 1.0, 1.0, 1.0, 0.1]),
+        ({"warmup_steps": 3}, "min", [NAN, NAN, NAN, 5, 4], [1 / 3, 2 / 3, 1.0, 1.0, 1.0]),
+    ],
+)
+def test_the_rate_on_a_plateau(
+    config: dict[str, Any], mode: Literal["min", "max"], values: list[float | None], expected: list[float]
+) -> None:
+    made = schedule({"name": "plateau", "patience": 1, **config}, mode=mode)
+    assert plateau_rates(made, values) == pytest.approx(expected)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.sampled_from([0.0, 0.5, 1.0, 1.5, 2.0, NAN]), max_size=30),
+    st.integers(0, 4),
+    st.sampled_from([0.1, 0.5, 1.0]),
+    st.sampled_from([0.0, 0.02]),
+    st.sampled_from(["min", "max"]),
+)
+def test_a_plateau_is_what_torch_takes_for_one(
+    values: list[float], patience: int, gamma: float, min_lr: float, mode: Literal["min", "max"]
+) -> None:
+    config = {"name": "plateau", "patience": patience, "gamma": gamma, "min_lr": min_lr}
+    optimizer = torch.optim.SGD([torch.zeros(1)], lr=1.0)
+    torchs = ReduceLROnPlateau(
+        optimizer, mode=mode, factor=min(gamma, 0.999999999), patience=patience, threshold=0, min_lr=min_lr, eps=0
+    )
+    expected: list[float] = []
+    for value in values:
+        expected.append(optimizer.param_groups[0]["lr"])
+        torchs.step(value)
+    assert plateau_rates(schedule(config, mode=mode), values) == pytest.approx(expected, rel=1e-6)
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from([0.0, 1.0, 2.0, NAN, None]), max_size=20), st.integers(0, 20), st.integers(0, 5))
+def test_a_resumed_plateau_is_an_uninterrupted_one(values: list[float | None], cut: int, warmup: int) -> None:
+    cut = min(cut, len(values))
+    config = {"name": "plateau", "patience": 1, "warmup_steps": warmup}
+    first = schedule(config)
+    rates = plateau_rates(first, values[:cut])
+    file = io.BytesIO()
+    torch.save(first.state_dict(), file)
+    file.seek(0)
+    second = schedule(config)
+    second.load_state_dict(torch.load(file, weights_only=True))
+    assert rates + plateau_rates(second, values[cut:], first=cut + 1) == plateau_rates(schedule(config), values)
+
+
+@settings(deadline=None)
+@given(
+    st.sampled_from(["constant", "step", "cosine", "plateau"]),
+    st.integers(0, 50),
+    st.integers(1, 40),
+    st.integers(1, 5),
+)
+def test_every_rate_is_above_zero_and_none_above_the_base(name: str, warmup: int, total: int, epochs: int) -> None:
+    made = schedule({"name": name, "warmup_steps": warmup, "step_epochs": 1}, total_steps=total)
+    rates = [made.lr(update, epoch=1 + update * epochs // (total + 1)) for update in range(1, total + 1)]
+    assert all(0 < rate <= 1 for rate in rates)
+    rising, falling = rates[:warmup], rates[warmup:]
+    assert rising == sorted(rising)
+    assert falling == sorted(falling, reverse=True)
+
+
+def test_a_warm_up_longer_than_the_run_stays_above_zero() -> None:
+    made = schedule({"warmup_steps": 100}, total_steps=10)
+    assert [made.lr(step, epoch=1) for step in (1, 10)] == pytest.approx([0.01, 0.1])
+
+
+def test_steps_beyond_the_last_stay_at_the_end() -> None:
+    made = schedule({"name": "cosine", "min_lr": 0.25}, total_steps=4)
+    assert [made.lr(step, epoch=1) for step in (5, 9)] == pytest.approx([0.25, 0.25])
+
+
+def test_every_group_gets_the_rate() -> None:
+    model = nn.Linear(1, 1)
+    optimizer = torch.optim.SGD([{"params": [item]} for item in model.parameters()], lr=1.0)
+    set_lr(optimizer, 0.25)
+    assert [group["lr"] for group in optimizer.param_groups] == [0.25, 0.25]

@@ -1,0 +1,82 @@
+"""The learning rate of each optimizer step."""
+
+import math
+from typing import Any, Literal
+
+from torch.optim import Optimizer
+
+from torchyard.recipes import SchedulerConfig
+from trainer.stopping import improves
+
+
+class Schedule:
+    """The learning rate as a function of where the run is and, with `plateau`, of what was measured so far.
+
+    `base_lr` is the rate after the warm-up, `total_steps` the optimizer steps of the whole run, and `mode` says which
+    values of the monitored metric are better. Every rank observes the same values, and so has the same rate.
+    """
+
+    def __init__(
+        self, config: SchedulerConfig, *, base_lr: float, total_steps: int, mode: Literal["min", "max"]
+    ) -> None:
+        self._config, self._base_lr, self._total_steps = config, base_lr, total_steps
+        self._mode: Literal["min", "max"] = mode
+        self._best: float | None = None
+        self._bad = 0
+        """Evaluations in a row that were not better than the best."""
+        self._drops = 0
+
+    def lr(self, update: int, *, epoch: int) -> float:
+        """The rate of successful optimizer step `update`, which is in `epoch`; both count from 1.
+
+        Warm-up rises from base_lr / warmup_steps to base_lr. Cosine then falls over the steps that are left and would
+        reach min_lr one step after the last.
+        """
+        if update <= self._config.warmup_steps:
+            return self._base_lr * update / self._config.warmup_steps
+        match self._config.name:
+            case "constant":
+                return self._base_lr
+            case "step":
+                return self._base_lr * self._config.gamma ** ((epoch - 1) // self._config.step_epochs)
+            case "cosine":
+                return self._cosine(update)
+            case "plateau":
+                return self._plateau()
+
+    def observe(self, value: float | None, *, update: int) -> None:
+        """Takes note of the monitored metric after `update` steps; None: it was not measured.
+
+        With `plateau`, more than `patience` evaluations in a row without a better value multiply the rate by gamma.
+        Those within the warm-up do not count, but a good value there is one to beat later. NaN is never better.
+        """
+        if self._config.name != "plateau" or value is None:
+            return
+        if improves(value, self._best, mode=self._mode):
+            self._best, self._bad = value, 0
+        elif update > self._config.warmup_steps:
+            self._bad += 1
+        if self._bad > self._config.patience:
+            self._drops, self._bad = self._drops + 1, 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain numbers; nothing but `plateau` changes them."""
+        return {"best": self._best, "bad": self._bad, "drops": self._drops}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._best, self._bad, self._drops = state["best"], state["bad"], state["drops"]
+
+    def _cosine(self, update: int) -> float:
+        warmup, low = self._config.warmup_steps, self._config.min_lr
+        done = min((update - 1 - warmup) / max(self._total_steps - warmup, 1), 1.0)
+        return low + (self._base_lr - low) * (1 + math.cos(math.pi * done)) / 2
+
+    def _plateau(self) -> float:
+        low = min(self._config.min_lr, self._base_lr)  # a drop never raises the rate
+        return max(self._base_lr * self._config.gamma**self._drops, low)
+
+
+def set_lr(optimizer: Optimizer, lr: float) -> None:
+    """Gives every group of parameters the rate."""
+    for group in optimizer.param_groups:
+        group["lr"] = lr
