@@ -1,0 +1,386 @@
+from collections.abc import Callable, Iterable, Sequence
+import copy
+import io
+import math
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+import pytest
+import torch
+from torch import Tensor, distributed, nn
+from torch.amp import GradScaler
+from torch.optim import SGD, Optimizer
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tests.trainer.ranks import on_ranks, results
+from torchyard.recipes import EmaConfig, LookaheadConfig, OptimizerConfig
+from trainer.averaging import ExponentialAverage, Lookahead
+from trainer.optimization import make_optimizer
+
+CPU = torch.device("cpu")
+
+
+class Walk(nn.Module):
+    """One weight, a frozen one, and buffers, which the test moves."""
+
+    def __init__(self, start: float = 0.0) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor([start], dtype=torch.float64))
+        self.frozen = nn.Parameter(torch.tensor([0.1], dtype=torch.float64), requires_grad=False)
+        self.mean: Tensor
+        self.count: Tensor
+        self.cache: Tensor
+        self.register_buffer("mean", torch.tensor([0.0], dtype=torch.float64))
+        self.register_buffer("count", torch.tensor(0))
+        self.register_buffer("cache", torch.tensor([0.0]), persistent=False)
+
+    def go(self, optimizer: Optimizer, to: Sequence[float]) -> None:
+        """One optimizer step to each value; the buffers are at twice the value, and count the steps."""
+        for value in to:
+            self.weight.grad = self.weight.detach() - value
+            self.mean.fill_(2 * value)
+            self.count += 1
+            optimizer.step()
+
+
+class Net(nn.Module):
+    """All that an average may meet: convolution, batch norm, tied weights, something frozen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Flatten())
+        self.inner = nn.Linear(8, 8)
+        self.tied = nn.Linear(8, 8)
+        self.tied.weight = self.inner.weight
+        self.tied.bias.requires_grad_(False)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.tied(self.inner(self.stem(inputs)).relu())
+
+
+def sgd(model: nn.Module) -> SGD:
+    return SGD([item for item in model.parameters() if item.requires_grad], lr=1.0)
+
+
+def train(model: nn.Module, optimizer: Optimizer, steps: Iterable[int]) -> None:
+    for step in steps:
+        inputs = torch.randn(4, 1, 4, 4, generator=torch.Generator().manual_seed(step))
+        optimizer.zero_grad()
+        model(inputs).square().mean().backward()
+        optimizer.step()
+
+
+def net() -> tuple[Net, Optimizer]:
+    torch.manual_seed(0)
+    model = Net()
+    config = OptimizerConfig(name="adamw", weight_decay=0.1)
+    return model, make_optimizer(model, config, lr=0.01, device=CPU)
+
+
+def copies(tensors: dict[str, Any]) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in tensors.items()}
+
+
+def same(first: dict[str, Any], second: dict[str, Any]) -> bool:
+    """To the bit: NaN equals itself, and 0 is not -0."""
+    return first.keys() == second.keys() and all(
+        torch.equal(first[key].reshape(-1).view(torch.uint8), second[key].reshape(-1).view(torch.uint8))
+        for key in first
+    )
+
+
+def saved(state: dict[str, Any]) -> dict[str, Any]:
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.5, 0.9])
+def test_an_average_of_a_straight_line_lags_behind(decay: float) -> None:
+    model = Walk()
+    optimizer = sgd(model)
+    ema = ExponentialAverage(model, EmaConfig(decay=decay, ramp=0), optimizer)
+    model.go(optimizer, range(1, 21))
+    lagging = 20 - decay * (1 - decay**20) / (1 - decay)
+    assert ema.tensors["weight"].item() == pytest.approx(lagging, rel=1e-12)
+    assert ema.tensors["mean"].item() == pytest.approx(2 * lagging, rel=1e-12)
+
+
+def test_a_ramped_average_begins_with_the_newest_weights() -> None:
+    model = Walk(start=5.0)
+    optimizer = sgd(model)
+    ema = ExponentialAverage(model, EmaConfig(decay=0.9, ramp=4), optimizer)
+    seen: list[float] = []
+    for value in (1.0, 2.0, 4.0):
+        model.go(optimizer, [value])
+        seen.append(ema.tensors["weight"].item())
+    # d(u) = 0.9 · (1 − exp(−u / 4)): 0.199079, 0.354122, 0.474870
+    assert seen == pytest.approx([1.7963172, 1.9278714, 3.0160081])
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.floats(-100, 100), min_size=1, max_size=30),
+    st.floats(0, 0.9999),
+    st.integers(0, 50),
+)
+def test_an_average_is_the_weighted_sum_of_all_that_there_was(walk: list[float], decay: float, ramp: int) -> None:
+    model = Walk(start=7.0)
+    optimizer = sgd(model)
+    ema = ExponentialAverage(model, EmaConfig(decay=decay, ramp=ramp), optimizer)
+    model.go(optimizer, walk)
+    decays = [decay * (1 - math.exp(-u / ramp)) if ramp else decay for u in range(1, len(walk) + 1)]
+    later = [math.prod(decays[at:]) for at in range(len(walk) + 1)]  # what is left of a value that came before
+    expected = 7.0 * later[0] + sum(value * (1 - decays[at]) * later[at + 1] for at, value in enumerate(walk))
+    assert ema.tensors["weight"].item() == pytest.approx(expected, rel=1e-9, abs=1e-9)
+    assert ema.updates == len(walk)
+
+
+def test_what_is_averaged() -> None:
+    model = Walk()
+    optimizer = sgd(model)
+    ema = ExponentialAverage(model, EmaConfig(decay=0.5, ramp=0), optimizer)
+    model.go(optimizer, [1.0, 2.0, 3.0])
+    assert ema.tensors.keys() == model.state_dict().keys() == {"weight", "frozen", "mean", "count"}
+    assert ema.tensors["count"].item() == 3
+    assert ema.tensors["frozen"].item() == 0.1
+    assert ema.tensors["weight"].item() == pytest.approx(2.125)
+    assert model.weight.item() == 3.0
+    assert model.mean.item() == 6.0
+
+
+def test_tied_weights_are_averaged_once() -> None:
+    model, optimizer = net()
+    start = model.inner.weight.detach().clone()
+    ema = ExponentialAverage(model, EmaConfig(decay=0.25, ramp=0), optimizer)
+    train(model, optimizer, [1])
+    assert ema.tensors.keys() == model.state_dict().keys()
+    torch.testing.assert_close(ema.tensors["inner.weight"], 0.25 * start + 0.75 * model.inner.weight.detach())
+    assert ema.tensors["tied.weight"] is ema.tensors["inner.weight"]
+
+
+def test_the_average_is_applied_for_a_while() -> None:
+    model, optimizer = net()
+    ema = ExponentialAverage(model, EmaConfig(decay=0.9, ramp=0), optimizer)
+    train(model, optimizer, range(3))
+    with torch.no_grad():
+        model.inner.bias[0], model.inner.bias[1] = math.nan, -0.0
+    average, own = copies(ema.tensors), copies(model.state_dict())
+    with ema.applied():
+        assert same(copies(model.state_dict()), average)
+        model(torch.zeros(2, 1, 4, 4))  # in training mode: it moves the batch norm's buffers
+        assert not same(copies(model.state_dict()), average)
+    assert same(copies(model.state_dict()), own)
+    assert same(ema.tensors, average)
+    assert all(item.requires_grad for group in optimizer.param_groups for item in group["params"])
+
+
+def test_the_own_weights_are_back_after_an_error() -> None:
+    model, optimizer = net()
+    ema = ExponentialAverage(model, EmaConfig(decay=0.9, ramp=0), optimizer)
+    train(model, optimizer, range(3))
+    own = copies(model.state_dict())
+
+    def evaluate() -> None:
+        with ema.applied():
+            assert not same(copies(model.state_dict()), own)
+            raise KeyError("data")
+
+    with pytest.raises(KeyError):
+        evaluate()
+    assert same(copies(model.state_dict()), own)
+
+
+def test_training_goes_on_as_if_nothing_had_been_applied() -> None:
+    states: list[dict[str, Tensor]] = []
+    for applies in (False, True):
+        model, optimizer = net()
+        ema = ExponentialAverage(model, EmaConfig(decay=0.9, ramp=3), optimizer)
+        for step in range(4):
+            train(model, optimizer, [step])
+            if applies:
+                with ema.applied():
+                    model.eval()(torch.ones(2, 1, 4, 4))
+                model.train()
+        states.append({**copies(model.state_dict()), **{f"ema.{key}": item for key, item in ema.tensors.items()}})
+    assert same(*states)
+
+
+def test_lookahead_by_hand() -> None:
+    model = Walk()
+    optimizer = sgd(model)
+    lookahead = Lookahead(model, LookaheadConfig(every_steps=2, alpha=0.25), optimizer)
+    seen: list[tuple[float, float]] = []
+    for _ in range(6):
+        model.go(optimizer, [model.weight.item() + 4.0])
+        seen.append((model.weight.item(), lookahead.tensors["weight"].item()))
+    assert seen == [(4, 0), (2, 2), (6, 2), (4, 4), (8, 4), (6, 6)]
+    assert lookahead.tensors.keys() == {"weight"}
+    assert model.mean.item() == 24.0  # buffers are not Lookahead's
+
+
+def test_the_average_sees_what_lookahead_leaves() -> None:
+    model = Walk()
+    optimizer = sgd(model)
+    Lookahead(model, LookaheadConfig(every_steps=1, alpha=0.5), optimizer)
+    ema = ExponentialAverage(model, EmaConfig(decay=0.0, ramp=0), optimizer)
+    model.go(optimizer, [8.0])
+    assert model.weight.item() == 4.0
+    assert ema.tensors["weight"].item() == 4.0
+
+
+@pytest.mark.parametrize("cut", [1, 4, 5])
+def test_resumed_weights_are_uninterrupted_ones(cut: int) -> None:
+    def make() -> tuple[Net, Optimizer, Lookahead, ExponentialAverage]:
+        model, optimizer = net()
+        lookahead = Lookahead(model, LookaheadConfig(every_steps=3, alpha=0.5), optimizer)
+        return model, optimizer, lookahead, ExponentialAverage(model, EmaConfig(decay=0.9, ramp=5), optimizer)
+
+    whole, optimizer, whole_lookahead, whole_ema = make()
+    train(whole, optimizer, range(10))
+
+    first, optimizer, lookahead, ema = make()
+    train(first, optimizer, range(cut))
+    state = saved(
+        {
+            "model": first.state_dict(),
+            "optimizer": optimizer.state_dict(),
+            "lookahead": {**lookahead.state_dict(), "tensors": lookahead.tensors},
+            "ema": {**ema.state_dict(), "tensors": ema.tensors},
+        }
+    )
+    second, optimizer, lookahead, ema = make()
+    second.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    for part, name in ((lookahead, "lookahead"), (ema, "ema")):
+        part.load_state_dict(state[name])
+        for key, tensor in part.tensors.items():
+            tensor.copy_(state[name]["tensors"][key])
+    train(second, optimizer, range(cut, 10))
+
+    assert same(copies(second.state_dict()), copies(whole.state_dict()))
+    assert same(ema.tensors, whole_ema.tensors)
+    assert same(lookahead.tensors, whole_lookahead.tensors)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("unscale", [True, False])
+@pytest.mark.parametrize("name", ["sgd", "adam", "adamw"])
+def test_an_overflowed_step_changes_nothing(name: str, unscale: bool, fused: bool) -> None:
+    """`unscale`: as with clipping, which looks at the gradients before the step."""
+    model, _ = net()
+    config = OptimizerConfig.model_validate({"name": name, "fused": fused})
+    optimizer = make_optimizer(model, config, lr=0.01, device=CPU)
+    lookahead = Lookahead(model, LookaheadConfig(every_steps=2, alpha=0.5), optimizer)
+    ema = ExponentialAverage(model, EmaConfig(decay=0.5, ramp=0), optimizer)
+    scaler = GradScaler("cpu", init_scale=2.0**16)
+
+    def step(factor: float) -> None:
+        optimizer.zero_grad()
+        scaler.scale(model(torch.ones(2, 1, 4, 4)).square().mean() * factor).backward()
+        if unscale:
+            scaler.unscale_(optimizer)
+        scaler.step(optimizer)
+        scaler.update()
+
+    def state() -> dict[str, Tensor]:
+        moments = optimizer.state_dict()["state"]
+        return copies(
+            {f"model.{key}": item for key, item in model.named_parameters()}
+            | {f"ema.{key}": item for key, item in ema.tensors.items()}
+            | {f"slow.{key}": item for key, item in lookahead.tensors.items()}
+            | {
+                f"{at}.{key}": item
+                for at, moment in moments.items()
+                for key, item in moment.items()
+                if item is not None
+            }
+        )
+
+    step(1.0)
+    before, scale = state(), scaler.get_scale()
+    step(1e38)
+    assert scaler.get_scale() < scale  # it did overflow
+    assert same(state(), before)
+    assert (ema.updates, lookahead.steps) == (1, 1)
+    step(1.0)
+    assert not same(state(), before)
+    assert (ema.updates, lookahead.steps) == (2, 2)
+
+
+class Recorded(TorchDispatchMode):
+    """The operations that reach the device."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.namespace == "aten":
+            self.names.append(func.overloadpacket.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_step_is_a_few_operations_on_many_tensors_and_waits_for_none() -> None:
+    model, _ = net()
+    optimizer = sgd(model)
+    Lookahead(model, LookaheadConfig(every_steps=1), optimizer)
+    ExponentialAverage(model, EmaConfig(), optimizer)
+    with Recorded() as recorded:
+        optimizer.step()  # without gradients: nothing but the hooks
+    assert recorded.names == ["_foreach_lerp_", "_foreach_copy_", "_foreach_lerp_", "_foreach_copy_"]
+
+
+def sharded_average() -> dict[str, Any]:
+    """A run on the shards of a model, where each rank has the same data; what it ended with, whole."""
+    from torch.distributed.fsdp import fully_shard  # here, for it takes seconds
+    from torch.distributed.tensor import DTensor
+
+    distributed.init_process_group("gloo")
+    model, after = averaged_run(lambda model: fully_shard(model))  # noqa: PLW0108 it returns another type
+    assert all(isinstance(parameter, DTensor) for parameter in model.parameters())
+    whole = {key: item.full_tensor() if isinstance(item, DTensor) else item for key, item in after.items()}
+    distributed.barrier()
+    distributed.destroy_process_group()
+    return whole
+
+
+def averaged_run(wrap: Callable[[nn.Module], object]) -> tuple[nn.Module, dict[str, Tensor]]:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 5), nn.LayerNorm(5), nn.Linear(5, 1)).double()
+    model[0].bias.requires_grad_(False)
+    model.register_buffer("mean", torch.zeros(2, dtype=torch.float64))
+    wrap(model)
+    optimizer = make_optimizer(model, OptimizerConfig(name="adamw", weight_decay=0.5), lr=0.1, device=CPU)
+    lookahead = Lookahead(model, LookaheadConfig(every_steps=2, alpha=0.5), optimizer)
+    ema = ExponentialAverage(model, EmaConfig(decay=0.5, ramp=0), optimizer)
+    inputs = torch.arange(12, dtype=torch.float64).reshape(4, 3)
+    outputs: list[Tensor] = []
+    for _ in range(5):
+        optimizer.zero_grad()
+        model.get_buffer("mean").add_(1.0)
+        model(inputs).square().mean().backward()
+        optimizer.step()
+        outputs.append(evaluated(model, inputs))
+        with ema.applied():
+            outputs.append(evaluated(model, inputs))
+        outputs.append(evaluated(model, inputs))
+    after = copies({f"ema.{key}": item for key, item in ema.tensors.items()})
+    after |= copies({f"slow.{key}": item for key, item in lookahead.tensors.items()})
+    after |= copies({f"model.{key}": item for key, item in model.state_dict().items()})
+    return model, {**after, "outputs": torch.stack(outputs)}
+
+
+def evaluated(model: nn.Module, inputs: Tensor) -> Tensor:
+    with torch.inference_mode():
+        return model(inputs)
+
+
+def test_shards_are_averaged_as_the_whole_is() -> None:
+    _, alone = averaged_run(copy.copy)
+    for rank in results(on_ranks(2, sharded_average)):
+        assert rank.keys() == alone.keys()
+        for key, expected in alone.items():
+            torch.testing.assert_close(rank[key], expected, rtol=1e-9, atol=1e-12)
