@@ -15,11 +15,11 @@ from torchyard.spec import CheckpointPolicy
 from trainer.loop import Training
 from trainer.world import joined
 
-A_SAMPLE = 100 * 2**20
+A_SAMPLE = 512 * 2**20
 
 
 class Greedy(nn.Module):
-    """Needs 100 MiB for each sample, and counts in a buffer how often it trained."""
+    """Needs 512 MiB (of addresses: nothing is written there) for each sample, and counts in a buffer how often it trained."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,9 +39,10 @@ def begin(room: list[int]) -> tuple[int, int, float, Tensor, bool]:
         task = Regression(Greedy())
         status = Path("/proc/self/statm").read_text().split()
         limit = int(status[0]) * resource.getpagesize() + room[world.rank] * A_SAMPLE + A_SAMPLE // 2
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        before = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (limit, before[1]))
         training = Training(task, trainer="test", config=config, policy=CheckpointPolicy(), run=Run({}), world=world)
-        resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        resource.setrlimit(resource.RLIMIT_AS, before)
         calls = task.model.get_buffer("1.calls").item()
         clean = all(parameter.grad is None for parameter in task.model.parameters())
         return training.sampler.batch_size, training.sampler.global_batch, calls, torch.rand(1), clean
@@ -58,5 +59,5 @@ def test_the_batch_that_fits_every_rank_is_taken_and_the_global_batch_stays() ->
 
 def test_a_machine_without_room_for_one_sample_says_so() -> None:
     (outcome,) = on_ranks(1, begin, [0])
-    with pytest.raises(RuntimeError, match="can't allocate memory: you tried to allocate 104857600 bytes"):
+    with pytest.raises(RuntimeError, match="can't allocate memory: you tried to allocate 536870912 bytes"):
         raise outcome

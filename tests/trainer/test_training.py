@@ -84,7 +84,7 @@ def test_a_run_leaves_whole_checkpoints_and_says_what_it_did(whole: RunDir) -> N
         manifest = read_record(whole.checkpoints / name / "manifest.json", Manifest)
         assert manifest is not None
         assert (manifest.epoch, manifest.step, manifest.end_of_epoch) == (epoch, epoch * 10, True)
-        assert [file.path for file in manifest.files] == ["state.pt", "model.safetensors"]
+        assert [file.path for file in manifest.files] == ["state.pt", "model.safetensors", "confusion.json"]
         for file in manifest.files:
             data = (whole.checkpoints / name / file.path).read_bytes()
             assert (file.size, file.sha256) == (len(data), hashlib.sha256(data).hexdigest())
