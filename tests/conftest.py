@@ -3,11 +3,15 @@
 from collections.abc import Generator
 from contextlib import closing
 
+from hypothesis import settings
 import pytest
 
 from store.database import Database
 from tests.databases import Databases, PostgreSQLDatabases, SQLiteDatabases
 from tests.postgresql import postgresql_server
+
+settings.register_profile("torchyard", deadline=None)  # a busy machine is no failure
+settings.load_profile("torchyard")
 
 
 @pytest.fixture(scope="session")

@@ -116,7 +116,7 @@ class Training:
             if last or self.step % self.config.logging.every_steps == 0:
                 self._log(lr)
             self._progress()
-            if self.run.should_stop():
+            if self.learner.strategy.together and self.run.should_stop():
                 return False
             if not last and self.policy.every_steps and self.step % self.policy.every_steps == 0:
                 self._save()

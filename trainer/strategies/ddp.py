@@ -22,6 +22,7 @@ class Ddp(Replica):
     """
 
     local = False
+    together = True
 
     def __init__(self, model: nn.Module, config: DistributedConfig, world: World) -> None:
         super().__init__(model)

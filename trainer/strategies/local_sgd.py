@@ -30,6 +30,7 @@ class LocalSgd(Replica):
         self._step = 0
         self._apart = False
         """Whether the ranks' weights differ."""
+        self.together = True
         if self._wrapped is None:
             broadcast([*model.parameters(), *model.buffers()])
 
@@ -46,7 +47,8 @@ class LocalSgd(Replica):
         self._step = step
         alone = step - self._config.warmup_steps
         self._apart = alone > 0
-        if alone > 0 and alone % self._config.period == 0:
+        self.together = alone <= 0 or alone % self._config.period == 0
+        if self._apart and self.together:
             self._meet()
 
     def settle(self, *more: Mapping[str, Tensor]) -> None:

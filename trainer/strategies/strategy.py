@@ -20,6 +20,11 @@ class Strategy(Protocol):
         """Whether weights and optimizer states of the ranks differ between two calls of `settle`."""
         ...
 
+    @property
+    def together(self) -> bool:
+        """Whether the ranks met in the last step, so that none is ahead of another and all may stop after it."""
+        ...
+
     def micro_batch(self, *, last: bool) -> AbstractContextManager[object]:
         """Around forward and backward of one micro-batch; gradients meet in that of the window's `last` only.
 
