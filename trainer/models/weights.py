@@ -6,10 +6,10 @@ from difflib import get_close_matches
 import fcntl
 from http.client import HTTPException
 from pathlib import Path
-import pickle
 import re
 import socket
 from typing import Any
+from urllib.error import HTTPError
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,6 @@ DOWNLOAD_TIMEOUT_S = 60.0
 """For which a server may be silent."""
 
 _DENSE_LAYER = re.compile(r"(denselayer\d+\.(?:norm|conv))\.([12]\.)")
-_UNREADABLE = (OSError, RuntimeError, ValueError, EOFError, KeyError, pickle.UnpicklingError)
 
 
 def is_published(weights: str) -> bool:
@@ -44,6 +43,8 @@ def torchvision_state(arch: str, weights: str) -> dict[str, Tensor]:
         if not file.exists():
             _download(url, file)
     except (OSError, HTTPException, RuntimeError) as error:
+        if isinstance(error, HTTPError):
+            error.close()
         raise DataError(
             f"model.weights: {weights} of {arch} cannot be downloaded from {url} to {folder}: {_reason(error)}; give "
             "a file:// URL of a file that is there, or `none`"
@@ -61,7 +62,7 @@ def file_state(path: str) -> dict[str, Tensor]:
         content = _read(file)
     except FileNotFoundError:
         raise DataError(f"model.weights: there is no {file}") from None
-    except _UNREADABLE as error:
+    except Exception as error:  # a torn pickle can raise anything
         raise DataError(f"model.weights: {file} cannot be read as weights: {_reason(error)}") from error
     for key in ("model", "state_dict"):
         if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
@@ -130,13 +131,9 @@ def _today(name: str) -> str:
 def _read(file: Path) -> Any:
     if file.suffix != ".safetensors":
         return torch.load(file, map_location="cpu", weights_only=True)
-    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    try:
-        return load_file(file)
-    except SafetensorError as error:
-        raise ValueError(error) from error
+    return load_file(file)
 
 
 @contextmanager
@@ -165,4 +162,4 @@ def _some(tensors: Mapping[str, Tensor]) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+    return (str(error) or type(error).__name__).splitlines()[0]

@@ -214,6 +214,24 @@ def test_an_empty_folder_is_named(tmp_path: Path) -> None:
         load_folders(tmp_path, config())
 
 
+def test_a_source_is_known_by_its_content_and_a_split_by_its_sides(tmp_path: Path) -> None:
+    first, again, other = (
+        load_digits(config(split_seed=seed, image_size=size)) for seed, size in ((0, 8), (0, 9), (1, 8))
+    )
+    assert first.data_hash == again.data_hash == other.data_hash
+    assert first.split_hash == again.split_hash != other.split_hash
+    npz = load_npz(arrays(tmp_path / "a.npz"), config())
+    changed = load_npz(arrays(tmp_path / "b.npz", y_test=np.array([3, 5])), config())
+    assert npz.data_hash != changed.data_hash
+    assert npz.split_hash == changed.split_hash
+    root = folders(tmp_path / "folders")
+    before = load_folders(root, config())
+    picture(root / "val" / "dog" / "2.png")
+    after = load_folders(root, config())
+    assert before.data_hash != after.data_hash
+    assert before.split_hash != after.split_hash
+
+
 def test_auto_normalization_makes_the_training_pictures_standard(tmp_path: Path) -> None:
     data = load_digits(config())
     values = measure(data.train, in_memory=True, workers=0)
@@ -237,7 +255,7 @@ def test_grey_pictures_reach_a_torchvision_model_with_three_channels() -> None:
     classifier = make_classifier(
         recipe(model={"name": "resnet18"}, data={"image_size": 32}), source="digits", device=CPU
     )
-    inputs, _ = next(classifier.training_batches([torch.arange(2)]))
+    inputs, _ = next(classifier.training_batches([torch.arange(2)], epoch=1))
     assert inputs.shape == (2, 3, 32, 32)
     assert torch.equal(inputs[:, 0], inputs[:, 2])
 
@@ -255,4 +273,4 @@ def test_real_pictures_in_class_folders(tmp_path: Path) -> None:
     assert data.classes == [str(digit) for digit in range(10)]
     assert classifier.normalization.mean == pytest.approx([0.13], abs=0.01)
     torch.manual_seed(0)
-    assert classifier.evaluate()["val/accuracy"] < 0.5
+    assert classifier.evaluate(None).metrics["val/accuracy"] < 0.5
