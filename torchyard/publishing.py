@@ -18,13 +18,10 @@ def publish(
     folder: Path,
     name: str,
     files: Mapping[str, Content],
-    *,
-    step: int,
-    epoch: int | None,
-    end_of_epoch: bool,
-    metrics: Mapping[str, float],
+    manifest: Manifest,
 ) -> None:
-    """Makes the checkpoint `name` in `folder`, its manifest last. One that is there already stays as it is.
+    """Makes the checkpoint `name` of `files` in `folder`, last its `manifest`, which then lists them. One that is there
+    already stays as it is.
 
     Raises OSError, ValueError for a file name that a manifest does not allow, and what a writer raises; then nothing
     is left of it.
@@ -36,8 +33,8 @@ def publish(
     try:
         temporary.mkdir()
         written = [_write(temporary, path, content) for path, content in files.items()]
-        manifest = Manifest(step=step, epoch=epoch, end_of_epoch=end_of_epoch, metrics=dict(metrics), files=written)
-        write_record(temporary / MANIFEST, manifest)
+        listed = Manifest.model_validate({**manifest.model_dump(), "files": written})
+        write_record(temporary / MANIFEST, listed)
         temporary.rename(folder / name)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)

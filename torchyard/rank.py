@@ -20,6 +20,8 @@ from setproctitle import setproctitle
 
 from torchyard.errors import ConfigError, DataError
 from torchyard.job import EndReason
+from torchyard.memory import host_shortage
+from torchyard.run import flush
 from torchyard.rundir import Env, ProcessIdentity, RankError, RunDir, process_title, write_record
 from torchyard.schema import storable
 
@@ -27,6 +29,9 @@ MESSAGE_LIMIT = 4_000
 TRACEBACK_LIMIT = 32_000
 
 _HEAD = 4_000  # characters kept of the start of a long traceback; the end tells more
+_LINES = 3  # kept of what a GPU's allocator says
+_SMALLER_RECIPE = "lower training.per_device_batch_size, or set training.auto_batch"
+_SMALLER_SCRIPT = "take smaller batches"
 _NOT_THE_USERS = {__file__, runpy.__file__, "<frozen runpy>"}
 
 _Reason = Literal[EndReason.USER_ERROR, EndReason.OUT_OF_MEMORY, EndReason.DATA_ERROR, EndReason.CONFIG_ERROR]
@@ -46,7 +51,7 @@ def main() -> None:
         sys.exit("/proc does not show this process")
     write_record(run_dir.ranks / f"{rank}.json", identity)
     try:
-        _run(sys.argv[1:])
+        _run_to_its_end(sys.argv[1:])
     except SystemExit as error:
         error.__traceback__ = _users_part(error.__traceback__)
         if error.code not in (None, 0) and os.getpid() == process:
@@ -67,6 +72,17 @@ def _redirect(run_dir: RunDir, rank: int) -> None:
         log = os.open(run_dir.log(f"rank-{rank}", name), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         os.dup2(log, stream.fileno(), inheritable=True)
         os.close(log)
+
+
+def _run_to_its_end(arguments: list[str]) -> None:
+    """With all that it saved published, or that fails it."""
+    try:
+        _run(arguments)
+    except SystemExit as left:
+        if left.code in (None, 0):
+            flush()
+        raise
+    flush()
 
 
 def _run(arguments: list[str]) -> None:
@@ -92,12 +108,14 @@ def _users_part(trace: TracebackType | None) -> TracebackType | None:
 
 
 def _record(run_dir: RunDir, rank: int, error: BaseException) -> None:
+    reason = _reason(error)
+    message = _shortage(error) if reason is EndReason.OUT_OF_MEMORY else _message(error)
     record = RankError(
         rank=rank,
         time=time.time_ns() // 1000,
-        reason=_reason(error),
+        reason=reason,
         type=type(error).__qualname__,
-        message=storable(_message(error))[:MESSAGE_LIMIT],
+        message=storable(message)[:MESSAGE_LIMIT],
         traceback=_shorten(storable("".join(traceback.format_exception(error)))),
     )
     try:
@@ -111,17 +129,30 @@ def _reason(error: BaseException) -> _Reason:
         return EndReason.DATA_ERROR
     if isinstance(error, ConfigError):
         return EndReason.CONFIG_ERROR
-    if isinstance(error, MemoryError) or _is_torch_out_of_memory(error):
+    if _host_is_out_of_memory(error) or _device_is_out_of_memory(error):
         return EndReason.OUT_OF_MEMORY
     return EndReason.USER_ERROR
 
 
-def _is_torch_out_of_memory(error: BaseException) -> bool:
-    if any(
-        base.__name__ == "OutOfMemoryError" and base.__module__.split(".")[0] == "torch" for base in type(error).__mro__
-    ):
-        return True
-    return type(error) is RuntimeError and "DefaultCPUAllocator: can't allocate memory" in _message(error)
+def _host_is_out_of_memory(error: BaseException) -> bool:
+    return isinstance(error, MemoryError) or (
+        type(error) is RuntimeError and "DefaultCPUAllocator: can't allocate memory" in _message(error)
+    )
+
+
+def _device_is_out_of_memory(error: BaseException) -> bool:
+    torchs = {base.__name__ for base in type(error).__mro__ if base.__module__.split(".")[0] == "torch"}
+    return "OutOfMemoryError" in torchs or (
+        "AcceleratorError" in torchs and "CUDA error: out of memory" in _message(error)
+    )
+
+
+def _shortage(error: BaseException) -> str:
+    """How much was wanted and how much is free, and what to do. A GPU's allocator says so itself."""
+    text = _message(error)
+    known = host_shortage(text) if _host_is_out_of_memory(error) else "\n".join(text.splitlines()[:_LINES])
+    advice = _SMALLER_RECIPE if Env.DATA in os.environ else _SMALLER_SCRIPT
+    return f"{known}: {advice}" if known else advice
 
 
 def _message(error: BaseException) -> str:

@@ -5,7 +5,8 @@ nothing, nobody asks to stop.
 """
 
 import atexit
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 import json
 import os
@@ -20,7 +21,8 @@ from torchyard.agreement import StopAgreement
 from torchyard.eventlog import EventLog
 from torchyard.events import Message
 from torchyard.publishing import Content, publish
-from torchyard.rundir import STATE_FILE, WEIGHTS_FILE, Env, RunDir
+from torchyard.rundir import STATE_FILE, WEIGHTS_FILE, Env, Manifest, RunDir
+from torchyard.tensors import on_host, safetensors, write_state
 
 if TYPE_CHECKING:
     import torch
@@ -43,10 +45,17 @@ def init() -> "Run":
     return _current
 
 
+def flush() -> None:
+    """Writes what the context of this process, if there is one, still has to write. Raises what that meets."""
+    if _current is not None:
+        _current.flush()
+
+
 class Run:
     """One rank's view of its attempt. Every rank may call everything; rank 0 alone writes.
 
-    Events are written by a thread: an OSError that it meets is raised by the next call.
+    Events are written by a thread, and so are checkpoints if asked for: an OSError that they meet is raised by the
+    next call.
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -62,6 +71,8 @@ class Run:
         self._dir: RunDir | None = None
         self._events: EventLog | None = None
         self._agreement: StopAgreement | None = None
+        self._background = ThreadPoolExecutor(1, thread_name_prefix="torchyard checkpoint")
+        self._saving: Future[None] | None = None
         if environ.get(Env.RUN_DIR):
             self._dir = RunDir(Path(environ[Env.RUN_DIR]))
             self._events = EventLog(self._dir.events, synchronize=_synchronize) if self.rank == 0 else None
@@ -87,6 +98,7 @@ class Run:
         A tensor is copied on its device, and fetched later by a thread: this never waits for a GPU. Raises TypeError
         and ValueError for what is no number.
         """
+        self._settle()
         if self._events is not None:
             self._events.log(values, step=step)
 
@@ -94,11 +106,13 @@ class Run:
         self, *, step: int, total_steps: int | None = None, epoch: int | None = None, epochs: int | None = None
     ) -> None:
         """How far the run is. Cheap enough for every step; epochs count from 1."""
+        self._settle()
         if self._events is not None:
             self._events.progress(step=step, total_steps=total_steps, epoch=epoch, epochs=epochs)
 
     def message(self, text: str, level: Literal["info", "warning", "error"] = "info") -> None:
         """A sentence for the people who watch the job."""
+        self._settle()
         if self._events is not None:
             self._events.message(Message(time=time.time_ns() // 1000, level=level, text=text[:_MESSAGE_LIMIT]))
 
@@ -107,6 +121,7 @@ class Run:
 
         Raises TypeError and ValueError for what JSON cannot hold, or more than 200 keys or 64 KiB.
         """
+        self._settle()
         if self._events is not None:
             self._events.card(_plain(values))
 
@@ -131,31 +146,38 @@ class Run:
         end_of_epoch: bool = True,
         files: Mapping[str, Content] | None = None,
         weights: Mapping[str, Any] | None = None,
+        card: Mapping[str, Any] | None = None,
+        background: bool = False,
     ) -> None:
         """Publishes a checkpoint: `state` as `state.pt`, and where given `weights` (a dict of tensors) as
         `model.safetensors`, and further `files` (bytes, or a function that writes to the file that it is given).
+        `card` goes into its manifest, as `card` takes it.
 
-        `state` should load with `weights_only=True`, or `resume` cannot read it. Not a collective: every rank or only
-        rank 0 may call it. The checkpoint is named after `epoch`, or after `step` where `epoch` is None or not at its
-        end; a name that is there already stays as it is. Raises OSError and leaves earlier ones whole if it fails.
+        `state` should load with `weights_only=True`, or `resume` cannot read it; its tensors are saved on the CPU. Not
+        a collective: every rank or only rank 0 may call it. The checkpoint is named after `epoch`, or after `step`
+        where `epoch` is None or not at its end; a name that is there already stays as it is. Raises OSError and leaves
+        earlier ones whole if it fails.
+
+        In the `background`, tensors are copied to host memory at once and a thread does the rest, functions of `files`
+        included: one checkpoint at a time, and what it raises, the next call here raises, once. A rank that leaves
+        after `should_stop` has no use for that.
         """
+        self._settle(wait=True)
         if self._dir is None or self._events is None:
             return
-        self._events.flush()
-        name = f"epoch-{epoch:04d}" if epoch is not None and end_of_epoch else f"step-{step:08d}"
-        contents: dict[str, Content] = {STATE_FILE: lambda file: _torch_save(state, file)}
-        if weights is not None:
-            contents[WEIGHTS_FILE] = lambda file: file.write(_safetensors(weights))
-        publish(
-            self._dir.checkpoints,
-            name,
-            contents | dict(files or {}),
+        manifest = Manifest(
             step=step,
             epoch=epoch,
             end_of_epoch=end_of_epoch,
             metrics={key: float(value) for key, value in (metrics or {}).items()},
+            files=[],
+            card=None if card is None else _plain(card),
         )
-        self._events.checkpoint(name)
+        if background:
+            self._saving = self._background.submit(self._saver(manifest, state, weights, files, clone=True))
+        else:
+            self._events.flush()
+            self._saver(manifest, state, weights, files, clone=False)()
 
     @property
     def stop_requested(self) -> bool:
@@ -167,13 +189,23 @@ class Run:
 
         Ranks that no collective of the step holds together may get it some steps apart.
         """
+        self._settle()
         return self._agreement is not None and self._agreement.reached()
 
-    def close(self) -> None:
-        """Writes what still waits. Happens by itself when the process exits, but then cannot raise."""
+    def flush(self) -> None:
+        """Returns when all that was saved is published and all that was logged is written."""
+        self._settle(wait=True)
         if self._events is not None:
-            events, self._events = self._events, None
-            events.close()
+            self._events.flush()
+
+    def close(self) -> None:
+        """Writes what still waits, as `flush` does, and nothing after it. Happens by itself when the program ends."""
+        events, self._events = self._events, None
+        try:
+            self._settle(wait=True)
+        finally:
+            if events is not None:
+                events.close()
 
     def attach(self) -> None:
         """Listens for SIGTERM, and writes what still waits when the process exits. A forked child is no rank."""
@@ -184,12 +216,45 @@ class Run:
         os.register_at_fork(after_in_child=self._detach)
         atexit.register(self.close)
 
+    def _saver(
+        self,
+        manifest: Manifest,
+        state: Mapping[str, Any],
+        weights: Mapping[str, Any] | None,
+        files: Mapping[str, Content] | None,
+        *,
+        clone: bool,
+    ) -> Callable[[], None]:
+        """What writes a checkpoint of `state` and `weights` as they are now, and tells of it."""
+        assert self._dir is not None
+        assert self._events is not None
+        folder, events = self._dir.checkpoints, self._events
+        at_end = manifest.epoch is not None and manifest.end_of_epoch
+        name = f"epoch-{manifest.epoch:04d}" if at_end else f"step-{manifest.step:08d}"
+        (kept, kept_weights), wait = on_host((dict(state), weights and dict(weights)), clone=clone)
+        contents: dict[str, Content] = {STATE_FILE: lambda file: write_state(kept, file)}
+        if kept_weights is not None:
+            contents[WEIGHTS_FILE] = lambda file: file.write(safetensors(kept_weights))
+
+        def save() -> None:
+            wait()
+            publish(folder, name, contents | dict(files or {}), manifest)
+            events.checkpoint(name)
+
+        return save
+
+    def _settle(self, *, wait: bool = False) -> None:
+        """Raises, once, what the checkpoint that was saved in the background has met."""
+        if self._saving is not None and (wait or self._saving.done()):
+            saving, self._saving = self._saving, None
+            saving.result()
+
     def _on_sigterm(self, *_: object) -> None:
         if self._agreement is not None:
             self._agreement.request()
 
     def _detach(self) -> None:
-        self._events = self._agreement = self._dir = None
+        self._events = self._agreement = self._dir = self._saving = None
         if signal.getsignal(signal.SIGTERM) == self._on_sigterm:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
@@ -203,23 +268,3 @@ def _synchronize() -> None:
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         torch.cuda.synchronize()
-
-
-def _torch_save(state: Mapping[str, Any], file: Any) -> None:
-    import torch
-
-    torch.save(dict(state), file)
-
-
-def _safetensors(weights: Mapping[str, Any]) -> bytes:
-    from safetensors.torch import save
-
-    tensors: dict[str, Any] = {}
-    seen: set[int] = set()
-    for name, value in weights.items():
-        tensor = value.detach().cpu().contiguous()
-        storage = tensor.untyped_storage().data_ptr()
-        # The format holds no two names for one memory.
-        tensors[name] = tensor.clone() if storage in seen else tensor
-        seen.add(storage)
-    return save(tensors)

@@ -26,6 +26,7 @@ from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from torchyard.events import CardValues
 from torchyard.job import EndReason
 from torchyard.schema import Duration, MetricKey
 
@@ -134,6 +135,8 @@ class Manifest(Record):
     """Whether `epoch` was finished; a checkpoint saved inside an epoch has no `epoch-N` alias."""
     metrics: Annotated[dict[MetricKey, float], Field(max_length=1000)] = {}
     files: Annotated[list[ManifestFile], Field(max_length=1000)]
+    card: CardValues | None = None
+    """What the run was when this was saved."""
 
 
 @dataclass(frozen=True)

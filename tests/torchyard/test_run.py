@@ -1,5 +1,8 @@
 """The in-job context: what it writes, what it survives, and how ranks agree to stop."""
 
+from collections import OrderedDict
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from datetime import timedelta
 import hashlib
 import math
@@ -8,11 +11,13 @@ from pathlib import Path
 import signal
 import subprocess
 import sys
+import threading
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 import pytest
+from safetensors.torch import load_file
 import torch
 from torch import distributed
 
@@ -59,10 +64,13 @@ def test_outside_the_service_it_does_nothing_harmful(tmp_path: Path, monkeypatch
     run.log({"loss": torch.tensor(1.0)}, step=1)
     run.progress(step=1)
     run.message("hello")
-    run.save_checkpoint({"step": 1}, step=1, epoch=1)
+    run.card({"parameters": 1})
+    run.save_checkpoint({"step": 1}, step=1, epoch=1, background=True)
+    run.flush()
     run.close()
     assert run.resume() is None
     assert not run.should_stop()
+    assert not run.stop_requested
     assert (run.rank, run.local_rank, run.world_size, run.config, run.data) == (0, 0, 1, {}, None)
     assert run.device.type in {"cpu", "cuda"}
     assert signal.getsignal(signal.SIGTERM) == handler
@@ -204,9 +212,127 @@ def test_a_save_that_fails_leaves_earlier_checkpoints_and_nothing_of_its_own(fol
     assert [line.name for line in lines(folder)] == ["step-00000001", "step-00000002"]
 
 
+class Gate:
+    """A part of a state that cannot be written before the gate is open."""
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+
+    def __deepcopy__(self, _: object) -> "Gate":
+        return self
+
+    def __reduce__(self) -> tuple[type[OrderedDict[str, int]], tuple[()]]:
+        assert self.open.wait(60)
+        return OrderedDict, ()
+
+
+@contextmanager
+def opening_soon(gate: Gate) -> Generator[None]:
+    """Opens the gate while the block waits for it."""
+    timer = threading.Timer(0.05, gate.open.set)
+    timer.start()
+    yield
+    timer.join()
+
+
+def test_a_checkpoint_in_the_background_is_the_state_as_it_was(folder: RunDir) -> None:
+    run, gate = context(folder), Gate()
+    weights = {"weight": torch.arange(6.0).reshape(2, 3)}
+    groups = [{"lr": 0.1}]
+    state = {"gate": gate, "model": weights, "tied": weights["weight"], "groups": groups}
+    run.log({"loss": 1.0}, step=7)
+    run.save_checkpoint(state, step=7, epoch=1, weights=weights, card={"shape": (3, 2)}, background=True)
+    assert [path.name for path in folder.checkpoints.iterdir() if not path.name.startswith(".")] == []
+    weights["weight"] += 1
+    groups[0]["lr"] = 0.2
+    gate.open.set()
+    run.flush()
+    saved = folder.checkpoints / "epoch-0001"
+    loaded = torch.load(saved / "state.pt", weights_only=True)
+    assert torch.equal(loaded["model"]["weight"], torch.arange(6.0).reshape(2, 3))
+    assert loaded["tied"].data_ptr() == loaded["model"]["weight"].data_ptr()
+    assert loaded["groups"] == [{"lr": 0.1}]
+    assert torch.equal(load_file(saved / "model.safetensors")["weight"], loaded["tied"])
+    manifest = read_record(saved / "manifest.json", Manifest)
+    assert manifest is not None
+    assert manifest.card == {"shape": [3, 2]}
+    assert [type(line) for line in lines(folder)] == [Metric, CheckpointSaved]
+    run.save_checkpoint(loaded, step=8, epoch=2, weights=loaded["model"])
+    run.close()
+    for name in ("state.pt", "model.safetensors"):
+        again = folder.checkpoints / "epoch-0002" / name
+        assert again.stat().st_size == (saved / name).stat().st_size
+
+
+def test_a_second_checkpoint_waits_for_the_first_and_close_for_both(folder: RunDir) -> None:
+    run, gate = context(folder), Gate()
+    run.save_checkpoint({"gate": gate}, step=1, background=True)
+    with opening_soon(gate):
+        run.save_checkpoint({"gate": gate}, step=2, background=True)
+        assert (folder.checkpoints / "step-00000001").exists()
+    run.close()
+    assert [line.name for line in lines(folder)] == ["step-00000001", "step-00000002"]
+
+
+@pytest.mark.parametrize(
+    "call", ["log", "progress", "message", "card", "should_stop", "save_checkpoint", "flush", "close"]
+)
+def test_a_save_in_the_background_that_fails_is_raised_once_by_the_next_call(folder: RunDir, call: str) -> None:
+    def fail(file: Any) -> None:
+        file.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    run = context(folder)
+    run.save_checkpoint({"step": 1}, step=1)
+    run.save_checkpoint({"step": 2}, step=2, files={"half": fail}, background=True)
+    calls: dict[str, Callable[[], object]] = {
+        "log": lambda: run.log({"loss": 1.0}, step=2),
+        "progress": lambda: run.progress(step=2),
+        "message": lambda: run.message("hello"),
+        "card": lambda: run.card({}),
+        "should_stop": run.should_stop,
+        "save_checkpoint": lambda: run.save_checkpoint({"step": 3}, step=3, background=True),
+        "flush": run.flush,
+        "close": run.close,
+    }
+    with pytest.raises(OSError, match="No space left"):
+        while True:
+            calls[call]()
+    calls[call]()
+    assert run.resume() is None
+    run.close()
+    kept = ["step-00000001", "step-00000003"] if call == "save_checkpoint" else ["step-00000001"]
+    assert sorted(path.name for path in folder.checkpoints.iterdir()) == kept
+    assert [line.name for line in lines(folder) if isinstance(line, CheckpointSaved)] == kept
+
+
+def test_another_rank_copies_nothing(folder: RunDir) -> None:
+    run = context(folder, RANK="1", WORLD_SIZE="2")
+    run.save_checkpoint(
+        {"never written": Gate().__reduce__, "meta": torch.empty(1, device="meta")}, step=1, background=True
+    )
+    run.close()
+    assert list(folder.checkpoints.iterdir()) == []
+
+
+@pytest.mark.parametrize("card", [{"a": object()}, {"a": "b" * 70_000}, {"a\nb": 1}])
+def test_a_card_that_cannot_be_kept_is_refused_at_once(folder: RunDir, card: dict[str, Any]) -> None:
+    run = context(folder)
+    with pytest.raises((TypeError, ValueError)):
+        run.card(card)
+    with pytest.raises((TypeError, ValueError)):
+        run.save_checkpoint({}, step=1, card=card, background=True)
+    run.card({"ok": (1, None)})
+    run.close()
+    (line,) = lines(folder)
+    assert line.values == {"ok": [1, None]}
+
+
 def test_a_lone_rank_stops_at_once_for_the_file(folder: RunDir) -> None:
     assert not context(folder).should_stop()
+    assert not context(folder).stop_requested
     write_record(folder.stop, StopRequest(reason=EndReason.CANCELLED))
+    assert context(folder).stop_requested
     assert context(folder).should_stop()
 
 

@@ -1,0 +1,93 @@
+"""What a checkpoint does with tensors. torch is imported when it is needed, never before."""
+
+from collections.abc import Callable, Iterator, Mapping
+import copy
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    import torch
+
+T = TypeVar("T")
+
+
+def on_host(tree: T, *, clone: bool) -> tuple[T, Callable[[], None]]:
+    """`tree` with its tensors in host memory, and a function that waits until they have arrived there.
+
+    Nothing waits here for a GPU: the copies, into pinned memory, are enqueued on its current stream, before whatever
+    changes the tensors next. With `clone`, what lies in host memory already is copied, too, so that training may go on
+    changing it. Tensors of one storage still share one, and the rest of `tree` (nested dicts, lists and tuples) is
+    copied.
+    """
+    import torch
+
+    copies: dict[int, Any] = {}
+    storages: dict[tuple[object, ...], torch.UntypedStorage] = {}
+    devices: set[torch.device] = set()
+    with torch.no_grad():
+        for tensor in _tensors(tree):
+            devices.add(tensor.device)
+            if id(tensor) not in copies and (clone or tensor.device.type != "cpu"):
+                copies[id(tensor)] = _on_host(tensor, storages)
+            copies.setdefault(id(tensor), tensor)
+    events = [torch.cuda.current_stream(device).record_event() for device in devices if device.type == "cuda"]
+
+    def wait() -> None:
+        for event in events:
+            event.synchronize()
+
+    return copy.deepcopy(tree, copies), wait
+
+
+def write_state(state: Mapping[str, Any], file: Any) -> None:
+    """Writes `state` so that `torch.load` reads it."""
+    import torch
+
+    torch.save(dict(state), file)
+
+
+def safetensors(weights: Mapping[str, "torch.Tensor"]) -> bytes:
+    """The file `model.safetensors` of `weights`, each name with a copy of its own of a shared memory."""
+    from safetensors.torch import save
+
+    tensors: dict[str, torch.Tensor] = {}
+    seen: set[int] = set()
+    for name, value in weights.items():
+        tensor = value.detach().cpu().contiguous()
+        storage = tensor.untyped_storage().data_ptr()
+        # The format holds no two names for one memory.
+        tensors[name] = tensor.clone() if storage in seen else tensor
+        seen.add(storage)
+    return save(tensors)
+
+
+def _tensors(tree: Any) -> "Iterator[torch.Tensor]":
+    import torch
+
+    if isinstance(tree, torch.Tensor):
+        yield tree
+    elif isinstance(tree, Mapping | list | tuple):
+        for item in tree.values() if isinstance(tree, Mapping) else tree:
+            yield from _tensors(item)
+
+
+def _on_host(tensor: "torch.Tensor", storages: "dict[tuple[object, ...], torch.UntypedStorage]") -> "torch.Tensor":
+    """A copy of `tensor` on the host, on a copy of its whole storage: one of `storages`, by where the original lies."""
+    import torch
+
+    plain = tensor.detach().resolve_conj().resolve_neg()
+    if type(plain) is not torch.Tensor or plain.layout is not torch.strided or plain.is_quantized:
+        return plain.to("cpu", copy=True)
+    storage = plain.untyped_storage()
+    key = (storage.device, storage.data_ptr(), storage.nbytes())
+    if key not in storages:
+        storages[key] = _copied(storage)
+    return torch.empty(0, dtype=plain.dtype).set_(storages[key], plain.storage_offset(), plain.size(), plain.stride())
+
+
+def _copied(storage: "torch.UntypedStorage") -> "torch.UntypedStorage":
+    import torch
+
+    cuda = storage.device.type == "cuda"
+    source = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+    target = torch.empty(source.numel(), dtype=torch.uint8, pin_memory=cuda)
+    return target.copy_(source, non_blocking=cuda).untyped_storage()
