@@ -14,7 +14,7 @@ from torchyard.errors import ConfigError
 from trainer.strategies.tensors import broadcast, share_buffers
 from trainer.world import World
 
-_CONTAINERS = (nn.ModuleList, nn.Sequential)
+_LISTS = (nn.ModuleList, nn.Sequential)
 
 
 class Fsdp:
@@ -24,6 +24,7 @@ class Fsdp:
     """
 
     local = False
+    together = True
 
     def __init__(self, model: nn.Module, world: World) -> None:
         broadcast([*model.parameters(), *model.buffers()])
@@ -105,7 +106,13 @@ def _blocks(model: nn.Module) -> list[nn.Module]:
 
 def _parts(module: nn.Module) -> Iterator[nn.Module]:
     for child in module.children():
-        if type(module) not in _CONTAINERS or type(child) in _CONTAINERS:
+        if type(module) not in _LISTS or _holds_blocks(child):
             yield from _parts(child)
         elif next(child.parameters(), None) is not None:
             yield child
+
+
+def _holds_blocks(module: nn.Module) -> bool:
+    """Whether it is a list of modules that have parts themselves, or one that cannot be called."""
+    composite = any(next(child.children(), None) is not None for child in module.children())
+    return type(module) is nn.ModuleList or (type(module) is nn.Sequential and composite)

@@ -1,0 +1,186 @@
+"""Shards: what is sharded, what stays whole, and one state that any number of ranks loads."""
+
+import io
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor
+from torch.optim import AdamW, Optimizer
+
+from tests.trainer.ranks import on_ranks, results
+from tests.trainer.strategies.toy import MINUTE, Toy, begin, close, descend, equal, inputs, trained, weights
+from torchyard.errors import ConfigError
+from trainer.strategies import Strategy
+from trainer.world import World, joined
+
+FSDP = {"strategy": "fsdp"}
+
+
+def optimize(model: nn.Module) -> Optimizer:
+    return AdamW(trained(model), lr=0.05)
+
+
+def whole_state(strategy: Strategy, optimizer: Optimizer, world: World) -> dict[str, Any]:
+    """What rank 0 would save, on every rank."""
+    file = io.BytesIO()
+    state = strategy.whole({"model": strategy.model.state_dict(), "optimizer": optimizer.state_dict()})
+    if world.rank == 0:
+        torch.save(state, file)
+    content = next(part for part in world.gather(file.getvalue()) if part)
+    assert isinstance(content, bytes)
+    return torch.load(io.BytesIO(content), weights_only=True)
+
+
+def load(state: dict[str, Any], world: World) -> tuple[Strategy, Optimizer]:
+    model = Toy(seed=9, norm=True)
+    model.load_state_dict(state["model"])
+    strategy = begin(model, world, **FSDP)
+    optimizer = optimize(model)
+    saved = state["optimizer"]
+    shards = {
+        index: {key: strategy.shard(value, like=parameter) for key, value in saved["state"][index].items()}
+        for index, parameter in enumerate(trained(model))
+    }
+    optimizer.load_state_dict({"state": shards, "param_groups": saved["param_groups"]})
+    return strategy, optimizer
+
+
+def save_and_go_on() -> dict[str, Any]:
+    with joined(MINUTE) as world:
+        model = Toy(norm=True)
+        strategy = begin(model, world, **FSDP)
+        optimizer = optimize(model)
+        descend(strategy, world, [1, 2], optimizer=optimizer)
+        strategy.settle()
+        state = whole_state(strategy, optimizer, world)
+        weight = trained(model)[0]
+        assert isinstance(weight, DTensor)
+        part = strategy.shard(state["model"]["first.weight"], like=weight)
+        assert isinstance(part, DTensor)
+        same = torch.equal(part.to_local(), weight.to_local()), part.placements == weight.placements
+        again, again_optimizer = load(state, world)
+        for number in (3, 4):
+            descend(strategy, world, [number], optimizer=optimizer)
+            descend(again, world, [number], optimizer=again_optimizer)
+        return {
+            "state": state,
+            "same": same,
+            "local": weight.to_local().numel(),
+            "straight": weights(model),
+            "resumed": weights(again.model),
+        }
+
+
+def load_alone(state: dict[str, Any]) -> dict[str, Any]:
+    with joined(MINUTE) as world:
+        strategy, optimizer = load(state, world)
+        return {"loaded": weights(strategy.model), "state": whole_state(strategy, optimizer, world)}
+
+
+def test_one_whole_state_goes_on_with_shards_and_loads_at_any_world_size() -> None:
+    one, other = results(on_ranks(2, save_and_go_on))
+    for found in (one, other):
+        assert all(found["same"])
+        assert equal(found["straight"], found["resumed"])
+    assert equal(one["straight"], other["straight"])
+    assert one["local"] + other["local"] == 5 * 6
+    assert all(type(tensor) is Tensor for tensor in one["state"]["model"].values())
+    (alone,) = results(on_ranks(1, load_alone, one["state"]))
+    saved, kept = one["state"], alone["state"]
+    assert all(torch.equal(saved["model"][name], kept["model"][name]) for name in saved["model"])
+    assert saved["optimizer"]["state"].keys() == kept["optimizer"]["state"].keys()
+    for index, entries in saved["optimizer"]["state"].items():
+        assert set(entries) == {"step", "exp_avg", "exp_avg_sq"}
+        assert all(torch.equal(value, kept["optimizer"]["state"][index][key]) for key, value in entries.items())
+
+
+def evaluate_first() -> tuple[list[Tensor], list[Tensor], bool]:
+    """Weights after training with evaluations before, between and after, and without any; whether shards remain."""
+    found: list[list[Tensor]] = []
+    with joined(MINUTE) as world:
+        for evaluates in (True, False):
+            model = Toy(norm=True)
+            strategy = begin(model, world, **FSDP)
+            for step in (1, 2):
+                if evaluates:
+                    _evaluate(model)
+                descend(strategy, world, [step])
+            if evaluates:
+                _evaluate(model)
+            sharded = all(isinstance(parameter, DTensor) for parameter in model.parameters())
+            found.append([*weights(model), *(buffer.clone() for buffer in model.buffers())])
+        return found[0], found[1], sharded
+
+
+def _evaluate(model: nn.Module) -> None:
+    model.eval()
+    with torch.inference_mode():
+        model(inputs(0, part=0, rank=0))
+    model.train()
+
+
+def test_evaluating_in_inference_mode_leaves_training_as_it_is() -> None:
+    for evaluated, plain, sharded in results(on_ranks(2, evaluate_first)):
+        assert equal(evaluated, plain)
+        assert sharded
+
+
+class Tied(Toy):
+    """A block shares its weight with the layer in front of it; another does not train."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.front = nn.Linear(5, 5, bias=False, dtype=torch.float64)
+        self.front.weight = self.linear(0).weight
+        self.linear(2).weight.requires_grad_(False)
+
+    def linear(self, number: int) -> nn.Linear:
+        layer = next(self.blocks[number].children())
+        assert isinstance(layer, nn.Linear)
+        return layer
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden = self.front(self.first(inputs))
+        for block in self.blocks:
+            hidden = block(hidden)
+        return self.last(hidden)
+
+
+def train_tied() -> tuple[list[Tensor], list[Tensor], bool, list[str]]:
+    with joined(MINUTE) as world:
+        plain, model = Tied(), Tied()
+        ddp, fsdp = begin(plain, world), begin(model, world, **FSDP)
+        descend(ddp, world, [1, 2])
+        descend(fsdp, world, [1, 2])
+        shards = [name for name, module in model.named_modules() if isinstance(module, FSDPModule)]
+        return weights(plain), weights(model), model.front.weight is model.linear(0).weight, shards
+
+
+def test_shared_weights_stay_shared_and_frozen_ones_frozen() -> None:
+    for plain, sharded, tied, blocks in results(on_ranks(2, train_tied)):
+        assert close(plain, sharded)
+        assert tied
+        # The block with the shared weight belongs to the whole, the others to themselves.
+        assert blocks == ["", "blocks.1", "blocks.2"]
+        assert torch.equal(sharded[6], list(Tied().parameters())[6])
+
+
+class Scaled(nn.Linear):
+    def __init__(self) -> None:
+        super().__init__(2, 2)
+        self.scale = nn.Parameter(torch.tensor(1.0))
+
+
+def shard_a_scalar() -> None:
+    with joined(MINUTE) as world:
+        begin(Scaled(), world, **FSDP)
+
+
+def test_a_model_that_cannot_be_sharded_is_told_with_its_key() -> None:
+    (error,) = on_ranks(1, shard_a_scalar)
+    assert isinstance(error, ConfigError)
+    with pytest.raises(ConfigError, match=r"distributed\.strategy: fsdp .* scale"):
+        raise error

@@ -1,0 +1,104 @@
+"""Post-local SGD: together in the warm-up, alone after it, and the mean of all at every period."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tests.trainer.ranks import on_ranks, results
+from tests.trainer.strategies.toy import MINUTE, Toy, alone, begin, close, descend, equal, weights
+from trainer.world import joined
+
+WARMUP, PERIOD = 2, 3
+NORM = 0.4
+KEYS: dict[str, Any] = {"strategy": "local_sgd", "local_sgd": {"warmup_steps": WARMUP, "period": PERIOD}}
+STEPS = WARMUP + PERIOD + 2
+
+
+def toy(start: Sequence[Tensor] | None = None) -> Toy:
+    """With one frozen parameter."""
+    model = Toy()
+    model.first.bias.requires_grad_(False)
+    with torch.no_grad():
+        for parameter, value in zip(model.parameters(), start or weights(model), strict=True):
+            parameter.copy_(value)
+    return model
+
+
+def train_and_settle() -> dict[str, list[Tensor]]:
+    found: dict[str, list[Tensor]] = {}
+    with joined(MINUTE) as world:
+        model = toy()
+        strategy = begin(model, world, **KEYS)
+        for step in range(1, STEPS + 1):
+            descend(strategy, world, [step], parts=2, max_norm=NORM)
+            found[str(step)] = weights(model)
+        own, state = weights(model), strategy.state_dict()
+        shadow = {name: torch.full_like(item, world.rank) for name, item in model.named_parameters()}
+        strategy.settle(shadow)
+        found["settled"] = weights(model)
+        found["shadow"] = list(shadow.values())
+        # A stop saves each rank's own weights, and the run that goes on has them again.
+        model = toy(own)
+        strategy = begin(model, world, **KEYS)
+        strategy.load_state_dict(state)
+        with torch.no_grad():
+            for parameter, value in zip(model.parameters(), own, strict=True):
+                parameter.copy_(value)
+        strategy.settle()
+        found["resumed and settled"] = weights(model)
+        descend(strategy, world, [STEPS + 1], parts=2, max_norm=NORM)
+        found["resumed"] = weights(model)
+        return found
+
+
+def together(start: Sequence[Tensor] | None, steps: Sequence[int]) -> list[Tensor]:
+    return alone(toy(start), steps, ranks=range(2), parts=2, max_norm=NORM)
+
+
+def apart(start: Sequence[Tensor], steps: Sequence[int]) -> list[list[Tensor]]:
+    """Each rank's own weights."""
+    return [alone(toy(start), steps, ranks=[rank], parts=2, max_norm=NORM) for rank in range(2)]
+
+
+def mean(of: Sequence[Sequence[Tensor]]) -> list[Tensor]:
+    return [torch.stack(each).mean(0) for each in zip(*of, strict=True)]
+
+
+def test_weights_are_the_mean_of_the_ranks_own_at_each_period_and_when_they_settle() -> None:
+    one, other = results(on_ranks(2, train_and_settle))
+    met = WARMUP + PERIOD
+    for step in range(1, WARMUP + 1):
+        assert close(one[str(step)], together(None, range(1, step + 1)))
+        assert equal(one[str(step)], other[str(step)])
+    warm = one[str(WARMUP)]
+    for step in range(WARMUP + 1, met):
+        for found, own in zip((one, other), apart(warm, range(WARMUP + 1, step + 1)), strict=True):
+            assert close(found[str(step)], own)
+    assert close(one[str(met)], mean(apart(warm, range(WARMUP + 1, met + 1))))
+    assert not close(one[str(STEPS)], other[str(STEPS)], within=1e-4)
+    settled = mean(apart(one[str(met)], range(met + 1, STEPS + 1)))
+    for key in ("settled", "resumed and settled"):
+        assert close(one[key], settled)
+    assert close(one["resumed"], mean(apart(settled, [STEPS + 1])))  # the second period ends there
+    for key in (str(met), "settled", "resumed and settled"):
+        assert equal(one[key], other[key])
+
+    frozen = [name for name, _ in toy().named_parameters()].index("first.bias")
+    for rank, found in enumerate((one, other)):
+        for index, shadow in enumerate(found["shadow"]):
+            assert bool((shadow == (rank if index == frozen else 0.5)).all())
+
+
+def begin_differently() -> tuple[bool, list[Tensor]]:
+    with joined(MINUTE) as world:
+        model = Toy(seed=world.rank)
+        strategy = begin(model, world, strategy="local_sgd")
+        return strategy.local, weights(strategy.model)
+
+
+def test_without_a_warm_up_all_begin_with_the_weights_of_rank_0() -> None:
+    for local, found in results(on_ranks(2, begin_differently)):
+        assert local
+        assert equal(found, weights(Toy(seed=0)))

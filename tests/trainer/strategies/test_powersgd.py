@@ -1,0 +1,96 @@
+"""PowerSGD compresses, survives several buckets on Gloo, and goes on after a resume as if nothing had happened."""
+
+from collections.abc import Sequence
+import io
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tests.trainer.ranks import on_ranks, results
+from tests.trainer.strategies.test_replica import WIDTH, several_buckets
+from tests.trainer.strategies.toy import MINUTE, begin, equal, weights
+from trainer.strategies import Strategy
+from trainer.strategies.powersgd import RANK, START
+from trainer.world import World, joined
+
+SAVED = START + 2
+END = START + 4
+
+
+def train(strategy: Strategy, model: nn.Module, world: World, steps: Sequence[int]) -> None:
+    for step in steps:
+        generator = torch.Generator().manual_seed(step * 100 + world.rank)
+        with strategy.micro_batch(last=True):
+            (strategy.model(torch.randn(8, WIDTH, generator=generator)) - 1).square().mean().backward()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                assert parameter.grad is not None
+                parameter.sub_(parameter.grad)
+                parameter.grad = None
+
+
+def loaded(state: dict[str, Any]) -> dict[str, Any]:
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)
+
+
+def saved_by_rank_0(strategy: Strategy, world: World) -> dict[str, Any]:
+    return loaded(world.gather(strategy.state_dict())[0])
+
+
+def save_and_resume() -> dict[str, Any]:
+    keys = {"comm_hook": "powersgd", "bucket_cap_mb": 1}
+    with joined(MINUTE) as world:
+        model = several_buckets()
+        strategy = begin(model, world, **keys)
+        train(strategy, model, world, range(1, START + 1))
+        before = [weight.clone() for weight in weights(model)]
+        train(strategy, model, world, [START + 1])
+        moved = [new - old for new, old in zip(weights(model), before, strict=True)]
+        train(strategy, model, world, range(START + 2, SAVED + 1))
+        at, state = weights(model), saved_by_rank_0(strategy, world)
+        train(strategy, model, world, range(SAVED + 1, END + 1))
+        return {
+            "straight": weights(model),
+            "resumed": resume(at, state, world, **keys),
+            "forgetful": resume(at, {}, world, **keys),
+            "other buckets": resume(at, state, world, comm_hook="powersgd", bucket_cap_mb=25),
+            "ranks": [int(torch.linalg.matrix_rank(move)) for move in moved if move.ndim == 2],
+            "at": at,
+            "state": state,
+        }
+
+
+def resume(at: list[Tensor], state: dict[str, Any], world: World, **keys: Any) -> list[Tensor]:
+    model = several_buckets()
+    with torch.no_grad():
+        for parameter, weight in zip(model.parameters(), at, strict=True):
+            parameter.copy_(weight)
+    strategy = begin(model, world, **keys)
+    strategy.load_state_dict(state)
+    train(strategy, model, world, range(SAVED + 1, END + 1))
+    return weights(model)
+
+
+def resume_alone(at: list[Tensor], state: dict[str, Any]) -> tuple[list[Tensor], int]:
+    with joined(MINUTE) as world:
+        found = resume(at, state, world, comm_hook="powersgd", bucket_cap_mb=1)
+        return found, len(state["powersgd"]["buckets"])
+
+
+def test_a_resumed_run_ends_with_the_same_bits() -> None:
+    one, other = results(on_ranks(2, save_and_resume))
+    assert max(one["ranks"]) <= RANK
+    assert equal(one["straight"], one["resumed"])
+    assert not equal(one["straight"], one["forgetful"])
+    for key in ("straight", "resumed", "other buckets"):
+        assert equal(one[key], other[key])
+    assert all(bool(weight.isfinite().all()) for weight in one["other buckets"])
+    assert len(one["state"]["powersgd"]["buckets"]) > 1
+    # The error of a rank belongs to no rank of another world; the matrices begin anew with it.
+    ((found, buckets),) = results(on_ranks(1, resume_alone, one["at"], one["state"]))
+    assert buckets > 1
+    assert all(bool(weight.isfinite().all()) for weight in found)

@@ -1,0 +1,115 @@
+"""What all strategies have in common: the gradient is the ranks' mean, and after `settle` the ranks are alike."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tests.trainer.ranks import on_ranks, results
+from tests.trainer.strategies.toy import MINUTE, Toy, alone, begin, close, descend, equal, weights
+from trainer.world import joined
+
+SYNCHRONOUS: list[dict[str, Any]] = [
+    {"strategy": "ddp"},
+    {"strategy": "ddp", "find_unused_parameters": True},
+    {"strategy": "ddp", "static_graph": True},
+    {"strategy": "ddp", "gradient_as_bucket_view": False},
+    {"strategy": "local_sgd", "local_sgd": {"warmup_steps": 100}},
+    {"strategy": "fsdp"},
+]
+STEPS = range(1, 4)
+NORM = 0.4
+
+
+def train_each() -> list[list[Tensor]]:
+    """The weights after training with each strategy, from another first weight on each rank."""
+    found: list[list[Tensor]] = []
+    with joined(MINUTE) as world:
+        for keys in SYNCHRONOUS:
+            for parts in (1, 3):
+                if parts == 3 and keys.get("static_graph"):
+                    continue
+                strategy = begin(Toy(seed=world.rank), world, **keys)
+                descend(strategy, world, STEPS, parts=parts, max_norm=NORM if parts == 3 else None)
+                found.append(weights(strategy.model))
+        return found
+
+
+def test_steps_are_those_of_one_process_on_the_joined_batch() -> None:
+    straight = alone(Toy(), STEPS, ranks=range(3))
+    accumulated = alone(Toy(), STEPS, ranks=range(3), parts=3, max_norm=NORM)
+    assert not close(accumulated, alone(Toy(), STEPS, ranks=range(3), parts=3), within=1e-3)  # it does clip
+    first, *others = results(on_ranks(3, train_each))
+    expected = [straight, accumulated] * 2 + [straight] + [straight, accumulated] * 3
+    for ours, theirs in zip(first, expected, strict=True):
+        assert close(ours, theirs)
+    for other in others:
+        assert all(equal(ours, theirs) for ours, theirs in zip(other, first, strict=True))
+
+
+def settle_each() -> list[dict[str, Tensor]]:
+    found: list[dict[str, Tensor]] = []
+    with joined(MINUTE) as world:
+        for name in ("ddp", "local_sgd", "fsdp"):
+            strategy = begin(Toy(norm=True), world, strategy=name)
+            descend(strategy, world, [1, 2])
+            extra = {
+                key: torch.full_like(tensor, 10 + world.rank)
+                for key, tensor in strategy.model.named_buffers()
+                if "running" in key
+            }
+            unsettled = {key: tensor.clone() for key, tensor in strategy.model.named_buffers()}
+            strategy.settle({key.removeprefix("module."): tensor for key, tensor in extra.items()})
+            found.append({key: tensor.clone() for key, tensor in strategy.model.named_buffers()})
+            found.append(unsettled)
+            found.append(extra)
+        return found
+
+
+def test_the_buffers_of_rank_0_are_those_of_all_after_settling() -> None:
+    one, other = results(on_ranks(2, settle_each))
+    for index in range(0, 9, 3):
+        (settled, unsettled, extra), (also, differed, same) = one[index : index + 3], other[index : index + 3]
+        assert any(not torch.equal(unsettled[key], differed[key]) for key in unsettled)
+        for key in settled:
+            assert torch.equal(settled[key], unsettled[key])
+            assert torch.equal(settled[key], also[key])
+        assert extra
+        for key in extra:
+            assert bool((extra[key] == 10).all())
+            assert torch.equal(extra[key], same[key])
+
+
+def train_with_joined_norms() -> list[list[Tensor]]:
+    with joined(MINUTE) as world:
+        found: list[list[Tensor]] = []
+        for name in ("ddp", "fsdp"):
+            strategy = begin(Toy(norm=True), world, strategy=name, sync_batchnorm=True)
+            descend(strategy, world, STEPS)
+            found.append([*weights(strategy.model), *(buffer.clone() for buffer in strategy.model.buffers())])
+        return found
+
+
+def test_synchronized_batch_norm_makes_two_ranks_one_big_batch() -> None:
+    model = Toy(norm=True)
+    expected: list[Tensor] = [*alone(model, STEPS, ranks=range(2)), *model.buffers()]
+    for found in results(on_ranks(2, train_with_joined_norms)):
+        for ours in found:
+            assert close(ours, expected, within=1e-12)
+
+
+def keep_names() -> list[list[str]]:
+    with joined(MINUTE) as world:
+        model = Toy(norm=True)
+        names = [list(model.state_dict())]
+        for name in ("local_sgd", "fsdp"):
+            make = begin(model, world, strategy=name)
+            assert isinstance(make.model, nn.Module)
+            names.append(list(model.state_dict()))
+        return names
+
+
+def test_the_model_keeps_its_names() -> None:
+    (names,) = results(on_ranks(1, keep_names))
+    assert names[1] == names[0]
+    assert names[2] == names[0]
