@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 import os
 from pathlib import Path
+import re
 import signal
 import subprocess
 import sys
@@ -141,7 +142,6 @@ def test_an_exception_is_printed_and_recorded_without_our_frames(rank: Rank) -> 
         ("from torchyard.errors import ConfigError; raise ConfigError('x')", EndReason.CONFIG_ERROR),
         ("from torchyard.errors import NonFiniteLoss; raise NonFiniteLoss('x')", EndReason.USER_ERROR),
         ("raise MemoryError", EndReason.OUT_OF_MEMORY),
-        ("import torch; raise torch.OutOfMemoryError('x')", EndReason.OUT_OF_MEMORY),
         ("class OutOfMemoryError(Exception): pass\nraise OutOfMemoryError", EndReason.USER_ERROR),
         ("raise KeyboardInterrupt", EndReason.USER_ERROR),
         ("def f(:", EndReason.USER_ERROR),
@@ -150,6 +150,61 @@ def test_an_exception_is_printed_and_recorded_without_our_frames(rank: Rank) -> 
 def test_the_reason_follows_from_the_class(rank: Rank, raising: str, reason: EndReason) -> None:
     assert rank.execute(raising) == 1
     assert _recorded(rank).reason is reason
+
+
+ALLOCATES = """
+import psutil, resource, sys
+MiB = 1 << 20
+def allocate(take, more):
+    taken = psutil.Process().memory_info().vms
+    resource.setrlimit(resource.RLIMIT_AS, (taken + more * MiB, taken + more * MiB))
+    return take()
+"""
+
+
+@pytest.mark.parametrize(
+    ("allocation", "wanted"),
+    [
+        ("import torch\nallocate(lambda: torch.empty(3 << 30, dtype=torch.float32), 1024)", r"wanted 12\.0 GiB, "),
+        ("import numpy\nallocate(lambda: numpy.empty(600 * MiB, dtype='u1'), 300)", r"wanted 600\.0 MiB, "),
+        ("allocate(lambda: bytearray(1 << 40), 300)", ""),
+    ],
+    ids=["torch", "numpy", "python"],
+)
+def test_a_failed_allocation_says_what_was_wanted_and_what_is_free(rank: Rank, allocation: str, wanted: str) -> None:
+    assert rank.execute(ALLOCATES + allocation) == 1
+    error = _recorded(rank)
+    assert error.reason is EndReason.OUT_OF_MEMORY
+    found = re.fullmatch(wanted + r"free ([0-9.]+) MiB of [0-9.]+ [GM]iB: take smaller batches", error.message)
+    assert found, error.message
+    assert 0 < float(found[1]) <= 1024
+
+
+def test_a_gpus_allocator_is_quoted_and_a_recipe_told_what_to_set(rank: Rank) -> None:
+    said = "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 79.11 GiB"
+    script = (
+        f"import os, torch\nos.environ['{Env.DATA}'] = 'digits'\nraise torch.OutOfMemoryError({said!r} + 99 * '\\nat')"
+    )
+    assert rank.execute(script) == 1
+    assert _recorded(rank).reason is EndReason.OUT_OF_MEMORY
+    assert _recorded(rank).message == (
+        f"{said}\nat\nat: lower training.per_device_batch_size, or set training.auto_batch"
+    )
+
+
+def test_a_checkpoint_that_cannot_be_written_fails_the_program_that_has_ended(rank: Rank) -> None:
+    script = """
+import os, sys, torchyard
+os.environ["RANK"] = "0"
+def fail(file): raise OSError(28, "No space left on device")
+run = torchyard.init()
+run.save_checkpoint({}, step=1, background=True)
+run.save_checkpoint({}, step=2, files={"half": fail}, background=True)
+sys.exit()
+"""
+    assert rank.execute(script) == 1
+    assert (_recorded(rank).reason, _recorded(rank).type) == (EndReason.USER_ERROR, "OSError")
+    assert [path.name for path in rank.run.checkpoints.iterdir()] == ["step-00000001"]
 
 
 @pytest.mark.parametrize(("code", "status"), [("0", 0), ("", 0), ("None", 0), ("5", 5), ("'a sentence'", 1)])
