@@ -7,11 +7,11 @@ from typing import Any
 import zipfile
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 import pytest
 import torch
 
+from tests.trainer.walls import blob, pair, walls
 from torchyard.errors import DataError
 from torchyard.recipes import SegmentationDataConfig
 from trainer.data import pairs as module
@@ -30,31 +30,6 @@ def everything(pairs: Pairs, *, workers: int = 0) -> tuple[torch.Tensor, torch.T
     return torch.cat([pictures for pictures, _ in batches]), torch.cat([masks for _, masks in batches])
 
 
-def blob(*, height: int = 32, width: int = 32) -> NDArray[np.bool_]:
-    """A block in the upper left, which no turn and no reflection leaves where it is."""
-    mask = np.zeros((height, width), dtype=bool)
-    mask[height // 8 : height // 2, width // 8 : width // 4] = True
-    return mask
-
-
-def pair(root: Path, stem: str, *, mask: NDArray[np.bool_] | None = None, value: int = 200) -> tuple[Path, Path]:
-    """A picture that has the colour (value, value / 2, 0) where its mask is positive."""
-    truth = blob() if mask is None else mask
-    files = root / "images" / f"{stem}.png", root / "masks" / f"{stem}.png"
-    for file in files:
-        file.parent.mkdir(parents=True, exist_ok=True)
-    colour = truth[:, :, None] * np.array([value, value // 2, 0])
-    Image.fromarray(colour.astype(np.uint8)).save(files[0])
-    Image.fromarray(truth.astype(np.uint8) * 255).save(files[1])
-    return files
-
-
-def source(root: Path, *, count: int = 8) -> Path:
-    for number in range(count):
-        pair(root, f"wall-{number}", value=20 + 20 * number)
-    return root
-
-
 def names(pairs: Pairs) -> list[str]:
     return [pair.name for pair in pairs.pairs]
 
@@ -68,7 +43,7 @@ def one(root: Path, **data: Any) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def test_pictures_come_with_their_own_masks_in_the_order_of_names(tmp_path: Path) -> None:
-    data = load_pairs(source(tmp_path), config(val_fraction=0.25))
+    data = load_pairs(walls(tmp_path), config(val_fraction=0.25))
     assert (len(data.train), len(data.val)) == (6, 2)
     assert sorted(names(data.train) + names(data.val)) == [f"wall-{number}" for number in range(8)]
     pictures, masks = everything(data.train)
@@ -82,14 +57,14 @@ def test_pictures_come_with_their_own_masks_in_the_order_of_names(tmp_path: Path
 
 
 def test_loader_processes_give_the_same(tmp_path: Path) -> None:
-    data = load_pairs(source(tmp_path), config())
+    data = load_pairs(walls(tmp_path), config())
     for alone, together in zip(everything(data.train), everything(data.train, workers=2), strict=True):
         assert torch.equal(alone, together)
 
 
 def test_the_split_depends_on_the_names_and_the_seed_alone(tmp_path: Path) -> None:
-    first = load_pairs(source(tmp_path / "here"), config())
-    again = load_pairs(source(tmp_path / "there"), config())
+    first = load_pairs(walls(tmp_path / "here"), config())
+    again = load_pairs(walls(tmp_path / "there"), config())
     other = load_pairs(tmp_path / "here", config(split_seed=1))
     assert names(first.val) == names(again.val) != names(other.val)
     assert first.split_hash == again.split_hash != other.split_hash
@@ -102,12 +77,12 @@ def test_the_split_depends_on_the_names_and_the_seed_alone(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(("fraction", "held_out"), [(0.01, 1), (0.99, 7), (0.5, 4)])
 def test_each_side_has_a_picture_at_least(tmp_path: Path, fraction: float, held_out: int) -> None:
-    assert len(load_pairs(source(tmp_path), config(val_fraction=fraction)).val) == held_out
+    assert len(load_pairs(walls(tmp_path), config(val_fraction=fraction)).val) == held_out
 
 
 def test_a_source_may_have_its_own_split(tmp_path: Path) -> None:
-    source(tmp_path / "train", count=3)
-    source(tmp_path / "val", count=1)
+    walls(tmp_path / "train", count=3)
+    walls(tmp_path / "val", count=1)
     data = load_pairs(tmp_path, config(val_fraction=0.9))
     assert names(data.train) == ["train/wall-0", "train/wall-1", "train/wall-2"]
     assert names(data.val) == ["val/wall-0"]
@@ -250,7 +225,7 @@ def _no_folder(root: Path) -> Path:
 
 def _single(root: Path) -> Path:
     shutil.rmtree(root)
-    source(root, count=1)
+    walls(root, count=1)
     return root
 
 
@@ -298,7 +273,7 @@ def _other_size(root: Path) -> Path:
     ],
 )
 def test_a_bad_source_is_named(tmp_path: Path, harm: Callable[[Path], Path]) -> None:
-    path = harm(source(tmp_path / "source"))
+    path = harm(walls(tmp_path / "source"))
     with pytest.raises(DataError) as caught:
         load_pairs(tmp_path / "source", config())
     assert caught.value.message.startswith(str(path))
@@ -307,14 +282,14 @@ def test_a_bad_source_is_named(tmp_path: Path, harm: Callable[[Path], Path]) -> 
 @pytest.mark.parametrize("split", ["train", "val"])
 def test_both_parts_of_a_source_with_its_own_split_are_looked_at(tmp_path: Path, split: str) -> None:
     for part in ("train", "val"):
-        source(tmp_path / part, count=4)
+        walls(tmp_path / part, count=4)
     path = _missing_mask(tmp_path / split)
     with pytest.raises(DataError, match=str(path)):
         load_pairs(tmp_path, config())
 
 
 def test_pictures_and_masks_of_different_sizes_are_both_named(tmp_path: Path) -> None:
-    path = _other_size(source(tmp_path))
+    path = _other_size(walls(tmp_path))
     mask = tmp_path / "masks" / path.name
     with pytest.raises(DataError, match=rf"{path} has 32×32 pixels and its mask {mask} has 31×32"):
         load_pairs(tmp_path, config())
@@ -328,7 +303,7 @@ def _torn(file: Path) -> None:
 @pytest.mark.parametrize("folder", ["images", "masks"])
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_torn_file_is_named_when_it_is_read(tmp_path: Path, folder: str, workers: int) -> None:
-    data: PairData = load_pairs(source(tmp_path), config())
+    data: PairData = load_pairs(walls(tmp_path), config())
     file = tmp_path / folder / f"{names(data.train)[4]}.png"
     _torn(file)
     with pytest.raises(DataError) as caught:
@@ -343,8 +318,8 @@ def test_where_there_are_many_files_only_some_headers_are_read_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "CHECKED", 4)
-    source(tmp_path / "train")
-    source(tmp_path / "val", count=1)
+    walls(tmp_path / "train")
+    walls(tmp_path / "val", count=1)
     (tmp_path / "train" / "images" / "wall-3.png").write_text("no picture")
     train = load_pairs(tmp_path, config()).train
     with pytest.raises(DataError, match=r"wall-3\.png is no picture"):

@@ -1,7 +1,5 @@
 """The U-Nets: shapes, gradients, and the names that published weights have."""
 
-from collections.abc import Generator
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -11,12 +9,9 @@ from trainer.models import unet
 
 
 @pytest.fixture(scope="module", params=["unet_small", *unet.ENCODERS])
-def model(request: pytest.FixtureRequest) -> Generator[nn.Module]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # the pictures are so small that threads wait for each other more than they work
+def model(request: pytest.FixtureRequest) -> nn.Module:
     torch.manual_seed(0)
-    yield unet.build(request.param)
-    torch.set_num_threads(threads)
+    return unet.build(request.param)
 
 
 def pictures(count: int = 2) -> Tensor:

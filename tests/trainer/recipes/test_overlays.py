@@ -1,0 +1,43 @@
+"""Overlays: what people see, and under which names."""
+
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+import torch
+
+from torchyard.publishing import publish
+from torchyard.rundir import Manifest
+from trainer.recipes.overlays import GAP, overlays
+
+
+def drawn(folder: Path, names: list[str]) -> list[str]:
+    """The files of a checkpoint that holds overlays of these names."""
+    count = len(names)
+    pictures = torch.arange(count * 3 * 32 * 32).reshape(count, 3, 32, 32).byte()
+    truth = pictures[:, :1] > 100
+    files = overlays(names, pictures, truth.byte(), ~truth)
+    publish(folder, "one", files, Manifest(step=1, files=[]))
+    manifest = Manifest.model_validate_json((folder / "one" / "manifest.json").read_bytes())
+    return [file.path for file in manifest.files]
+
+
+def test_an_overlay_shows_the_picture_the_truth_and_the_prediction_side_by_side(tmp_path: Path) -> None:
+    (path,) = drawn(tmp_path, ["wall"])
+    assert path == "overlays/wall.png"
+    shown = np.asarray(Image.open(tmp_path / "one" / path))
+    assert shown.shape == (32, 3 * 32 + 2 * GAP, 3)
+    picture = np.arange(3 * 32 * 32).astype(np.uint8).reshape(3, 32, 32).transpose(1, 2, 0)
+    truth = np.repeat((picture[:, :, :1] > 100) * 255, 3, axis=2)
+    step = 32 + GAP
+    assert np.array_equal(shown[:, :32], picture)
+    assert np.array_equal(shown[:, step : step + 32], truth)
+    assert np.array_equal(shown[:, 2 * step :], 255 - truth)
+
+
+def test_names_are_those_that_a_manifest_allows_each_once(tmp_path: Path) -> None:
+    names = ["Riß 1", "Riß*1", "Ri__1-1", ".hidden", "x" * 300, "..", "-"]
+    paths = drawn(tmp_path, names)
+    assert len(set(paths)) == len(names)
+    assert paths[0] == "overlays/Ri__1.png"
+    assert all((tmp_path / "one" / path).is_file() for path in paths)

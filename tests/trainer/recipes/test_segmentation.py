@@ -1,0 +1,290 @@
+"""The recipe `segmentation`: what it measures before training, its batches, its weights, and its evaluation."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torchvision.models import ResNet34_Weights
+
+from tests.trainer.ranks import environment, job, on_ranks, results
+from tests.trainer.runs import load
+from tests.trainer.walls import blob, pair, shifted, walls
+from torchyard.errors import ConfigError, DataError, InvalidSpec
+from torchyard.publishing import Content
+from torchyard.recipes import Segmentation
+from torchyard.spec import parse_spec
+from trainer.__main__ import main
+from trainer.evaluate import evaluate
+from trainer.recipes.segmentation import Segmenter, make_segmentation
+from trainer.world import World, joined
+
+CPU = torch.device("cpu")
+
+
+def config(*, data: Mapping[str, Any] | None = None, **sections: Any) -> Segmentation:
+    settings = {"source": "file:///x", "image_size": 32, "workers": 0, "normalize": "none", "augment": []}
+    return Segmentation.model_validate({"data": {**settings, **(data or {})}, **sections})
+
+
+def segmenter(
+    root: Path, wanted: Segmentation | None = None, *, weights: str = "none", facts: Mapping[str, Any] | None = None
+) -> Segmenter:
+    torch.manual_seed(0)
+    return make_segmentation(wanted or config(), source=str(root), weights=weights, device=CPU, facts=facts)
+
+
+def content(file: Content) -> bytes:
+    if isinstance(file, bytes):
+        return file
+    written = io.BytesIO()
+    file(written)
+    return written.getvalue()
+
+
+def test_the_weight_of_positives_makes_both_classes_weigh_the_same(tmp_path: Path) -> None:
+    task = segmenter(walls(tmp_path))
+    share = blob().mean()
+    assert task.pos_weight == pytest.approx((1 - share) / share)
+    assert task.facts["pos_weight"] == task.pos_weight
+    _, masks = task.training_batches([torch.arange(6)], epoch=1).__next__()
+    assert (masks * task.pos_weight).sum().item() == pytest.approx((1 - masks).sum().item())
+    assert segmenter(tmp_path, config(loss={"pos_weight": 3.0})).pos_weight == 3
+
+
+@pytest.mark.parametrize(("value", "which"), [(False, "no pixel"), (True, "every pixel")])
+def test_masks_that_all_say_the_same_are_refused(tmp_path: Path, value: bool, which: str) -> None:
+    for stem in ("a", "b", "c"):
+        pair(tmp_path, stem, mask=np.full((32, 32), value))
+    with pytest.raises(DataError, match=rf"{tmp_path}: {which} of the training masks"):
+        segmenter(tmp_path)
+    assert segmenter(tmp_path, config(loss={"pos_weight": 1.0})).pos_weight == 1
+
+
+def test_normalization_is_what_the_configuration_says(tmp_path: Path) -> None:
+    walls(tmp_path)
+    task = segmenter(tmp_path, config(data={"normalize": "auto", "val_fraction": 0.4}))
+    inputs = torch.cat([batch.inputs for batch in task.training_batches([torch.arange(5)], epoch=1)])
+    assert inputs[:, :2].mean(dim=(0, 2, 3)).tolist() == pytest.approx([0, 0], abs=1e-4)
+    assert inputs[:, :2].std(dim=(0, 2, 3), correction=0).tolist() == pytest.approx([1, 1], abs=1e-3)
+    assert not inputs[:, 2].any()
+    own = {"mean": [0.5], "std": [0.25]}
+    scaled = segmenter(tmp_path, config(data={"normalize": own})).example()
+    assert torch.equal(scaled, torch.full((1, 3, 32, 32), -2.0))
+    imagenet = segmenter(tmp_path, config(data={"normalize": "imagenet"})).normalization
+    assert imagenet.mean == [0.485, 0.456, 0.406]
+
+
+def test_pictures_and_masks_are_augmented_together_by_epoch_and_sample_alone(tmp_path: Path) -> None:
+    wanted = {"augment": ["hflip", "vflip", "rotate90"], "val_fraction": 0.01}
+    task = segmenter(walls(tmp_path, count=12), config(data=wanted))
+
+    def batches(epoch: int, *plan: list[int]) -> tuple[Tensor, Tensor]:
+        taken = list(task.training_batches([torch.tensor(batch) for batch in plan], epoch=epoch))
+        return torch.cat([batch.inputs for batch in taken]), torch.cat([batch.targets for batch in taken])
+
+    order = list(range(11))
+    pictures, masks = batches(1, order)
+    assert torch.equal(pictures[:, :1] > 0, masks > 0)
+    assert len(masks.flatten(1).unique(dim=0)) > 3
+    for same, before in zip(batches(1, order[:4], order[4:]), (pictures, masks), strict=True):
+        assert torch.equal(same, before)
+    for same, before in zip(batches(1, order[5:]), (pictures[5:], masks[5:]), strict=True):
+        assert torch.equal(same, before)
+    assert not torch.equal(batches(2, order)[1], masks)
+    assert list(task.training_batches([], epoch=1)) == []
+
+
+def test_a_crop_keeps_pictures_and_masks_aligned(tmp_path: Path) -> None:
+    for stem in ("a", "b", "c"):
+        pair(tmp_path, stem, mask=blob(height=64, width=64))
+    task = segmenter(tmp_path, config(data={"augment": ["crop"], "image_size": 64}))
+    for epoch in range(4):
+        (batch,) = task.training_batches([torch.arange(2)], epoch=epoch)
+        agreed = (batch.inputs[:, :1] > 100 / 255) == (batch.targets > 0)
+        assert agreed.float().mean() > 0.97
+        assert batch.targets.unique().tolist() in ([0], [0, 1])
+
+
+def test_the_loss_is_the_mean_over_pictures(tmp_path: Path) -> None:
+    task = segmenter(shifted(tmp_path), config(loss={"dice": 1.0}))
+    (batch,) = task.training_batches([torch.arange(6)], epoch=1)
+    outputs = task.model(batch.inputs)
+    first, others = (task.loss(outputs[part], batch.targets[part]).item() for part in (slice(1), slice(1, 6)))
+    assert (first + 5 * others) / 6 == pytest.approx(task.loss(outputs, batch.targets).item())
+
+
+def test_the_model_learns(tmp_path: Path) -> None:
+    task = segmenter(shifted(tmp_path), config())
+    optimizer = torch.optim.AdamW(task.model.parameters(), lr=0.01)
+    before = task.evaluate(None).metrics
+    for epoch in range(1, 13):
+        for batch in task.training_batches(list(torch.arange(7).split(4)), epoch=epoch):
+            optimizer.zero_grad()
+            task.loss(task.model(batch.inputs), batch.targets).backward()
+            optimizer.step()
+    after = task.evaluate(None).metrics
+    assert after["val/loss"] < before["val/loss"] / 2
+    assert after["val/iou"] > max(0.5, before["val/iou"])
+
+
+def test_channels_last_reaches_model_and_pictures(tmp_path: Path) -> None:
+    task = segmenter(walls(tmp_path), config(training={"channels_last": True}))
+    (batch,) = task.training_batches([torch.arange(2)], epoch=1)
+    for inputs in (batch.inputs, task.example()):
+        assert inputs.is_contiguous(memory_format=torch.channels_last)
+    assert task.model(batch.inputs).shape == batch.targets.shape
+    assert task.largest(3).targets.shape == (3, 1, 32, 32)
+
+
+def test_a_checkpoints_facts_take_the_place_of_what_would_be_measured(tmp_path: Path) -> None:
+    first = segmenter(walls(tmp_path / "first"), config(data={"normalize": "auto"}))
+    saved = io.BytesIO()
+    torch.save(first.facts, saved)
+    saved.seek(0)
+    facts = torch.load(saved, weights_only=True)
+    for stem in ("a", "b"):
+        pair(tmp_path / "other", stem, mask=np.zeros((32, 32), dtype=bool))
+    again = segmenter(tmp_path / "other", config(data={"normalize": "auto"}), weights="/no/such/file.pt", facts=facts)
+    assert (again.pos_weight, again.normalization) == (first.pos_weight, first.normalization)
+    assert again.facts == first.facts
+    assert again.split_hash != first.split_hash
+
+
+def test_weights_of_a_file_fill_the_whole_model_or_its_encoder(tmp_path: Path) -> None:
+    walls(tmp_path / "data")
+    donor = segmenter(tmp_path / "data").model
+    with torch.no_grad():
+        for parameter in donor.parameters():
+            parameter.fill_(0.5)
+    torch.save({"model": donor.state_dict()}, tmp_path / "whole.pt")
+    encoder = {key.removeprefix("encoder."): value for key, value in donor.state_dict().items() if "encoder." in key}
+    torch.save(encoder, tmp_path / "encoder.pt")
+    wanted = config(model={"init": "kaiming"})
+
+    def weights(file: str) -> dict[str, Tensor]:
+        return segmenter(tmp_path / "data", wanted, weights=str(tmp_path / file)).model.state_dict()
+
+    assert all((value == 0.5).all() for value in weights("whole.pt").values() if value.ndim == 4)
+    filled = weights("encoder.pt")
+    random = segmenter(tmp_path / "data").model.state_dict()
+    for name, value in filled.items():
+        if name.startswith("encoder.") and value.ndim == 4:
+            assert (value == 0.5).all()
+        elif value.ndim == 4:
+            assert value.std() > 0
+            assert not torch.equal(value, random[name])  # `init` is for what the file does not fill
+    torch.save({"x": torch.ones(1)}, tmp_path / "other.pt")
+    with pytest.raises(DataError, match=r"nothing in .*other\.pt fits"):
+        weights("other.pt")
+
+
+def test_weights_by_name_fill_the_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "home"))
+    file = tmp_path / "home" / "hub" / "checkpoints" / Path(ResNet34_Weights.DEFAULT.url).name
+    file.parent.mkdir(parents=True)
+    torch.save({"conv1.weight": torch.ones(64, 3, 7, 7), "fc.bias": torch.zeros(1000)}, file)
+    wanted = config(model={"name": "unet_resnet34", "weights": "DEFAULT", "freeze": ["encoder.conv1"]})
+    model = segmenter(walls(tmp_path / "data", count=2), wanted, weights="DEFAULT").model
+    parameters = dict(model.named_parameters())
+    assert (parameters["encoder.conv1.weight"] == 1).all()
+    frozen = [name for name, parameter in parameters.items() if not parameter.requires_grad]
+    assert frozen == ["encoder.conv1.weight"]
+    with pytest.raises(ConfigError, match="resnet34 has no weights 'NONSENSE'"):
+        segmenter(tmp_path / "data", wanted, weights="NONSENSE")
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ({"model": {"weights": "DEFAULT"}}, "no weights DEFAULT of unet_small"),
+        ({"data": {"source": "file:///x", "normalize": {"mean": [0.5] * 2, "std": [0.5] * 2}}}, "1 channel or 3"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_it_is_queued(section: dict[str, Any], message: str) -> None:
+    spec = {"trainer": "segmentation", "config": {"data": {"source": "file:///x"}, **section}}
+    with pytest.raises(InvalidSpec) as caught:
+        parse_spec(spec)
+    assert message in caught.value.errors[0].message
+
+
+def measured(root: str, world: World | None) -> tuple[dict[str, float], list[str], int, bool, int]:
+    calls = 0
+
+    def count() -> None:
+        nonlocal calls
+        calls += 1
+
+    wanted = config(data={"val_fraction": 0.65}, training={"per_device_batch_size": 2}, loss={"dice": 1.0})
+    task = segmenter(Path(root), wanted)
+    found = task.evaluate(world, on_batch=count)
+    return found.metrics, list(found.files), found.samples, task.model.training, calls
+
+
+def measured_on_a_rank(root: str) -> tuple[dict[str, float], list[str], int, bool, int]:
+    with joined(timedelta(minutes=1)) as world:
+        return measured(root, world)
+
+
+def test_uneven_ranks_measure_what_one_process_does(tmp_path: Path) -> None:
+    root = str(shifted(tmp_path, count=11))
+    alone, files, samples, _, _ = measured(root, None)
+    assert (samples, len(files)) == (7, 4)  # batches of 2, 2, 2 and 1 samples: for three ranks 2, 1 and 1 of them
+    ranks = results(on_ranks(3, measured_on_a_rank, root))
+    for metrics, _, counted, training, calls in ranks:
+        assert metrics == pytest.approx(alone, rel=1e-12)
+        assert (counted, training, calls) == (7, True, 2 + 2)
+    assert [own for _, own, _, _, _ in ranks] == [files, [], []]
+
+
+def test_metrics_are_those_of_the_models_probabilities(tmp_path: Path) -> None:
+    task = segmenter(shifted(tmp_path), config(data={"val_fraction": 0.5}, evaluation={"threshold": 0.4}))
+    metrics = task.evaluate(None).metrics
+    ((pictures, masks),) = task.data.val.batches([torch.arange(4)], device=CPU, workers=0)
+    with torch.no_grad():
+        logits = task.model.eval()(pictures.float() / 255)
+    predicted, truth = (logits.sigmoid() > 0.4).numpy(), masks.numpy() > 0
+    loss = functional.binary_cross_entropy_with_logits(
+        logits, masks.float(), pos_weight=torch.tensor(task.pos_weight)
+    ).item()
+    assert metrics["val/loss"] == pytest.approx(loss, rel=1e-5)
+    assert metrics["val/iou"] == (predicted & truth).sum() / (predicted | truth).sum()
+    assert metrics["val/recall"] == (predicted & truth).sum() / truth.sum()
+
+
+def test_overlays_show_the_same_pictures_every_time_and_what_the_model_says_now(tmp_path: Path) -> None:
+    task = segmenter(shifted(tmp_path, count=9), config(data={"val_fraction": 0.7}))
+    names = [task.data.val.pairs[index].name for index in (0, 1, 3, 4)]
+    shown: list[np.ndarray[Any, Any]] = []
+    for bias in (-100.0, 100.0):
+        with torch.no_grad():
+            task.model.get_parameter("head.bias").fill_(bias)
+        files = task.evaluate(None).files
+        assert list(files) == [f"overlays/{name}.png" for name in names]
+        shown.append(np.asarray(Image.open(io.BytesIO(content(files[f"overlays/{names[3]}.png"])))))
+    picture, truth = (np.asarray(Image.open(tmp_path / folder / f"{names[3]}.png")) for folder in ("images", "masks"))
+    for overlay, value in zip(shown, (0, 255), strict=True):
+        assert np.array_equal(overlay[:, :32], picture)
+        assert np.array_equal(overlay[:, 36:68, 0], truth)
+        assert (overlay[:, 72:] == value).all()
+
+
+def test_a_run_on_two_ranks_leaves_overlays_and_a_state_that_reaches_its_metrics(tmp_path: Path) -> None:
+    source = shifted(tmp_path / "data", count=12)
+    sections = config(data={"val_fraction": 0.4, "augment": ["hflip", "crop", "color"]}).model_dump(mode="json")
+    sections["training"] |= {"epochs": 1, "per_device_batch_size": 2}
+    run = job(tmp_path / "run", sections, trainer="segmentation")
+    results(on_ranks(2, main, env=environment(run, data=str(source))))
+    folder = run.checkpoints / "epoch-0001"
+    metrics = {key: value for key, value in load(folder)["metrics"].items() if key.startswith("val/")}
+    again = evaluate(folder / "state.pt", source=str(source), device="cpu")
+    assert again.pop("samples") == 5
+    assert {f"val/{key}": value for key, value in again.items()} == pytest.approx(metrics, rel=1e-9)
+    assert len(list((folder / "overlays").glob("wall-*.png"))) == 4
