@@ -1,0 +1,44 @@
+from datetime import timedelta
+from pathlib import Path
+import shutil
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.trainer.ranks import on_ranks, recipe, results
+from tests.trainer.regression import Regression
+from torchyard.errors import ConfigError
+from torchyard.run import Run
+from torchyard.spec import CheckpointPolicy
+from trainer.compilation import compile_in_place
+from trainer.loop import Training
+from trainer.world import joined
+
+
+def train(compiled: bool) -> tuple[list[Tensor], list[str]]:
+    """Weights and their names after an epoch."""
+    with joined(timedelta(minutes=1)) as world:
+        task = Regression()
+        config = recipe(training={"epochs": 1, "per_device_batch_size": 10, "compile": compiled})
+        Training(task, trainer="test", config=config, policy=CheckpointPolicy(), run=Run({}), world=world).train()
+        return [item.detach().clone() for item in task.model.parameters()], list(task.model.state_dict())
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs g++, which this machine has not")
+def test_a_compiled_model_learns_the_same_and_keeps_its_names(tmp_path: Path) -> None:
+    ((plain, names),) = results(on_ranks(1, train, False))
+    ((compiled, others),) = results(
+        on_ranks(1, train, True, env={"TORCHINDUCTOR_CACHE_DIR": str(tmp_path), "TORCHINDUCTOR_COMPILE_THREADS": "1"})
+    )
+    assert list(tmp_path.rglob("*.so"))
+    assert names == others
+    for ours, theirs in zip(compiled, plain, strict=True):
+        assert torch.allclose(ours, theirs, rtol=0, atol=1e-12)
+
+
+def test_a_machine_without_a_compiler_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CXX", raising=False)
+    with pytest.raises(ConfigError, match=r"training\.compile needs a C\+\+ compiler"):
+        compile_in_place(nn.Linear(1, 1))

@@ -1,0 +1,85 @@
+"""Between two log lines nothing waits for the device: no number is fetched from a tensor.
+
+On a GPU `set_sync_debug_mode` says the same of every operation (tests/trainer/test_gpu.py). What is drawn on the host
+by design (mixup, augmentation) is left out here, where the host is the device.
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tests.trainer.ranks import on_ranks, recipe, results
+from torchyard.run import Run
+from torchyard.spec import CheckpointPolicy
+from trainer.loop import Training
+from trainer.recipes import make_task
+from trainer.world import joined
+
+FETCH = torch.ops.aten._local_scalar_dense.default
+
+
+class Fetches(TorchDispatchMode):
+    """Counts what `item()`, `float(tensor)` and `bool(tensor)` do on every device."""
+
+    count = 0
+
+    def __torch_dispatch__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        self.count += func is FETCH
+        return func(*args, **(kwargs or {}))
+
+
+def fetches(options: dict[str, Any]) -> dict[int, int]:
+    """Numbers that were fetched within each of seven steps, the last of which logs; under 0, a control."""
+    config = recipe(
+        **{
+            "training": {"per_device_batch_size": 16, "gradient_accumulation_steps": 2, "max_steps": 7, "epochs": 1},
+            "logging": {"every_steps": 100},
+            **options,
+            "optimizer": {
+                "fused": True,
+                **options.get("optimizer", {}),
+            },  # as on CUDA; else its step counts are fetched
+        }
+    )
+    with joined(timedelta(minutes=1)) as world:
+        task = make_task(config, source="digits", weights="none", device=world.device)
+        training = Training(
+            task, trainer="image-classification", config=config, policy=CheckpointPolicy(), run=Run({}), world=world
+        )
+        found: dict[int, int] = {}
+        with Fetches() as counter:
+            float(torch.ones(()))
+            before = 0
+
+            def progress(**_: object) -> None:
+                nonlocal before
+                found.setdefault(training.step, counter.count - before)
+                before = counter.count
+
+            training.run.progress = progress
+            training.train()
+        return found
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {
+            "optimizer": {"clip_grad_norm": 1.0, "lookahead": {}},
+            "ema": {},
+            "distributed": {"sync_batchnorm": True, "comm_hook": "bf16"},
+        },
+        {"distributed": {"strategy": "fsdp"}, "optimizer": {"clip_grad_norm": 1.0}},
+        {"distributed": {"strategy": "local_sgd"}},
+    ],
+)
+def test_no_step_fetches_a_number(options: dict[str, Any]) -> None:
+    for found in results(on_ranks(2, fetches, options)):
+        assert found == {0: 1, **dict.fromkeys(range(1, 8), 0)}
