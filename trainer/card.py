@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.cuda import nccl
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -101,13 +102,13 @@ def peak_memory(device: torch.device) -> int:
 
 def versions() -> dict[str, str | None]:
     """Of what computed the result."""
-    nccl = torch.cuda.nccl.version() if torch.cuda.is_available() and torch.distributed.is_nccl_available() else None
+    has_nccl = torch.cuda.is_available() and torch.distributed.is_nccl_available()
     return {
         "python": platform.python_version(),
         "torch": torch.__version__,
         "torchvision": _installed("torchvision"),
         "cuda": torch.version.cuda,
-        "nccl": ".".join(map(str, nccl)) if nccl else None,
+        "nccl": ".".join(map(str, nccl.version())) if has_nccl else None,
         "torchyard": _installed("torchyard"),
     }
 

@@ -1,3 +1,4 @@
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +44,6 @@ def test_a_wanted_size_is_width_and_height(tmp_path: Path) -> None:
 def test_what_is_no_picture_is_named(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "bad.png"
     path.write_bytes(content)
-    for read in (header, lambda file: decode(file, channels=3)):
+    for read in (header, partial(decode, channels=3)):
         with pytest.raises(DataError, match=r"bad\.png is no picture"):
             read(path)

@@ -29,23 +29,23 @@ def test_new_layers_are_drawn_and_the_others_stay_bit_for_bit(init: Literal["xav
     initialize(own, {"5.weight", "5.bias", "1.weight"}, init)
     for name, value in own.state_dict().items():
         assert torch.equal(value, before[name]) == (name not in {"5.weight", "5.bias"})
-    assert own[5].bias.eq(0).all()
+    assert own.get_parameter("5.bias").eq(0).all()
     again = model()
     initialize(again, {"5.weight"}, init)
-    assert not torch.equal(again[5].weight, before["5.weight"])
-    assert torch.equal(again[5].bias, before["5.bias"])
+    assert not torch.equal(again.get_parameter("5.weight"), before["5.weight"])
+    assert torch.equal(again.get_parameter("5.bias"), before["5.bias"])
 
 
 def test_the_deviations_are_those_of_the_papers() -> None:
     own = model()
     names = [name for name, _ in own.named_parameters()]
     initialize(own, names, "xavier")
-    assert own[5].weight.std().item() == pytest.approx(math.sqrt(2 / (400 + 300)), rel=0.02)
-    assert own[0].weight.abs().max().item() <= math.sqrt(6 / (9 * (3 + 64)))
+    assert own.get_parameter("5.weight").std().item() == pytest.approx(math.sqrt(2 / (400 + 300)), rel=0.02)
+    assert own.get_parameter("0.weight").abs().max().item() <= math.sqrt(6 / (9 * (3 + 64)))
     initialize(own, names, "kaiming")
-    assert own[5].weight.std().item() == pytest.approx(math.sqrt(2 / 400), rel=0.02)
-    assert own[0].weight.std().item() == pytest.approx(math.sqrt(2 / 27), rel=0.1)
-    assert own[1].weight.eq(1).all()
+    assert own.get_parameter("5.weight").std().item() == pytest.approx(math.sqrt(2 / 400), rel=0.02)
+    assert own.get_parameter("0.weight").std().item() == pytest.approx(math.sqrt(2 / 27), rel=0.1)
+    assert own.get_parameter("1.weight").eq(1).all()
 
 
 def test_the_default_draws_nothing_and_embeddings_and_scales_stay() -> None:
@@ -104,11 +104,11 @@ def test_a_freeze_that_cannot_be_meant_is_a_configuration_error(patterns: list[s
 def test_frozen_batch_norms_keep_their_statistics() -> None:
     own = nn.Sequential(nn.BatchNorm1d(2), nn.BatchNorm1d(2), nn.BatchNorm1d(2, affine=False), nn.Dropout())
     freeze(own, ["0"])
-    own[1].bias.requires_grad_(False)
+    own.get_parameter("1.bias").requires_grad_(False)
     own.eval()
     train_mode(own)
     assert [module.training for module in own] == [False, True, True, True]
     own(torch.rand(8, 2) + 5)
-    means = [module.running_mean.abs().max().item() for module in list(own)[:3]]
+    means = [own.get_buffer(f"{number}.running_mean").abs().max().item() for number in range(3)]
     assert means[0] == 0
     assert min(means[1:]) > 0

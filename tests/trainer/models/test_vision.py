@@ -31,3 +31,18 @@ def test_an_unknown_model_is_named_with_the_nearest(name: str, hint: str) -> Non
 def test_pictures_that_a_model_cannot_take_are_a_configuration_error(name: str, size: int) -> None:
     with pytest.raises(ConfigError, match=f"{name} cannot take pictures of {size}×{size} pixels"):
         models.build(name, channels=3, height=size, width=size, classes=3)
+
+
+def test_weights_for_pictures_of_another_size_fit_a_vision_transformer() -> None:
+    tiny = models.build("vit_b_32", channels=3, height=64, width=64, classes=2)
+    larger = {"encoder.pos_embedding": torch.rand(1, 17, 768)}
+    fitted = models.fitted(tiny, larger)
+    assert fitted["encoder.pos_embedding"].shape == (1, 5, 768)
+    assert torch.equal(fitted["encoder.pos_embedding"][:, 0], larger["encoder.pos_embedding"][:, 0])
+    assert models.fitted(tiny, {"heads.head.bias": torch.zeros(2)}).keys() == {"heads.head.bias"}
+
+
+@pytest.mark.parametrize("published", [True, False])
+def test_only_published_weights_of_googlenet_have_their_own_normalization(published: bool) -> None:
+    model = models.build("googlenet", channels=3, height=32, width=32, classes=2, for_published=published)
+    assert getattr(model, "transform_input") == published  # noqa: B009 torchvision does not declare it

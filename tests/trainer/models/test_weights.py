@@ -1,6 +1,7 @@
 """Weights from files and servers: what fits is copied, and whatever goes wrong is told."""
 
 from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 import hashlib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,7 +16,6 @@ from safetensors.torch import save_file
 import torch
 from torch import Tensor, nn
 
-from tests.trainer.ranks import on_ranks, results
 from torchyard.errors import ConfigError, DataError
 from trainer.models.weights import file_state, fill, is_published, torchvision_state
 
@@ -67,29 +67,42 @@ def server(content: bytes) -> Generator[Server]:
         thread.join()
 
 
-def published(url: str) -> dict[str, Tensor]:
-    """What `torchvision_state` gives for a model whose weights are at `url`."""
-    from torchvision.models import _api
+@pytest.fixture
+def published(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], dict[str, Tensor]]:
+    """What `torchvision_state` gives for a model whose weights are at a URL, on a host with an empty $TORCH_HOME."""
+    from torchvision.models import _api  # pyright: ignore[reportPrivateUsage]
     from torchvision.transforms import functional
 
-    class TinyWeights(_api.WeightsEnum):
-        DEFAULT = _api.Weights(url=url, transforms=functional.to_tensor, meta={})
+    def state(url: str) -> dict[str, Tensor]:
+        class TinyWeights(_api.WeightsEnum):
+            DEFAULT = _api.Weights(url=url, transforms=functional.to_tensor, meta={})
 
-    def tiny(*, weights: TinyWeights | None = None) -> nn.Module:
-        raise AssertionError(weights)
+        def tiny(*, weights: TinyWeights | None = None) -> nn.Module:
+            raise AssertionError(weights)
 
-    _api.BUILTIN_MODELS["tiny"] = tiny
-    try:
+        monkeypatch.setitem(_api.BUILTIN_MODELS, "tiny", tiny)
         return torchvision_state("tiny", "DEFAULT")
-    finally:
-        del _api.BUILTIN_MODELS["tiny"]
+
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    return state
 
 
-def test_published_weights_are_downloaded_once_per_host(tmp_path: Path, server: Server, content: bytes) -> None:
+def test_published_weights_are_downloaded_once_per_host(
+    server: Server, content: bytes, published: Callable[[str], dict[str, Tensor]]
+) -> None:
     url = server.url(f"tiny-{hashlib.sha256(content).hexdigest()[:8]}.pth")
-    for tensors in results(on_ranks(2, published, url, env={"TORCH_HOME": str(tmp_path)})):
-        assert torch.equal(tensors["weight"], TENSORS["weight"])
+    with ThreadPoolExecutor(4) as ranks:  # the lock is one of files: it holds between threads as between processes
+        for tensors in ranks.map(published, [url] * 4):
+            assert torch.equal(tensors["weight"], TENSORS["weight"])
     assert len(server.asked) == 1
+
+
+def _wrong_digest(server: Server) -> str:
+    return server.url("tiny-00000000.pth")
+
+
+def _absent(server: Server) -> str:
+    return server.url("absent-00000000.pth")
 
 
 def _closed(_: Server) -> str:
@@ -101,15 +114,19 @@ def _closed(_: Server) -> str:
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        (lambda server: server.url("tiny-00000000.pth"), "invalid hash value"),
-        (lambda server: server.url("absent-00000000.pth"), "HTTP Error 404"),
+        (_wrong_digest, "invalid hash value"),
+        (_absent, "HTTP Error 404"),
         (_closed, "refused"),
     ],
 )
 def test_a_download_that_fails_is_a_data_error_with_the_address(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Server, url: Callable[[Server], str], message: str
+    tmp_path: Path,
+    server: Server,
+    published: Callable[[str], dict[str, Tensor]],
+    *,
+    url: Callable[[Server], str],
+    message: str,
 ) -> None:
-    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     address = url(server)
     with pytest.raises(DataError, match=message) as caught:
         published(address)
@@ -118,12 +135,12 @@ def test_a_download_that_fails_is_a_data_error_with_the_address(
 
 
 def test_a_folder_that_cannot_be_written_is_a_data_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Server
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, published: Callable[[str], dict[str, Tensor]]
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "file"))
     with pytest.raises(DataError, match="Not a directory"):
-        published(server.url("tiny-00000000.pth"))
+        published("http://127.0.0.1/tiny-00000000.pth")
 
 
 def test_weights_that_are_there_need_no_network_and_get_the_names_of_today(
@@ -167,7 +184,7 @@ def _safetensors(path: Path) -> Path:
     return path / "own weights.safetensors"
 
 
-def _saved(path: Path, content: Any) -> Path:
+def _saved(content: Any, path: Path) -> Path:
     torch.save(content, path / "weights.pt")
     return path / "weights.pt"
 
@@ -176,9 +193,9 @@ def _saved(path: Path, content: Any) -> Path:
     "write",
     [
         _safetensors,
-        lambda path: _saved(path, TENSORS),
-        lambda path: _saved(path, {"model": TENSORS, "step": 3}),
-        lambda path: _saved(path, {"state_dict": {f"module.{name}": value for name, value in TENSORS.items()}}),
+        partial(_saved, TENSORS),
+        partial(_saved, {"model": TENSORS, "step": 3}),
+        partial(_saved, {"state_dict": {f"module.{name}": value for name, value in TENSORS.items()}}),
     ],
 )
 def test_a_file_may_be_safetensors_plain_or_a_checkpoint(tmp_path: Path, write: Callable[[Path], Path]) -> None:
@@ -213,7 +230,7 @@ def test_a_file_that_holds_no_weights_is_named(tmp_path: Path, name: str, conten
 
 def test_what_fits_is_copied_and_the_rest_stays_new() -> None:
     model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 5))
-    before = model[2].weight.clone()
+    before = model.get_parameter("2.weight").clone()
     tensors = {
         "0.weight": TENSORS["weight"],
         "0.bias": TENSORS["bias"].double(),
@@ -223,10 +240,10 @@ def test_what_fits_is_copied_and_the_rest_stays_new() -> None:
     }
     new = fill(model, tensors, what="theirs")
     assert new == {"1.weight", "1.bias", "2.weight", "2.bias"}
-    assert torch.equal(model[0].weight, TENSORS["weight"])
-    assert model[0].bias.tolist() == [1, 1, 1]
-    assert model[1].running_mean.tolist() == [7, 7, 7]
-    assert torch.equal(model[2].weight, before)
+    assert torch.equal(model.get_parameter("0.weight"), TENSORS["weight"])
+    assert model.get_parameter("0.bias").tolist() == [1, 1, 1]
+    assert model.get_buffer("1.running_mean").tolist() == [7, 7, 7]
+    assert torch.equal(model.get_parameter("2.weight"), before)
     assert all(parameter.requires_grad for parameter in model.parameters())
 
 

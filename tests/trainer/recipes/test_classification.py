@@ -1,0 +1,183 @@
+"""The task of image classification: its batches, its loss, what it measures, what it begins with."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from tests.trainer.ranks import on_ranks, recipe, results
+from tests.trainer.runs import same, small_pictures
+from torchyard.errors import ConfigError, DataError
+from trainer.recipes.classification import Classifier, make_classifier
+from trainer.task import Batch, Task
+from trainer.world import joined
+
+CPU = torch.device("cpu")
+ONE_BATCH = [torch.arange(8)]
+
+
+def task(
+    *, source: str = "digits", weights: str = "none", facts: dict[str, Any] | None = None, **config: Any
+) -> Classifier:
+    torch.manual_seed(0)
+    return make_classifier(recipe(**config), source=source, weights=weights, device=CPU, facts=facts)
+
+
+def taken(classifier: Classifier, plan: list[Tensor], *, epoch: int = 1) -> list[Batch]:
+    return list(classifier.training_batches(plan, epoch=epoch))
+
+
+def evaluated(source: str) -> tuple[dict[str, float], dict[str, Any], int]:
+    with joined(recipe().distributed.timeout) as world:
+        found = task(source=source, training={"per_device_batch_size": 8}).evaluate(world)
+        return found.metrics, dict(found.files), found.samples
+
+
+def test_each_sample_is_measured_once_on_any_number_of_ranks(tmp_path: Path) -> None:
+    source = small_pictures(tmp_path, val=67)
+    alone = task(source=source, training={"per_device_batch_size": 8}).evaluate(None)
+    for metrics, files, samples in results(on_ranks(2, evaluated, source)):
+        assert metrics == pytest.approx(alone.metrics, rel=1e-12)
+        assert metrics["val/accuracy"] == alone.metrics["val/accuracy"]
+        assert files == alone.files
+        assert samples == alone.samples == 67
+    matrix = json.loads(bytes(alone.files["confusion.json"]))["matrix"]  # pyright: ignore[reportArgumentType]
+    assert sum(map(sum, matrix)) == 67
+    assert sum(matrix[index][index] for index in range(10)) == round(alone.metrics["val/accuracy"] * 67)
+
+
+def test_augmentation_changes_training_pictures_alone_and_from_epoch_to_epoch() -> None:
+    plain, augmented = (task(data={"augment": names}) for names in ([], ["hflip", "crop"]))
+    wanted = [torch.tensor([4, 9]), torch.tensor([700, 2, 5])]
+    for batch, own in zip(taken(augmented, wanted), taken(plain, wanted), strict=True):
+        assert torch.equal(batch.targets, own.targets)
+        assert not torch.equal(batch.inputs, own.inputs)
+    first, second, again = (taken(augmented, wanted, epoch=epoch) for epoch in (1, 2, 1))
+    assert same([list(batch) for batch in first], [list(batch) for batch in again])
+    assert not torch.equal(first[0].inputs, second[0].inputs)
+    resumed = taken(augmented, [torch.tensor([5, 700])])[0].inputs
+    assert torch.allclose(resumed, first[1].inputs[[2, 0]], atol=1e-6)
+    assert augmented.evaluate(None).metrics == plain.evaluate(None).metrics
+
+
+def test_augmented_files_are_the_same_from_any_number_of_loaders(tmp_path: Path) -> None:
+    for name in ("cat", "dog"):
+        (tmp_path / name).mkdir()
+        for number in range(4):
+            Image.effect_noise((16, 16), 90).save(tmp_path / name / f"{number}.png")
+    data = {"augment": ["rotate90", "color"], "normalize": "none"}
+    inline, loaded = (task(source=str(tmp_path), data={**data, "workers": workers}) for workers in (0, 2))
+    plan = [torch.tensor([0, 3]), torch.tensor([5]), torch.tensor([2, 1])]
+    assert same([list(batch) for batch in taken(inline, plan)], [list(batch) for batch in taken(loaded, plan)])
+
+
+def test_mixup_is_drawn_when_the_batch_is_taken() -> None:
+    classifier = task(loss={"mixup": 0.4})
+    batches = classifier.training_batches([torch.arange(6)] * 3, epoch=1)
+    next(batches)
+    numbers = torch.random.get_rng_state()
+    second = next(batches)
+    torch.random.set_rng_state(numbers)
+    again = next(classifier.training_batches([torch.arange(6)], epoch=1))
+    assert same(list(second), list(again))
+    assert second.targets.shape == (6, 10)
+
+
+@pytest.mark.parametrize("mixup", [0.0, 0.8])
+def test_the_loss_is_the_mean_over_samples(mixup: float) -> None:
+    own = task(loss={"mixup": mixup, "label_smoothing": 0.1})
+    (batch,) = taken(own, ONE_BATCH)
+    outputs = own.model.eval()(batch.inputs)
+    whole = own.loss(outputs, batch.targets)
+    parts = [own.loss(outputs[part], batch.targets[part]) * len(part) for part in torch.arange(8).split([1, 4, 3])]
+    assert torch.stack(parts).sum().div(8).item() == pytest.approx(whole.item(), rel=1e-6)
+
+
+def test_label_smoothing_is_for_training_alone() -> None:
+    outputs, targets = torch.tensor([[2.0, 0.0, -1.0]]), torch.tensor([1])
+    logs = functional.log_softmax(outputs, 1)[0]
+    smooth = task(loss={"label_smoothing": 0.3})
+    assert smooth.loss(outputs, targets).item() == pytest.approx(-(0.7 * logs[1] + 0.1 * logs.sum()).item())
+    assert smooth.evaluate(None).metrics == task().evaluate(None).metrics
+
+
+def test_pictures_come_in_the_memory_format_that_was_asked_for() -> None:
+    classifier = task(model={"name": "resnet18"}, data={"image_size": 32}, training={"channels_last": True})
+    for inputs in (taken(classifier, ONE_BATCH)[0].inputs, classifier.largest(4).inputs):
+        assert inputs.is_contiguous(memory_format=torch.channels_last)
+    assert classifier.model.get_parameter("conv1.weight").is_contiguous(memory_format=torch.channels_last)
+
+
+def test_a_blank_batch_has_the_form_of_any_other_and_draws_nothing() -> None:
+    classifier = task(data={"augment": ["crop"]})
+    numbers = torch.random.get_rng_state()
+    blank, (real,) = classifier.largest(8), taken(classifier, ONE_BATCH)
+    assert (blank.inputs.shape, blank.inputs.dtype) == (real.inputs.shape, real.inputs.dtype)
+    assert (blank.targets.shape, blank.targets.dtype) == (real.targets.shape, real.targets.dtype)
+    assert math.isfinite(classifier.loss(classifier.model.eval()(blank.inputs), blank.targets).item())
+    assert classifier.example().shape == real.inputs[:1].shape
+    assert torch.equal(torch.random.get_rng_state(), numbers)
+
+
+def test_it_is_a_task_that_is_known_by_its_data() -> None:
+    one: Task = task()
+    other: Task = task(data={"split_seed": 5})
+    assert one.data_hash == other.data_hash
+    assert one.split_hash != other.split_hash
+    assert one.description == "1528 training and 269 validation pictures of 1×8×8, 10 classes"
+    assert (one.samples, dict(one.files)) == (1528, {})
+
+
+@pytest.mark.parametrize("init", ["default", "xavier"])
+def test_weights_of_a_file_stay_and_the_new_head_is_drawn(tmp_path: Path, init: str) -> None:
+    from trainer.models.vision import SmallCNN
+
+    theirs = SmallCNN(channels=1, classes=4).state_dict()
+    path = tmp_path / "theirs.pt"
+    torch.save(theirs, path)
+    own = task(weights=path.as_uri(), model={"init": init, "freeze": ["features"]})
+    for name, value in own.model.state_dict().items():
+        assert (name in {"classifier.3.weight", "classifier.3.bias"}) or torch.equal(value, theirs[name])
+    bias = own.model.get_parameter("classifier.3.bias")
+    assert bias.eq(0).all() == (init == "xavier")
+    assert {name.split(".")[0] for name, value in own.model.named_parameters() if value.requires_grad} == {"classifier"}
+
+
+def test_a_checkpoint_s_facts_stand_for_what_would_be_measured_and_read(tmp_path: Path) -> None:
+    facts = task().facts
+    facts["normalization"] = {"mean": [0.25], "std": [2.0]}
+    again = task(facts=facts, weights=str(tmp_path / "absent.pt"), model={"init": "kaiming"})
+    assert again.facts == facts
+    assert again.normalization.mean == [0.25]
+    with pytest.raises(DataError, match="the classes of digits are"):
+        task(facts={**facts, "classes": ["cat", "dog"]})
+
+
+@pytest.mark.parametrize(
+    ("config", "error", "message"),
+    [
+        ({"data": {"normalize": "imagenet"}}, ConfigError, "data.normalize has 3 channels, the pictures have 1"),
+        ({"model": {"freeze": ["head"]}}, ConfigError, "no parameter is called 'head'"),
+        ({"weights": "DEFAULT"}, ConfigError, "no weights for small_cnn"),
+        ({"weights": "/absent.pt"}, DataError, "there is no /absent.pt"),
+    ],
+)
+def test_what_cannot_begin_is_told(config: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        task(**config)
+
+
+def test_imagenet_s_normalization_is_for_three_channels() -> None:
+    own = task(model={"name": "resnet18"}, data={"image_size": 32, "normalize": "imagenet"})
+    (batch,) = taken(own, [torch.arange(1)])
+    (plain,) = taken(task(data={"image_size": 32, "normalize": "none"}), [torch.arange(1)])
+    expected = (plain.inputs.expand(-1, 3, -1, -1) - torch.tensor([0.485, 0.456, 0.406]).reshape(1, 3, 1, 1)) / (
+        torch.tensor([0.229, 0.224, 0.225]).reshape(1, 3, 1, 1)
+    )
+    assert torch.allclose(batch.inputs, expected, atol=1e-5)

@@ -1,0 +1,99 @@
+"""The model card: FLOPs against closed forms, and a model that is left as it was."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.trainer.ranks import recipe
+from trainer.card import Card, describe, flops, peak_memory, versions
+from trainer.models.initial import freeze, train_mode
+from trainer.recipes.classification import Classifier, make_classifier
+from trainer.world import World
+
+CPU = torch.device("cpu")
+
+
+class Attention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def forward(self, inputs: dict[str, Tensor]) -> Tensor:
+        return self.layer(*[inputs["x"]] * 3, need_weights=False)[0]
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs", "expected"),
+    [
+        (nn.Linear(10, 7), torch.zeros(1, 10), 2 * 10 * 7),
+        (nn.Conv2d(3, 4, 3, padding=1), torch.zeros(1, 3, 8, 6), 2 * 8 * 6 * 4 * 3 * 9),
+        (nn.Sequential(nn.Flatten(), nn.ReLU(), nn.Linear(12, 2)), torch.zeros(1, 3, 4), 2 * 12 * 2),
+        # Four projections of 5 tokens, and two products of all tokens with all.
+        (Attention(), {"x": torch.zeros(1, 5, 8)}, 2 * (4 * 5 * 8 * 8 + 2 * 5 * 5 * 8)),
+    ],
+)
+def test_the_products_of_a_forward_pass_are_counted(model: nn.Module, inputs: Any, expected: int) -> None:
+    assert flops(model, inputs) == expected
+
+
+def test_counting_leaves_the_model_and_the_random_numbers_as_they_were() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.BatchNorm1d(4), nn.Dropout())
+    freeze(model, ["1"])
+    train_mode(model)
+    modes = [module.training for module in model.modules()]
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    numbers = torch.random.get_rng_state()
+    assert flops(model, torch.rand(1, 4).fill_(3)) == 2 * 16
+    torch.random.set_rng_state(numbers)
+    flops(model, torch.ones(1, 4))
+    assert torch.equal(torch.random.get_rng_state(), numbers)
+    assert [module.training for module in model.modules()] == modes == [True, True, False, True, True]
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def card(**model: Any) -> tuple[Classifier, Card]:
+    config = recipe(model=model, training={"per_device_batch_size": 16, "gradient_accumulation_steps": 3})
+    classifier = make_classifier(config, source="digits", device=CPU)
+    world = World(rank=1, size=2, local_size=2, device=CPU)
+    return classifier, describe(classifier, config=config, world=world, precision="fp32")
+
+
+def test_a_card_says_what_a_run_is() -> None:
+    classifier, found = card(freeze=["features"])
+    trainable = sum(
+        parameter.numel() for name, parameter in classifier.model.named_parameters() if "classifier" in name
+    )
+    assert found.trainable_parameters == trainable < found.parameters
+    assert found.global_batch == 16 * 3 * 2
+    assert (found.world_size, found.device, found.precision) == (2, "CPU", "fp32")
+    assert (found.data_hash, found.split_hash) == (classifier.data.data_hash, classifier.data.split_hash)
+    assert found.flops_per_sample == flops(classifier.model, classifier.example()) > 1000
+    assert found.versions == versions()
+    assert found.versions["torch"] == torch.__version__
+    plain = found.as_dict()
+    assert json.loads(json.dumps(plain)) == plain
+    assert plain["samples_per_second"] is plain["peak_memory_bytes"] is None
+
+
+def test_what_cannot_be_counted_is_left_out() -> None:
+    classifier, _ = card()
+
+    class Refuses(nn.Module):
+        def forward(self, _: Tensor) -> Tensor:
+            raise NotImplementedError
+
+    classifier.model.add_module("features", Refuses())
+    found = describe(
+        classifier, config=classifier.config, world=World(rank=0, size=1, local_size=1, device=CPU), precision="fp32"
+    )
+    assert found.flops_per_sample is None
+
+
+def test_the_peak_memory_of_a_process_is_in_bytes() -> None:
+    (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")]
+    assert peak_memory(CPU) == pytest.approx(int(line.split()[1]) * 1024, rel=0.05)

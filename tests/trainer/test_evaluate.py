@@ -1,0 +1,116 @@
+"""Evaluating a checkpoint from its state alone."""
+
+import json
+from pathlib import Path
+import sys
+from typing import Any
+
+import numpy as np
+from PIL import Image
+import pytest
+import torch
+
+from tests.trainer.runs import small_pictures
+from torchyard.errors import ConfigError, DataError
+from torchyard.recipes import AnyRecipe
+from torchyard.spec import CONFIGS
+from trainer import evaluate as program
+from trainer.evaluate import evaluate
+from trainer.recipes import make_task
+from trainer.task import Task
+
+CPU = torch.device("cpu")
+
+
+def pictures(folder: Path) -> dict[str, Any]:
+    return {"data": {"source": f"file://{small_pictures(folder)}"}}
+
+
+def pairs(folder: Path) -> dict[str, Any]:
+    for kind, high in (("images", 256), ("masks", 2)):
+        (folder / kind).mkdir()
+        for number in range(5):
+            values = np.random.default_rng(number).integers(high, size=(32, 32)) * (255 if high == 2 else 1)
+            Image.fromarray(values.astype(np.uint8)).save(folder / kind / f"{number}.png")
+    return {"data": {"source": folder.as_uri(), "image_size": 32, "val_fraction": 0.4, "workers": 0}}
+
+
+def texts(folder: Path) -> dict[str, Any]:
+    for name, word in (("good", "fine"), ("bad", "dull")):
+        (folder / f"{name}.txt").write_text("".join(f"a {word} film, number {number}\n" for number in range(20)))
+    return {"data": {"source": folder.as_uri(), "vocabulary": 300, "val_fraction": 0.2}}
+
+
+RECIPES = {"image-classification": pictures, "segmentation": pairs, "text-classification": texts}
+
+
+def checkpoint(folder: Path, trainer: str, raw: dict[str, Any]) -> tuple[Path, Task]:
+    """What the loop saves, as far as it matters here, and the task that it came from."""
+    config = CONFIGS[trainer].model_validate(raw)
+    assert isinstance(config, AnyRecipe)
+    torch.manual_seed(3)
+    task = make_task(config, source=config.data.source, weights="none", device=CPU)
+    state = {
+        "recipe": trainer,
+        "config": config.model_dump(mode="json"),
+        "model": task.model.state_dict(),
+        "threads": torch.get_num_threads(),
+        **task.facts,
+    }
+    torch.save(state, folder / "state.pt")
+    return folder / "state.pt", task
+
+
+@pytest.mark.parametrize("trainer", RECIPES)
+def test_a_checkpoint_reaches_what_its_task_had_reached(tmp_path: Path, trainer: str) -> None:
+    (tmp_path / "data").mkdir()
+    path, task = checkpoint(tmp_path, trainer, RECIPES[trainer](tmp_path / "data"))
+    expected = task.evaluate(None, on_batch=lambda: None)
+    found = evaluate(path, device="cpu")
+    assert found.pop("samples") == expected.samples > 0
+    assert {f"val/{key}": value for key, value in found.items()} == expected.metrics
+
+
+def test_the_program_prints_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, _ = checkpoint(tmp_path, "image-classification", pictures(tmp_path))
+    monkeypatch.setattr(sys, "argv", ["trainer.evaluate", str(path), "--device", "cpu"])
+    program.main()
+    answer = json.loads(capsys.readouterr().out)
+    assert set(answer) == {"loss", "accuracy", "accuracy_top5", "samples"}
+    monkeypatch.setattr(sys, "argv", ["trainer.evaluate", str(tmp_path / "absent.pt")])
+    with pytest.raises(SystemExit, match=r"error: .*absent\.pt cannot be read as a checkpoint"):
+        program.main()
+
+
+def test_other_data_may_be_evaluated_where_its_classes_are_the_same(tmp_path: Path) -> None:
+    path, _ = checkpoint(tmp_path, "image-classification", pictures(tmp_path))
+    assert evaluate(path, source="digits", device="cpu")["samples"] == 269
+    (tmp_path / "cat").mkdir()
+    (tmp_path / "dog").mkdir()
+    for name in ("cat", "dog"):
+        for number in range(2):
+            Image.new("L", (8, 8), number).save(tmp_path / name / f"{number}.png")
+    with pytest.raises(DataError, match=r"the classes of .* are \['cat', 'dog'\]"):
+        evaluate(path, source=str(tmp_path), device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"recipe": "juggling"}, DataError, "its recipe juggling or its configuration is not of this version"),
+        ({"recipe": "script"}, DataError, "its recipe script"),
+        ({"config": {"model": {"nome": "x"}}}, DataError, "is not of this version"),
+        ({"model": {"weight": torch.zeros(1)}}, ConfigError, "the data does not fit the checkpoint's model"),
+        ({"model": None}, DataError, "is no checkpoint of a recipe"),
+    ],
+)
+def test_a_state_that_cannot_be_used_is_told(
+    tmp_path: Path, change: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    path, _ = checkpoint(tmp_path, "image-classification", pictures(tmp_path))
+    state = {**torch.load(path, weights_only=True), **change}
+    torch.save({key: value for key, value in state.items() if value is not None}, path)
+    with pytest.raises(error, match=message):
+        evaluate(path, device="cpu")
