@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
@@ -20,14 +21,15 @@ _LISTS = (nn.ModuleList, nn.Sequential)
 class Fsdp:
     """FSDP2: `fully_shard` of each repeated block of a model, and of what is left. Raises ConfigError.
 
-    The model keeps its class, its names and its whole buffers. Parameters are whole in forward and backward alone.
+    The model keeps its names and its whole buffers. Parameters are whole in forward and backward alone. It may come in
+    host memory, where the device has no room for all of it.
     """
 
     local = False
     together = True
 
     def __init__(self, model: nn.Module, world: World) -> None:
-        broadcast([*model.parameters(), *model.buffers()])
+        _agree(model, world)
         self.model = model
         self._world = world
         self._root = _shard(model, world)
@@ -68,6 +70,15 @@ class Fsdp:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         pass
+
+
+@torch.no_grad()
+def _agree(model: nn.Module, world: World) -> None:
+    """Rank 0's weights for all, in plain memory format, as shards need them; on the device only one at a time."""
+    for tensor in (*model.parameters(), *model.buffers()):
+        on_device = tensor.to(world.device).contiguous()
+        broadcast([on_device])
+        tensor.data = on_device.to(tensor.device)
 
 
 def _shard(model: nn.Module, world: World) -> FSDPModule:

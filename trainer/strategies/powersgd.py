@@ -77,7 +77,12 @@ def _compress(state: PowerSGDState, bucket: GradBucket) -> Future[Tensor]:
     if index in state.error_dict and state.error_dict[index].shape != gradients.shape:
         for memory in (state.error_dict, state.p_memory_dict, state.q_memory_dict):
             del memory[index]  # of a run with other buckets
-    future = powerSGD_hook(state, bucket)
+    compresses = state.iter >= state.start_powerSGD_iter
+    draws = compresses and gradients.device.type == "cuda" and index not in state.p_memory_dict
+    # To draw its first matrices the hook seeds the generators of all devices, and puts back the CPU's alone: the ranks
+    # would go on with the same dropout.
+    with torch.random.fork_rng(devices=[gradients.get_device()] if draws else [], enabled=draws):
+        future = powerSGD_hook(state, bucket)
     if gradients.device.type == "cpu":
         # Gloo's threads begin the second and third all-reduce of a bucket whenever the first ends. Unless buckets wait
         # for each other, ranks begin them in different orders, and Gloo aborts.

@@ -168,6 +168,27 @@ def test_shared_weights_stay_shared_and_frozen_ones_frozen() -> None:
         assert torch.equal(sharded[6], list(Tied().parameters())[6])
 
 
+def convolve(strategy_name: str) -> list[Tensor]:
+    """Weights of a convolution that came in channels_last."""
+    with joined(MINUTE) as world:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 2, 3)).double()
+        model.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue] an overload that torch forgot
+        strategy = begin(model, world, strategy=strategy_name)
+        pictures = torch.randn(2, 3, 8, 8, dtype=torch.float64).to(memory_format=torch.channels_last)
+        optimizer = optimize(model)
+        with strategy.micro_batch(last=True):
+            strategy.model(pictures).square().mean().backward()
+        optimizer.step()
+        return weights(model)
+
+
+def test_a_model_in_channels_last_can_be_sharded() -> None:
+    (sharded,) = results(on_ranks(1, convolve, "fsdp"))
+    (whole,) = results(on_ranks(1, convolve, "ddp"))
+    assert close(sharded, whole)
+
+
 class Scaled(nn.Linear):
     def __init__(self) -> None:
         super().__init__(2, 2)
