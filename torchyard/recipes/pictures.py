@@ -64,9 +64,15 @@ class ImageDataConfig(Schema):
         default=None, description="pixels a side; null keeps the source's own size"
     )
     normalize: Literal["auto", "none", "imagenet"] | Normalization = Field(
-        default="auto", description="`auto`: the mean and deviation of the training images"
+        default="auto",
+        description="`auto`: the mean and deviation of the training images; `imagenet`: those that torchvision's "
+        "weights were trained with",
     )
-    augment: list[Augmentation] = Field(default=[], description="training-time transforms, in this order")
+    augment: list[Augmentation] = Field(
+        default=[],
+        description="training-time transforms, in this order: flips, quarter turns, a random part brought back to the "
+        "picture's size, and changes of brightness, contrast and saturation",
+    )
     workers: Workers = Field(
         default="auto", description="loader processes per rank; `auto` is 0 for data that lies in memory"
     )
