@@ -65,11 +65,22 @@ class SegmentationLoss(Schema):
     )
 
 
+class SegmentationTrainingConfig(TrainingConfig):
+    epochs: Annotated[int, Field(ge=1, le=1_000_000)] = Field(default=20, description="passes over the training data")
+    per_device_batch_size: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
+        default=8, description="samples a rank and micro-batch"
+    )
+
+
+class SegmentationOptimizerConfig(OptimizerConfig):
+    lr: Annotated[float, Field(gt=0, le=1000)] = 0.001
+
+
 class Segmentation(Recipe):
     """A U-Net that marks the pixels of one class, such as cracks, on folders of pictures and masks."""
 
     model: SegmentationModelConfig = SegmentationModelConfig()
     data: SegmentationDataConfig
     loss: SegmentationLoss = SegmentationLoss()
-    training: TrainingConfig = TrainingConfig(epochs=20, per_device_batch_size=8)
-    optimizer: OptimizerConfig = OptimizerConfig(lr=0.001)
+    training: SegmentationTrainingConfig = SegmentationTrainingConfig()  # pyright: ignore[reportIncompatibleVariableOverride] it is frozen
+    optimizer: SegmentationOptimizerConfig = SegmentationOptimizerConfig()  # pyright: ignore[reportIncompatibleVariableOverride] it is frozen

@@ -288,3 +288,9 @@ def test_a_run_on_two_ranks_leaves_overlays_and_a_state_that_reaches_its_metrics
     assert again.pop("samples") == 5
     assert {f"val/{key}": value for key, value in again.items()} == pytest.approx(metrics, rel=1e-9)
     assert len(list((folder / "overlays").glob("wall-*.png"))) == 4
+
+
+def test_a_key_that_is_given_leaves_the_others_at_this_recipes_defaults() -> None:
+    wanted = config(training={"epochs": 3}, optimizer={"name": "sgd"})
+    assert (wanted.training.epochs, wanted.training.per_device_batch_size) == (3, 8)
+    assert (config().training.epochs, config().optimizer.lr, wanted.optimizer.lr) == (20, 0.001, 0.001)
