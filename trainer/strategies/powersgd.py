@@ -74,17 +74,34 @@ class PowerSgd:
 
 def _compress(state: PowerSGDState, bucket: GradBucket) -> Future[Tensor]:
     index, gradients = bucket.index(), bucket.buffer()
+    if state.iter < state.start_powerSGD_iter:
+        return powerSGD_hook(state, bucket)
     if index in state.error_dict and state.error_dict[index].shape != gradients.shape:
         for memory in (state.error_dict, state.p_memory_dict, state.q_memory_dict):
             del memory[index]  # of a run with other buckets
-    compresses = state.iter >= state.start_powerSGD_iter
-    draws = compresses and gradients.device.type == "cuda" and index not in state.p_memory_dict
+    before = state.q_memory_dict[index].clone() if index in state.q_memory_dict else None
     # To draw its first matrices the hook seeds the generators of all devices, and puts back the CPU's alone: the ranks
     # would go on with the same dropout.
+    draws = before is None and gradients.device.type == "cuda"
     with torch.random.fork_rng(devices=[gradients.get_device()] if draws else [], enabled=draws):
         future = powerSGD_hook(state, bucket)
+    future = future.then(lambda done: _forget_overflow(state, index, before, done.value()))
     if gradients.device.type == "cpu":
         # Gloo's threads begin the second and third all-reduce of a bucket whenever the first ends. Unless buckets wait
         # for each other, ranks begin them in different orders, and Gloo aborts.
         future.wait()
     return future
+
+
+def _forget_overflow(state: PowerSGDState, index: int, before: Tensor | None, gradients: Tensor) -> Tensor:
+    """Keeps what is infinite in `gradients`, whose step is skipped in fp16, out of the memory of later steps.
+
+    No host sync; the same on every rank, as the gradients are.
+    """
+    q = state.q_memory_dict[index]
+    if before is None:
+        before = torch.randn(q.shape, generator=torch.Generator().manual_seed(index), dtype=q.dtype).to(q.device)
+    finite = gradients.isfinite().all()
+    state.q_memory_dict[index] = torch.where(finite, q, before)
+    state.error_dict[index] = torch.where(finite, state.error_dict[index], 0.0)
+    return gradients
