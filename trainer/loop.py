@@ -4,22 +4,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 import logging
 import math
-import time
 from typing import Any
 
 import torch
 
-from torchyard.errors import NonFiniteLoss
 from torchyard.recipes import Recipe
 from torchyard.run import Run
 from torchyard.spec import CheckpointPolicy
-from trainer.card import Card, describe, peak_memory
+from trainer.card import Card, describe
 from trainer.learner import Learner
 from trainer.memory import fitting_batch
 from trainer.models.initial import train_mode
 from trainer.optimization import scaled_lr
 from trainer.precision import Precision
 from trainer.randomness import random_state, seed_everything, set_random_state
+from trainer.report import Report
 from trainer.sampler import TrainSampler
 from trainer.schedule import Schedule
 from trainer.stopping import EarlyStopping
@@ -59,8 +58,6 @@ class Training:
         """Samples of the epoch that all ranks together have seen."""
         self.stopped = False
         """Whether the run ended early."""
-        self.metrics: dict[str, float] = {}
-        """The newest training metrics."""
         self.best: dict[str, Any] | None = None
         if state is not None:
             task.model.load_state_dict(state["raw"] or state["model"])
@@ -72,10 +69,14 @@ class Training:
             global_batch=self.sampler.global_batch,
             per_device_batch=training.per_device_batch_size,
         )
-        self._card = self._describe(precision)
+        self.report = Report(
+            run,
+            card=self._describe(precision),
+            window=LossWindow(world, training.max_nonfinite_steps),
+            device=world.device,
+        )
         self.learner = Learner(task, config=config, world=world, precision=precision, lr=self.base_lr)
         self.stopping = EarlyStopping(config.early_stopping) if config.early_stopping else None
-        self.window = LossWindow(world, training.max_nonfinite_steps)
         seed_everything(training.seed + 1 + world.rank)
         if state is not None:
             self._load(state)
@@ -85,12 +86,12 @@ class Training:
         )
         if state is not None:
             self.schedule.load_state_dict(state["schedule"])
-        self._samples, self._seconds = 0, 0.0
-        self._clock = time.monotonic()
 
     def train(self) -> bool:
         """Runs to the end, or to the step at which the ranks stop; False then. Raises NonFiniteLoss and DataError."""
-        self._introduce()
+        self.report.introduce(
+            self.task.description, config=self.config, base_lr=self.base_lr, total_steps=self.total_steps
+        )
         self._progress()
         while self.position or (self.step < self.total_steps and not self.stopped):
             if not (self._train_epoch() and self._end_epoch()):
@@ -105,16 +106,16 @@ class Training:
         plan = [share.indices for window in windows for share in window.shares]
         batches = self.task.training_batches(plan, epoch=self.epoch)
         train_mode(self.task.model)
-        self._clock = time.monotonic()
+        self.report.begin()
         for number, window in enumerate(windows, start=1):
             lr = self.schedule.lr(self.learner.updates + 1, epoch=self.epoch)
             loss = self.learner.step(self.step + 1, window, batches, lr=lr)
             self.step += 1
             self.position += window.samples
-            self.window.add(loss, window.samples)
+            self.report.window.add(loss, window.samples)
             last = number == len(windows)
             if last or self.step % self.config.logging.every_steps == 0:
-                self._log(lr)
+                self.report.log(self.step, lr=lr)
             self._progress()
             if self.learner.strategy.together and self.run.should_stop():
                 return False
@@ -133,8 +134,8 @@ class Training:
             except _StopAsked:
                 return False
             self._decide(evaluation.metrics)
-        self._report(evaluation.metrics)
-        self._keep_best({**self.metrics, **evaluation.metrics})
+        self.report.epoch(evaluation.metrics, epoch=self.epoch, epochs=self.config.training.epochs, step=self.step)
+        self._keep_best({**self.report.metrics, **evaluation.metrics})
         by_epochs = self.policy.every_epochs is not None and self.epoch % self.policy.every_epochs == 0
         by_steps = self.policy.every_steps is not None and self.step % self.policy.every_steps == 0
         if final or self.stopped or by_epochs or by_steps:
@@ -156,8 +157,7 @@ class Training:
         self.schedule.observe(measured.get(self.policy.monitor), update=self.learner.updates)
         if self.stopping is not None and self.stopping.observe(measured, epoch=self.epoch):
             self.stopped = True
-            logger.info(self.stopping.reason)
-            self.run.message(self.stopping.reason)
+            self.report.say(self.stopping.reason)
 
     def _keep_best(self, measured: Mapping[str, float]) -> None:
         value = measured.get(self.policy.monitor)
@@ -167,51 +167,9 @@ class Training:
         if self.best is None or sign * value > sign * self.best["value"]:
             self.best = {"metric": self.policy.monitor, "value": value, "epoch": self.epoch, "step": self.step}
 
-    def _log(self, lr: float) -> None:
-        """Means over the window that ends here. A loss that is lost is logged before it fails the run."""
-        self.window.sync(self.step)
-        now = time.monotonic()
-        seconds = max(now - self._clock, 1e-9)
-        self.metrics = {
-            "train/loss": self.window.mean,
-            "train/lr": lr,
-            "train/samples_per_second": self.window.samples / seconds,
-        }
-        self.run.log(self.metrics, step=self.step)
-        if self.window.failure is not None:
-            raise NonFiniteLoss(self.window.failure)
-        self._samples += self.window.samples
-        self._seconds += seconds
-        self.window.reset()
-        self._clock = now
-
-    def _report(self, measured: Mapping[str, float]) -> None:
-        shown = "  ".join(f"{key} {value:.4g}" for key, value in {**self.metrics, **measured}.items())
-        logger.info("epoch %d/%d  step %d  %s", self.epoch, self.config.training.epochs, self.step, shown)
-
     def _progress(self) -> None:
         epochs = self.config.training.epochs
         self.run.progress(step=self.step, total_steps=self.total_steps, epoch=min(self.epoch, epochs), epochs=epochs)
-
-    def _introduce(self) -> None:
-        card, optimizer = self._card, self.config.optimizer
-        lines = [
-            f"{self.task.description}; {card.parameters:,} parameters; {card.world_size} × {card.device}",
-            f"{self.total_steps} steps with a global batch of {card.global_batch}: {card.world_size} × "
-            f"{card.per_device_batch_size} × {card.gradient_accumulation_steps}, in {card.precision}",
-        ]
-        if optimizer.lr_scaling != "none":
-            lines.append(f"learning rate {self.base_lr:.6g}: {optimizer.lr:g}, scaled ({optimizer.lr_scaling})")
-        for line in lines:
-            logger.info(line)
-            self.run.message(line)
-        self.run.card(self.card.as_dict())
-
-    @property
-    def card(self) -> Card:
-        """What the run is, as far as it is known by now."""
-        speed = self._samples / self._seconds if self._seconds else None
-        return replace(self._card, samples_per_second=speed, peak_memory_bytes=peak_memory(self.world.device))
 
     def _describe(self, precision: Precision) -> Card:
         sampler = self.sampler
@@ -259,12 +217,12 @@ class Training:
 
     def _save(self, *, stop: bool = False, end_of_epoch: bool = False, evaluation: Evaluation | None = None) -> None:
         """Publishes a checkpoint. The ranks settle in it, but at a stop: from there on, all is as without one."""
-        self.window.sync(self.step)
+        self.report.window.sync(self.step)
         own = self.learner.own() if stop else None
         self.learner.settle()
         learned = self.learner.state_dict(own or self.learner.own())
         evaluation = evaluation or Evaluation({})
-        metrics = {**self.metrics, **evaluation.metrics}
+        metrics = {**self.report.metrics, **evaluation.metrics}
         config = self.config.model_dump(mode="json")
         state = {
             **self.task.facts,
@@ -289,10 +247,10 @@ class Training:
                 "batch_size": self.sampler.batch_size,
             },
             "end_of_epoch": end_of_epoch,
-            "window": self.window.state_dict(),
+            "window": self.report.window.state_dict(),
             "best": self.best,
         }
-        card = self.card.as_dict()
+        card = self.report.card.as_dict()
         self.run.card(card)
         self.run.save_checkpoint(
             state,
@@ -308,11 +266,11 @@ class Training:
 
     def _load(self, state: Mapping[str, Any]) -> None:
         self.learner.load_state_dict(state)
-        self.window.load_state_dict(state["window"])
+        self.report.window.load_state_dict(state["window"])
         if self.stopping is not None and state["early_stopping"] is not None:
             self.stopping.load_state_dict(state["early_stopping"])
         self.step, self.best, self.stopped = state["step"], state["best"], state["stopped"]
-        self.metrics = {key: value for key, value in state["metrics"].items() if key.startswith("train/")}
+        self.report.metrics = {key: value for key, value in state["metrics"].items() if key.startswith("train/")}
         self.epoch, self.position = state["sampler"]["epoch"], state["sampler"]["samples"]
         if state["end_of_epoch"]:
             self.epoch, self.position = self.epoch + 1, 0

@@ -54,8 +54,8 @@ def train(options: dict[str, Any]) -> tuple[str, float, int]:
 
         training.learner.step = watched
         assert training.train()
-        card = training.card
-        return card.precision, training.metrics["train/loss"], card.peak_memory_bytes or 0
+        card = training.report.card
+        return card.precision, training.report.metrics["train/loss"], card.peak_memory_bytes or 0
 
 
 @pytest.mark.parametrize("options", OPTIONS)
