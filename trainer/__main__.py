@@ -13,6 +13,7 @@ from torchyard.spec import CONFIGS, CheckpointPolicy
 from trainer.loop import Training
 from trainer.randomness import be_deterministic, seed_everything
 from trainer.recipes import make_task
+from trainer.recipes.tally import TOP
 from trainer.task import Task
 from trainer.world import World, joined
 
@@ -52,6 +53,7 @@ def make_training(run: Run, *, config: AnyRecipe, world: World) -> Training:
     )
     _check_data(task, world, state)
     policy = CheckpointPolicy.model_validate(run.config["checkpoint"])
+    _check_monitors(task, config, policy)
     return Training(
         task, trainer=run.config["trainer"], config=config, policy=policy, run=run, world=world, state=state
     )
@@ -67,6 +69,15 @@ def _check_data(task: Task, world: World, state: Mapping[str, Any] | None) -> No
             "the data is not that of the checkpoint any more: samples were added, removed or changed since. Submit a "
             "new job, or bring the data back"
         )
+
+
+def _check_monitors(task: Task, config: AnyRecipe, policy: CheckpointPolicy) -> None:
+    stopping = config.early_stopping
+    monitors = {"checkpoint.monitor": policy.monitor, "early_stopping.monitor": stopping.monitor if stopping else ""}
+    classes = len(task.facts.get("classes", ()))
+    for key, metric in monitors.items():
+        if metric == "val/accuracy_top5" and classes <= TOP:
+            raise ConfigError(f"{key}: {metric} is not measured with {classes} classes")
 
 
 if __name__ == "__main__":

@@ -212,6 +212,16 @@ def test_a_configuration_that_cannot_work_here_says_so(tmp_path: Path, config: d
     assert message in outcome.message
 
 
+def test_a_metric_that_is_not_measured_decides_nothing(tmp_path: Path) -> None:
+    source = tmp_path / "two.npz"
+    pictures = np.zeros((8, 8, 8), dtype=np.uint8)
+    np.savez(source, x_train=pictures, y_train=np.arange(8) % 2, x_test=pictures, y_test=np.arange(8) % 2)
+    run = job(tmp_path / "run", {}, checkpoint={"monitor": "val/accuracy_top5", "mode": "max"})
+    (outcome,) = on_ranks(1, train, env=environment(run, data=str(source)))
+    assert isinstance(outcome, ConfigError)
+    assert outcome.message == "checkpoint.monitor: val/accuracy_top5 is not measured with 2 classes"
+
+
 def test_a_source_that_is_absent_is_named(tmp_path: Path) -> None:
     for outcome in on_ranks(2, train, env=environment(job(tmp_path / "run", {}), data=str(tmp_path / "absent"))):
         assert isinstance(outcome, DataError)
