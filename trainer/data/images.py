@@ -93,7 +93,8 @@ def measure(pictures: Pictures, *, in_memory: bool, workers: int) -> Normalizati
     None where they hold a NaN or an infinity.
     """
     count = len(pictures) if in_memory else min(len(pictures), MEASURED)
-    plan = list((torch.arange(count) * len(pictures) // count).split(256))
+    # Those on disk may be large: 8 pictures of 2048×2048 pixels take 0.8 GB in double precision.
+    plan = list((torch.arange(count) * len(pictures) // count).split(256 if in_memory else 8))
     total = squares = torch.zeros(1, dtype=torch.float64)
     pixels = 0
     for batch, _ in pictures.batches(plan, device=torch.device("cpu"), workers=workers):

@@ -146,8 +146,8 @@ def _pictures_and_masks(pairs: Sequence[Pair], form: Form, indices: Tensor) -> t
 
 
 def _positive_shares(pairs: Sequence[Pair], form: Form, indices: Tensor) -> Tensor:
-    masks = [_resized_mask(_mask(pairs[index].mask, form.threshold), form.size) for index in indices.tolist()]
-    return torch.stack(masks).double().mean(dim=(1, 2, 3))
+    masks = (_resized_mask(_mask(pairs[index].mask, form.threshold), form.size) for index in indices.tolist())
+    return torch.stack([mask.double().mean() for mask in masks])
 
 
 def _picture_and_mask(pair: Pair, form: Form) -> tuple[Tensor, Tensor]:
