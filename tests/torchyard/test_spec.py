@@ -1,5 +1,6 @@
 """The job spec: what it accepts, what it refuses and by which name, and that a resolved spec is a spec."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 import json
 from typing import Any
@@ -14,7 +15,12 @@ from torchyard.schema import format_duration, parse_duration
 from torchyard.spec import CONFIGS, SPEC, ImageClassificationSpec, ScriptSpec, parse_spec
 
 IMAGES: dict[str, Any] = {"trainer": "image-classification"}
+MASKS: dict[str, Any] = {"trainer": "segmentation", "config": {"data": {"source": "file:///pictures"}}}
+TEXTS: dict[str, Any] = {"trainer": "text-classification", "config": {"data": {"source": "file:///texts"}}}
+RECIPES = {spec["trainer"]: spec for spec in (IMAGES, MASKS, TEXTS)}
 SCRIPT: dict[str, Any] = {"trainer": "script", "config": {"code": "file:///code"}}
+
+every_recipe = pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
 
 
 def deep(levels: int) -> Any:
@@ -28,6 +34,12 @@ def put(spec: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     """A copy of `spec` with `value` at the dotted `path`."""
     head, _, rest = path.partition(".")
     return spec | {head: put(spec.get(head, {}), rest, value) if rest else value}
+
+
+def put_all(spec: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    for path, value in values.items():
+        spec = put(spec, path, value)
+    return spec
 
 
 def refused(raw: object) -> dict[str, str]:
@@ -44,6 +56,7 @@ def test_the_smallest_specs_are_valid() -> None:
     assert images == parse_spec(IMAGES | {"config": {"data": {"source": "digits"}}})
     assert (images.name, images.priority, images.max_restarts) == ("image-classification", 0, 2)
     assert (images.time_limit, images.stop_grace) == (timedelta(hours=24), timedelta(seconds=30))
+    assert [parse_spec(spec).name for spec in (MASKS, TEXTS)] == ["segmentation", "text-classification"]
     script = parse_spec(SCRIPT)
     assert isinstance(script, ScriptSpec)
     assert (script.name, script.config.entrypoint, script.config.args) == ("script", "train.py", [])
@@ -72,6 +85,61 @@ def test_a_full_spec_is_taken_as_it_is_written() -> None:
     assert resolved["resources"]["min_memory_gb"] == 1.0
     assert resolved["env"] == {"OMP_NUM_THREADS": "2", "_x": ""}
     assert resolved["config"]["data"]["normalize"] == {"mean": [0.5], "std": [1.0]}
+
+
+TECHNIQUES: dict[str, Any] = {
+    "checkpoint": {"every_steps": 10, "keep_last": 3, "keep_best": 2},
+    "config.model": {"weights": "file:///weights", "init": "kaiming", "freeze": ["encoder", "*.bias"]},
+    "config.training": {
+        "max_steps": 100,
+        "gradient_accumulation_steps": 4,
+        "deterministic": True,
+        "precision": "bf16",
+        "channels_last": True,
+        "compile": True,
+        "auto_batch": True,
+    },
+    "config.optimizer": {
+        "name": "sgd",
+        "nesterov": True,
+        "clip_grad_norm": 1,
+        "lookahead": {"every_steps": 5, "alpha": 0.5},
+        "lr_scaling": "sqrt",
+    },
+    "config.lr_scheduler": {"name": "plateau", "warmup_steps": 10, "patience": 0},
+    "config.ema": {"decay": 0.99, "ramp": 0},
+    "config.early_stopping": {"patience": 3, "min_delta": 0.01},
+    "config.distributed": {"sync_batchnorm": True, "find_unused_parameters": True, "comm_hook": "powersgd"},
+}
+
+
+@every_recipe
+def test_every_technique_is_an_option_of_every_recipe(recipe: dict[str, Any]) -> None:
+    resolved = parse_spec(put_all(recipe, TECHNIQUES)).model_dump(mode="json")
+    for path, value in TECHNIQUES.items():
+        section = resolved
+        for key in path.split("."):
+            section = section[key]
+        assert {key: section[key] for key in value} == value
+
+
+@every_recipe
+@pytest.mark.parametrize("strategy", ["ddp", "local_sgd", "fsdp"])
+def test_every_strategy_is_an_option_of_every_recipe(recipe: dict[str, Any], strategy: str) -> None:
+    assert "strategy" in str(parse_spec(put(recipe, "config.distributed.strategy", strategy)))
+
+
+@every_recipe
+def test_a_section_in_part_keeps_the_recipes_defaults_for_the_rest(recipe: dict[str, Any]) -> None:
+    sections = [name for name, value in recipe_config(recipe).items() if isinstance(value, dict)]
+    assert len(sections) >= 7
+    for section in sections:
+        own = recipe.get("config", {}).get(section, {})
+        assert recipe_config(put(recipe, f"config.{section}", own)) == recipe_config(recipe)
+
+
+def recipe_config(spec: dict[str, Any]) -> dict[str, Any]:
+    return parse_spec(spec).model_dump(mode="json")["config"]
 
 
 ANYWHERE: list[tuple[str, Any]] = [
@@ -120,8 +188,9 @@ ANYWHERE: list[tuple[str, Any]] = [
     ("resources.min_memory_gb", True),
     ("checkpoint.every_epochs", 0),
     ("checkpoint.every_steps", 2**31),
-    ("checkpoint.keep_last", 3),
-    ("checkpoint.keep_best", 2),
+    ("checkpoint.keep_last", 0),
+    ("checkpoint.keep_best", 0),
+    ("checkpoint.keep_best", None),
     ("checkpoint.mode", "least"),
     ("checkpoint.monitor", ""),
     ("checkpoint.monitor", "a\tb"),
@@ -159,7 +228,7 @@ ANYWHERE: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("path", "value"), ANYWHERE)
-@pytest.mark.parametrize("base", [IMAGES, SCRIPT], ids=["images", "script"])
+@pytest.mark.parametrize("base", [IMAGES, SCRIPT], ids=["images", "script"])  # what all trainers share
 def test_bad_values_are_refused_by_name(base: dict[str, Any], path: str, value: Any) -> None:
     assert all(field == path or field.startswith(f"{path}.") for field in refused(put(base, path, value)))
 
@@ -189,8 +258,11 @@ def test_a_variable_of_the_users_own_is_not(name: str) -> None:
         ("config.momentum", 0.9),
         ("config.model.name", "../resnet"),
         ("config.model.name", ""),
-        ("config.model.weights", "imagenet"),
-        ("config.model.freeze", ["conv1"]),
+        ("config.model.weights", "http://host/weights"),
+        ("config.model.weights", "file:///"),
+        ("config.model.init", "orthogonal"),
+        ("config.model.freeze", "conv1"),
+        ("config.model.freeze", [""]),
         ("config.data.source", "file://relative"),
         ("config.data.source", "file:///"),
         ("config.data.source", "/data"),
@@ -203,7 +275,8 @@ def test_a_variable_of_the_users_own_is_not(name: str) -> None:
         ("config.data.image_size", 2049),
         ("config.data.normalize", {"mean": [0.5], "std": [0.5, 0.5]}),
         ("config.data.normalize", {"mean": [0.5], "std": [0.0]}),
-        ("config.data.normalize", "imagenet"),
+        ("config.data.normalize", "cifar"),
+        ("config.data.augment", ["blur"]),
         ("config.data.workers", "many"),
         ("config.data.workers", True),
         ("config.training.epochs", 0),
@@ -214,7 +287,9 @@ def test_a_variable_of_the_users_own_is_not(name: str) -> None:
         ("config.training.seed", 2**32),
         ("config.training.deterministic", 1),
         ("config.training.precision", "fp8"),
-        ("config.training.compile", True),
+        ("config.training.compile", 1),
+        ("config.training.gradient_accumulation_steps", 0),
+        ("config.training.max_nonfinite_steps", 0),
         ("config.optimizer.name", "lion"),
         ("config.optimizer.lr", 0),
         ("config.optimizer.lr", -0.1),
@@ -224,15 +299,58 @@ def test_a_variable_of_the_users_own_is_not(name: str) -> None:
         ("config.optimizer.lr", True),
         ("config.optimizer.clip_grad_norm", 0),
         ("config.optimizer.lookahead", {"k": 5}),
-        ("config.lr_scheduler.name", "plateau"),
-        ("config.distributed.strategy", "fsdp"),
+        ("config.optimizer.lookahead", {"alpha": 0}),
+        ("config.optimizer.lr_scaling", "cubic"),
+        ("config.lr_scheduler.name", "exponential"),
+        ("config.lr_scheduler.gamma", 0),
+        ("config.distributed.strategy", "ddp2"),
+        ("config.distributed.comm_hook", "fp8"),
+        ("config.distributed.local_sgd.period", 0),
         ("config.distributed.timeout", "soon"),
-        ("config.ema", {"decay": 0.9}),
+        ("config.loss.label_smoothing", 1),
+        ("config.loss.mixup", -1),
+        ("config.ema", {"decay": 1}),
+        ("config.early_stopping", {"patience": 0}),
         ("config.logging.every_steps", 0),
     ],
 )
 def test_bad_configuration_of_the_image_classifier_is_refused_by_name(path: str, value: Any) -> None:
     assert all(field == path or field.startswith(f"{path}.") for field in refused(put(IMAGES, path, value)))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "path", "value"),
+    [
+        *((recipe, "config.data.source", source) for recipe in (MASKS, TEXTS) for source in ("digits", "file:///")),
+        (MASKS, "config.model.name", "resnet34"),
+        (MASKS, "config.model", {"name": "unet_small", "weights": "DEFAULT"}),
+        (MASKS, "config.data.image_size", 100),
+        (MASKS, "config.data.image_size", None),
+        (MASKS, "config.data.mask_threshold", 1),
+        (MASKS, "config.data.normalize", {"mean": [0.5, 0.5], "std": [1.0, 1.0]}),
+        (MASKS, "config.loss.pos_weight", 0),
+        (MASKS, "config.loss.dice", -1),
+        (MASKS, "config.loss.name", "cross_entropy"),
+        (MASKS, "config.loss.mixup", 0.2),
+        (MASKS, "config.evaluation.threshold", 1),
+        (TEXTS, "config.model.weights", "roberta-base"),
+        (TEXTS, "config.model.dropout", 1),
+        (TEXTS, "config.data.max_length", 513),
+        (TEXTS, "config.data.vocabulary", 256),
+        (TEXTS, "config.data.augment", ["hflip"]),
+    ],
+)
+def test_bad_configuration_of_the_other_recipes_is_refused_by_name(
+    recipe: dict[str, Any], path: str, value: Any
+) -> None:
+    assert all(path.startswith(field) or field.startswith(f"{path}.") for field in refused(put(recipe, path, value)))
+
+
+@pytest.mark.parametrize("recipe", [MASKS, TEXTS], ids=["masks", "texts"])
+def test_a_recipe_without_built_in_data_needs_a_source(recipe: dict[str, Any]) -> None:
+    assert list(refused({"trainer": recipe["trainer"]})) == ["config"]
+    assert list(refused(recipe | {"config": {}})) == ["config.data"]
+    assert list(refused(recipe | {"config": {"data": {}}})) == ["config.data.source"]
 
 
 @pytest.mark.parametrize(
@@ -277,9 +395,9 @@ def test_what_is_no_object_is_refused(raw: object) -> None:
     assert list(refused(raw)) == [""]
 
 
-@pytest.mark.parametrize("trainer", [None, "", "segmentation", "Script", 7, ["script"], {"script": 1}])
+@pytest.mark.parametrize("trainer", [None, "", "detection", "Script", 7, ["script"], {"script": 1}])
 def test_an_unknown_trainer_is_refused(trainer: object) -> None:
-    expected = {"trainer": "must be one of image-classification, script"}
+    expected = {"trainer": "must be one of image-classification, segmentation, text-classification, script"}
     assert refused({"trainer": trainer}) == refused({}) == expected
 
 
@@ -288,20 +406,64 @@ def test_every_wrong_field_is_named_at_once() -> None:
     assert set(refused(wrong)) == {"priority", "config.training.epochs", "config.loss.weight"}
 
 
-def test_the_monitored_metric_is_one_that_the_recipe_measures() -> None:
-    (message,) = refused(put(IMAGES, "checkpoint.monitor", "val/iou")).values()
-    assert "val/accuracy" in message
-    for key in METRICS["image-classification"]:
-        parse_spec(put(IMAGES, "checkpoint.monitor", key))
+@every_recipe
+def test_what_is_monitored_is_what_the_recipe_measures(recipe: dict[str, Any]) -> None:
+    measured = METRICS[recipe["trainer"]]
+    evaluated = ", ".join(sorted(key for key in measured if key.startswith("val/")))
+    stopping = put(recipe, "config.early_stopping", {})
+    plateau = put(recipe, "config.lr_scheduler.name", "plateau")
+    unknown = put(recipe, "checkpoint.monitor", "val/speed")
+    assert refused(unknown) == {"": f"checkpoint.monitor must be one of {', '.join(sorted(measured))}"}
+    assert refused(put(stopping, "config.early_stopping.monitor", "train/loss")) == {
+        "": f"config.early_stopping.monitor must be one of {evaluated}"
+    }
+    assert refused(put(plateau, "checkpoint.monitor", "train/loss")) == {
+        "": f"with lr_scheduler plateau, checkpoint.monitor must be one of {evaluated}"
+    }
+    for key in measured:
+        parse_spec(put(recipe, "checkpoint.monitor", key))
+
+
+def test_a_script_monitors_what_it_likes() -> None:
     parse_spec(put(SCRIPT, "checkpoint.monitor", "my/own metric"))
 
 
-def test_options_that_exclude_each_other_are_refused() -> None:
-    assert refused(
-        put(put(IMAGES, "config.optimizer", {"name": "sgd", "momentum": 0.0}), "config.optimizer.nesterov", True)
-    )
-    wrong = {"distributed": {"static_graph": True}, "training": {"gradient_accumulation_steps": 2}}
-    assert "no_sync" in str(refused(IMAGES | {"config": wrong}))
+@every_recipe
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        ({"optimizer": {"name": "sgd", "nesterov": True, "momentum": 0}}, "nesterov needs a momentum above 0"),
+        ({"optimizer": {"name": "rmsprop", "fused": True}}, "no fused rmsprop"),
+        ({"distributed": {"strategy": "fsdp", "static_graph": True}}, "static_graph belongs to strategy ddp"),
+        ({"distributed": {"strategy": "local_sgd", "comm_hook": "bf16"}}, "comm_hook belongs to strategy ddp"),
+        (
+            {"distributed": {"strategy": "fsdp", "find_unused_parameters": True}},
+            "find_unused_parameters belongs to strategy ddp",
+        ),
+        ({"distributed": {"static_graph": True, "find_unused_parameters": True}}, "finds unused parameters itself"),
+        ({"distributed": {"static_graph": True, "comm_hook": "powersgd"}}, "which static_graph rebuilds"),
+        ({"distributed": {"static_graph": True}, "training": {"gradient_accumulation_steps": 2}}, "no_sync"),
+        ({"distributed": {"static_graph": True}, "training": {"auto_batch": True}}, "which may accumulate"),
+        ({"distributed": {"strategy": "fsdp"}, "training": {"precision": "fp16"}}, "use bf16 or fp32"),
+        ({"distributed": {"strategy": "fsdp"}, "training": {"compile": True}}, "compile cannot be combined with fsdp"),
+        ({"distributed": {"strategy": "fsdp"}, "training": {"auto_batch": True}}, "auto_batch cannot be combined"),
+        (
+            {"distributed": {"strategy": "local_sgd"}, "training": {"precision": "fp16"}},
+            "the ranks would skip different steps",
+        ),
+        (
+            {"distributed": {"strategy": "local_sgd", "sync_batchnorm": True}},
+            "sync_batchnorm cannot be combined with local_sgd",
+        ),
+    ],
+)
+def test_options_that_exclude_each_other_are_refused(
+    recipe: dict[str, Any], chosen: dict[str, Any], message: str
+) -> None:
+    combined = put_all(recipe, {f"config.{section}": values for section, values in chosen.items()})
+    ((field, said),) = refused(combined).items()
+    assert message in said
+    assert field in {"config", *(f"config.{section}" for section in chosen)}
 
 
 @pytest.mark.parametrize("key", ["labels", "env", "config", "nonsense"])
@@ -356,7 +518,8 @@ _COMMON = st.fixed_dictionaries(
             {},
             optional={
                 "every_epochs": st.none() | st.integers(1, 2**31 - 1),
-                "monitor": st.sampled_from(sorted(METRICS["image-classification"])),
+                "keep_last": st.none() | st.integers(1, 100),
+                "monitor": st.sampled_from(["val/loss", "train/loss"]),
                 "mode": st.sampled_from(["min", "max"]),
             },
         ),
@@ -365,19 +528,31 @@ _COMMON = st.fixed_dictionaries(
 _SCRIPTS = st.fixed_dictionaries(
     {"code": st.just("file:///code")}, optional={"args": st.lists(_TEXTS, max_size=3), "entrypoint": st.just("a/b.py")}
 )
-_IMAGES = st.fixed_dictionaries(
-    {},
-    optional={
-        "optimizer": st.fixed_dictionaries({}, optional={"lr": st.floats(1e-9, 1000), "fused": st.booleans()}),
-        "distributed": st.fixed_dictionaries({}, optional={"timeout": _DURATIONS}),
-        "data": st.fixed_dictionaries({}, optional={"workers": st.just("auto") | st.integers(0, 64)}),
-    },
+_RECIPE: dict[str, st.SearchStrategy[Any]] = {
+    "training": st.fixed_dictionaries({}, optional={"max_steps": st.none() | st.integers(1, 100)}),
+    "optimizer": st.fixed_dictionaries({}, optional={"lr": st.floats(1e-9, 1000), "fused": st.booleans()}),
+    "distributed": st.fixed_dictionaries({}, optional={"timeout": _DURATIONS}),
+    "ema": st.none() | st.fixed_dictionaries({}, optional={"decay": st.floats(0, 0.9999)}),
+    "early_stopping": st.none() | st.fixed_dictionaries({}, optional={"min_delta": st.floats(0, 1)}),
+}
+_WORKERS = st.just("auto") | st.integers(0, 64)
+_OF_IMAGES = st.fixed_dictionaries(
+    {}, optional=_RECIPE | {"data": st.fixed_dictionaries({}, optional={"workers": _WORKERS})}
 )
+_OF_MASKS = st.fixed_dictionaries(
+    {"data": st.fixed_dictionaries({"source": st.just("file:///x")}, optional={"workers": _WORKERS})}, optional=_RECIPE
+)
+_OF_TEXTS = st.fixed_dictionaries({"data": st.just({"source": "file:///x"})}, optional=_RECIPE)
 
 
 @given(
     _COMMON,
-    st.tuples(st.just("script"), _SCRIPTS) | st.tuples(st.just("image-classification"), _IMAGES),
+    st.one_of(
+        [
+            st.tuples(st.just(trainer), config)
+            for trainer, config in zip(CONFIGS, (_OF_IMAGES, _OF_MASKS, _OF_TEXTS, _SCRIPTS), strict=True)
+        ]
+    ),
 )
 def test_a_resolved_spec_is_a_valid_spec_that_means_the_same(common: dict[str, Any], own: tuple[str, Any]) -> None:
     spec = parse_spec(common | {"trainer": own[0], "config": own[1]})

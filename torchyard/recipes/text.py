@@ -45,12 +45,28 @@ class TextLoss(Schema):
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
 
+class TextTrainingConfig(TrainingConfig):
+    epochs: Annotated[int, Field(ge=1, le=1_000_000)] = Field(default=5, description="passes over the training data")
+
+
+class TextOptimizerConfig(OptimizerConfig):
+    lr: Annotated[float, Field(gt=0, le=1000)] = 0.0005
+    weight_decay: Annotated[float, Field(ge=0, le=10)] = Field(
+        default=0.05, description="not applied to norms and biases"
+    )
+    clip_grad_norm: Annotated[float, Field(gt=0)] | None = 1.0
+
+
+class TextSchedulerConfig(SchedulerConfig):
+    warmup_steps: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(default=100, description="linear, from above zero")
+
+
 class TextClassification(Recipe):
     """A classifier of texts: a RoBERTa encoder with a new head."""
 
     model: TextModelConfig = TextModelConfig()
     data: TextDataConfig
     loss: TextLoss = TextLoss()
-    training: TrainingConfig = TrainingConfig(epochs=5)
-    optimizer: OptimizerConfig = OptimizerConfig(lr=0.0005, weight_decay=0.05, clip_grad_norm=1.0)
-    lr_scheduler: SchedulerConfig = SchedulerConfig(warmup_steps=100)
+    training: TextTrainingConfig = TextTrainingConfig()  # pyright: ignore[reportIncompatibleVariableOverride] it is frozen
+    optimizer: TextOptimizerConfig = TextOptimizerConfig()  # pyright: ignore[reportIncompatibleVariableOverride] it is frozen
+    lr_scheduler: TextSchedulerConfig = TextSchedulerConfig()  # pyright: ignore[reportIncompatibleVariableOverride] it is frozen
