@@ -164,6 +164,7 @@ def _job(row: Job, spec: Spec, *, latest: dict[str, float], best: Checkpoint | N
         progress=ProgressView.model_validate(row.progress or {}),
         metrics=latest,
         best=None if best is None else _best(row, best),
+        card=row.card,
         devices=[HeldDevice.model_validate(device) for device in row.devices],
         error=None if row.error is None else ErrorView.model_validate(row.error),
         created_at=time(row.created_at),

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, and_, insert, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from store import checkpoints, jobs, logs, metrics
+from store import checkpoints, jobs, logs, metrics, retention
 from store.checkpoints import NewCheckpoint
 from store.database import now_us
 from store.jobs import Reason
@@ -53,6 +53,7 @@ class Batch:
     events: list[NewEvent] = field(default_factory=list[NewEvent])
     checkpoints: list[NewCheckpoint] = field(default_factory=list[NewCheckpoint])
     progress: dict[str, Any] | None = None
+    card: dict[str, Any] | None = None
     lag_us: int = 0
     """How old its oldest line was when it was read."""
 
@@ -124,6 +125,10 @@ def record(session: Session, claim: Claim, batch: Batch, *, seq: int) -> None:
         jobs.add_event(session, claim.job_id, type=event.type, attempt=claim.number, data=event.data, time=event.time)
     for checkpoint in batch.checkpoints:
         checkpoints.add(session, claim.job_id, attempt=claim.number, new=checkpoint)
+    if batch.checkpoints:
+        retention.prune(session, claim.job_id)
+    if batch.card is not None:
+        jobs.set_card(session, claim.job_id, batch.card)
     if batch.progress is not None:
         session.execute(update(Job).where(Job.id == claim.job_id).values(progress=batch.progress))
 

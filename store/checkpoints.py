@@ -1,12 +1,12 @@
 """Checkpoints: rows over blobs. A row means that every byte is in the blob store."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 import math
 import re
 from typing import Any
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import ColumnElement, and_, func, insert, select, update
 from sqlalchemy.orm import Session
 
 from store import jobs
@@ -37,7 +37,8 @@ class Listed:
 
 
 def add(session: Session, job_id: str, *, attempt: int, new: NewCheckpoint) -> None:
-    """Lists a checkpoint and says so in the job's events; a name that the attempt listed before is left alone."""
+    """Lists a checkpoint and says so in the job's events; a name that the attempt listed before is left alone, also
+    where it was removed."""
     known = select(Checkpoint.id).where(
         Checkpoint.job_id == job_id, Checkpoint.attempt == attempt, Checkpoint.name == new.name
     )
@@ -68,7 +69,7 @@ def add(session: Session, job_id: str, *, attempt: int, new: NewCheckpoint) -> N
 
 def newest_first(session: Session, job_id: str, *, limit: int | None = None) -> Sequence[Checkpoint]:
     """The job's checkpoints: the latest attempt's first, and in it the highest step."""
-    query = select(Checkpoint).where(Checkpoint.job_id == job_id)
+    query = select(Checkpoint).where(Checkpoint.job_id == job_id, Checkpoint.removed_at.is_(None))
     query = query.order_by(Checkpoint.attempt.desc(), Checkpoint.step.desc(), Checkpoint.id.desc())
     return session.scalars(query.limit(limit) if limit is not None else query).all()
 
@@ -92,7 +93,9 @@ def best_of_each(session: Session, owners: Sequence[Job]) -> dict[str, Checkpoin
         ids = [job.id for job in owners if job.spec["checkpoint"]["mode"] == mode]
         order = (value, Checkpoint.step, Checkpoint.id)
         place = func.row_number().over(partition_by=Checkpoint.job_id, order_by=order).label("place")
-        ranked = select(Checkpoint.id, place).where(Checkpoint.job_id.in_(ids), Checkpoint.monitored.is_not(None))
+        ranked = select(Checkpoint.id, place).where(
+            Checkpoint.job_id.in_(ids), Checkpoint.removed_at.is_(None), Checkpoint.monitored.is_not(None)
+        )
         first = ranked.subquery()
         query = select(Checkpoint).join(first, first.c.id == Checkpoint.id).where(first.c.place == 1)
         found |= {row.job_id: row for row in session.scalars(query)} if ids else {}
@@ -105,8 +108,26 @@ def resolve(session: Session, job: Job, ref: str) -> Listed:
     for item in listed(session, job):
         if wanted == item.row.id or wanted in item.aliases:
             return item
-    what = "has no checkpoint yet" if job.attempt == 0 else f"has no checkpoint {ref[:100]!r}"
-    raise NotFound(f"job {job.id} {what}")
+    raise NotFound(f"job {job.id} {_why_not(session, job, wanted)}")
+
+
+def behind(session: Session, job: Job, checkpoint_id: str) -> list[Listed]:
+    """Those of `listed` that follow a checkpoint of the job, listed or removed meanwhile. Raises NotFound."""
+    row = session.get(Checkpoint, checkpoint_id)
+    if row is None or row.job_id != job.id:
+        raise NotFound(f"job {job.id} has no checkpoint {checkpoint_id!r}")
+    return [item for item in listed(session, job) if _age(item.row) < _age(row)]
+
+
+def names(session: Session, job_id: str, *, attempt: int) -> list[str]:
+    """What the attempt has ever listed."""
+    return list(session.scalars(select(Checkpoint.name).where(_of(job_id, attempt))))
+
+
+def removed_among(session: Session, job_id: str, *, attempt: int, names: Collection[str]) -> set[str]:
+    """Those of `names` that the attempt listed and that were removed since."""
+    query = select(Checkpoint.name).where(_of(job_id, attempt), Checkpoint.removed_at.is_not(None))
+    return set(session.scalars(query.where(Checkpoint.name.in_(names))))
 
 
 def file_of(checkpoint: Checkpoint, path: str) -> dict[str, Any]:
@@ -127,6 +148,39 @@ def _aliases(rows: Sequence[Checkpoint], best: Checkpoint | None) -> dict[str, s
             owners.setdefault(f"epoch-{row.epoch}", row.id)
         owners.setdefault(f"step-{row.step}", row.id)
     return owners
+
+
+def _age(row: Checkpoint) -> tuple[int, int, str]:
+    """The newest one's is the greatest: the order of `newest_first`."""
+    return row.attempt, row.step, row.id
+
+
+def _of(job_id: str, attempt: int) -> ColumnElement[bool]:
+    return and_(Checkpoint.job_id == job_id, Checkpoint.attempt == attempt)
+
+
+def _why_not(session: Session, job: Job, wanted: str) -> str:
+    if job.attempt == 0:
+        return "has no checkpoint yet"
+    policy = job.spec["checkpoint"]
+    if policy["keep_last"] is not None and _was_removed(session, job.id, wanted):
+        kept = f"checkpoint.keep_last {policy['keep_last']}, checkpoint.keep_best {policy['keep_best']}"
+        return f"has checkpoint {wanted!r} no longer: newer and better ones pushed it out ({kept})"
+    return f"has no checkpoint {wanted[:100]!r}"
+
+
+def _was_removed(session: Session, job_id: str, wanted: str) -> bool:
+    match = _NUMBERED.fullmatch(wanted)
+    if match is None and not is_id(wanted, "ckpt"):
+        return False
+    query = select(Checkpoint.id).where(Checkpoint.job_id == job_id, Checkpoint.removed_at.is_not(None))
+    if match is None:
+        query = query.where(Checkpoint.id == wanted)
+    elif match[1] == "epoch":
+        query = query.where(Checkpoint.epoch == int(match[2]), Checkpoint.end_of_epoch)
+    else:
+        query = query.where(Checkpoint.step == int(match[2]))
+    return session.execute(query.limit(1)).first() is not None
 
 
 def _canonical(ref: str) -> str:

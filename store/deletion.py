@@ -1,11 +1,13 @@
-"""Deleting a job with all that is stored of it, and then the blobs that nothing refers to any more.
+"""Deleting a job with all that is stored of it, and the blobs that nothing refers to any more.
 
 The rows go in one transaction, which leaves a tombstone, so that workers remove what they have on their disks, and
-the names of the job's blobs. Blobs are shared, and a relay may be storing the same bytes for another job: `collect`
-works only while no relay is between storing a blob and committing the row that refers to it.
+the names of the job's blobs, as the removal of a single checkpoint does. Blobs are shared, and a relay may be storing
+the same bytes for another job: `collect` works only while no relay is between storing a blob and committing the row
+that refers to it.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from typing import Any
 
 from sqlalchemy import Delete, delete, func, insert, select, true
 from sqlalchemy.dialects import postgresql, sqlite
@@ -40,7 +42,7 @@ def delete_job(session: Session, job_id: str, *, owner: str | None = None) -> No
         raise NotFound(f"there is no job {job_id}")
     if not JobState(job.state).terminal:
         raise Conflict(f"job {job_id} is {job.state}: cancel it first, and delete it when it has ended")
-    _leave_garbage(session, job_id)
+    leave_garbage(session, session.scalars(select(Checkpoint.files).where(Checkpoint.job_id == job_id)))
     attempts = select(Attempt.id).where(Attempt.job_id == job_id)
     _execute(session, delete(Allocation).where(Allocation.attempt_id.in_(attempts)))
     for table in (PointChunk, Series, LogChunk, JobEvent, Checkpoint, IdempotencyKey, Attempt):
@@ -54,8 +56,20 @@ def deleted_among(session: Session, job_ids: Collection[str]) -> list[str]:
     return list(session.scalars(select(DeletedJob.job_id).where(DeletedJob.job_id.in_(job_ids))))
 
 
+def leave_garbage(session: Session, listed: Iterable[list[dict[str, Any]]]) -> None:
+    """Notes the blobs of checkpoints that go, by the `files` of each, for `collect`. Once in a transaction."""
+    # All of them: who else refers to a blob is looked at when it is collected, and may change until then. In one order
+    # for all, as two that wait for each other would be a deadlock.
+    left = sorted({str(file["sha256"]) for files in listed for file in files})
+    if left:
+        new = postgresql.insert(Garbage) if _is_postgresql(session) else sqlite.insert(Garbage)
+        # The update of a row that is there holds it, so that a collector judges it when this transaction is done.
+        new = new.on_conflict_do_update(index_elements=["sha256"], set_={"sha256": new.excluded.sha256})
+        session.execute(new, [{"sha256": sha256} for sha256 in left])
+
+
 def collect(database: Database, blobs: Blobs, *, limit: int = 1000) -> int:
-    """Removes blobs that deleted jobs left and no checkpoint refers to; how many. Raises Unavailable and OSError.
+    """Removes blobs that were left as garbage and no checkpoint refers to; how many. Raises Unavailable and OSError.
 
     Nothing, where a relay is at work: whoever calls next makes up for it.
     """
@@ -74,17 +88,6 @@ def collect(database: Database, blobs: Blobs, *, limit: int = 1000) -> int:
             with database.write() as session:
                 _execute(session, delete(Garbage).where(Garbage.sha256.in_(unused)))
     return len(unused)
-
-
-def _leave_garbage(session: Session, job_id: str) -> None:
-    # All that the job has: who else refers to a blob is looked at when it is collected, and may change until then.
-    files = session.scalars(select(Checkpoint.files).where(Checkpoint.job_id == job_id))
-    left = sorted({str(file["sha256"]) for listed in files for file in listed})
-    if left:
-        new = postgresql.insert(Garbage) if _is_postgresql(session) else sqlite.insert(Garbage)
-        # The update of a row that is there holds it, so that a collector judges it when this deletion is done.
-        new = new.on_conflict_do_update(index_elements=["sha256"], set_={"sha256": new.excluded.sha256})
-        session.execute(new, [{"sha256": sha256} for sha256 in left])
 
 
 def _unused(session: Session, *, limit: int) -> set[str]:

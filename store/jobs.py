@@ -219,6 +219,12 @@ def set_waiting_reason(session: Session, job_ids: Sequence[str], reason: Reason)
     )
 
 
+def set_card(session: Session, job_id: str, card: dict[str, Any]) -> None:
+    """What the run says of itself; the version rises if that is any news."""
+    if session.execute(select(Job.card).where(Job.id == job_id)).scalar_one() != card:
+        session.execute(update(Job).where(Job.id == job_id).values(version=Job.version + 1, card=card))
+
+
 def add_event(
     session: Session, job_id: str, *, type: str, attempt: int | None, data: dict[str, Any], time: int | None = None
 ) -> None:

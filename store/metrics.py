@@ -98,8 +98,19 @@ def read(session: Session, job_id: str, where: PointFilter) -> dict[str, Points]
     query = select(Series.id, Series.key).where(Series.job_id == job_id).order_by(Series.key)
     if where.keys:
         query = query.where(Series.key.in_(where.keys))
-    visible = _visible(session, job_id) if where.attempt is None else None
+    visible = last_steps(session, job_id) if where.attempt is None else None
     return {row.key: _points(session, row.id, where, visible) for row in session.execute(query).all()}
+
+
+def last_steps(session: Session, job_id: str) -> dict[int, int]:
+    """Each attempt's last step that no later attempt went back behind; 0 stands for what a retried job began with."""
+    query = select(Attempt.number, Attempt.start_step).where(Attempt.job_id == job_id).order_by(Attempt.number.desc())
+    found: dict[int, int] = {}
+    last = _END
+    for number, start_step in session.execute(query):
+        found[number] = last
+        last = min(last, start_step)
+    return found | {0: last}
 
 
 def _points(session: Session, series_id: int, where: PointFilter, visible: dict[int, int] | None) -> Points:
@@ -153,17 +164,6 @@ def _stored(session: Session, series_id: int, *, attempt: int | None) -> list[tu
     rows = chunks.order_by(PointChunk.first).subquery()
     texts = select(rows.c.attempt, func.group_concat(rows.c.hex, "")).group_by(rows.c.span, rows.c.attempt)
     return [(row[0], bytes.fromhex(row[1])) for row in session.execute(texts.order_by(rows.c.span, rows.c.attempt))]
-
-
-def _visible(session: Session, job_id: str) -> dict[int, int]:
-    """Each attempt's last step that no later attempt trained again."""
-    query = select(Attempt.number, Attempt.start_step).where(Attempt.job_id == job_id).order_by(Attempt.number.desc())
-    found: dict[int, int] = {}
-    last = _END
-    for number, start_step in session.execute(query):
-        found[number] = last
-        last = min(last, start_step)
-    return found
 
 
 def _upsert(session: Session) -> Insert:

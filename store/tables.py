@@ -70,7 +70,7 @@ class Job(Base):
     retry_of: Mapped[str | None] = mapped_column(String(40))
     state: Mapped[str] = mapped_column(String(16))
     version: Mapped[int] = mapped_column(default=1)
-    """Rises with the state, intents and checkpoints, not with progress."""
+    """Rises with the state, intents, checkpoints and the card, not with progress."""
     reason_code: Mapped[str] = mapped_column(String(40))
     reason_message: Mapped[str] = mapped_column(CleanText)
     reason_since: Mapped[int] = mapped_column(BigInteger, default=now_us())
@@ -85,6 +85,8 @@ class Job(Base):
     ran_us: Mapped[int] = mapped_column(BigInteger, default=0)
     """How long the ended attempts took together; the time limit is over all of them."""
     progress: Mapped[dict[str, Any] | None] = mapped_column(Document)
+    card: Mapped[dict[str, Any] | None] = mapped_column(Document)
+    """What the run says of itself: its size, its data, its speed. At most 64 KiB."""
     devices: Mapped[list[Any]] = mapped_column(Document, default=list)
     error: Mapped[dict[str, Any] | None] = mapped_column(Document)
     position: Mapped[int] = mapped_column(BigKey, default=0)
@@ -205,10 +207,21 @@ class PointChunk(Base):
 
 
 class Checkpoint(Base):
-    """A published checkpoint. Its bytes are blobs; the row is written when they are all there."""
+    """A published checkpoint. Its bytes are blobs; the row is written when they are all there, and outlives them: what
+    was removed is not listed again."""
 
     __tablename__ = "checkpoints"
-    __table_args__ = (UniqueConstraint("job_id", "attempt", "name"),)
+    __table_args__ = (
+        UniqueConstraint("job_id", "attempt", "name"),
+        Index(
+            "ix_checkpoints_kept",
+            "job_id",
+            "attempt",
+            "step",
+            sqlite_where=text("removed_at IS NULL"),
+            postgresql_where=text("removed_at IS NULL"),
+        ),
+    )
 
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"))
@@ -222,8 +235,10 @@ class Checkpoint(Base):
     monitored: Mapped[float | None] = mapped_column(Float64, nullable=True)
     """The value that decides about `best`; NULL where it is absent or not a number."""
     files: Mapped[list[Any]]
-    """`{path, size, sha256}` each, as the relay read them; `sha256` is the blob's key."""
+    """`{path, size, sha256}` each, as the relay read them; `sha256` is the blob's key. Empty once it is removed."""
     created_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
+    removed_at: Mapped[int | None] = mapped_column(BigInteger)
+    """When newer and better ones had pushed it out."""
 
 
 class LogChunk(Base):
@@ -277,7 +292,7 @@ class DeletedJob(Base):
 
 
 class Garbage(Base):
-    """A blob that a deleted job left, to be removed if nothing refers to it."""
+    """A blob that a deleted job or a removed checkpoint left, to be removed if nothing refers to it."""
 
     __tablename__ = "garbage"
 

@@ -4,7 +4,7 @@ from datetime import datetime
 import math
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, PlainSerializer
 
 from torchyard.errors import FieldError, TorchyardError
 from torchyard.job import EndReason, JobState
@@ -101,6 +101,9 @@ class JobView(View):
     progress: ProgressView
     metrics: dict[str, Number]
     best: BestView | None = None
+    card: dict[str, JsonValue] | None = Field(
+        default=None, description="what the run says of itself: its size, its data, its speed; null until it does"
+    )
     devices: list[HeldDevice]
     error: ErrorView | None = None
     created_at: datetime

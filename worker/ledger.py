@@ -1,6 +1,6 @@
 """One attempt's rows, written by the worker that owns it. While the database is away, every call waits for it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 import logging
 import threading
 from typing import TypeVar
@@ -49,6 +49,16 @@ class Ledger:
     def checkpoints(self) -> list[Checkpoint]:
         """The job's checkpoints, newest first."""
         return list(self._insist(lambda session: checkpoints.newest_first(session, self._claim.job_id)))
+
+    def names(self) -> list[str]:
+        """Of the checkpoints that the attempt has ever listed."""
+        look = checkpoints.names
+        return self._insist(lambda session: look(session, self._claim.job_id, attempt=self._claim.number))
+
+    def removed_among(self, attempt: int, names: Collection[str]) -> set[str]:
+        """Those of `names` that an attempt of the job listed and that were removed since."""
+        look = checkpoints.removed_among
+        return self._insist(lambda session: look(session, self._claim.job_id, attempt=attempt, names=names))
 
     def cancel_requested(self) -> bool:
         """Raises Unavailable at once, as an intent can be read again later, and StaleClaim as `read` does."""

@@ -19,7 +19,7 @@ from store.checkpoints import NewCheckpoint
 from store.logs import NewLines
 from store.metrics import NewPoint
 from torchyard.errors import DataError
-from torchyard.events import LINE, Message, Metric, Progress
+from torchyard.events import LINE, Card, CheckpointSaved, Message, Metric, Progress
 from torchyard.rundir import MANIFEST, STATE_FILE, Manifest, ManifestFile, RunDir
 from torchyard.schema import storable
 from worker.untrusted import folders_inside, open_inside
@@ -114,6 +114,8 @@ class Relay:
             batch.points += [NewPoint(key, event.step, value, event.time) for key, value in event.values.items()]
         elif isinstance(event, Progress):
             self._take_progress(event, batch)
+        elif isinstance(event, Card):
+            batch.card = event.values
         elif isinstance(event, Message):
             batch.events.append(NewEvent("message", {"level": event.level, "text": event.text}, event.time))
         else:
@@ -135,8 +137,13 @@ class Relay:
     def _take_unannounced(self, batch: Batch) -> None:
         """Checkpoints whose line was lost with the process that would have written it."""
         for name in folders_inside(self._run.root, "checkpoints"):
-            if name not in self._seen and not name.startswith("."):
+            if name in self._seen or name.startswith("."):
+                continue
+            if _is_name(name):
                 self._take_checkpoint(name, batch)
+            else:
+                self._seen.add(name)
+                _complain(batch, f"checkpoint {name!r} is not listed: that is no name for one")
 
     def _take_checkpoint(self, name: str, batch: Batch) -> None:
         if name in self._seen:
@@ -201,6 +208,14 @@ class _Progress:
             "fraction": fraction,
             "eta_seconds": eta,
         }
+
+
+def _is_name(text: str) -> bool:
+    try:
+        CheckpointSaved(time=0, name=text)
+    except ValidationError:
+        return False
+    return True
 
 
 def _complain(batch: Batch, text: str) -> None:

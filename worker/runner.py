@@ -20,7 +20,7 @@ from torchyard.rundir import ExitReport, ProcessIdentity, RunDir, StopRequest, w
 from torchyard.schema import parse_duration
 from torchyard.spec import parse_spec
 from torchyard.views import HeldDevice
-from worker import launch, process
+from worker import launch, process, tidy
 from worker.ledger import Ledger
 from worker.relay import Relay
 from worker.untrusted import read_untrusted
@@ -135,6 +135,7 @@ class Runner:
             if report is not None:
                 self._close(report)
                 return
+        self._remove_copies()
         self._watch(job, self._relay(job))
 
     def _launch(self, job: Job) -> ExitReport | None:
@@ -196,7 +197,7 @@ class Runner:
 
     def _relay(self, job: Job) -> Relay:
         row, _ = self._ledger.read()
-        listed = [item.name for item in self._ledger.checkpoints() if item.attempt == self.claim.number]
+        listed = self._ledger.names()
         offsets = {str(name): int(offset) for name, offset in row.offsets.items()}
         return Relay(self.run, self._host.blobs, offsets=offsets, listed=listed, world_size=len(job.devices))
 
@@ -282,7 +283,13 @@ class Runner:
                 return False
             self._ledger.record(batch)
         relay.stored(batch)
+        if batch.checkpoints:
+            self._remove_copies()
         return True
+
+    def _remove_copies(self) -> None:
+        """The run directory is a cache: what is not listed any more goes from it, too."""
+        tidy.remove_copies(self.run.root.parent, self._ledger.removed_among, attempts=self.claim.number)
 
     def _say_trouble(self, error: OSError) -> None:
         logger.warning("%s: cannot relay: %s", self.claim.job_id, error)

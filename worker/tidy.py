@@ -1,16 +1,17 @@
-"""What is left on this host's disks of jobs that were deleted, and of copies that were cut off."""
+"""What is left on this host's disks of deleted jobs and removed checkpoints, and of copies that were cut off."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 import logging
 from pathlib import Path
-import shutil
 
 from store import deletion
 from store.blobs import Blobs
 from store.database import Database
+from worker.untrusted import folders_inside, remove_inside
 
 _ASKED_AT_ONCE = 1000
 _REMOVED_AT_ONCE = 50
+_COPIES_LOOKED_AT = 1000
 
 logger = logging.getLogger(__name__)
 
@@ -24,18 +25,36 @@ def remove_runs(runs: Path, database: Database, *, go_on: Callable[[], bool]) ->
         for job_id in deleted:
             if not go_on():
                 return
-            shutil.rmtree(runs / job_id, ignore_errors=True)
-            if (runs / job_id).exists():
+            if not remove_inside(runs.resolve(), job_id):
                 logger.warning("%s: what it left in %s cannot be removed", job_id, runs)
 
 
+def remove_copies(
+    folder: Path, removed_among: Callable[[int, Collection[str]], Collection[str]], *, attempts: int
+) -> None:
+    """Removes what a job's first `attempts` attempts still have on this disk of its checkpoints that were removed.
+
+    `folder` has their run directories; `removed_among` is the ledger's, and so is what it raises.
+    """
+    for attempt in range(1, attempts + 1):
+        try:
+            # By their names the oldest come first. One that no database stores was never listed.
+            found = [name for name in folders_inside(folder / str(attempt), "checkpoints") if name.isascii()]
+        except OSError as error:
+            logger.warning("%s: cannot look for copies of removed checkpoints: %s", folder.name, error)
+            continue
+        for name in removed_among(attempt, found[:_COPIES_LOOKED_AT]) if found else ():
+            if not remove_inside(folder, str(attempt), "checkpoints", name):
+                logger.warning("%s: the copy of checkpoint %s cannot be removed", folder.name, name)
+
+
 def remove_blobs(blobs: Blobs, database: Database) -> None:
-    """Removes the blobs that deleted jobs left, and what was left of copies a day ago. Raises Unavailable."""
+    """Removes the blobs that nothing refers to any more, and what was left of copies a day ago. Raises Unavailable."""
     try:
         removed = deletion.collect(database, blobs, limit=_REMOVED_AT_ONCE)
         blobs.remove_abandoned()
     except OSError as error:
-        logger.warning("cannot remove what deleted jobs left: %s", error)
+        logger.warning("cannot remove blobs: %s", error)
         return
     if removed:
-        logger.info("%d blobs of deleted jobs are removed", removed)
+        logger.info("%d blobs that nothing refers to are removed", removed)

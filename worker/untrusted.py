@@ -1,8 +1,11 @@
-"""Reading what a training process wrote: regular files of a bounded size, opened without following a link."""
+"""Reading and removing what a training process wrote: regular files of a bounded size, and no link is followed."""
 
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 import errno
 import os
 from pathlib import Path
+import shutil
 import stat
 from typing import BinaryIO, TypeVar
 
@@ -47,16 +50,9 @@ def open_inside(root: Path, *parts: str) -> BinaryIO | None:
     Raises DataError where a part is a link or the file is no regular one, and OSError.
     """
     try:
-        folder = os.open(root, _FLAGS | os.O_DIRECTORY)
-    except FileNotFoundError:
-        return None
-    try:
-        for part in parts[:-1]:
-            child = os.open(part, _FLAGS | os.O_DIRECTORY, dir_fd=folder)
-            os.close(folder)
-            folder = child
-        # Without O_NONBLOCK a pipe in the file's place would block the worker.
-        descriptor = os.open(parts[-1], _FLAGS | os.O_NONBLOCK, dir_fd=folder)
+        with _folder(root, *parts[:-1]) as folder:
+            # Without O_NONBLOCK a pipe in the file's place would block the worker.
+            descriptor = os.open(parts[-1], _FLAGS | os.O_NONBLOCK, dir_fd=folder)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -65,8 +61,6 @@ def open_inside(root: Path, *parts: str) -> BinaryIO | None:
         if error.errno in {errno.EACCES, errno.ENXIO}:  # the job took our right to read it; a socket
             raise DataError(f"{'/'.join(parts)} cannot be opened") from None
         raise
-    finally:
-        os.close(folder)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise DataError(f"{'/'.join(parts)} is no regular file")
@@ -83,3 +77,25 @@ def folders_inside(root: Path, name: str) -> list[str]:
             return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
     except PermissionError:  # the job's own doing; waiting would not end
         return []
+
+
+def remove_inside(root: Path, *parts: str) -> bool:
+    """Removes the folder `parts` below `root`, as far as it can be removed. False where something of it is left."""
+    # A link, a folder that the job took our right to change, one of a thousand levels.
+    with suppress(OSError, RecursionError), _folder(root, *parts[:-1]) as folder:
+        shutil.rmtree(parts[-1], ignore_errors=True, dir_fd=folder)
+    return not os.path.lexists(root.joinpath(*parts))
+
+
+@contextmanager
+def _folder(root: Path, *parts: str) -> Generator[int]:
+    """A descriptor of a folder. Raises OSError, also where a part is a link."""
+    folder = os.open(root, _FLAGS | os.O_DIRECTORY)
+    try:
+        for part in parts:
+            child = os.open(part, _FLAGS | os.O_DIRECTORY, dir_fd=folder)
+            os.close(folder)
+            folder = child
+        yield folder
+    finally:
+        os.close(folder)

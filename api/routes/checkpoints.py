@@ -14,8 +14,9 @@ from api.paging import AfterCheckpoint, Limit, id_after, page
 from api.services import Parts, Services
 from store import checkpoints
 from store.checkpoints import Listed
-from store.tables import Checkpoint
-from torchyard.errors import InvalidCursor, Unavailable
+from store.database import Session
+from store.tables import Checkpoint, Job
+from torchyard.errors import InvalidCursor, NotFound, Unavailable
 from torchyard.rundir import STATE_FILE
 from torchyard.views import CheckpointView, Page
 
@@ -29,8 +30,8 @@ def list_checkpoints(
     """The job's checkpoints, newest first."""
     cursor = id_after(after, "ckpt")
     with parts.database.read() as session:
-        found = checkpoints.listed(session, visible_job(session, job_id, user))
-    shown = [present.checkpoint(item) for item in _beyond(found, cursor)[: limit + 1]]
+        found = _listed(session, visible_job(session, job_id, user), behind=cursor)
+    shown = [present.checkpoint(item) for item in found[: limit + 1]]
     return page(CheckpointView, shown, limit=limit, cursor=lambda item: item.id)
 
 
@@ -91,13 +92,13 @@ def _handed_over(sendfile: str, blob: Path) -> dict[str, str]:
     return {"X-Accel-Redirect": f"{location.rstrip('/')}/{blob.parent.name}/{blob.name}"}
 
 
-def _beyond(found: list[Listed], cursor: str | None) -> list[Listed]:
-    if cursor is None:
-        return found
-    places = [place for place, item in enumerate(found, start=1) if item.row.id == cursor]
-    if not places:
-        raise InvalidCursor(f"{cursor!r} is no checkpoint of this job")
-    return found[places[0] :]
+def _listed(session: Session, job: Job, *, behind: str | None) -> list[Listed]:
+    if behind is None:
+        return checkpoints.listed(session, job)
+    try:
+        return checkpoints.behind(session, job, behind)
+    except NotFound:
+        raise InvalidCursor(f"{behind!r} is no checkpoint of this job") from None
 
 
 def _place(row: Checkpoint) -> str:

@@ -65,6 +65,32 @@ def test_a_name_of_no_checkpoint_is_not_found(house: House, path: str, ref: str)
         assert_problem(house.client.get(f"{path}/{ref}{part}"), 404, "not_found")
 
 
+def test_what_newer_and_better_ones_pushed_out_is_gone(house: House) -> None:
+    job_id = house.submit(checkpoint={"keep_last": 1})["id"]
+    path, claim = f"/v1/jobs/{job_id}/checkpoints", house.start(job_id)
+
+    def save(epoch: int, loss: float) -> None:
+        files = {"state.pt": f"epoch {epoch}".encode()}
+        house.record(claim, checkpoints=[house.new_checkpoint(step=epoch, epoch=epoch, files=files, val_loss=loss)])
+
+    save(1, 0.5)
+    save(2, 0.6)
+    removed = house.get(path, limit=1)["next"]
+    save(3, 0.7)
+    listed = house.get(path)["data"]
+    assert [(item["epoch"], item["aliases"][0]) for item in listed] == [(3, "latest"), (1, "best")]
+    assert house.get(path, after=removed)["data"] == listed[1:]
+    for ref in (removed, "epoch-2", "step-2"):
+        for part in ("", "/download", "/files/state.pt"):
+            answer = house.client.get(f"{path}/{ref}{part}")
+            assert_problem(answer, 404, "not_found")
+            assert "no longer: newer and better ones pushed it out" in answer.json()["detail"]
+    assert house.client.get(f"{path}/best/download").content == b"epoch 1"
+    assert house.get(f"/v1/jobs/{job_id}")["best"]["checkpoint_id"] == listed[1]["id"]
+    events = house.get(f"/v1/jobs/{job_id}/events")["data"]
+    assert [event["data"]["epoch"] for event in events if event["type"] == "checkpoint"] == [1, 2, 3]
+
+
 def test_a_download_is_whole_named_and_verifiable(house: House, path: str) -> None:
     answer = house.client.get(f"{path}/best/download")
     assert answer.status_code == 200

@@ -34,6 +34,22 @@ def test_a_submitted_job_is_stored_queued_and_answered_in_full(house: House) -> 
     assert JobView.model_validate(house.get(f"/v1/jobs/{job.id}")) == job
 
 
+def test_a_card_is_answered_as_soon_as_the_run_has_one(house: House) -> None:
+    job_id = house.submit()["id"]
+    path = f"/v1/jobs/{job_id}"
+    claim = house.start(job_id)
+    before = house.get(path)
+    assert before["card"] is None
+    card = {"parameters": 62, "speed": "NaN", "versions": {"torch": "2.14.1", "cuda": None}, "list": [1, 2.5, True]}
+    house.record(claim, card=card)
+    job = house.get(path, wait=30, after_version=before["version"])
+    assert (job["card"], job["version"]) == (card, before["version"] + 1)
+    assert house.get("/v1/jobs")["data"] == [job]
+    assert JobView.model_validate(job).card == card
+    house.record(claim, card=card)
+    assert house.get(path) == job
+
+
 def test_a_resolved_spec_can_be_submitted_again(house: House) -> None:
     first = house.submit(time_limit="90m", config={"optimizer": {"lr": 1e-5}})
     again = house.client.post("/v1/jobs", json=first["spec"])

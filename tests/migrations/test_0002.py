@@ -95,7 +95,7 @@ def test_what_a_job_has_stored_is_kept_upwards_and_downwards(empty_url: str) -> 
         fill(database)
         before = points(database)
 
-    command.upgrade(configuration(empty_url), "0002")
+    command.upgrade(configuration(empty_url), "head")
 
     with closing(Database(empty_url)) as database:
         yard = Yard(database)

@@ -238,6 +238,24 @@ def test_a_batch_is_stored_whole(yard: Yard) -> None:
     assert (last[0].time, last[0].data) == (77, {"level": "info", "text": "hello"})
 
 
+def test_a_card_is_stored_where_it_is_news(yard: Yard) -> None:
+    claim = yard.running(yard.submit(), yard.worker())
+    version = yard.job(claim.job_id).version
+    cards = [
+        {"parameters": 62, "speed": 1e20, "name": "é"},
+        {"name": "é", "speed": 1e20, "parameters": 62},
+        None,
+        {"parameters": 63, "versions": {"torch": None}},
+    ]
+    seen: list[object] = []
+    for seq, card in enumerate(cards):
+        yard.record(claim, seq=seq, card=card)
+        job = yard.job(claim.job_id)
+        seen.append((job.card, job.version - version))
+    assert seen == [(cards[0], 1), (cards[0], 1), (cards[0], 1), (cards[3], 2)]
+    assert all(event.type == "state" for event in yard.events(claim.job_id))
+
+
 @pytest.mark.parametrize("seq", [0, 2])
 def test_a_batch_with_another_number_than_the_next_stores_nothing(yard: Yard, seq: int) -> None:
     claim = yard.running(yard.submit(), yard.worker())

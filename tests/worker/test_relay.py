@@ -151,6 +151,41 @@ def test_a_batch_that_was_not_stored_tells_its_progress_again(run: RunDir) -> No
     assert told(drain(relay)) == [1]
 
 
+def test_the_last_card_of_a_batch_counts(run: RunDir) -> None:
+    run.events.write_text(
+        '{"type":"card","time":1,"values":{"parameters":62}}\n'
+        '{"type":"card","time":2,"values":{"parameters":63,"speed":NaN,"versions":{"torch":"2.14.1","cuda":null}}}\n'
+    )
+    (batch,) = drain(relay_of(run))
+    assert batch.card == {"parameters": 63, "speed": "NaN", "versions": {"torch": "2.14.1", "cuda": None}}
+    assert batch.events == []
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        "[]",
+        '{"a": "' + "x" * 70_000 + '"}',
+        '{"a": ' + "[" * 40 + "]" * 40 + "}",
+        '{"a": ' + "[" * 10_000 + "]" * 10_000 + "}",
+        '{"a": ' + "9" * 5000 + "}",
+        '{"a": "\\u0000"}',
+        '{"a": "\\ud800"}',
+        '{"": 1}',
+    ],
+)
+def test_a_card_that_cannot_be_shown_is_passed_over_with_a_message(run: RunDir, values: str) -> None:
+    run.events.write_text(
+        '{"type":"card","time":1,"values":{"parameters":62}}\n'
+        f'{{"type":"card","time":2,"values":{values}}}\n'
+        '{"type":"metric","step":1,"time":1,"values":{"a":1}}\n'
+    )
+    (batch,) = drain(relay_of(run))
+    assert batch.card == {"parameters": 62}
+    assert [point.key for point in batch.points] == ["a"]
+    assert [text.startswith("a line of events.jsonl is not one") for text in texts([batch])] == [True]
+
+
 def test_nonsense_among_the_events_is_said_and_passed_over(run: RunDir) -> None:
     lines = [b"\xff\xfe\x00binary", b'{"type":"metric","step":-1,"time":1,"values":{}}', b"[]", b"", b'{"type":"ufo"}']
     good = b'{"type":"metric","step":1,"time":1,"values":{"a":1}}'
@@ -212,6 +247,14 @@ def test_a_checkpoint_whose_announcement_was_lost_is_found_at_the_end(run: RunDi
     assert drain(relay) == []
     (batch,) = drain(relay, final=True)
     assert [new.name for new in batch.checkpoints] == ["epoch-0002"]
+
+
+def test_an_unannounced_folder_that_no_line_could_name_is_not_listed(run: RunDir) -> None:
+    for name in ("x" * 101, "two words", os.fsdecode(b"\xff"), "good"):
+        write_checkpoint(run, name)
+    batches = drain(relay_of(run), final=True)
+    assert [new.name for batch in batches for new in batch.checkpoints] == ["good"]
+    assert [text.endswith("is not listed: that is no name for one") for text in texts(batches)] == [True] * 3
 
 
 def test_a_checkpoint_that_is_not_what_its_manifest_says_is_not_listed(run: RunDir, tmp_path: Path) -> None:

@@ -11,10 +11,11 @@ import shutil
 import signal
 import socket
 import threading
+from typing import Any
 
 import pytest
 
-from store import logs
+from store import checkpoints, logs
 from store.attempts import Claim
 from store.blobs import Blobs
 from store.checkpoints import NewCheckpoint
@@ -25,6 +26,7 @@ from tests.databases import away
 from tests.store.yard import Yard
 from tests.worker.attempt import Attempt, wait_for
 from torchyard.job import EndReason, JobState
+from torchyard.publishing import publish
 from torchyard.rundir import Manifest, ManifestFile, ProcessIdentity, RunDir, StopRequest, read_record, write_record
 from worker import process
 from worker.runner import Host, Runner, kill_strays
@@ -122,9 +124,15 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, database: Database) -> Generator[Bench]:
+def spec() -> dict[str, Any]:
+    """What a test changes of the job."""
+    return {}
+
+
+@pytest.fixture
+def bench(tmp_path: Path, database: Database, spec: dict[str, Any]) -> Generator[Bench]:
     yard = Yard(database)
-    job_id = yard.submit()
+    job_id = yard.submit(**spec)
     claim = yard.starting(job_id, yard.worker())
     host = Host(database, Blobs(tmp_path / "blobs"), tmp_path / "runs", (), 1, lambda _: None)
     run = RunDir(host.runs / job_id / "1")
@@ -287,6 +295,28 @@ def test_a_damaged_checkpoint_is_skipped_and_its_owner_told(bench: Bench) -> Non
     damaged, resumed = bench.messages()
     assert damaged.startswith("1 damaged checkpoints were skipped")
     assert resumed.endswith("(step 1)")
+
+
+@pytest.mark.parametrize("spec", [{"checkpoint": {"keep_last": 2}}])
+def test_what_a_crash_left_of_removed_checkpoints_goes_and_what_was_not_relayed_stays(bench: Bench) -> None:
+    run = bench.attempt.run
+    for step in (1, 2, 3, 4):
+        name = f"step-{step:08d}"
+        publish(run.checkpoints, name, {"state.pt": bytes([step])}, Manifest(step=step, files=[]))
+        if step < 4:  # the last one was neither announced nor read when the worker died
+            manifest = read_record(run.checkpoints / name / "manifest.json", Manifest)
+            assert manifest is not None
+            new = NewCheckpoint(name, manifest, manifest.files)
+            bench.yard.record(bench.claim, seq=step - 1, checkpoints=[new])
+    write_record(run.launch, bench.attempt.plan(["/bin/true"]))
+    write_record(run.supervisor, ProcessIdentity(pid=1, start_time=1, boot_id="another"))
+    bench.run()
+    bench.ended()
+    rows = bench.yard.read(lambda session: checkpoints.newest_first(session, bench.claim.job_id))
+    assert [row.step for row in rows] == [4, 3]
+    assert sorted(path.name for path in run.checkpoints.iterdir()) == ["step-00000003", "step-00000004"]
+    told = [event.data["step"] for event in bench.yard.events(bench.claim.job_id) if event.type == "checkpoint"]
+    assert told == [1, 2, 3, 4]
 
 
 def test_strays_are_stopped_whatever_their_records_say(bench: Bench) -> None:

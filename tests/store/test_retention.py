@@ -1,0 +1,281 @@
+"""What stays of a job's checkpoints: the newest and the best, whatever happens, and nothing that others need."""
+
+from dataclasses import dataclass, field
+from functools import partial
+from io import BytesIO
+import math
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+import pytest
+from sqlalchemy import select
+
+from store import attempts, checkpoints, deletion
+from store.attempts import Batch, Claim
+from store.blobs import Blobs
+from store.checkpoints import NewCheckpoint
+from store.retry import retry
+from store.tables import Garbage
+from tests.store.yard import Yard, at_once, checkpoint
+from torchyard.errors import NotFound
+from torchyard.job import EndReason
+from torchyard.rundir import Manifest, ManifestFile
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A checkpoint of the model: `number` counts all that the job ever listed."""
+
+    number: int
+    attempt: int
+    step: int
+    value: float | None
+
+    @property
+    def age(self) -> tuple[int, int, int]:
+        return self.attempt, self.step, self.number
+
+
+@dataclass
+class Shelf:
+    """The policy in plain words: what is there, after everything that was put on it."""
+
+    keep_last: int
+    keep_best: int
+    mode: str
+    there: set[Saved] = field(default_factory=set[Saved])
+    ever: list[Saved] = field(default_factory=list[Saved])
+    starts: dict[int, int] = field(default_factory=dict[int, int])
+
+    def put(self, attempt: int, new: list[tuple[int, float | None]]) -> None:
+        for step, value in new:
+            saved = Saved(len(self.ever), attempt, step, value)
+            self.ever.append(saved)
+            self.there.add(saved)
+        current = [saved for saved in self.there if not self._was_undone(saved)]
+        undone = [saved for saved in self.there if self._was_undone(saved)]
+        newest = self._newest(current) + self._newest(undone)
+        self.there = {*newest[: self.keep_last], *self.best_first(self.there)[: self.keep_best]}
+
+    def best_first(self, among: "set[Saved] | list[Saved]") -> list[Saved]:
+        found = [(saved.value, saved) for saved in among if saved.value is not None and math.isfinite(saved.value)]
+        found.sort(key=lambda item: (item[1].step, item[1].number))
+        found.sort(key=lambda item: item[0], reverse=self.mode == "max")
+        return [saved for _, saved in found]
+
+    def latest(self) -> Saved:
+        return self._newest(self.ever)[0]
+
+    def _newest(self, among: list[Saved]) -> list[Saved]:
+        return sorted(among, key=lambda saved: saved.age, reverse=True)
+
+    def _was_undone(self, saved: Saved) -> bool:
+        """A later attempt began before it."""
+        return any(attempt > saved.attempt and start < saved.step for attempt, start in self.starts.items())
+
+
+VALUES = st.sampled_from([None, math.nan, math.inf, 0.1, 0.2, 0.2, 0.3, 0.4])
+BATCHES = st.lists(st.lists(st.tuples(st.integers(1, 9), VALUES), min_size=1, max_size=3), max_size=3)
+ATTEMPTS = st.lists(st.tuples(st.integers(0, 9), BATCHES), min_size=1, max_size=3)
+"""Each attempt: the step from which it starts, and its batches of checkpoints."""
+
+
+@given(keep_last=st.integers(1, 3), keep_best=st.integers(1, 3), mode=st.sampled_from(["min", "max"]), runs=ATTEMPTS)
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_sequence_leaves_what_the_policy_says(
+    yard: Yard, keep_last: int, keep_best: int, mode: str, runs: list[tuple[int, list[list[tuple[int, float | None]]]]]
+) -> None:
+    shelf = Shelf(keep_last, keep_best, mode)
+    job_id = submitted(yard, keep_last=keep_last, keep_best=keep_best, mode=mode)
+    worker = yard.worker()
+    for number, (start, batches) in enumerate(runs, start=1):
+        claim = yard.running(job_id, worker)
+        yard.write(lambda session: attempts.prepared(session, claim, start_step=start))  # noqa: B023 - called at once
+        shelf.starts[number] = start
+        for seq, batch in enumerate(batches):
+            first = len(shelf.ever)
+            new = [new_checkpoint(first + place, *saved) for place, saved in enumerate(batch)]
+            yard.record(claim, seq=seq, checkpoints=new)
+            shelf.put(number, batch)
+            found = yard.read(lambda session: checkpoints.listed(session, yard.job(job_id)))
+            listed = {int(item.row.name): item.aliases for item in found}
+            assert listed.keys() == {saved.number for saved in shelf.there}
+            # The names lead where they would if nothing had ever been removed.
+            assert "latest" in listed[shelf.latest().number]
+            best = shelf.best_first(shelf.ever)[:1]
+            assert [place for place, aliases in listed.items() if "best" in aliases] == [item.number for item in best]
+        yard.end(claim, EndReason.PREEMPTED)
+        if yard.job(job_id).state != "queued":
+            return  # too many attempts in a row have saved nothing
+
+
+def submitted(yard: Yard, *, keep_last: int | None, keep_best: int = 1, mode: str = "min") -> str:
+    policy = {"keep_last": keep_last, "keep_best": keep_best, "mode": mode, "monitor": "val/loss"}
+    return yard.submit(checkpoint=policy)
+
+
+def new_checkpoint(number: int, step: int, value: float | None) -> NewCheckpoint:
+    if value is None:
+        return checkpoint(str(number), step=step)
+    return checkpoint(str(number), step=step, val_loss=value)
+
+
+def claimed(yard: Yard, *, keep_last: int | None, keep_best: int = 1) -> Claim:
+    return yard.running(submitted(yard, keep_last=keep_last, keep_best=keep_best), yard.worker())
+
+
+def add(yard: Yard, claim: Claim, *new: NewCheckpoint) -> None:
+    yard.record(claim, seq=yard.attempt(claim).relay_seq, checkpoints=list(new))
+
+
+def steps(yard: Yard, job_id: str) -> list[int]:
+    return [row.step for row in yard.read(lambda session: checkpoints.newest_first(session, job_id))]
+
+
+def saved(blobs: Blobs, step: int, *contents: bytes, loss: float = 0.5) -> NewCheckpoint:
+    """A checkpoint of real blobs, the first of them `state.pt`."""
+    stored = [blobs.add(BytesIO(content)) for content in contents]
+    paths = ["state.pt", *(f"part-{number}" for number in range(1, len(stored)))]
+    files = [
+        ManifestFile(path=path, size=blob.size, sha256=blob.sha256) for path, blob in zip(paths, stored, strict=True)
+    ]
+    manifest = Manifest(step=step, epoch=step, metrics={"val/loss": loss}, files=files)
+    return NewCheckpoint(f"epoch-{step:04d}", manifest, files)
+
+
+def stored(blobs: Blobs) -> list[bytes]:
+    return sorted(path.read_bytes() for path in blobs.root.glob("??/*"))
+
+
+def garbage(yard: Yard) -> int:
+    return len(yard.read(lambda session: session.scalars(select(Garbage.sha256)).all()))
+
+
+def test_without_keep_last_everything_stays(yard: Yard) -> None:
+    claim = claimed(yard, keep_last=None)
+    for step in range(1, 8):
+        add(yard, claim, checkpoint(f"c{step}", step=step, val_loss=1.0))
+    assert steps(yard, claim.job_id) == [7, 6, 5, 4, 3, 2, 1]
+    assert garbage(yard) == 0
+
+
+def test_what_is_removed_stays_in_the_events_and_is_not_listed_again(yard: Yard) -> None:
+    claim = claimed(yard, keep_last=1)
+    for step in range(1, 4):
+        add(yard, claim, checkpoint(f"c{step}", step=step, epoch=step))
+    before = [(event.seq, event.data) for event in yard.events(claim.job_id)]
+    assert [data["step"] for _, data in before if "step" in data] == [1, 2, 3]
+    add(yard, claim, checkpoint("c1", step=1, epoch=1))
+    assert [(event.seq, event.data) for event in yard.events(claim.job_id)] == before
+    assert steps(yard, claim.job_id) == [3]
+    known = yard.read(lambda session: checkpoints.names(session, claim.job_id, attempt=1))
+    assert sorted(known) == ["c1", "c2", "c3"]
+    asked = ["c1", "c3", "c9", "é"]
+    removed = yard.read(lambda s: checkpoints.removed_among(s, claim.job_id, attempt=1, names=asked))
+    assert removed == {"c1"}
+    assert yard.read(lambda s: checkpoints.removed_among(s, claim.job_id, attempt=2, names=asked)) == set()
+
+
+def test_a_removed_checkpoint_is_not_found_and_the_answer_says_why(yard: Yard) -> None:
+    claim = claimed(yard, keep_last=1)
+    add(yard, claim, checkpoint("c1", step=1, epoch=1))
+    (row,) = yard.read(lambda session: checkpoints.newest_first(session, claim.job_id))
+    add(yard, claim, checkpoint("c2", step=2, epoch=2))
+    for ref in ("epoch-1", "epoch-0001", "step-1", row.id):
+        with pytest.raises(NotFound, match=r"no longer: .* \(checkpoint.keep_last 1, checkpoint.keep_best 1\)"):
+            yard.read(lambda session, ref=ref: checkpoints.resolve(session, yard.job(claim.job_id), ref))
+    for ref in ("epoch-3", "step-0", "best", "c1", "\x00"):
+        with pytest.raises(NotFound, match="has no checkpoint"):
+            yard.read(lambda session, ref=ref: checkpoints.resolve(session, yard.job(claim.job_id), ref))
+
+
+def test_what_follows_a_removed_checkpoint_in_the_list(yard: Yard) -> None:
+    claim = claimed(yard, keep_last=2)
+    for step in (1, 2, 3):
+        add(yard, claim, checkpoint(f"c{step}", step=step, val_loss=step))
+    second = yard.read(lambda session: checkpoints.resolve(session, yard.job(claim.job_id), "step-2")).row.id
+    add(yard, claim, checkpoint("c4", step=4))
+    assert steps(yard, claim.job_id) == [4, 3, 1]
+    rest = yard.read(lambda session: checkpoints.behind(session, yard.job(claim.job_id), second))
+    assert [item.row.step for item in rest] == [1]
+    other = yard.submit()
+    with pytest.raises(NotFound):
+        yard.read(lambda session: checkpoints.behind(session, yard.job(other), second))
+
+
+def test_the_bytes_go_when_they_are_collected_and_only_those(yard: Yard, blobs: Blobs) -> None:
+    claim = claimed(yard, keep_last=1)
+    other = yard.running(yard.submit(), yard.worker())
+    add(yard, other, saved(blobs, 1, b"one", b"tokenizer"))
+    for step, content in enumerate((b"one", b"two", b"three"), start=1):
+        add(yard, claim, saved(blobs, step, content, b"tokenizer", loss=step))
+    assert stored(blobs) == [b"one", b"three", b"tokenizer", b"two"]
+    assert deletion.collect(yard.database, blobs) == 1
+    assert (stored(blobs), garbage(yard)) == ([b"one", b"three", b"tokenizer"], 0)
+    add(yard, claim, saved(blobs, 4, b"four", b"tokenizer", loss=0.1))
+    yard.end(other, EndReason.COMPLETED)
+    yard.write(lambda session: deletion.delete_job(session, other.job_id))
+    deletion.collect(yard.database, blobs)
+    assert (stored(blobs), garbage(yard)) == ([b"four", b"tokenizer"], 0)
+
+
+def test_a_crash_before_the_commit_removes_nothing_and_one_after_it_is_made_up_for(yard: Yard, blobs: Blobs) -> None:
+    claim = claimed(yard, keep_last=1)
+    add(yard, claim, saved(blobs, 1, b"one"))
+    before = yard.everything()
+
+    def crash(seq: int) -> None:
+        with yard.database.write() as session:
+            attempts.record(session, claim, Batch(offsets={}, checkpoints=[new]), seq=seq)
+            raise KeyboardInterrupt
+
+    new = saved(blobs, 2, b"two", loss=0.1)
+    with pytest.raises(KeyboardInterrupt):
+        crash(yard.attempt(claim).relay_seq)
+    assert yard.everything() == before
+    add(yard, claim, new)
+    # Whoever would have collected is gone: what is garbage is in the database, for the next one.
+    assert deletion.collect(yard.database, Blobs(blobs.root)) == 1
+    assert (stored(blobs), garbage(yard)) == ([b"two"], 0)
+
+
+def test_jobs_that_push_out_the_same_bytes_at_once_leave_nothing_of_them(yard: Yard, blobs: Blobs) -> None:
+    worker = yard.worker()
+    for turn in range(5):
+        claims = [yard.running(submitted(yard, keep_last=1), worker, f"slot-{turn}-{place}") for place in range(3)]
+        for claim, parts in zip(claims, ((b"a", b"b", b"c"), (b"c", b"b", b"a"), (b"b", b"c", b"a")), strict=True):
+            add(yard, claim, saved(blobs, 1, *parts))
+        *training, ended = claims
+        yard.end(ended, EndReason.COMPLETED)
+        newest = saved(blobs, 2, b"newest", loss=0.1)
+        answers = at_once(
+            *[partial(add, yard, claim, newest) for claim in training],
+            partial(yard.write, partial(deletion.delete_job, job_id=ended.job_id)),
+        )
+        assert answers == [None, None, None]
+        deletion.collect(yard.database, blobs)
+        assert (stored(blobs), garbage(yard)) == ([b"newest"], 0)
+
+
+def test_a_retried_job_pushes_out_what_it_began_with_and_the_old_job_keeps_it(yard: Yard, blobs: Blobs) -> None:
+    old = claimed(yard, keep_last=1)
+    add(yard, old, saved(blobs, 1, b"one"))
+    yard.end(old, EndReason.CANCELLED)
+    new = yard.write(lambda session: retry(session, old.job_id, owner="ada")).id
+    assert steps(yard, new) == [1]
+    claim = yard.running(new, yard.worker())
+    add(yard, claim, saved(blobs, 2, b"two", loss=0.1))
+    assert (steps(yard, new), steps(yard, old.job_id)) == ([2], [1])
+    deletion.collect(yard.database, blobs)
+    assert stored(blobs) == [b"one", b"two"]
+
+
+def test_a_deleted_job_takes_its_removed_checkpoints_along(yard: Yard, blobs: Blobs) -> None:
+    claim = claimed(yard, keep_last=1)
+    for step, content in enumerate((b"one", b"two"), start=1):
+        add(yard, claim, saved(blobs, step, content))
+    yard.end(claim, EndReason.COMPLETED)
+    yard.write(lambda session: deletion.delete_job(session, claim.job_id))
+    assert yard.everything()["checkpoints"] == []
+    deletion.collect(yard.database, blobs)
+    assert (stored(blobs), garbage(yard)) == ([], 0)

@@ -1,0 +1,63 @@
+"""The copies of removed checkpoints leave the run directories, and nothing else does."""
+
+from collections.abc import Collection
+import logging
+import os
+from pathlib import Path
+
+import pytest
+
+from worker import tidy
+
+REMOVED = {1: {"epoch-0001", "epoch-0002"}, 2: {"epoch-0001", "linked"}}
+
+
+def removed_among(attempt: int, names: Collection[str]) -> set[str]:
+    for name in names:
+        name.encode()  # as a database has to
+    return REMOVED.get(attempt, set()) & set(names)
+
+
+def make(folder: Path, *names: str) -> None:
+    for name in names:
+        (folder / name).mkdir(parents=True)
+        (folder / name / "state.pt").write_text("state")
+
+
+def there(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder).parent) for path in folder.rglob("state.pt"))
+
+
+def test_only_copies_of_removed_checkpoints_go(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    job = tmp_path / "job_1"
+    make(job / "1" / "checkpoints", "epoch-0001", "epoch-0002", "epoch-0003", ".epoch-0001", os.fsdecode(b"\xff"))
+    make(job / "2" / "checkpoints", "epoch-0001", "epoch-0002")
+    make(job / "3" / "checkpoints", "epoch-0001")
+    make(job / "2", "epoch-0001", "resume")
+    make(tmp_path / "job_2" / "1" / "checkpoints", "epoch-0001", "linked")
+    (job / "2" / "checkpoints" / "linked").symlink_to(tmp_path / "job_2" / "1" / "checkpoints" / "linked")
+    tidy.remove_copies(job, removed_among, attempts=2)
+    assert there(job) == sorted(
+        [
+            *(f"1/checkpoints/{name}" for name in (".epoch-0001", "epoch-0003", os.fsdecode(b"\xff"))),
+            *("2/checkpoints/epoch-0002", "2/epoch-0001", "2/resume", "3/checkpoints/epoch-0001"),
+        ]
+    )
+    assert len(there(tmp_path / "job_2")) == 2
+    assert caplog.text == ""
+
+
+def test_a_run_directory_that_leads_elsewhere_is_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    make(tmp_path / "job_2" / "1" / "checkpoints", "epoch-0001")
+    (tmp_path / "job_1").mkdir()
+    (tmp_path / "job_1" / "1").symlink_to(tmp_path / "job_2" / "1")
+    with caplog.at_level(logging.WARNING):
+        tidy.remove_copies(tmp_path / "job_1", removed_among, attempts=1)
+    assert there(tmp_path / "job_2") == ["1/checkpoints/epoch-0001"]
+    assert "the copy of checkpoint epoch-0001 cannot be removed" in caplog.text
+
+
+def test_without_run_directories_there_is_nothing_to_remove(tmp_path: Path) -> None:
+    tidy.remove_copies(tmp_path / "job_1", removed_among, attempts=3)
+    (tmp_path / "job_1").write_text("no folder")
+    tidy.remove_copies(tmp_path / "job_1", removed_among, attempts=3)
