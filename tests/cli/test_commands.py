@@ -104,6 +104,14 @@ def test_show_tells_the_error_with_its_rank_and_traceback(server: FakeServer) ->
     assert json.loads(_torchyard(server, "show", "job_1", "--json").stdout)["error"]["rank"] == 1
 
 
+def test_show_tells_the_model_card(server: FakeServer) -> None:
+    server.on(JOB, job(card={"parameters": 9098, "peak_memory_bytes": 2**31}))
+    server.on(f"{JOB}/checkpoints", page([]))
+    shown = _torchyard(server, "show", "job_1").stdout
+    assert shown.endswith("\n\nMODEL CARD\nparameters   9.1 k\npeak memory  2.0 GiB\n")
+    assert json.loads(_torchyard(server, "show", "job_1", "--json").stdout)["card"]["parameters"] == 9098
+
+
 def test_logs_are_data_on_stdout(server: FakeServer) -> None:
     server.on(JOB, job())
     server.on(f"{JOB}/logs", page([line(1), line(2)]))

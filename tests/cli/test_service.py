@@ -82,6 +82,18 @@ def test_validate_prints_a_spec_that_is_itself_valid(service: Service) -> None:
     assert "config.training.epochs: " in wrong.stderr
 
 
+def test_validate_fills_in_every_recipe_of_a_file(service: Service, tmp_path: Path) -> None:
+    for recipe, model in (("segmentation", "unet_small"), ("text-classification", "tiny")):
+        file = tmp_path / f"{recipe}.yaml"
+        file.write_text(f"{{trainer: {recipe}, config: {{data: {{source: 'file:///data'}}}}}}")
+        spec = yaml.safe_load(_run(service, "validate", str(file)).stdout)
+        assert (spec["name"], spec["config"]["model"]["name"]) == (recipe, model)
+        file.write_text(f"{{trainer: {recipe}}}")
+        wrong = _run(service, "validate", str(file))
+        assert (wrong.returncode, wrong.stdout) == (1, "")
+        assert "config: Field required" in wrong.stderr
+
+
 def test_ps_lists_what_is_asked_for(service: Service, trained: JobView, failed: JobView) -> None:
     def listed(*options: str) -> set[str]:
         return {job["id"] for job in json.loads(_run(service, "ps", "--json", *options).stdout)}

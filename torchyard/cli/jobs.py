@@ -10,6 +10,7 @@ import typer
 
 from torchyard.cli import output
 from torchyard.cli.arguments import JobArgument, JobsArgument, Json, connect
+from torchyard.cli.card import card_lines
 from torchyard.cli.checkpoints import checkpoint_lines
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def show(job: JobArgument, *, as_json: Json = False) -> None:
-    """Show one job and its checkpoints."""
+    """Show one job, its model card and its checkpoints."""
     with connect() as client:
         found = client.find(job)
         if as_json:
@@ -28,9 +29,8 @@ def show(job: JobArgument, *, as_json: Json = False) -> None:
         output.write(output.paint_state(line, found.state) if label == "state" else line)
     if found.error is not None and found.error.traceback:
         output.write(f"\n{found.error.traceback.rstrip()}")
-    if checkpoints:
-        output.write("")
-        for line in checkpoint_lines(checkpoints):
+    for lines in (card_lines(found.card or {}), checkpoint_lines(checkpoints)):
+        for line in ("", *lines) if len(lines) > 1 else ():
             output.write(line)
     return None
 
