@@ -75,3 +75,9 @@ def test_the_guide_has_every_operation_and_every_code(house: House) -> None:
     for example in document["components"]["examples"].values():
         code, status = example["value"]["code"], example["value"]["status"]
         assert f"| {status} | `{code}` |" in guide
+
+
+def test_the_guide_names_every_trainer(house: House) -> None:
+    text = GUIDE.read_text()
+    for item in house.get("/v1/trainers")["data"]:
+        assert f"`{item['name']}`" in text
