@@ -1,6 +1,6 @@
 """The model card of a run: what was trained, on what, with what."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 import importlib.metadata
 import platform
@@ -8,9 +8,10 @@ import resource
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.cuda import nccl
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils import _pytree as pytree
 from torch.utils.flop_counter import FlopCounterMode
 
 from torchyard.recipes import Recipe
@@ -56,7 +57,7 @@ def describe(task: Task, *, config: Recipe, world: World, precision: str) -> Car
     return Card(
         parameters=sum(parameter.numel() for parameter in parameters),
         trainable_parameters=sum(parameter.numel() for parameter in parameters if parameter.requires_grad),
-        flops_per_sample=_flops_if_countable(task.model, task.example()),
+        flops_per_sample=_flops_if_countable(task.model, _beside(task.example(), parameters)),
         training_samples=task.samples,
         global_batch=training.per_device_batch_size * training.gradient_accumulation_steps * world.size,
         per_device_batch_size=training.per_device_batch_size,
@@ -111,6 +112,12 @@ def versions() -> dict[str, str | None]:
         "nccl": ".".join(map(str, nccl.version())) if has_nccl else None,
         "torchyard": _installed("torchyard"),
     }
+
+
+def _beside(inputs: Any, parameters: Sequence[Tensor]) -> Any:
+    """The inputs where the parameters are."""
+    device = parameters[0].device
+    return pytree.tree_map_only(Tensor, lambda tensor: tensor.to(device), inputs)
 
 
 def _flops_if_countable(model: nn.Module, inputs: Any) -> int | None:

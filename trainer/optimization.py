@@ -4,6 +4,7 @@ import math
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 from torch.optim import SGD, Adam, AdamW, Optimizer, RMSprop
 
 from torchyard.errors import ConfigError
@@ -22,7 +23,7 @@ def make_optimizer(model: nn.Module, config: OptimizerConfig, *, lr: float, devi
         {"params": [item for item in trained if item.ndim > 1], "weight_decay": config.weight_decay},
         {"params": [item for item in trained if item.ndim <= 1], "weight_decay": 0.0},
     ]
-    fused = _fused(config, device)
+    fused = _fused(config, device, sharded=any(isinstance(item, DTensor) for item in trained))
     match config.name:
         case "sgd":
             return SGD(groups, lr=lr, momentum=config.momentum, nesterov=config.nesterov, fused=fused)
@@ -49,10 +50,11 @@ def scaled_lr(config: OptimizerConfig, *, global_batch: int, per_device_batch: i
             return config.lr * math.sqrt(factor)
 
 
-def _fused(config: OptimizerConfig, device: torch.device) -> bool | None:
+def _fused(config: OptimizerConfig, device: torch.device, *, sharded: bool) -> bool | None:
     """What torch.optim takes: True, or None, where it takes kernels for many tensors if the device has them."""
+    lacking = config.name == "rmsprop" or (config.name == "sgd" and sharded)
     if config.fused == "auto":
-        return True if device.type == "cuda" and config.name != "rmsprop" else None
+        return True if device.type == "cuda" and not lacking else None
     if not config.fused:
         return None
     if config.name == "rmsprop":

@@ -35,7 +35,7 @@ class Task(Protocol):
 
     @property
     def model(self) -> nn.Module:
-        """On the rank's device, with the same weights on every rank."""
+        """Where `trainer.models.home` says, with the same weights on every rank."""
         ...
 
     @property

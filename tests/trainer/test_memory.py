@@ -19,7 +19,7 @@ A_SAMPLE = 512 * 2**20
 
 
 class Greedy(nn.Module):
-    """Needs 512 MiB (of addresses: nothing is written there) for each sample, and counts in a buffer how often it trained."""
+    """Needs 512 MiB of addresses for each sample, and counts in a buffer how often it trained."""
 
     def __init__(self) -> None:
         super().__init__()

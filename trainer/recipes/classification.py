@@ -20,6 +20,7 @@ from trainer.data.loading import loaders, sent
 from trainer.data.mixup import mixed
 from trainer.data.sources import local_path
 from trainer.models import vision
+from trainer.models.home import home
 from trainer.models.initial import freeze, initialize
 from trainer.models.weights import file_state, fill, is_published, torchvision_state
 from trainer.recipes.measuring import measure as measure_model
@@ -152,7 +153,7 @@ def make_classifier(
     channels_last = device.type == "cuda" if config.training.channels_last == "auto" else config.training.channels_last
     memory_format = torch.channels_last if channels_last else torch.contiguous_format
     return Classifier(
-        model=model.to(device=device, memory_format=memory_format),  # pyright: ignore[reportCallIssue] it is no overload
+        model=model.to(device=home(config.distributed, device), memory_format=memory_format),  # pyright: ignore[reportCallIssue] it is no overload
         config=config,
         data=data,
         augment=Augment(config.data.augment, seed=config.training.seed),

@@ -18,6 +18,7 @@ from trainer.data.loading import loaders, sent
 from trainer.data.pairs import PairData, Pairs, load_pairs
 from trainer.data.sources import local_path
 from trainer.models import unet
+from trainer.models.home import home
 from trainer.models.initial import freeze, initialize
 from trainer.models.weights import file_state, fill, is_published, torchvision_state
 from trainer.recipes.measuring import measure as measure_model
@@ -182,7 +183,7 @@ def make_segmentation(
     memory_format = torch.channels_last if channels_last else torch.contiguous_format
     return Segmenter(
         config=config,
-        model=model.to(device=device, memory_format=memory_format),  # pyright: ignore[reportCallIssue] it is no overload
+        model=model.to(device=home(config.distributed, device), memory_format=memory_format),  # pyright: ignore[reportCallIssue] it is no overload
         data=data,
         normalization=normalization,
         normalizer=Normalizer(normalization, channels=CHANNELS, device=device),
