@@ -1,5 +1,7 @@
 """Trainers, workers, health, and the description of it all."""
 
+import pytest
+
 from store import workers
 from store.ids import new_id
 from tests.api.house import House
@@ -10,10 +12,45 @@ from torchyard.spec import CONFIGS
 def test_trainers_are_listed_with_the_schema_of_their_configuration(house: House) -> None:
     listed = {item["name"]: item for item in house.get("/v1/trainers")["data"]}
     assert set(listed) == set(CONFIGS)
-    images = listed["image-classification"]
-    assert "classifier of images" in images["description"]
-    assert images["config_schema"]["properties"]["training"]["default"]["epochs"] == 3
-    assert images["config_schema"]["additionalProperties"] is False
+    for item in listed.values():
+        schema = item["config_schema"]
+        assert item["description"]
+        for part in (schema, *schema.get("$defs", {}).values()):
+            assert part["additionalProperties"] is False
+            # What may be left out says what it then is.
+            assert {name for name, field in part["properties"].items() if "default" not in field} == {
+                *part.get("required", [])
+            }
+            assert [
+                name for name, field in part["properties"].items() if not {"description", "$ref"} & set(field)
+            ] == []
+
+
+@pytest.mark.parametrize(
+    ("trainer", "epochs", "needs_a_source", "own"),
+    [
+        ("image-classification", 3, False, "mixup"),
+        ("segmentation", 20, True, "dice"),
+        ("text-classification", 5, True, "label_smoothing"),
+    ],
+)
+def test_a_recipes_schema_says_what_each_key_does(
+    house: House, trainer: str, epochs: int, needs_a_source: bool, own: str
+) -> None:
+    (schema,) = (item["config_schema"] for item in house.get("/v1/trainers")["data"] if item["name"] == trainer)
+    sections = {
+        name: schema["$defs"][field["$ref"].rpartition("/")[2]]["properties"]
+        for name, field in schema["properties"].items()
+        if "$ref" in field
+    }
+    training, data = sections["training"], sections["data"]
+    assert training["epochs"]["default"] == schema["properties"]["training"]["default"]["epochs"] == epochs
+    assert "halve it" in training["auto_batch"]["description"]
+    assert ("default" not in data["source"]) is needs_a_source
+    assert "file:///" in data["source"]["description"]
+    assert own in sections["loss"]
+    assert {"ddp", "local_sgd", "fsdp"} == set(sections["distributed"]["strategy"]["enum"])
+    assert {"ema", "early_stopping"} <= set(schema["properties"])
 
 
 def test_a_worker_shows_its_devices_and_who_holds_them(house: House) -> None:

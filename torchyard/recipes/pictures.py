@@ -21,8 +21,8 @@ Patterns = Annotated[list[Annotated[str, Field(min_length=1, max_length=200)]], 
 class Normalization(Schema):
     """Per-channel mean and deviation of pixels scaled to 0…1."""
 
-    mean: Channels
-    std: Channels
+    mean: Channels = Field(description="of each channel")
+    std: Channels = Field(description="of each channel, above 0")
 
     @model_validator(mode="after")
     def _same_length(self) -> Self:

@@ -13,9 +13,15 @@ class Script(Schema):
     code: Annotated[str, Field(pattern=r"^file:///.{1,4000}$")] = Field(
         description="`file:///…`, a folder below a root that the worker's operator allowed"
     )
-    entrypoint: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.\-/]{0,499}\.py$")] = "train.py"
-    args: Annotated[list[Annotated[str, Field(max_length=10_000)]], Field(max_length=1000)] = []
-    requirements: Annotated[str | None, unbuilt(None)] = None
+    entrypoint: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.\-/]{0,499}\.py$")] = Field(
+        default="train.py", description="the program, a path below the code folder"
+    )
+    args: Annotated[list[Annotated[str, Field(max_length=10_000)]], Field(max_length=1000)] = Field(
+        default=[], description="what it is started with"
+    )
+    requirements: Annotated[str | None, unbuilt(None)] = Field(
+        default=None, description="packages to install first: not built yet"
+    )
 
     @model_validator(mode="after")
     def _entrypoint_stays_inside(self) -> Self:

@@ -73,7 +73,7 @@ class SegmentationTrainingConfig(TrainingConfig):
 
 
 class SegmentationOptimizerConfig(OptimizerConfig):
-    lr: Annotated[float, Field(gt=0, le=1000)] = 0.001
+    lr: Annotated[float, Field(gt=0, le=1000)] = Field(default=0.001, description="after the warm-up; see lr_scaling")
 
 
 class Segmentation(Recipe):

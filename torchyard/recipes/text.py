@@ -22,7 +22,7 @@ class TextModelConfig(Schema):
     freeze: Patterns = Field(
         default=[], description="parameters that do not train: names or their beginnings, or patterns with *"
     )
-    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    dropout: Annotated[float, Field(ge=0, lt=1)] = Field(default=0.1, description="of layers, attention and head")
 
 
 class TextDataConfig(Schema):
@@ -41,8 +41,10 @@ class TextDataConfig(Schema):
 
 
 class TextLoss(Schema):
-    name: Literal["cross_entropy"] = "cross_entropy"
-    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    name: Literal["cross_entropy"] = Field(default="cross_entropy", description="a mean over samples")
+    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = Field(
+        default=0.0, description="share of each target that is spread over all classes"
+    )
 
 
 class TextTrainingConfig(TrainingConfig):
@@ -50,11 +52,13 @@ class TextTrainingConfig(TrainingConfig):
 
 
 class TextOptimizerConfig(OptimizerConfig):
-    lr: Annotated[float, Field(gt=0, le=1000)] = 0.0005
+    lr: Annotated[float, Field(gt=0, le=1000)] = Field(default=0.0005, description="after the warm-up; see lr_scaling")
     weight_decay: Annotated[float, Field(ge=0, le=10)] = Field(
         default=0.05, description="not applied to norms and biases"
     )
-    clip_grad_norm: Annotated[float, Field(gt=0)] | None = 1.0
+    clip_grad_norm: Annotated[float, Field(gt=0)] | None = Field(
+        default=1.0, description="the largest norm of all gradients together; null: any"
+    )
 
 
 class TextSchedulerConfig(SchedulerConfig):

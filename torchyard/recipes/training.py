@@ -43,16 +43,18 @@ class LookaheadConfig(Schema):
 
 
 class OptimizerConfig(Schema):
-    name: Literal["sgd", "adam", "adamw", "rmsprop"] = "adamw"
-    lr: Annotated[float, Field(gt=0, le=1000)] = 0.002
+    name: Literal["sgd", "adam", "adamw", "rmsprop"] = Field(default="adamw", description="PyTorch's own")
+    lr: Annotated[float, Field(gt=0, le=1000)] = Field(default=0.002, description="after the warm-up; see lr_scaling")
     momentum: Annotated[float, Field(ge=0, lt=1)] = Field(default=0.9, description="sgd and rmsprop only")
     nesterov: bool = Field(default=False, description="sgd only")
     weight_decay: Annotated[float, Field(ge=0, le=10)] = Field(
         default=0.01, description="not applied to norms and biases"
     )
     fused: bool | Literal["auto"] = Field(default="auto", description="`auto`: on CUDA, where the optimizer has it")
-    clip_grad_norm: Annotated[float, Field(gt=0)] | None = None
-    lookahead: LookaheadConfig | None = None
+    clip_grad_norm: Annotated[float, Field(gt=0)] | None = Field(
+        default=None, description="the largest norm of all gradients together; null: any"
+    )
+    lookahead: LookaheadConfig | None = Field(default=None, description="slow weights beside those that it trains")
     lr_scaling: Literal["none", "linear", "sqrt"] = Field(
         default="none", description="multiply lr by the global batch over per_device_batch_size, or by its square root"
     )
@@ -67,7 +69,9 @@ class OptimizerConfig(Schema):
 
 
 class SchedulerConfig(Schema):
-    name: Literal["constant", "step", "cosine", "plateau"] = "cosine"
+    name: Literal["constant", "step", "cosine", "plateau"] = Field(
+        default="cosine", description="how the learning rate goes on after the warm-up"
+    )
     warmup_steps: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(default=0, description="linear, from above zero")
     step_epochs: Count = Field(default=30, description="`step`: epochs between two drops")
     gamma: Annotated[float, Field(gt=0, le=1)] = Field(
@@ -84,15 +88,17 @@ class SchedulerConfig(Schema):
 class EmaConfig(Schema):
     """An exponential moving average of weights and buffers, which evaluation and checkpoints use."""
 
-    decay: Annotated[float, Field(ge=0, lt=1)] = 0.9999
+    decay: Annotated[float, Field(ge=0, lt=1)] = Field(
+        default=0.9999, description="share of the average that each optimizer step keeps"
+    )
     ramp: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(
         default=2000, description="optimizer steps over which the decay rises: decay · (1 − exp(−step / ramp)); 0: none"
     )
 
 
 class EarlyStoppingConfig(Schema):
-    monitor: MetricKey = "val/loss"
-    mode: Literal["min", "max"] = "min"
+    monitor: MetricKey = Field(default="val/loss", description="the metric that has to improve")
+    mode: Literal["min", "max"] = Field(default="min", description="whether less or more of it is better")
     patience: Count = Field(default=50, description="evaluations in a row without an improvement")
     min_delta: Annotated[float, Field(ge=0)] = Field(default=0.0, description="what counts as an improvement")
 
@@ -143,14 +149,14 @@ class DistributedConfig(Schema):
 
 
 class EvaluationConfig(Schema):
-    every_epochs: Count = 1
+    every_epochs: Count = Field(default=1, description="epochs between two evaluations; there is one at the end, too")
     threshold: Annotated[float, Field(gt=0, lt=1)] = Field(
         default=0.5, description="segmentation: a probability above it is a positive pixel"
     )
 
 
 class LoggingConfig(Schema):
-    every_steps: Count = 10
+    every_steps: Count = Field(default=10, description="optimizer steps between two lines of training metrics")
 
 
 class Recipe(Schema):
@@ -159,8 +165,10 @@ class Recipe(Schema):
     training: TrainingConfig = TrainingConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     lr_scheduler: SchedulerConfig = SchedulerConfig()
-    ema: EmaConfig | None = None
-    early_stopping: EarlyStoppingConfig | None = None
+    ema: EmaConfig | None = Field(default=None, description="an average of the weights, to evaluate and to keep")
+    early_stopping: EarlyStoppingConfig | None = Field(
+        default=None, description="end the run where a metric improves no more"
+    )
     distributed: DistributedConfig = DistributedConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     logging: LoggingConfig = LoggingConfig()
@@ -176,8 +184,12 @@ class Recipe(Schema):
             raise ValueError("training.precision fp16 cannot be combined with fsdp: use bf16 or fp32")
         if strategy == "fsdp" and training.compile:
             raise ValueError("training.compile cannot be combined with fsdp yet")
+        if strategy == "fsdp" and self.optimizer.name == "sgd" and self.optimizer.fused is True:
+            raise ValueError("optimizer.fused sgd cannot be combined with fsdp: leave fused at auto")
         if strategy == "fsdp" and training.auto_batch:
-            raise ValueError("training.auto_batch cannot be combined with fsdp: it tries the whole model on each device")
+            raise ValueError(
+                "training.auto_batch cannot be combined with fsdp: it tries the whole model on each device"
+            )
         if strategy == "local_sgd" and training.precision == "fp16":
             raise ValueError(
                 "training.precision fp16 cannot be combined with local_sgd: the ranks would skip different steps"
