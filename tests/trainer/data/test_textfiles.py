@@ -1,0 +1,152 @@
+"""Files of texts: what is read out of them, and what is wrong with the bad ones."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from torchyard.errors import DataError
+from trainer.data.textfiles import Sample, class_files, read_classes, read_table
+
+
+def file(path: Path, content: str | bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def pairs(samples: list[Sample]) -> list[tuple[str, str]]:
+    return [(sample.text, sample.label) for sample in samples]
+
+
+def test_each_line_of_a_class_file_is_a_text_but_for_blank_ones(tmp_path: Path) -> None:
+    file(tmp_path / "pos.txt", "good\n\n  fine \r\ngood\n \t\nwell")
+    file(tmp_path / "neg.txt", "bad\n")
+    file(tmp_path / ".hidden", "nothing")
+    samples = read_classes(class_files(tmp_path))
+    assert pairs(samples) == [("bad", "neg"), ("good", "pos"), ("fine", "pos"), ("good", "pos"), ("well", "pos")]
+
+
+@pytest.mark.parametrize(
+    ("names", "classes"),
+    [
+        (["rt.neg", "rt.pos"], ["neg", "pos"]),
+        (["rt-polarity.de.neg", "rt-polarity.de.pos"], ["neg", "pos"]),
+        (["a.txt", "b.txt", "c.text"], ["a", "b", "c"]),
+        (["a", "b"], ["a", "b"]),
+        (["only.txt"], ["only"]),
+    ],
+)
+def test_a_class_is_named_by_its_files_stem_or_by_the_suffix_where_all_stems_are_equal(
+    tmp_path: Path, names: list[str], classes: list[str]
+) -> None:
+    for name in names:
+        file(tmp_path / name, "text")
+    assert list(class_files(tmp_path)) == classes
+
+
+def test_a_line_ends_at_a_line_break_alone(tmp_path: Path) -> None:
+    file(tmp_path / "a.txt", "one\u2028still one\x0bone\x1cone\x85one\ntwo")
+    assert len(read_classes(class_files(tmp_path))) == 2
+
+
+def test_a_file_that_is_no_utf8_is_read_as_cp1252_and_the_log_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    path = file(tmp_path / "a.txt", b"plain\ncaf\xe9 \x93so\x94\x85 \x81\n")
+    assert pairs(read_classes({"a": path})) == [("plain", "a"), ("café “so”… �", "a")]
+    assert f"{path} is no UTF-8 (line 2): read as cp1252" in caplog.text
+
+
+def test_a_csv_file_may_quote_have_more_columns_and_a_byte_order_mark(tmp_path: Path) -> None:
+    content = '\ufefflabel,id,text\r\npos,1,"good, and ""well""\r\nmade"\r\n\r\nneg,2,bad\r\n0,3,  \r\n'
+    path = file(tmp_path / "a.CSV", content)
+    assert pairs(read_table(path)) == [('good, and "well"\r\nmade', "pos"), ("bad", "neg")]
+
+
+@pytest.mark.parametrize("suffix", ["json", "jsonl", "ndjson"])
+def test_json_lines_have_labels_of_text_or_number(tmp_path: Path, suffix: str) -> None:
+    lines = ['{"text": "caf\\u00e9", "label": "pos", "id": null}', "", '{"label": 0, "text": "bad"}', " "]
+    lines += ['{"label": 1.5, "text": " fair\\n"}', '{"label": "pos", "text": ""}']
+    path = file(tmp_path / f"a.{suffix}", "\n".join(lines))
+    assert pairs(read_table(path)) == [("café", "pos"), ("bad", "0"), ("fair", "1.5")]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "line 1: needs one column text; it has nothing"),
+        ("text,class\ngood,pos\n", "line 1: needs one column label; it has text, class"),
+        ("text,text,label\na,b,c\n", "line 1: needs one column text"),
+        ("text,label\n", "is empty"),
+        ("text,label\n  ,pos\n", "is empty"),
+        ("text,label\nbad,neg\nnice, but dull,neg\n", "line 3: has 3 values, the header 2"),
+        ("text,label\nbad\n", "line 2: has 1 values, the header 2"),
+        ("text,label\nbad, \n", "line 2: label is empty"),
+        ('text,label\n\n"bad,neg\ngood,pos\n', "line 3: unexpected end of data"),
+        ("text,label\n" + "x" * 140_000 + ",neg\n", "line 2: field larger than field limit"),
+    ],
+)
+def test_what_is_wrong_with_a_csv_file_is_told_with_its_line(tmp_path: Path, content: str, message: str) -> None:
+    path = file(tmp_path / "a.csv", content)
+    with pytest.raises(DataError) as caught:
+        read_table(path)
+    assert caught.value.message.startswith(str(path))
+    assert message in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "is no JSON"),
+        pytest.param("[" * 100_000, "is no JSON", id="deep"),
+        ("[1]", "is no object with text and label"),
+        ('{"text": "a"}', "has no label"),
+        ('{"label": "a"}', "has no text"),
+        ('{"text": null, "label": "a"}', "text is no text"),
+        ('{"text": 3, "label": "a"}', "text is no text"),
+        ('{"text": "a", "label": null}', "label is neither a text nor a number"),
+        ('{"text": "a", "label": true}', "label is neither a text nor a number"),
+        ('{"text": "a", "label": ["pos"]}', "label is neither a text nor a number"),
+        ('{"text": "a", "label": NaN}', "label is neither a text nor a number"),
+        ('{"text": "a", "label": ""}', "label is empty"),
+        ('{"text": "\\ud800", "label": "a"}', "half of a surrogate pair"),
+        ('{"text": "a", "label": "\\ud800"}', "half of a surrogate pair"),
+    ],
+)
+def test_what_is_wrong_with_a_json_line_is_told_with_its_number(tmp_path: Path, line: str, message: str) -> None:
+    path = file(tmp_path / "a.jsonl", f'{{"text": "good", "label": "pos"}}\n\n{line}\n')
+    with pytest.raises(DataError) as caught:
+        read_table(path)
+    assert caught.value.message.startswith(f"{path}, line 3: ")
+    assert message in caught.value.message
+
+
+def test_a_file_that_is_absent_empty_unreadable_or_of_another_kind_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"there is no .*/absent\.csv"):
+        read_table(tmp_path / "absent.csv")
+    with pytest.raises(DataError, match=r"a\.txt is no folder, and its name does not end in \.csv, \.json"):
+        read_table(file(tmp_path / "a.txt", "text"))
+    with pytest.raises(DataError, match=r"a\.jsonl is empty"):
+        read_table(file(tmp_path / "a.jsonl", "\n \n"))
+    with pytest.raises(DataError, match=r"b\.txt is empty"):
+        read_classes({"b": file(tmp_path / "b.txt", " \n")})
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(DataError, match=r"folder\.csv cannot be read: Is a directory"):
+        read_table(tmp_path / "folder.csv")
+
+
+def test_a_folder_that_has_no_file_a_table_or_a_class_twice_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="absent cannot be read"):
+        class_files(tmp_path / "absent")
+    with pytest.raises(DataError, match=f"{tmp_path} has no file"):
+        class_files(tmp_path)
+    file(tmp_path / "pos.txt", "good")
+    file(tmp_path / "pos.text", "good")
+    file(tmp_path / "neg.txt", "bad")
+    with pytest.raises(DataError, match=r"pos\.txt and pos\.text are both of the class pos"):
+        class_files(tmp_path)
+    file(tmp_path / "val.csv", "text,label")
+    with pytest.raises(DataError, match=r"val\.csv is a table among files of one class each"):
+        class_files(tmp_path)

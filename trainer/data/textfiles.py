@@ -1,0 +1,157 @@
+"""Samples out of text files: one file per class, CSV, JSON lines."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+import csv
+from dataclasses import dataclass
+import io
+import json
+import logging
+import math
+from pathlib import Path
+from typing import Any
+
+from torchyard.errors import DataError
+
+logger = logging.getLogger(__name__)
+
+_Record = tuple[int, Any, Any]
+"""Its line, counted from 1, its text and its label."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    text: str
+    label: str
+
+
+def class_files(folder: Path, *, by_suffix: bool | None = None) -> dict[str, Path]:
+    """The file of each class: its name is the file's stem, or its suffix if all stems are equal. Raises DataError.
+
+    `by_suffix`: what was decided for another folder.
+    """
+    try:
+        files = sorted(file for file in folder.iterdir() if file.is_file() and not file.name.startswith("."))
+    except OSError as error:
+        raise DataError(f"{folder} cannot be read: {error.strerror}") from error
+    if not files:
+        raise DataError(f"{folder} has no file; it needs a text file for each class")
+    for file in files:
+        if file.suffix.lower() in _READERS:
+            raise DataError(f"{file} is a table among files of one class each; alone, it can be the source itself")
+    classes: dict[str, Path] = {}
+    for file in files:
+        name = file.suffix[1:] if (named_by_suffix(files) if by_suffix is None else by_suffix) else file.stem
+        if name in classes:
+            raise DataError(f"{file} and {classes[name].name} are both of the class {name}")
+        classes[name] = file
+    return classes
+
+
+def named_by_suffix(files: Sequence[Path]) -> bool:
+    return len(files) > 1 and len({file.stem for file in files}) == 1 and all(file.suffix for file in files)
+
+
+def read_classes(files: Mapping[str, Path]) -> list[Sample]:
+    """A sample of each line that is not blank, class by class. Raises DataError."""
+    samples: list[Sample] = []
+    for label, file in files.items():
+        texts = [line.strip() for line in io.StringIO(_read(file), newline=None)]
+        found = [Sample(text, label) for text in texts if text]
+        if not found:
+            raise DataError(f"{file} is empty")
+        samples += found
+    return samples
+
+
+def read_table(file: Path) -> list[Sample]:
+    """The samples of a CSV or JSON-lines file, without those whose text is blank. Raises DataError."""
+    if not file.exists():
+        raise DataError(f"there is no {file}")
+    reader = _READERS.get(file.suffix.lower())
+    if reader is None:
+        raise DataError(f"{file} is no folder, and its name does not end in {', '.join(_READERS)}")
+    read = [_sample(f"{file}, line {line}", text, label) for line, text, label in reader(file, _read(file))]
+    samples = [sample for sample in read if sample.text]
+    if not samples:
+        raise DataError(f"{file} is empty")
+    if len(samples) < len(read):
+        logger.info("%s: left out %d blank texts", file, len(read) - len(samples))
+    return samples
+
+
+def _csv(file: Path, content: str) -> Iterator[_Record]:
+    rows = csv.reader(io.StringIO(content, newline=""), strict=True)
+    line = 1
+    try:
+        header = next(rows, [])
+        for name in ("text", "label"):
+            if header.count(name) != 1:
+                raise DataError(f"{file}, line 1: needs one column {name}; it has {', '.join(header) or 'nothing'}")
+        text, label = header.index("text"), header.index("label")
+        while True:
+            line = rows.line_num + 1  # where the row begins; it may have many lines
+            row = next(rows, None)
+            if row is None:
+                return
+            if row and len(row) != len(header):
+                raise DataError(
+                    f"{file}, line {line}: has {len(row)} values, the header {len(header)}; "
+                    "a text with a comma must stand in quotes"
+                )
+            if row:
+                yield line, row[text], row[label]
+    except csv.Error as error:
+        raise DataError(f"{file}, line {line}: {error}") from error
+
+
+def _json_lines(file: Path, content: str) -> Iterator[_Record]:
+    for number, line in enumerate(io.StringIO(content, newline=None), start=1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{file}, line {number}: is no JSON: {error}") from error
+        if not isinstance(record, dict):
+            raise DataError(f"{file}, line {number}: is no object with text and label")
+        for name in ("text", "label"):
+            if name not in record:
+                raise DataError(f"{file}, line {number}: has no {name}")
+        yield number, record["text"], record["label"]
+
+
+_READERS: dict[str, Callable[[Path, str], Iterator[_Record]]] = {
+    ".csv": _csv,
+    ".json": _json_lines,
+    ".jsonl": _json_lines,
+    ".ndjson": _json_lines,
+}
+
+
+def _sample(where: str, text: Any, label: Any) -> Sample:
+    if not isinstance(text, str):
+        raise DataError(f"{where}: text is no text")
+    is_number = isinstance(label, int | float) and not isinstance(label, bool) and math.isfinite(label)
+    if not is_number and not isinstance(label, str):
+        raise DataError(f"{where}: label is neither a text nor a number")
+    sample = Sample(text.strip(), str(label).strip())
+    if not sample.label:
+        raise DataError(f"{where}: label is empty")
+    try:
+        (sample.text + sample.label).encode()
+    except UnicodeEncodeError as error:
+        raise DataError(f"{where}: holds half of a surrogate pair, which is no character") from error
+    return sample
+
+
+def _read(file: Path) -> str:
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise DataError(f"{file} cannot be read: {error.strerror}") from error
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        logger.info("%s is no UTF-8 (line %d): read as cp1252, unknown bytes replaced", file, line)
+        return content.decode("cp1252", errors="replace")

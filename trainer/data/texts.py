@@ -1,0 +1,99 @@
+"""Labelled texts and their two splits."""
+
+from dataclasses import dataclass
+import hashlib
+import json
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from torchyard.errors import DataError
+from torchyard.recipes import TextDataConfig
+from trainer.data.images import split_indices
+from trainer.data.textfiles import Sample, class_files, named_by_suffix, read_classes, read_table
+
+
+@dataclass(frozen=True)
+class Texts:
+    """One split: texts, and the index of each one's class (int64)."""
+
+    texts: list[str]
+    labels: Tensor
+
+
+@dataclass(frozen=True)
+class TextData:
+    train: Texts
+    val: Texts
+    classes: list[str]
+    data_hash: str
+    """Of all texts and labels in their order."""
+    split_hash: str
+
+
+def load_texts(path: Path, config: TextDataConfig) -> TextData:
+    """A folder with a file per class, `train/` and `val/` with such files, or one CSV or JSON-lines file.
+
+    A class file holds a text a line; the class is its stem, or its suffix where all stems are equal. A table has
+    `text` and `label`. Blank texts are left out, repeated ones stay. Files are UTF-8; one that is not is read as
+    cp1252. What has no split of its own is split by the configuration's seed, each class alike. Raises DataError.
+    """
+    train, val = _split_folders(path) if _has_splits(path) else (_read(path), None)
+    samples = [*train, *(val or [])]
+    classes = _classes(path, train)
+    index = {name: number for number, name in enumerate(classes)}
+    labels = torch.tensor([index[sample.label] for sample in samples])
+    held_out = torch.arange(len(samples)) >= len(train)
+    if val is None:
+        held_out[split_indices(labels, fraction=config.val_fraction, seed=config.split_seed)[1]] = True
+    if not held_out.any():
+        raise DataError(f"{path}: there is no text to hold out")
+    data_hash = _hash(samples)
+    return TextData(
+        train=_part(samples, labels, ~held_out),
+        val=_part(samples, labels, held_out),
+        classes=classes,
+        data_hash=data_hash,
+        split_hash=hashlib.sha256(data_hash.encode() + held_out.numpy().tobytes()).hexdigest(),
+    )
+
+
+def _has_splits(path: Path) -> bool:
+    return (path / "train").is_dir() or (path / "val").is_dir()
+
+
+def _split_folders(root: Path) -> tuple[list[Sample], list[Sample]]:
+    for split in ("train", "val"):
+        if not (root / split).is_dir():
+            raise DataError(f"there is no {root / split}: a source with a split of its own has train/ and val/")
+    train = class_files(root / "train")
+    val = class_files(root / "val", by_suffix=named_by_suffix(list(train.values())))
+    for name, file in val.items():
+        if name not in train:
+            raise DataError(f"{file}: the class {name} is not in {root / 'train'}")
+    return read_classes(train), read_classes(val)
+
+
+def _read(path: Path) -> list[Sample]:
+    return read_classes(class_files(path)) if path.is_dir() else read_table(path)
+
+
+def _classes(path: Path, samples: list[Sample]) -> list[str]:
+    """In the order of numbers where all are such, else of texts."""
+    names = {sample.label for sample in samples}
+    if len(names) < 2:
+        raise DataError(f"{path}: has only the class {min(names)}; at least two are needed")
+    are_numbers = all(name.isdecimal() for name in names)
+    return sorted(names, key=lambda name: (int(name) if are_numbers else 0, name))
+
+
+def _part(samples: list[Sample], labels: Tensor, chosen: Tensor) -> Texts:
+    return Texts([samples[index].text for index in chosen.nonzero().flatten().tolist()], labels[chosen])
+
+
+def _hash(samples: list[Sample]) -> str:
+    digest = hashlib.sha256()
+    for sample in samples:
+        digest.update(json.dumps([sample.label, sample.text]).encode())
+    return digest.hexdigest()

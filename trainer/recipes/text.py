@@ -1,0 +1,169 @@
+"""The recipe `text-classification`: what to train, on what, and how to measure it."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from torchyard.errors import ConfigError, DataError
+from torchyard.publishing import Content
+from torchyard.recipes import TextClassification
+from trainer.data.sources import local_path
+from trainer.data.texts import TextData, load_texts
+from trainer.data.tokens import TokenizerFiles, Tokens, tokenize, train_tokenizer
+from trainer.models import text
+from trainer.models.home import home
+from trainer.models.initial import freeze, initialize
+from trainer.recipes.measuring import measure
+from trainer.recipes.tally import Tally
+from trainer.sampler import evaluation_shares
+from trainer.task import Batch, Evaluation
+from trainer.world import World
+
+MEASURED = ("val/loss", "val/accuracy")
+
+
+@dataclass(frozen=True)
+class TextClassifier:
+    """A model with its texts, on its device: a `trainer.task.Task`."""
+
+    model: nn.Module
+    config: TextClassification
+    tokenizer: TokenizerFiles
+    classes: list[str]
+    train: Tokens
+    val: Tokens
+    data_hash: str
+    split_hash: str
+    device: torch.device
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a checkpoint needs besides weights to be used elsewhere."""
+        return {
+            "classes": self.classes,
+            "tokenizer": asdict(self.tokenizer),
+            "model_config": text.config_of(self.model),
+        }
+
+    @property
+    def files(self) -> Mapping[str, Content]:
+        """With these beside `model.safetensors`, transformers loads the folder of a checkpoint."""
+        return {
+            "config.json": json.dumps(text.config_of(self.model), indent=2).encode(),
+            "tokenizer.json": self.tokenizer.content.encode(),
+            "tokenizer_config.json": json.dumps(self.tokenizer.config, indent=2).encode(),
+        }
+
+    @property
+    def description(self) -> str:
+        return f"{len(self.train)} training and {len(self.val)} validation texts, {len(self.classes)} classes"
+
+    @property
+    def samples(self) -> int:
+        """In the training split."""
+        return len(self.train)
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The mean cross-entropy of logits with the indices of classes."""
+        return functional.cross_entropy(outputs, targets, label_smoothing=self.config.loss.label_smoothing)
+
+    def training_batches(self, plan: Sequence[Tensor], *, epoch: int) -> Iterator[Batch]:
+        """Padded to the longest text of each. Nothing in them is drawn by chance."""
+        return self.train.batches(plan, device=self.device)
+
+    def evaluate(self, world: World | None, *, on_batch: Callable[[], None] = lambda: None) -> Evaluation:
+        """Loss and accuracy over the validation split, and the confusion matrix. A collective, with a world."""
+        rank, size = (world.rank, world.size) if world else (0, 1)
+        batch_size = self.config.training.per_device_batch_size
+        shares = evaluation_shares(len(self.val), batch_size=batch_size, world_size=size, rank=rank)
+        batches = self.val.batches([share.indices for share in shares], device=self.device)
+        tally = Tally(classes=len(self.classes), device=self.device)
+        measure(self.model, batches, shares, tally=tally, world=world, on_batch=on_batch)
+        metrics = tally.metrics()
+        return Evaluation(
+            {name: metrics[name] for name in MEASURED}, files=tally.files(self.classes), samples=tally.samples
+        )
+
+    def example(self) -> dict[str, Tensor]:
+        """A text of median length."""
+        return self._batch(self.train.lengths.median(0).indices[None]).inputs
+
+    def largest(self, count: int) -> Batch:
+        """The longest texts."""
+        return self._batch(self.train.longest(count))
+
+    def _batch(self, indices: Tensor) -> Batch:
+        return next(self.train.batches([indices], device=self.device))
+
+
+def make_text_classifier(
+    config: TextClassification,
+    *,
+    source: str,
+    weights: str,
+    device: torch.device,
+    local_size: int = 1,
+    facts: Mapping[str, Any] | None = None,
+) -> TextClassifier:
+    """Loads the texts from `source` and builds the model: as `facts` describe it, as the directory `weights` has it,
+    or, with weights of `none`, at random and with a tokenizer trained on the training texts.
+
+    Raises DataError and ConfigError.
+    """
+    data = load_texts(local_path(source), config.data)
+    model, tokenizer = _rebuilt(facts, data, source) if facts is not None else _new(config, data, weights)
+    freeze(model, config.model.freeze)
+    train, val = (
+        tokenize(
+            texts,
+            tokenizer=tokenizer,
+            max_length=config.data.max_length,
+            padding=text.padding(model),
+            device=device,
+        )
+        for texts in (data.train, data.val)
+    )
+    return TextClassifier(
+        model=model.to(home(config.distributed, device)),
+        config=config,
+        tokenizer=tokenizer,
+        classes=data.classes,
+        train=train,
+        val=val,
+        data_hash=data.data_hash,
+        split_hash=data.split_hash,
+        device=device,
+    )
+
+
+def _rebuilt(facts: Mapping[str, Any], data: TextData, source: str) -> tuple[nn.Module, TokenizerFiles]:
+    if data.classes != facts["classes"]:
+        raise DataError(f"{source}: the classes are {data.classes}, the checkpoint's {facts['classes']}")
+    return text.rebuild(facts["model_config"]), TokenizerFiles(**facts["tokenizer"])
+
+
+def _new(config: TextClassification, data: TextData, weights: str) -> tuple[nn.Module, TokenizerFiles]:
+    if weights != "none":
+        return _loaded(config, data, local_path(weights))
+    tokenizer = train_tokenizer(data.train.texts, vocabulary=config.data.vocabulary)
+    model = text.build(
+        config.model.name, vocabulary=tokenizer.vocabulary, classes=data.classes, dropout=config.model.dropout
+    )
+    initialize(model, [name for name, _ in model.named_parameters()], config.model.init)
+    return model, tokenizer
+
+
+def _loaded(config: TextClassification, data: TextData, folder: Path) -> tuple[nn.Module, TokenizerFiles]:
+    loaded = text.load(folder, classes=data.classes, dropout=config.model.dropout)
+    if config.data.max_length > loaded.longest:
+        raise ConfigError(
+            f"data.max_length is {config.data.max_length}; the model in {folder} takes {loaded.longest} tokens at most"
+        )
+    initialize(loaded.model, loaded.new, config.model.init)
+    return loaded.model, loaded.tokenizer
