@@ -19,6 +19,7 @@ from trainer.data.tokens import TokenizerFiles, Tokens, tokenize, train_tokenize
 from trainer.models import text
 from trainer.models.home import home
 from trainer.models.initial import freeze, initialize
+from trainer.models.pretrained import load
 from trainer.recipes.measuring import measure
 from trainer.recipes.tally import Tally
 from trainer.sampler import evaluation_shares
@@ -160,7 +161,7 @@ def _new(config: TextClassification, data: TextData, weights: str) -> tuple[nn.M
 
 
 def _loaded(config: TextClassification, data: TextData, folder: Path) -> tuple[nn.Module, TokenizerFiles]:
-    loaded = text.load(folder, classes=data.classes, dropout=config.model.dropout)
+    loaded = load(folder, classes=data.classes, dropout=config.model.dropout)
     if config.data.max_length > loaded.longest:
         raise ConfigError(
             f"data.max_length is {config.data.max_length}; the model in {folder} takes {loaded.longest} tokens at most"

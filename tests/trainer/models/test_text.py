@@ -1,20 +1,13 @@
-"""Encoders of texts: built by size, rebuilt from a checkpoint's facts, loaded from a directory."""
+"""RoBERTa: built by size, rebuilt from a checkpoint's facts."""
 
-from collections.abc import Callable
 import copy
 import json
-from pathlib import Path
-import socket
 from typing import Any, cast
 
 import pytest
-from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from torchyard.errors import DataError
-from trainer.data.tokens import train_tokenizer
 from trainer.models import text
 
 CLASSES = ["neg", "pos"]
@@ -22,24 +15,6 @@ BATCH = {
     "input_ids": torch.tensor([[0, 9, 8, 7, 2], [0, 9, 2, 1, 1]]),
     "attention_mask": torch.tensor([[True] * 5, [True] * 3 + [False] * 2]),
 }
-SMALL = {
-    "vocab_size": 320,
-    "hidden_size": 16,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 16,
-    "max_position_embeddings": 40,
-}
-HEAD = {f"classifier.{layer}.{kind}" for layer in ("dense", "out_proj") for kind in ("weight", "bias")}
-
-
-@pytest.fixture(autouse=True)
-def offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise AssertionError("something looked for the network")
-
-    monkeypatch.setattr(socket, "getaddrinfo", refuse)
-    monkeypatch.setattr(socket.socket, "connect", refuse)
 
 
 def tiny(dropout: float = 0.1) -> nn.Module:
@@ -49,20 +24,6 @@ def tiny(dropout: float = 0.1) -> nn.Module:
 
 def config(model: nn.Module) -> Any:
     return cast(Any, model).config
-
-
-def directory(root: Path, kind: str = "roberta", *, head: bool = True, **changes: Any) -> Path:
-    """What transformers saves, with random weights: the whole classifier, or its encoder alone."""
-    from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, TokenizersBackend
-
-    torch.manual_seed(1)
-    auto = AutoModelForSequenceClassification if head else AutoModel
-    auto.from_config(AutoConfig.for_model(kind, **{**SMALL, **changes})).save_pretrained(root)
-    files = train_tokenizer(["some words", "some other words"] * 9, vocabulary=300)
-    TokenizersBackend(
-        tokenizer_object=Tokenizer.from_str(files.content), model_max_length=64, **files.roles
-    ).save_pretrained(root)
-    return root
 
 
 @pytest.mark.parametrize(("name", "parameters"), [("roberta_base", 124_647_170), ("roberta_large", 355_361_794)])
@@ -86,19 +47,14 @@ def test_a_model_takes_one_argument_and_gives_the_logits_of_the_library() -> Non
     assert config(model)._attn_implementation == "sdpa"
 
 
-@pytest.mark.parametrize("kind", ["tiny", "bert", "camembert", "roberta", "xlm-roberta"])
-def test_every_parameter_gets_a_gradient(tmp_path: Path, kind: str) -> None:
-    built = kind == "tiny"
-    model = tiny() if built else text.load(directory(tmp_path, kind), classes=CLASSES, dropout=0.1).model
-    model.train()
+def test_every_parameter_gets_a_gradient() -> None:
+    model = tiny().train()
     model(BATCH).sum().backward()
     assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []
 
 
-def test_dropout_is_the_configurations(tmp_path: Path) -> None:
-    for model in (tiny(dropout=0.3), text.load(directory(tmp_path), classes=CLASSES, dropout=0.3).model):
-        rates = {module.p for module in model.modules() if isinstance(module, nn.Dropout)}
-        assert rates == {0.3}
+def test_dropout_is_the_configurations() -> None:
+    assert {module.p for module in tiny(dropout=0.3).modules() if isinstance(module, nn.Dropout)} == {0.3}
 
 
 def test_facts_rebuild_the_model() -> None:
@@ -109,133 +65,3 @@ def test_facts_rebuild_the_model() -> None:
     assert torch.equal(again(BATCH), model(BATCH))
     assert text.config_of(again) == facts
     assert text.padding(again) == 1
-
-
-def test_a_directory_gives_its_weights_and_its_tokenizer_and_a_new_head(tmp_path: Path) -> None:
-    loaded = text.load(directory(tmp_path), classes=["a", "b", "c"], dropout=0.1)
-    saved = load_file(tmp_path / "model.safetensors")
-    own = loaded.model.state_dict()
-    assert loaded.new == HEAD
-    assert all(torch.equal(own[name], saved[name]) for name in own if name not in HEAD)
-    assert loaded.model(BATCH).shape == (2, 3)
-    assert (text.padding(loaded.model), loaded.longest) == (1, 38)
-    assert Tokenizer.from_str(loaded.tokenizer.content).encode("other words").ids[0] == 0
-    assert loaded.tokenizer.roles["pad_token"] == "<pad>"
-
-
-def test_a_head_stays_only_where_it_tells_the_same_classes_apart(tmp_path: Path) -> None:
-    labels: dict[str, Any] = {"id2label": {0: "neg", 1: "pos"}, "label2id": {"neg": 0, "pos": 1}}
-    saved = load_file(directory(tmp_path, **labels) / "model.safetensors")["classifier.out_proj.weight"]
-
-    def head(classes: list[str]) -> tuple[Tensor, frozenset[str]]:
-        loaded = text.load(tmp_path, classes=classes, dropout=0.1)
-        return loaded.model.state_dict()["classifier.out_proj.weight"], loaded.new
-
-    same, other = head(["neg", "pos"]), head(["pos", "neg"])
-    assert torch.equal(same[0], saved)
-    assert same[1] == frozenset()
-    assert not torch.equal(other[0], saved)
-    assert other[0].std() == pytest.approx(0.02, rel=0.5)
-    assert other[1] == HEAD
-
-
-def test_an_encoder_without_a_head_is_loaded(tmp_path: Path) -> None:
-    loaded = text.load(directory(tmp_path, head=False), classes=CLASSES, dropout=0.1)
-    saved = load_file(tmp_path / "model.safetensors")
-    assert loaded.new == HEAD
-    assert torch.equal(
-        loaded.model.state_dict()["roberta.embeddings.word_embeddings.weight"],
-        saved["embeddings.word_embeddings.weight"],
-    )
-
-
-def _no_config(root: Path) -> None:
-    (root / "config.json").unlink()
-
-
-def _torn_config(root: Path) -> None:
-    (root / "config.json").write_text('{"model_type": "rob')
-
-
-def _other_model(root: Path) -> None:
-    (root / "config.json").write_text('{"model_type": "gpt2"}')
-
-
-def _own_code(root: Path) -> None:
-    config = {"model_type": "mine", "auto_map": {"AutoConfig": "code.Config"}}
-    (root / "config.json").write_text(json.dumps(config))
-    (root / "code.py").write_text("raise SystemExit('this must not run')")
-
-
-def _no_weights(root: Path) -> None:
-    (root / "model.safetensors").unlink()
-
-
-def _torn_weights(root: Path) -> None:
-    content = (root / "model.safetensors").read_bytes()
-    (root / "model.safetensors").write_bytes(content[: len(content) // 2])
-
-
-def _pickled_weights(root: Path) -> None:
-    (root / "model.safetensors").unlink()
-    torch.save({"code": _Harm()}, root / "pytorch_model.bin")
-
-
-def _few_weights(root: Path) -> None:
-    weights = load_file(root / "model.safetensors")
-    del weights["roberta.encoder.layer.0.attention.self.query.weight"]
-    save_file(weights, root / "model.safetensors", metadata={"format": "pt"})
-
-
-def _other_size(root: Path) -> None:
-    config = json.loads((root / "config.json").read_text())
-    (root / "config.json").write_text(json.dumps({**config, "vocab_size": 400}))
-
-
-def _no_tokenizer(root: Path) -> None:
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        (root / name).unlink()
-
-
-def _torn_tokenizer(root: Path) -> None:
-    (root / "tokenizer.json").write_text("{")
-
-
-def _large_tokenizer(root: Path) -> None:
-    tokenizer = Tokenizer.from_file(str(root / "tokenizer.json"))
-    tokenizer.add_tokens([f"more{number}" for number in range(100)])
-    tokenizer.save(str(root / "tokenizer.json"))
-
-
-class _Harm:
-    def __reduce__(self) -> tuple[Callable[..., object], tuple[str]]:
-        return exec, ("raise SystemExit('this must not run')",)
-
-
-@pytest.mark.parametrize(
-    ("harm", "message"),
-    [
-        (_no_config, ""),
-        (_torn_config, ""),
-        (_other_model, "its model is a gpt2, and none of bert"),
-        (_own_code, ""),
-        (_no_weights, "no file named model.safetensors"),
-        (_torn_weights, ""),
-        (_pickled_weights, "no file named model.safetensors"),
-        (_few_weights, r"no fitting weights of roberta\.encoder\.layer\.0\.attention\.self\.query\.weight"),
-        (_other_size, r"no fitting weights of roberta\.embeddings\.word_embeddings\.weight"),
-        (_no_tokenizer, "it has no tokenizer"),
-        (_torn_tokenizer, ""),
-        (_large_tokenizer, "its tokenizer has [0-9]+ tokens, its model 320"),
-    ],
-)
-def test_a_broken_directory_is_named(tmp_path: Path, harm: Callable[[Path], None], message: str) -> None:
-    harm(directory(tmp_path))
-    with pytest.raises(DataError, match=f"model.weights: {tmp_path} cannot be used: .*{message}") as caught:
-        text.load(tmp_path, classes=CLASSES, dropout=0.1)
-    assert "\n" not in caught.value.message
-
-
-def test_a_directory_that_is_absent_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=f"there is no directory {tmp_path}/absent"):
-        text.load(tmp_path / "absent", classes=CLASSES, dropout=0.1)

@@ -13,13 +13,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from tests.trainer.data.test_textfiles import file
-from tests.trainer.models.test_text import HEAD, directory
+from tests.trainer.models.test_pretrained import HEAD, directory
 from tests.trainer.ranks import on_ranks, results
 from torchyard.errors import ConfigError, DataError
 from torchyard.recipes import TextClassification
 from trainer.data.texts import Texts, load_texts
 from trainer.data.tokens import tokenize, train_tokenizer
-from trainer.models import text
+from trainer.models.pretrained import load
 from trainer.recipes.text import TextClassifier, make_text_classifier
 from trainer.task import Batch, Task
 from trainer.world import joined
@@ -217,7 +217,7 @@ def test_a_checkpoints_folder_is_where_another_run_begins(tmp_path: Path) -> Non
 def test_only_new_layers_are_initialised(tmp_path: Path, init: str) -> None:
     folder = directory(tmp_path / "model")
     classifier = task(source(tmp_path / "data"), weights=folder.as_uri(), model={"init": init})
-    given = text.load(folder, classes=["0", "1"], dropout=0.1).model.state_dict()
+    given = load(folder, classes=["0", "1"], dropout=0.1).model.state_dict()
     own = classifier.model.state_dict()
     assert {name for name in own if not torch.equal(own[name], given[name])} <= HEAD
     spread = own["classifier.dense.weight"].std().item()

@@ -1,0 +1,115 @@
+"""Encoders of texts out of a directory, as transformers saves them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from torchyard.errors import DataError
+from trainer.data.tokens import TokenizerFiles
+from trainer.models.text import for_task, one_argument, quiet
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedModel, TokenizersBackend
+
+FAMILY = ("bert", "camembert", "roberta", "xlm-roberta")
+"""The `model_type` of a directory's model."""
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """What lies in a directory."""
+
+    model: nn.Module
+    new: frozenset[str]
+    """Parameters that the directory has no weights for."""
+    tokenizer: TokenizerFiles
+    longest: int
+    """Tokens of the longest text that both take."""
+
+
+def load(folder: Path, *, classes: Sequence[str], dropout: float) -> Pretrained:
+    """The model and the tokenizer that transformers saved in `folder`. Nothing is downloaded, no code of it is run.
+
+    The head stays where it tells apart the same classes, else it is new. Raises DataError.
+    """
+    if not folder.is_dir():
+        raise DataError(f"model.weights: there is no directory {folder}")
+    quiet()
+    try:
+        model, new = _load_model(folder, classes=classes, dropout=dropout)
+        tokenizer = _load_tokenizer(folder)
+        if len(tokenizer) > model.config.vocab_size:
+            raise ValueError(f"its tokenizer has {len(tokenizer)} tokens, its model {model.config.vocab_size}")
+        return Pretrained(
+            model=one_argument(model),
+            new=frozenset(new),
+            tokenizer=TokenizerFiles(tokenizer.backend_tokenizer.to_str(), tokenizer.special_tokens_map),
+            longest=min(_positions(model.config), tokenizer.model_max_length),
+        )
+    except Exception as error:  # what the library raises for broken files has no common root
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise DataError(f"model.weights: {folder} cannot be used: {reason}") from error
+
+
+def _load_model(folder: Path, *, classes: Sequence[str], dropout: float) -> tuple["PreTrainedModel", set[str]]:
+    """The model, and the names of its new parameters. Raises ValueError for weights that it has and cannot use."""
+    from transformers import AutoConfig, AutoModelForSequenceClassification
+
+    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    if config.model_type not in FAMILY:
+        raise ValueError(f"its model is a {config.model_type}, and none of {', '.join(FAMILY)}")
+    knows_classes = list((config.id2label or {}).values()) == list(classes)
+    model, report = AutoModelForSequenceClassification.from_pretrained(
+        folder,
+        config=for_task(config, classes=classes, dropout=dropout),
+        local_files_only=True,
+        trust_remote_code=False,
+        use_safetensors=True,
+        dtype=torch.float32,
+        attn_implementation="sdpa",
+        ignore_mismatched_sizes=True,
+        output_loading_info=True,
+    )
+    missing = _missing(report)
+    encoder = f"{model.base_model_prefix}."
+    lost = sorted(name for name in missing if name.startswith(encoder) and ".pooler." not in name)
+    if lost:
+        raise ValueError(f"it has no fitting weights of {', '.join(lost[:3])}")
+    return model, missing if knows_classes else missing | _renew_head(model)
+
+
+def _load_tokenizer(folder: Path) -> "TokenizersBackend":
+    from transformers import AutoTokenizer, TokenizersBackend
+
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    # Without its files, transformers makes one that knows no word.
+    if not any((folder / name).exists() for name in tokenizer.vocab_files_names.values()):
+        raise ValueError("it has no tokenizer")
+    if not isinstance(tokenizer, TokenizersBackend):
+        raise ValueError(f"its tokenizer is a {type(tokenizer).__name__}, which has no tokenizer.json")
+    return tokenizer
+
+
+def _missing(report: Mapping[str, Any]) -> set[str]:
+    return {*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])}
+
+
+def _renew_head(model: "PreTrainedModel") -> set[str]:
+    """Draws the head anew, as transformers does; the names of its parameters."""
+    renewed: set[str] = set()
+    for path, module in model.named_modules():
+        if isinstance(module, nn.Linear) and not path.startswith(f"{model.base_model_prefix}."):
+            nn.init.normal_(module.weight, std=model.config.initializer_range)
+            nn.init.zeros_(module.bias)
+            renewed |= {f"{path}.weight", f"{path}.bias"}
+    return renewed
+
+
+def _positions(config: "PreTrainedConfig") -> int:
+    """Tokens of the longest text; RoBERTa and its kin count positions from behind the padding token."""
+    before = 0 if config.model_type == "bert" else config.pad_token_id + 1
+    return config.max_position_embeddings - before
