@@ -11,10 +11,10 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-gpu check bench bench-mnist env lock clean
+.PHONY: help setup demo up test test-gpu check bench bench-trainer bench-guides bench-mnist env lock clean
 
 help:  ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP)  ## Install everything into .venv (nothing to do the second time)
 
@@ -37,6 +37,12 @@ check: $(STAMP)  ## Check format, lint and types
 
 bench: $(STAMP)  ## Measure every figure, each beside its peer (minutes)
 	@$(BIN)/python -m bench
+
+bench-trainer: $(STAMP)  ## Time the training loop beside DDP by hand, Lightning and accelerate (minutes)
+	@$(BIN)/python -m bench.trainer_overhead
+
+bench-guides: $(STAMP)  ## Compare one process, DataParallel, DDP and accumulation (minutes)
+	@$(BIN)/python -m bench.guides
 
 bench-mnist: $(STAMP)  ## Train MNIST through the service and check the accuracy (minutes)
 	@$(BIN)/python -m bench.mnist

@@ -1,0 +1,251 @@
+"""The comparisons of the guides to training on several GPUs, made again on this machine: `python -m bench.guides`.
+
+One process, DataParallel, DDP, and DDP that accumulates gradients over windows of micro-batches: the same data, model,
+global batch and epochs, by the trainer itself (DataParallel by a script of its own). Each way trains with several
+seeds, in turns with the others. How much the final metric changes from seed to seed says which ways end equal.
+"""
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+import math
+from operator import attrgetter
+from pathlib import Path
+from statistics import mean, median, variance
+import sys
+from typing import Any
+
+from bench import table
+from bench.service import scratch
+from bench.table import Row
+from bench.torchrun import clean_up_on_sigterm, environment, run_dir, started
+from torchyard.errors import InvalidSpec
+from torchyard.events import LINE, Metric
+from torchyard.rundir import RankError, RunDir, read_record
+from torchyard.spec import parse_spec
+
+METRICS = {"image-classification": "val/accuracy", "segmentation": "val/iou", "text-classification": "val/accuracy"}
+DEVIATIONS = 3
+"""From seed to seed: medians that are no further apart are equal."""
+NOTHING = 0.5
+"""Percent that are no difference in any case."""
+_SPEED = "train/samples_per_second"
+_TRAINER = ("-P", "-u", "-m", "torchyard.rank", "-m", "trainer")
+_DATA_PARALLEL = ("-m", "bench.peers.data_parallel")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What the ways of training have in common."""
+
+    recipe: str
+    source: str
+    """`digits`, or a path."""
+    model: str | None
+    image_size: int | None
+    global_batch: int
+    epochs: int
+
+    @property
+    def metric(self) -> str:
+        return METRICS[self.recipe]
+
+    def job(self, way: "Way", *, seed: int) -> dict[str, Any]:
+        """The spec of one training. It logs once an epoch, and saves when all is done."""
+        sizes = {"per_device_batch_size": way.batch, "gradient_accumulation_steps": way.window}
+        data = {"source": self.source if self.source == "digits" else Path(self.source).as_uri()}
+        return {
+            "trainer": self.recipe,
+            "config": {
+                "model": {"name": self.model} if self.model else {},
+                "data": {**data, **({} if self.image_size is None else {"image_size": self.image_size})},
+                "training": {"epochs": self.epochs, "seed": seed, **sizes},
+                "logging": {"every_steps": 2**31 - 1},
+            },
+            "checkpoint": {"every_epochs": None},
+        }
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to train: so many processes (or GPUs of one process), samples a micro-batch, micro-batches a step."""
+
+    name: str
+    processes: int
+    batch: int
+    window: int = 1
+    data_parallel: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of one training. Of the first two its first epoch, in which all warms up, has no part."""
+
+    speed: float
+    """Samples a second of the training alone."""
+    epoch_s: float
+    """From one evaluation's end to the next one's."""
+    final: float
+    """The metric after the last epoch, in percent."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Compare ways to train on several devices.")
+    parser.add_argument("--recipe", choices=METRICS, default="image-classification")
+    parser.add_argument("--data", type=Path, metavar="PATH", help="as the recipe takes it; default: digits")
+    parser.add_argument("--model", metavar="NAME", help="default: the recipe's")
+    parser.add_argument("--image-size", type=int, metavar="PIXELS", help="default: 16 for digits, else the recipe's")
+    parser.add_argument("--global-batch", type=int, default=128, metavar="SAMPLES", help="of an optimizer step")
+    parser.add_argument("--epochs", type=int, default=8, metavar="N")
+    parser.add_argument("--processes", type=int, metavar="N", help="default: one a GPU, or 2 without a GPU")
+    parser.add_argument(
+        "--windows", type=int, nargs="+", default=[1, 2, 4, 8], metavar="N", help="micro-batches a step"
+    )
+    parser.add_argument("--repeats", type=int, default=3, metavar="N", help="of each way, each with another seed")
+    options = parser.parse_args()
+    gpus = _gpus()
+    processes = (gpus or 2) if options.processes is None else options.processes
+    _check(options, processes=processes, gpus=gpus)
+    comparison = Comparison(
+        recipe=options.recipe,
+        source="digits" if options.data is None else str(options.data.resolve()),
+        model=options.model,
+        image_size=16 if options.data is None and options.image_size is None else options.image_size,
+        global_batch=options.global_batch,
+        epochs=options.epochs,
+    )
+    ways = ways_of(options.global_batch, processes=processes, windows=options.windows, gpus=gpus)
+    _validate(comparison, ways)
+    for line in left_out(processes=processes, gpus=gpus):
+        print(line, flush=True)
+    clean_up_on_sigterm()
+    table.main(partial(measure, comparison, ways, repeats=options.repeats))
+
+
+def ways_of(global_batch: int, *, processes: int, windows: Sequence[int], gpus: int) -> list[Way]:
+    """The first is the one that the others are compared with."""
+    one = Way(f"one process, batches of {global_batch}", 1, global_batch)
+    several = Way(f"DataParallel, {gpus} GPUs", gpus, global_batch, data_parallel=True)
+    ddp = [
+        Way(f"DDP, {processes} × {batch}" + (f", windows of {window}" if window > 1 else ""), processes, batch, window)
+        for window in windows
+        if (processes, window) != (1, 1)
+        for batch in [global_batch // processes // window]
+    ]
+    return [one, *([several] if gpus > 1 else []), *ddp]
+
+
+def left_out(*, processes: int, gpus: int) -> Iterator[str]:
+    """What this machine cannot show, and why."""
+    if gpus <= 1:
+        yield f"Left out: DataParallel, which splits batches among the GPUs of one process; here are {gpus}."
+    if processes == 1:
+        yield "Left out: DDP over several processes, as there is one; windows are of one process."
+    if not gpus:
+        yield "Without a GPU, one process has the cores that several share: speeds here say nothing about GPUs."
+
+
+def measure(comparison: Comparison, ways: Sequence[Way], *, repeats: int) -> Iterator[Row]:
+    outcomes: dict[str, list[Outcome]] = {way.name: [] for way in ways}
+    for seed in range(42, 42 + repeats):
+        for way in ways:
+            outcomes[way.name].append(_train(comparison, way, seed=seed))
+    yield from rows(outcomes, comparison.metric)
+
+
+def rows(outcomes: Mapping[str, Sequence[Outcome]], metric: str) -> Iterator[Row]:
+    """Of each way, beside the first one. The final metrics are to be equal, as far as the seeds can tell."""
+    first, base = next(iter(outcomes.items()))
+    middle, tolerance = median(outcome.final for outcome in base), noise(list(outcomes.values()))
+    for name, found in outcomes.items():
+        for what, unit, value in (
+            (name, "samples/s", attrgetter("speed")),
+            ("– an epoch", "s", attrgetter("epoch_s")),
+            (f"– {metric} at the end", "%", attrgetter("final")),
+        ):
+            row = Row(what, unit, [value(outcome) for outcome in found])
+            if name != first:
+                row = replace(row, peer=first, theirs=[value(outcome) for outcome in base])
+                if unit == "%" and tolerance is not None:
+                    row = replace(row, at_least=round(middle - tolerance, 1), at_most=round(middle + tolerance, 1))
+            yield row
+
+
+def noise(outcomes: Sequence[Sequence[Outcome]]) -> float | None:
+    """How far two medians of a metric may be apart and be equal, in percent; None where nothing was repeated."""
+    if min(len(found) for found in outcomes) < 2:
+        return None
+    pooled = mean(variance(outcome.final for outcome in found) for found in outcomes)
+    return max(DEVIATIONS * math.sqrt(pooled), NOTHING)
+
+
+def _check(options: argparse.Namespace, *, processes: int, gpus: int) -> None:
+    """Exits with a sentence where the options cannot work."""
+    if options.data is None and options.recipe != "image-classification":
+        sys.exit(f"{options.recipe} needs --data: digits are for image-classification alone")
+    if options.data is not None and not options.data.exists():
+        sys.exit(f"there is no {options.data}")
+    if options.epochs < 2:
+        sys.exit("--epochs must be at least 2, as the first one warms up and is not timed")
+    if min(options.repeats, processes, *options.windows) < 1:
+        sys.exit("--repeats, --processes and --windows must be at least 1")
+    if gpus and processes > gpus:
+        sys.exit(f"--processes may be {gpus} here, one a GPU, and not {processes}")
+    parts = math.lcm(*(processes * window for window in options.windows))
+    if options.global_batch < 2 * processes * max(options.windows) or options.global_batch % parts:
+        sys.exit(
+            f"--global-batch {options.global_batch} cannot be dealt to {processes} processes in windows of "
+            f"{options.windows}: take a multiple of {2 * parts}"
+        )
+
+
+def _validate(comparison: Comparison, ways: Sequence[Way]) -> None:
+    """Exits with a sentence where the trainer would not take such a job."""
+    try:
+        for way in ways:
+            parse_spec(comparison.job(way, seed=0))
+    except InvalidSpec as error:
+        sys.exit("; ".join(f"{item.field}: {item.message}" for item in error.errors))
+
+
+def _train(comparison: Comparison, way: Way, *, seed: int) -> Outcome:
+    with scratch() as folder:
+        run = run_dir(folder / "run", comparison.job(way, seed=seed))
+        env, log = environment(run, data=comparison.source), folder / "torchrun.log"
+        program, processes = (_DATA_PARALLEL, 1) if way.data_parallel else (_TRAINER, way.processes)
+        with started(program, processes=processes, env=env, log=log) as process:
+            process.communicate()
+        if process.returncode:
+            sys.exit(f"{way.name}: {_failure(run, log)}")
+        outcome = outcome_of(run, comparison.metric)
+    print(f"{way.name}, seed {seed}: {outcome}", file=sys.stderr, flush=True)
+    return outcome
+
+
+def outcome_of(run: RunDir, metric: str) -> Outcome:
+    """From what the run has logged: its speed once an epoch, and its evaluations."""
+    lines = [LINE.validate_json(line) for line in run.events.read_bytes().splitlines()]
+    logged = [line for line in lines if isinstance(line, Metric)]
+    speeds = [line.values[_SPEED] for line in logged if _SPEED in line.values]
+    evaluated = [line for line in logged if metric in line.values]
+    seconds = [(after.time - before.time) / 1e6 for before, after in pairwise(evaluated)]
+    return Outcome(median(speeds[1:]), median(seconds), 100 * evaluated[-1].values[metric])
+
+
+def _failure(run: RunDir, log: Path) -> str:
+    """What the first rank that failed has said, or else the end of the launcher's log."""
+    records = [read_record(path, RankError) for path in run.errors.iterdir()]
+    first = min((record for record in records if record), key=lambda record: record.time, default=None)
+    return first.message if first else "\n".join(log.read_text(errors="replace").splitlines()[-20:])
+
+
+def _gpus() -> int:
+    import torch
+
+    return torch.cuda.device_count()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""torch.nn.DataParallel on all GPUs of one process, as older guides use it: `python -m bench.peers.data_parallel`.
+
+It trains what $TORCHYARD_CONFIG says, on the trainer's data and model, and writes the trainer's events.
+"""
+
+import os
+import time
+
+import torch
+from torch import Tensor, nn
+
+from torchyard.run import Run
+from trainer.__main__ import read_config
+from trainer.models.initial import train_mode
+from trainer.optimization import make_optimizer
+from trainer.precision import Precision
+from trainer.randomness import seed_everything
+from trainer.recipes import make_task
+from trainer.sampler import TrainSampler
+from trainer.schedule import Schedule, set_lr
+
+
+def main() -> None:
+    run = Run(os.environ)
+    config = read_config(run)
+    training, device = config.training, run.device
+    seed_everything(training.seed)
+    task = make_task(config, source=run.data or config.data.source, weights="none", device=device)
+    model = nn.DataParallel(task.model)
+    optimizer = make_optimizer(task.model, config.optimizer, lr=config.optimizer.lr, device=device)
+    precision = Precision(training.precision, device)
+    batch = training.per_device_batch_size
+    sampler = TrainSampler(task.samples, global_batch=batch, batch_size=batch, seed=training.seed)
+    total = training.epochs * sampler.count()
+    schedule = Schedule(config.lr_scheduler, base_lr=config.optimizer.lr, total_steps=total, mode="min")
+    step = 0
+    for epoch in range(1, training.epochs + 1):
+        plan = [window.shares[0].indices for window in sampler.windows(epoch)]
+        batches = task.training_batches(plan, epoch=epoch)
+        train_mode(task.model)
+        loss = torch.zeros((), device=device)
+        began = time.monotonic()
+        for inputs, targets in batches:
+            step += 1
+            set_lr(optimizer, schedule.lr(step, epoch=epoch))
+            with precision.autocast():
+                loss: Tensor = task.loss(model(inputs), targets)
+            precision.scaler.scale(loss).backward()
+            precision.step(optimizer)
+            optimizer.zero_grad(set_to_none=True)
+        last = loss.item()  # waits for the device
+        speed = task.samples / (time.monotonic() - began)
+        run.log({"train/loss": last, "train/samples_per_second": speed}, step=step)
+        run.log(task.evaluate(None, on_batch=lambda: None).metrics, step=step)
+    run.close()
+
+
+if __name__ == "__main__":
+    main()

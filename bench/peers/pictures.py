@@ -1,0 +1,86 @@
+"""What the other loops train: the trainer's model, on the trainer's batches, with the trainer's optimizer."""
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+import os
+
+import numpy as np
+import torch
+from torch import Tensor, autocast, nn
+from torch.optim import AdamW
+
+from bench.turns import CLASSES, SIDE, Course
+from trainer.models import vision
+from trainer.sampler import TrainSampler
+
+
+class Pictures:
+    """One rank's batches of an epoch: all pictures lie on its device, and are normalized when their turn comes."""
+
+    def __init__(self, course: Course, device: torch.device) -> None:
+        with np.load(course.data) as arrays:
+            pictures, labels = torch.from_numpy(arrays["x_train"]), torch.from_numpy(arrays["y_train"])
+        self._pictures, self._labels = pictures[:, None].to(device), labels.to(device)
+        windows = TrainSampler(
+            len(labels),
+            global_batch=course.batch * course.processes,
+            batch_size=course.batch,
+            world_size=course.processes,
+            rank=int(os.environ["RANK"]),
+            seed=course.seed,
+        ).windows(epoch=1)
+        self._batches = torch.cat([window.shares[0].indices for window in windows]).to(device).split(course.batch)
+        self._scale = torch.tensor(1 / course.std / 255, device=device)
+        self._shift = torch.tensor(-course.mean / course.std, device=device)
+        self._channels = vision.channels_for(course.model, 1)
+        self._format = _memory_format(device)
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        for batch in self._batches:
+            pictures = torch.addcmul(self._shift, self._pictures[batch].float(), self._scale)
+            pictures = pictures.expand(-1, self._channels, -1, -1).contiguous(memory_format=self._format)
+            yield pictures, self._labels[batch]
+
+
+def rank_device() -> torch.device:
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+    torch.cuda.set_device(device)
+    return device
+
+
+def make_model(course: Course, device: torch.device) -> nn.Module:
+    """With the same weights on every rank. What is drawn by chance afterwards differs from rank to rank."""
+    torch.manual_seed(course.seed)
+    model = vision.build(course.model, channels=1, height=SIDE, width=SIDE, classes=CLASSES)
+    torch.manual_seed(course.seed + 1 + int(os.environ["RANK"]))
+    return model.to(device=device, memory_format=_memory_format(device))  # pyright: ignore[reportCallIssue] no overload
+
+
+def make_optimizer(course: Course, model: nn.Module, device: torch.device) -> AdamW:
+    parameters = list(model.parameters())
+    return AdamW(
+        [
+            {"params": [item for item in parameters if item.ndim > 1], "weight_decay": course.weight_decay},
+            {"params": [item for item in parameters if item.ndim <= 1], "weight_decay": 0.0},
+        ],
+        lr=course.lr,
+        fused=True if device.type == "cuda" else None,
+    )
+
+
+def in_bf16(device: torch.device) -> bool:
+    """Whether to train in bf16: where a GPU has it, as the trainer does."""
+    return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+
+
+def precision(device: torch.device) -> autocast | nullcontext[None]:
+    return autocast("cuda", dtype=torch.bfloat16) if in_bf16(device) else nullcontext()
+
+
+def _memory_format(device: torch.device) -> torch.memory_format:
+    return torch.channels_last if device.type == "cuda" else torch.contiguous_format

@@ -1,0 +1,118 @@
+"""The trainer beside a DDP loop written by hand, Lightning and accelerate: `python -m bench.trainer_overhead`.
+
+All train the same model on the same batches with the same optimizer, and come to the same weights. They take turns, as
+`bench.turns` says. No evaluation and no checkpoint falls into a turn; a loss that is logged now and then does.
+"""
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+import sys
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench import table
+from bench.service import scratch
+from bench.table import Row
+from bench.torchrun import clean_up_on_sigterm, environment, run_dir
+from bench.turns import CLASSES, SIDE, Course, running, take_turns
+
+RATIO = 0.99
+"""Of the trainer's speed to any other's, at least: what is nearer is no difference."""
+OURS, RAW, AGAIN = "torchyard", "DDP by hand", "DDP by hand again"
+OTHERS = {"Lightning": "bench.peers.lightning_loop", "accelerate": "bench.peers.accelerate_loop"}
+PROGRAMS = {OURS: "bench.trainer_rank", RAW: "bench.peers.raw_loop", **OTHERS, AGAIN: "bench.peers.raw_loop"}
+COURSES = {
+    "small_cnn": Course("small_cnn", batch=32, settling=10, steps=40, log_every=10),
+    "resnet18": Course("resnet18", batch=16, settling=2, steps=8, log_every=10),
+}
+_HELD_OUT = 32
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Time the training loop beside others.")
+    parser.add_argument("--models", nargs="+", choices=COURSES, default=list(COURSES))
+    parser.add_argument("--processes", nargs="+", type=int, metavar="N", help="default: 1, and 2 but on a single GPU")
+    parser.add_argument("--batch", type=int, metavar="SAMPLES", help="of a process and step")
+    parser.add_argument("--steps", type=int, metavar="N", help="timed ones of a turn")
+    parser.add_argument("--turns", type=int, default=7, metavar="N", help="of each program")
+    options = parser.parse_args()
+    gpus = _gpus()
+    processes: list[int] = options.processes or ([1] if gpus == 1 else [1, 2])
+    if gpus and max(processes) > gpus:
+        sys.exit(f"--processes may be {gpus} here, one a GPU, and not {max(processes)}")
+    chosen = {
+        name: getattr(options, name) for name in ("batch", "steps", "turns") if getattr(options, name) is not None
+    }
+    if min(*processes, *chosen.values()) < 1:
+        sys.exit("--processes, --batch, --steps and --turns must be at least 1")
+    courses = [replace(COURSES[model], processes=count, **chosen) for model in options.models for count in processes]
+    clean_up_on_sigterm()
+    table.main(partial(measure, courses))
+
+
+def measure(courses: Sequence[Course]) -> Iterator[Row]:
+    for course in courses:
+        with scratch() as folder:
+            seconds = _race(course, folder)
+        yield from rows(course, seconds)
+
+
+def rows(course: Course, seconds: Mapping[str, Sequence[float]]) -> Iterator[Row]:
+    """The trainer beside each other program, from the seconds of their turns; and what the machine's noise is."""
+    samples = course.steps * course.batch * course.processes
+    speeds = {name: [samples / value for value in values] for name, values in seconds.items()}
+    what = f"{course.model}, {course.processes} × {course.batch}"
+    for name in (RAW, *OTHERS):
+        yield Row(what, "samples/s", speeds[OURS], peer=name, theirs=speeds[name], ratio_at_least=RATIO)
+    yield Row(f"– the noise: {RAW}, a second time", "samples/s", speeds[AGAIN], peer=RAW, theirs=speeds[RAW])
+
+
+def _race(course: Course, folder: Path) -> dict[str, list[float]]:
+    course = replace(course, data=str(_pictures(folder / "pictures.npz", course)))
+    file = folder / "course.json"
+    course.write(file)
+    env = environment(run_dir(folder / "run", _job(course)), data=course.data)
+    programs = {name: ("-m", module, str(file)) for name, module in PROGRAMS.items()}
+    with running(programs, ranks=course.processes, folder=folder, env=env) as started:
+        return take_turns(started, turns=course.turns)
+
+
+def _pictures(path: Path, course: Course) -> Path:
+    """Noise in the form of MNIST's digits."""
+    numbers = np.random.default_rng(0)
+    arrays: dict[str, NDArray[Any]] = {}
+    for split, count in (("train", course.samples), ("test", _HELD_OUT)):
+        arrays[f"x_{split}"] = numbers.integers(256, size=(count, SIDE, SIDE), dtype=np.uint8)
+        arrays[f"y_{split}"] = np.arange(count) % CLASSES
+    np.savez(path, allow_pickle=False, **arrays)
+    return path
+
+
+def _job(course: Course) -> dict[str, Any]:
+    normalization = {"mean": [course.mean], "std": [course.std]}
+    return {
+        "trainer": "image-classification",
+        "config": {
+            "model": {"name": course.model},
+            "data": {"source": Path(course.data).as_uri(), "normalize": normalization},
+            "training": {"epochs": 1, "per_device_batch_size": course.batch, "seed": course.seed},
+            "optimizer": {"name": "adamw", "lr": course.lr, "weight_decay": course.weight_decay},
+            "lr_scheduler": {"name": "constant"},
+            "logging": {"every_steps": course.log_every},
+        },
+    }
+
+
+def _gpus() -> int:
+    import torch
+
+    return torch.cuda.device_count()
+
+
+if __name__ == "__main__":
+    main()

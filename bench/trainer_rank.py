@@ -1,0 +1,42 @@
+"""The trainer itself, as `bench.trainer_overhead` times it: `torchrun -m bench.trainer_rank COURSE`.
+
+It is `trainer.__main__` in a run directory; beside it, after each step, the clock is asked.
+"""
+
+import logging
+import os
+import sys
+
+from bench.turns import Clock, Course
+from torchyard.run import Run
+from trainer.__main__ import make_training, read_config
+from trainer.world import joined
+
+
+class TimedRun(Run):
+    """The trainer asks at the end of each step whether to stop."""
+
+    clock: Clock
+
+    def should_stop(self) -> bool:
+        stop = super().should_stop()
+        self.clock.step()
+        return stop
+
+
+def main() -> None:
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO)
+    run = TimedRun(os.environ)
+    run.clock = Clock(Course.read(sys.argv[1]))
+    run.attach()
+    config = read_config(run)
+    with joined(config.distributed.timeout) as world:
+        training = make_training(run, config=config, world=world)
+        run.clock.ready()
+        training.train()
+        run.clock.finish(training.task.model)
+    run.close()
+
+
+if __name__ == "__main__":
+    main()
