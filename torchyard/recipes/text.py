@@ -11,12 +11,15 @@ from torchyard.schema import Schema
 
 class TextModelConfig(Schema):
     name: Literal["tiny", "roberta_base", "roberta_large"] = Field(
-        default="tiny", description="a RoBERTa encoder: a tiny one for CPUs, or of the published sizes"
+        default="tiny",
+        description="a RoBERTa encoder: a tiny one for CPUs, or of the published sizes; not looked at where "
+        "`weights` is a directory",
     )
     weights: Annotated[str, Field(pattern=r"^(none|file:///.{1,4000})$")] = Field(
         default="none",
         description="`none`: random weights and a tokenizer trained on the training text; `file:///…`: a local "
-        "directory, as `transformers` saves it, with weights and tokenizer, below an allowed root",
+        "directory below an allowed root, as `transformers` saves it: a RoBERTa or BERT with its tokenizer; a head for "
+        "the same classes is kept",
     )
     init: Init = Field(default="default", description="of layers that `weights` does not fill")
     freeze: Patterns = Field(
@@ -48,7 +51,7 @@ class TextLoss(Schema):
 
 
 class TextTrainingConfig(TrainingConfig):
-    epochs: Annotated[int, Field(ge=1, le=1_000_000)] = Field(default=5, description="passes over the training data")
+    epochs: Annotated[int, Field(ge=1, le=1_000_000)] = Field(default=3, description="passes over the training data")
 
 
 class TextOptimizerConfig(OptimizerConfig):
