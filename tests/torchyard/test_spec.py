@@ -447,6 +447,7 @@ def test_a_script_monitors_what_it_likes() -> None:
         ({"distributed": {"strategy": "fsdp"}, "training": {"precision": "fp16"}}, "use bf16 or fp32"),
         ({"distributed": {"strategy": "fsdp"}, "training": {"compile": True}}, "compile cannot be combined with fsdp"),
         ({"distributed": {"strategy": "fsdp"}, "training": {"auto_batch": True}}, "auto_batch cannot be combined"),
+        ({"distributed": {"strategy": "fsdp"}, "optimizer": {"name": "sgd", "fused": True}}, "optimizer.fused sgd"),
         (
             {"distributed": {"strategy": "local_sgd"}, "training": {"precision": "fp16"}},
             "the ranks would skip different steps",
