@@ -37,7 +37,7 @@ class EventLog:
         self._synchronize = synchronize
         self._file: int | None = None
         self._pending: list[_Line] = []
-        self._progress: Progress | None = None
+        self._progress: dict[str, int | None] | None = None
         self._lock = threading.Lock()
         self._writing = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -57,9 +57,10 @@ class EventLog:
         self, *, step: int, total_steps: int | None = None, epoch: int | None = None, epochs: int | None = None
     ) -> None:
         """Of several between two writes, only the last one is written."""
-        line = Progress(time=_now(), step=step, total_steps=total_steps, epoch=epoch, epochs=epochs)
+        # The thread makes a line of it, as most never become one.
+        latest = {"time": _now(), "step": step, "total_steps": total_steps, "epoch": epoch, "epochs": epochs}
         with self._lock:
-            self._progress = line
+            self._progress = latest
         self._check()
 
     def message(self, line: Message) -> None:
@@ -119,7 +120,7 @@ class EventLog:
                 pending, self._pending = self._pending, []
                 progress, self._progress = self._progress, None
             lines = [self._metric(item) if isinstance(item, _Values) else item for item in pending]
-            everything = [*lines, *([progress] if progress else [])]
+            everything = [*lines, *([Progress.model_validate(progress)] if progress else [])]
             if everything:
                 self._append("".join(f"{line.model_dump_json()}\n" for line in everything).encode())
 

@@ -5,6 +5,8 @@ import logging
 import sys
 from typing import Any
 
+import torch
+
 import torchyard
 from torchyard.errors import ConfigError, DataError
 from torchyard.recipes import AnyRecipe
@@ -43,6 +45,8 @@ def make_training(run: Run, *, config: AnyRecipe, world: World) -> Training:
     """The run that the configuration asks for, ready to train. Raises DataError and ConfigError."""
     seed_everything(config.training.seed)  # the same on every rank, and so the same initial weights
     state = run.resume()
+    if state is not None and config.training.deterministic:
+        torch.set_num_threads(state["threads"])  # sums over parts depend on how many there are
     task = make_task(
         config,
         source=run.data or config.data.source,

@@ -49,7 +49,9 @@ def evaluate(state_path: Path, *, source: str | None = None, device: str = "auto
         task.model.load_state_dict(state["model"])
     except RuntimeError as error:
         raise ConfigError(f"the data does not fit the checkpoint's model: {error}") from error
-    evaluation = task.evaluate(None, on_batch=lambda: None)
+    task.model.to(where)  # of fsdp's it is in host memory
+    batch_size = state.get("sampler", {}).get("batch_size")
+    evaluation = task.evaluate(None, on_batch=lambda: None, batch_size=batch_size)
     metrics = {key.removeprefix("val/"): value for key, value in evaluation.metrics.items()}
     return {**metrics, "samples": evaluation.samples}
 

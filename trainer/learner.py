@@ -45,7 +45,7 @@ class Learner:
 
         Returns this rank's part of that loss, on its device: the mean over the ranks is the loss.
         """
-        loss = torch.zeros((), device=self._world.device)
+        loss: Tensor | None = None
         set_lr(self.optimizer, lr)
         weights = window.weights(self._world.size)
         for index, weight in enumerate(weights, start=1):
@@ -54,13 +54,14 @@ class Learner:
                 with self.precision.autocast():
                     part = self._task.loss(self.strategy.model(batch.inputs), batch.targets) * weight
                 self.precision.scaler.scale(part).backward()
-            loss += part.detach()
+            loss = part.detach() if loss is None else loss + part.detach()
         if self._clip is not None:
             self.precision.scaler.unscale_(self.optimizer)
             self.strategy.clip(self._clip)
         self.updates += self.precision.step(self.optimizer)
         self.optimizer.zero_grad(set_to_none=True)
         self.strategy.after_step(number)
+        assert loss is not None, "a window has a micro-batch"
         return loss
 
     def settle(self) -> None:
@@ -100,7 +101,7 @@ class Learner:
             "lookahead": self.lookahead.state_dict() if self.lookahead else None,
             "slow": whole(self.lookahead.tensors) if self.lookahead else None,
             "strategy": self.strategy.state_dict(),
-            "own": self._world.gather(own) if self.strategy.local else None,
+            "own": self._world.collect(own) if self.strategy.local else None,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from torchyard.errors import ConfigError
 from torchyard.recipes import Recipe
 from torchyard.run import Run
 from torchyard.spec import CheckpointPolicy
@@ -56,8 +57,8 @@ class Training:
         self.epoch = 1
         self.position = 0
         """Samples of the epoch that all ranks together have seen."""
-        self.stopped = False
-        """Whether the run ended early."""
+        self.ended = False
+        """Whether nothing is left to do."""
         self.best: dict[str, Any] | None = None
         if state is not None:
             task.model.load_state_dict(state["raw"] or state["model"])
@@ -93,7 +94,7 @@ class Training:
             self.task.description, config=self.config, base_lr=self.base_lr, total_steps=self.total_steps
         )
         self._progress()
-        while self.position or (self.step < self.total_steps and not self.stopped):
+        while not self.ended and (self.position or self.step < self.total_steps):
             if not (self._train_epoch() and self._end_epoch()):
                 self._save(stop=True)
                 return False
@@ -125,7 +126,7 @@ class Training:
 
     def _end_epoch(self) -> bool:
         """Evaluates and saves, where they are due, after an epoch or at the end of the run; False if the ranks stop."""
-        ended = self.sampler.count(self.position) == 0
+        whole = self.sampler.count(self.position) == 0
         final = self.step >= self.total_steps
         evaluation = Evaluation({})
         if final or self.epoch % self.config.evaluation.every_epochs == 0:
@@ -138,8 +139,9 @@ class Training:
         self._keep_best({**self.report.metrics, **evaluation.metrics})
         by_epochs = self.policy.every_epochs is not None and self.epoch % self.policy.every_epochs == 0
         by_steps = self.policy.every_steps is not None and self.step % self.policy.every_steps == 0
-        if final or self.stopped or by_epochs or by_steps:
-            self._save(end_of_epoch=ended, evaluation=evaluation)
+        self.ended = self.ended or final
+        if self.ended or by_epochs or by_steps:
+            self._save(end_of_epoch=whole, evaluation=evaluation)
         self.epoch, self.position = self.epoch + 1, 0
         return True
 
@@ -147,7 +149,11 @@ class Training:
         """Of the averaged weights, where there are any. What is decided by it is decided once, by rank 0's values."""
         self.learner.settle()
         with self.learner.averaged():
-            evaluation = self.task.evaluate(self.world, on_batch=_Asking(self.run, self.world, self._progress))
+            evaluation = self.task.evaluate(
+                self.world,
+                on_batch=_Asking(self.run, self.world, self._progress),
+                batch_size=min(self.sampler.batch_size, self.config.training.per_device_batch_size),
+            )
         evaluation = replace(evaluation, metrics=self.world.agree(evaluation.metrics))
         self.run.log(evaluation.metrics, step=self.step)
         return evaluation
@@ -156,7 +162,7 @@ class Training:
         """Whether the learning rate drops, or the run ends early."""
         self.schedule.observe(measured.get(self.policy.monitor), update=self.learner.updates)
         if self.stopping is not None and self.stopping.observe(measured, epoch=self.epoch):
-            self.stopped = True
+            self.ended = True
             self.report.say(self.stopping.reason)
 
     def _keep_best(self, measured: Mapping[str, float]) -> None:
@@ -187,17 +193,24 @@ class Training:
         global_batch = asked * training.gradient_accumulation_steps * size
         if state is not None:
             global_batch, asked = state["sampler"]["global_batch"], min(asked, state["sampler"]["batch_size"])
-        batch_size = min(asked, -(-global_batch // size))
+        batch_size = tried = min(asked, -(-global_batch // size))
         if training.auto_batch:
             batch_size = fitting_batch(
-                self.task, batch_size=batch_size, config=self.config, precision=precision, world=self.world
+                self.task, batch_size=tried, config=self.config, precision=precision, world=self.world
             )
-        if batch_size < asked and training.auto_batch:
+        if batch_size < tried:
             self.run.message(
-                f"a micro-batch of {asked} does not fit the memory: it is {batch_size}, more of them make an optimizer "
+                f"a micro-batch of {tried} does not fit the memory: it is {batch_size}, more of them make an optimizer "
                 f"step, and the global batch stays {global_batch}",
                 level="warning",
             )
+        if self.config.distributed.static_graph:
+            if global_batch > batch_size * size:
+                raise ConfigError(
+                    f"distributed.static_graph cannot accumulate, which a global batch of {global_batch} asks for on "
+                    f"{size} processes: resume on more of them, or submit a new job without it"
+                )
+            batch_size += 2  # a window that takes a short tail stays one micro-batch
         return TrainSampler(
             self.task.samples,
             global_batch=global_batch,
@@ -217,7 +230,9 @@ class Training:
 
     def _save(self, *, stop: bool = False, end_of_epoch: bool = False, evaluation: Evaluation | None = None) -> None:
         """Publishes a checkpoint. The ranks settle in it, but at a stop: from there on, all is as without one."""
-        self.report.window.sync(self.step)
+        if self.report.lost(self.step) and not end_of_epoch:
+            self.run.message(f"no checkpoint at step {self.step}: its loss is not finite", level="warning")
+            return
         own = self.learner.own() if stop else None
         self.learner.settle()
         learned = self.learner.state_dict(own or self.learner.own())
@@ -237,7 +252,7 @@ class Training:
             "threads": torch.get_num_threads(),
             "schedule": self.schedule.state_dict(),
             "early_stopping": self.stopping.state_dict() if self.stopping else None,
-            "stopped": self.stopped,
+            "ended": self.ended,
             "random": self.world.gather(random_state()),
             "sampler": {
                 "epoch": self.epoch,
@@ -269,7 +284,7 @@ class Training:
         self.report.window.load_state_dict(state["window"])
         if self.stopping is not None and state["early_stopping"] is not None:
             self.stopping.load_state_dict(state["early_stopping"])
-        self.step, self.best, self.stopped = state["step"], state["best"], state["stopped"]
+        self.step, self.best, self.ended = state["step"], state["best"], state["ended"]
         self.report.metrics = {key: value for key, value in state["metrics"].items() if key.startswith("train/")}
         self.epoch, self.position = state["sampler"]["epoch"], state["sampler"]["samples"]
         if state["end_of_epoch"]:

@@ -67,6 +67,13 @@ class Report:
         self.window.reset()
         self._clock = now
 
+    def lost(self, step: int) -> bool:
+        """Whether the loss of `step` is not finite. A collective. Raises NonFiniteLoss after too many of them."""
+        self.window.sync(step)
+        if self.window.failure is not None:
+            raise NonFiniteLoss(self.window.failure)
+        return self.window.nonfinite > 0
+
     def epoch(self, measured: Mapping[str, float], *, epoch: int, epochs: int, step: int) -> None:
         """A line of the log at the end of an epoch."""
         shown = "  ".join(f"{key} {value:.4g}" for key, value in {**self.metrics, **measured}.items())

@@ -32,8 +32,9 @@ class TrainSampler:
     """Shuffles `size` samples anew in every epoch and deals them in windows of `global_batch`, each sample once.
 
     The windows depend on the seed and the epoch alone, so a run can go on at any of them, on any number of ranks. All
-    ranks get equally many micro-batches, of `batch_size` samples at most. An epoch's last window is shorter; where it
-    would leave less than two samples for each rank, which batch norm cannot learn from, the one before takes them.
+    ranks get equally many micro-batches, of `batch_size` samples at most, or one more where a single sample would be
+    left. An epoch's last window is shorter; where it would leave less than two samples for each rank, which batch norm
+    cannot learn from, the one before takes them.
     """
 
     size: int

@@ -81,10 +81,13 @@ class Task(Protocol):
         """
         ...
 
-    def evaluate(self, world: World | None, *, on_batch: Callable[[], None]) -> Evaluation:
+    def evaluate(
+        self, world: World | None, *, on_batch: Callable[[], None], batch_size: int | None = None
+    ) -> Evaluation:
         """Measures `model` as it is now, each validation sample once. A collective; without a world, of no one else.
 
-        Every rank calls the model, and then `on_batch`, equally often. The model is left in training mode.
+        `batch_size`: samples at once, where as many as the configuration says do not fit the memory. Every rank calls
+        the model, and then `on_batch`, equally often. The model is left in training mode.
         """
         ...
 

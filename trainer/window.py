@@ -28,7 +28,8 @@ class LossWindow:
     _samples: list[int] = field(default_factory=list[int])
     _total: float = 0.0
     _count: int = 0
-    _nonfinite: int = 0
+    nonfinite: int = 0
+    """Steps in a row, the last ones, whose loss is not finite."""
 
     def add(self, loss: Tensor, samples: int) -> None:
         """The mean loss of one step on this rank, and the samples of all ranks that it stands for."""
@@ -47,10 +48,10 @@ class LossWindow:
         for at, (loss, samples) in enumerate(zip(losses, self._samples, strict=True), start=first):
             self._total += loss * samples
             self._count += samples
-            self._nonfinite = 0 if _is_finite(loss) else self._nonfinite + 1
-            if self.failure is None and self._nonfinite >= self.max_nonfinite:
+            self.nonfinite = 0 if _is_finite(loss) else self.nonfinite + 1
+            if self.failure is None and self.nonfinite >= self.max_nonfinite:
                 self.failure = (
-                    f"the loss was {loss} at step {at}, not finite for {self._nonfinite} steps in a row: a lower "
+                    f"the loss was {loss} at step {at}, not finite for {self.nonfinite} steps in a row: a lower "
                     "learning rate, warm-up or gradient clipping may help, unless the data itself holds NaN"
                 )
         self._folded.clear()
@@ -75,10 +76,10 @@ class LossWindow:
 
     def state_dict(self) -> dict[str, Any]:
         """After `sync`: the same on every rank."""
-        return {"total": self._total, "count": self._count, "nonfinite": self._nonfinite}
+        return {"total": self._total, "count": self._count, "nonfinite": self.nonfinite}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._total, self._count, self._nonfinite = state["total"], state["count"], state["nonfinite"]
+        self._total, self._count, self.nonfinite = state["total"], state["count"], state["nonfinite"]
 
 
 def _is_finite(value: float) -> bool:

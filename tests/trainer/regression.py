@@ -36,7 +36,9 @@ class Regression:
     def training_batches(self, plan: Sequence[Tensor], *, epoch: int) -> Iterator[Batch]:
         return (Batch(self.inputs[batch], self.targets[batch]) for batch in plan)
 
-    def evaluate(self, world: World, *, on_batch: Callable[[], None]) -> Evaluation:
+    def evaluate(
+        self, world: World | None, *, on_batch: Callable[[], None], batch_size: int | None = None
+    ) -> Evaluation:
         return Evaluation({"val/loss": self.values.pop(0)} if self.values else {})
 
     def example(self) -> Tensor:

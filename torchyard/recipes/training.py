@@ -133,6 +133,8 @@ class DistributedConfig(Schema):
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
+        if not self.timeout:
+            raise ValueError("timeout must be at least 1s")
         if self.strategy != "ddp":
             chosen = [
                 name

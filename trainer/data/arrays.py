@@ -80,7 +80,7 @@ def _read(path: Path) -> dict[str, Array]:
             return {name: file[name] for name in ARRAYS}
     except FileNotFoundError:
         raise DataError(f"there is no {path}") from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(f"{path} cannot be read as an .npz file of plain arrays: {error}") from error
 
 

@@ -131,7 +131,9 @@ _READERS: dict[str, Callable[[Path, str], Iterator[_Record]]] = {
 def _sample(where: str, text: Any, label: Any) -> Sample:
     if not isinstance(text, str):
         raise DataError(f"{where}: text is no text")
-    is_number = isinstance(label, int | float) and not isinstance(label, bool) and math.isfinite(label)
+    is_number = (isinstance(label, int) and not isinstance(label, bool)) or (
+        isinstance(label, float) and math.isfinite(label)
+    )
     if not is_number and not isinstance(label, str):
         raise DataError(f"{where}: label is neither a text nor a number")
     sample = Sample(text.strip(), str(label).strip())

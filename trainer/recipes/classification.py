@@ -97,10 +97,12 @@ class Classifier:
             alpha = self.config.loss.mixup
             yield mixed(batch, alpha, classes=len(self.data.classes)) if alpha else batch
 
-    def evaluate(self, world: World | None, *, on_batch: Callable[[], None] = lambda: None) -> Evaluation:
+    def evaluate(
+        self, world: World | None, *, on_batch: Callable[[], None] = lambda: None, batch_size: int | None = None
+    ) -> Evaluation:
         """Loss, top-1 and top-5 over the validation split, and the confusion matrix. A collective, with a world."""
         rank, size = (world.rank, world.size) if world else (0, 1)
-        batch_size = self.config.training.per_device_batch_size
+        batch_size = batch_size or self.config.training.per_device_batch_size
         shares = evaluation_shares(len(self.data.val), batch_size=batch_size, world_size=size, rank=rank)
         plan = [share.indices for share in shares]
         batches = self.data.val.batches(plan, device=self.device, workers=self.workers)

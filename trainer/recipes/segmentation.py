@@ -104,14 +104,16 @@ class Segmenter:
         for chosen, (pictures, masks) in zip(indices, pairs, strict=True):
             yield self._batch(*augment.batch(pictures, masks, epoch=epoch, indices=chosen))
 
-    def evaluate(self, world: World | None, *, on_batch: Callable[[], None] = lambda: None) -> Evaluation:
+    def evaluate(
+        self, world: World | None, *, on_batch: Callable[[], None] = lambda: None, batch_size: int | None = None
+    ) -> Evaluation:
         """Loss, IoU, Dice, precision and recall over the validation split, and overlays of a few of its pictures.
 
         A collective, if there is a world.
         """
         rank, size = (world.rank, world.size) if world else (0, 1)
-        files = self._overlays(drawn=rank == 0, on_batch=on_batch)
-        batch_size = self.config.training.per_device_batch_size
+        batch_size = batch_size or self.config.training.per_device_batch_size
+        files = self._overlays(batch_size, drawn=rank == 0, on_batch=on_batch)
         shares = evaluation_shares(len(self.data.val), batch_size=batch_size, world_size=size, rank=rank)
         plan = [share.indices for share in shares]
         pairs = self.data.val.batches(plan, device=self.device, workers=self.workers)
@@ -129,7 +131,7 @@ class Segmenter:
         pictures = torch.zeros(count, CHANNELS, side, side, dtype=torch.uint8, device=self.device)
         return self._batch(pictures, pictures[:, :1])
 
-    def _overlays(self, *, drawn: bool, on_batch: Callable[[], None]) -> dict[str, Content]:
+    def _overlays(self, batch_size: int, *, drawn: bool, on_batch: Callable[[], None]) -> dict[str, Content]:
         """Of the same pictures every time. Empty if not `drawn`: all ranks call the model, equally often, one draws.
 
         Leaves the model in evaluation mode.
@@ -137,7 +139,7 @@ class Segmenter:
         pairs = self.data.val
         shown = min(len(pairs), SHOWN)
         indices = torch.arange(shown) * len(pairs) // shown
-        plan = list(indices.split(self.config.training.per_device_batch_size))
+        plan = list(indices.split(batch_size))
         cut = logit(self.config.evaluation.threshold)
         drawings: list[tuple[Tensor, Tensor, Tensor]] = []
         self.model.eval()

@@ -78,10 +78,12 @@ class TextClassifier:
         """Padded to the longest text of each. Nothing in them is drawn by chance."""
         return self.train.batches(plan, device=self.device)
 
-    def evaluate(self, world: World | None, *, on_batch: Callable[[], None] = lambda: None) -> Evaluation:
+    def evaluate(
+        self, world: World | None, *, on_batch: Callable[[], None] = lambda: None, batch_size: int | None = None
+    ) -> Evaluation:
         """Loss and accuracy over the validation split, and the confusion matrix. A collective, with a world."""
         rank, size = (world.rank, world.size) if world else (0, 1)
-        batch_size = self.config.training.per_device_batch_size
+        batch_size = batch_size or self.config.training.per_device_batch_size
         shares = evaluation_shares(len(self.val), batch_size=batch_size, world_size=size, rank=rank)
         batches = self.val.batches([share.indices for share in shares], device=self.device)
         tally = Tally(classes=len(self.classes), device=self.device)

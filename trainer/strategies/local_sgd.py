@@ -64,7 +64,7 @@ class LocalSgd(Replica):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._step = state["step"]
-        self._apart = self._step > self._config.warmup_steps
+        self._apart = False  # a checkpoint is of ranks that have met
 
     def _meet(self) -> None:
         average(list(self._trained.values()))
