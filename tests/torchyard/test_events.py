@@ -64,7 +64,7 @@ def test_other_lines_survive_the_trip(record: Line) -> None:
 
 
 def test_a_card_has_strings_for_numbers_that_json_has_none_for() -> None:
-    values = {"a": math.nan, "b": [math.inf, {"c": -math.inf}]}
+    values: dict[str, Any] = {"a": math.nan, "b": [math.inf, {"c": -math.inf}]}
     expected = {"a": "NaN", "b": ["Infinity", {"c": "-Infinity"}]}
     for card in (Card(time=1, values=values), LINE.validate_json(line(type="card", values=values))):
         assert isinstance(card, Card)
