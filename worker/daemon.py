@@ -229,8 +229,12 @@ class Daemon:
         return [job_id for job_id, _ in self._queued()]
 
     def _queued(self) -> list[tuple[str, int]]:
-        with self._database.read() as session:
-            return jobs.queued(session)
+        try:
+            with self._database.read() as session:
+                return jobs.queued(session)
+        except Unavailable:
+            self._answers_since = None  # whoever asks may take it for the queue's trouble
+            raise
 
     def _take(self, job_id: str, chosen: Sequence[DeviceView]) -> bool:
         self._renew()
