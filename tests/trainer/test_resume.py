@@ -98,6 +98,8 @@ class Chain:
 def test_a_run_killed_at_random_steps_ends_as_one_that_never_was(tmp_path: Path, strategy: str, kills: int) -> None:
     data = small_pictures(tmp_path, train=130, val=20)
     config = STRATEGIES[strategy]
+    if kills == 2:
+        config = {**config, "training": {**config["training"], "epochs": 2}}
     alone, killed = Chain(tmp_path / "alone", config, data), Chain(tmp_path / "killed", config, data)
     assert alone.attempt()
     chance = random.Random(7)

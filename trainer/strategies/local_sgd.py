@@ -64,7 +64,8 @@ class LocalSgd(Replica):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._step = state["step"]
-        self._apart = False  # a checkpoint is of ranks that have met
+        alone = self._step - self._config.warmup_steps
+        self._apart = alone > 0 and alone % self._config.period != 0
 
     def _meet(self) -> None:
         average(list(self._trained.values()))
