@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torch.cuda import nccl
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
-from torch.utils.flop_counter import FlopCounterMode
 
 from torchyard.recipes import Recipe
 from trainer.task import Task
@@ -50,14 +49,16 @@ class Card:
 def describe(task: Task, *, config: Recipe, world: World, precision: str) -> Card:
     """The card of a run that has not begun; `precision` is the one that `auto` came to.
 
-    The model must not be wrapped or sharded yet.
+    The model must not be wrapped or sharded yet. Rank 0's is the one that counts: others leave out what takes time.
     """
     parameters = list(task.model.parameters())
     training = config.training
     return Card(
         parameters=sum(parameter.numel() for parameter in parameters),
         trainable_parameters=sum(parameter.numel() for parameter in parameters if parameter.requires_grad),
-        flops_per_sample=_flops_if_countable(task.model, _beside(task.example(), parameters)),
+        flops_per_sample=_flops_if_countable(task.model, _beside(task.example(), parameters))
+        if world.rank == 0
+        else None,
         training_samples=task.samples,
         global_batch=training.per_device_batch_size * training.gradient_accumulation_steps * world.size,
         per_device_batch_size=training.per_device_batch_size,
@@ -76,6 +77,8 @@ def flops(model: nn.Module, inputs: Any) -> int:
 
     The model is as it was afterwards: modes, buffers, and the state of torch's generators.
     """
+    from torch.utils.flop_counter import FlopCounterMode  # seconds of imports, on rank 0 alone
+
     modes = [(module, module.training) for module in model.modules()]
     parameter = next(model.parameters(), None)
     devices = [parameter.device] if parameter is not None and parameter.device.type == "cuda" else []
