@@ -31,7 +31,7 @@ def test_trainers_are_listed_with_the_schema_of_their_configuration(house: House
     [
         ("image-classification", 3, False, "mixup"),
         ("segmentation", 20, True, "dice"),
-        ("text-classification", 5, True, "label_smoothing"),
+        ("text-classification", 3, True, "label_smoothing"),
     ],
 )
 def test_a_recipes_schema_says_what_each_key_does(
