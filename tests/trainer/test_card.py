@@ -56,10 +56,10 @@ def test_counting_leaves_the_model_and_the_random_numbers_as_they_were() -> None
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
-def card(**model: Any) -> tuple[Classifier, Card]:
+def card(*, rank: int = 0, **model: Any) -> tuple[Classifier, Card]:
     config = recipe(model=model, training={"per_device_batch_size": 16, "gradient_accumulation_steps": 3})
     classifier = make_classifier(config, source="digits", device=CPU)
-    world = World(rank=1, size=2, local_size=2, device=CPU)
+    world = World(rank=rank, size=2, local_size=2, device=CPU)
     return classifier, describe(classifier, config=config, world=world, precision="fp32")
 
 
@@ -78,6 +78,7 @@ def test_a_card_says_what_a_run_is() -> None:
     plain = found.as_dict()
     assert json.loads(json.dumps(plain)) == plain
     assert plain["samples_per_second"] is plain["peak_memory_bytes"] is None
+    assert card(rank=1)[1].flops_per_sample is None, "counted once, by the rank that reports it"
 
 
 def test_what_cannot_be_counted_is_left_out() -> None:
