@@ -53,6 +53,15 @@ class PostgreSQLServer:
         """Where the server's own administrator connects to."""
         return f"host={self._folder} port={self._settings['port']} user=postgres dbname=postgres"
 
+    @property
+    def socket(self) -> Path:
+        return self._folder / f".s.PGSQL.{self._settings['port']}"
+
+    @property
+    def pid(self) -> int | None:
+        """Of the server; None where it does not run."""
+        return self._process.pid if self._process is not None and self._process.poll() is None else None
+
     def start(self) -> None:
         settings = [part for key, value in self._settings.items() for part in ("-c", f"{key}={value}")]
         argv = [self.binaries / "postgres", "-D", self._data, "-k", self._folder, *settings]

@@ -1,0 +1,82 @@
+"""The processes of jobs on this host, as `/proc` shows them from outside."""
+
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass
+import os
+from pathlib import Path
+import re
+from typing import Literal
+
+from torchyard.rundir import Env
+
+Role = Literal["supervisor", "torchrun", "rank", "other"]
+
+_TITLE = re.compile(rb"torchyard (job_[0-9a-z-]+) attempt ([0-9]+) (supervisor|rank [0-9]+)")
+_JOB, _ATTEMPT = f"{Env.JOB_ID}=".encode(), f"{Env.ATTEMPT}=".encode()
+
+
+@dataclass(frozen=True, order=True)
+class Member:
+    """One running process of an attempt."""
+
+    job_id: str
+    attempt: int
+    role: Role
+    pid: int
+
+
+def muster(jobs: Collection[str]) -> list[Member]:
+    """Every running process of the `jobs`; a stopped one, too, but no zombie."""
+    found = (_member(int(entry.name)) for entry in os.scandir("/proc") if entry.name.isdecimal())
+    return sorted(member for member in found if member is not None and member.job_id in jobs)
+
+
+def attempts(members: Collection[Member]) -> dict[str, set[int]]:
+    """Of which attempts of each job a rank runs."""
+    running: dict[str, set[int]] = defaultdict(set)
+    for member in members:
+        if member.role == "rank":
+            running[member.job_id].add(member.attempt)
+    return dict(running)
+
+
+def naming(folder: Path) -> list[int]:
+    """Running processes, but for this one, whose command line or environment names `folder`."""
+    needle, found = os.fsencode(folder), list[int]()
+    for entry in os.scandir("/proc"):
+        if entry.name.isdecimal() and int(entry.name) != os.getpid():
+            command, environment = _read(int(entry.name))
+            if (needle in command or needle in environment) and _runs(int(entry.name)):
+                found.append(int(entry.name))
+    return found
+
+
+def _member(pid: int) -> Member | None:
+    command, environment = _read(pid)
+    title = _TITLE.match(command)
+    if title is not None:
+        role: Role = "supervisor" if title[3] == b"supervisor" else "rank"
+        member = Member(title[1].decode(), int(title[2]), role, pid)
+    else:
+        values = dict(item.split(b"=", 1) for item in environment.split(b"\0") if item.startswith((_JOB, _ATTEMPT)))
+        if len(values) < 2:
+            return None
+        role = "torchrun" if b"trainer.torchrun" in command else "other"
+        member = Member(values[_JOB[:-1]].decode(), int(values[_ATTEMPT[:-1]]), role, pid)
+    return member if _runs(pid) else None
+
+
+def _read(pid: int) -> tuple[bytes, bytes]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes(), Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return b"", b""  # it has ended, or is another user's
+
+
+def _runs(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return False
+    return stat.rpartition(b")")[2].split()[0] not in b"ZXx"

@@ -1,0 +1,196 @@
+"""The whole history of a job as its REST interface tells it, and what is wrong with it."""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+import tempfile
+
+from torchyard.client import Client, MetricPoint
+from torchyard.errors import ServerError
+from torchyard.job import JobState
+from torchyard.views import CheckpointView, EventView, JobView
+
+_WEIGHTS = "model.safetensors"
+_TIMING = frozenset({"train/samples_per_second"})
+"""What two runs need not have alike."""
+_MOST_POINTS = 100_000
+
+
+@dataclass(frozen=True)
+class Story:
+    """One job, from outside."""
+
+    job: JobView
+    events: Sequence[EventView]
+    points: Sequence[MetricPoint]
+    """Every point that is stored, of all attempts."""
+    curve: Mapping[str, Mapping[int, float]]
+    """What people see: each series by step, where later attempts replace earlier ones."""
+    checkpoints: Sequence[CheckpointView]
+    """Newest first."""
+    unsound: frozenset[str] = field(default_factory=frozenset[str])
+    """Checkpoints, by id, whose bytes are not those that are listed."""
+
+
+def read(client: Client, job_id: str) -> Story:
+    """Reads all that the service has of the job, and downloads each checkpoint. Raises TorchyardError."""
+    series = client.metrics(job_id, max_points=_MOST_POINTS).data
+    checkpoints = list(client.checkpoints(job_id))
+    points = [item.view for item in client.stream(job_id, only=["metric"]) if isinstance(item.view, MetricPoint)]
+    return Story(
+        job=client.get(job_id),
+        events=list(client.events(job_id)),
+        points=points,
+        curve={one.key: {point.step: point.value for point in one.points} for one in series},
+        checkpoints=checkpoints,
+        unsound=frozenset(checkpoint.id for checkpoint in checkpoints if not _is_sound(client, job_id, checkpoint)),
+    )
+
+
+def violations(
+    story: Story, *, ends: Collection[JobState], reference: Story | None, damaged: Mapping[str, float]
+) -> list[str]:
+    """What is wrong: sentences, each with the job's id.
+
+    `ends`: how it may have ended; `reference`: the same job, undisturbed; `damaged`: checkpoints whose bytes were
+    overwritten, by id, and when (seconds since the epoch).
+    """
+    found = [
+        *_wrong_end(story, ends),
+        *_wrong_attempts(story),
+        *_doubled(story),
+        *(_wrong_curve(story, reference) if reference is not None else []),
+        *(_wrong_weights(story, reference) if reference is not None else []),
+        *_wrong_bytes(story, damaged),
+        *_silently_skipped(story, damaged),
+    ]
+    return [f"{story.job.id} ({story.job.name}): {sentence}" for sentence in found]
+
+
+def side_by_side(story: Story, earlier: int, later: int) -> list[str]:
+    """What is wrong with two attempts that ran at the same time: the first one's lease must have expired."""
+    for event in story.events:
+        error = event.data.get("error") or {}
+        if event.attempt == earlier and error.get("code") == "worker_lost" and "lease" in str(error.get("message")):
+            return []
+    return [f"{story.job.id}: attempt {later} ran beside attempt {earlier}, whose lease had not expired"]
+
+
+def _wrong_end(story: Story, ends: Collection[JobState]) -> list[str]:
+    job, found = story.job, list[str]()
+    if job.state not in ends:
+        why = job.error.message if job.error is not None else job.status_reason.message
+        found.append(f"is {job.state}, not {' or '.join(sorted(ends))}: {why}")
+    if (job.finished_at is not None) != job.state.terminal:
+        found.append(f"is {job.state}, and finished at {job.finished_at}")
+    moves = [event.data["to"] for event in story.events if event.type == "state"]
+    terminal = [state for state in moves if JobState(state).terminal]
+    if len(terminal) != 1 or moves[-1] != terminal[0] or terminal[0] != job.state:
+        found.append(f"is {job.state}, and its events say {terminal or 'no end'}; the last one {moves[-1:]}")
+    return found
+
+
+def _wrong_attempts(story: Story) -> list[str]:
+    starts = [
+        event.attempt for event in story.events if event.type == "state" and event.data["to"] == JobState.STARTING
+    ]
+    if starts == list(range(1, story.job.attempt + 1)):
+        return []
+    return [f"its attempts started as {starts}, and it counts {story.job.attempt}"]
+
+
+def _doubled(story: Story) -> list[str]:
+    counted = Counter((item.key, item.point.attempt, item.point.step) for item in story.points)
+    doubled = [place for place, count in counted.items() if count > 1]
+    return [f"{len(doubled)} points are stored more than once, such as {doubled[0]}"] if doubled else []
+
+
+def _wrong_curve(story: Story, reference: Story) -> list[str]:
+    """A job that was stopped has a beginning of the curve, a retried one an end of it; each value is bit-equal."""
+    first, found = _begins_behind(story), list[str]()
+    succeeded = story.job.state is JobState.SUCCEEDED
+    for key, whole in reference.curve.items():
+        ours = story.curve.get(key, {})
+        last = max(whole) if succeeded else max(ours, default=first)
+        expected = {step: value for step, value in whole.items() if first < step <= last}
+        if missing := sorted(expected.keys() - ours.keys()):
+            found.append(f"{key} has lost {len(missing)} points, such as that of step {missing[0]}")
+        if extra := sorted(ours.keys() - expected.keys()):
+            found.append(f"{key} has {len(extra)} points too many, such as that of step {extra[0]}")
+        other = [step for step in sorted(expected.keys() & ours.keys()) if ours[step] != expected[step]]
+        if other and key not in _TIMING:
+            step = other[0]
+            found.append(
+                f"{key} differs at {len(other)} steps, first at {step}: {ours[step]!r}, not {expected[step]!r}"
+            )
+    return found
+
+
+def _begins_behind(story: Story) -> int:
+    """The step that a retried job goes on from; 0 for every other."""
+    inherited = [checkpoint.step for checkpoint in story.checkpoints if checkpoint.attempt == 0]
+    told = [
+        int(str(event.data["text"]).rpartition(" ")[2])
+        for event in story.events
+        if event.type == "message" and str(event.data["text"]).startswith("continues job ")
+    ]
+    return max(inherited + told, default=0)
+
+
+def _wrong_weights(story: Story, reference: Story) -> list[str]:
+    if story.job.state is not JobState.SUCCEEDED:
+        return []
+    ours, theirs = _weights(story), _weights(reference)
+    return [] if ours == theirs else [f"its last checkpoint (step, weights) is {ours}, not {theirs}"]
+
+
+def _weights(story: Story) -> tuple[int, str | None] | None:
+    if not story.checkpoints:
+        return None
+    newest = story.checkpoints[0]
+    return newest.step, next((file.sha256 for file in newest.files if file.path == _WEIGHTS), None)
+
+
+def _wrong_bytes(story: Story, damaged: Mapping[str, float]) -> list[str]:
+    listed = {checkpoint.id: checkpoint for checkpoint in story.checkpoints}
+    # The same bytes are stored once, whatever lists them.
+    shared = {listed[name].sha256 for name in damaged if name in listed}
+    unsound = [name for name in sorted(story.unsound) if listed[name].sha256 not in shared]
+    return [f"checkpoint {name} is not what is listed" for name in unsound]
+
+
+def _silently_skipped(story: Story, damaged: Mapping[str, float]) -> list[str]:
+    """A damaged checkpoint that was the newest when an attempt started must have been skipped, aloud."""
+    found: list[str] = []
+    for name, at in damaged.items():
+        later = [event for event in story.events if event.time.timestamp() > at]
+        texts = [str(event.data.get("text")) for event in later if event.type == "message"]
+        if any(text.startswith(f"resumes from checkpoint {name} ") for text in texts):
+            found.append(f"was resumed from checkpoint {name}, which was damaged")
+        if _is_needed(story, name, later) and not any("skipped" in text and name in text for text in texts):
+            found.append(f"nobody said that checkpoint {name}, which was damaged, was skipped")
+    return found
+
+
+def _is_needed(story: Story, name: str, later: Sequence[EventView]) -> bool:
+    """Whether an attempt prepared itself, by saying what it resumes from, before a newer checkpoint was listed."""
+    if name not in {checkpoint.id for checkpoint in story.checkpoints}:
+        return False  # of another job, or pushed out by newer ones
+    for event in later:
+        if event.type == "checkpoint":
+            return False
+        if event.type == "message" and str(event.data.get("text")).startswith("resumes from checkpoint "):
+            return True
+    return False
+
+
+def _is_sound(client: Client, job_id: str, checkpoint: CheckpointView) -> bool:
+    """Whether each of its files arrives with the digest that is listed, which the client checks."""
+    with tempfile.TemporaryDirectory(prefix="torchyard-chaos-") as folder:
+        try:
+            for file in checkpoint.files:
+                client.download(job_id, checkpoint.id, file=file.path, to=Path(folder) / Path(file.path).name)
+        except ServerError:
+            return False
+    return True

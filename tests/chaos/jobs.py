@@ -1,0 +1,189 @@
+"""A steady stream of short jobs, submitted and disturbed by their owner through the REST client alone."""
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+import threading
+import time
+from typing import Any, Literal, TypeVar
+
+from torchyard.client import Client
+from torchyard.errors import Conflict, ServerUnreachable, Unavailable
+from torchyard.job import JobState
+from torchyard.views import JobView
+
+T = TypeVar("T")
+
+Kind = Literal["digits", "script"]
+Plan = Literal["run", "cancel", "pause", "retry"]
+
+KINDS: tuple[Kind, ...] = ("digits", "script")
+LABEL = "chaos"
+"""Of each job: the key by which its submission is known."""
+
+_PLANS: tuple[Plan, ...] = ("run", "run", "run", "pause", "cancel", "retry")
+_AT_ONCE = 5
+_PAUSE_S = 0.25
+_LATEST_S = 8.0
+"""After a job runs, in which its owner acts."""
+
+_SCRIPT = """
+import os, time, torchyard
+
+run = torchyard.init()
+state = run.resume() or {"step": 0, "value": 0.3}
+step, value = state["step"], state["value"]
+while step < 120:
+    time.sleep(0.05)
+    step += 1
+    value = 3.9 * value * (1 - value)
+    run.log({"train/value": value}, step=step)
+    stop = run.should_stop()
+    if step % 10 == 0 or stop:
+        mark = {"step": step, "value": value, "job": os.environ["TORCHYARD_JOB_ID"]}
+        run.save_checkpoint(mark | {"attempt": os.environ["TORCHYARD_ATTEMPT"]}, step=step)
+    if stop:
+        break
+"""
+
+_COMMON: dict[str, Any] = {
+    "max_restarts": 1000,
+    "stall_timeout": "30s",
+    "env": {"OMP_NUM_THREADS": "1"},
+}
+_DIGITS: dict[str, Any] = {
+    "trainer": "image-classification",
+    "resources": {"devices_per_node": 2, "device": "cpu"},
+    "checkpoint": {"every_steps": 5, "keep_last": 4},
+    "config": {
+        "data": {"source": "digits"},
+        "training": {"epochs": 6, "deterministic": True},
+        "logging": {"every_steps": 2},
+    },
+}
+
+
+def spec(kind: Kind, *, code: Path, label: str) -> dict[str, Any]:
+    """What is submitted. `code` is a folder below which the worker allows scripts; the script is written there."""
+    named = _COMMON | {"name": f"chaos-{kind}", "labels": {LABEL: label}}
+    if kind == "digits":
+        return _DIGITS | named
+    (code / "train.py").write_text(_SCRIPT)
+    return named | {"trainer": "script", "config": {"code": code.as_uri()}, "resources": {"device": "cpu"}}
+
+
+@dataclass
+class Errand:
+    """A job, and what its owner does to it."""
+
+    key: str
+    kind: Kind
+    plan: Plan
+    job_id: str
+    state: JobState = JobState.QUEUED
+    asked: bool = False
+    """Whether the service accepted the owner's cancel."""
+    acts_at: float | None = None
+    over: bool = False
+    """Whether the job has ended and its owner wants nothing more of it."""
+
+    @property
+    def ends(self) -> frozenset[JobState]:
+        """How it may end. A cancel may come when the last step is done."""
+        return frozenset({JobState.SUCCEEDED, *([JobState.CANCELLED] if self.asked else [])})
+
+
+class Stream(threading.Thread):
+    """Keeps some jobs under way until there were `count` of them, or `close` was called; `errands` are all accepted
+    ones. It ends when each is over. `failure` is what it could not cope with.
+    """
+
+    def __init__(self, client: Client, *, code: Path, count: int, seed: int) -> None:
+        super().__init__(name="jobs", daemon=True)
+        self.errands: list[Errand] = []
+        self.failure: BaseException | None = None
+        self._client, self._code, self._left = client, code, count
+        self._random = Random(f"jobs {seed}")
+        self._closing = threading.Event()
+        self._given_up = threading.Event()
+
+    def close(self) -> None:
+        """Submit nothing more."""
+        self._closing.set()
+
+    def give_up(self) -> None:
+        """Wait for nothing more."""
+        self._closing.set()
+        self._given_up.set()
+
+    def run(self) -> None:
+        try:
+            for _ in self._until_given_up():
+                self._submit_more()
+                for errand in [each for each in self.errands if not each.over]:
+                    self._attend(errand)
+                if all(each.over for each in self.errands) and (self._closing.is_set() or not self._left):
+                    return
+        except BaseException as error:  # noqa: BLE001 the run fails by it, in its own thread
+            self.failure = error
+
+    def _until_given_up(self) -> Generator[None]:
+        while not self._given_up.wait(_PAUSE_S):
+            yield
+
+    def _submit_more(self) -> None:
+        if self._left and not self._closing.is_set() and sum(not each.over for each in self.errands) < _AT_ONCE:
+            self._left -= 1
+            key = f"{len(self.errands):04d}"
+            kind, plan = self._random.choice(KINDS), self._random.choice(_PLANS)
+            body = spec(kind, code=self._code, label=key)
+            job = self._insist(lambda: self._client.submit(body, idempotency_key=key))
+            self.errands.append(Errand(key, kind, plan, job.id))
+
+    def _attend(self, errand: Errand) -> None:
+        try:
+            job = self._client.get(errand.job_id)
+        except (Unavailable, ServerUnreachable):
+            return
+        errand.state = job.state
+        if job.state.terminal:
+            self._close_errand(errand)
+        elif job.state is JobState.PAUSED:
+            self._try(lambda: self._client.resume(errand.job_id))
+        elif errand.plan != "run" and job.state is JobState.RUNNING:
+            self._disturb(errand)
+
+    def _disturb(self, errand: Errand) -> None:
+        errand.acts_at = errand.acts_at or time.monotonic() + self._random.uniform(0, _LATEST_S)
+        if errand.asked or time.monotonic() < errand.acts_at:
+            return
+        ask = self._client.pause if errand.plan == "pause" else self._client.cancel
+        accepted = self._try(lambda: ask(errand.job_id))
+        if accepted and errand.plan == "pause":
+            errand.plan = "run"  # once is enough
+        elif accepted:
+            errand.asked = True
+
+    def _close_errand(self, errand: Errand) -> None:
+        errand.over = True
+        if errand.plan == "retry" and errand.state is JobState.CANCELLED:
+            key = f"{errand.key}-again"
+            again = self._insist(lambda: self._client.retry(errand.job_id, idempotency_key=key))
+            self.errands.append(Errand(key, errand.kind, "run", again.id))
+
+    def _try(self, ask: Callable[[], JobView]) -> bool:
+        """Whether it was accepted. What met no answer may have been, and is asked again."""
+        try:
+            self._insist(ask)
+        except Conflict:
+            return False  # the job has ended, or gone on, meanwhile
+        return True
+
+    def _insist(self, ask: Callable[[], T]) -> T:
+        while True:
+            try:
+                return ask()
+            except (Unavailable, ServerUnreachable):
+                if self._given_up.wait(_PAUSE_S):
+                    raise

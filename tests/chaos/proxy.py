@@ -1,0 +1,130 @@
+"""A TCP port before a server's unix socket: what goes through it can be slowed, held back and cut."""
+
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+import socket
+import struct
+import threading
+import time
+
+_RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing throws away what waits, and tells the other end so
+
+
+class Proxy:
+    """Listens on 127.0.0.1 until `close`. `latency` is in seconds, for each piece in either direction."""
+
+    def __init__(self, upstream: Path) -> None:
+        self.latency = 0.0
+        self._upstream = upstream
+        self._passing = threading.Event()
+        self._passing.set()
+        self._lock = threading.Lock()
+        self._pairs: set[_Pair] = set()
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        threading.Thread(target=self._accept, name="proxy", daemon=True).start()
+
+    @property
+    def port(self) -> int:
+        return self._listener.getsockname()[1]
+
+    @property
+    def connections(self) -> int:
+        with self._lock:
+            return len(self._pairs)
+
+    def hold(self) -> None:
+        """A partition: connections stay and new ones are taken, but not a byte passes until `heal`."""
+        self._passing.clear()
+
+    def heal(self) -> None:
+        """What was held back goes on its way, at full speed."""
+        self.latency = 0.0
+        self._passing.set()
+
+    def cut(self) -> int:
+        """Resets every connection; how many there were."""
+        with self._lock:
+            pairs = list(self._pairs)
+        for pair in pairs:
+            pair.reset()
+        return len(pairs)
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.heal()
+        self.cut()
+
+    def _accept(self) -> None:
+        with suppress(OSError):  # closed
+            while True:
+                client, _ = self._listener.accept()
+                client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                threading.Thread(target=self._connect, args=(client,), name="proxy", daemon=True).start()
+
+    def _connect(self, client: socket.socket) -> None:
+        self._passing.wait()
+        server = socket.socket(socket.AF_UNIX)
+        pair = _Pair(client, server)
+        try:
+            server.connect(str(self._upstream))
+        except OSError:
+            pair.reset()
+            pair.close()
+            return
+        with self._lock:
+            self._pairs.add(pair)
+        back = threading.Thread(target=self._pump, args=(server, client, pair), name="proxy", daemon=True)
+        back.start()
+        self._pump(client, server, pair)
+        back.join()
+        with self._lock:
+            self._pairs.discard(pair)
+        pair.close()
+
+    def _pump(self, source: socket.socket, target: socket.socket, pair: "_Pair") -> None:
+        with suppress(OSError):
+            while data := source.recv(65_536):
+                if self.latency:
+                    time.sleep(self.latency)
+                self._passing.wait()
+                target.sendall(data)
+        pair.end()
+
+
+class _Pair:
+    """The two ends of one connection. They are closed by the last who uses them, or another file could get a number."""
+
+    def __init__(self, client: socket.socket, server: socket.socket) -> None:
+        self._client = client
+        self._server = server
+
+    def reset(self) -> None:
+        with suppress(OSError):
+            self._client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            self._client.shutdown(socket.SHUT_RD)  # wakes who reads; an end in good order would be sent by SHUT_WR
+        self._end_server()
+
+    def end(self) -> None:
+        with suppress(OSError):
+            self._client.shutdown(socket.SHUT_RD)
+        self._end_server()
+
+    def close(self) -> None:
+        self._client.close()
+        self._server.close()
+
+    def _end_server(self) -> None:
+        with suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def proxy(upstream: Path) -> Generator[Proxy]:
+    made = Proxy(upstream)
+    try:
+        yield made
+    finally:
+        made.close()

@@ -1,0 +1,218 @@
+"""The checker of histories sees each kind of violation that is planted, and nothing in a history without one."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tests.chaos import history
+from tests.chaos.history import Story
+from torchyard.client import MetricPoint
+from torchyard.job import EndReason, JobState
+from torchyard.spec import parse_spec
+from torchyard.views import (
+    CheckpointFile,
+    CheckpointView,
+    ErrorView,
+    EventView,
+    JobView,
+    PointView,
+    ProgressView,
+    StatusReason,
+)
+
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+LOSSES = {step: 1.0 / step for step in range(1, 11)}
+
+
+def event(seq: int, type: Any, *, attempt: int | None = 1, **data: Any) -> EventView:
+    return EventView(seq=seq, time=BEGAN + timedelta(seconds=seq), type=type, attempt=attempt, data=data)
+
+
+def state(seq: int, to: JobState, *, attempt: int | None = 1, **data: Any) -> EventView:
+    return event(seq, "state", attempt=attempt, to=str(to), **data)
+
+
+def checkpoint(name: str, step: int, *, attempt: int = 1, weights: str = "ab") -> CheckpointView:
+    files = [
+        CheckpointFile(path="state.pt", size=1, sha256=f"{name}-state"),
+        CheckpointFile(path="model.safetensors", size=1, sha256=weights),
+    ]
+    return CheckpointView(
+        id=name,
+        epoch=None,
+        step=step,
+        attempt=attempt,
+        metrics={},
+        files=files,
+        size=1,
+        sha256=f"{name}-state",
+        aliases=[],
+        created_at=BEGAN,
+    )
+
+
+def points(steps: range, *, attempt: int) -> list[MetricPoint]:
+    return [
+        MetricPoint("train/loss", PointView(step=step, value=LOSSES[step], time=BEGAN, attempt=attempt))
+        for step in steps
+    ]
+
+
+JOB = JobView(
+    id="job_1",
+    name="chaos-digits",
+    state=JobState.SUCCEEDED,
+    status_reason=StatusReason(code="completed", message="completed", since=BEGAN),
+    spec=parse_spec({"trainer": "image-classification"}),
+    owner="admin",
+    priority=0,
+    labels={},
+    attempt=2,
+    progress=ProgressView(),
+    metrics={},
+    devices=[],
+    created_at=BEGAN,
+    started_at=BEGAN,
+    finished_at=BEGAN,
+    version=9,
+)
+RESUMED = event(7, "message", attempt=2, level="info", text="resumes from checkpoint ckpt_5 (step 5)")
+GOOD = Story(
+    job=JOB,
+    events=[
+        state(1, JobState.QUEUED, attempt=None),
+        state(2, JobState.STARTING),
+        state(3, JobState.RUNNING),
+        event(4, "checkpoint", step=5),
+        state(5, JobState.QUEUED, error={"code": "killed", "message": "rank 0 was killed by SIGKILL"}),
+        state(6, JobState.STARTING, attempt=2),
+        RESUMED,
+        state(8, JobState.RUNNING, attempt=2),
+        event(9, "checkpoint", attempt=2, step=10),
+        state(10, JobState.SUCCEEDED, attempt=2),
+    ],
+    points=[*points(range(1, 8), attempt=1), *points(range(6, 11), attempt=2)],
+    curve={"train/loss": LOSSES},
+    checkpoints=[checkpoint("ckpt_10", 10, attempt=2), checkpoint("ckpt_5", 5)],
+)
+"""Killed once behind step 5, and resumed from there."""
+REFERENCE = replace(GOOD, checkpoints=[checkpoint("ckpt_0", 10)])
+
+
+def found(story: Story, *, ends: frozenset[JobState] = frozenset({JobState.SUCCEEDED}), **damaged: float) -> list[str]:
+    return history.violations(story, ends=ends, reference=REFERENCE, damaged=damaged)
+
+
+def test_a_history_in_order_has_no_violation() -> None:
+    assert found(GOOD) == []
+
+
+def test_a_cancelled_job_has_a_beginning_of_the_curve_and_a_retried_one_its_end() -> None:
+    ends = frozenset({JobState.CANCELLED})
+    assert found(cancelled(last=7), ends=ends) == []
+    retried = replace(
+        GOOD,
+        curve={"train/loss": {step: value for step, value in LOSSES.items() if step > 5}},
+        checkpoints=[GOOD.checkpoints[0], checkpoint("ckpt_6", 5, attempt=0)],
+    )
+    assert found(retried) == []
+
+
+def test_a_hole_in_the_curve_of_a_cancelled_job_is_a_loss() -> None:
+    story = cancelled(last=7)
+    curve = {"train/loss": {step: value for step, value in story.curve["train/loss"].items() if step != 3}}
+    assert found(replace(story, curve=curve), ends=frozenset({JobState.CANCELLED})) == [
+        "job_1 (chaos-digits): train/loss has lost 1 points, such as that of step 3"
+    ]
+
+
+PLANTED: list[tuple[str, Callable[[Story], Story]]] = [
+    (
+        "is failed, not succeeded: too bad",
+        lambda story: with_job(story, state=JobState.FAILED, error=ErrorView(code=EndReason.HANG, message="too bad")),
+    ),
+    ("finished at None", lambda story: with_job(story, finished_at=None)),
+    ("its events say ['succeeded', 'succeeded']", lambda story: with_events(story, state(11, JobState.SUCCEEDED))),
+    ("the last one ['queued']", lambda story: with_events(story, state(11, JobState.QUEUED))),
+    ("its events say no end", lambda story: replace(story, events=story.events[:-1])),
+    ("its attempts started as [1, 2, 4]", lambda story: with_events(story, state(0, JobState.STARTING, attempt=4))),
+    ("its attempts started as [1, 2], and it counts 3", lambda story: with_job(story, attempt=3)),
+    (
+        "1 points are stored more than once, such as ('train/loss', 2, 6)",
+        lambda story: replace(story, points=[*story.points, *points(range(6, 7), attempt=2)]),
+    ),
+    ("train/loss has lost 1 points, such as that of step 6", lambda story: with_losses(story, {}, without=6)),
+    ("train/loss has lost 10 points, such as that of step 1", lambda story: replace(story, curve={})),
+    (
+        "train/loss has 1 points too many, such as that of step 11",
+        lambda story: with_losses(story, {11: 0.1}),
+    ),
+    (
+        "train/loss differs at 1 steps, first at 4: 0.2500000000000001, not 0.25",
+        lambda story: with_losses(story, {4: 0.2500000000000001}),
+    ),
+    (
+        "its last checkpoint (step, weights) is (10, 'cd'), not (10, 'ab')",
+        lambda story: replace(story, checkpoints=[checkpoint("ckpt_10", 10, attempt=2, weights="cd")]),
+    ),
+    ("its last checkpoint (step, weights) is None", lambda story: replace(story, checkpoints=[])),
+    ("checkpoint ckpt_5 is not what is listed", lambda story: replace(story, unsound=frozenset({"ckpt_5"}))),
+]
+
+
+@pytest.mark.parametrize(("expected", "plant"), PLANTED)
+def test_what_is_planted_is_found(expected: str, plant: Callable[[Story], Story]) -> None:
+    sentences = found(plant(GOOD))
+    assert any(expected in sentence for sentence in sentences), sentences
+    assert all(sentence.startswith("job_1 (chaos-digits): ") for sentence in sentences)
+
+
+def test_a_damaged_checkpoint_may_be_unsound_but_not_used() -> None:
+    damaged = replace(GOOD, unsound=frozenset({"ckpt_5"}))
+    before, after = (BEGAN + timedelta(seconds=seconds) for seconds in (4.5, 7.5))
+    assert found(damaged, ckpt_5=after.timestamp()) == []
+    assert found(damaged, ckpt_5=before.timestamp()) == [
+        "job_1 (chaos-digits): was resumed from checkpoint ckpt_5, which was damaged",
+        "job_1 (chaos-digits): nobody said that checkpoint ckpt_5, which was damaged, was skipped",
+    ]
+
+
+def test_a_damaged_checkpoint_is_skipped_aloud() -> None:
+    older = event(7, "message", attempt=2, level="info", text="resumes from checkpoint ckpt_2 (step 2)")
+    skipped = event(6, "message", attempt=2, level="warning", text="1 damaged checkpoints were skipped: ckpt_5")
+    silent = replace(GOOD, events=[older if each is RESUMED else each for each in GOOD.events])
+    aloud = replace(silent, events=[*silent.events[:6], skipped, *silent.events[6:]])
+    at = (BEGAN + timedelta(seconds=4.5)).timestamp()
+    assert found(aloud, ckpt_5=at) == []
+    assert found(silent, ckpt_5=at) == [
+        "job_1 (chaos-digits): nobody said that checkpoint ckpt_5, which was damaged, was skipped"
+    ]
+
+
+def test_two_attempts_may_run_side_by_side_only_once_the_first_ones_lease_has_expired() -> None:
+    assert history.side_by_side(GOOD, 1, 2) == ["job_1: attempt 2 ran beside attempt 1, whose lease had not expired"]
+    lost = {"code": "worker_lost", "message": "the lease of worker box expired"}
+    events = [state(5, JobState.QUEUED, error=lost) if each.seq == 5 else each for each in GOOD.events]
+    assert history.side_by_side(replace(GOOD, events=events), 1, 2) == []
+
+
+def cancelled(*, last: int) -> Story:
+    curve = {"train/loss": {step: value for step, value in LOSSES.items() if step <= last}}
+    events = [*GOOD.events[:-1], state(10, JobState.CANCELLED, attempt=2)]
+    return with_job(replace(GOOD, curve=curve, events=events), state=JobState.CANCELLED)
+
+
+def with_job(story: Story, **values: Any) -> Story:
+    return replace(story, job=story.job.model_copy(update=values))
+
+
+def with_events(story: Story, *more: EventView) -> Story:
+    return replace(story, events=[*story.events, *more])
+
+
+def with_losses(story: Story, losses: Mapping[int, float], *, without: int | None = None) -> Story:
+    changed = {**LOSSES, **losses}
+    return replace(story, curve={"train/loss": {step: value for step, value in changed.items() if step != without}})

@@ -1,0 +1,71 @@
+"""What the report makes of its figures, and the plan of a seed."""
+
+from collections import Counter
+
+import pytest
+
+from tests.chaos import nemesis
+from tests.chaos.report import Report, bound, percentile
+
+
+@pytest.mark.parametrize(
+    ("percent", "expected"), [(0, 1.0), (50, 50.0), (51, 51.0), (99, 99.0), (99.5, 100.0), (100, 100.0)]
+)
+def test_a_percentile_is_the_least_value_that_so_many_do_not_exceed(percent: float, expected: float) -> None:
+    assert percentile([float(value) for value in range(100, 0, -1)], percent) == expected
+
+
+def test_a_percentile_of_one_value_is_that_value() -> None:
+    assert [percentile([7.0], percent) for percent in (0, 50, 99)] == [7.0, 7.0, 7.0]
+
+
+def test_the_bound_is_the_rule_of_three() -> None:
+    assert "0.0100 (3 / 300)" in bound(kills=300, violations=0)
+    assert "1.0000 (3 / 2)" in bound(kills=2, violations=0)
+    assert bound(kills=300, violations=1) == "95% bound: none"
+    assert bound(kills=0, violations=0) == "95% bound: none"
+
+
+def test_a_report_says_everything() -> None:
+    report = Report(
+        seed=7,
+        minutes=2,
+        database="postgresql",
+        kills={"rank": 2, "api": 1},
+        troubles={"disk full": 1},
+        impossible={"postgresql restarted"},
+        recovered={"rank": [4.0, 8.0], "api": [1.0]},
+        unmeasured=1,
+        ends={"succeeded": 3, "cancelled": 1},
+        attempts=[1, 3, 1, 2],
+        looks=99,
+        violations=["job_1: is lost"],
+    )
+    assert str(report).splitlines() == [
+        "chaos: seed 7, 2 min, postgresql",
+        "kills: 3 (rank 2, api 1)",
+        "other troubles: 1 (disk full 1)",
+        "not possible here: postgresql restarted",
+        "time to recover:",
+        "  all        p50   4.00 s, p99   8.00 s (3 kills)",
+        "  api        p50   1.00 s, p99   1.00 s (1 kills)",
+        "  rank       p50   4.00 s, p99   8.00 s (2 kills)",
+        "  not seen: 1",
+        "jobs: 4 (succeeded 3, cancelled 1); attempts: 7 (1 of 2 jobs, 2 of 1 jobs, 3 of 1 jobs)",
+        "looks at the running service: 99",
+        "violations: 1",
+        "  job_1: is lost",
+        "95% bound: none",
+    ]
+
+
+def test_a_seed_decides_the_plan() -> None:
+    moments = nemesis.plan(seed=1, kills=33, seconds=60)
+    assert moments == nemesis.plan(seed=1, kills=33, seconds=60)
+    assert moments != nemesis.plan(seed=2, kills=33, seconds=60)
+    assert sum(moment.kill for moment in moments) == 33
+    troubles = Counter(moment.what for moment in moments if not moment.kill)
+    assert len(troubles) == 11
+    assert set(troubles.values()) == {1}
+    assert all(0 <= moment.at <= 60 for moment in moments)
+    assert moments == sorted(moments)
