@@ -12,6 +12,7 @@ from typing import BinaryIO
 from uuid import uuid4
 
 from torchyard.errors import NotFound
+from torchyard.failpoints import failpoint
 from torchyard.rundir import sync_folder
 
 _CHUNK = 1 << 20
@@ -39,7 +40,9 @@ class Blobs:
             blob = _copy(source, temporary)
             target = self.path(blob.sha256)
             target.parent.mkdir(exist_ok=True)
+            failpoint("blob.rename")
             temporary.rename(target)
+            failpoint("blob.renamed")
             sync_folder(target.parent)
             sync_folder(self.root)
             return blob
@@ -127,5 +130,6 @@ def _copy(source: BinaryIO, target: Path) -> Blob:
             view = memoryview(chunk)
             while view:
                 view = view[file.write(view) :]
+        failpoint("blob.fsync")
         os.fsync(file.fileno())
     return Blob(digest.hexdigest(), size)

@@ -21,6 +21,7 @@ from sqlalchemy.types import TypeDecorator
 
 from store import engine
 from torchyard.errors import Unavailable
+from torchyard.failpoints import failpoint
 from torchyard.schema import storable
 
 _NOT_YET = {"42P01", "42703", "25006"}
@@ -104,8 +105,11 @@ class Database:
             yield session
 
     @contextmanager
-    def write(self) -> Generator[Session]:
-        """One transaction, committed at the end of the block, undone by any exception. Raises Unavailable."""
+    def write(self, purpose: str = "other") -> Generator[Session]:
+        """One transaction, committed at the end of the block, undone by any exception. Raises Unavailable.
+
+        `purpose` is one of `torchyard.failpoints.COMMITS`.
+        """
         with (
             self._turn(),
             _translated(),
@@ -113,6 +117,8 @@ class Database:
             session.begin(),
         ):
             yield session
+            failpoint(f"store.{purpose}.before")
+        failpoint(f"store.{purpose}.after")
 
     def close(self) -> None:
         self.engine.dispose()

@@ -4,6 +4,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 import logging
 import time
+from typing import Any
 
 from redis import Redis, RedisError
 from redis.backoff import NoBackoff
@@ -11,6 +12,7 @@ from redis.retry import Retry
 
 from store.changes import CHANNEL
 from torchyard.errors import ConfigError, Unavailable
+from torchyard.failpoints import failpoint
 
 _QUEUE = "torchyard:queue"
 _BELL = "torchyard:bell"
@@ -30,12 +32,12 @@ class Queue:
 
     def push(self, job_id: str, *, priority: int) -> None:
         """Called after the job's commit. Raises Unavailable."""
-        with _translated():
+        with _translated("push"):
             self._redis.zadd(_QUEUE, {job_id: -priority})
 
     def remove(self, job_id: str) -> None:
         """Called after the commit that took the job out of `queued`. Raises Unavailable."""
-        with _translated():
+        with _translated("remove"):
             self._redis.zrem(_QUEUE, job_id)
 
     def tell(self, job_id: str, *, priority: int | None) -> None:
@@ -43,7 +45,7 @@ class Queue:
 
         `priority` is that of a queued job; None takes the job away. Raises Unavailable.
         """
-        with self._told(), self._redis.pipeline(transaction=False) as pipeline:
+        with self._told("tell"), self._redis.pipeline(transaction=False) as pipeline:
             if priority is None:
                 pipeline.zrem(_QUEUE, job_id)
             else:
@@ -55,7 +57,7 @@ class Queue:
     def announce(self, job_id: str) -> None:
         """Tells who watches the job that it has changed. Where Redis does not answer, they look by themselves."""
         try:
-            with self._told():
+            with self._told("announce"):
                 self._redis.publish(CHANNEL, job_id)
             self._announces = True
         except Unavailable as error:
@@ -79,7 +81,7 @@ class Queue:
         wanted = {job_id: float(-priority) for job_id, priority in queued()}
         missing = {job_id: score for job_id, score in wanted.items() if found.get(job_id) != score}
         extra = [job_id for job_id in found if job_id not in wanted]
-        with _translated():
+        with _translated("rebuild"):
             if missing:
                 self._redis.zadd(_QUEUE, missing)
             if extra:
@@ -88,13 +90,18 @@ class Queue:
 
     def ring(self) -> None:
         """Wakes every worker: a job was queued, or somebody asked for something. Raises Unavailable."""
-        with _translated():
+        with _translated("ring"):
             self._redis.publish(_BELL, "")
 
     def ping(self) -> None:
         """Raises Unavailable."""
         with _translated():
             self._redis.ping()
+
+    def info(self) -> dict[str, Any]:
+        """What the server says of itself. Raises Unavailable."""
+        with _translated():
+            return self._redis.info()
 
     def bell(self) -> "Bell":
         return Bell(self._redis)
@@ -104,13 +111,13 @@ class Queue:
         self._redis.connection_pool.disconnect(inuse_connections=False)
 
     @contextmanager
-    def _told(self) -> Generator[None]:
+    def _told(self, what: str) -> Generator[None]:
         """A Redis that hangs would hold up whoever commits: it is then left alone for some seconds."""
         began = time.monotonic()
         if began < self._quiet_until:
             raise Unavailable("redis did not answer a moment ago")
         try:
-            with _translated():
+            with _translated(what):
                 yield
         except Unavailable:
             now = time.monotonic()
@@ -154,8 +161,11 @@ def _client(url: str) -> Redis:
 
 
 @contextmanager
-def _translated() -> Generator[None]:
+def _translated(what: str = "look") -> Generator[None]:
+    """Around one word with Redis; `what` is one of `torchyard.failpoints.PUSHES` where it is more than a look."""
     try:
+        failpoint(f"queue.{what}.before")
         yield
+        failpoint(f"queue.{what}.after")
     except (RedisError, OSError) as error:
         raise Unavailable(f"redis does not answer: {error}") from error

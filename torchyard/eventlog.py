@@ -9,6 +9,7 @@ import time
 from typing import Any, TypeAlias
 
 from torchyard.events import Card, CheckpointSaved, Message, Metric, Progress
+from torchyard.failpoints import failpoint
 
 FLUSH_S = 0.5
 FLUSH_LINES = 500
@@ -132,9 +133,11 @@ class EventLog:
     def _append(self, data: bytes) -> None:
         if self._file is None:
             self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        failpoint("events.append.before")
         left = memoryview(data)
         while left:
             left = left[os.write(self._file, left) :]
+        failpoint("events.append.after")
 
 
 def _now() -> int:

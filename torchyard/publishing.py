@@ -8,6 +8,7 @@ from pathlib import Path
 import shutil
 from typing import Any, BinaryIO, cast
 
+from torchyard.failpoints import failpoint
 from torchyard.rundir import MANIFEST, Manifest, ManifestFile, sync_folder, write_record
 
 Content = bytes | Callable[[BinaryIO], object]
@@ -34,11 +35,14 @@ def publish(
         temporary.mkdir()
         written = [_write(temporary, path, content) for path, content in files.items()]
         listed = Manifest.model_validate({**manifest.model_dump(), "files": written})
+        failpoint("checkpoint.manifest")
         write_record(temporary / MANIFEST, listed)
+        failpoint("checkpoint.rename")
         temporary.rename(folder / name)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
+    failpoint("checkpoint.renamed")
     sync_folder(folder)
 
 
@@ -73,6 +77,7 @@ def _write(folder: Path, name: str, content: Content) -> ManifestFile:
             hashed.write(content)
         else:
             content(cast(BinaryIO, hashed))
+        failpoint("checkpoint.fsync")
         os.fsync(file.fileno())
     if path.parent != folder:
         sync_folder(path.parent)

@@ -1,0 +1,155 @@
+"""The registry of failpoints: all that it names is in the source and is tested, and what each action does."""
+
+import ast
+from collections.abc import Iterator
+import errno
+from pathlib import Path
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.failpoints import test_attempts, test_processes, test_requests, test_sweeping
+from torchyard import failpoints
+from torchyard.errors import InvalidSpec
+from torchyard.publishing import publish
+from torchyard.rundir import Manifest
+from torchyard.spec import parse_spec
+
+ROOT = Path(__file__).parent.parent.parent
+COUNTED = """
+import sys
+from torchyard.failpoints import failpoint
+for time in range(3):
+    print(time, flush=True)
+    failpoint("blob.rename")
+"""
+
+
+def calls() -> Iterator[ast.Call]:
+    """Every call in the source of what runs."""
+    for package in ("torchyard", "store", "api", "worker", "trainer"):
+        for path in (ROOT / package).rglob("*.py"):
+            yield from (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+
+
+def called(*names: str) -> Iterator[ast.expr | None]:
+    """The first argument of each call of a function or method with one of `names`."""
+    for call in calls():
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        if name in names:
+            yield call.args[0] if call.args else None
+
+
+def literals(*names: str) -> set[str]:
+    return {str(item.value) for item in called(*names) if isinstance(item, ast.Constant)}
+
+
+def pattern(item: ast.expr | None) -> str:
+    """Of a literal or a formatted name, what it may be."""
+    match item:
+        case ast.Constant(value):
+            return re.escape(str(value))
+        case ast.JoinedStr(values):
+            return "".join(pattern(value) if isinstance(value, ast.Constant) else "[a-z]+" for value in values)
+        case _:
+            raise AssertionError("a failpoint has a name that can be read")
+
+
+def test_every_name_is_in_the_source_and_every_one_there_is_a_name() -> None:
+    found = [pattern(item) for item in called("failpoint")]
+    assert [name for name in failpoints.NAMES if not any(re.fullmatch(one, name) for one in found)] == []
+    assert [one for one in found if not any(re.fullmatch(one, name) for name in failpoints.NAMES)] == []
+    assert literals("_translated", "_told") == set(failpoints.PUSHES)
+    commits = literals("write", "_write") & set(failpoints.COMMITS)
+    assert commits == set(failpoints.COMMITS) - {"look", "other"}  # one is the ledger's default, one the database's
+
+
+def test_every_transaction_says_what_it_is_for() -> None:
+    unnamed = [
+        ast.unparse(call)
+        for call in calls()
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "write" and not call.args and not call.keywords
+    ]
+    assert unnamed == []
+
+
+def test_every_name_is_tested() -> None:
+    tested = {
+        *(point for _, point in test_requests.POINTS),
+        *test_attempts.POINTS,
+        *test_attempts.LOOKS,
+        *test_sweeping.POINTS,
+        *test_sweeping.ASIDE,
+        *test_processes.WORKER,
+        *test_processes.STOPPING,
+        *test_processes.SUPERVISOR,
+        *test_processes.RANK,
+        *test_processes.RAISING,
+    }
+    assert tested == failpoints.NAMES - {"store.other.before", "store.other.after"}
+
+
+@pytest.mark.parametrize(
+    ("plan", "code", "lines"),
+    [
+        ("", 0, 3),
+        ("blob.rename=kill", -signal.SIGKILL, 1),
+        ("blob.rename=kill@3", -signal.SIGKILL, 3),
+        ("blob.rename=kill@4", 0, 3),
+        ("blob.renamed=kill", 0, 3),
+        ("blob.rename=error:ENOSPC@2", 1, 2),
+        ("blob.rename=delay:0.01;blob.fsync=kill", 0, 3),
+        ("blob.nothing=kill", 1, 0),
+        ("blob.rename=explode", 1, 0),
+        ("blob.rename=error:ENONSENSE", 1, 0),
+    ],
+)
+def test_what_the_variable_asks_for(plan: str, code: int, lines: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", COUNTED],
+        env={failpoints.VARIABLE: plan},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, len(done.stdout.split())) == (code, lines), done.stderr
+
+
+def test_a_failpoint_that_is_off_costs_next_to_nothing() -> None:
+    began = time.perf_counter()
+    for _ in range(100_000):
+        failpoints.failpoint("blob.rename")
+    assert time.perf_counter() - began < 1  # 10 µs each, where 0.05 are expected
+
+
+def test_nobody_sets_failpoints_in_a_spec() -> None:
+    with pytest.raises(InvalidSpec, match="TORCHYARD_"):
+        parse_spec(
+            {
+                "trainer": "script",
+                "config": {"code": "file:///code"},
+                "env": {failpoints.VARIABLE: "record.exit.fsync=kill"},
+            }
+        )
+
+
+@pytest.mark.parametrize("point", ["checkpoint.fsync", "checkpoint.manifest", "record.manifest.fsync"])
+def test_a_full_disk_leaves_nothing_of_a_checkpoint(
+    tmp_path: Path, point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(failpoints.VARIABLE, f"{point}=error:ENOSPC@1")
+    failpoints.arm()
+    try:
+        with pytest.raises(OSError) as raised:
+            publish(tmp_path, "step-1", {"state.pt": b"state"}, Manifest(step=1, files=[]))
+        assert raised.value.errno == errno.ENOSPC
+        assert list(tmp_path.iterdir()) == []
+        publish(tmp_path, "step-1", {"state.pt": b"state"}, Manifest(step=1, files=[]))
+        assert (tmp_path / "step-1" / "manifest.json").exists()
+    finally:
+        monkeypatch.undo()
+        failpoints.arm()

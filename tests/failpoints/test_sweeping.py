@@ -1,0 +1,127 @@
+"""A daemon is killed, or delayed, around what it does beside its jobs: its own row, leases, rescue and clearing up."""
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import timedelta
+from io import BytesIO
+import json
+
+import pytest
+from sqlalchemy import insert
+
+from store import jobs
+from store.attempts import NewEvent
+from store.blobs import Blobs
+from store.logs import NewLines
+from store.tables import Garbage
+from tests.failpoints import scenes
+from tests.failpoints.child import Child, playing, until
+from tests.failpoints.house import House
+from torchyard.job import EndReason
+from torchyard.rundir import RunDir
+
+SIDES = ("before", "after")
+POINTS = [
+    *(f"store.{what}.{side}" for what in ("register", "heartbeat", "renew", "rescue") for side in SIDES),
+    *(f"store.{what}.{side}" for what in ("collect", "forget", "cut", "thin", "tombstones") for side in SIDES),
+    *(f"queue.{what}.{side}" for what in ("rebuild", "push", "ring") for side in SIDES),
+]
+ASIDE = [f"store.aside.{side}" for side in SIDES]
+GPU = {"device": "cuda"}
+"""What no worker here has: nothing is started."""
+
+
+@dataclass
+class Backlog:
+    """What a worker that starts has to put in order."""
+
+    house: House
+    lost: str
+    """A job whose worker is gone."""
+    own: str
+    """A job that it was about to start when it died."""
+    forgotten: str
+    """A job that Redis has lost."""
+    blob: str
+    """Of a checkpoint that is gone."""
+    ended: str
+    """A job whose log and events are to be kept no longer."""
+
+    def play(self, plan: str) -> AbstractContextManager[Child]:
+        settings = self.house.settings.model_copy(update={"keep_logs": timedelta(), "keep_events": timedelta()})
+        return playing(scenes.serve, settings, 300, 0.2, plan=plan, log=self.house.log)
+
+    def is_done(self) -> bool:
+        _ring(self.house)
+        rows = [job_id for job_id, _ in self.house.read(jobs.queued)]
+        return (
+            set(rows) == {self.lost, self.own, self.forgotten}
+            and self.house.queue.waiting() == rows
+            and not Blobs(self.house.settings.blobs).path(self.blob).exists()
+            and not self.house.everything()["garbage"]
+            and self.house.lines(self.ended) == []
+            and self.house.told(self.ended) == []
+        )
+
+    def check(self) -> None:
+        for job_id in (self.lost, self.own):
+            assert self.house.moves(job_id) == ["queued", "starting", "queued"]
+            assert [row.end_reason for row in self.house.attempts(job_id)] == ["worker_lost"]
+        # Each removal is said once, by the service itself.
+        said = [event.data["text"] for event in self.house.events(self.ended) if event.type == "message"]
+        assert len(said) == len({text.split()[0] for text in said}) == 2
+        assert self.house.held() == {}
+
+
+@pytest.fixture
+def backlog(house: House) -> Backlog:
+    worker = house.worker()
+    (house.settings.root / "worker.json").write_text(json.dumps({"id": worker}))
+    own = house.starting(house.submit(resources=GPU), worker)
+    run = RunDir(house.settings.runs / own.job_id / "1")
+    run.create()
+    run.launch.write_text("{}")
+    lost = house.starting(house.submit(resources=GPU), house.worker("gone"))
+    house.expire(lost)
+    blob = Blobs(house.settings.blobs).add(BytesIO(b"state")).sha256
+    house.write(lambda session: session.execute(insert(Garbage).values(sha256=blob)))
+    ended = house.running(house.submit(), house.worker("other"))
+    lines, event = [NewLines(0, "stdout", ["a line"])], NewEvent("message", {"level": "info", "text": "a word"}, 1)
+    house.record(ended, seq=0, lines=lines, events=[event])
+    house.end(ended, EndReason.COMPLETED)
+    return Backlog(house, lost.job_id, own.job_id, house.submit(resources=GPU), blob, ended.job_id)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_the_next_daemon_goes_on_where_one_was_killed(backlog: Backlog, point: str) -> None:
+    with backlog.play(f"{point}=kill") as child:
+        until(lambda: _ring(backlog.house) or not child.runs, "the kill")
+        assert child.wait() == -9
+        assert child.acted == [point]
+    with backlog.play("") as child:
+        until(backlog.is_done, "all is in order")
+    backlog.check()
+
+
+def test_a_daemon_that_is_delayed_everywhere(backlog: Backlog) -> None:
+    with backlog.play(";".join(f"{point}=delay:0.02" for point in POINTS)) as child:
+        until(lambda: backlog.is_done() and set(child.acted) == set(POINTS), "all is in order")
+    backlog.check()
+
+
+@pytest.mark.parametrize("point", ASIDE)
+def test_an_orphan_whose_removal_was_killed_is_removed(house: House, point: str) -> None:
+    job_id = house.submit()
+    orphan = house.settings.runs / job_id / "7"
+    orphan.mkdir(parents=True)
+    with playing(scenes.remove_orphans, house.settings, plan=f"{point}=kill", log=house.log) as child:
+        assert child.wait() == -9
+        assert child.acted == [point]
+    assert list(orphan.parent.iterdir())
+    scenes.remove_orphans(house.settings)
+    assert list(orphan.parent.iterdir()) == []
+
+
+def _ring(house: House) -> None:
+    """Has the daemon's loop turn, so that nobody waits for it."""
+    house.queue.ring()
