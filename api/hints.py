@@ -19,6 +19,14 @@ def deleted(queue: Queue, job_id: str) -> None:
     _tell(queue, job_id, priority=None)
 
 
+def wake(queue: Queue) -> None:
+    """A worker was asked for something."""
+    try:
+        queue.ring()
+    except Unavailable as error:
+        _log.warning("the workers look for what they were asked by themselves: %s", error.message)
+
+
 def _tell(queue: Queue, job_id: str, *, priority: int | None) -> None:
     try:
         queue.tell(job_id, priority=priority)

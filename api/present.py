@@ -131,7 +131,7 @@ def worker(row: Worker, alive: bool, holders: dict[tuple[str, str], str]) -> Wor
     return WorkerView(
         id=row.id,
         name=row.name,
-        state="ready" if alive else "lost",
+        state="lost" if not alive else "ready" if row.drain_requested_at is None else "draining",
         started_at=time(row.started_at),
         seen_at=time(row.seen_at),
         devices=[device.model_copy(update={"job_id": holders.get((row.id, device.uuid))}) for device in seen],

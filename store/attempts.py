@@ -15,7 +15,7 @@ from store.database import now_us
 from store.jobs import Reason
 from store.logs import NewLines
 from store.metrics import NewPoint
-from store.tables import Allocation, Attempt, Job
+from store.tables import Allocation, Attempt, Job, Worker
 from torchyard.errors import StaleClaim
 from torchyard.job import CRASH_LOOP_CAP, OUTCOMES, EndReason, JobState
 from torchyard.rundir import ExitReport, ProcessIdentity
@@ -179,6 +179,9 @@ def _claim(session: Session, job_id: str, *, worker_id: str, devices: Sequence[d
     job = jobs.lock(session, job_id)
     if job is None or job.state != JobState.QUEUED or job.cancel_requested_at is not None:
         raise StaleClaim(f"job {job_id} is not queued")
+    worker = session.get_one(Worker, worker_id)
+    if worker.drain_requested_at is not None:
+        raise StaleClaim(f"worker {worker.name} is draining")
     newest = checkpoints.newest_first(session, job_id, limit=1)
     number = job.attempt + 1
     attempt_id = session.execute(
@@ -200,12 +203,11 @@ def _claim(session: Session, job_id: str, *, worker_id: str, devices: Sequence[d
             for uuid in sorted(device["uuid"] for device in devices)
         ],
     )
-    name = jobs.worker_name(session, worker_id)
     moved = jobs.transition(
         session,
         job_id,
         JobState.STARTING,
-        reason=Reason("starting", f"attempt {number} starts on {name}"),
+        reason=Reason("starting", f"attempt {number} starts on {worker.name}"),
         attempt=number,
         devices=list(devices),
         error=None,
@@ -242,17 +244,19 @@ def _move_on(session: Session, claim: Claim, report: ExitReport, *, fruitful: bo
     job = jobs.lock(session, claim.job_id)
     if job is None:
         raise StaleClaim(f"job {claim.job_id} is gone")
-    barren = 0 if fruitful else job.barren + 1
-    counted = OUTCOMES[report.reason].counted
-    state, reason = _next(job, report, barren=barren)
-    retried = state is JobState.QUEUED
+    barren = 0 if fruitful else job.barren + (report.reason is not EndReason.PAUSED)
+    backoff_s = min(2 ** (barren - 1), _MAX_BACKOFF_S) if barren and report.reason is not EndReason.PAUSED else 0
+    state, reason = _next(job, report, barren=barren, backoff_s=backoff_s)
+    retried = state in {JobState.QUEUED, JobState.PAUSED}
     error = report.model_dump(mode="json", exclude={"reason"}) | {"code": report.reason}
     values: dict[str, Any] = {
         "barren": barren,
-        "restarts": job.restarts + (1 if retried and counted else 0),
+        "restarts": job.restarts + (1 if retried and OUTCOMES[report.reason].counted else 0),
         "ran_us": Job.ran_us + ran_us,
         "error": error if state is JobState.FAILED else None,
-        "not_before": now_us() + _backoff_us(barren) if retried and barren else None,
+        "not_before": now_us() + backoff_s * 1_000_000 if state is JobState.QUEUED and backoff_s else None,
+        "preempt_requested_at": None,
+        "preempted_for": None,
     }
     detail = {"error": error} if state in {JobState.FAILED, JobState.QUEUED} else None
     if jobs.transition(session, claim.job_id, state, reason=reason, detail=detail, **values) is None:
@@ -260,25 +264,26 @@ def _move_on(session: Session, claim: Claim, report: ExitReport, *, fruitful: bo
     return state
 
 
-def _next(job: Job, report: ExitReport, *, barren: int) -> tuple[JobState, Reason]:
+def _next(job: Job, report: ExitReport, *, barren: int, backoff_s: int) -> tuple[JobState, Reason]:
+    """What the job does next. What its owner asked for meanwhile is weighed here, where its row is held."""
     outcome = OUTCOMES[report.reason]
     code, message = str(report.reason), report.message or report.reason.replace("_", " ")
-    if outcome.state is not JobState.QUEUED:
+    if outcome.state.terminal:
         return outcome.state, Reason(code, message)
     if job.cancel_requested_at is not None:
         return JobState.CANCELLED, Reason("cancelled", f"cancelled by its owner; its last attempt ended: {message}")
     limit = int(job.spec["max_restarts"])
-    if outcome.counted and job.restarts >= limit:
-        return JobState.FAILED, Reason(
-            code, f"{message} (after {job.restarts} of {limit} restarts)" if limit else message
-        )
-    if barren >= CRASH_LOOP_CAP:
-        return JobState.FAILED, Reason(code, f"{message} ({barren} attempts in a row published no checkpoint)")
-    return JobState.QUEUED, Reason("retrying", f"attempt {job.attempt} ended ({code}): {message}")
-
-
-def _backoff_us(barren: int) -> int:
-    return min(2 ** (barren - 1), _MAX_BACKOFF_S) * 1_000_000
+    used_up = outcome.counted and job.restarts >= limit
+    if used_up or barren >= CRASH_LOOP_CAP:
+        restarts = f" (after {job.restarts} of {limit} restarts)" if limit else ""
+        barren_too = f" ({barren} attempts in a row published no checkpoint)"
+        return JobState.FAILED, Reason(code, message + (restarts if used_up else barren_too))
+    if job.pause_requested_at is not None:
+        return JobState.PAUSED, Reason("paused", f"paused by its owner; its last attempt ended: {message}")
+    if report.reason is EndReason.PAUSED:
+        return JobState.QUEUED, Reason("resumed", "resumed while it was about to pause")
+    wait = f"; the next one starts {backoff_s} s later at the earliest" if backoff_s else ""
+    return JobState.QUEUED, Reason("retrying", f"attempt {job.attempt} ended ({code}): {message}{wait}")
 
 
 def _us(duration: timedelta) -> int:

@@ -1,4 +1,4 @@
-"""Jobs: submission, the one function that changes a state, intents, and lists."""
+"""Jobs: submission, the one function that changes a state, and lists."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -83,6 +83,7 @@ class Startable:
     """A queued job, as little of it as a scheduler needs: there may be ten thousand."""
 
     id: str
+    priority: int
     resources: dict[str, Any]
     reason: str
 
@@ -91,7 +92,7 @@ def startable(session: Session, job_ids: Iterable[str]) -> list[Startable]:
     """Those of `job_ids` that are queued and not held back, in the order given."""
     wanted = list(job_ids)
     due = or_(Job.not_before.is_(None), Job.not_before <= now_us())
-    query = select(Job.id, Job.spec["resources"], Job.reason_message)
+    query = select(Job.id, Job.priority, Job.spec["resources"], Job.reason_message)
     rows = session.execute(query.where(Job.id.in_(wanted), Job.state == JobState.QUEUED, due))
     found = {row[0]: Startable(*row) for row in rows}
     return [found[job_id] for job_id in wanted if job_id in found]
@@ -157,37 +158,6 @@ def lock(session: Session, job_id: str) -> Job | None:
     return session.scalars(
         select(Job).where(Job.id == job_id).with_for_update().execution_options(populate_existing=True)
     ).first()
-
-
-def request_cancel(session: Session, job_id: str, *, owner: str | None = None) -> Job:
-    """Cancels a job that no worker holds, and asks the owner of one that runs. Asking twice changes nothing.
-
-    Raises NotFound, and Conflict for a job that has ended otherwise.
-    """
-    job = lock(session, job_id)
-    if job is None or (owner is not None and job.owner != owner):
-        raise NotFound(f"there is no job {job_id}")
-    state = JobState(job.state)
-    if state is JobState.CANCELLED or (not state.terminal and job.cancel_requested_at is not None):
-        return job
-    if state.terminal:
-        raise Conflict(f"job {job_id} has already {state}; only a job that has not ended can be cancelled")
-    asked = Reason("cancelled", "cancelled by its owner")
-    if state in {JobState.QUEUED, JobState.PAUSED}:
-        return transition(session, job_id, JobState.CANCELLED, reason=asked, cancel_requested_at=now_us()) or job
-    session.execute(
-        update(Job)
-        .where(Job.id == job_id)
-        .values(
-            cancel_requested_at=now_us(),
-            version=Job.version + 1,
-            reason_code="stopping",
-            reason_message="cancel requested: the job may save a checkpoint before it stops",
-            reason_since=now_us(),
-        )
-    )
-    session.refresh(job)
-    return job
 
 
 def change(session: Session, job_id: str, patch: JobPatch, *, owner: str | None = None) -> Job:

@@ -48,6 +48,7 @@ class Worker(Base):
     """What it last saw of its devices: `torchyard.views.DeviceView` each, without who holds them."""
     started_at: Mapped[int] = mapped_column(BigInteger)
     seen_at: Mapped[int] = mapped_column(BigInteger)
+    drain_requested_at: Mapped[int | None] = mapped_column(BigInteger)
 
 
 class Job(Base):
@@ -75,6 +76,11 @@ class Job(Base):
     reason_message: Mapped[str] = mapped_column(CleanText)
     reason_since: Mapped[int] = mapped_column(BigInteger, default=now_us())
     cancel_requested_at: Mapped[int | None] = mapped_column(BigInteger)
+    pause_requested_at: Mapped[int | None] = mapped_column(BigInteger)
+    """Set as long as the job is to be paused, or is."""
+    preempt_requested_at: Mapped[int | None] = mapped_column(BigInteger)
+    preempted_for: Mapped[str | None] = mapped_column(String(40))
+    """The job whose start needs the devices of this one's attempt."""
     not_before: Mapped[int | None] = mapped_column(BigInteger)
     attempt: Mapped[int] = mapped_column(default=0)
     """The number of the latest attempt; 0 before the first."""
@@ -93,6 +99,8 @@ class Job(Base):
     """The place of the newest thing stored of the job: each event, metric point and log line has one, in the order of
     their commits."""
     log_lines: Mapped[int] = mapped_column(BigInteger, default=0)
+    log_cut_to: Mapped[int | None] = mapped_column(BigInteger)
+    """The bytes to which housekeeping has cut the log of the finished job; NULL where it has not looked."""
     created_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
     started_at: Mapped[int | None] = mapped_column(BigInteger)
     finished_at: Mapped[int | None] = mapped_column(BigInteger)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import select, true, update
 from sqlalchemy.orm import Session
 
 from store.attempts import LEASE
@@ -28,6 +28,21 @@ def register(session: Session, worker_id: str, *, name: str, devices: list[Any])
 def heartbeat(session: Session, worker_id: str, *, devices: list[Any]) -> None:
     """Says that the daemon lives, and what it sees of its devices."""
     session.execute(update(Worker).where(Worker.id == worker_id).values(seen_at=now_us(), devices=devices))
+
+
+def drains(session: Session, worker_id: str) -> bool:
+    """Whether the worker is to take no jobs and give back those that it runs."""
+    return session.scalar(select(Worker.drain_requested_at).where(Worker.id == worker_id)) is not None
+
+
+def set_drain(session: Session, worker_id: str, *, drain: bool) -> tuple[Worker, bool]:
+    """Asks the worker to take no jobs and give back those that it runs, or to work again. As `get`."""
+    session.execute(
+        update(Worker)
+        .where(Worker.id == worker_id, Worker.drain_requested_at.is_(None) if drain else true())
+        .values(drain_requested_at=now_us() if drain else None)
+    )
+    return get(session, worker_id)
 
 
 def every(session: Session, *, limit: int = 1000, after: str | None = None) -> Sequence[tuple[Worker, bool]]:

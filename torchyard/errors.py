@@ -67,6 +67,14 @@ class NotAuthorized(TorchyardError):
     title = "A valid token is needed"
 
 
+class Forbidden(TorchyardError):
+    """The caller is known, and may not do this."""
+
+    code = "forbidden"
+    status = 403
+    title = "Only an administrator may do this"
+
+
 class NotFound(TorchyardError):
     code = "not_found"
     status = 404

@@ -15,7 +15,7 @@ from pydantic import (
 
 from torchyard import recipes
 from torchyard.errors import FieldError, InvalidRequest, InvalidSpec
-from torchyard.schema import Count, Duration, MetricKey, Schema, unbuilt, unstorable
+from torchyard.schema import Count, Duration, MetricKey, Schema, unstorable
 
 JobName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 LabelKey = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$")]
@@ -62,7 +62,7 @@ class _Common(Schema):
     resources: Resources = Resources()
     checkpoint: CheckpointPolicy = CheckpointPolicy()
     priority: Priority = 0
-    preemptible: Annotated[bool, unbuilt(False)] = False
+    preemptible: bool = Field(default=False, description="may be stopped, with a checkpoint, for a higher priority")
     max_restarts: Annotated[int, Field(ge=0, le=1000)] = Field(default=2, description="retries that count")
     time_limit: Duration = Field(default=timedelta(hours=24), description="over all attempts")
     stall_timeout: Duration = Field(default=timedelta(minutes=10), description="without progress")

@@ -217,7 +217,7 @@ class DeviceView(View):
 class WorkerView(View):
     id: str
     name: str
-    state: Literal["ready", "lost"]
+    state: Literal["ready", "draining", "lost"]
     started_at: datetime
     seen_at: datetime
     devices: list[DeviceView]

@@ -5,13 +5,13 @@ import logging
 import threading
 from typing import TypeVar
 
-from store import attempts, checkpoints, jobs
+from store import attempts, checkpoints, intents, jobs
 from store.attempts import Batch, Claim
 from store.database import Database, Session
 from store.jobs import Reason
 from store.tables import Attempt, Checkpoint, Job
 from torchyard.errors import StaleClaim, Unavailable
-from torchyard.job import JobState
+from torchyard.job import EndReason, JobState
 from torchyard.rundir import ExitReport, ProcessIdentity
 
 T = TypeVar("T")
@@ -60,17 +60,18 @@ class Ledger:
         look = checkpoints.removed_among
         return self._insist(lambda session: look(session, self._claim.job_id, attempt=attempt, names=names))
 
-    def cancel_requested(self) -> bool:
-        """Raises Unavailable at once, as an intent can be read again later, and StaleClaim as `read` does."""
+    def wanted_end(self) -> EndReason | None:
+        """How the attempt is to end, by the job's intents. Raises Unavailable at once, as an intent can be read again
+        later, and StaleClaim as `read` does."""
         with self._database.read() as session:
             self._row(session)
-            return jobs.get(session, self._claim.job_id).cancel_requested_at is not None
+            return intents.wanted(jobs.get(session, self._claim.job_id))
 
     def prepared(self, start_step: int) -> None:
-        self._write(lambda session: attempts.prepared(session, self._claim, start_step=start_step))
+        self._write("prepared", lambda session: attempts.prepared(session, self._claim, start_step=start_step))
 
     def launched(self, launcher: ProcessIdentity) -> None:
-        self._write(lambda session: attempts.launched(session, self._claim, launcher))
+        self._write("launched", lambda session: attempts.launched(session, self._claim, launcher))
 
     def running(self, reason: Reason) -> JobState:
         """Answers the job's state, also where an earlier call whose answer was lost has moved it already."""
@@ -79,7 +80,7 @@ class Ledger:
             if jobs.get(session, self._claim.job_id).state != JobState.RUNNING:
                 attempts.running(session, self._claim, reason=reason)
 
-        self._write(move)
+        self._write("running", move)
         return JobState.RUNNING
 
     def record(self, batch: Batch) -> None:
@@ -93,12 +94,12 @@ class Ledger:
                 if self._row(session).relay_seq != seq + 1:
                     raise
 
-        self._write(write)
+        self._write("record", write)
         self._seq = seq + 1
 
     def end(self, report: ExitReport) -> JobState:
         """Closes the attempt and answers the job's next state."""
-        return self._write(lambda session: attempts.end(session, self._claim, report))
+        return self._write("end", lambda session: attempts.end(session, self._claim, report))
 
     def _row(self, session: Session) -> Attempt:
         row = attempts.read(session, self._claim)
@@ -106,16 +107,16 @@ class Ledger:
             raise StaleClaim(f"attempt {self._claim.number} has ended")
         return row
 
-    def _write(self, work: Callable[[Session], T]) -> T:
-        answer = self._insist(work)
+    def _write(self, purpose: str, work: Callable[[Session], T]) -> T:
+        answer = self._insist(work, purpose)
         self._announce(self._claim.job_id)
         return answer
 
-    def _insist(self, work: Callable[[Session], T]) -> T:
+    def _insist(self, work: Callable[[Session], T], purpose: str = "look") -> T:
         delay = 0.25
         while True:
             try:
-                with self._database.write() as session:
+                with self._database.write(purpose) as session:
                     return work(session)
             except Unavailable as error:
                 logger.warning("%s: %s; trying again in %.1f s", self._claim.job_id, error.message, delay)

@@ -4,15 +4,15 @@ import inspect
 
 from fastapi import APIRouter
 
-from api import present
-from api.auth import User
+from api import hints, present
+from api.auth import Principal, User
 from api.openapi import problems
 from api.paging import AfterPlace, AfterWorker, Limit, id_after, page, place_after, place_cursor
-from api.services import Parts
+from api.services import Parts, Services
 from store import jobs, listing, workers
 from store.ids import is_id
 from store.listing import Place
-from torchyard.errors import NotFound, Unavailable
+from torchyard.errors import Forbidden, NotFound, Unavailable
 from torchyard.spec import CONFIGS
 from torchyard.views import Page, QueueEntry, TrainerView, WorkerView
 
@@ -44,11 +44,22 @@ def list_workers(parts: Parts, limit: Limit = 100, after: AfterWorker = None) ->
 @router.get("/workers/{worker_id}", responses=problems(Unavailable))
 def get_worker(parts: Parts, worker_id: str) -> WorkerView:
     """One host and its devices."""
-    if not is_id(worker_id, "wrk"):
-        raise NotFound(f"there is no worker {worker_id[:100]!r}")
+    _check_id(worker_id)
     with parts.database.read() as session:
         row, alive = workers.get(session, worker_id)
         return present.worker(row, alive, jobs.holders(session))
+
+
+@router.post("/workers/{worker_id}/drain", responses=problems(Unavailable, Forbidden))
+def drain_worker(parts: Parts, user: User, worker_id: str) -> WorkerView:
+    """The worker takes no jobs any more; those that it runs save a checkpoint and go back to the queue, uncounted."""
+    return _set_drain(parts, user, worker_id, drain=True)
+
+
+@router.post("/workers/{worker_id}/undrain", responses=problems(Unavailable, Forbidden))
+def undrain_worker(parts: Parts, user: User, worker_id: str) -> WorkerView:
+    """The worker takes jobs again."""
+    return _set_drain(parts, user, worker_id, drain=False)
 
 
 @router.get("/queue", responses=problems(Unavailable))
@@ -61,3 +72,19 @@ def list_queue(parts: Parts, user: User, limit: Limit = 100, after: AfterPlace =
     return page(
         QueueEntry, entries, limit=limit, cursor=lambda entry: place_cursor(Place(entry.priority, entry.job_id))
     )
+
+
+def _set_drain(parts: Services, user: Principal, worker_id: str, *, drain: bool) -> WorkerView:
+    _check_id(worker_id)
+    if not user.admin:
+        raise Forbidden("only an administrator may say whether a worker takes jobs")
+    with parts.database.write("drain") as session:
+        row, alive = workers.set_drain(session, worker_id, drain=drain)
+        view = present.worker(row, alive, jobs.holders(session))
+    hints.wake(parts.queue)
+    return view
+
+
+def _check_id(worker_id: str) -> None:
+    if not is_id(worker_id, "wrk"):
+        raise NotFound(f"there is no worker {worker_id[:100]!r}")

@@ -17,7 +17,7 @@ from api.body import Body, parsed
 from api.openapi import CONDITIONAL, PATCH_BODY, headers, problems
 from api.paging import AfterJob, AfterNumber, Limit, id_after, number_after, page
 from api.services import Parts, Services
-from store import deletion, jobs, listing
+from store import deletion, intents, jobs, listing
 from torchyard.errors import Conflict, Unavailable
 from torchyard.job import JobState
 from torchyard.spec import parse_patch
@@ -112,7 +112,7 @@ def change_job(parts: Parts, user: User, job_id: JobId, body: Body) -> JobView:
     What is left out stays. `labels` replaces the whole map: send those that are to stay, too.
     """
     patch = parse_patch(parsed(body))
-    with parts.database.write() as session:
+    with parts.database.write("change") as session:
         row = jobs.change(session, job_id, patch, owner=user.sees)
         view = present.job(session, row)
     hints.changed(parts.queue, row)
@@ -122,8 +122,28 @@ def change_job(parts: Parts, user: User, job_id: JobId, body: Body) -> JobView:
 @router.post("/jobs/{job_id}/cancel", status_code=202, responses=problems(Conflict))
 def cancel_job(parts: Parts, user: User, job_id: JobId) -> JobView:
     """Cancels a waiting job at once; asks a running one to save a checkpoint and stop."""
-    with parts.database.write() as session:
-        row = jobs.request_cancel(session, job_id, owner=user.sees)
+    with parts.database.write("cancel") as session:
+        row = intents.request_cancel(session, job_id, owner=user.sees)
+        view = present.job(session, row)
+    hints.changed(parts.queue, row)
+    return view
+
+
+@router.post("/jobs/{job_id}/pause", status_code=202, responses=problems(Conflict))
+def pause_job(parts: Parts, user: User, job_id: JobId) -> JobView:
+    """Pauses a waiting job at once; asks a running one to save a checkpoint, stop, and give its devices back."""
+    with parts.database.write("pause") as session:
+        row = intents.request_pause(session, job_id, owner=user.sees)
+        view = present.job(session, row)
+    hints.changed(parts.queue, row)
+    return view
+
+
+@router.post("/jobs/{job_id}/resume", status_code=202, responses=problems(Conflict))
+def resume_job(parts: Parts, user: User, job_id: JobId) -> JobView:
+    """Queues a paused job again; it goes on from its newest checkpoint."""
+    with parts.database.write("resume") as session:
+        row = intents.resume(session, job_id, owner=user.sees)
         view = present.job(session, row)
     hints.changed(parts.queue, row)
     return view
@@ -132,7 +152,7 @@ def cancel_job(parts: Parts, user: User, job_id: JobId) -> JobView:
 @router.delete("/jobs/{job_id}", status_code=204, responses=problems(Conflict), response_class=Response)
 def delete_job(parts: Parts, user: User, job_id: JobId) -> Response:
     """Deletes a job that has ended, and all that it stored: events, metrics, logs and checkpoints."""
-    with parts.database.write() as session:
+    with parts.database.write("delete") as session:
         deletion.delete_job(session, job_id, owner=user.sees)
     hints.deleted(parts.queue, job_id)
     return Response(status_code=204, background=BackgroundTask(_collect, parts))

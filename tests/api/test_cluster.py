@@ -79,3 +79,19 @@ def test_workers_come_in_pages(house: House) -> None:
 
 def test_ready_when_all_parts_answer(house: House) -> None:
     assert house.get("/readyz") == {"status": "ok", "database": "ok", "redis": "ok"}
+
+
+def test_a_worker_drains_and_takes_jobs_again(house: House) -> None:
+    claim = house.start(house.submit()["id"])
+    path = f"/v1/workers/{house.worker_id}"
+    drained = house.client.post(f"{path}/drain")
+    assert (drained.status_code, drained.json()["state"]) == (200, "draining")
+    assert house.client.post(f"{path}/drain").json()["state"] == house.get(path)["state"] == "draining"
+    assert drained.json()["devices"][0]["job_id"] == claim.job_id
+    assert house.client.post(f"{path}/undrain").json()["state"] == "ready"
+    for malformed in (new_id("wrk"), "nobody"):
+        assert house.client.post(f"/v1/workers/{malformed}/drain").status_code == 404
+    house.act_as("eve")
+    refused = house.client.post(f"{path}/drain")
+    assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+    assert house.get(path)["state"] == "ready"

@@ -303,3 +303,24 @@ def test_another_users_job_is_not_there(house: House) -> None:
     assert house.client.post(f"/v1/jobs/{mine['id']}/cancel").status_code == 202
     house.app.dependency_overrides.clear()
     assert set(ids(house.get("/v1/jobs"))) == {job_id, mine["id"]}
+
+
+def test_a_pause_and_a_resume_are_answered_and_told(house: House) -> None:
+    job_id = house.submit()["id"]
+    paused = house.client.post(f"/v1/jobs/{job_id}/pause")
+    assert (paused.status_code, paused.json()["state"]) == (202, "paused")
+    assert house.queue.waiting() == []
+    resumed = house.client.post(f"/v1/jobs/{job_id}/resume")
+    assert (resumed.status_code, resumed.json()["state"]) == (202, "queued")
+    assert house.queue.waiting() == [job_id]
+
+    claim = house.start(job_id)
+    asked = house.client.post(f"/v1/jobs/{job_id}/pause").json()
+    assert (asked["state"], asked["status_reason"]["code"]) == ("running", "stopping")
+    house.end(claim, reason=EndReason.PAUSED)
+    assert house.get(f"/v1/jobs/{job_id}")["state"] == "paused"
+    house.client.post(f"/v1/jobs/{job_id}/cancel")
+    for verb in ("pause", "resume"):
+        refused = house.client.post(f"/v1/jobs/{job_id}/{verb}")
+        assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
+        assert house.client.post(f"/v1/jobs/job_{'0' * 32}/{verb}").status_code == 404

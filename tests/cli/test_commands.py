@@ -201,6 +201,26 @@ def test_a_closed_stdout_is_no_error(server: FakeServer) -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+def test_pause_and_resume_say_how_far_it_is(server: FakeServer) -> None:
+    server.on(JOB, job())
+    server.on(f"{JOB}/pause", Answer(job(state="running"), 202))
+    server.on(f"{JOB}/resume", Answer(job(), 202))
+    assert _torchyard(server, "pause", "job_1").stdout == "job_1  running, is about to pause\n"
+    assert _torchyard(server, "resume", "job_1").stdout == "job_1  queued\n"
+
+
+def test_drain_takes_a_hosts_name(server: FakeServer) -> None:
+    device = {"index": 0, "uuid": "cpu-0", "name": "CPU slot", "kind": "cpu", "job_id": "job_1"}
+    worker = {"id": "wrk_1", "name": "box-a", "state": "ready", "started_at": NOW, "seen_at": NOW, "devices": [device]}
+    server.on("/v1/workers", page([worker]))
+    server.on("/v1/workers/wrk_1/drain", Answer({**worker, "state": "draining"}, 200))
+    done = _torchyard(server, "drain", "box-a")
+    assert done.stdout == "box-a  draining; jobs that save and go back to the queue: 1\n"
+    unknown = _torchyard(server, "drain", "box-z")
+    assert (unknown.returncode, "no worker with the id or name 'box-z'" in unknown.stderr) == (1, True)
+    assert _is_clean_error(unknown)
+
+
 def test_cancel_takes_several_jobs(server: FakeServer) -> None:
     for name in ("job_1", "job_2"):
         server.on(f"/v1/jobs/{name}", job(id=name))

@@ -24,7 +24,7 @@ def test_older_programs_see_no_removed_checkpoint(database_url: str) -> None:
     with closing(Database(database_url)) as database, database.read() as session:
         assert session.execute(text("SELECT name FROM checkpoints")).scalars().all() == ["c2"]
 
-    command.upgrade(configuration(database_url), "0003")
+    command.upgrade(configuration(database_url), "head")
 
     with closing(Database(database_url)) as database:
         yard = Yard(database)

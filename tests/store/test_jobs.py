@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from store import jobs, listing
+from store import intents, jobs, listing
 from store.ids import is_id, new_id
 from store.jobs import Reason
 from store.listing import JobFilter
@@ -32,7 +32,7 @@ def test_a_job_of_somebody_else_is_not_there(yard: Yard) -> None:
     with pytest.raises(NotFound):
         yard.read(lambda session: jobs.get(session, job_id, owner="eve"))
     with pytest.raises(NotFound):
-        yard.write(lambda session: jobs.request_cancel(session, job_id, owner="eve"))
+        yard.write(lambda session: intents.request_cancel(session, job_id, owner="eve"))
     with pytest.raises(NotFound):
         yard.cancel(new_id("job"))
     assert yard.job(job_id).state == JobState.QUEUED

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from store import attempts, jobs, workers
+from store import attempts, intents, jobs, workers
 from store.attempts import Batch, Claim
 from store.checkpoints import NewCheckpoint
 from store.database import Database, now_us
@@ -66,7 +66,19 @@ class Yard:
         return self.write(lambda session: attempts.end(session, claim, report))
 
     def cancel(self, job_id: str) -> Job:
-        return self.write(lambda session: jobs.request_cancel(session, job_id))
+        return self.write(lambda session: intents.request_cancel(session, job_id))
+
+    def pause(self, job_id: str) -> Job:
+        return self.write(lambda session: intents.request_pause(session, job_id))
+
+    def resume(self, job_id: str) -> Job:
+        return self.write(lambda session: intents.resume(session, job_id))
+
+    def preempt(self, *victims: str, in_favour_of: str) -> bool:
+        return self.write(lambda session: intents.request_preempt(session, victims, in_favour_of=in_favour_of))
+
+    def drain(self, worker_id: str, *, drain: bool = True) -> None:
+        self.write(lambda session: workers.set_drain(session, worker_id, drain=drain))
 
     def expire(self, claim: Claim) -> None:
         """Takes the lease of the attempt into the past."""

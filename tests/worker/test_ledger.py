@@ -41,6 +41,6 @@ def test_an_attempt_that_is_lost_is_stale_whatever_is_asked(yard: Yard, lose: Ca
     ledger = Ledger(yard.database, claim, leaving=threading.Event(), announce=lambda _: None)
     ledger.read()
     lose(yard, claim)
-    for ask in (lambda: ledger.record(Batch(offsets={})), ledger.cancel_requested, ledger.read):
+    for ask in (lambda: ledger.record(Batch(offsets={})), ledger.wanted_end, ledger.read):
         with pytest.raises(StaleClaim):
             ask()

@@ -2,9 +2,10 @@
 
 import pytest
 
+from store.intents import Holder
 from torchyard.spec import Resources
 from torchyard.views import DeviceView
-from worker.schedule import Host, explain, pick
+from worker.schedule import Host, explain, make_room, pick
 
 GIB = 1 << 30
 
@@ -93,3 +94,31 @@ def test_the_reason_says_what_is_missing(resources: Resources, hosts: list[Host]
 def test_two_workers_of_one_name_are_both_counted() -> None:
     hosts = [Host("box", [slot(0, job="j")]), Host("box", [slot(0)])]
     assert explain(Resources(device="cpu"), hosts).message == "needs 1 CPU slot; 0 free on box; 1 free on box"
+
+
+def holder(job_id: str, *, priority: int = 0, since: int = 0) -> Holder:
+    return Holder(job_id, priority, preemptible=True, since=since, stopping=False, favoured=None)
+
+
+def test_as_few_jobs_as_possible_make_room_the_least_important_and_the_youngest_first() -> None:
+    devices = [slot(0), slot(1, job="old"), slot(2, job="young"), slot(3, job="mid"), slot(4, job="big")]
+    devices += [slot(5, job="big"), slot(6, job="another's")]
+    candidates = [holder("old"), holder("young", since=9), holder("mid", priority=1), holder("big", priority=2)]
+
+    def stopped(count: int) -> list[str] | None:
+        victims = make_room(Resources(devices_per_node=count), devices, candidates)
+        return None if victims is None else [victim.job_id for victim in victims]
+
+    assert stopped(2) == ["young"]
+    assert stopped(3) == ["young", "old"]
+    assert stopped(6) == ["young", "old", "mid", "big"]
+    assert stopped(7) is None
+    # The big one alone is enough: the small ones that came before it need not stop.
+    alone = [slot(0, job="old"), *(slot(index, job="big") for index in range(1, 4))]
+    assert make_room(Resources(devices_per_node=3), alone, candidates) == [candidates[-1]]
+
+
+def test_a_draining_worker_is_named_as_such() -> None:
+    hosts = [Host("box-a", [slot(0), slot(1)], draining=True), Host("box-b", [slot(0, job="job_a"), slot(1)])]
+    reason = explain(Resources(devices_per_node=2), hosts)
+    assert reason.message == "needs 2 devices; box-a is draining; 1 free on box-b"

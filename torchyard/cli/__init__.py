@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from torchyard.cli import checkpoints, cluster, jobs, listing, local, submission, telemetry, why
+from torchyard.cli import checkpoints, cluster, host, jobs, listing, local, submission, telemetry, why
 from torchyard.errors import NotAuthorized, TorchyardError
 
 app = typer.Typer(
@@ -24,7 +24,9 @@ for command in (
     *(submission.validate, submission.submit, submission.retry),
     *(listing.ps, cluster.queue, jobs.show, why.why, telemetry.logs, telemetry.metrics),
     *(checkpoints.checkpoints, checkpoints.download),
-    *(jobs.cancel, jobs.rm, cluster.workers),
+    *(jobs.pause, jobs.resume, jobs.cancel, jobs.rm),
+    *(cluster.workers, cluster.drain, cluster.undrain),
+    *(host.doctor, host.backup, host.restore),
 ):
     app.command()(command)
 

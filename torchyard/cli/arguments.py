@@ -18,6 +18,7 @@ JobArgument = Annotated[
     typer.Argument(metavar="JOB", help="A job's id, or its name: the newest of that name.", autocompletion=job_names),
 ]
 JobsArgument = Annotated[list[str], typer.Argument(metavar="JOB…", help="Ids or names.", autocompletion=job_names)]
+WorkersArgument = Annotated[list[str], typer.Argument(metavar="WORKER…", help="Ids or names of hosts.")]
 FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="The job spec, YAML or JSON; - reads stdin.")]
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Watch the job until it ends.")]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from torchyard.cli import output
-from torchyard.cli.arguments import Json, connect
+from torchyard.cli.arguments import Json, WorkersArgument, connect
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +24,16 @@ def workers(*, as_json: Json = False) -> None:
     if not found:
         output.note(f"No workers. {output.command()} up starts one beside the service.")
     return None
+
+
+def drain(workers: WorkersArgument, *, as_json: Json = False) -> None:
+    """Have workers take no more jobs. Those that they run save a checkpoint and go back to the queue."""
+    _set_drain(workers, drain=True, as_json=as_json)
+
+
+def undrain(workers: WorkersArgument, *, as_json: Json = False) -> None:
+    """Have drained workers take jobs again."""
+    _set_drain(workers, drain=False, as_json=as_json)
 
 
 def queue(*, as_json: Json = False) -> None:
@@ -45,6 +55,31 @@ def worker_lines(workers: Sequence[WorkerView], *, indent: str = "") -> list[str
     rows = [row for worker in workers for row in _devices(worker)]
     headers = ("WORKER", "STATE", "DEVICE", "HELD BY", "UTIL", "MEMORY", "NAME", "SEEN")
     return output.table(headers, rows, indent=indent)
+
+
+def _set_drain(names: list[str], *, drain: bool, as_json: bool) -> None:
+    with connect() as client:
+        known = client.workers()
+        chosen = [_named(known, name) for name in names]
+        changed = [(client.drain if drain else client.undrain)(worker.id) for worker in chosen]
+    if as_json:
+        return output.write_json(changed)
+    for worker in changed:
+        held = {device.job_id for device in worker.devices if device.job_id is not None}
+        stops = f"; jobs that save and go back to the queue: {len(held)}" if drain and held else ""
+        output.write(f"{worker.name}  {worker.state}{stops}")
+    return None
+
+
+def _named(workers: Sequence[WorkerView], name: str) -> WorkerView:
+    from torchyard.errors import Conflict, NotFound
+
+    found = [worker for worker in workers if name in {worker.id, worker.name}]
+    if not found:
+        raise NotFound(f"there is no worker with the id or name {name!r}")
+    if len(found) > 1:
+        raise Conflict(f"several workers are called {name}: {', '.join(worker.id for worker in found)}")
+    return found[0]
 
 
 def _devices(worker: WorkerView) -> list[tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""Commands about single jobs: show, cancel and remove them."""
+"""Commands about single jobs: show, pause, resume, cancel and remove them."""
 
 from __future__ import annotations
 
@@ -43,6 +43,28 @@ def cancel(jobs: JobsArgument, *, as_json: Json = False) -> None:
         return output.write_json(cancelled)
     for job in cancelled:
         output.write(f"{job.id}  {job.state}{'' if job.state.terminal else ', is being cancelled'}")
+    return None
+
+
+def pause(jobs: JobsArgument, *, as_json: Json = False) -> None:
+    """Pause jobs. A running one saves a checkpoint before it gives its devices back."""
+    with connect() as client:
+        paused = [client.pause(client.find(ref).id) for ref in jobs]
+    if as_json:
+        return output.write_json(paused)
+    for job in paused:
+        output.write(f"{job.id}  {job.state}{'' if job.state == 'paused' else ', is about to pause'}")
+    return None
+
+
+def resume(jobs: JobsArgument, *, as_json: Json = False) -> None:
+    """Let paused jobs go on from their newest checkpoints."""
+    with connect() as client:
+        resumed = [client.resume(client.find(ref).id) for ref in jobs]
+    if as_json:
+        return output.write_json(resumed)
+    for job in resumed:
+        output.write(f"{job.id}  {job.state}")
     return None
 
 

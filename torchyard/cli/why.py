@@ -87,6 +87,7 @@ def _next_steps(job: JobView) -> list[str]:
         JobState.QUEUED: [(f"{command} queue", "who starts before it"), (f"{command} cancel {job.id}", "give it up")],
         JobState.STARTING: [(f"{command} logs {job.id} -f", "watch it")],
         JobState.RUNNING: [(f"{command} logs {job.id} -f", "watch it")],
+        JobState.PAUSED: [(f"{command} resume {job.id}", "from its newest checkpoint")],
         JobState.SUCCEEDED: [(f"{command} download {job.id}", "its best checkpoint")],
         JobState.FAILED: [log, (f"{command} retry {job.id}", "the same again, from its newest checkpoint")],
         JobState.CANCELLED: [(f"{command} retry {job.id}", "the same again, from its newest checkpoint")],

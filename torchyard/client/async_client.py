@@ -112,6 +112,12 @@ class AsyncClient:
     async def cancel(self, job_id: str) -> JobView:
         return await self._connection.answer(calls.cancel(job_id))
 
+    async def pause(self, job_id: str) -> JobView:
+        return await self._connection.answer(calls.pause(job_id))
+
+    async def resume(self, job_id: str) -> JobView:
+        return await self._connection.answer(calls.resume(job_id))
+
     async def retry(self, job_id: str, *, idempotency_key: str | None = None) -> JobView:
         return await self._connection.answer(calls.retry(job_id, key=idempotency_key))
 
@@ -177,6 +183,12 @@ class AsyncClient:
 
     async def workers(self) -> Sequence[WorkerView]:
         return [item async for item in self._connection.pages(calls.workers())]
+
+    async def drain(self, worker_id: str) -> WorkerView:
+        return await self._connection.answer(calls.drain(worker_id))
+
+    async def undrain(self, worker_id: str) -> WorkerView:
+        return await self._connection.answer(calls.undrain(worker_id))
 
     async def ready(self) -> ReadyView:
         call = calls.ready()

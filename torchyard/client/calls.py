@@ -69,6 +69,14 @@ def cancel(job_id: str) -> Call[JobView]:
     return Call(JobView, "POST", f"{job_path(job_id)}/cancel")
 
 
+def pause(job_id: str) -> Call[JobView]:
+    return Call(JobView, "POST", f"{job_path(job_id)}/pause")
+
+
+def resume(job_id: str) -> Call[JobView]:
+    return Call(JobView, "POST", f"{job_path(job_id)}/resume")
+
+
 def retry(job_id: str, *, key: str | None) -> Call[JobView]:
     return Call(JobView, "POST", f"{job_path(job_id)}/retry", headers=_once(key))
 
@@ -111,6 +119,14 @@ def trainers() -> Call[Page[TrainerView]]:
 
 def workers() -> Call[Page[WorkerView]]:
     return Call(Page[WorkerView], "GET", "/v1/workers")
+
+
+def drain(worker_id: str) -> Call[WorkerView]:
+    return Call(WorkerView, "POST", f"/v1/workers/{_segment(worker_id)}/drain")
+
+
+def undrain(worker_id: str) -> Call[WorkerView]:
+    return Call(WorkerView, "POST", f"/v1/workers/{_segment(worker_id)}/undrain")
 
 
 def events(job_id: str, *, after: int) -> Call[Page[EventView]]:

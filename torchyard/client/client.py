@@ -130,6 +130,14 @@ class Client:
         """Asks the job to stop. Raises Conflict if it has ended."""
         return self._connection.answer(calls.cancel(job_id))
 
+    def pause(self, job_id: str) -> JobView:
+        """Asks the job to save a checkpoint and give its devices back. Raises Conflict if it has ended."""
+        return self._connection.answer(calls.pause(job_id))
+
+    def resume(self, job_id: str) -> JobView:
+        """Lets a paused job go on from its newest checkpoint. Raises Conflict if it has ended."""
+        return self._connection.answer(calls.resume(job_id))
+
     def retry(self, job_id: str, *, idempotency_key: str | None = None) -> JobView:
         """A new job with the same spec, which goes on from the newest checkpoint. Raises Conflict unless it ended."""
         return self._connection.answer(calls.retry(job_id, key=idempotency_key))
@@ -216,6 +224,14 @@ class Client:
 
     def workers(self) -> Sequence[WorkerView]:
         return [*self._connection.pages(calls.workers())]
+
+    def drain(self, worker_id: str) -> WorkerView:
+        """The worker takes no more jobs, and its running ones save and go back to the queue. Raises Forbidden."""
+        return self._connection.answer(calls.drain(worker_id))
+
+    def undrain(self, worker_id: str) -> WorkerView:
+        """The worker takes jobs again. Raises Forbidden."""
+        return self._connection.answer(calls.undrain(worker_id))
 
     def ready(self) -> ReadyView:
         """What the service needs and whether it answers. Raises ServerUnreachable."""

@@ -1,0 +1,164 @@
+"""What is asked of a job: to be cancelled, paused, resumed, or to make room. Columns that a worker reads, no states."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from store import jobs
+from store.database import now_us
+from store.jobs import Reason
+from store.tables import Attempt, Job
+from torchyard.errors import Conflict, NotFound
+from torchyard.job import EndReason, JobState
+
+_OPEN = (JobState.STARTING, JobState.RUNNING)
+
+
+def wanted(job: Job) -> EndReason | None:
+    """How the open attempt of the job is to end; None where it may go on. A cancel is the strongest."""
+    if job.cancel_requested_at is not None:
+        return EndReason.CANCELLED
+    if job.pause_requested_at is not None:
+        return EndReason.PAUSED
+    return EndReason.PREEMPTED if job.preempt_requested_at is not None else None
+
+
+def request_cancel(session: Session, job_id: str, *, owner: str | None = None) -> Job:
+    """Cancels a job that no worker holds, and asks the owner of one that runs. Asking twice changes nothing.
+
+    Raises NotFound, and Conflict for a job that has ended otherwise.
+    """
+    job = _lock(session, job_id, owner)
+    state = JobState(job.state)
+    if state is JobState.CANCELLED or (not state.terminal and job.cancel_requested_at is not None):
+        return job
+    if state.terminal:
+        raise Conflict(f"job {job_id} has already {state}; only a job that has not ended can be cancelled")
+    if state not in _OPEN:
+        asked = Reason("cancelled", "cancelled by its owner")
+        return jobs.transition(session, job_id, JobState.CANCELLED, reason=asked, cancel_requested_at=now_us()) or job
+    stopping = Reason("stopping", "cancel requested: the job may save a checkpoint before it stops")
+    return _ask(session, job, stopping, cancel_requested_at=now_us())
+
+
+def request_pause(session: Session, job_id: str, *, owner: str | None = None) -> Job:
+    """Pauses a job that waits, and asks one that runs to save a checkpoint and stop. Asking twice changes nothing.
+
+    Raises NotFound, and Conflict for a job that has ended or is being cancelled.
+    """
+    job = _lock(session, job_id, owner)
+    state = JobState(job.state)
+    _refuse_ended(job, "paused")
+    if job.pause_requested_at is not None:
+        return job
+    if state not in _OPEN:
+        asked = Reason("paused", "paused by its owner")
+        return jobs.transition(session, job_id, JobState.PAUSED, reason=asked, pause_requested_at=now_us()) or job
+    stopping = Reason("stopping", "pause requested: the job saves a checkpoint and then gives its devices back")
+    return _ask(session, job, stopping, pause_requested_at=now_us())
+
+
+def resume(session: Session, job_id: str, *, owner: str | None = None) -> Job:
+    """Queues a paused job; one that is about to pause runs on, or is queued as soon as it has stopped. A job that
+    nobody paused stays as it is.
+
+    Raises NotFound, and Conflict for a job that has ended or is being cancelled.
+    """
+    job = _lock(session, job_id, owner)
+    state = JobState(job.state)
+    if state is JobState.PAUSED:
+        cleared = {"pause_requested_at": None, "not_before": None}
+        return jobs.transition(session, job_id, JobState.QUEUED, reason=jobs.WAITING, **cleared) or job
+    _refuse_ended(job, "resumed")
+    if job.pause_requested_at is None:
+        return job
+    going_on = Reason("resuming", "resumed: it runs on, or waits for its turn if it was about to stop")
+    return _ask(session, job, going_on, pause_requested_at=None)
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A job with an open attempt. `stopping`: it was asked to end already, and `favoured` is for whom, if for a job."""
+
+    job_id: str
+    priority: int
+    preemptible: bool
+    since: int
+    stopping: bool
+    favoured: str | None
+
+
+def holders(session: Session, worker_id: str) -> list[Holder]:
+    """The jobs that hold devices of the worker."""
+    query = select(Job, Attempt.started_at).join(Attempt, Attempt.job_id == Job.id)
+    rows = session.execute(query.where(Attempt.worker_id == worker_id, Attempt.ended_at.is_(None)))
+    return [
+        Holder(
+            job_id=job.id,
+            priority=job.priority,
+            preemptible=bool(job.spec["preemptible"]),
+            since=since,
+            stopping=wanted(job) is not None,
+            favoured=job.preempted_for,
+        )
+        for job, since in rows
+    ]
+
+
+def request_preempt(session: Session, victims: Sequence[str], *, in_favour_of: str) -> bool:
+    """Asks all `victims` to save and go back to the queue, or none: False where one of them, or the queued job that
+    needs their devices, is not as it was, or room for it is being made already."""
+    found = {job_id: jobs.lock(session, job_id) for job_id in sorted({*victims, in_favour_of})}
+    favoured = found.pop(in_favour_of)
+    if favoured is None or favoured.state != JobState.QUEUED:
+        return False
+    if session.scalar(select(Job.id).where(Job.state.in_(_OPEN), Job.preempted_for == in_favour_of).limit(1)):
+        return False
+    if not all(job is not None and _may_be_preempted(job, favoured) for job in found.values()):
+        return False
+    stopping = Reason("stopping", f"preempted by {in_favour_of} (priority {favoured.priority}): it saves a checkpoint")
+    for job in found.values():
+        assert job is not None
+        _ask(session, job, stopping, preempt_requested_at=now_us(), preempted_for=in_favour_of)
+    return True
+
+
+def _may_be_preempted(job: Job, favoured: Job) -> bool:
+    return (
+        job.state in _OPEN
+        and job.priority < favoured.priority
+        and wanted(job) is None
+        and bool(job.spec["preemptible"])
+    )
+
+
+def _lock(session: Session, job_id: str, owner: str | None) -> Job:
+    job = jobs.lock(session, job_id)
+    if job is None or (owner is not None and job.owner != owner):
+        raise NotFound(f"there is no job {job_id}")
+    return job
+
+
+def _refuse_ended(job: Job, what: str) -> None:
+    if JobState(job.state).terminal:
+        raise Conflict(f"job {job.id} has already {job.state}; only a job that has not ended can be {what}")
+    if job.cancel_requested_at is not None:
+        raise Conflict(f"job {job.id} is being cancelled, and cannot be {what}")
+
+
+def _ask(session: Session, job: Job, reason: Reason, **values: object) -> Job:
+    session.execute(
+        update(Job)
+        .where(Job.id == job.id)
+        .values(
+            version=Job.version + 1,
+            reason_code=reason.code,
+            reason_message=reason.message,
+            reason_since=now_us(),
+            **values,
+        )
+    )
+    session.refresh(job)
+    return job
