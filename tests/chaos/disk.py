@@ -2,7 +2,6 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-import errno
 import os
 from pathlib import Path
 import shutil
@@ -10,46 +9,36 @@ import subprocess
 
 
 class Disk:
-    """A tmpfs at `folder` where mounting is allowed (`mounted`), else a plain folder that is never filled."""
+    """A tmpfs of `size` bytes at `folder` where mounting is allowed (`mounted`), else a plain folder, never full."""
 
     def __init__(self, folder: Path, *, size: int) -> None:
         self.folder = folder
-        self._ballast = folder / "ballast"
+        self._size = size
         folder.mkdir(exist_ok=True)
-        argv = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=755", "torchyard-chaos", str(folder)]
-        self.mounted = (
-            shutil.which("mount") is not None and subprocess.run(argv, capture_output=True, check=False).returncode == 0
-        )
+        self.mounted = shutil.which("mount") is not None and self._mount(f"size={size},mode=755")
 
     def fill(self) -> None:
-        """Takes all that is free. Does nothing where it is the disk of others, too."""
-        if not self.mounted:
-            return
-        with self._ballast.open("ab") as file:
-            while free := _free(self.folder):
-                try:
-                    os.posix_fallocate(file.fileno(), file.seek(0, os.SEEK_END), free)
-                except OSError as error:
-                    if error.errno != errno.ENOSPC:
-                        raise
-                    # Somebody else took some of it meanwhile.
+        """Leaves no byte free. Does nothing where it is the disk of others, too."""
+        # Who writes meanwhile makes it refuse a size that is too small by now.
+        while self.mounted and not self._mount(f"remount,size={_used(self.folder)}"):
+            pass
 
     def empty(self) -> None:
-        """Gives back what `fill` took."""
-        self._ballast.unlink(missing_ok=True)
+        """As large as before."""
+        if self.mounted:
+            self._mount(f"remount,size={self._size}")
 
     def close(self) -> None:
         """Takes the disk away, and what is on it."""
-        self.empty()
         if self.mounted:
             for flags in ((), ("--lazy",)):
-                if (
-                    subprocess.run(["umount", *flags, str(self.folder)], capture_output=True, check=False).returncode
-                    == 0
-                ):
+                if _succeeds("umount", *flags, str(self.folder)):
                     break
         with suppress(OSError):
             shutil.rmtree(self.folder)
+
+    def _mount(self, options: str) -> bool:
+        return _succeeds("mount", "-t", "tmpfs", "-o", options, "torchyard-chaos", str(self.folder))
 
 
 @contextmanager
@@ -61,6 +50,10 @@ def disk(folder: Path, *, size: int) -> Generator[Disk]:
         made.close()
 
 
-def _free(folder: Path) -> int:
+def _used(folder: Path) -> int:
     found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize
+    return (found.f_blocks - found.f_bfree) * found.f_frsize
+
+
+def _succeeds(*command: str) -> bool:
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0

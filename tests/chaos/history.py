@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+import re
 import tempfile
 
 from torchyard.client import Client, MetricPoint
@@ -15,6 +16,16 @@ _WEIGHTS = "model.safetensors"
 _TIMING = frozenset({"train/samples_per_second"})
 """What two runs need not have alike."""
 _MOST_POINTS = 100_000
+_CONTINUES = re.compile(r"continues job \S+ from step ([0-9]+)")
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A checkpoint whose bytes were overwritten, and when, in seconds since the epoch."""
+
+    checkpoint_id: str
+    sha256: str
+    at: float
 
 
 @dataclass(frozen=True)
@@ -49,12 +60,11 @@ def read(client: Client, job_id: str) -> Story:
 
 
 def violations(
-    story: Story, *, ends: Collection[JobState], reference: Story | None, damaged: Mapping[str, float]
+    story: Story, *, ends: Collection[JobState], reference: Story | None, damaged: Sequence[Damage]
 ) -> list[str]:
     """What is wrong: sentences, each with the job's id.
 
-    `ends`: how it may have ended; `reference`: the same job, undisturbed; `damaged`: checkpoints whose bytes were
-    overwritten, by id, and when (seconds since the epoch).
+    `ends`: how it may have ended; `reference`: the same job, undisturbed; `damaged`: of whatever job.
     """
     found = [
         *_wrong_end(story, ends),
@@ -128,14 +138,12 @@ def _wrong_curve(story: Story, reference: Story) -> list[str]:
 
 
 def _begins_behind(story: Story) -> int:
-    """The step that a retried job goes on from; 0 for every other."""
-    inherited = [checkpoint.step for checkpoint in story.checkpoints if checkpoint.attempt == 0]
-    told = [
-        int(str(event.data["text"]).rpartition(" ")[2])
-        for event in story.events
-        if event.type == "message" and str(event.data["text"]).startswith("continues job ")
-    ]
-    return max(inherited + told, default=0)
+    """The step that a retried job goes on from; 0 for every other, and where what it was to go on from was damaged."""
+    texts = [str(event.data["text"]) for event in story.events if event.type == "message"]
+    told = [int(match[1]) for match in map(_CONTINUES.match, texts) if match is not None]
+    behind = max(told, default=0)
+    anew = any(step <= behind for series in story.curve.values() for step in series)
+    return 0 if anew else behind
 
 
 def _wrong_weights(story: Story, reference: Story) -> list[str]:
@@ -152,19 +160,19 @@ def _weights(story: Story) -> tuple[int, str | None] | None:
     return newest.step, next((file.sha256 for file in newest.files if file.path == _WEIGHTS), None)
 
 
-def _wrong_bytes(story: Story, damaged: Mapping[str, float]) -> list[str]:
-    listed = {checkpoint.id: checkpoint for checkpoint in story.checkpoints}
-    # The same bytes are stored once, whatever lists them.
-    shared = {listed[name].sha256 for name in damaged if name in listed}
-    unsound = [name for name in sorted(story.unsound) if listed[name].sha256 not in shared]
+def _wrong_bytes(story: Story, damaged: Sequence[Damage]) -> list[str]:
+    # The same bytes are stored once, whatever lists them: a retried job begins with the other one's.
+    expected = {damage.sha256 for damage in damaged}
+    unsound = [item.id for item in story.checkpoints if item.id in story.unsound and item.sha256 not in expected]
     return [f"checkpoint {name} is not what is listed" for name in unsound]
 
 
-def _silently_skipped(story: Story, damaged: Mapping[str, float]) -> list[str]:
+def _silently_skipped(story: Story, damaged: Sequence[Damage]) -> list[str]:
     """A damaged checkpoint that was the newest when an attempt started must have been skipped, aloud."""
     found: list[str] = []
-    for name, at in damaged.items():
-        later = [event for event in story.events if event.time.timestamp() > at]
+    for damage in damaged:
+        name = damage.checkpoint_id
+        later = [event for event in story.events if event.time.timestamp() > damage.at]
         texts = [str(event.data.get("text")) for event in later if event.type == "message"]
         if any(text.startswith(f"resumes from checkpoint {name} ") for text in texts):
             found.append(f"was resumed from checkpoint {name}, which was damaged")

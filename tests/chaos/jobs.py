@@ -49,7 +49,7 @@ while step < 120:
 
 _COMMON: dict[str, Any] = {
     "max_restarts": 1000,
-    "stall_timeout": "30s",
+    "stall_timeout": "60s",
     "env": {"OMP_NUM_THREADS": "1"},
 }
 _DIGITS: dict[str, Any] = {

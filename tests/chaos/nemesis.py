@@ -14,9 +14,12 @@ from typing import Literal, get_args
 from redis import Redis, RedisError
 
 from tests.chaos import crew
+from tests.chaos.history import Damage
 from tests.chaos.jobs import Stream
 from tests.chaos.yard import WORKERS, Yard
 from torchyard.errors import TorchyardError
+from torchyard.job import JobState
+from torchyard.views import CheckpointView
 
 Target = Literal["api", "worker", "redis", "postgresql", "supervisor", "torchrun", "rank"]
 Trouble = Literal[
@@ -44,6 +47,8 @@ _KILLS: dict[Target, int] = {
 }
 """How often each is chosen, beside the others."""
 _PAST_LEASE_S = (33.0, 40.0)
+_LONG: dict[Trouble, float] = {"rank stopped for good": 180.0, "worker stopped past its lease": 120.0}
+"""Troubles that only a run of so many seconds has time for."""
 _TICK_S = 0.1
 _LOOKS = 30
 """Ticks for which a target that is not there is waited for, before another is taken."""
@@ -59,12 +64,15 @@ class Moment:
 
 
 def plan(*, seed: int, kills: int, seconds: float) -> list[Moment]:
-    """`kills` kills, and for every three of them another trouble, each kind of which comes before one comes again."""
+    """`kills` kills, and for every three of them another trouble, each kind of which comes before one comes again.
+
+    Troubles that a run of so many `seconds` has no time for are left out.
+    """
     random = Random(f"nemesis {seed}")
     targets = random.choices(list(_KILLS), weights=list(_KILLS.values()), k=kills)
     troubles: list[Trouble] = []
     while len(troubles) < max(kills // 3, 1):
-        kinds = list(get_args(Trouble))
+        kinds = [name for name in get_args(Trouble) if seconds >= _LONG.get(name, 0.0)]
         random.shuffle(kinds)
         troubles += kinds
     chosen = [(target, True) for target in targets] + [(name, False) for name in troubles[: max(kills // 3, 1)]]
@@ -88,8 +96,7 @@ class Deeds:
 
     kills: Counter[str] = field(default_factory=Counter[str])
     troubles: Counter[str] = field(default_factory=Counter[str])
-    damaged: dict[str, float] = field(default_factory=dict[str, float])
-    """Checkpoints, by id, and when their bytes were overwritten."""
+    damaged: list[Damage] = field(default_factory=list[Damage])
     impossible: set[str] = field(default_factory=set[str])
     """Troubles that this machine, or this database, does not allow."""
 
@@ -303,10 +310,7 @@ class Nemesis(threading.Thread):
     def _damage(self) -> bool:
         """Overwrites the newest checkpoint of a job that runs, and kills a rank of it, so that it is looked at."""
         victim = self._victim("rank")
-        try:
-            newest = next(self._client.checkpoints(victim.job_id), None) if victim is not None else None
-        except TorchyardError:
-            return False
+        newest = self._newest(victim) if victim is not None else None
         if victim is None or newest is None:
             return False
         path = self._yard.blobs / newest.sha256[:2] / newest.sha256
@@ -317,9 +321,18 @@ class Nemesis(threading.Thread):
             os.kill(victim.pid, signal.SIGKILL)
         except (FileNotFoundError, ProcessLookupError):
             return False
-        self.deeds.damaged[newest.id] = time.time()
+        self.deeds.damaged.append(Damage(newest.id, newest.sha256, time.time()))
         self._say(f"damaged {newest.id} (step {newest.step}) of {victim.job_id}")
         return True
+
+    def _newest(self, member: crew.Member) -> CheckpointView | None:
+        """Of a job whose current attempt runs, and so has chosen what it resumes from."""
+        try:
+            job = self._client.get(member.job_id)
+            newest = next(self._client.checkpoints(member.job_id), None)
+        except TorchyardError:
+            return None
+        return newest if job.state is JobState.RUNNING and job.attempt == member.attempt else None
 
 
 def _target(name: str) -> Target:

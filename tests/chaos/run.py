@@ -19,7 +19,7 @@ from tests.chaos.yard import Yard, yard
 from torchyard.client import Client
 from torchyard.job import JobState
 
-_REFERENCE_S = 120.0
+_REFERENCE_S = 240.0
 _DRAIN_S = 600.0
 
 
@@ -83,7 +83,7 @@ def _references(made: Yard, client: Client) -> dict[Kind, Story]:
 
 
 def _of_reference(story: Story) -> list[str]:
-    return history.violations(story, ends=[JobState.SUCCEEDED], reference=None, damaged={})
+    return history.violations(story, ends=[JobState.SUCCEEDED], reference=None, damaged=[])
 
 
 def _report(options: Options, evidence: Evidence, found: Sequence[str]) -> Report:

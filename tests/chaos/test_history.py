@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.chaos import history
-from tests.chaos.history import Story
+from tests.chaos.history import Damage, Story
 from torchyard.client import MetricPoint
 from torchyard.job import EndReason, JobState
 from torchyard.spec import parse_spec
@@ -25,6 +25,7 @@ from torchyard.views import (
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 LOSSES = {step: 1.0 / step for step in range(1, 11)}
+LATE = {"train/loss": {step: value for step, value in LOSSES.items() if step > 5}}
 
 
 def event(seq: int, type: Any, *, attempt: int | None = 1, **data: Any) -> EventView:
@@ -102,8 +103,13 @@ GOOD = Story(
 REFERENCE = replace(GOOD, checkpoints=[checkpoint("ckpt_0", 10)])
 
 
-def found(story: Story, *, ends: frozenset[JobState] = frozenset({JobState.SUCCEEDED}), **damaged: float) -> list[str]:
+def found(story: Story, *damaged: Damage, ends: frozenset[JobState] = frozenset({JobState.SUCCEEDED})) -> list[str]:
     return history.violations(story, ends=ends, reference=REFERENCE, damaged=damaged)
+
+
+def damage(name: str, *, after: float) -> Damage:
+    """So many seconds after the beginning."""
+    return Damage(name, f"{name}-state", (BEGAN + timedelta(seconds=after)).timestamp())
 
 
 def test_a_history_in_order_has_no_violation() -> None:
@@ -113,12 +119,11 @@ def test_a_history_in_order_has_no_violation() -> None:
 def test_a_cancelled_job_has_a_beginning_of_the_curve_and_a_retried_one_its_end() -> None:
     ends = frozenset({JobState.CANCELLED})
     assert found(cancelled(last=7), ends=ends) == []
-    retried = replace(
-        GOOD,
-        curve={"train/loss": {step: value for step, value in LOSSES.items() if step > 5}},
-        checkpoints=[GOOD.checkpoints[0], checkpoint("ckpt_6", 5, attempt=0)],
-    )
-    assert found(retried) == []
+    continues = event(1, "message", attempt=None, level="info", text="continues job job_0 from step 5")
+    retried = replace(GOOD, events=[continues, *GOOD.events])
+    assert found(replace(retried, curve=LATE)) == []
+    assert found(retried) == []  # what it was to go on from was damaged
+    assert len(found(replace(GOOD, curve=LATE))) == 1
 
 
 def test_a_hole_in_the_curve_of_a_cancelled_job_is_a_loss() -> None:
@@ -172,9 +177,8 @@ def test_what_is_planted_is_found(expected: str, plant: Callable[[Story], Story]
 
 def test_a_damaged_checkpoint_may_be_unsound_but_not_used() -> None:
     damaged = replace(GOOD, unsound=frozenset({"ckpt_5"}))
-    before, after = (BEGAN + timedelta(seconds=seconds) for seconds in (4.5, 7.5))
-    assert found(damaged, ckpt_5=after.timestamp()) == []
-    assert found(damaged, ckpt_5=before.timestamp()) == [
+    assert found(damaged, damage("ckpt_5", after=7.5)) == []
+    assert found(damaged, damage("ckpt_5", after=4.5)) == [
         "job_1 (chaos-digits): was resumed from checkpoint ckpt_5, which was damaged",
         "job_1 (chaos-digits): nobody said that checkpoint ckpt_5, which was damaged, was skipped",
     ]
@@ -185,9 +189,8 @@ def test_a_damaged_checkpoint_is_skipped_aloud() -> None:
     skipped = event(6, "message", attempt=2, level="warning", text="1 damaged checkpoints were skipped: ckpt_5")
     silent = replace(GOOD, events=[older if each is RESUMED else each for each in GOOD.events])
     aloud = replace(silent, events=[*silent.events[:6], skipped, *silent.events[6:]])
-    at = (BEGAN + timedelta(seconds=4.5)).timestamp()
-    assert found(aloud, ckpt_5=at) == []
-    assert found(silent, ckpt_5=at) == [
+    assert found(aloud, damage("ckpt_5", after=4.5)) == []
+    assert found(silent, damage("ckpt_5", after=4.5)) == [
         "job_1 (chaos-digits): nobody said that checkpoint ckpt_5, which was damaged, was skipped"
     ]
 
