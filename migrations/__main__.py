@@ -1,4 +1,7 @@
-"""`python -P -m migrations [upgrade | downgrade | current | check] [REVISION]`, on `TORCHYARD_DATABASE_URL`."""
+"""`python -P -m migrations [upgrade | downgrade | current | check | heads] [REVISION]`, on `TORCHYARD_DATABASE_URL`.
+
+`heads` prints the newest revision that there is, and looks at no database.
+"""
 
 import argparse
 from pathlib import Path
@@ -12,12 +15,15 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from store.settings import Settings
 from torchyard.errors import TorchyardError
 
+_ACTIONS = ("upgrade", "downgrade", "current", "check", "heads")
+
 
 def main() -> int:
     arguments = _parser().parse_args()
     try:
         settings = Settings.load()
-        settings.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if arguments.action != "heads":
+            settings.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         _run(configuration(settings.database), arguments.action, arguments.revision)
     except DBAPIError as error:
         print(f"error: {' '.join(str(error.orig).split())}", file=sys.stderr)  # noqa: T201 - a program's own message
@@ -38,7 +44,7 @@ def configuration(url: str) -> Config:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="migrations", description="Brings the database's tables to a revision.")
-    parser.add_argument("action", nargs="?", default="upgrade", choices=["upgrade", "downgrade", "current", "check"])
+    parser.add_argument("action", nargs="?", default="upgrade", choices=_ACTIONS)
     parser.add_argument("revision", nargs="?", default="head")
     return parser
 
@@ -50,6 +56,8 @@ def _run(config: Config, action: str, revision: str) -> None:
         command.downgrade(config, "base" if revision == "head" else revision)
     elif action == "current":
         command.current(config)
+    elif action == "heads":
+        command.heads(config)
     else:
         command.check(config)
 

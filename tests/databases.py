@@ -46,6 +46,7 @@ class SQLiteDatabases:
 class PostgreSQLDatabases:
     def __init__(self, server: PostgreSQLServer) -> None:
         self._server = server
+        self.binaries = server.binaries
 
     @contextmanager
     def empty(self) -> Generator[str]:

@@ -1,0 +1,94 @@
+"""`python -P -m store.backup make DEST | restore SOURCE | check SOURCE`, set by `TORCHYARD_*` variables.
+
+stdout carries what came of it, stderr what people read beside it. Exit code 1 where it failed.
+"""
+
+import argparse
+from pathlib import Path
+import signal
+import sys
+from types import FrameType
+
+from sqlalchemy.exc import DBAPIError
+
+from store.backup.contents import BackupManifest
+from store.backup.make import make
+from store.backup.restore import check, restore
+from store.blobs import Blobs
+from store.settings import Settings
+from torchyard.cli import output
+from torchyard.errors import TorchyardError
+
+_SHOWN = 5
+_NAMES = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}
+_WHY = {
+    "make": "were missing or damaged in the store already, and are not in the backup",
+    "restore": "were missing or damaged, and are not restored",
+    "check": "are missing or damaged",
+}
+
+
+def main() -> int:
+    arguments = _parser().parse_args()
+    signal.signal(signal.SIGTERM, _leave)
+    try:
+        return _run(arguments)
+    except DBAPIError as error:
+        output.note(f"error: {' '.join(str(error.orig).split())}")
+        return 1
+    except (TorchyardError, OSError) as error:
+        output.note(f"error: {error}")
+        return 1
+    except KeyboardInterrupt:
+        output.note("Stopped; nothing is left of it.")
+        return 130
+
+
+def _leave(_number: int, _frame: FrameType | None) -> None:
+    sys.exit(143)  # what was begun is removed first
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="store.backup", description="Backs up the database and its blobs.")
+    actions = parser.add_subparsers(dest="action", required=True)
+    for name in ("make", "restore", "check"):
+        action = actions.add_parser(name)
+        action.add_argument("folder", type=Path)
+        action.add_argument("--json", action="store_true")
+        if name == "restore":
+            action.add_argument("--skip-damaged", action="store_true")
+    return parser
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    settings, folder = Settings.load(), arguments.folder
+    blobs, left_out = Blobs(settings.blobs), list[str]()
+    if arguments.action == "make":
+        manifest = make(settings.database, blobs, folder)
+        left_out = manifest.damaged
+    elif arguments.action == "check":
+        manifest, left_out = check(folder)
+    else:
+        skip = arguments.skip_damaged
+        manifest, left_out = restore(settings.database, settings.root, blobs, folder, skip_damaged=skip)
+    if arguments.json:
+        output.write(manifest.model_dump_json())
+    else:
+        output.write(f"{folder}  {_told(manifest)}")
+    if left_out:
+        shown = ", ".join(left_out[:_SHOWN]) + (", …" if len(left_out) > _SHOWN else "")
+        output.note(f"warning: {len(left_out)} blobs {_WHY[arguments.action]}: {shown}")
+    if arguments.action == "restore":
+        output.note("Restored. Jobs that were running go back to the queue half a minute after a worker has started.")
+    return 1 if arguments.action == "check" and set(left_out) - set(manifest.damaged) else 0
+
+
+def _told(manifest: BackupManifest) -> str:
+    counts = ", ".join(f"{manifest.rows.get(table, 0)} {table}" for table in ("jobs", "checkpoints"))
+    moment = manifest.made_at.strftime("%Y-%m-%d %H:%M:%S UTC")
+    blobs = f"{manifest.blobs} blobs of {output.size(manifest.bytes)}"
+    return f"{moment}, {_NAMES[manifest.database]} at revision {manifest.revision}: {counts}, {blobs}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,126 @@
+"""What a backup is: a folder with a dump of the database, the blobs that it refers to, and a manifest.
+
+manifest.json    what belongs to it, with the digests; written last, so what has a manifest is whole
+database.dump    SQLite: a database file; PostgreSQL: pg_dump's custom format
+blobs.txt        `sha256 size` of each blob that the dumped database refers to
+blobs/           those blobs, laid out as in the data directory
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+import hashlib
+from io import BufferedWriter
+import os
+from pathlib import Path
+import re
+from typing import Literal
+
+from pydantic import ValidationError
+
+from store.blobs import Blobs
+from torchyard.errors import ConfigError, NotFound
+from torchyard.rundir import ManifestFile, Record, read_record
+
+_BLOB = re.compile(r"([0-9a-f]{64}) ([0-9]{1,18})")
+
+
+class BackupManifest(Record):
+    format: Literal[1] = 1
+    made_at: datetime
+    database: Literal["sqlite", "postgresql"]
+    revision: str
+    """Of the tables."""
+    rows: dict[str, int]
+    """How many each table has."""
+    blobs: int
+    bytes: int
+    """Of all blobs together."""
+    damaged: list[str] = []
+    """Blobs that were missing or of the wrong size in the store itself, and are not here."""
+    files: list[ManifestFile]
+    """The dump and the list of blobs."""
+
+
+@dataclass(frozen=True)
+class Folder:
+    """The paths of one backup."""
+
+    root: Path
+
+    @property
+    def manifest(self) -> Path:
+        return self.root / "manifest.json"
+
+    @property
+    def unfinished(self) -> Path:
+        """There while the backup is made."""
+        return self.root / "unfinished"
+
+    @property
+    def dump(self) -> Path:
+        return self.root / "database.dump"
+
+    @property
+    def list(self) -> Path:
+        return self.root / "blobs.txt"
+
+    @property
+    def blobs(self) -> Blobs:
+        return Blobs(self.root / "blobs")
+
+
+def read_manifest(folder: Folder) -> BackupManifest:
+    """Raises NotFound where there is no whole backup, ConfigError where it is none that this program knows."""
+    try:
+        manifest = read_record(folder.manifest, BackupManifest)
+    except (ValidationError, ValueError):
+        raise ConfigError(f"{folder.manifest} is not the manifest of a backup that this version can read") from None
+    if manifest is None:
+        why = "the backup there was never finished" if folder.unfinished.exists() else "it has no manifest.json"
+        raise NotFound(f"{folder.root} holds no whole backup: {why}")
+    return manifest
+
+
+def check_files(folder: Folder, manifest: BackupManifest) -> None:
+    """Raises ConfigError where the dump or the list of blobs is not what was written."""
+    for file in manifest.files:
+        try:
+            found = described(folder.root / file.path)
+        except FileNotFoundError:
+            found = None
+        if found != file:
+            raise ConfigError(f"the backup is damaged: {folder.root / file.path} is not what its manifest says")
+
+
+def described(path: Path) -> ManifestFile:
+    """The file's name, size and sha256. Raises OSError."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return ManifestFile(path=path.name, size=os.fstat(file.fileno()).st_size, sha256=digest)
+
+
+def write_list(path: Path, blobs: Mapping[str, int]) -> None:
+    """Durable when this returns. Raises OSError."""
+    with private(path) as file:
+        file.writelines(f"{sha256} {size}\n".encode() for sha256, size in sorted(blobs.items()))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_list(path: Path) -> dict[str, int]:
+    """Sizes by sha256. Raises ConfigError, OSError."""
+    return dict(_parsed(path.read_text(encoding="ascii").splitlines(), path))
+
+
+def private(path: Path) -> BufferedWriter:
+    """A new file that only its owner may read, open for writing bytes. Raises OSError."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")
+
+
+def _parsed(lines: Iterable[str], path: Path) -> Iterable[tuple[str, int]]:
+    for line in lines:
+        match = _BLOB.fullmatch(line)
+        if match is None:
+            raise ConfigError(f"{path} has a line that names no blob")
+        yield match[1], int(match[2])

@@ -1,0 +1,183 @@
+"""The database of a backup: one snapshot into a file while others write, and back into an empty database."""
+
+from contextlib import closing
+from dataclasses import dataclass
+import os
+from pathlib import Path
+import shutil
+import sqlite3
+import subprocess
+from typing import Literal, cast
+
+from sqlalchemy import inspect, select, text
+from sqlalchemy.exc import DatabaseError
+from sqlalchemy.orm import Session
+
+from store.backup.contents import private
+from store.database import Database
+from store.tables import Checkpoint
+from torchyard.errors import ConfigError, Conflict, NotFound, Unavailable
+from torchyard.rundir import sync_folder
+
+_PROGRAM = "torchyard-backup"
+_LONGEST_ERROR = 2000
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What one moment's database says of itself."""
+
+    revision: str
+    rows: dict[str, int]
+    blobs: dict[str, int]
+    """Sizes of all blobs that it refers to, by sha256."""
+
+
+def kind(url: str) -> Literal["sqlite", "postgresql"]:
+    """Raises ConfigError."""
+    with closing(Database(url, program=_PROGRAM)) as database:
+        return cast(Literal["sqlite", "postgresql"], database.engine.dialect.name)
+
+
+def dump(url: str, path: Path) -> Snapshot:
+    """Writes the database to `path`, a new file, and says what is in it; nobody who writes has to wait.
+
+    Raises NotFound, Unavailable, ConfigError (no client program) and OSError.
+    """
+    private(path).close()
+    with closing(Database(url, program=_PROGRAM)) as database:
+        if database.engine.dialect.name == "sqlite":
+            found = _dump_sqlite(_file(database), path)
+        else:
+            found = _dump_postgresql(database, path)
+    _sync(path)
+    return found
+
+
+def check_empty(url: str) -> None:
+    """Raises Conflict where there are tables, and Unavailable."""
+    with closing(Database(url, program=_PROGRAM)) as database:
+        if database.engine.dialect.name == "sqlite":
+            if _file(database).exists():
+                raise Conflict(f"there is a database already: {_file(database)}")
+            return
+        with database.read() as session:
+            tables = inspect(session.connection()).get_table_names()
+    if tables:
+        raise Conflict(f"the database is not empty: it has the tables {', '.join(sorted(tables))}")
+
+
+def load(url: str, path: Path) -> Snapshot:
+    """Makes the empty database what `dump` wrote to `path`, all or nothing. Raises as `dump` does."""
+    with closing(Database(url, program=_PROGRAM)) as database:
+        if database.engine.dialect.name == "sqlite":
+            _copy(path, _file(database))
+        else:
+            # Without --no-owner, whoever restores would have to have the same users.
+            options = ("--no-owner", "--no-privileges", "--single-transaction", "--exit-on-error")
+            _client("pg_restore", database, *options, str(path))
+        with database.read() as session:
+            return _look(session)
+
+
+def _dump_sqlite(source: Path, path: Path) -> Snapshot:
+    if not source.exists():
+        raise NotFound(f"there is no database: {source} (which data directory is it?)")
+    try:
+        with (
+            closing(sqlite3.connect(f"{source.as_uri()}?mode=rw", uri=True, timeout=10)) as live,
+            closing(sqlite3.connect(path)) as copy,
+        ):
+            live.backup(copy)  # in one step: one snapshot, however much is written meanwhile
+    except sqlite3.Error as error:
+        raise Unavailable(f"the database cannot be copied: {error}") from error
+    try:
+        with closing(Database(f"sqlite:///{path}")) as copied, copied.read() as session:
+            problems = session.scalars(text("PRAGMA quick_check(1)")).all()
+            if problems == ["ok"]:
+                return _look(session)
+    except DatabaseError as error:
+        problems = [str(error.orig)]
+    raise Unavailable(f"the database itself is damaged: {problems[0]}")
+
+
+def _dump_postgresql(database: Database, path: Path) -> Snapshot:
+    with database.read() as session:
+        for limit in ("statement_timeout", "idle_in_transaction_session_timeout"):
+            session.execute(text(f"SET LOCAL {limit} = 0"))
+        # What is counted and listed here is what pg_dump sees, however much is written meanwhile.
+        snapshot = session.scalars(text("SELECT pg_export_snapshot()")).one()
+        found = _look(session)
+        options = ("--format=custom", "--no-owner", "--no-privileges", f"--snapshot={snapshot}", f"--file={path}")
+        _client("pg_dump", database, *options)
+    return found
+
+
+def _look(session: Session) -> Snapshot:
+    tables = sorted(inspect(session.connection()).get_table_names())
+    if "alembic_version" not in tables:
+        raise Unavailable("the database has no tables yet")
+    # The names are those of our own tables.
+    rows = {table: session.scalars(text(f'SELECT count(*) FROM "{table}"')).one() for table in tables}  # noqa: S608
+    revision = session.scalars(text("SELECT version_num FROM alembic_version")).one()
+    listed = session.scalars(select(Checkpoint.files).execution_options(yield_per=1000))
+    blobs = {str(file["sha256"]): int(file["size"]) for files in listed for file in files}
+    return Snapshot(revision, rows, blobs)
+
+
+def _client(program: str, database: Database, *options: str) -> None:
+    """Runs one of PostgreSQL's own programs. The password is in its environment: a command line is everybody's."""
+    binary = shutil.which(program)
+    if binary is None:
+        raise ConfigError(
+            f"{program} is not in PATH: install PostgreSQL's client programs, of the server's version or later"
+            " (Debian and Ubuntu: apt install postgresql-client)"
+        )
+    arguments, environment = _connection(database)
+    done = subprocess.run(
+        [binary, "--no-password", *arguments, *options],
+        env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    if done.returncode != 0:
+        raise Unavailable(f"{program} failed: {done.stderr.strip()[:_LONGEST_ERROR]}")
+
+
+def _connection(database: Database) -> tuple[list[str], dict[str, str]]:
+    from psycopg import conninfo
+
+    engine = database.engine
+    settings = engine.dialect.create_connect_args(engine.url)[1]
+    settings = {key: value for key, value in settings.items() if isinstance(value, (str, int))}
+    if "sslpassword" in settings:
+        raise ConfigError("sslpassword in the database's address cannot be kept secret here: use a key without one")
+    password = settings.pop("password", None)
+    address = conninfo.make_conninfo("", **{"application_name": _PROGRAM, **settings})
+    return [f"--dbname={address}"], {} if password is None else {"PGPASSWORD": str(password)}
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        with source.open("rb") as file, private(temporary) as copy:
+            shutil.copyfileobj(file, copy, 1 << 20)
+            copy.flush()
+            os.fsync(copy.fileno())
+        temporary.rename(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+    sync_folder(target.parent)
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def _file(database: Database) -> Path:
+    return Path(str(database.engine.url.database)).absolute()

@@ -1,0 +1,113 @@
+"""Making a backup while the service runs."""
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+import errno
+import os
+from pathlib import Path
+import shutil
+
+from store.backup import dump
+from store.backup.contents import BackupManifest, Folder, described, write_list
+from store.blobs import Blobs
+from torchyard.errors import Conflict
+from torchyard.rundir import sync_folder, write_record
+
+_CANNOT_LINK = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS}
+
+
+def make(url: str, blobs: Blobs, target: Path) -> BackupManifest:
+    """Puts a backup of the database at `url` and of its blobs into `target`, which is absent or empty.
+
+    Where it fails, nothing is left there. Raises Conflict, NotFound, Unavailable, ConfigError and OSError.
+    """
+    folder = Folder(target.absolute())
+    with _filling(folder):
+        # No blob is removed from before the snapshot until all that it refers to are here.
+        with blobs.sharing():
+            found = dump.dump(url, folder.dump)
+            damaged = _take(blobs, found.blobs, folder.blobs)
+        write_list(folder.list, found.blobs)
+        manifest = BackupManifest(
+            made_at=datetime.now(UTC),
+            database=dump.kind(url),
+            revision=found.revision,
+            rows=found.rows,
+            blobs=len(found.blobs),
+            bytes=sum(found.blobs.values()),
+            damaged=damaged,
+            files=[described(folder.dump), described(folder.list)],
+        )
+        sync_folder(folder.root)
+        write_record(folder.manifest, manifest)
+    return manifest
+
+
+@contextmanager
+def _filling(folder: Folder) -> Generator[None]:
+    made = not folder.root.exists()
+    folder.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _check_empty(folder)
+    try:
+        folder.unfinished.touch(mode=0o600, exist_ok=False)
+    except FileExistsError:
+        raise Conflict(f"another backup is being made in {folder.root}") from None
+    try:
+        yield
+    except BaseException:
+        _remove(folder)
+        if made:
+            folder.root.rmdir()
+        raise
+    folder.unfinished.unlink()
+
+
+def _check_empty(folder: Folder) -> None:
+    if folder.manifest.exists():
+        raise Conflict(f"{folder.root} holds a backup already: name a new folder for each")
+    if folder.unfinished.exists():
+        raise Conflict(
+            f"{folder.root} holds a backup that is being made or was never finished: remove it, or use another"
+        )
+    if any(path.name != "lost+found" for path in folder.root.iterdir()):
+        raise Conflict(f"{folder.root} is not empty")
+
+
+def _remove(folder: Folder) -> None:
+    """What this backup has written so far; its mark goes last."""
+    shutil.rmtree(folder.blobs.root, ignore_errors=True)
+    for path in folder.root.iterdir():
+        if path.is_file() and path != folder.unfinished:
+            path.unlink()
+    folder.unfinished.unlink()
+
+
+def _take(source: Blobs, wanted: Mapping[str, int], target: Blobs) -> list[str]:
+    """Links the blobs, or copies them where that cannot be; answers those that the store does not have whole."""
+    target.root.mkdir(mode=0o700)
+    damaged: list[str] = []
+    links = True
+    for sha256, size in sorted(wanted.items()):
+        blob, place = source.path(sha256), target.path(sha256)
+        place.parent.mkdir(mode=0o700, exist_ok=True)
+        if not blob.is_file() or blob.stat().st_size != size:
+            damaged.append(sha256)
+            continue
+        links = links and _link(blob, place)
+        if not links and not source.copy_out(sha256, place):
+            damaged.append(sha256)
+    for folder in (*target.root.iterdir(), target.root):
+        sync_folder(folder)
+    return damaged
+
+
+def _link(blob: Path, place: Path) -> bool:
+    """False where the file system does not link, or not from the one to the other."""
+    try:
+        os.link(blob, place)
+    except OSError as error:
+        if error.errno in _CANNOT_LINK:
+            return False
+        raise
+    return True

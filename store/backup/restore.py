@@ -1,0 +1,96 @@
+"""Putting a backup back, where nothing is yet."""
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+import os
+from pathlib import Path
+import shutil
+
+from store.backup import dump
+from store.backup.contents import BackupManifest, Folder, check_files, described, read_list, read_manifest
+from store.blobs import Blobs
+from torchyard.errors import ConfigError, Conflict
+from torchyard.rundir import sync_folder
+
+_NAMES = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}
+_SKIP = "--skip-damaged restores all but what is damaged"
+
+
+def check(source: Path) -> tuple[BackupManifest, list[str]]:
+    """Reads the whole backup: its manifest, and the blobs that are damaged or missing in it.
+
+    Raises NotFound, ConfigError where its manifest, its dump or its list is damaged, and OSError.
+    """
+    folder = Folder(source.absolute())
+    manifest = read_manifest(folder)
+    check_files(folder, manifest)
+    return manifest, [sha256 for sha256 in read_list(folder.list) if not _is_whole(folder.blobs, sha256)]
+
+
+def restore(
+    url: str, data_dir: Path, blobs: Blobs, source: Path, *, skip_damaged: bool
+) -> tuple[BackupManifest, list[str]]:
+    """Fills the empty database at `url` and the empty `blobs` of `data_dir`; answers the blobs that were left out, too.
+
+    The database comes last. Where it fails, nothing is left. Raises Conflict where something is there already,
+    ConfigError where the backup is damaged (a blob only without `skip_damaged`) or of another kind of database,
+    NotFound, Unavailable and OSError.
+    """
+    folder = Folder(source.absolute())
+    manifest = read_manifest(folder)
+    if (here := dump.kind(url)) != manifest.database:
+        raise ConfigError(f"the backup is one of {_NAMES[manifest.database]}, and this database is {_NAMES[here]}")
+    check_files(folder, manifest)
+    _check_nothing_in(data_dir, blobs.root)
+    dump.check_empty(url)
+    with _undone_on_failure(blobs):
+        left_out = _put_back(folder, blobs, known=manifest.damaged, skip=skip_damaged)
+        found = dump.load(url, folder.dump)
+    if (found.revision, found.rows) != (manifest.revision, manifest.rows):
+        raise ConfigError("the restored database is not the one that the manifest tells of: its rows differ")
+    return manifest, left_out
+
+
+def _is_whole(blobs: Blobs, sha256: str) -> bool:
+    try:
+        return described(blobs.path(sha256)).sha256 == sha256
+    except FileNotFoundError:
+        return False
+
+
+def _check_nothing_in(*roots: Path) -> None:
+    for root in roots:
+        for folder, _, files in os.walk(root):
+            if files:
+                raise Conflict(
+                    f"{root} is not empty: it has {Path(folder, files[0])}; restore into a new data directory"
+                )
+
+
+@contextmanager
+def _undone_on_failure(blobs: Blobs) -> Generator[None]:
+    blobs.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        for path in blobs.root.iterdir():
+            if len(path.name) == 2:
+                shutil.rmtree(path)
+        raise
+
+
+def _put_back(folder: Folder, blobs: Blobs, *, known: Sequence[str], skip: bool) -> list[str]:
+    """Copies every blob, hashing what it copies; answers those that are not there or not whole."""
+    missing: list[str] = []
+    for sha256 in read_list(folder.list):
+        place = blobs.path(sha256)
+        place.parent.mkdir(mode=0o700, exist_ok=True)
+        if folder.blobs.copy_out(sha256, place):
+            continue
+        if not skip and sha256 not in known:
+            raise ConfigError(f"the backup is damaged: its blob {sha256} is missing or has changed; {_SKIP}")
+        missing.append(sha256)
+    for path in (*blobs.root.iterdir(), blobs.root):
+        if path.is_dir():
+            sync_folder(path)
+    return missing

@@ -1,0 +1,78 @@
+"""What the database and Redis say of themselves, for who checks a host. Nothing is changed or made."""
+
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+import time
+
+from sqlalchemy import inspect, make_url, select, text
+from sqlalchemy.exc import ArgumentError
+
+from store.database import Database, now_us
+from store.queue import Queue
+
+_OLDEST = {"sqlite": (3, 40), "postgresql": (15,)}
+_OLDEST_REDIS = (6, 2)
+
+
+@dataclass(frozen=True)
+class DatabaseFacts:
+    name: str
+    """`PostgreSQL 18.1`."""
+    supported: bool
+    revision: str | None
+    """Of the tables; None where there are none."""
+    ahead_s: float
+    """How far its clock is ahead of this host's."""
+    within_s: float
+    """How exactly that could be measured."""
+
+
+@dataclass(frozen=True)
+class RedisFacts:
+    name: str
+    """`Redis 7.2.4`, `Valkey 8.0.1`."""
+    supported: bool
+    appendonly: bool
+    policy: str
+    """What it does when its memory is full."""
+    writable: bool
+
+
+def sqlite_file(url: str) -> Path | None:
+    """The file of a SQLite database; None for any other."""
+    try:
+        found = make_url(url)
+    except (ArgumentError, ValueError):
+        return None
+    return Path(found.database) if found.get_backend_name() == "sqlite" and found.database else None
+
+
+def look_at_database(url: str) -> DatabaseFacts:
+    """Raises Unavailable and ConfigError."""
+    with closing(Database(url, program="torchyard-doctor")) as database, database.read() as session:
+        connection = session.connection()
+        kind, version = connection.dialect.name, connection.dialect.server_version_info or ()
+        migrated = inspect(connection).has_table("alembic_version")
+        revision = session.scalars(text("SELECT version_num FROM alembic_version")).first() if migrated else None
+        before = time.time()
+        now = session.scalars(select(now_us())).one() / 1e6
+        after = time.time()
+    name = f"{'SQLite' if kind == 'sqlite' else 'PostgreSQL'} {'.'.join(map(str, version))}"
+    return DatabaseFacts(name, version >= _OLDEST[kind], revision, now - (before + after) / 2, (after - before) / 2)
+
+
+def look_at_redis(url: str) -> RedisFacts:
+    """Raises Unavailable and ConfigError."""
+    with closing(Queue(url)) as queue:
+        found = queue.info()
+    version = str(found["redis_version"])  # Valkey's says with which Redis it is compatible
+    name = f"Valkey {found['valkey_version']}" if "valkey_version" in found else f"Redis {version}"
+    numbers = tuple(int(part) for part in version.split(".")[:2])
+    return RedisFacts(
+        name,
+        supported=numbers >= _OLDEST_REDIS,
+        appendonly=bool(found.get("aof_enabled")),
+        policy=str(found.get("maxmemory_policy", "unknown")),
+        writable=found.get("role") == "master",
+    )

@@ -1,0 +1,396 @@
+"""Backups of a store at work, and what comes of them when they are put back."""
+
+from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from io import BytesIO
+import json
+import os
+from pathlib import Path
+import resource
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+from tempfile import TemporaryDirectory
+import threading
+
+import pytest
+
+from store import attempts, deletion
+from store.backup import dump
+from store.backup.contents import Folder, read_manifest
+from store.backup.make import make
+from store.backup.restore import check, restore
+from store.blobs import Blobs
+from store.checkpoints import NewCheckpoint
+from store.database import Database
+from store.logs import NewLines
+from store.metrics import NewPoint
+from tests.api.house import House
+from tests.databases import Databases, PostgreSQLDatabases, SQLiteDatabases
+from tests.e2e.service import until
+from tests.store.yard import Yard
+from torchyard.errors import ConfigError, Conflict, NotFound, StaleClaim, Unavailable
+from torchyard.job import EndReason, JobState
+from torchyard.rundir import Manifest, ManifestFile
+
+STATE = os.urandom(300_000)
+
+
+@pytest.fixture(autouse=True)
+def clients(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server's own pg_dump and pg_restore come first in PATH."""
+    databases = request.getfixturevalue("databases") if "databases" in request.fixturenames else None
+    if isinstance(databases, PostgreSQLDatabases):
+        monkeypatch.setenv("PATH", f"{databases.binaries}:{os.environ['PATH']}")
+
+
+@dataclass
+class Store:
+    """A database with its blobs, and room beside them."""
+
+    url: str
+    yard: Yard
+    blobs: Blobs
+    folder: Path
+
+    @property
+    def target(self) -> Path:
+        return self.folder / "backup"
+
+    @property
+    def away(self) -> Blobs:
+        """Where blobs are restored to: those of a data directory that is not there yet."""
+        return Blobs(self.folder / "restored" / "blobs")
+
+
+@pytest.fixture
+def store(database_url: str, yard: Yard, blobs: Blobs, tmp_path: Path) -> Store:
+    return Store(database_url, yard, blobs, tmp_path)
+
+
+def saved(blobs: Blobs, content: bytes, *, step: int = 1) -> NewCheckpoint:
+    blob = blobs.add(BytesIO(content))
+    files = [ManifestFile(path="state.pt", size=blob.size, sha256=blob.sha256)]
+    return NewCheckpoint(f"step-{step}", Manifest(step=step, files=files), files)
+
+
+def trained(yard: Yard, blobs: Blobs, *contents: bytes) -> str:
+    """A job that has ended, with a checkpoint of each content."""
+    claim = yard.running(yard.submit(), yard.worker())
+    with blobs.sharing():
+        new = [saved(blobs, content, step=step) for step, content in enumerate(contents, start=1)]
+        points, lines = [NewPoint("train/loss", 1, float("nan"), 1)], [NewLines(0, "stdout", ["hello \N{SNOWMAN}"])]
+        yard.record(claim, seq=0, points=points, lines=lines, checkpoints=new)
+    yard.end(claim, EndReason.COMPLETED)
+    return claim.job_id
+
+
+def restored(url: str, source: Path, blobs: Blobs, *, skip_damaged: bool = False) -> list[str]:
+    return restore(url, blobs.root.parent, blobs, source, skip_damaged=skip_damaged)[1]
+
+
+def blobs_listed(yard: Yard) -> set[str]:
+    return {file["sha256"] for row in yard.everything()["checkpoints"] for file in row["files"]}
+
+
+def assert_whole(blobs: Blobs, wanted: set[str], scratch: Path) -> None:
+    for sha256 in wanted:
+        assert blobs.copy_out(sha256, scratch / sha256), sha256
+    shutil.rmtree(scratch)
+    scratch.mkdir()
+
+
+@contextmanager
+def opened(url: str) -> Generator[Yard]:
+    with closing(Database(url)) as database:
+        yield Yard(database)
+
+
+def test_what_is_restored_has_every_row_and_every_byte(store: Store, databases: Databases) -> None:
+    yard, blobs, away = store.yard, store.blobs, store.away
+    job_id = trained(yard, blobs, STATE, b"later")
+    trained(yard, blobs, b"later", b"")
+    blobs.add(BytesIO(b"nobody refers to this"))
+    manifest = make(store.url, blobs, store.target)
+    assert (manifest.rows["jobs"], manifest.rows["checkpoints"], manifest.blobs) == (2, 4, 3)
+    assert (manifest.bytes, manifest.damaged) == (len(STATE) + 5, [])
+    assert check(store.target) == (manifest, [])
+    with databases.empty() as url:
+        assert restored(url, store.target, away) == []
+        with opened(url) as again:
+            assert again.everything() == yard.everything()
+            house = House(away.root.parent, again.database, "unix:///nowhere/redis.sock")
+            with house.client:
+                answer = house.client.get(f"/v1/jobs/{job_id}/checkpoints/step-1/download")
+                house.queue.close()
+            assert answer.content == STATE
+    assert len([*away.root.glob("??/*")]) == 3
+
+
+def test_all_of_a_backup_is_its_owners_alone(database_url: str, yard: Yard, blobs: Blobs, tmp_path: Path) -> None:
+    trained(yard, blobs, STATE)
+    target = tmp_path / "here" / "backup"
+    make(database_url, blobs, target)
+    others = [path.name for path in (target, *target.rglob("*")) if stat.S_IMODE(path.stat().st_mode) & 0o077]
+    assert others == ["manifest.json"]
+    blob = next(target.glob("blobs/??/*"))
+    assert blob.stat().st_nlink == 2, "on one file system it costs no space"
+
+
+def test_while_others_write_and_delete_all_that_is_listed_is_there(
+    database_url: str, yard: Yard, blobs: Blobs, databases: Databases, tmp_path: Path
+) -> None:
+    stop, collected = threading.Event(), list[int]()
+
+    def churn(name: str) -> None:
+        number = 0
+        while not stop.is_set():
+            number += 1
+            job_id = trained(yard, blobs, f"{name} {number}".encode(), b"shared")
+            yard.write(lambda session: deletion.delete_job(session, job_id))  # noqa: B023
+            collected.append(deletion.collect(yard.database, blobs))
+
+    trained(yard, blobs, STATE)
+    (tmp_path / "scratch").mkdir()
+    with ThreadPoolExecutor() as pool:
+        others = [pool.submit(churn, name) for name in ("a", "b")]
+        for number in range(3):
+            before = len(collected)
+            make(database_url, blobs, tmp_path / f"backup-{number}")
+            until(lambda before=before: len(collected) > before, what="the others go on")
+        stop.set()
+        for other in others:
+            other.result(60)
+    assert any(collected)
+    for number in range(3):
+        away = Blobs(tmp_path / f"restored-{number}" / "blobs")
+        with databases.empty() as url:
+            assert restored(url, tmp_path / f"backup-{number}", away) == []
+            with opened(url) as again:
+                assert_whole(away, blobs_listed(again), tmp_path / "scratch")
+
+
+def test_no_blob_of_the_snapshot_is_removed_before_it_is_taken(
+    database_url: str, yard: Yard, blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = trained(yard, blobs, STATE)
+    take, collected = dump.dump, list[int]()
+
+    def delete_at_once(url: str, path: Path) -> dump.Snapshot:
+        found = take(url, path)
+        yard.write(lambda session: deletion.delete_job(session, job_id))
+        collected.append(deletion.collect(yard.database, blobs))
+        return found
+
+    monkeypatch.setattr(dump, "dump", delete_at_once)
+    assert make(database_url, blobs, tmp_path / "backup").damaged == []
+    assert collected == [0]
+    assert check(tmp_path / "backup")[1] == []
+    assert deletion.collect(yard.database, blobs) == 1
+
+
+def test_a_job_that_ran_goes_on_where_it_was_and_its_old_worker_can_write_nothing(
+    store: Store, databases: Databases
+) -> None:
+    yard, blobs, away = store.yard, store.blobs, store.away
+    claim = yard.running(yard.submit(max_restarts=0), yard.worker())
+    yard.record(claim, seq=0, checkpoints=[saved(blobs, STATE, step=7)])
+    make(store.url, blobs, store.target)
+    yard.record(claim, seq=1, lines=[NewLines(0, "stdout", ["after the backup"])])
+    with databases.empty() as url:
+        restored(url, store.target, away)
+        with opened(url) as again:
+            assert again.job(claim.job_id).state == JobState.RUNNING
+            with pytest.raises(StaleClaim):
+                again.record(claim, seq=2)
+            again.expire(claim)  # half a minute later
+            assert again.read(attempts.expired) == [claim]
+            assert again.rescue(claim)
+            job = again.job(claim.job_id)
+            assert (job.state, job.restarts, job.reason_code) == (JobState.QUEUED, 0, "retrying")
+            second = again.starting(claim.job_id, again.worker("box-b"))
+            assert (second.number, again.attempt(second).start_step) == (2, 7)
+
+
+def test_it_goes_only_where_nothing_is(store: Store, databases: Databases) -> None:
+    blobs, away = store.blobs, store.away
+    make(store.url, blobs, store.target)
+    with pytest.raises(Conflict, match="holds a backup already"):
+        make(store.url, blobs, store.target)
+    with pytest.raises(Conflict, match=r"already|not empty"):
+        restored(store.url, store.target, away)
+    away.root.mkdir(parents=True)
+    (away.root.parent / "token").touch()
+    with databases.empty() as url:
+        with pytest.raises(Conflict, match=r"not empty: it has .*token"):
+            restored(url, store.target, away)
+        with pytest.raises(Conflict, match="is not empty"):
+            make(store.url, blobs, away.root.parent)
+        dump.check_empty(url)
+
+
+def test_a_database_that_is_not_there_or_has_no_tables_is_no_backup(
+    databases: Databases, blobs: Blobs, tmp_path: Path
+) -> None:
+    with databases.empty() as url, pytest.raises((NotFound, Unavailable), match=r"there is no database|no tables"):
+        make(url, blobs, tmp_path / "backup")
+    assert not (tmp_path / "backup").exists()
+
+
+def test_damage_is_found_and_nothing_of_it_restored(store: Store, databases: Databases) -> None:
+    yard, blobs, away = store.yard, store.blobs, store.away
+    trained(yard, blobs, STATE, b"other")
+    make(store.url, blobs, store.target)
+    blob = max((store.target).glob("blobs/??/*"), key=lambda path: path.stat().st_size)
+    blob.unlink()
+    blob.write_bytes(STATE[:-1] + b"?")
+    assert check(store.target)[1] == [blob.name]
+    with databases.empty() as url:
+        with pytest.raises(ConfigError, match=blob.name):
+            restored(url, store.target, away)
+        dump.check_empty(url)
+        assert [*away.root.glob("??/*")] == []
+        assert restored(url, store.target, away, skip_damaged=True) == [blob.name]
+        assert [path.read_bytes() for path in away.root.glob("??/*")] == [b"other"]
+    folder = Folder(store.target)
+    with folder.dump.open("r+b") as file:
+        file.write(b"!")
+    with pytest.raises(ConfigError, match=r"database\.dump is not what its manifest says"):
+        check(folder.root)
+    folder.manifest.unlink()
+    with pytest.raises(NotFound, match=r"no manifest\.json"):
+        check(folder.root)
+
+
+def test_what_the_store_itself_has_lost_is_named_and_the_rest_kept(store: Store, databases: Databases) -> None:
+    yard, blobs, away = store.yard, store.blobs, store.away
+    trained(yard, blobs, STATE, b"other", b"third")
+    large, small = sorted(blobs.root.glob("??/*"), key=lambda path: -path.stat().st_size)[:2]
+    large.unlink()
+    small.write_bytes(b"longer than it was")
+    manifest = make(store.url, blobs, store.target)
+    assert set(manifest.damaged) == {large.name, small.name}
+    with databases.empty() as url:
+        assert set(restored(url, store.target, away)) == {large.name, small.name}
+
+
+def test_a_backup_that_was_killed_is_none(store: Store) -> None:
+    yard, blobs, away = store.yard, store.blobs, store.away
+    trained(yard, blobs, STATE)
+    done = run("make", store.target, store.url, blobs, TORCHYARD_FAILPOINTS="record.manifest.rename=kill")
+    assert done.returncode == -signal.SIGKILL
+    with pytest.raises(NotFound, match="never finished"):
+        restored(store.url, store.target, away)
+    with pytest.raises(Conflict, match="never finished: remove it"):
+        make(store.url, blobs, store.target)
+
+
+@pytest.mark.parametrize("room", [20_000, 500_000])
+def test_a_full_disk_leaves_nothing(database_url: str, yard: Yard, blobs: Blobs, tmp_path: Path, room: int) -> None:
+    trained(yard, blobs, os.urandom(1_000_000))
+    with TemporaryDirectory(dir="/dev/shm") as elsewhere:
+        if Path(elsewhere).stat().st_dev == tmp_path.stat().st_dev:
+            pytest.skip("there is no second file system")
+        target = Path(elsewhere, "backup")
+        done = run("make", target, database_url, blobs, room=room)
+        assert done.returncode == 1, done.stderr
+        assert done.stderr.startswith("error: ") and "Traceback" not in done.stderr
+        assert not target.exists()
+        make(database_url, blobs, target)
+        assert check(target)[1] == []
+
+
+def test_pg_dump_sees_what_was_listed_and_no_command_line_has_the_password(
+    postgresql: PostgreSQLDatabases, blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = tmp_path / "bin" / "pg_dump"
+    slow.parent.mkdir()
+    slow.write_text(
+        f'#!/bin/sh\necho "$PGPASSWORD" "$@" > {tmp_path}/begun\nwhile [ ! -e {tmp_path}/go ]; do sleep 0.02; done\n'
+        f'exec {postgresql.binaries}/pg_dump "$@"\n'
+    )
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{slow.parent}:{postgresql.binaries}:{os.environ['PATH']}")
+    with postgresql.migrated() as url, opened(url) as yard, ThreadPoolExecutor() as pool:
+        trained(yard, blobs, b"before")
+        secret = url.replace("postgres@", "postgres:s3%20cret@")
+        making = pool.submit(make, secret, blobs, tmp_path / "backup")
+        until(lambda: (tmp_path / "begun").exists() or making.done(), what="pg_dump has begun")
+        trained(yard, blobs, b"meanwhile")
+        (tmp_path / "go").touch()
+        assert making.result(60).rows["jobs"] == 1
+        password, options = (tmp_path / "begun").read_text().split("--no-password")
+        assert (password.strip(), "cret" in options) == ("s3 cret", False)
+        with postgresql.empty() as empty:
+            restored(empty, tmp_path / "backup", Blobs(tmp_path / "restored" / "blobs"))
+
+
+def test_without_postgresqls_programs_it_says_what_to_install(
+    postgresql: PostgreSQLDatabases, blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with postgresql.migrated() as url, pytest.raises(ConfigError, match="pg_dump is not in PATH: install"):
+        make(url, blobs, tmp_path / "backup")
+    assert not (tmp_path / "backup").exists()
+
+
+def test_a_backup_is_for_its_own_kind_of_database(
+    sqlite: SQLiteDatabases, postgresql: PostgreSQLDatabases, blobs: Blobs, tmp_path: Path
+) -> None:
+    away = Blobs(tmp_path / "restored" / "blobs")
+    with sqlite.migrated() as url:
+        make(url, blobs, tmp_path / "backup")
+    with postgresql.empty() as url, pytest.raises(ConfigError, match="one of SQLite, and this database is PostgreSQL"):
+        restored(url, tmp_path / "backup", away)
+
+
+def test_on_the_command_line(sqlite: SQLiteDatabases, blobs: Blobs, tmp_path: Path) -> None:
+    data, target = blobs.root.parent, tmp_path / "backup"
+    with sqlite.migrated() as url, opened(url) as yard:
+        trained(yard, blobs, STATE)
+        made = torchyard("backup", target, "--data-dir", data, "--database", url)
+    assert (made.returncode, made.stderr) == (0, "")
+    assert made.stdout.startswith(f"{target}  ") and "1 jobs, 1 checkpoints, 1 blobs of 293.0 KiB" in made.stdout
+    assert torchyard("restore", target, "--check").returncode == 0
+    again = torchyard("restore", target, "--data-dir", tmp_path / "new", "--json")
+    assert (again.returncode, json.loads(again.stdout)["rows"]["jobs"]) == (0, 1)
+    assert read_manifest(Folder(target)).model_dump_json() == again.stdout.strip()
+    refused = torchyard("restore", target, "--data-dir", tmp_path / "new")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.startswith(f"error: {tmp_path / 'new'} is not empty")
+    with opened(f"sqlite:///{tmp_path / 'new' / 'torchyard.db'}") as yard:
+        assert blobs_listed(yard) == {path.name for path in (tmp_path / "new").glob("blobs/??/*")}
+
+
+def torchyard(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return _run([sys.executable, "-P", "-m", "torchyard.cli", *map(str, arguments)], {})
+
+
+def run(
+    action: str, folder: Path, url: str, blobs: Blobs, *, room: int | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """The program; with `room`, no file of it can have more bytes."""
+    settings = {"TORCHYARD_DATABASE_URL": url, "TORCHYARD_DATA_DIR": str(blobs.root.parent), **environment}
+    argv = [sys.executable, "-P", "-m", "store.backup", action, str(folder)]
+    return _run(
+        argv, settings, None if room is None else lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
+    )
+
+
+def _run(
+    argv: list[str], settings: Mapping[str, str], prepare: Callable[[], None] | None = None
+) -> subprocess.CompletedProcess[str]:
+    plain = {key: value for key, value in os.environ.items() if not key.startswith("TORCHYARD_")}
+    return subprocess.run(
+        argv,
+        env={**plain, **settings},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        preexec_fn=prepare,
+    )

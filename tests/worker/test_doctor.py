@@ -1,0 +1,193 @@
+"""What `torchyard doctor` finds: on this host, in real servers, and in what a driver or PyTorch may answer."""
+
+from contextlib import closing
+import json
+import os
+from pathlib import Path
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from redis import Redis
+from sqlalchemy import text
+
+from store.database import Database
+from store.settings import Settings
+from tests.cli.terminal import in_terminal
+from tests.databases import Databases, PostgreSQLDatabases
+from tests.servers import free_port, redis_server, redis_server_with_password
+from tests.worker.test_devices import GIB, Binding
+from worker.doctor import disk, gpus, pytorch, services
+from worker.doctor.findings import Finding, Status
+
+CHECKS = ["python", "kernel", "open files", "shm", "clock", "data", "devices", "torch", "database", "redis"]
+PLAIN = {key: value for key, value in os.environ.items() if not key.startswith("TORCHYARD_")}
+
+
+class Driver(Binding):
+    def nvmlSystemGetDriverVersion(self) -> str | bytes:
+        return b"595.71.05"
+
+
+def statuses(findings: list[Finding]) -> list[tuple[str, str]]:
+    return [(item.check, item.status.value) for item in findings]
+
+
+def test_on_a_laptop_with_nothing_running_nothing_fails_and_nothing_is_left(tmp_path: Path) -> None:
+    folder = tmp_path / ".torchyard"
+    code, screen = in_terminal(["doctor", "--data-dir", str(folder)], PLAIN, columns=60)
+    assert code == 0, screen
+    lines = [line.replace("\x1b[0m", "") for line in screen.splitlines()]
+    shown = [line for line in lines if line.startswith("\x1b[")]
+    checks = [line[line.index("m") + 10 :][:12].strip() for line in shown]
+    assert [check for check in checks if not check.startswith("gpu")] == CHECKS
+    assert max(len(line.partition("m")[2] or line) for line in lines if " " in line[25:]) <= 60
+    assert "not running (starts with torchyard up)" in " ".join(screen.split())
+    assert lines[-1].startswith(f"{len(checks)} checks: none failed")
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_what_fails_is_said_to_machines_too(tmp_path: Path) -> None:
+    settings = {
+        "TORCHYARD_DATABASE_URL": f"postgresql://ada:s3cret@127.0.0.1:{free_port()}/torchyard",
+        "TORCHYARD_REDIS_URL": f"redis://:s3cret@127.0.0.1:{free_port()}/0",
+        "TORCHYARD_DATA_DIR": str(tmp_path),
+    }
+    argv = [sys.executable, "-P", "-m", "torchyard.cli", "doctor", "--json"]
+    done = subprocess.run(argv, env=PLAIN | settings, capture_output=True, text=True, check=False)
+    found = {item["check"]: item for item in json.loads(done.stdout)}
+    assert (done.returncode, found["database"]["status"], found["redis"]["status"]) == (1, "failed", "failed")
+    assert "TORCHYARD_DATABASE_URL" in found["database"]["advice"] and "Redis" in found["redis"]["fact"].title()
+    assert "s3cret" not in done.stdout + done.stderr
+
+
+def test_a_database_is_reachable_migrated_and_its_clock_right(database_url: str, tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path, database_url=database_url)
+    found = services.database(settings)
+    assert found.status is Status.OK and "(the newest)" in found.fact, found
+    embedded = database_url.startswith("sqlite")
+    assert ("clock within 0." in found.fact) is not embedded
+    with closing(Database(database_url)) as database:
+        for revision, status in (("0001", "warning" if embedded else "failed"), ("9999", "failed")):
+            with database.write() as session:
+                session.execute(text("UPDATE alembic_version SET version_num = :revision"), {"revision": revision})
+            found = services.database(settings)
+            assert (found.status, bool(found.advice)) == (status, True), found
+            assert revision in found.fact
+
+
+def test_an_empty_database_is_not_made(databases: Databases, tmp_path: Path) -> None:
+    with databases.empty() as url:
+        found = services.database(Settings(data_dir=tmp_path, database_url=url))
+        if isinstance(databases, PostgreSQLDatabases):
+            assert found.status is Status.FAILED and "migrations" in found.advice
+        else:
+            assert found.status is Status.OK and "not there yet" in found.fact
+            assert not Path(url.removeprefix("sqlite:///")).exists()
+
+
+def test_a_database_with_another_clock_is_named(
+    postgresql: PostgreSQLDatabases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with postgresql.migrated() as url:
+        monkeypatch.setattr("store.probe.time", SimpleNamespace(time=lambda: 1_000_000_000.0))
+        found = services.database(Settings(data_dir=tmp_path, database_url=url))
+    assert found.status is Status.WARNING and " s ahead of this host's" in found.fact
+
+
+def test_the_own_redis_is_as_it_should_be(tmp_path: Path) -> None:
+    with redis_server(tmp_path) as url:
+        settings = Settings(data_dir=tmp_path)
+        found = services.redis(settings, embedded=Path(url.removeprefix("unix://")))
+    assert found.status is Status.OK and "appendonly yes" in found.fact
+    assert services.redis(settings, embedded=None).fact == "not running (starts with torchyard up)"
+
+
+def test_a_redis_that_may_lose_or_refuse_is_named(tmp_path: Path) -> None:
+    with redis_server_with_password(tmp_path, "s3cret") as url:
+        settings = Settings(data_dir=tmp_path, redis_url=url)
+        with Redis.from_url(url) as redis:
+            redis.config_set("maxmemory-policy", "allkeys-lru")
+            found = services.redis(settings, embedded=None)
+            assert found.status is Status.WARNING
+            assert "appendonly yes; maxmemory-policy noeviction" in found.advice and "allkeys-lru" in found.fact
+            redis.replicaof("127.0.0.1", 1)
+            assert "a replica" in services.redis(settings, embedded=None).fact
+        wrong = Settings(data_dir=tmp_path, redis_url=url.replace("s3cret", "wr0ng"))
+        found = services.redis(wrong, embedded=None)
+    assert found.status is Status.FAILED and "wr0ng" not in found.fact + found.advice
+
+
+@pytest.mark.parametrize(
+    ("free", "inodes", "status"), [(20, 50, "ok"), (9, 50, "warning"), (0.1, 50, "failed"), (20, 1, "warning")]
+)
+def test_room_on_the_disk(
+    free: float, inodes: int, status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = SimpleNamespace(f_frsize=1, f_blocks=100 * GIB, f_bavail=int(free * GIB), f_files=100, f_favail=inodes)
+
+    def statvfs(_path: Path) -> SimpleNamespace:
+        return answer
+
+    monkeypatch.setattr(os, "statvfs", statvfs)
+    assert statuses([*disk.look(tmp_path / "data", tmp_path / "data" / "blobs")]) == [("data", status)]
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_disk_that_keeps_nothing_and_blobs_on_another(tmp_path: Path) -> None:
+    [data, blobs] = disk.look(Path("/proc/torchyard"), tmp_path / "blobs")
+    assert (data.status, blobs.check) == (Status.FAILED, "blobs")
+    assert "cannot keep a file" in data.fact and "writable" in data.advice
+
+
+def test_gpus_and_who_holds_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    stranger = SimpleNamespace(pid=os.getpid(), usedGpuMemory=GIB)
+    driver = Driver({"GPU-aaaa": [], "GPU-bbbb": [stranger]})
+    found = [*gpus.look(Settings(), driver=driver)]
+    assert statuses(found) == [("devices", "ok"), ("gpu 0", "ok"), ("gpu 1", "warning")]
+    assert found[0].fact == "driver 595.71.05, 2 GPUs"
+    assert f"held by pid {os.getpid()} (" in found[2].fact
+    driver.mig = 1
+    assert "-mig 0" in [*gpus.look(Settings(), driver=driver)][1].advice
+    driver.failing = {"handle"}
+    assert statuses([*gpus.look(Settings(), driver=driver)])[1:] == [("gpu 0", "failed"), ("gpu 1", "failed")]
+
+
+def test_a_gpu_that_our_own_job_holds_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    with subprocess.Popen(["torchyard job_1 attempt 1 rank 0", "60"], executable="/bin/sleep") as rank:
+        held = SimpleNamespace(pid=rank.pid, usedGpuMemory=GIB)
+        found = [*gpus.look(Settings(), driver=Driver({"GPU-aaaa": [held]}))]
+        rank.kill()
+    assert found[1].status is Status.OK and "torchyard job_1" in found[1].fact
+
+
+TORCH: dict[str, Any] = {
+    "version": "2.14.1+cu130",
+    "cuda": "13.0",
+    "available": True,
+    "why": None,
+    "devices": 2,
+    "nccl": "2.30.7",
+    "gloo": True,
+}
+
+
+@pytest.mark.parametrize(
+    ("other", "count", "status", "said"),
+    [
+        ({}, 2, "ok", "NCCL 2.30.7"),
+        ({"available": False, "why": "driver too old"}, 0, "ok", "Gloo"),
+        ({"available": False, "why": "driver too old"}, 2, "failed", "driver too old"),
+        ({"cuda": None}, 2, "failed", "a build for CPUs"),
+        ({"nccl": None}, 2, "failed", "no NCCL"),
+        ({"gloo": False}, 0, "failed", "no Gloo"),
+        ({"version": "2.9.0"}, 0, "warning", "not among the supported"),
+    ],
+)
+def test_what_pytorch_lacks_is_named(other: dict[str, Any], count: int, status: str, said: str) -> None:
+    found = pytorch.judge(TORCH | other, gpus=count)
+    assert (found.status, said in found.fact) == (status, True), found

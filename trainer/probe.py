@@ -1,0 +1,40 @@
+"""`python -P -m trainer.probe`: what the installed PyTorch can do here, as a line of JSON. Starts nothing on a GPU."""
+
+import json
+import sys
+
+import torch
+from torch import distributed
+from torch.cuda import nccl
+
+
+def main() -> None:
+    available = torch.cuda.is_available()
+    found = {
+        "version": torch.__version__,
+        "cuda": torch.version.cuda,
+        "available": available,
+        "why": None if available else _why_not(),
+        "devices": torch.cuda.device_count(),
+        "nccl": _nccl(),
+        "gloo": distributed.is_available() and distributed.is_gloo_available(),
+    }
+    sys.stdout.write(f"{json.dumps(found)}\n")
+
+
+def _why_not() -> str:
+    try:
+        torch.cuda.init()
+    except (RuntimeError, AssertionError) as error:
+        return " ".join(str(error).split())[:500]
+    return "unknown"
+
+
+def _nccl() -> str | None:
+    if not (distributed.is_available() and distributed.is_nccl_available()):
+        return None
+    return ".".join(str(part) for part in nccl.version())
+
+
+if __name__ == "__main__":
+    main()

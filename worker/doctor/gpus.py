@@ -1,0 +1,125 @@
+"""The devices: what the driver shows, and who holds each."""
+
+from collections.abc import Iterator
+import json
+import os
+from pathlib import Path
+from typing import Protocol, cast
+
+import pynvml
+
+from store.settings import Settings
+from torchyard.cli import output
+from torchyard.errors import ConfigError
+from torchyard.views import DeviceView
+from worker.devices import LOCK_FOLDER, Nvml, discover
+from worker.doctor.findings import Finding, failed, ok, warning
+
+_NVIDIA = "0x10de"
+_DISPLAY = "0x03"
+_OURS = "torchyard job_"
+_NO_DRIVER = (
+    "install the NVIDIA driver or, after its update, reboot; in a container, add --gpus all (NVIDIA Container Toolkit)"
+)
+
+
+class Driver(Nvml, Protocol):
+    def nvmlSystemGetDriverVersion(self) -> str | bytes: ...
+
+
+def look(settings: Settings, *, driver: Driver | None = None) -> Iterator[Finding]:
+    nvml = driver if driver is not None else cast(Driver, pynvml)
+    try:
+        nvml.nvmlInit()
+        count = nvml.nvmlDeviceGetCount()
+    except nvml.NVMLError as error:
+        yield _without_driver(settings, str(error))
+        return
+    inventory = discover(settings.cpu_slots, nvml=nvml)
+    ours = {item.pid for view in inventory.observe(set()) for item in view.processes or () if _is_ours(item.pid)}
+    gpus = [view for view in inventory.observe(ours) if view.kind == "cuda"]
+    yield _driver(nvml, count, len(gpus))
+    for view in gpus:
+        yield _gpu(view)
+
+
+def _without_driver(settings: Settings, why: str) -> Finding:
+    slots = len(discover(settings.cpu_slots).devices)
+    if found := _cards():
+        return failed("devices", f"{found} NVIDIA GPUs are here, but their driver does not answer: {why}", _NO_DRIVER)
+    return ok("devices", f"no GPU; {slots} CPU slots")
+
+
+def _cards() -> int:
+    """How many NVIDIA GPUs are in this host, whether or not a driver knows them."""
+    found = 0
+    for device in Path("/sys/bus/pci/devices").glob("*"):
+        try:
+            vendor, kind = (device / "vendor").read_text(), (device / "class").read_text()
+        except OSError:
+            continue
+        found += vendor.strip() == _NVIDIA and kind.startswith(_DISPLAY)
+    return found
+
+
+def _driver(nvml: Driver, count: int, offered: int) -> Finding:
+    try:
+        version = nvml.nvmlSystemGetDriverVersion()
+    except nvml.NVMLError as error:
+        version = f"of an unknown version ({error})"
+    version = version.decode() if isinstance(version, bytes) else version
+    fact = f"driver {version}, {count} GPUs"
+    if offered == count:
+        return ok("devices", fact)
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return ok("devices", f"{fact}, of which CUDA_VISIBLE_DEVICES leaves {offered}")
+    return warning(
+        "devices", f"{fact}, of which {count - offered} do not answer", "look for Xid errors in dmesg, and reboot"
+    )
+
+
+def _gpu(view: DeviceView) -> Finding:
+    memory = (
+        ""
+        if view.memory_bytes is None
+        else f", {output.size(view.memory_used_bytes or 0)} of {output.size(view.memory_bytes)} used"
+    )
+    holders = "".join(f", held by {_named(item.pid)}" for item in view.processes or ())
+    fact = f"{view.name}{memory}{holders}{_offered(view.uuid)}"
+    check = f"gpu {view.index}"
+    if view.blocked is None:
+        return ok(check, fact)
+    if "MIG" in view.blocked:
+        return warning(check, f"{fact}; {view.blocked}", f"nvidia-smi -i {view.index} -mig 0, as root")
+    if "does not answer" in view.blocked:
+        return failed(check, view.blocked, "look for Xid errors in dmesg; nvidia-smi --gpu-reset, or reboot")
+    return warning(check, f"{fact}; not offered to jobs", "end what holds it; the worker then offers it by itself")
+
+
+def _named(pid: int) -> str:
+    title = _title(pid)
+    return f"pid {pid} ({title})" if title else f"pid {pid}"
+
+
+def _is_ours(pid: int) -> bool:
+    return _title(pid).startswith(_OURS)
+
+
+def _title(pid: int) -> str:
+    try:
+        raw = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return ""  # gone, or in another container
+    return raw.rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace")[:60]
+
+
+def _offered(uuid: str) -> str:
+    """The worker that has the lock of the GPU."""
+    path = LOCK_FOLDER / f"torchyard-{uuid}.lock"
+    try:
+        inode = path.stat().st_ino
+        locked = any(f":{inode} " in line for line in Path("/proc/locks").read_text().splitlines() if "FLOCK" in line)
+        return f", offered by the worker with pid {json.loads(path.read_bytes())['pid']}" if locked else ""
+    except (OSError, ValueError, KeyError, TypeError, ConfigError):
+        return ""

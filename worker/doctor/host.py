@@ -1,0 +1,109 @@
+"""The host itself: Python, the kernel, its limits, its clock."""
+
+from collections.abc import Iterator
+import ctypes
+import os
+from pathlib import Path
+import platform
+import resource
+import sys
+
+from torchyard.cli import output
+from worker.doctor.findings import Finding, failed, ok, warning
+
+_PYTHON_FROM, _PYTHON_TO = (3, 11), (3, 13)
+_OPEN_FILES = 8192
+_SHARED_MEMORY = 1 << 30
+_PR_GET_CHILD_SUBREAPER = 37
+_STA_UNSYNC, _TIME_ERROR = 0x40, 5
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def look() -> Iterator[Finding]:
+    yield _python()
+    yield _kernel()
+    yield _open_files()
+    yield _shared_memory(Path("/dev/shm"))  # noqa: S108 - looked at, not written
+    yield _clock()
+
+
+def _python() -> Finding:
+    version = platform.python_version()
+    if _PYTHON_FROM <= sys.version_info[:2] <= _PYTHON_TO:
+        return ok("python", f"{version}, {sys.executable}")
+    return warning(
+        "python", f"{version} is not among the supported ones", "make the environment with Python 3.11 to 3.13"
+    )
+
+
+def _kernel() -> Finding:
+    fact = f"{platform.system()} {platform.release()}"
+    missing = [name for name, there in (("pidfd", _has_pidfd()), ("subreaper", _has_subreaper())) if not there]
+    if not missing:
+        return ok("kernel", f"{fact}: pidfd and subreaper")
+    advice = "run Linux 5.3 or later; in a container, a runtime whose seccomp profile lets pidfd_open and prctl through"
+    return failed("kernel", f"{fact}: no {' and no '.join(missing)}, by which a job's processes are found", advice)
+
+
+def _has_pidfd() -> bool:
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except (AttributeError, OSError):
+        return False
+    return True
+
+
+def _has_subreaper() -> bool:
+    return _libc.prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(ctypes.c_int()), 0, 0, 0) == 0
+
+
+def _open_files() -> Finding:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    shown = "unlimited" if hard == resource.RLIM_INFINITY else str(hard)
+    fact = f"{soft} in a process, up to {shown}"
+    if hard == resource.RLIM_INFINITY or hard >= _OPEN_FILES:
+        return ok("open files", fact)
+    advice = (
+        f"allow {_OPEN_FILES}: LimitNOFILE={_OPEN_FILES} in a systemd unit, --ulimit nofile={_OPEN_FILES} of docker run"
+    )
+    return warning("open files", f"{fact}: too few for many watchers and data loaders", advice)
+
+
+def _shared_memory(path: Path) -> Finding:
+    advice = "docker run --shm-size=8g (Compose: shm_size), or mount -o remount,size=8G /dev/shm"
+    try:
+        found = os.statvfs(path)
+    except OSError as error:
+        return warning("shm", f"{path} is not there: {error.strerror}", advice)
+    total, free = found.f_frsize * found.f_blocks, found.f_frsize * found.f_bavail
+    fact = f"{path} has {output.size(free)} free of {output.size(total)}"
+    if free >= _SHARED_MEMORY:
+        return ok("shm", fact)
+    return warning("shm", f"{fact}: data loaders and NCCL share memory there, and a bus error ends them", advice)
+
+
+class _Timex(ctypes.Structure):
+    """The head of the kernel's `struct timex`; all that follows is room for the rest."""
+
+    _fields_ = (
+        ("modes", ctypes.c_uint),
+        *((name, ctypes.c_long) for name in ("offset", "freq", "maxerror", "esterror")),
+        ("status", ctypes.c_int),
+        ("rest", ctypes.c_char * 512),
+    )
+    maxerror: int
+    status: int
+
+
+def _clock() -> Finding:
+    advice = "start a time service: timedatectl set-ntp true, or chrony"
+    found = _Timex()
+    state = _libc.adjtimex(ctypes.byref(found))
+    if state == -1:
+        return warning(
+            "clock", "unknown whether it is synchronised: the kernel does not say", "ask timedatectl on the host"
+        )
+    if state == _TIME_ERROR or found.status & _STA_UNSYNC:
+        return warning("clock", "not synchronised: times of hosts do not compare", advice)
+    return ok("clock", f"synchronised, within {found.maxerror / 1000:.0f} ms")

@@ -1,0 +1,62 @@
+"""PyTorch, looked at by a process of its own: importing it takes seconds, and may crash."""
+
+import json
+import re
+import subprocess
+import sys
+from typing import Any
+
+from worker.doctor.findings import Finding, failed, ok, warning
+
+_FROM, _BEFORE = (2, 11), (2, 15)
+_TIMEOUT_S = 120
+_INSTALL = "install what requirements.lock names: uv pip install --require-hashes -r requirements.lock"
+
+
+def look(*, gpus: int) -> Finding:
+    """`gpus`: how many this host has."""
+    try:
+        argv = [sys.executable, "-P", "-m", "trainer.probe"]
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return failed(
+            "torch",
+            f"importing it takes longer than {_TIMEOUT_S} s",
+            "is its disk slow, or a GPU's driver stuck (dmesg)?",
+        )
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        return failed("torch", f"cannot be imported: {last[:300]}", _INSTALL)
+    return judge(json.loads(done.stdout.splitlines()[-1]), gpus=gpus)
+
+
+def judge(found: dict[str, Any], *, gpus: int) -> Finding:
+    """`found`: what `trainer.probe` printed."""
+    fact = _fact(found)
+    if not found["gloo"]:
+        return failed("torch", f"{fact}: no Gloo, over which ranks on CPUs talk", _INSTALL)
+    if gpus and found["cuda"] is None:
+        return failed("torch", f"{fact}: a build for CPUs, on a host with GPUs", f"{_INSTALL} (the CUDA build)")
+    if gpus and not found["available"]:
+        advice = f"update the NVIDIA driver to one for CUDA {found['cuda']}; is CUDA_VISIBLE_DEVICES right?"
+        return failed("torch", f"{fact}: CUDA cannot be used: {found['why']}", advice)
+    if gpus and not found["nccl"]:
+        return failed("torch", f"{fact}: no NCCL, over which ranks on GPUs talk", _INSTALL)
+    version = tuple(int(part) for part in re.findall(r"\d+", found["version"])[:2])
+    if not _FROM <= version < _BEFORE:
+        return warning("torch", f"{fact}: not among the supported ones, 2.11 to 2.14", _INSTALL)
+    return ok("torch", fact)
+
+
+def _fact(found: dict[str, Any]) -> str:
+    cuda = f"CUDA {found['cuda']}, {found['devices']} GPUs usable" if found["cuda"] else "no CUDA"
+    backends = ", ".join([*([f"NCCL {found['nccl']}"] if found["nccl"] else []), *(["Gloo"] if found["gloo"] else [])])
+    return f"{found['version']}, {cuda}, {backends or 'no backend'}"

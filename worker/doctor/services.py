@@ -1,0 +1,95 @@
+"""The database and Redis, as the settings name them."""
+
+from pathlib import Path
+import subprocess
+import sys
+
+from store import probe
+from store.probe import DatabaseFacts
+from store.settings import Settings
+from torchyard.errors import ConfigError, Unavailable
+from worker.doctor.findings import Finding, failed, ok, warning
+
+_SKEW_S = 1.0
+_MIGRATE = "python -P -m migrations (torchyard up does it by itself)"
+
+
+def database(settings: Settings) -> Finding:
+    file = probe.sqlite_file(settings.database)
+    if file is not None and not file.exists():
+        return ok("database", f"SQLite, {file}: not there yet (torchyard up makes it)")
+    try:
+        found = probe.look_at_database(settings.database)
+        head = _head()
+    except (ConfigError, Unavailable) as error:
+        advice = (
+            "is it up, does TORCHYARD_DATABASE_URL name it rightly, does a firewall or pg_hba.conf keep this host out?"
+        )
+        return failed("database", error.message, advice)
+    return _tables(found, head, embedded=file is not None)
+
+
+def redis(settings: Settings, *, embedded: Path | None) -> Finding:
+    """`embedded`: the socket of `torchyard up`'s own, where the settings name no other."""
+    own = not settings.redis_url
+    url = f"unix://{embedded}" if own and embedded is not None else settings.redis
+    try:
+        found = probe.look_at_redis(url)
+    except (ConfigError, Unavailable) as error:
+        if own:
+            return ok("redis", "not running (starts with torchyard up)")
+        advice = "is it up, and does TORCHYARD_REDIS_URL name it rightly? Jobs are accepted meanwhile, and start later"
+        return failed("redis", error.message, advice)
+    wrong: list[tuple[str, str]] = []
+    if not found.supported:
+        return failed("redis", f"{found.name}: too old", "update it: Redis 6.2 or later, or Valkey")
+    if not found.writable:
+        return failed(
+            "redis", f"{found.name}: a replica, which takes no writes", "name the primary in TORCHYARD_REDIS_URL"
+        )
+    if not found.appendonly:
+        wrong.append(("appendonly no: a restart loses what waits, until it is rebuilt", "appendonly yes"))
+    if found.policy != "noeviction":
+        wrong.append((f"maxmemory-policy {found.policy}: it may drop the queue", "maxmemory-policy noeviction"))
+    if wrong:
+        facts, settings_ = zip(*wrong, strict=True)
+        return warning("redis", f"{found.name}, {', '.join(facts)}", f"set in redis.conf: {'; '.join(settings_)}")
+    return ok("redis", f"{found.name}, appendonly yes, maxmemory-policy noeviction")
+
+
+def _tables(found: DatabaseFacts, head: str, *, embedded: bool) -> Finding:
+    fact = f"{found.name}, tables at revision {found.revision}"
+    if not found.supported:
+        return failed("database", f"{fact}: too old", "update it: SQLite 3.40, PostgreSQL 15, or later")
+    if found.revision is None:
+        return _unmigrated(f"{found.name}: it has no tables yet", embedded=embedded)
+    if found.revision < head:
+        return _unmigrated(f"{fact}, and this version needs {head}", embedded=embedded)
+    if found.revision > head:
+        return failed(
+            "database", f"{fact}, newer than this version's {head}", "install the newer version of Torchyard here"
+        )
+    return ok("database", f"{fact} (the newest)") if embedded else _clocks(fact, found)
+
+
+def _unmigrated(fact: str, *, embedded: bool) -> Finding:
+    return (warning if embedded else failed)("database", fact, _MIGRATE)
+
+
+def _clocks(fact: str, found: DatabaseFacts) -> Finding:
+    skew = abs(found.ahead_s)
+    side = "ahead of" if found.ahead_s > 0 else "behind"
+    if skew - found.within_s > _SKEW_S:
+        told = f"{fact}; its clock is {skew:.1f} s {side} this host's, so times in logs and in the database differ"
+        return warning("database", told, "synchronise both clocks: timedatectl set-ntp true, or chrony")
+    return ok("database", f"{fact} (the newest), its clock within {skew + found.within_s:.3f} s of this host's")
+
+
+def _head() -> str:
+    """The newest revision that this version knows. Raises ConfigError."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "migrations", "heads"], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0 or not done.stdout:
+        raise ConfigError(f"python -P -m migrations heads failed: {done.stderr.strip()[-300:]}")
+    return done.stdout.split()[0]
