@@ -19,6 +19,7 @@ from typing import Literal
 from setproctitle import setproctitle
 
 from torchyard.errors import ConfigError, DataError
+from torchyard.faults import device_fault
 from torchyard.job import EndReason
 from torchyard.memory import host_shortage
 from torchyard.run import flush
@@ -34,7 +35,13 @@ _SMALLER_RECIPE = "lower training.per_device_batch_size, or set training.auto_ba
 _SMALLER_SCRIPT = "take smaller batches"
 _NOT_THE_USERS = {__file__, runpy.__file__, "<frozen runpy>"}
 
-_Reason = Literal[EndReason.USER_ERROR, EndReason.OUT_OF_MEMORY, EndReason.DATA_ERROR, EndReason.CONFIG_ERROR]
+_Reason = Literal[
+    EndReason.USER_ERROR,
+    EndReason.OUT_OF_MEMORY,
+    EndReason.DATA_ERROR,
+    EndReason.CONFIG_ERROR,
+    EndReason.DEVICE_FAULT,
+]
 
 
 def main() -> None:
@@ -131,6 +138,8 @@ def _reason(error: BaseException) -> _Reason:
         return EndReason.CONFIG_ERROR
     if _host_is_out_of_memory(error) or _device_is_out_of_memory(error):
         return EndReason.OUT_OF_MEMORY
+    if isinstance(error, RuntimeError) and device_fault(_message(error)) is not None:  # torch's errors are all such
+        return EndReason.DEVICE_FAULT
     return EndReason.USER_ERROR
 
 

@@ -27,6 +27,7 @@ from typing import Annotated, Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from torchyard.events import CardValues
+from torchyard.failpoints import failpoint
 from torchyard.job import EndReason
 from torchyard.schema import Duration, MetricKey
 
@@ -90,6 +91,8 @@ class LaunchPlan(Record):
     """What is left of the job's limit for this attempt."""
     stall_timeout: Duration
     stop_grace: Duration
+    reports: bool = False
+    """Whether the program is known to write events: without any, `stall_timeout` counts from the launch."""
 
 
 class StopRequest(Record):
@@ -114,7 +117,13 @@ class RankError(Record):
     rank: int
     time: int
     """Microseconds since the epoch."""
-    reason: Literal[EndReason.USER_ERROR, EndReason.OUT_OF_MEMORY, EndReason.DATA_ERROR, EndReason.CONFIG_ERROR]
+    reason: Literal[
+        EndReason.USER_ERROR,
+        EndReason.OUT_OF_MEMORY,
+        EndReason.DATA_ERROR,
+        EndReason.CONFIG_ERROR,
+        EndReason.DEVICE_FAULT,
+    ]
     type: str
     message: str
     traceback: str
@@ -216,11 +225,15 @@ def process_title(job_id: str, attempt: int, role: str) -> str:
 def write_record(path: Path, record: Record) -> None:
     """Publishes `record` at `path`: a reader sees all of it or nothing, also after a power cut. Raises OSError."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    kind = path.parent.name if path.stem.isdecimal() else path.stem
     with temporary.open("w", encoding="utf-8") as file:
         file.write(record.model_dump_json())
         file.flush()
+        failpoint(f"record.{kind}.fsync")
         os.fsync(file.fileno())
+    failpoint(f"record.{kind}.rename")
     temporary.rename(path)
+    failpoint(f"record.{kind}.renamed")
     sync_folder(path.parent)
 
 

@@ -17,6 +17,8 @@ from urllib.parse import unquote
 
 from store.attempts import Claim
 from torchyard.errors import DataError
+from torchyard.failpoints import VARIABLE as FAILPOINTS
+from torchyard.failpoints import failpoint
 from torchyard.rundir import Env, LaunchPlan, ProcessIdentity, Record, RunDir, write_record
 from torchyard.spec import RecipeSpec, ScriptSpec, Spec
 
@@ -24,6 +26,7 @@ _INHERITED = re.compile(
     r"PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_[A-Z]+|TZ|TMPDIR|SSL_CERT_FILE|SSL_CERT_DIR"
     r"|LD_LIBRARY_PATH|NVIDIA_[A-Z_]+|CUDA_HOME|CUDA_PATH"
     r"|XDG_CACHE_HOME|TORCH_HOME|TORCHINDUCTOR_CACHE_DIR|TRITON_CACHE_DIR|HF_HOME|HF_HUB_CACHE|HF_HUB_OFFLINE"
+    rf"|{FAILPOINTS}"  # which only a test sets, to break all programs of an attempt as one
 )
 _ELASTIC = (
     "--nnodes=1",
@@ -90,6 +93,7 @@ def plan(
         time_limit=max(time_left, timedelta(seconds=1)),
         stall_timeout=spec.stall_timeout,
         stop_grace=spec.stop_grace,
+        reports=not isinstance(spec, ScriptSpec),
     )
 
 
@@ -106,6 +110,7 @@ def start(run: RunDir) -> ProcessIdentity | None:
     It is in a session of its own and outlives the worker; while the worker lives, a thread waits for it, so that it
     leaves no zombie. Raises OSError.
     """
+    failpoint("launch.start.before")
     with (run.root / "supervisor.log").open("ab") as log:
         supervisor = subprocess.Popen(
             [sys.executable, "-P", "-m", "worker.supervisor", str(run.root.absolute())],
@@ -117,6 +122,7 @@ def start(run: RunDir) -> ProcessIdentity | None:
             start_new_session=True,
         )
     identity = ProcessIdentity.of(supervisor.pid)
+    failpoint("launch.start.after")
     threading.Thread(target=supervisor.wait, name=f"reaper of {supervisor.pid}", daemon=True).start()
     return identity
 

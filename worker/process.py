@@ -29,6 +29,12 @@ def is_alive(process: ProcessIdentity) -> bool:
     )
 
 
+def is_stopped(process: ProcessIdentity) -> bool:
+    """Whether exactly that process is stopped (SIGSTOP, a debugger): until it goes on, only SIGKILL reaches it."""
+    found = _read(process.pid)
+    return found is not None and found.start_time == process.start_time and found.state in b"Tt"
+
+
 def descendants(*pids: int) -> list[ProcessIdentity]:
     """Every running process below any of `pids`, at any depth, zombies' children included."""
     table = _table()

@@ -22,12 +22,14 @@ from torchyard.spec import parse_spec
 from torchyard.views import HeldDevice
 from worker import launch, process, tidy
 from worker.ledger import Ledger
+from worker.quarantine import Use
 from worker.relay import Relay
 from worker.untrusted import read_untrusted
 
 _POLL_S = 0.25
 _INTENT_S = 1.0
 _RETRY_S = 1.0
+_TALE_S = 60.0  # between two tellings of the same trouble: a disk that is full now and then
 _TRIES_ONCE_CANCELLED = 5
 _BATCHES_A_POLL = 16
 _SUPERVISOR_DEADLINE_S = 20.0
@@ -68,10 +70,20 @@ class Runner:
         self._wake = threading.Event()
         self._leaving = threading.Event()
         self._stop: EndReason | None = None
-        self._next_look = self._next_pass = 0.0
+        self._preempted = False
+        self._next_look = self._next_pass = self._next_tale = 0.0
         self._told_trouble = False
+        self._devices: tuple[str, ...] = ()
+        self._ended: ExitReport | None = None
         self._ledger = Ledger(host.database, claim, leaving=self._leaving, announce=host.announce)
         self._thread = threading.Thread(target=self._main, name=f"{claim.job_id}/{claim.number}", daemon=True)
+
+    @property
+    def use(self) -> Use:
+        """Its devices, as the quarantine wants to know of them."""
+        ended = self._ended
+        over = self.done or ended is not None
+        return Use(self.claim.job_id, self.claim.number, self._devices, over=over, report=ended)
 
     def start(self) -> None:
         self._thread.start()
@@ -88,6 +100,7 @@ class Runner:
 
     def preempt(self) -> None:
         """Let the job save a checkpoint and go back to the queue."""
+        self._preempted = True
         self._stop = self._stop or EndReason.PREEMPTED
         self._wake.set()
 
@@ -128,6 +141,7 @@ class Runner:
 
     def _live(self) -> None:
         row, job = self._ledger.read()
+        self._devices = tuple(str(device["uuid"]) for device in job.devices)
         if row.launcher is not None:
             self.supervisor = ProcessIdentity.model_validate(row.launcher)
         elif not self.run.launch.exists():
@@ -252,6 +266,7 @@ class Runner:
             for _ in range(_BATCHES_A_POLL):
                 if not self._store(relay, final=False):
                     return
+            self._wake.set()  # there is more
         except OSError as error:
             self._next_pass = time.monotonic() + _RETRY_S
             self._say_trouble(error)
@@ -283,6 +298,9 @@ class Runner:
                 return False
             self._ledger.record(batch)
         relay.stored(batch)
+        if self._told_trouble:
+            self._told_trouble = False
+            self._say("what the attempt writes is stored again", level="info")
         if batch.checkpoints:
             self._remove_copies()
         return True
@@ -293,8 +311,9 @@ class Runner:
 
     def _say_trouble(self, error: OSError) -> None:
         logger.warning("%s: cannot relay: %s", self.claim.job_id, error)
-        if not self._told_trouble:
+        if not self._told_trouble and time.monotonic() >= self._next_tale:
             self._told_trouble = True
+            self._next_tale = time.monotonic() + _TALE_S
             self._say(f"what the attempt writes cannot be stored now, and waits: {error}")
 
     def _every_rank_exists(self, world_size: int) -> bool:
@@ -306,8 +325,8 @@ class Runner:
             return
         self._next_look = time.monotonic() + _INTENT_S
         try:
-            if self._ledger.cancel_requested():
-                self._stop = EndReason.CANCELLED
+            # The worker's own wish to stop stays; a wish of the job's owner that was taken back is forgotten.
+            self._stop = self._ledger.wanted_end() or (EndReason.PREEMPTED if self._preempted else None)
         except Unavailable as error:
             logger.warning("%s: cannot look for a cancel: %s", self.claim.job_id, error.message)
 
@@ -325,6 +344,7 @@ class Runner:
                 process.send(self.supervisor, signal.SIGTERM)
 
     def _close(self, report: ExitReport) -> None:
+        self._ended = report  # before its devices are free: they may have to wait in quarantine
         state = self._ledger.end(report)
         self.requeued = state is JobState.QUEUED
         logger.info(

@@ -4,8 +4,10 @@ It starts the launcher, keeps every process that descends from it, ends them all
 stall, or because the launcher has left), and then says in `exit.json` how the attempt ended. It outlives the worker.
 """
 
+import contextlib
 import ctypes
 from datetime import timedelta
+import errno
 import os
 from pathlib import Path
 import select
@@ -16,6 +18,7 @@ import time
 
 from setproctitle import setproctitle
 
+from torchyard.failpoints import failpoint
 from torchyard.job import EndReason
 from torchyard.rundir import (
     ExitReport,
@@ -35,6 +38,9 @@ from worker.verdict import judge, quote
 _POLL_S = 0.2
 _DUMP_S = 1.0  # for the ranks to write their stacks
 _STACKS = 32_000  # characters of them in the report
+_REPORT_S = 600.0  # for a disk to have room again
+_REPORT_PAUSE_S = 1.0
+_PASSING = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ESTALE, errno.ENFILE, errno.ENOMEM}
 _PR_SET_CHILD_SUBREAPER = 36
 _MESSAGES = {
     EndReason.CANCELLED: "cancelled by its owner",
@@ -58,10 +64,8 @@ def main() -> None:
     _become_subreaper()
     write_record(run.supervisor, me)
     report = Supervisor(run, plan).supervise()
-    try:
-        write_record(run.exit, report)
-    except OSError as error:
-        sys.exit(f"{run.exit} cannot be written: {error}; it would say: {report.model_dump_json()}")
+    failpoint("supervisor.ended")
+    _record(run, report)
 
 
 class Supervisor:
@@ -73,7 +77,7 @@ class Supervisor:
         self._launcher_exit: int | None = None
         self._told_to_leave = False
         self._events_size = 0
-        self._events_grew: float | None = None
+        self._events_grew: float | None = time.monotonic() if plan.reports else None
         for number in (signal.SIGINT, signal.SIGHUP):  # handled, not ignored: what is ignored, children inherit
             signal.signal(number, _ignore)
         signal.signal(signal.SIGTERM, self._leave)
@@ -81,7 +85,9 @@ class Supervisor:
     def supervise(self) -> ExitReport:
         """Runs the attempt and says how it ended. When it returns, or raises, no process of the attempt is left."""
         try:
+            failpoint("supervisor.launch.before")
             launcher = self._launch()
+            failpoint("supervisor.launch.after")
         except OSError as error:
             return ExitReport(reason=EndReason.LAUNCH_FAILED, message=f"the launcher cannot be started: {error}")
         try:
@@ -168,7 +174,7 @@ class Supervisor:
         deadline = asked + request.grace.total_seconds()
         told: set[int] = set()
         while time.monotonic() < deadline and (ranks := self._ranks()):
-            for rank in ranks:
+            for rank in ranks.values():
                 if rank.pid not in told:
                     told.add(rank.pid)
                     process.send(rank, signal.SIGTERM)
@@ -184,7 +190,7 @@ class Supervisor:
         return ExitReport(reason=request.reason, message=message)
 
     def _stalled(self) -> bool:
-        """Whether events came, and then none for `stall_timeout`. A script that writes none never stalls."""
+        """Whether no event came for `stall_timeout`. A script may write none at all: it stalls only after its first."""
         size = _size(self._run.events)
         if size != self._events_size:
             self._events_size = size
@@ -195,26 +201,35 @@ class Supervisor:
 
     def _hang(self) -> ExitReport:
         """Has every rank write its threads' stacks to its stderr, and quotes them."""
-        logs = {rank: self._run.log(f"rank-{rank}", "stderr") for rank in range(self._plan.world_size)}
-        before = {rank: _size(log) for rank, log in logs.items()}
-        for rank in self._ranks():
-            process.send(rank, signal.SIGUSR1)
+        before = {rank: _size(self._run.log(f"rank-{rank}", "stderr")) for rank in range(self._plan.world_size)}
+        ranks = self._ranks()
+        stopped = sorted(rank for rank, item in ranks.items() if process.is_stopped(item))
+        for item in ranks.values():
+            process.send(item, signal.SIGUSR1)
         time.sleep(_DUMP_S)
-        stacks = (f"rank {rank}:\n{quote(self._run, f'rank-{rank}', offset=before[rank])}" for rank in logs)
-        waited = format_duration(self._plan.stall_timeout)
-        return ExitReport(
-            reason=EndReason.HANG,
-            message=f"no progress for {waited}; each rank's stderr ends with its stacks",
-            traceback="\n".join(stacks)[:_STACKS],
+        stacks: list[str] = []
+        for rank, offset in before.items():
+            if _size(self._run.log(f"rank-{rank}", "stderr")) > offset:
+                stacks.append(f"rank {rank}:\n{quote(self._run, f'rank-{rank}', offset=offset)}")
+                continue
+            state = "is stopped" if rank in stopped else "runs" if rank in ranks else "does not run"
+            stacks.append(f"rank {rank} {state}; it wrote no stacks")
+        parts = [f"no progress for {format_duration(self._plan.stall_timeout)}"]
+        if stopped:
+            parts.append(f"stopped by a signal: rank {', '.join(map(str, stopped))}")
+        parts.append(
+            f"each {'other ' if stopped else ''}rank's stderr ends with its stacks" if ranks else "no rank runs"
         )
+        return ExitReport(reason=EndReason.HANG, message="; ".join(parts), traceback="\n".join(stacks)[:_STACKS])
 
-    def _ranks(self) -> list[ProcessIdentity]:
+    def _ranks(self) -> dict[int, ProcessIdentity]:
         """The ranks that run. A record that names a process outside our tree is not believed."""
         ours = process.descendants(os.getpid())
-        said = (
-            read_untrusted(self._run.ranks / f"{rank}.json", ProcessIdentity) for rank in range(self._plan.world_size)
-        )
-        return [identity for identity in said if identity is not None and identity in ours]
+        said = {
+            rank: read_untrusted(self._run.ranks / f"{rank}.json", ProcessIdentity)
+            for rank in range(self._plan.world_size)
+        }
+        return {rank: identity for rank, identity in said.items() if identity is not None and identity in ours}
 
     def _end(self, launcher: subprocess.Popen[bytes]) -> None:
         """SIGKILLs all that is left, the launcher last, for as long as anything is."""
@@ -248,6 +263,20 @@ def _ignore(*_: object) -> None:
     pass
 
 
+def _record(run: RunDir, report: ExitReport) -> None:
+    """Writes `exit.json`, and waits a while for a full disk: without it, what has ended would run again."""
+    deadline = time.monotonic() + _REPORT_S
+    while True:
+        try:
+            write_record(run.exit, report)
+            return
+        except OSError as error:
+            if error.errno not in _PASSING or time.monotonic() > deadline:
+                sys.exit(f"{run.exit} cannot be written: {error}; it would say: {report.model_dump_json()}")
+            _say(f"{run.exit} cannot be written: {error}; trying again")
+            time.sleep(_REPORT_PAUSE_S)
+
+
 def _size(path: Path) -> int:
     try:
         return path.lstat().st_size
@@ -256,7 +285,9 @@ def _size(path: Path) -> int:
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)  # noqa: T201 supervisor.log is ours
+    """Into supervisor.log, which may be on the full disk that this is about."""
+    with contextlib.suppress(OSError):
+        os.write(2, f"{text}\n".encode())
 
 
 if __name__ == "__main__":

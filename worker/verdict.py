@@ -3,6 +3,7 @@
 import re
 import signal
 
+from torchyard.faults import device_fault
 from torchyard.job import EndReason
 from torchyard.rundir import ExitReport, ProcessIdentity, RankError, RunDir
 from torchyard.schema import storable
@@ -11,6 +12,7 @@ from worker.untrusted import read_tail, read_untrusted
 TAIL = 16_384
 """Bytes of a log that a report may quote."""
 
+_FAULT = 1000  # characters of a fault's own words
 _DEATH = re.compile(r"^ +rank +: (\d{1,6}) .*\n +exitcode +: (-?\d{1,5}) ", re.MULTILINE)
 _LOST_PEER = re.compile(
     r"Dist(Network|Backend|Store)Error|Connection (closed|reset|refused)|Broken pipe|NCCL error|gloo/transport|TCPStore"
@@ -64,6 +66,8 @@ def _errors(run: RunDir, world_size: int) -> list[RankError]:
 
 
 def _blames_a_peer(error: RankError) -> bool:
+    if error.reason is EndReason.DEVICE_FAULT:  # NCCL tells of both in the same words
+        return False
     return _LOST_PEER.search(f"{error.type}: {error.message}\n{error.traceback}") is not None
 
 
@@ -94,10 +98,14 @@ def _raised(error: RankError, codes: dict[int, int]) -> ExitReport:
 
 
 def _died(run: RunDir, rank: int, code: int) -> ExitReport:
-    fatal = quote(run, f"rank-{rank}").rpartition("Fatal Python error:")  # faulthandler's, for a crash in native code
+    stderr = quote(run, f"rank-{rank}")
+    fatal = stderr.rpartition("Fatal Python error:")  # faulthandler's, for a crash in native code
+    # NCCL's watchdog, which is often the first to meet a fault, prints it and aborts the process.
+    fault = device_fault(stderr) if code == -signal.SIGABRT else None
+    reason = EndReason.DEVICE_FAULT if fault else EndReason.KILLED if code < 0 else EndReason.USER_ERROR
     return ExitReport(
-        reason=EndReason.KILLED if code < 0 else EndReason.USER_ERROR,
-        message=f"rank {rank} {_left(code)}",
+        reason=reason,
+        message=f"rank {rank} {_left(code)}" + (f": {fault[:_FAULT]}" if fault else ""),
         rank=rank,
         exit_code=code,
         traceback=fatal[1] + fatal[2] if fatal[1] else None,

@@ -13,6 +13,7 @@ import time
 import pytest
 
 from torchyard.job import EndReason
+from torchyard.rank import _reason  # pyright: ignore[reportPrivateUsage]
 from torchyard.rundir import Env, ProcessIdentity, RankError, RunDir, read_record
 
 
@@ -190,6 +191,39 @@ def test_a_gpus_allocator_is_quoted_and_a_recipe_told_what_to_set(rank: Rank) ->
     assert _recorded(rank).message == (
         f"{said}\nat\nat: lower training.per_device_batch_size, or set training.auto_batch"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("CUDA error: uncorrectable ECC error encountered", EndReason.DEVICE_FAULT),
+        ("CUDA error: uncorrectable NVLink error detected during the execution", EndReason.DEVICE_FAULT),
+        ("CUDA error: hardware stack error", EndReason.DEVICE_FAULT),
+        (
+            "CUDA error: Invalid access of peer GPU memory over nvlink or a hardware error",
+            EndReason.DEVICE_FAULT,
+        ),
+        ("CUDA error: CUDA-capable device(s) is/are busy or unavailable", EndReason.DEVICE_FAULT),
+        ("CUDA error: all CUDA-capable devices are busy or unavailable", EndReason.DEVICE_FAULT),
+        ("Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized", EndReason.DEVICE_FAULT),
+        ("CUDA error: system has unsupported display driver / cuda driver combination", EndReason.DEVICE_FAULT),
+        ("NCCL error in: a.cpp:3\nCuda failure 214 'uncorrectable ECC error encountered'", EndReason.DEVICE_FAULT),
+        ("CUDA error: an illegal memory access was encountered", EndReason.USER_ERROR),
+        ("CUDA error: device-side assert triggered", EndReason.USER_ERROR),
+        ("CUDA error: unspecified launch failure", EndReason.USER_ERROR),
+        ("CUDA error: out of memory", EndReason.OUT_OF_MEMORY),
+        ("my parser met a hardware stack error", EndReason.USER_ERROR),
+    ],
+)
+def test_a_fault_of_the_device_is_told_from_one_of_the_program(text: str, reason: EndReason) -> None:
+    raised = type("AcceleratorError", (RuntimeError,), {"__module__": "torch"})
+    assert _reason(raised(f"{text}\nCompile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.")) is reason
+
+
+def test_a_device_fault_is_recorded(rank: Rank) -> None:
+    said = "CUDA error: uncorrectable ECC error encountered"
+    assert rank.execute(f"import torch\nraise torch.AcceleratorError({said!r})") == 1
+    assert (_recorded(rank).reason, _recorded(rank).message) == (EndReason.DEVICE_FAULT, said)
 
 
 def test_a_checkpoint_that_cannot_be_written_fails_the_program_that_has_ended(rank: Rank) -> None:

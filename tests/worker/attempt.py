@@ -62,12 +62,20 @@ class Attempt:
         return path
 
     def start(
-        self, text: str, *, world_size: int = 1, grace: int = 30, time_limit: int = 600, stall: int = 600
+        self,
+        text: str,
+        *,
+        world_size: int = 1,
+        grace: int = 30,
+        time_limit: int = 600,
+        stall: int = 600,
+        reports: bool = False,
     ) -> None:
         """Runs `text` as the ranks' script under the stand-in for torchrun."""
         self.world_size = world_size
         argv = [sys.executable, "-P", str(LAUNCHER), str(world_size), str(self.script(text))]
-        self.start_plan(self.plan(argv, grace=grace, time_limit=time_limit, stall=stall))
+        plan = self.plan(argv, grace=grace, time_limit=time_limit, stall=stall)
+        self.start_plan(plan.model_copy(update={"reports": reports}))
 
     def plan(self, argv: list[str], *, grace: int = 30, time_limit: int = 600, stall: int = 600) -> LaunchPlan:
         return LaunchPlan(

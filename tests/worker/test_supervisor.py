@@ -4,6 +4,7 @@ from collections.abc import Generator
 import contextlib
 import os
 from pathlib import Path
+import resource
 import signal
 import subprocess
 import sys
@@ -49,6 +50,29 @@ while True: time.sleep(1)
 """
 )
 
+DAEMONS = (
+    READY
+    + """
+def daemon(name, *, deaf):
+    if os.fork():
+        return os.wait()
+    os.setsid()
+    if os.fork(): os._exit(0)
+    os.chdir("/")
+    said = root / name
+    program = "import os, pathlib, signal, sys, time\\n"
+    program += "signal.signal(signal.SIGTERM, signal.SIG_IGN)\\n" if deaf else ""
+    program += "pathlib.Path(sys.argv[1]).write_text(str(os.getpid()))\\nwhile True: time.sleep(1)"
+    os.execve(sys.executable, [sys.executable, "-c", program, str(said)], os.environ if deaf else {})
+daemon("deaf", deaf=True)
+daemon("nameless", deaf=False)
+for name in ("deaf", "nameless"):
+    while not ((root / name).exists() and (root / name).read_text()): time.sleep(0.01)
+ready()
+while True: time.sleep(1)
+"""
+)
+
 STUCK = (
     READY
     + """
@@ -62,11 +86,30 @@ stuck_here()
 )
 
 
-def _grandchild(attempt: Attempt) -> ProcessIdentity:
-    said = attempt.run.root / "grandchild"
+STOPPED = (
+    READY
+    + """
+def stuck_here():
+    if rank == "1":
+        ready()
+        os.kill(os.getpid(), signal.SIGSTOP)
+    while True: time.sleep(1)
+stuck_here()
+"""
+)
+
+
+def _grandchild(attempt: Attempt, name: str = "grandchild") -> ProcessIdentity:
+    said = attempt.run.root / name
     wait_for(said.exists, "the grandchild")
     wait_for(said.read_text, "its pid")
     found = process.identity(int(said.read_text()))
+    assert found is not None
+    return found
+
+
+def _rank(attempt: Attempt, rank: int) -> ProcessIdentity:
+    found = read_record(attempt.run.ranks / f"{rank}.json", ProcessIdentity)
     assert found is not None
     return found
 
@@ -177,6 +220,29 @@ def test_a_killed_supervisors_attempt_is_found_and_ended(attempt: Attempt) -> No
     assert not attempt.run.exit.exists()
 
 
+def test_daemons_of_a_rank_end_with_it_deaf_or_nameless(attempt: Attempt) -> None:
+    attempt.start(DAEMONS)
+    attempt.wait_for_file("ready-0")
+    daemons = [_grandchild(attempt, name) for name in ("deaf", "nameless")]
+    process.send(_rank(attempt, 0), signal.SIGKILL)
+    assert attempt.report().reason in {EndReason.KILLED, EndReason.USER_ERROR}
+    assert not any(process.is_alive(daemon) for daemon in daemons)
+
+
+def test_a_daemon_outlives_its_killed_supervisor_and_rank_only_until_it_is_searched_for(attempt: Attempt) -> None:
+    attempt.start(DAEMONS)
+    attempt.wait_for_file("ready-0")
+    deaf, nameless = (_grandchild(attempt, name) for name in ("deaf", "nameless"))
+    try:
+        for victim in (attempt.supervisor, _rank(attempt, 0)):
+            process.send(victim, signal.SIGKILL)
+        assert deaf in attempt.left()
+        assert process.kill_attempt(attempt.job_id, attempt.number) == []
+        assert not process.is_alive(deaf)
+    finally:
+        process.kill_all(lambda: [nameless] if process.is_alive(nameless) else [], timeout=None)
+
+
 def test_a_hand_sent_sigterm_preempts_and_sigint_is_ignored(attempt: Attempt) -> None:
     attempt.start(SAVES_ON_TERM)
     attempt.wait_for_file("ready-0")
@@ -204,6 +270,30 @@ def test_a_stall_ends_as_a_hang_with_every_ranks_stacks(attempt: Attempt) -> Non
     assert "in stuck_here" in attempt.log("rank-1", "stderr")
     assert report.traceback is not None
     assert report.traceback.count("in stuck_here") == 2
+
+
+def test_a_rank_that_is_stopped_before_the_first_event_is_a_hang_and_is_named(attempt: Attempt) -> None:
+    attempt.start(STOPPED, world_size=2, stall=3, reports=True)  # longer than a rank takes to come up
+    report = attempt.report()
+    assert report.reason is EndReason.HANG
+    assert report.message == (
+        "no progress for 3s; stopped by a signal: rank 1; each other rank's stderr ends with its stacks"
+    )
+    assert report.traceback is not None
+    assert "rank 1 is stopped; it wrote no stacks" in report.traceback
+    assert "in stuck_here" in report.traceback
+    assert "in stuck_here" in attempt.log("rank-0", "stderr")
+    assert attempt.log("rank-1", "stderr") == ""
+    assert attempt.left() == []
+
+
+def test_a_launcher_that_brings_no_rank_up_is_a_hang(attempt: Attempt) -> None:
+    plan = attempt.plan(["/bin/sleep", "600"], stall=1)
+    attempt.start_plan(plan.model_copy(update={"reports": True}))
+    report = attempt.report()
+    assert (report.reason, report.message) == (EndReason.HANG, "no progress for 1s; no rank runs")
+    assert report.traceback == "rank 0 does not run; it wrote no stacks"
+    assert attempt.left() == []
 
 
 def test_a_script_that_reports_nothing_never_stalls(attempt: Attempt) -> None:
@@ -256,6 +346,22 @@ def test_a_full_or_unwritable_run_directory_leaves_no_process(attempt: Attempt) 
     wait_for(lambda: not process.is_alive(supervisor), "the supervisor's end")
     assert attempt.left() == []
     assert "cannot be written" in (attempt.run.root / "supervisor.log").read_text()
+
+
+def test_an_end_that_a_full_disk_refuses_is_recorded_when_there_is_room(attempt: Attempt) -> None:
+    attempt.start(READY + "ready()\nwhile not (root / 'gate').exists(): time.sleep(0.01)")
+    attempt.wait_for_file("ready-0")
+    supervisor = attempt.supervisor
+    # No file of the supervisor may grow beyond it: its records cannot be written, as on a full disk.
+    before = resource.prlimit(supervisor.pid, resource.RLIMIT_FSIZE)
+    half_written = attempt.run.exit.with_name(f".exit.json.{supervisor.pid}")
+    resource.prlimit(supervisor.pid, resource.RLIMIT_FSIZE, (20, before[1]))
+    (attempt.run.root / "gate").touch()
+    wait_for(half_written.exists, "a refusal")
+    assert process.is_alive(supervisor)
+    assert not attempt.run.exit.exists()
+    resource.prlimit(supervisor.pid, resource.RLIMIT_FSIZE, before)
+    assert attempt.report().reason is EndReason.COMPLETED
 
 
 def test_a_second_supervisor_of_the_same_attempt_refuses(attempt: Attempt) -> None:

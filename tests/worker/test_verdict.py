@@ -109,6 +109,41 @@ def test_a_crash_in_native_code_shows_its_stack(run: RunDir) -> None:
     assert report.traceback == "Fatal Python error: Segmentation fault\n  File train.py line 3\n"
 
 
+ECC = "CUDA error: uncorrectable ECC error encountered"
+WATCHDOG = f"[rank1]:[E] [PG ID 0 Rank 1] Process group watchdog thread terminated with exception: {ECC}"
+
+
+def test_a_device_fault_that_nccl_reports_is_no_lost_peer(run: RunDir) -> None:
+    _error(run, 0, time=100, message=LOST_PEER)
+    record = RankError(
+        rank=1,
+        time=200,
+        reason=EndReason.DEVICE_FAULT,
+        type="DistBackendError",
+        message=f"NCCL error in: x.cpp\n{ECC}",
+        traceback="",
+    )
+    write_record(run.errors / "1.json", record)
+    report = judge(run, launcher_exit=1, world_size=2)
+    assert (report.reason, report.rank) == (EndReason.DEVICE_FAULT, 1)
+
+
+def test_an_abort_over_a_device_fault_is_one(run: RunDir) -> None:
+    _error(run, 0, time=100, message=LOST_PEER)
+    run.log("rank-1", "stderr").write_text(f"step 1\n{WATCHDOG}\nException raised from c10_cuda_check\n")
+    _summary(run, (1, -6), (0, 1))
+    report = judge(run, launcher_exit=1, world_size=2)
+    assert (report.reason, report.rank, report.exit_code) == (EndReason.DEVICE_FAULT, 1, -6)
+    assert report.message == f"rank 1 was killed by SIGABRT: {WATCHDOG}"
+
+
+def test_an_abort_over_an_illegal_address_is_the_programs(run: RunDir) -> None:
+    text = "CUDA error: an illegal memory access was encountered\n"
+    run.log("rank-1", "stderr").write_text(text)
+    _summary(run, (1, -6))
+    assert judge(run, launcher_exit=1, world_size=2).reason is EndReason.KILLED
+
+
 def test_a_malformed_or_missing_summary_is_no_trouble(run: RunDir) -> None:
     report = judge(run, launcher_exit=7, world_size=2)
     assert (report.reason, report.message) == (EndReason.USER_ERROR, "the launcher exited with code 7")

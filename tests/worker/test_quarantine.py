@@ -1,0 +1,126 @@
+"""What a GPU must show before it is offered again: its memory is back, and a fault is some time ago."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from torchyard.job import EndReason
+from torchyard.rundir import ExitReport
+from torchyard.views import DeviceView
+from worker.quarantine import HEALTHY, Quarantine, Use
+
+GIB = 1 << 30
+DONE = ExitReport(reason=EndReason.COMPLETED)
+LOST = "GPU 0 does not answer: GPU is lost"
+
+
+def _fault(rank: int | None) -> ExitReport:
+    return ExitReport(reason=EndReason.DEVICE_FAULT, message="AcceleratorError: ECC", rank=rank)
+
+
+@dataclass
+class Bench:
+    """Two GPUs, a CPU slot, and a clock."""
+
+    now: float = 0.0
+    used: list[float] = field(default_factory=lambda: [0.5, 0.5])
+    blocked: str | None = None
+    quarantine: Quarantine = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.quarantine = Quarantine(clock=lambda: self.now)
+
+    def look(self, *uses: Use) -> list[str | None]:
+        """Why each device is not offered."""
+        views = [
+            DeviceView(index=index, uuid=f"GPU-{index}", name="H200", kind="cuda", memory_used_bytes=int(used * GIB))
+            for index, used in enumerate(self.used)
+        ]
+        if self.blocked is not None:
+            views[0] = views[0].model_copy(update={"blocked": self.blocked, "memory_used_bytes": None})
+        slot = DeviceView(index=0, uuid="cpu-0", name="CPU slot", kind="cpu")
+        return [view.blocked for view in self.quarantine.judge([*views, slot], uses)]
+
+
+def _use(*, ended: ExitReport | None, number: int = 1) -> Use:
+    return Use("job_a", number, ("GPU-0", "GPU-1", "cpu-0"), over=ended is not None, report=ended)
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_a_gpu_is_offered_again_only_when_its_memory_is_back(bench: Bench) -> None:
+    assert bench.look() == [None, None, None]
+    bench.used = [21.0, 4.0]
+    assert bench.look(_use(ended=None)) == [None, None, None]  # whoever holds it is no quarantine
+    bench.used = [21.0, 0.6]
+    said = (
+        "GPU 0 is in quarantine: 21.0 GiB are still in use after job_a ended (0.5 GiB before it); "
+        "looked at again every 5 s"
+    )
+    assert bench.look(_use(ended=DONE)) == [said, None, None]
+    assert bench.look() == [said, None, None]
+    bench.used[0] = 0.7
+    assert bench.look() == [None, None, None]
+
+
+def test_an_attempt_that_was_over_before_anybody_looked_counts_too(bench: Bench) -> None:
+    bench.look()
+    bench.used = [3.0, 0.5]
+    bench.quarantine.note(_use(ended=None))  # it was rescued: nobody knows its end
+    assert [blocked is None for blocked in bench.look()] == [False, True, True]
+
+
+def test_after_a_restart_during_the_job_an_idle_gpu_is_known_by_little_memory(bench: Bench) -> None:
+    bench.used = [1.5, 0.9]
+    assert bench.look(_use(ended=DONE)) == [
+        "GPU 0 is in quarantine: 1.5 GiB are still in use after job_a ended; looked at again every 5 s",
+        None,
+        None,
+    ]
+
+
+def test_what_others_take_where_no_job_was_is_their_own_matter(bench: Bench) -> None:
+    bench.look()
+    bench.used = [6.0, 6.0]  # a desktop
+    assert bench.look() == [None, None, None]
+
+
+def test_a_stranger_on_it_does_not_make_the_memory_confirmed(bench: Bench) -> None:
+    bench.look()
+    bench.used = [21.0, 0.5]
+    bench.quarantine.note(_use(ended=DONE))
+    bench.blocked = "GPU 0 is held by pid 7 (20 GiB), not ours"
+    assert bench.look()[0] == bench.blocked
+    bench.blocked = None
+    assert "is in quarantine: 21.0 GiB" in str(bench.look()[0])
+
+
+@pytest.mark.parametrize(("rank", "failed"), [(1, [1]), (None, [0, 1]), (9, [0, 1])])
+def test_a_fault_keeps_the_ranks_device_until_it_was_well_for_a_while(
+    bench: Bench, rank: int | None, failed: list[int]
+) -> None:
+    bench.look()
+    bench.look(_use(ended=_fault(rank)))
+    bench.now += HEALTHY.total_seconds() - 1
+    blocked = bench.look(_use(ended=_fault(rank)))  # noted once, however often it is told
+    assert [index for index, reason in enumerate(blocked) if reason is not None] == failed
+    assert str(blocked[failed[0]]).endswith("UTC: job_a met a fault on it: AcceleratorError: ECC")
+    bench.now += 1
+    assert bench.look() == [None, None, None]
+
+
+def test_the_time_begins_anew_while_it_does_not_answer_and_with_the_next_fault(bench: Bench) -> None:
+    bench.look(_use(ended=_fault(0)))
+    bench.now += HEALTHY.total_seconds() - 1
+    bench.blocked = LOST
+    assert bench.look()[0] == LOST
+    bench.blocked = None
+    bench.now += 2
+    assert "until" in str(bench.look()[0])
+    bench.now += HEALTHY.total_seconds()
+    assert bench.look()[0] is None
+    bench.look(_use(ended=_fault(0), number=2))
+    assert "until" in str(bench.look()[0])

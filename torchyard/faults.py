@@ -1,0 +1,32 @@
+"""What CUDA, NCCL and the driver say of a device that fails, as against a program that does."""
+
+import re
+
+_SPEAKER = re.compile(r"\bCUDA|Cuda failure|NCCL|cudaGetDeviceCount|NVML", re.ASCII)
+_FAULT = re.compile(
+    r"uncorrectable (?:ECC|NVLink) error"
+    r"|hardware stack error"
+    r"|Invalid access of peer GPU memory over nvlink or a hardware error"
+    r"|(?:CUDA-capable device\(s\) is/are|all CUDA-capable devices are) busy or unavailable"
+    r"|system not yet initialized"
+    r"|system has unsupported display driver / cuda driver combination"
+    r"|Driver/library version mismatch"
+    r"|GPU is lost"
+    r"|fallen off the bus"
+    r"|GPU requires (?:a )?reset",
+    re.IGNORECASE,
+)
+
+
+def device_fault(text: str) -> str | None:
+    """The line of `text` that tells of a fault of a GPU, of its links or its driver; None where none does.
+
+    What a program can bring about itself, as an illegal address, a failed assertion or a failed launch, is no fault.
+    """
+    if _SPEAKER.search(text) is None:
+        return None
+    found = _FAULT.search(text)
+    if found is None:
+        return None
+    start = text.rfind("\n", 0, found.start()) + 1
+    return text[start:].partition("\n")[0].strip()

@@ -1,0 +1,114 @@
+"""GPUs that no job holds and that are not offered yet: their memory is not back, or they have just failed."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+import time
+
+from torchyard.job import EndReason
+from torchyard.rundir import ExitReport
+from torchyard.views import DeviceView
+
+HEALTHY = timedelta(minutes=10)
+"""How long a GPU must have answered since its fault."""
+
+_GIB = 1 << 30
+_SLACK = 1 << 28
+"""Bytes in use by which a GPU may differ from before the job and still count as released."""
+_IDLE = 1 << 30
+"""Bytes in use that are nobody's, where it is not known how it was before the job."""
+_WORDS = 300
+
+
+@dataclass(frozen=True)
+class Use:
+    """An attempt of this worker and its devices, by rank."""
+
+    job_id: str
+    number: int
+    devices: tuple[str, ...]
+    over: bool
+    """Whether none of its processes runs any more."""
+    report: ExitReport | None = None
+    """How it ended, where that is known."""
+
+
+class Quarantine:
+    """Looks at each observation of the devices, in one thread."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._offered: dict[str, int] = {}
+        """Bytes in use when the device was last free."""
+        self._unconfirmed: dict[str, str] = {}
+        """The last job on a device, until its memory is seen to be back."""
+        self._faults: dict[str, _Fault] = {}
+
+    def note(self, use: Use) -> None:
+        """Remembers that the attempt had its devices, and of what it died. The same may be noted again."""
+        self._unconfirmed |= dict.fromkeys(use.devices, use.job_id)
+        if use.report is None or use.report.reason is not EndReason.DEVICE_FAULT:
+            return
+        rank = use.report.rank
+        failed = use.devices if rank is None or rank >= len(use.devices) else use.devices[rank : rank + 1]
+        for uuid in failed:
+            known = self._faults.get(uuid)
+            if known is None or (known.job_id, known.number) != (use.job_id, use.number):
+                self._faults[uuid] = self._fault(use.job_id, use.number, use.report.message)
+
+    def judge(self, views: Sequence[DeviceView], uses: Iterable[Use]) -> list[DeviceView]:
+        """`views` with who may not have one and why. `uses`: the attempts of now."""
+        held: set[str] = set()
+        for use in uses:
+            self.note(use)
+            if not use.over:
+                held |= set(use.devices)
+        return [view if view.kind == "cpu" or view.uuid in held else self._judged(view) for view in views]
+
+    def _judged(self, view: DeviceView) -> DeviceView:
+        fault = self._faults.get(view.uuid)
+        if view.blocked is not None:
+            if fault is not None and view.memory_used_bytes is None:  # it does not answer: its time begins anew
+                self._faults[view.uuid] = self._fault(fault.job_id, fault.number, fault.message)
+            return view
+        blocked = self._unreleased(view) or self._failed(view, fault)
+        if blocked is None:
+            self._offered[view.uuid] = view.memory_used_bytes or 0
+            return view
+        return view.model_copy(update={"blocked": blocked})
+
+    def _unreleased(self, view: DeviceView) -> str | None:
+        job_id = self._unconfirmed.get(view.uuid)
+        if job_id is None:
+            return None
+        before, used = self._offered.get(view.uuid), view.memory_used_bytes or 0
+        if used <= (_IDLE if before is None else before + _SLACK):
+            del self._unconfirmed[view.uuid]
+            return None
+        usual = "" if before is None else f" ({before / _GIB:.1f} GiB before it)"
+        return (
+            f"GPU {view.index} is in quarantine: {used / _GIB:.1f} GiB are still in use after {job_id} ended{usual}; "
+            "looked at again every 5 s"
+        )
+
+    def _failed(self, view: DeviceView, fault: "_Fault | None") -> str | None:
+        if fault is None:
+            return None
+        if self._clock() >= fault.until:
+            del self._faults[view.uuid]
+            return None
+        met = f"{fault.job_id} met a fault on it: {fault.message}"
+        return f"GPU {view.index} is in quarantine until {fault.shown}: {met}"
+
+    def _fault(self, job_id: str, number: int, message: str) -> "_Fault":
+        shown = (datetime.now(UTC) + HEALTHY).strftime("%H:%M UTC")
+        return _Fault(job_id, number, message[:_WORDS], self._clock() + HEALTHY.total_seconds(), shown)
+
+
+@dataclass(frozen=True)
+class _Fault:
+    job_id: str
+    number: int
+    message: str
+    until: float
+    shown: str
