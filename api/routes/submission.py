@@ -61,7 +61,7 @@ def _once(parts: Services, keyed: KeyedRequest | None, make: Callable[[Session],
     """Makes a job and answers with it; answers as before where the request was made before."""
     while True:
         try:
-            with parts.database.write() as session:
+            with parts.database.write("submit") as session:
                 known = idempotency.recall(session, keyed) if keyed is not None else None
                 if known is not None:
                     return _replayed(known)
