@@ -4,12 +4,13 @@ It trusts nothing that it reads, holds at most a bounded part of each file in me
 the batch that stores what it read: the run directory is the spool.
 """
 
+import codecs
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 import os
 import time
-from typing import Any
+from typing import Any, BinaryIO
 
 from pydantic import ValidationError
 
@@ -26,9 +27,11 @@ from worker.untrusted import folders_inside, open_inside
 
 _CHUNK = 1 << 18
 _MAX_LINE = 16_384
+_SEARCH = 1 << 26  # bytes of a file in which one call looks for the end of a line
 _MAX_MANIFEST = 1 << 20
 _MAX_COMPLAINTS = 100  # a flood of nonsense is not worth more rows in one batch
 _EVENTS = "events.jsonl"
+_Decoder = codecs.getincrementaldecoder("utf-8")
 _PROGRESS_US = (500_000, 60_000_000)
 """The least and the most time between two events of progress."""
 
@@ -48,20 +51,25 @@ class Relay:
         self._stored_progress = self._progress
         self._seen = set(listed)
         self._unreadable: set[str] = set()
+        self._searched: dict[str, tuple[int, int]] = {}
+        """Of a file whose next line is a long one: where the line starts, and where to search on for its end."""
 
     def read(self, *, final: bool = False) -> Batch | None:
-        """What is new, at most 256 KiB of each file; None where nothing is.
+        """What is new, at most 256 KiB of each file; None where nothing is. Of a longer line, only the start is kept.
 
         `final`: no process writes any more, so a last line without an end is whole. Raises OSError; nothing is then
         lost, the next call reads it again.
         """
         batch = Batch(offsets=dict(self._offsets))
         self._progress = self._stored_progress
-        for line in self._lines(_EVENTS, batch, final=final):
+        for line, cut in self._lines(_EVENTS, batch, keep=_CHUNK, final=final):
+            if cut:
+                _complain(batch, f"a line of {_EVENTS} is too long: {_as_text(line[:200], cut + len(line) - 200)}")
+                continue
             self._take_event(line, batch)
         for rank, stream in product(self._ranks, ("stdout", "stderr")):
             name = f"{'launcher' if rank is None else f'rank-{rank}'}.{stream}"
-            lines = [_as_text(line) for line in self._lines(name, batch, final=final)]
+            lines = [_as_text(line, cut) for line, cut in self._lines(name, batch, keep=_MAX_LINE, final=final)]
             if lines:
                 batch.lines.append(NewLines(rank=rank, stream=stream, lines=lines))
         if final and batch.offsets == self._offsets:
@@ -77,7 +85,8 @@ class Relay:
         self._stored_progress = self._progress
         self._seen.update(new.name for new in batch.checkpoints)
 
-    def _lines(self, name: str, batch: Batch, *, final: bool) -> Iterator[bytes]:
+    def _lines(self, name: str, batch: Batch, *, keep: int, final: bool) -> Iterator[tuple[bytes, int]]:
+        """The lines that one chunk holds, or one longer line: at most `keep` bytes of each, and how many were cut."""
         parts = (name,) if name == _EVENTS else ("logs", name)
         offset = self._offsets.get(name, 0)
         try:
@@ -93,14 +102,36 @@ class Relay:
             if os.fstat(file.fileno()).st_size < offset:
                 _complain(batch, f"{name} has become shorter, and is read again from its start")
                 batch.offsets[name] = offset = 0
-            file.seek(offset)
-            data = file.read(_CHUNK)
-        end = data.rfind(b"\n") + 1
-        if not end and (len(data) == _CHUNK or (final and data)):
-            end = len(data)  # a line longer than the chunk, or the last one without its end
+            data = _read(file, offset)
+            end = data.rfind(b"\n") + 1
+            if not end and len(data) == _CHUNK:
+                stop, behind = self._end(name, file, offset, final=final)
+                if behind > offset:
+                    batch.offsets[name] = behind
+                    yield data[:keep], stop - offset - keep
+                return
+        if not end and final:
+            end = len(data)  # the last line, without its end
         if end:
             batch.offsets[name] = offset + end
-            yield from data[:end].removesuffix(b"\n").split(b"\n")
+            for line in data[:end].removesuffix(b"\n").split(b"\n"):
+                yield line[:keep], max(0, len(line) - keep)
+
+    def _end(self, name: str, file: BinaryIO, offset: int, *, final: bool) -> tuple[int, int]:
+        """Where the long line at `offset` stops, and what follows it starts; twice `offset` while that is not found."""
+        start, position = self._searched.get(name, (offset, offset))
+        position = position if start == offset else offset
+        limit = position + _SEARCH
+        while final or position < limit:
+            data = _read(file, position)
+            found = data.find(b"\n")
+            if found >= 0:
+                return position + found, position + found + 1
+            position += len(data)
+            if len(data) < _CHUNK:
+                break
+        self._searched[name] = (offset, position)
+        return (position, position) if final else (offset, offset)
 
     def _take_event(self, raw: bytes, batch: Batch) -> None:
         try:
@@ -223,8 +254,12 @@ def _complain(batch: Batch, text: str) -> None:
         batch.events.append(NewEvent("message", {"level": "warning", "text": text}, time.time_ns() // 1000))
 
 
-def _as_text(raw: bytes) -> str:
-    if len(raw) <= _MAX_LINE:
+def _read(file: BinaryIO, offset: int) -> bytes:
+    return os.pread(file.fileno(), _CHUNK, offset)
+
+
+def _as_text(raw: bytes, cut: int = 0) -> str:
+    if not cut:
         return storable(raw.decode("utf-8", "replace"))
-    kept = raw[:_MAX_LINE].decode("utf-8", "ignore")
-    return storable(f"{kept} … [{len(raw) - _MAX_LINE} bytes cut]")
+    start = _Decoder("replace").decode(raw)  # a character that was cut in two is left out
+    return storable(f"{start} … [{cut} bytes cut]")

@@ -1,10 +1,13 @@
 """The relay reads what a job wrote, whatever that is, and loses nothing of it."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
 import hashlib
 from itertools import pairwise
 import math
 import os
 from pathlib import Path
+import random
 import shutil
 
 import pytest
@@ -196,14 +199,135 @@ def test_nonsense_among_the_events_is_said_and_passed_over(run: RunDir) -> None:
     assert all("is not one that this worker knows" in text for text in texts([batch]))
 
 
-def test_a_huge_line_is_cut_and_marked_in_bounded_pieces(run: RunDir) -> None:
-    with run.log("rank-0", "stdout").open("wb") as file:
-        file.write(b"x" * 5_000_000 + b"\nnext\n")
+def log_lines(batches: list[Batch]) -> list[str]:
+    return [line for batch in batches for chunk in batch.lines for line in chunk.lines]
+
+
+@contextmanager
+def little_memory(mebibytes: int) -> Generator[None]:
+    """Fails where this process needs more than that beyond what it has now, at any moment of the block."""
+
+    def status(name: str) -> int:
+        found = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name))
+        return int(found.split()[1])
+
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is what is resident now
+    before = status("VmRSS")
+    yield
+    assert status("VmHWM") - before < mebibytes * 1024
+
+
+@pytest.mark.parametrize("final", [False, True])
+def test_a_line_of_a_hundred_megabytes_is_one_line_and_marked(run: RunDir, final: bool) -> None:
+    log = run.log("rank-0", "stdout")
+    with log.open("wb") as file:
+        file.write(b"first\n")
+        for _ in range(100):
+            file.write(b"x" * 1_000_000)
+        file.write(b"\nnext\n")
+    with little_memory(16):
+        first, long, following = log_lines(drain_all(relay_of(run), final=final))
+    assert (first, following) == ("first", "next")
+    assert long == "x" * 16_384 + f" … [{100_000_000 - 16_384} bytes cut]"
+
+
+def drain_all(relay: Relay, *, final: bool) -> list[Batch]:
+    """As `drain`, where a call may find nothing yet."""
+    found: list[Batch] = []
+    for _ in range(10):
+        found += drain(relay, final=final)
+    return found
+
+
+def test_a_long_line_waits_for_its_end_and_its_search_goes_on_where_it_was(run: RunDir) -> None:
+    log = run.log("rank-0", "stdout")
+    with log.open("wb") as file:
+        file.write("ä".encode() * 200_000)
+    relay = relay_of(run)
+    assert drain(relay) == []
+    with log.open("ab") as file:
+        file.write(b"y" * 300_000)
+    assert drain(relay) == []
+    restarted = relay_of(run)
+    for reader in (relay, restarted):
+        assert log_lines(drain_all(reader, final=False)) == []
+    with log.open("ab") as file:
+        file.write(b"\nnext\n")
+    for reader in (relay, restarted):
+        assert log_lines(drain(reader)) == ["ä" * 8192 + f" … [{700_000 - 16_384} bytes cut]", "next"]
+
+
+def test_a_long_line_without_an_end_ends_with_the_attempt(run: RunDir) -> None:
+    run.log("rank-0", "stdout").write_bytes(b"a" + b"\xc3\xa4" * 200_000)
+    relay = relay_of(run)
+    assert drain(relay) == []
+    (line,) = log_lines(drain(relay, final=True))
+    assert line == "a" + "ä" * 8191 + f" … [{400_001 - 16_384} bytes cut]"  # half a character is none
+    assert drain(relay, final=True) == []
+
+
+def test_an_event_longer_than_a_chunk_is_one_complaint(run: RunDir) -> None:
+    good = '{"type":"metric","step":1,"time":1,"values":{"a":1}}\n'
+    run.events.write_text('{"type":"' + "x" * 5_000_000 + '"}\n' + good)
     batches = drain(relay_of(run))
-    lines = [line for batch in batches for chunk in batch.lines for line in chunk.lines]
-    assert lines[-1] == "next"
-    assert all(len(line) < 17_000 for line in lines)
-    assert "bytes cut]" in lines[0]
+    (text,) = texts(batches)
+    assert text.startswith('a line of events.jsonl is too long: {"type":"xxx')
+    assert [point.key for batch in batches for point in batch.points] == ["a"]
+
+
+def test_a_flood_of_lines_keeps_its_order_and_starves_no_metric(run: RunDir) -> None:
+    count = 1_000_000
+    with run.log("rank-0", "stdout").open("wb") as file:
+        for start in range(0, count, 10_000):
+            file.write(b"".join(b"line %d\n" % number for number in range(start, start + 10_000)))
+    write_checkpoint(run, "epoch-0001")
+    run.events.write_text('{"type":"metric","step":1,"time":1,"values":{"a":1}}\n')
+    announce(run, "epoch-0001")
+    relay, expected = relay_of(run), 0
+    with little_memory(32):
+        first = relay.read()
+        assert first is not None
+        assert [point.key for point in first.points] == ["a"]
+        assert [new.name for new in first.checkpoints] == ["epoch-0001"]
+        while (batch := relay.read()) is not None:
+            relay.stored(batch)
+            (chunk,) = batch.lines
+            assert chunk.lines == [f"line {number}" for number in range(expected, expected + len(chunk.lines))]
+            expected += len(chunk.lines)
+    assert expected == count
+
+
+def test_a_flood_of_points_is_read_in_order_and_in_little_memory(run: RunDir) -> None:
+    with run.events.open("w") as file:
+        for step in range(100_000):
+            file.write(f'{{"type":"metric","step":{step},"time":{step},"values":{{"train/loss":{step / 7}}}}}\n')
+    relay, expected = relay_of(run), 0
+    with little_memory(32):
+        while (batch := relay.read()) is not None:
+            relay.stored(batch)
+            assert [point.step for point in batch.points] == list(range(expected, expected + len(batch.points)))
+            expected += len(batch.points)
+    assert expected == 100_000
+
+
+def test_nul_and_binary_floods_are_stored_as_text(run: RunDir) -> None:
+    noise = random.Random(1).randbytes(1_000_000)
+    run.log("rank-0", "stdout").write_bytes(bytes(1_000_000) + b"\n" + noise)
+    run.log("rank-1", "stderr").write_bytes(b"\n" * 300_000)
+    with little_memory(32):
+        batches = drain(relay_of(run), final=True)
+    lines = {
+        (chunk.rank, chunk.stream): [
+            line for batch in batches for part in batch.lines if part.rank == chunk.rank for line in part.lines
+        ]
+        for batch in batches
+        for chunk in batch.lines
+    }
+    assert lines[1, "stderr"] == [""] * 300_000
+    nuls, *others = lines[0, "stdout"]
+    assert nuls == "\ufffd" * 16_384 + f" … [{1_000_000 - 16_384} bytes cut]"
+    assert len(others) == noise.count(b"\n") + (not noise.endswith(b"\n"))
+    assert not any("\x00" in line for line in others)
 
 
 def test_binary_output_becomes_text_that_any_database_stores(run: RunDir) -> None:
