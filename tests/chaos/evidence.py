@@ -1,7 +1,7 @@
 """All that a chaos run has seen and can still ask for, once everything has healed; and what is wrong with it."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.chaos import crew, history
@@ -21,6 +21,7 @@ class Evidence:
     yard: Yard
     client: Client
     errands: Sequence[Errand]
+    complaints: Collection[str]
     references: Mapping[Kind, Story]
     deeds: Deeds
     watch: Watch
@@ -29,6 +30,7 @@ class Evidence:
         """Sentences. Waits for processes that are about to end."""
         return [
             *sorted(self.watch.booked_twice),
+            *sorted(self.complaints),
             *self._lost_or_doubled(),
             *self._still_held(),
             *self._orphans(),

@@ -8,7 +8,7 @@ import re
 import tempfile
 
 from torchyard.client import Client, MetricPoint
-from torchyard.errors import ServerError
+from torchyard.errors import NotFound, ServerError
 from torchyard.job import JobState
 from torchyard.views import CheckpointView, EventView, JobView
 
@@ -120,9 +120,11 @@ def _wrong_curve(story: Story, reference: Story) -> list[str]:
     """A job that was stopped has a beginning of the curve, a retried one an end of it; each value is bit-equal."""
     first, found = _begins_behind(story), list[str]()
     succeeded = story.job.state is JobState.SUCCEEDED
+    saved = max((checkpoint.step for checkpoint in story.checkpoints), default=0)
     for key, whole in reference.curve.items():
         ours = story.curve.get(key, {})
-        last = max(whole) if succeeded else max(ours, default=first)
+        # At the step itself, a stop may have come before the evaluation.
+        last = max(whole) if succeeded else max(saved - 1, *ours, first)
         expected = {step: value for step, value in whole.items() if first < step <= last}
         if missing := sorted(expected.keys() - ours.keys()):
             found.append(f"{key} has lost {len(missing)} points, such as that of step {missing[0]}")
@@ -199,6 +201,6 @@ def _is_sound(client: Client, job_id: str, checkpoint: CheckpointView) -> bool:
         try:
             for file in checkpoint.files:
                 client.download(job_id, checkpoint.id, file=file.path, to=Path(folder) / Path(file.path).name)
-        except ServerError:
+        except (ServerError, NotFound):
             return False
     return True

@@ -9,7 +9,7 @@ import time
 from typing import Any, Literal, TypeVar
 
 from torchyard.client import Client
-from torchyard.errors import Conflict, ServerUnreachable, Unavailable
+from torchyard.errors import Conflict, ServerUnreachable, TorchyardError, Unavailable
 from torchyard.job import JobState
 from torchyard.views import JobView
 
@@ -58,7 +58,7 @@ _DIGITS: dict[str, Any] = {
     "checkpoint": {"every_steps": 5, "keep_last": 4},
     "config": {
         "data": {"source": "digits"},
-        "training": {"epochs": 6, "deterministic": True},
+        "training": {"epochs": 4, "deterministic": True},
         "logging": {"every_steps": 2},
     },
 }
@@ -96,12 +96,14 @@ class Errand:
 
 class Stream(threading.Thread):
     """Keeps some jobs under way until there were `count` of them, or `close` was called; `errands` are all accepted
-    ones. It ends when each is over. `failure` is what it could not cope with.
+    ones, and `complaints` answers that no client should get. It ends when each errand is over. `failure` is what it
+    could not cope with.
     """
 
     def __init__(self, client: Client, *, code: Path, count: int, seed: int) -> None:
         super().__init__(name="jobs", daemon=True)
         self.errands: list[Errand] = []
+        self.complaints: set[str] = set()
         self.failure: BaseException | None = None
         self._client, self._code, self._left = client, code, count
         self._random = Random(f"jobs {seed}")
@@ -125,6 +127,8 @@ class Stream(threading.Thread):
                     self._attend(errand)
                 if all(each.over for each in self.errands) and (self._closing.is_set() or not self._left):
                     return
+        except _GivenUp:
+            return
         except BaseException as error:  # noqa: BLE001 the run fails by it, in its own thread
             self.failure = error
 
@@ -142,10 +146,7 @@ class Stream(threading.Thread):
             self.errands.append(Errand(key, kind, plan, job.id))
 
     def _attend(self, errand: Errand) -> None:
-        try:
-            job = self._client.get(errand.job_id)
-        except (Unavailable, ServerUnreachable):
-            return
+        job = self._insist(lambda: self._client.get(errand.job_id))
         errand.state = job.state
         if job.state.terminal:
             self._close_errand(errand)
@@ -184,6 +185,14 @@ class Stream(threading.Thread):
         while True:
             try:
                 return ask()
-            except (Unavailable, ServerUnreachable):
+            except Conflict:
+                raise
+            except TorchyardError as error:
+                if not isinstance(error, Unavailable | ServerUnreachable):
+                    self.complaints.add(f"answered {type(error).__name__}: {error.message}")
                 if self._given_up.wait(_PAUSE_S):
-                    raise
+                    raise _GivenUp from error
+
+
+class _GivenUp(Exception):
+    """Nobody waits for the jobs any more."""

@@ -21,6 +21,7 @@ from torchyard.job import JobState
 
 _REFERENCE_S = 240.0
 _DRAIN_S = 600.0
+_LAST_LOOKS_S = 15.0
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,9 @@ def run(folder: Path, options: Options) -> Report:
             made.tend_until(lambda: not foe.is_alive(), within=float("inf"))
             say("healing")
             stream.close()
-            drained = made.tend_until(lambda: not stream.is_alive() and not watch.open_wounds, within=_DRAIN_S)
+            drained = made.tend_until(lambda: not stream.is_alive(), within=_DRAIN_S)
             say("drained" if drained else "not drained")
+            made.tend_until(lambda: not watch.open_wounds, within=_LAST_LOOKS_S)
         finally:
             foe.close()
             watch.close()
@@ -62,7 +64,7 @@ def run(folder: Path, options: Options) -> Report:
         for thread in threads:
             if thread.failure is not None:
                 raise thread.failure
-        evidence = Evidence(made, client, stream.errands, references, foe.deeds, watch)
+        evidence = Evidence(made, client, stream.errands, stream.complaints, references, foe.deeds, watch)
         found = evidence.violations()
         if found:
             print(made.logs(), file=sys.stderr)
@@ -72,7 +74,11 @@ def run(folder: Path, options: Options) -> Report:
 def _references(made: Yard, client: Client) -> dict[Kind, Story]:
     """Each kind of job, undisturbed."""
     jobs: dict[Kind, str] = {kind: client.submit(spec(kind, code=made.code, label="reference")).id for kind in KINDS}
-    ended = made.tend_until(lambda: all(client.get(job).state.terminal for job in jobs.values()), within=_REFERENCE_S)
+
+    def over() -> bool:
+        return all(client.get(job_id).state.terminal for job_id in jobs.values())
+
+    ended = made.tend_until(over, within=_REFERENCE_S, every=0.25)
     found: dict[Kind, Story] = {}
     if ended:
         found = {kind: history.read(client, job_id) for kind, job_id in jobs.items()}

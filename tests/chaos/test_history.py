@@ -119,6 +119,10 @@ def test_a_history_in_order_has_no_violation() -> None:
 def test_a_cancelled_job_has_a_beginning_of_the_curve_and_a_retried_one_its_end() -> None:
     ends = frozenset({JobState.CANCELLED})
     assert found(cancelled(last=7), ends=ends) == []
+    assert found(cancelled(last=4), ends=ends) == []  # a stop came before the evaluation at step 5
+    assert found(cancelled(last=3), ends=ends) == [
+        "job_1 (chaos-digits): train/loss has lost 1 points, such as that of step 4"
+    ]
     continues = event(1, "message", attempt=None, level="info", text="continues job job_0 from step 5")
     retried = replace(GOOD, events=[continues, *GOOD.events])
     assert found(replace(retried, curve=LATE)) == []
@@ -205,7 +209,8 @@ def test_two_attempts_may_run_side_by_side_only_once_the_first_ones_lease_has_ex
 def cancelled(*, last: int) -> Story:
     curve = {"train/loss": {step: value for step, value in LOSSES.items() if step <= last}}
     events = [*GOOD.events[:-1], state(10, JobState.CANCELLED, attempt=2)]
-    return with_job(replace(GOOD, curve=curve, events=events), state=JobState.CANCELLED)
+    story = replace(GOOD, curve=curve, events=events, checkpoints=[checkpoint("ckpt_5", 5)])
+    return with_job(story, state=JobState.CANCELLED)
 
 
 def with_job(story: Story, **values: Any) -> Story:

@@ -7,6 +7,7 @@ import json
 import os
 from pathlib import Path
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -67,14 +68,14 @@ class Yard:
         for part in self.parts.values():
             part.tend()
 
-    def tend_until(self, condition: Callable[[], bool], *, within: float) -> bool:
-        """Whether the condition came true within so many seconds."""
+    def tend_until(self, condition: Callable[[], bool], *, within: float, every: float = _TICK_S) -> bool:
+        """Whether the condition, which is looked at `every` so many seconds, came true `within` so many."""
         deadline = time.monotonic() + within
         while not condition():
             if time.monotonic() > deadline:
                 return False
             self.tend()
-            time.sleep(_TICK_S)
+            time.sleep(every)
         return True
 
     def ready(self) -> bool:
@@ -113,7 +114,7 @@ def yard(folder: Path, *, database: Kind) -> Generator[Yard]:
         for name in WORKERS:
             argv = [sys.executable, "-P", "-m", "worker"]
             made.parts[name] = Program(argv, env=environment | _place(made, name), log=log / f"{name}.log")
-        if not made.tend_until(made.ready, within=_START_S):
+        if not made.tend_until(made.ready, within=_START_S, every=0.2):
             raise TimeoutError(f"the service is not ready after {_START_S:g} s\n{made.logs()}")
         yield made
 
@@ -122,6 +123,8 @@ def _made(folder: Path, stack: ExitStack, *, database: Kind) -> Yard:
     """With the servers that are not ours; the database runs."""
     password = secrets.token_hex(16)
     socket_path = redis_server.socket_in(folder / "redis")
+    if socket_path.parent != folder / "redis":
+        stack.callback(shutil.rmtree, socket_path.parent)
     argv = redis_server.argv(redis_server.find_binary(), folder=folder / "redis", socket_path=socket_path)
     redis = Program([*argv, "--requirepass", password], env=dict(os.environ), log=folder / "logs" / "redis.log")
     parts: dict[str, Part] = {"redis": redis}
