@@ -1,7 +1,7 @@
 """Making a backup while the service runs."""
 
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 import errno
 import os
@@ -11,7 +11,7 @@ import shutil
 from store.backup import dump
 from store.backup.contents import BackupManifest, Folder, described, write_list
 from store.blobs import Blobs
-from torchyard.errors import Conflict
+from torchyard.errors import Conflict, NotFound
 from torchyard.rundir import sync_folder, write_record
 
 _CANNOT_LINK = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS}
@@ -25,9 +25,13 @@ def make(url: str, blobs: Blobs, target: Path) -> BackupManifest:
     folder = Folder(target.absolute())
     with _filling(folder):
         # No blob is removed from before the snapshot until all that it refers to are here.
-        with blobs.sharing():
+        with blobs.sharing() if blobs.root.is_dir() else nullcontext():
             found = dump.dump(url, folder.dump)
             damaged = _take(blobs, found.blobs, folder.blobs)
+        if damaged and len(damaged) == len(found.blobs):
+            raise NotFound(
+                f"{blobs.root} has none of the {len(damaged)} blobs that the database lists: is it the right one?"
+            )
         write_list(folder.list, found.blobs)
         manifest = BackupManifest(
             made_at=datetime.now(UTC),
@@ -48,6 +52,7 @@ def make(url: str, blobs: Blobs, target: Path) -> BackupManifest:
 def _filling(folder: Folder) -> Generator[None]:
     made = not folder.root.exists()
     folder.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    sync_folder(folder.root.parent)
     _check_empty(folder)
     try:
         folder.unfinished.touch(mode=0o600, exist_ok=False)

@@ -47,7 +47,7 @@ def restore(
         left_out = _put_back(folder, blobs, known=manifest.damaged, skip=skip_damaged)
         found = dump.load(url, folder.dump)
     if (found.revision, found.rows) != (manifest.revision, manifest.rows):
-        raise ConfigError("the restored database is not the one that the manifest tells of: its rows differ")
+        raise ConfigError("the restored database is not the one that the manifest tells of: do not use it")
     return manifest, left_out
 
 

@@ -1,5 +1,6 @@
 """The database and Redis, as the settings name them."""
 
+import functools
 from pathlib import Path
 import subprocess
 import sys
@@ -85,6 +86,7 @@ def _clocks(fact: str, found: DatabaseFacts) -> Finding:
     return ok("database", f"{fact} (the newest), its clock within {skew + found.within_s:.3f} s of this host's")
 
 
+@functools.cache
 def _head() -> str:
     """The newest revision that this version knows. Raises ConfigError."""
     done = subprocess.run(
