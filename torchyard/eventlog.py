@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+import errno
 import os
 from pathlib import Path
 import threading
@@ -13,6 +14,10 @@ from torchyard.failpoints import failpoint
 
 FLUSH_S = 0.5
 FLUSH_LINES = 500
+HELD_BYTES = 16 * 1024 * 1024
+"""Lines that wait in memory while the disk is full; more of them are the OSError."""
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 @dataclass(frozen=True)
@@ -28,7 +33,8 @@ _Line: TypeAlias = _Values | Message | CheckpointSaved | Card
 
 
 class EventLog:
-    """Appends whole lines to one file. What is added is written within FLUSH_S seconds, by a thread.
+    """Appends whole lines to one file. What is added is written within FLUSH_S seconds, by a thread; where the disk is
+    full, when there is room again.
 
     `synchronize` waits for this rank's device. Every method raises the OSError that the thread met, if any.
     """
@@ -44,6 +50,7 @@ class EventLog:
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
         self._failure: Exception | None = None
+        self._unwritten = bytearray()
 
     def log(self, values: Mapping[str, Any], *, step: int) -> None:
         """Numbers and one-element tensors, copied as they are now without waiting for their device.
@@ -98,7 +105,7 @@ class EventLog:
             self._pending.append(line)
             full = len(self._pending) >= FLUSH_LINES
         if full:
-            self._write()
+            self._write(patient=True)
 
     def _check(self) -> None:
         if self._failure is not None:
@@ -110,33 +117,39 @@ class EventLog:
     def _run(self) -> None:
         while not self._closing.wait(FLUSH_S):
             try:
-                self._write()
+                self._write(patient=True)
             except Exception as error:  # noqa: BLE001 raised by the next call
                 self._failure = error
                 return
 
-    def _write(self) -> None:
+    def _write(self, *, patient: bool = False) -> None:
+        """`patient`: where the disk is full, lines wait for the next write, as long as they are not too many."""
         with self._writing:
             with self._lock:
                 pending, self._pending = self._pending, []
                 progress, self._progress = self._progress, None
             lines = [self._metric(item) if isinstance(item, _Values) else item for item in pending]
             everything = [*lines, *([Progress.model_validate(progress)] if progress else [])]
-            if everything:
-                self._append("".join(f"{line.model_dump_json()}\n" for line in everything).encode())
+            self._unwritten += "".join(f"{line.model_dump_json()}\n" for line in everything).encode()
+            try:
+                self._append()
+            except OSError as error:
+                if not patient or error.errno not in _FULL or len(self._unwritten) > HELD_BYTES:
+                    raise
 
     def _metric(self, item: _Values) -> Metric:
         if any(not isinstance(value, float) for value in item.values.values()):
             self._synchronize()  # a copy may have been made on a stream that is not this thread's
         return Metric(time=item.time, step=item.step, values={key: float(value) for key, value in item.values.items()})
 
-    def _append(self, data: bytes) -> None:
+    def _append(self) -> None:
+        if not self._unwritten:
+            return
         if self._file is None:
             self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         failpoint("events.append.before")
-        left = memoryview(data)
-        while left:
-            left = left[os.write(self._file, left) :]
+        while self._unwritten:
+            del self._unwritten[: os.write(self._file, self._unwritten)]
         failpoint("events.append.after")
 
 
