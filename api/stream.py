@@ -50,7 +50,10 @@ class _Page:
 
 
 class Stream:
-    """The streams of one process. What was stored never changes, so a page that was read serves everybody."""
+    """The streams of one process. What was stored never changes, so a page that was read serves everybody.
+
+    What retention has removed since, long after the end of a job, a page that is still held shows once more.
+    """
 
     def __init__(self, database: Database, live: Live) -> None:
         self._database = database

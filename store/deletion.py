@@ -7,6 +7,7 @@ that refers to it.
 """
 
 from collections.abc import Collection, Iterable
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import Delete, delete, func, insert, select, true
@@ -17,7 +18,7 @@ from sqlalchemy.sql.expression import column
 
 from store import jobs
 from store.blobs import Blobs
-from store.database import Database
+from store.database import Database, now_us
 from store.tables import (
     Allocation,
     Attempt,
@@ -33,6 +34,10 @@ from store.tables import (
 )
 from torchyard.errors import Conflict, NotFound
 from torchyard.job import JobState
+
+TOMBSTONE_KEPT = timedelta(days=30)
+"""A worker that was away for longer finds in no row what it has of the job, and removes it for that."""
+_TOMBSTONES_AT_ONCE = 1000
 
 
 def delete_job(session: Session, job_id: str, *, owner: str | None = None) -> None:
@@ -54,6 +59,14 @@ def delete_job(session: Session, job_id: str, *, owner: str | None = None) -> No
 def deleted_among(session: Session, job_ids: Collection[str]) -> list[str]:
     """Those of `job_ids` that were deleted."""
     return list(session.scalars(select(DeletedJob.job_id).where(DeletedJob.job_id.in_(job_ids))))
+
+
+def forget(session: Session) -> None:
+    """Removes tombstones that no worker needs any more, some at once."""
+    old = DeletedJob.deleted_at < now_us() - TOMBSTONE_KEPT // timedelta(microseconds=1)
+    # Those that another worker is forgetting are left to it: two that wait for each other's would be a deadlock.
+    some = select(DeletedJob.job_id).where(old).limit(_TOMBSTONES_AT_ONCE).with_for_update(skip_locked=True)
+    _execute(session, delete(DeletedJob).where(DeletedJob.job_id.in_(some)))
 
 
 def leave_garbage(session: Session, listed: Iterable[list[dict[str, Any]]]) -> None:
@@ -79,13 +92,13 @@ def collect(database: Database, blobs: Blobs, *, limit: int = 1000) -> int:
     with blobs.alone() as alone:
         if not alone:
             return 0
-        with database.write() as session:
+        with database.write("collect") as session:
             unused = _unused(session, limit=limit)
         # No checkpoint can begin to refer to these: only a relay brings new references, and it waits.
         for sha256 in unused:
             blobs.remove(sha256)
         if unused:
-            with database.write() as session:
+            with database.write("forget") as session:
                 _execute(session, delete(Garbage).where(Garbage.sha256.in_(unused)))
     return len(unused)
 

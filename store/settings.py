@@ -1,15 +1,17 @@
 """The settings of every program: `TORCHYARD_*` variables, with defaults for one laptop."""
 
+from datetime import timedelta
 from functools import cached_property
 import os
 from pathlib import Path
 import re
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from torchyard.errors import ConfigError
+from torchyard.schema import parse_duration
 
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 
@@ -31,8 +33,22 @@ def _sendfile(value: str) -> str:
     return value
 
 
+def _age(value: Any) -> timedelta | None:
+    return None if value in {None, ""} else parse_duration(value)
+
+
+def _size(value: Any) -> Any:
+    return None if value == "" else value
+
+
 def _split(names: str) -> list[str]:
     return [name.strip().lower() for name in names.split(",") if name.strip()]
+
+
+Age = Annotated[timedelta | None, BeforeValidator(_age)]
+"""`30d`, or empty for ever."""
+Size = Annotated[Annotated[int, Field(ge=0, lt=2**62)] | None, BeforeValidator(_size)]
+"""Bytes, or empty for any number."""
 
 
 class Settings(BaseSettings):
@@ -64,6 +80,16 @@ class Settings(BaseSettings):
     """Without a byte of a request's body."""
     stall_timeout_s: Seconds = 120
     """In which a client has taken nothing of its answer."""
+    keep_logs: Age = None
+    """After the end of a job."""
+    keep_logs_bytes: Size = None
+    """Of each finished job."""
+    keep_events: Age = None
+    """After the end of a job; changes of its state stay."""
+    keep_runs: Age = None
+    """Run directories, after the end of the attempt."""
+    keep_runs_bytes: Size = None
+    """All run directories of this host."""
 
     @classmethod
     def load(cls) -> Self:

@@ -1,0 +1,45 @@
+"""What the service answers about a job whose old lines and events were removed."""
+
+from datetime import timedelta
+
+from store import housekeeping
+from store.attempts import NewEvent
+from store.housekeeping import Keep
+from store.logs import NewLines
+from tests.api.house import House
+from tests.api.test_stream import parsed
+from torchyard.job import EndReason
+
+
+def stream(house: House, job_id: str, after: int) -> list[tuple[int, str]]:
+    answer = house.client.get(f"/v1/jobs/{job_id}/stream", headers={"Last-Event-ID": str(after)})
+    assert answer.status_code == 200, answer.text
+    return [(item.id, item.event) for item in parsed(answer.content)]
+
+
+def test_lists_and_streams_go_on_where_something_is_left(house: House) -> None:
+    claim = house.start(house.submit()["id"])
+    path = f"/v1/jobs/{claim.job_id}"
+    for number in range(10):
+        progress = NewEvent("progress", {"step": number}, 1)
+        house.record(claim, lines=[NewLines(0, "stdout", [f"line {number}"] * 3)], events=[progress])
+    house.end(claim, reason=EndReason.COMPLETED)
+    page = house.get(f"{path}/logs", limit=4)
+    whole = stream(house, claim.job_id, 0)
+    # A reader that was shown some of it, and comes back when that is gone.
+    for _ in housekeeping.trim(house.database, Keep(log_bytes=59, events=timedelta())):
+        pass
+    assert [line["line"] for line in house.get(f"{path}/logs", limit=3)["data"]] == [25, 26, 27]
+    assert [line["line"] for line in house.get(f"{path}/logs", tail=1000)["data"]] == list(range(25, 31))
+    following = house.get(f"{path}/logs", limit=4, after=page["next"])
+    assert [line["line"] for line in following["data"]] == [25, 26, 27, 28]
+    messages = [event["data"]["text"] for event in house.get(f"{path}/events")["data"] if event["type"] == "message"]
+    assert [message.partition(":")[0] for message in messages] == [
+        "lines 1 to 24 of the log were removed",
+        f"what its attempts told as events, up to number {whole[-3][0]}, was removed",
+    ]
+    end = whole[-1][0]
+    said = [(end + 1, "message"), (end + 2, "message"), (end + 2, "end")]
+    kept = [item for item in whole[:-1] if item[1] == "state" or (item[1] == "log" and item[0] >= end - 8)]
+    for cursor in (1, 7, 20, end - 8, end - 5, end):
+        assert stream(house, claim.job_id, cursor) == [*(item for item in kept if item[0] > cursor), *said]

@@ -1,0 +1,74 @@
+"""What a worker does beside its jobs: it removes what is to be kept no longer, in a thread, at its leisure."""
+
+from collections.abc import Callable, Collection, Generator
+import logging
+import threading
+import time
+
+from store import deletion, housekeeping
+from store.database import Database
+from store.housekeeping import Keep
+from store.settings import Settings
+from torchyard.errors import Unavailable
+from worker.rundirs import RunDirs
+
+_EVERY_S = 60.0
+_REST = 3
+"""How much longer than a transaction, or the removal of a directory, is the pause after it."""
+
+logger = logging.getLogger(__name__)
+
+
+class Housekeeper:
+    """`busy` answers the job and the number of each attempt that the worker has in hand; it is asked in the thread."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        *,
+        busy: Callable[[], Collection[tuple[str, int]]],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._keep = Keep(logs=settings.keep_logs, log_bytes=settings.keep_logs_bytes, events=settings.keep_events)
+        self._database = database
+        self._run_dirs = RunDirs(
+            settings.runs, database, keep=settings.keep_runs, keep_bytes=settings.keep_runs_bytes, busy=busy
+        )
+        self._clock = clock
+        self._next = 0.0
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def nudge(self) -> None:
+        """Begins a pass if one is due and none is under way. Does not wait for it."""
+        if self._clock() < self._next or (self._thread is not None and self._thread.is_alive()):
+            return
+        self._next = self._clock() + _EVERY_S
+        self._thread = threading.Thread(target=self._pass, name="housekeeping", daemon=True)
+        self._thread.start()
+
+    def stop(self, timeout: float) -> None:
+        """Breaks off the pass that is under way; the next worker makes up for it. Waits at most `timeout` seconds."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(timeout)
+
+    def _pass(self) -> None:
+        try:
+            began = time.monotonic()
+            for _ in self._steps():
+                if self._stopping.wait(_REST * (time.monotonic() - began)):
+                    return
+                began = time.monotonic()
+        except Unavailable as error:
+            logger.warning("%s; housekeeping goes on later", error.message)
+        except Exception:
+            logger.exception("housekeeping was broken off")
+
+    def _steps(self) -> Generator[None]:
+        yield from housekeeping.trim(self._database, self._keep)
+        with self._database.write("tombstones") as session:
+            deletion.forget(session)
+        yield
+        yield from self._run_dirs.sweep()
