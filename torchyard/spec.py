@@ -65,7 +65,9 @@ class _Common(Schema):
     preemptible: bool = Field(default=False, description="may be stopped, with a checkpoint, for a higher priority")
     max_restarts: Annotated[int, Field(ge=0, le=1000)] = Field(default=2, description="retries that count")
     time_limit: Duration = Field(default=timedelta(hours=24), description="over all attempts")
-    stall_timeout: Duration = Field(default=timedelta(minutes=10), description="without progress")
+    stall_timeout: Duration = Field(
+        default=timedelta(minutes=10), description="without progress; that of a script counts from its first event"
+    )
     stop_grace: Duration = Field(default=timedelta(seconds=30), description="from the stop signal to the kill")
     labels: Labels = {}
     env: Annotated[dict[str, Annotated[str, Field(max_length=32_768)]], Field(max_length=256)] = {}
