@@ -73,12 +73,12 @@ def playing(scene: Callable[..., None], *arguments: Any, plan: str, log: Path) -
         child.kill()
 
 
-def until(condition: Callable[[], object], what: str) -> None:
-    """Polls until `condition` holds; fails naming `what`."""
+def until(condition: Callable[[], object], what: str, *, every: float = 0.01) -> None:
+    """Looks `every` so many seconds whether `condition` holds; fails naming `what`."""
     deadline = time.monotonic() + DEADLINE_S
     while not condition():
         assert time.monotonic() < deadline, f"never came true: {what}"
-        time.sleep(0.01)
+        time.sleep(every)
 
 
 def _play(scene: Callable[..., None], arguments: tuple[Any, ...], plan: str) -> None:

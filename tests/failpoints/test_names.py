@@ -18,6 +18,7 @@ from torchyard.errors import InvalidSpec
 from torchyard.publishing import publish
 from torchyard.rundir import Manifest
 from torchyard.spec import parse_spec
+from worker import launch
 
 ROOT = Path(__file__).parent.parent.parent
 COUNTED = """
@@ -131,6 +132,11 @@ def test_nobody_sets_failpoints_in_a_spec() -> None:
     with pytest.raises(InvalidSpec) as raised:
         parse_spec(script | {"env": {failpoints.VARIABLE: "record.exit.fsync=kill"}})
     assert [error.field for error in raised.value.errors] == ["env"]
+
+
+def test_an_attempt_sees_the_variable_only_where_its_worker_was_started_with_it() -> None:
+    assert launch.inherited({"HOME": "/", "TORCHYARD_TOKEN": "secret"}) == {"HOME": "/"}
+    assert launch.inherited({failpoints.VARIABLE: "blob.rename=kill"}) == {failpoints.VARIABLE: "blob.rename=kill"}
 
 
 @pytest.mark.parametrize("point", ["checkpoint.fsync", "checkpoint.manifest", "record.manifest.fsync"])

@@ -127,7 +127,7 @@ class Site:
             self.turn()
             return condition()
 
-        until(look, what)
+        until(look, what, every=0.1)
 
     def check(self, job_id: str) -> None:
         """As of the house, and the checkpoints' bytes are right, and no process is left."""

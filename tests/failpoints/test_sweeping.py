@@ -95,17 +95,17 @@ def backlog(house: House) -> Backlog:
 @pytest.mark.parametrize("point", POINTS)
 def test_the_next_daemon_goes_on_where_one_was_killed(backlog: Backlog, point: str) -> None:
     with backlog.play(f"{point}=kill") as child:
-        until(lambda: _ring(backlog.house) or not child.runs, "the kill")
+        until(lambda: _ring(backlog.house) or not child.runs, "the kill", every=0.05)
         assert child.wait() == -9
         assert child.acted == [point]
     with backlog.play("") as child:
-        until(backlog.is_done, "all is in order")
+        until(backlog.is_done, "all is in order", every=0.05)
     backlog.check()
 
 
 def test_a_daemon_that_is_delayed_everywhere(backlog: Backlog) -> None:
     with backlog.play(";".join(f"{point}=delay:0.02" for point in POINTS)) as child:
-        until(lambda: backlog.is_done() and set(child.acted) == set(POINTS), "all is in order")
+        until(lambda: backlog.is_done() and set(child.acted) == set(POINTS), "all is in order", every=0.05)
     backlog.check()
 
 
