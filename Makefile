@@ -11,7 +11,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-gpu check bench bench-trainer bench-guides bench-mnist env lock clean
+.PHONY: help setup demo up test test-gpu check bench bench-trainer bench-guides bench-mnist chaos env lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,14 @@ bench-guides: $(STAMP)  ## Compare one process, DataParallel, DDP and accumulati
 
 bench-mnist: $(STAMP)  ## Train MNIST through the service and check the accuracy (minutes)
 	@$(BIN)/python -m bench.mnist
+
+SEED ?= 1
+JOBS ?= 12
+KILLS ?= 20
+MINUTES ?= 1
+
+chaos: $(STAMP)  ## Break a running service with SEED, KILLS, JOBS, MINUTES; check that nothing is lost
+	@$(BIN)/python -m tests.chaos --seed $(SEED) --jobs $(JOBS) --kills $(KILLS) --minutes $(MINUTES)
 
 env:  ## Write .env, the secrets of docker-compose.yml; never over one that is there
 	@$(PYTHON) deploy/env.py

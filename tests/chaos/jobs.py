@@ -55,7 +55,7 @@ _COMMON: dict[str, Any] = {
 _DIGITS: dict[str, Any] = {
     "trainer": "image-classification",
     "resources": {"devices_per_node": 2, "device": "cpu"},
-    "checkpoint": {"every_steps": 5, "keep_last": 4},
+    "checkpoint": {"every_steps": 5, "keep_last": 2},
     "config": {
         "data": {"source": "digits"},
         "training": {"epochs": 4, "deterministic": True},

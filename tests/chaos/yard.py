@@ -30,7 +30,8 @@ WORKERS = ("worker-1", "worker-2")
 SLOTS = 2
 """CPU slots of each worker."""
 
-_DISK_BYTES = 2 << 30
+_DISK_BYTES = 4 << 30
+"""An hour of jobs leaves about 20 MB each. Only what is used takes memory."""
 _START_S = 60.0
 _END_S = 30.0
 _TICK_S = 0.05

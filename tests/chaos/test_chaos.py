@@ -1,0 +1,72 @@
+"""A short chaos run: nothing that the service promises is broken, and nothing is left running."""
+
+from collections.abc import Generator
+import os
+from pathlib import Path
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import pytest
+
+from tests.chaos import crew
+
+pytestmark = pytest.mark.xdist_group("chaos")
+
+ROOT = Path(__file__).parents[2]
+CHAOS = [sys.executable, "-m", "tests.chaos"]
+
+
+@pytest.fixture
+def scratch() -> Generator[Path]:
+    """Where a run puts everything. PostgreSQL, which refuses to be root, must be able to enter it."""
+    with tempfile.TemporaryDirectory(prefix="torchyard-chaos-test-") as folder:
+        path = Path(folder)
+        path.chmod(0o755)
+        yield path
+
+
+def test_nothing_is_lost_while_everything_is_killed(scratch: Path) -> None:
+    argv = [*CHAOS, "--seed", "90", "--jobs", "4", "--kills", "15", "--minutes", "0.5"]
+    done = subprocess.run(argv, cwd=ROOT, env=environment(scratch), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    kills = re.search(r"^kills: (\d+)", done.stdout, re.MULTILINE)
+    assert kills is not None
+    assert int(kills[1]) >= 8  # of the 15, those for which it found a victim in time
+    assert "violations: 0\n95% bound on the probability" in done.stdout
+    assert left_of(scratch) == []
+
+
+def test_an_interrupted_run_leaves_nothing(scratch: Path) -> None:
+    argv = [*CHAOS, "--kills", "0", "--jobs", "1", "--minutes", "10", "--database", "sqlite"]
+    with subprocess.Popen(argv, cwd=ROOT, env=environment(scratch), stderr=subprocess.PIPE, text=True) as chaos:
+        assert chaos.stderr is not None
+        assert "references first" in chaos.stderr.readline()
+        deadline = time.monotonic() + 60
+        while not (jobs := started(scratch)):
+            assert time.monotonic() < deadline, "no job was started"
+            time.sleep(0.05)
+        chaos.send_signal(signal.SIGINT)
+        said = chaos.stderr.read()
+        assert chaos.wait(60) == 130, said
+    assert crew.muster(jobs) == []
+    assert left_of(scratch) == []
+
+
+def environment(folder: Path) -> dict[str, str]:
+    return os.environ | {"TMPDIR": str(folder)}
+
+
+def started(folder: Path) -> set[str]:
+    """Jobs of which a process runs."""
+    jobs = {path.name for path in folder.glob("torchyard-chaos-*/disk/*/runs/job_*")}
+    return {member.job_id for member in crew.muster(jobs) if member.role != "supervisor"}
+
+
+def left_of(folder: Path) -> list[object]:
+    """Processes, mounts and files."""
+    mounts = [line for line in Path("/proc/mounts").read_text().splitlines() if str(folder) in line]
+    return [*crew.naming(folder), *mounts, *folder.iterdir()]
