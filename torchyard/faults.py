@@ -23,10 +23,18 @@ def device_fault(text: str) -> str | None:
 
     What a program can bring about itself, as an illegal address, a failed assertion or a failed launch, is no fault.
     """
-    if _SPEAKER.search(text) is None:
-        return None
-    found = _FAULT.search(text)
+    found = _found(text)
     if found is None:
         return None
     start = text.rfind("\n", 0, found.start()) + 1
     return text[start:].partition("\n")[0].strip()
+
+
+def kind_of_fault(text: str) -> str:
+    """What `device_fault` finds, in words of which a job has chosen none: other users may read them."""
+    found = _found(text)
+    return found[0] if found is not None else "device fault"
+
+
+def _found(text: str) -> re.Match[str] | None:
+    return _FAULT.search(text) if _SPEAKER.search(text) is not None else None

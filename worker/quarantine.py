@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 import time
 
+from torchyard.faults import kind_of_fault
 from torchyard.job import EndReason
 from torchyard.rundir import ExitReport
 from torchyard.views import DeviceView
@@ -17,16 +18,15 @@ _SLACK = 1 << 28
 """Bytes in use by which a GPU may differ from before the job and still count as released."""
 _IDLE = 1 << 30
 """Bytes in use that are nobody's, where it is not known how it was before the job."""
-_WORDS = 300
 
 
 @dataclass(frozen=True)
 class Use:
-    """An attempt of this worker and its devices, by rank."""
+    """An attempt of this worker and its devices, by rank; None while these are not known yet."""
 
     job_id: str
     number: int
-    devices: tuple[str, ...]
+    devices: tuple[str, ...] | None
     over: bool
     """Whether none of its processes runs any more."""
     report: ExitReport | None = None
@@ -46,36 +46,43 @@ class Quarantine:
 
     def note(self, use: Use) -> None:
         """Remembers that the attempt had its devices, and of what it died. The same may be noted again."""
-        self._unconfirmed |= dict.fromkeys(use.devices, use.job_id)
+        devices = use.devices or ()
+        self._unconfirmed |= dict.fromkeys(devices, use.job_id)
         if use.report is None or use.report.reason is not EndReason.DEVICE_FAULT:
             return
         rank = use.report.rank
-        failed = use.devices if rank is None or rank >= len(use.devices) else use.devices[rank : rank + 1]
+        failed = devices if rank is None or rank >= len(devices) else devices[rank : rank + 1]
         for uuid in failed:
             known = self._faults.get(uuid)
             if known is None or (known.job_id, known.number) != (use.job_id, use.number):
-                self._faults[uuid] = self._fault(use.job_id, use.number, use.report.message)
+                self._faults[uuid] = self._fault(use.job_id, use.number, kind_of_fault(use.report.message))
 
     def judge(self, views: Sequence[DeviceView], uses: Iterable[Use]) -> list[DeviceView]:
         """`views` with who may not have one and why. `uses`: the attempts of now."""
         held: set[str] = set()
+        all_known = True
         for use in uses:
             self.note(use)
+            all_known &= use.devices is not None
             if not use.over:
-                held |= set(use.devices)
-        return [view if view.kind == "cpu" or view.uuid in held else self._judged(view) for view in views]
+                held |= set(use.devices or ())
+        return [
+            view if view.kind == "cpu" or view.uuid in held else self._judged(view, surely_free=all_known)
+            for view in views
+        ]
 
-    def _judged(self, view: DeviceView) -> DeviceView:
+    def _judged(self, view: DeviceView, *, surely_free: bool) -> DeviceView:
         fault = self._faults.get(view.uuid)
         if view.blocked is not None:
             if fault is not None and view.memory_used_bytes is None:  # it does not answer: its time begins anew
-                self._faults[view.uuid] = self._fault(fault.job_id, fault.number, fault.message)
+                self._faults[view.uuid] = self._fault(fault.job_id, fault.number, fault.kind)
             return view
         blocked = self._unreleased(view) or self._failed(view, fault)
-        if blocked is None:
+        if blocked is not None:
+            return view.model_copy(update={"blocked": blocked})
+        if surely_free:
             self._offered[view.uuid] = view.memory_used_bytes or 0
-            return view
-        return view.model_copy(update={"blocked": blocked})
+        return view
 
     def _unreleased(self, view: DeviceView) -> str | None:
         job_id = self._unconfirmed.get(view.uuid)
@@ -97,18 +104,17 @@ class Quarantine:
         if self._clock() >= fault.until:
             del self._faults[view.uuid]
             return None
-        met = f"{fault.job_id} met a fault on it: {fault.message}"
-        return f"GPU {view.index} is in quarantine until {fault.shown}: {met}"
+        return f"GPU {view.index} is in quarantine until {fault.shown}: {fault.job_id} met a fault on it ({fault.kind})"
 
-    def _fault(self, job_id: str, number: int, message: str) -> "_Fault":
+    def _fault(self, job_id: str, number: int, kind: str) -> "_Fault":
         shown = (datetime.now(UTC) + HEALTHY).strftime("%H:%M UTC")
-        return _Fault(job_id, number, message[:_WORDS], self._clock() + HEALTHY.total_seconds(), shown)
+        return _Fault(job_id, number, kind, self._clock() + HEALTHY.total_seconds(), shown)
 
 
 @dataclass(frozen=True)
 class _Fault:
     job_id: str
     number: int
-    message: str
+    kind: str
     until: float
     shown: str

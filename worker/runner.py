@@ -73,7 +73,7 @@ class Runner:
         self._preempted = False
         self._next_look = self._next_pass = self._next_tale = 0.0
         self._told_trouble = False
-        self._devices: tuple[str, ...] = ()
+        self._devices: tuple[str, ...] | None = None
         self._ended: ExitReport | None = None
         self._ledger = Ledger(host.database, claim, leaving=self._leaving, announce=host.announce)
         self._thread = threading.Thread(target=self._main, name=f"{claim.job_id}/{claim.number}", daemon=True)

@@ -11,11 +11,12 @@ from worker.quarantine import HEALTHY, Quarantine, Use
 
 GIB = 1 << 30
 DONE = ExitReport(reason=EndReason.COMPLETED)
+ECC = "AcceleratorError: CUDA error: uncorrectable ECC error encountered\nwhat only its owner may read"
 LOST = "GPU 0 does not answer: GPU is lost"
 
 
 def _fault(rank: int | None) -> ExitReport:
-    return ExitReport(reason=EndReason.DEVICE_FAULT, message="AcceleratorError: ECC", rank=rank)
+    return ExitReport(reason=EndReason.DEVICE_FAULT, message=ECC, rank=rank)
 
 
 @dataclass
@@ -82,6 +83,15 @@ def test_after_a_restart_during_the_job_an_idle_gpu_is_known_by_little_memory(be
     ]
 
 
+def test_while_it_is_not_known_which_gpus_an_adopted_job_has_no_memory_is_taken_for_idle(bench: Bench) -> None:
+    bench.used = [21.0, 0.5]
+    unknown = Use("job_b", 1, None, over=False)
+    assert bench.look(unknown) == [None, None, None]
+    left = "21.0 GiB are still in use after job_a"
+    assert left in str(bench.look(_use(ended=DONE))[0])
+    assert left in str(bench.look(unknown)[0])
+
+
 def test_what_others_take_where_no_job_was_is_their_own_matter(bench: Bench) -> None:
     bench.look()
     bench.used = [6.0, 6.0]  # a desktop
@@ -107,7 +117,7 @@ def test_a_fault_keeps_the_ranks_device_until_it_was_well_for_a_while(
     bench.now += HEALTHY.total_seconds() - 1
     blocked = bench.look(_use(ended=_fault(rank)))  # noted once, however often it is told
     assert [index for index, reason in enumerate(blocked) if reason is not None] == failed
-    assert str(blocked[failed[0]]).endswith("UTC: job_a met a fault on it: AcceleratorError: ECC")
+    assert str(blocked[failed[0]]).endswith("UTC: job_a met a fault on it (uncorrectable ECC error)")
     bench.now += 1
     assert bench.look() == [None, None, None]
 
