@@ -10,6 +10,7 @@ from pathlib import Path
 import signal
 import sys
 import tempfile
+from types import FrameType
 
 from tests.chaos.run import Options, run
 
@@ -22,7 +23,8 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=1.0, help="of trouble; before and after it come some more")
     parser.add_argument("--database", choices=("postgresql", "sqlite"), default="postgresql")
     arguments = parser.parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
     with tempfile.TemporaryDirectory(prefix="torchyard-chaos-", ignore_cleanup_errors=True) as folder:
         try:
             report = run(Path(folder), Options(**vars(arguments)))
@@ -31,6 +33,13 @@ def main() -> int:
             return 130
     print(report)
     return 1 if report.violations else 0
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Once: a second one would leave running what is about to be ended."""
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":
