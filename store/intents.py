@@ -110,16 +110,17 @@ def holders(session: Session, worker_id: str) -> list[Holder]:
 def request_preempt(session: Session, victims: Sequence[str], *, in_favour_of: str) -> bool:
     """Asks all `victims` to save and go back to the queue, or none: False where one of them, or the queued job that
     needs their devices, is not as it was, or room for it is being made already."""
-    found = {job_id: jobs.lock(session, job_id) for job_id in sorted({*victims, in_favour_of})}
-    favoured = found.pop(in_favour_of)
+    # In one order for all, as two schedulers that wait for each other's jobs would be a deadlock.
+    locked = {job_id: jobs.lock(session, job_id) for job_id in sorted({*victims, in_favour_of})}
+    favoured, found = locked[in_favour_of], [locked[job_id] for job_id in victims]
     if favoured is None or favoured.state != JobState.QUEUED:
         return False
     if session.scalar(select(Job.id).where(Job.state.in_(_OPEN), Job.preempted_for == in_favour_of).limit(1)):
         return False
-    if not all(job is not None and _may_be_preempted(job, favoured) for job in found.values()):
+    if not all(job is not None and _may_be_preempted(job, favoured) for job in found):
         return False
     stopping = Reason("stopping", f"preempted by {in_favour_of} (priority {favoured.priority}): it saves a checkpoint")
-    for job in found.values():
+    for job in found:
         assert job is not None
         _ask(session, job, stopping, preempt_requested_at=now_us(), preempted_for=in_favour_of)
     return True

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+import os
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from torchyard.errors import Conflict, StaleClaim
 from torchyard.job import EndReason, JobState
 from torchyard.rundir import ExitReport
 
-PAIRS = 40
+PAIRS = int(os.environ.get("TORCHYARD_RACE_PAIRS", "40"))
 
 
 def ends(yard: Yard, job_id: str) -> list[str]:
@@ -100,6 +101,44 @@ def test_a_cancel_against_the_end(yard: Yard, reason: EndReason) -> None:
         assert ends(yard, job_id) == [job.state]
         assert dense(yard, job_id)
         assert yard.held() == {}
+
+
+@pytest.mark.parametrize("reason", [EndReason.PAUSED, EndReason.PREEMPTED])
+def test_a_cancel_against_a_resume_and_the_end_of_a_pause(yard: Yard, reason: EndReason) -> None:
+    worker = yard.worker()
+    for _ in range(PAIRS):
+        job_id = yard.submit()
+        claim = yard.running(job_id, worker)
+        yard.pause(job_id)
+        state, cancelled, resumed = at_once(
+            lambda: yard.end(claim, reason),  # noqa: B023
+            lambda: yard.cancel(job_id),  # noqa: B023
+            lambda: yard.resume(job_id),  # noqa: B023
+        )
+        assert isinstance(state, JobState), state
+        assert isinstance(cancelled, Job), cancelled
+        assert isinstance(resumed, Job | Conflict), resumed
+        assert yard.job(job_id).state == JobState.CANCELLED
+        assert ends(yard, job_id) == ["cancelled"]
+        assert dense(yard, job_id)
+        assert yard.held() == {}
+
+
+def test_a_pause_against_a_claim(yard: Yard) -> None:
+    worker = yard.worker()
+    for number in range(PAIRS):
+        job_id, device = yard.submit(), f"slot-{number}"
+        claimed, paused = at_once(
+            lambda: yard.claim(job_id, worker, device),  # noqa: B023
+            lambda: yard.pause(job_id),  # noqa: B023
+        )
+        assert isinstance(paused, Job), paused
+        assert claimed is None or isinstance(claimed, Claim), claimed
+        if claimed is not None:
+            assert yard.end(claimed, EndReason.PAUSED) is JobState.PAUSED
+        assert yard.job(job_id).state == JobState.PAUSED
+        assert dense(yard, job_id)
+    assert yard.held() == {}
 
 
 def test_a_rescue_against_the_end_and_a_renewal(yard: Yard) -> None:
