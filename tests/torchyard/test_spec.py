@@ -167,7 +167,6 @@ ANYWHERE: list[tuple[str, Any]] = [
     ("max_restarts", 1001),
     ("max_restarts", False),
     ("max_restarts", None),
-    ("preemptible", True),
     ("preemptible", 0),
     ("preemptible", "no"),
     ("resources", 2),
