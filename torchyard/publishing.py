@@ -53,14 +53,19 @@ class _Hashed(io.RawIOBase):
         self._file = file
         self.digest = hashlib.sha256()
         self.size = 0
+        self.failure: OSError | None = None
 
     def writable(self) -> bool:
         return True
 
     def write(self, data: Any, /) -> int:
         left = whole = memoryview(data).cast("B")
-        while left:
-            left = left[self._file.write(left) :]
+        try:
+            while left:
+                left = left[self._file.write(left) :]
+        except OSError as error:
+            self.failure = error
+            raise
         self.digest.update(whole)
         self.size += len(whole)
         return len(whole)
@@ -76,9 +81,18 @@ def _write(folder: Path, name: str, content: Content) -> ManifestFile:
         if isinstance(content, bytes):
             hashed.write(content)
         else:
-            content(cast(BinaryIO, hashed))
+            _fill(hashed, content)
         failpoint("checkpoint.fsync")
         os.fsync(file.fileno())
     if path.parent != folder:
         sync_folder(path.parent)
     return unhashed.model_copy(update={"size": hashed.size, "sha256": hashed.digest.hexdigest()})
+
+
+def _fill(file: _Hashed, content: Callable[[BinaryIO], object]) -> None:
+    try:
+        content(cast(BinaryIO, file))
+    except Exception as error:
+        if file.failure is None or error is file.failure:
+            raise
+        raise file.failure from error  # torch.save hides a full disk behind an error about positions

@@ -21,6 +21,7 @@ from safetensors.torch import load_file
 import torch
 from torch import distributed
 
+from tests.disks import mounted
 from tests.trainer.ranks import on_ranks, results
 import torchyard
 from torchyard.agreement import StopAgreement
@@ -304,6 +305,50 @@ def test_a_save_in_the_background_that_fails_is_raised_once_by_the_next_call(fol
     kept = ["step-00000001", "step-00000003"] if call == "save_checkpoint" else ["step-00000001"]
     assert sorted(path.name for path in folder.checkpoints.iterdir()) == kept
     assert [line.name for line in lines(folder) if isinstance(line, CheckpointSaved)] == kept
+
+
+def test_metrics_wait_for_a_full_disk_and_the_program_goes_on(tmp_path: Path) -> None:
+    folder = RunDir(tmp_path / "small")
+    folder.root.mkdir()
+    with mounted(folder.root, kibibytes=256):
+        folder.create()
+        run = context(folder)
+        run.log({"train/loss": 0.0}, step=0)
+        run.flush()
+        ballast = folder.root / "ballast"
+        with ballast.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):
+            while True:
+                file.write(bytes(4096))
+        for step in range(1, 1201):  # more than one write takes
+            run.log({"train/loss": 0.5}, step=step)
+        with pytest.raises(OSError, match="No space left on device"):
+            run.flush()
+        ballast.unlink()
+        run.log({"train/loss": 0.5}, step=1201)
+        run.close()
+        assert [line.step for line in lines(folder)] == list(range(1202))
+
+
+def test_a_checkpoint_that_a_full_disk_refuses_leaves_the_earlier_ones_whole(folder: RunDir) -> None:
+    with mounted(folder.checkpoints, kibibytes=1024):
+        run = context(folder)
+        run.save_checkpoint({"a": torch.ones(1)}, step=1)
+        for _ in range(2):
+            with pytest.raises(OSError, match="No space left on device"):
+                run.save_checkpoint({"a": torch.ones(1 << 20)}, step=2)
+        assert sorted(path.name for path in folder.checkpoints.iterdir()) == ["step-00000001"]
+        run.save_checkpoint({"a": torch.ones(2)}, step=3)  # what was left of the failed one takes no room
+        run.close()
+        for step in (1, 3):
+            saved = folder.checkpoints / f"step-{step:08d}"
+            manifest = read_record(saved / "manifest.json", Manifest)
+            assert manifest is not None
+            for file in manifest.files:
+                assert hashlib.sha256((saved / file.path).read_bytes()).hexdigest() == file.sha256
+    assert [line.name for line in lines(folder) if isinstance(line, CheckpointSaved)] == [
+        "step-00000001",
+        "step-00000003",
+    ]
 
 
 def test_another_rank_copies_nothing(folder: RunDir) -> None:

@@ -23,6 +23,7 @@ from store.database import Database
 from store.tables import Attempt as AttemptRow
 from store.tables import Job
 from tests.databases import away
+from tests.disks import mounted
 from tests.store.yard import Yard
 from tests.worker.attempt import Attempt, wait_for
 from torchyard.job import EndReason, JobState
@@ -220,7 +221,35 @@ def test_a_full_blob_store_is_waited_for(bench: Bench) -> None:
     assert bench.ended().state == JobState.SUCCEEDED
     assert bench.row.checkpoints == 1
     assert bench.lines() == ["saved"]
-    assert len(bench.messages()) == 1
+    assert bench.messages()[1:] == ["what the attempt writes is stored again"]
+
+
+@pytest.fixture
+def small_disk(bench: Bench) -> Generator[Path]:
+    """The blob store on a file system of 1 MiB, which is filled up."""
+    folder = bench.host.blobs.root
+    folder.mkdir()
+    with mounted(folder, kibibytes=1024):
+        with (folder / "ballast").open("wb") as ballast, pytest.raises(OSError, match="No space left"):
+            while True:
+                ballast.write(bytes(65_536))
+                ballast.flush()
+        yield folder
+
+
+def test_training_goes_on_while_the_disk_of_the_blobs_is_full(bench: Bench, small_disk: Path) -> None:
+    bench.start(SAVES + "ready()\ngate()\nprint('trained on')\n")
+    wait_for(bench.messages, "the owner is told")
+    assert "No space left on device" in bench.messages()[0]
+    bench.ready()  # the checkpoint was saved, and the script went on
+    bench.open_gate()
+    assert bench.attempt.report().reason is EndReason.COMPLETED
+    assert bench.row.ended_at is None
+    (small_disk / "ballast").unlink()
+    assert bench.ended().state == JobState.SUCCEEDED
+    assert bench.row.checkpoints == 1
+    assert bench.lines() == ["saved", "trained on"]
+    assert bench.messages()[1:] == ["what the attempt writes is stored again"]
 
 
 def test_a_worker_that_leaves_before_all_is_stored_leaves_the_attempt_open(bench: Bench) -> None:
