@@ -49,7 +49,7 @@ while step < 120:
 
 _COMMON: dict[str, Any] = {
     "max_restarts": 1000,
-    "stall_timeout": "60s",
+    "stall_timeout": "3m",
     "env": {"OMP_NUM_THREADS": "1"},
 }
 _DIGITS: dict[str, Any] = {

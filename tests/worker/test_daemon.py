@@ -21,11 +21,12 @@ from tests import servers
 from tests.databases import away
 from tests.store.yard import Yard
 from tests.worker.attempt import Attempt, wait_for
+from tests.worker.test_devices import Binding
 from torchyard.job import JobState
 from torchyard.rundir import RunDir
 from worker import tidy
 from worker.daemon import Daemon
-from worker.devices import Device, Inventory
+from worker.devices import Device, Inventory, discover
 
 FOREVER = "import time\nwhile True: time.sleep(1)"
 LEASE_S = attempts.LEASE.total_seconds()
@@ -49,7 +50,7 @@ class Worksite:
     queue: Queue
     redis_url: str
 
-    def daemon(self, clock: Clock | None = None) -> Daemon:
+    def daemon(self, clock: Clock | None = None, *, inventory: Inventory | None = None) -> Daemon:
         settings = Settings(
             data_dir=self.folder / "worker",
             database_url=self.yard.database.engine.url.render_as_string(hide_password=False),
@@ -57,7 +58,7 @@ class Worksite:
         )
         settings.root.mkdir(exist_ok=True)
         slots = tuple(Device(index, f"cpu-{index}", "CPU slot", "cpu") for index in range(2))
-        return Daemon(settings, Inventory(slots), clock=clock or Clock())
+        return Daemon(settings, inventory or Inventory(slots), clock=clock or Clock())
 
     def submit(self) -> str:
         """A job that fails as soon as it is started, as its code is not there."""
@@ -175,6 +176,23 @@ def test_a_job_that_ruins_its_records_does_not_keep_its_worker_from_starting(sit
         wait_for(lambda: site.worker_of(daemon).seen_at > seen, "a heartbeat")
     assert site.state(claim.job_id) == JobState.QUEUED
     assert attempt.left() == []
+
+
+def test_a_gpu_whose_memory_is_not_back_is_in_quarantine_until_it_is(site: Worksite) -> None:
+    binding = Binding({"GPU-aaaa": []}, used=21 << 30)
+    daemon = site.daemon(inventory=discover(nvml=binding, environ={}))
+    claim, _ = site.running(daemon, "GPU-aaaa")
+    with serving(daemon):
+        wait_for(lambda: site.yard.attempt(claim).launcher is not None, "the adoption")
+        site.yard.cancel(claim.job_id)
+        wait_for(lambda: site.state(claim.job_id) == JobState.CANCELLED, "the first job's end")
+        second = site.submit()
+        said = f"GPU 0 is in quarantine: 21.0 GiB are still in use after {claim.job_id} ended"
+        wait_for(lambda: said in site.yard.job(second).reason_message, "its reason")
+        wait_for(lambda: said in str(site.worker_of(daemon).devices[0]["blocked"]), "the worker shows it")
+        assert site.state(second) == JobState.QUEUED
+        binding.used = 1 << 29
+        wait_for(lambda: site.state(second) == JobState.FAILED, "the second job's end")
 
 
 def _wait_for_a_sweep(site: Worksite, clock: Clock) -> None:

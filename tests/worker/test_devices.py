@@ -29,6 +29,7 @@ class Binding:
     gpus: dict[str, list[Any]]
     failing: set[str] = field(default_factory=set[str])
     mig: int = 0
+    used: int = 22 * GIB
     NVMLError: type[Exception] = DriverError
 
     def _answer(self, call: str, value: Any = None) -> Any:
@@ -55,7 +56,7 @@ class Binding:
         return "NVIDIA H200"
 
     def nvmlDeviceGetMemoryInfo(self, handle: Any) -> Any:
-        return self._answer("memory", SimpleNamespace(total=139 * GIB, used=22 * GIB))
+        return self._answer("memory", SimpleNamespace(total=139 * GIB, used=self.used))
 
     def nvmlDeviceGetUtilizationRates(self, handle: Any) -> Any:
         return self._answer("utilization", SimpleNamespace(gpu=37, memory=5))
