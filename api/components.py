@@ -7,6 +7,7 @@ from pydantic.json_schema import models_json_schema
 from torchyard.errors import (
     Conflict,
     FieldError,
+    Forbidden,
     HeadersTooLarge,
     HostNotAllowed,
     IdempotencyMismatch,
@@ -44,6 +45,7 @@ _PROBLEMS: dict[type[TorchyardError], str] = {
     InvalidCursor: "'yesterday' is no number that this list gave as `next`",
     IdempotencyMismatch: f"the key 'nightly-7' came with another request before, which made job {JOB}",
     NotAuthorized: "send the header `Authorization: Bearer TOKEN`",
+    Forbidden: "only an administrator may say whether a worker takes jobs",
     NotFound: f"there is no job {JOB}",
     MethodNotAllowed: "PUT /v1/jobs: Method Not Allowed",
     Conflict: f"job {JOB} has succeeded: it cannot be cancelled",

@@ -9,11 +9,12 @@ from threading import Event, Thread
 
 import pytest
 
+from store import workers
 from store.logs import NewLines
 from store.metrics import NewPoint
 from tests.api.house import TOKEN, House
 from tests.api.test_process import serving
-from torchyard.errors import StaleClaim
+from torchyard.errors import NotFound, StaleClaim
 from torchyard.job import EndReason
 
 _LONGEST_S = 540
@@ -88,6 +89,8 @@ def every_job_succeeds(house: House) -> Generator[None]:
 
 
 def succeed(house: House, job_id: str) -> None:
+    with suppress(NotFound), house.database.write("drain") as session:
+        workers.set_drain(session, house.worker_id, drain=False)
     claim = house.start(job_id)
     saved = house.new_checkpoint(step=2, epoch=1, files={"state.pt": b"state" * 100}, val_loss=0.5)
     points = [NewPoint("train/loss", step, 1 / (step + 1), 1_700_000_000_000_000 + step) for step in range(3)]
