@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import APIRouter, Depends, FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.routing import APIRoute
 
 from api import documentation, monitoring, openapi, problems
@@ -45,10 +45,13 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(AllowedHosts, settings=settings)
     problems.install(app)
     app.add_middleware(SecurityHeaders)
-    private = APIRouter(prefix="/v1", dependencies=[Depends(authenticate)], responses=openapi.problems(NotAuthorized))
+    guarded: dict[str, Any] = {
+        "prefix": "/v1",
+        "dependencies": [Depends(authenticate)],
+        "responses": openapi.problems(NotAuthorized),
+    }
     for routes in (submission, jobs, stream, telemetry, checkpoints, cluster):
-        private.include_router(routes.router)
-    app.include_router(private)
+        app.include_router(routes.router, **guarded)
     app.include_router(health.router)
     documentation.install(app)
     monitoring.install(app, parts)
