@@ -425,7 +425,7 @@ def test_what_is_monitored_is_what_the_recipe_measures(recipe: dict[str, Any]) -
 
 
 def test_a_script_monitors_what_it_likes() -> None:
-    parse_spec(put(SCRIPT, "checkpoint.monitor", "my/own metric"))
+    assert parse_spec(put(SCRIPT, "checkpoint.monitor", "my/own metric")).checkpoint.monitor == "my/own metric"
 
 
 @every_recipe

@@ -59,5 +59,7 @@ def test_a_run_directory_that_leads_elsewhere_is_left_alone(tmp_path: Path, capl
 
 def test_without_run_directories_there_is_nothing_to_remove(tmp_path: Path) -> None:
     tidy.remove_copies(tmp_path / "job_1", removed_among, attempts=3)
+    assert not (tmp_path / "job_1").exists()
     (tmp_path / "job_1").write_text("no folder")
     tidy.remove_copies(tmp_path / "job_1", removed_among, attempts=3)
+    assert (tmp_path / "job_1").read_text() == "no folder"
