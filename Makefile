@@ -11,7 +11,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test races test-gpu check bench bench-trainer bench-guides bench-mnist chaos env lock clean
+.PHONY: help setup demo up test test-thorough races test-gpu check bench bench-trainer bench-guides bench-mnist chaos env lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ up: $(STAMP)  ## Run the service in the foreground; Ctrl-C stops it cleanly
 
 test: $(STAMP)  ## Run the tests
 	$(BIN)/python -m pytest
+
+test-thorough: $(STAMP)  ## Run all of them: every failpoint on every database (an hour)
+	$(BIN)/python -m pytest -m "thorough or not thorough"
 
 races: $(STAMP)  ## Run 10,000 pairs of each race on both databases (an hour)
 	TORCHYARD_RACE_PAIRS=10000 $(BIN)/python -m pytest tests/store/test_races.py --timeout 14400
