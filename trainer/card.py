@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.cuda import nccl
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
+from torch.utils.flop_counter import FlopCounterMode
 
 from torchyard.recipes import Recipe
 from trainer.task import Task
@@ -77,8 +78,6 @@ def flops(model: nn.Module, inputs: Any) -> int:
 
     The model is as it was afterwards: modes, buffers, and the state of torch's generators.
     """
-    from torch.utils.flop_counter import FlopCounterMode  # seconds of imports, on rank 0 alone
-
     modes = [(module, module.training) for module in model.modules()]
     parameter = next(model.parameters(), None)
     devices = [parameter.device] if parameter is not None and parameter.device.type == "cuda" else []

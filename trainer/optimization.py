@@ -4,6 +4,7 @@ import math
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 from torch.optim import SGD, Adam, AdamW, Optimizer, RMSprop
 
 from torchyard.errors import ConfigError
@@ -22,7 +23,7 @@ def make_optimizer(model: nn.Module, config: OptimizerConfig, *, lr: float, devi
         {"params": [item for item in trained if item.ndim > 1], "weight_decay": config.weight_decay},
         {"params": [item for item in trained if item.ndim <= 1], "weight_decay": 0.0},
     ]
-    fused = _fused(config, device, sharded=any(hasattr(item, "device_mesh") for item in trained))
+    fused = _fused(config, device, sharded=any(isinstance(item, DTensor) for item in trained))
     match config.name:
         case "sgd":
             return SGD(groups, lr=lr, momentum=config.momentum, nesterov=config.nesterov, fused=fused)

@@ -42,11 +42,6 @@ expected-statuses = ["2xx", 304, 401, 403, 404, 409, 414, 416]
 [checks.negative_data_rejection]
 expected-statuses = [401, 404, 409, 413, 414, 422, 503]
 
-# The body is that of submit_job, which has all of it.
-[[operations]]
-include-operation-id = "validate_spec"
-phases.coverage.enabled = false
-
 # A spec has rules between its fields, a key may belong to another request, and a checkpoint to another job.
 [[operations]]
 include-operation-id = ["submit_job", "validate_spec", "retry_job", "list_checkpoints"]

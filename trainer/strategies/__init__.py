@@ -5,6 +5,7 @@ from torch import nn
 from torchyard.recipes import DistributedConfig
 from trainer.strategies.batchnorm import synchronized
 from trainer.strategies.ddp import Ddp
+from trainer.strategies.fsdp import Fsdp
 from trainer.strategies.local_sgd import LocalSgd
 from trainer.strategies.strategy import Strategy
 from trainer.world import World
@@ -21,8 +22,6 @@ def make_strategy(model: nn.Module, config: DistributedConfig, world: World) -> 
     if config.sync_batchnorm:
         model = synchronized(model, world)
     if config.strategy == "fsdp":
-        from trainer.strategies.fsdp import Fsdp  # seconds of imports, which the others do without
-
         return Fsdp(model, world)
     if config.strategy == "local_sgd":
         return LocalSgd(model, config, world)
