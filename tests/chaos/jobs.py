@@ -23,6 +23,8 @@ LABEL = "chaos"
 """Of each job: the key by which its submission is known."""
 
 _PLANS: tuple[Plan, ...] = ("run", "run", "run", "pause", "cancel", "retry")
+_PRIORITIES = (0, 0, 0, 5)
+"""Each job may be preempted by one of a higher priority."""
 _AT_ONCE = 5
 _PAUSE_S = 0.25
 _LATEST_S = 8.0
@@ -141,7 +143,8 @@ class Stream(threading.Thread):
             self._left -= 1
             key = f"{len(self.errands):04d}"
             kind, plan = self._random.choice(KINDS), self._random.choice(_PLANS)
-            body = spec(kind, code=self._code, label=key)
+            priority = {"priority": self._random.choice(_PRIORITIES), "preemptible": True}
+            body = spec(kind, code=self._code, label=key) | priority
             job = self._insist(lambda: self._client.submit(body, idempotency_key=key))
             self.errands.append(Errand(key, kind, plan, job.id))
 

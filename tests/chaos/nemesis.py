@@ -26,6 +26,7 @@ Trouble = Literal[
     "worker stopped for seconds",
     "worker stopped past its lease",
     "worker told to leave",
+    "worker drained",
     "rank stopped for good",
     "redis wiped",
     "postgresql restarted",
@@ -50,6 +51,7 @@ _PAST_LEASE_S = (33.0, 40.0)
 _LONG: dict[Trouble, float] = {"rank stopped for good": 180.0, "worker stopped past its lease": 120.0}
 """Troubles that only a run of so many seconds has time for."""
 _TICK_S = 0.1
+_HEAL_S = 60.0
 _LOOKS = 30
 """Ticks for which a target that is not there is waited for, before another is taken."""
 
@@ -132,6 +134,7 @@ class Nemesis(threading.Thread):
             "worker stopped for seconds": lambda: self._stop_worker(self._random.uniform(2, 8)),
             "worker stopped past its lease": lambda: self._stop_worker(self._random.uniform(*_PAST_LEASE_S)),
             "worker told to leave": self._leave,
+            "worker drained": self._drain,
             "rank stopped for good": self._stop_rank,
             "redis wiped": self._wipe,
             "postgresql restarted": self._restart,
@@ -174,9 +177,12 @@ class Nemesis(threading.Thread):
                 return False
 
     def _heal(self) -> None:
-        for _, undo in self._undo:
-            undo()
-        self._undo.clear()
+        deadline = time.monotonic() + _HEAL_S
+        while self._undo and time.monotonic() < deadline:  # what has no effect yet comes again
+            for item in list(self._undo):
+                self._undo.remove(item)
+                item[1]()
+            time.sleep(_TICK_S)
 
     def _for(self, seconds: float, undo: Callable[[], object]) -> None:
         self._undo.append((time.monotonic() + seconds, undo))
@@ -256,6 +262,21 @@ class Nemesis(threading.Thread):
     def _leave(self) -> bool:
         name = self._random.choice(WORKERS)
         return name not in self._stopped and self._yard.parts[name].send(signal.SIGTERM) is not None
+
+    def _drain(self) -> bool:
+        worker = self._yard.worker_id(self._random.choice(WORKERS))
+        try:
+            self._client.drain(worker)
+        except TorchyardError:
+            return False
+        self._for(self._random.uniform(2, 8), lambda: self._undrain(worker))
+        return True
+
+    def _undrain(self, worker: str) -> None:
+        try:
+            self._client.undrain(worker)
+        except TorchyardError:
+            self._for(_TICK_S, lambda: self._undrain(worker))
 
     def _stop_rank(self) -> bool:
         victim = self._victim("rank")
