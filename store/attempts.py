@@ -22,6 +22,7 @@ from torchyard.rundir import ExitReport, ProcessIdentity
 
 LEASE = timedelta(seconds=30)
 _MAX_BACKOFF_S = 60
+_ASKED = {EndReason.PAUSED, EndReason.PREEMPTED}  # nothing failed: no step towards the crash-loop cap, and no backoff
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,7 @@ def rescue(session: Session, claim: Claim) -> bool:
 
 def _claim(session: Session, job_id: str, *, worker_id: str, devices: Sequence[dict[str, Any]]) -> Claim:
     job = jobs.lock(session, job_id)
-    if job is None or job.state != JobState.QUEUED or job.cancel_requested_at is not None:
+    if job is None or job.state != JobState.QUEUED:
         raise StaleClaim(f"job {job_id} is not queued")
     worker = session.get_one(Worker, worker_id)
     if worker.drain_requested_at is not None:
@@ -212,6 +213,8 @@ def _claim(session: Session, job_id: str, *, worker_id: str, devices: Sequence[d
         devices=list(devices),
         error=None,
         not_before=None,
+        preempt_requested_at=None,  # a worker from before there were such wishes leaves them behind
+        preempted_for=None,
         started_at=job.started_at if job.started_at is not None else now_us(),
     )
     if moved is None:
@@ -244,8 +247,11 @@ def _move_on(session: Session, claim: Claim, report: ExitReport, *, fruitful: bo
     job = jobs.lock(session, claim.job_id)
     if job is None:
         raise StaleClaim(f"job {claim.job_id} is gone")
-    barren = 0 if fruitful else job.barren + (report.reason is not EndReason.PAUSED)
-    backoff_s = min(2 ** (barren - 1), _MAX_BACKOFF_S) if barren and report.reason is not EndReason.PAUSED else 0
+    if report.reason is EndReason.PREEMPTED and job.preempted_for is not None:
+        report = report.model_copy(update={"message": _made_room(session, job.preempted_for)})
+    failed = report.reason not in _ASKED
+    barren = 0 if fruitful else job.barren + failed
+    backoff_s = min(2 ** (barren - 1), _MAX_BACKOFF_S) if barren and failed else 0
     state, reason = _next(job, report, barren=barren, backoff_s=backoff_s)
     retried = state in {JobState.QUEUED, JobState.PAUSED}
     error = report.model_dump(mode="json", exclude={"reason"}) | {"code": report.reason}
@@ -262,6 +268,11 @@ def _move_on(session: Session, claim: Claim, report: ExitReport, *, fruitful: bo
     if jobs.transition(session, claim.job_id, state, reason=reason, detail=detail, **values) is None:
         raise StaleClaim(f"job {claim.job_id} is neither starting nor running")
     return state
+
+
+def _made_room(session: Session, favoured: str) -> str:
+    priority = session.scalar(select(Job.priority).where(Job.id == favoured))
+    return f"preempted by {favoured}" + (f" (priority {priority})" if priority is not None else ", deleted since")
 
 
 def _next(job: Job, report: ExitReport, *, barren: int, backoff_s: int) -> tuple[JobState, Reason]:

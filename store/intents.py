@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
@@ -38,7 +39,7 @@ def request_cancel(session: Session, job_id: str, *, owner: str | None = None) -
         raise Conflict(f"job {job_id} has already {state}; only a job that has not ended can be cancelled")
     if state not in _OPEN:
         asked = Reason("cancelled", "cancelled by its owner")
-        return jobs.transition(session, job_id, JobState.CANCELLED, reason=asked, cancel_requested_at=now_us()) or job
+        return _move(session, job_id, JobState.CANCELLED, reason=asked, cancel_requested_at=now_us())
     stopping = Reason("stopping", "cancel requested: the job may save a checkpoint before it stops")
     return _ask(session, job, stopping, cancel_requested_at=now_us())
 
@@ -51,11 +52,11 @@ def request_pause(session: Session, job_id: str, *, owner: str | None = None) ->
     job = _lock(session, job_id, owner)
     state = JobState(job.state)
     _refuse_ended(job, "paused")
-    if job.pause_requested_at is not None:
+    if state is JobState.PAUSED or (state in _OPEN and job.pause_requested_at is not None):
         return job
     if state not in _OPEN:
         asked = Reason("paused", "paused by its owner")
-        return jobs.transition(session, job_id, JobState.PAUSED, reason=asked, pause_requested_at=now_us()) or job
+        return _move(session, job_id, JobState.PAUSED, reason=asked, pause_requested_at=now_us())
     stopping = Reason("stopping", "pause requested: the job saves a checkpoint and then gives its devices back")
     return _ask(session, job, stopping, pause_requested_at=now_us())
 
@@ -70,12 +71,12 @@ def resume(session: Session, job_id: str, *, owner: str | None = None) -> Job:
     state = JobState(job.state)
     if state is JobState.PAUSED:
         cleared = {"pause_requested_at": None, "not_before": None}
-        return jobs.transition(session, job_id, JobState.QUEUED, reason=jobs.WAITING, **cleared) or job
+        return _move(session, job_id, JobState.QUEUED, reason=jobs.WAITING, **cleared)
     _refuse_ended(job, "resumed")
     if job.pause_requested_at is None:
         return job
-    going_on = Reason("resuming", "resumed: it runs on, or waits for its turn if it was about to stop")
-    return _ask(session, job, going_on, pause_requested_at=None)
+    back = jobs.WAITING if state is JobState.QUEUED else Reason(state, "the pause was taken back before it took effect")
+    return _ask(session, job, back, pause_requested_at=None)
 
 
 @dataclass(frozen=True)
@@ -147,6 +148,12 @@ def _refuse_ended(job: Job, what: str) -> None:
         raise Conflict(f"job {job.id} has already {job.state}; only a job that has not ended can be {what}")
     if job.cancel_requested_at is not None:
         raise Conflict(f"job {job.id} is being cancelled, and cannot be {what}")
+
+
+def _move(session: Session, job_id: str, target: JobState, *, reason: Reason, **values: Any) -> Job:
+    moved = jobs.transition(session, job_id, target, reason=reason, **values)
+    assert moved is not None, f"job {job_id} was held, and has moved"
+    return moved
 
 
 def _ask(session: Session, job: Job, reason: Reason, **values: object) -> Job:

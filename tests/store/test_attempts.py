@@ -22,7 +22,7 @@ from torchyard.rundir import ExitReport, ProcessIdentity
 
 RETRIED = [reason for reason, outcome in OUTCOMES.items() if outcome.state is JobState.QUEUED]
 COUNTED = [reason for reason in RETRIED if OUTCOMES[reason].counted]
-UNCOUNTED = [reason for reason in RETRIED if not OUTCOMES[reason].counted]
+UNCOUNTED = [EndReason.WORKER_LOST, EndReason.DEVICE_FAULT]
 FINAL = [reason for reason in EndReason if OUTCOMES[reason].state.terminal]
 _SECOND_US = 1_000_000
 
@@ -151,7 +151,7 @@ def test_retries_that_publish_nothing_wait_longer_each_time(yard: Yard) -> None:
     waits: list[int] = []
     for _ in range(CRASH_LOOP_CAP - 1):
         claim = yard.running(job_id, worker)
-        yard.end(claim, EndReason.PREEMPTED)
+        yard.end(claim, EndReason.DEVICE_FAULT)
         not_before, ended_at = yard.job(job_id).not_before, yard.attempt(claim).ended_at
         assert not_before is not None
         assert ended_at is not None

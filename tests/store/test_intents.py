@@ -1,9 +1,11 @@
 """What is asked of a job, and what the end of its attempt makes of it."""
 
 import pytest
+from sqlalchemy import update
 
-from store import intents
+from store import deletion, intents
 from store.intents import wanted
+from store.tables import Job
 from tests.store.yard import Yard, checkpoint
 from torchyard.errors import Conflict, NotFound
 from torchyard.job import CRASH_LOOP_CAP, EndReason, JobState
@@ -39,7 +41,13 @@ def test_a_running_job_is_asked_and_paused_by_the_end_of_its_attempt(yard: Yard)
 def test_a_pause_that_is_taken_back_lets_the_job_wait_for_its_turn(yard: Yard) -> None:
     claim = yard.running(yard.submit(), yard.worker())
     yard.pause(claim.job_id)
-    assert wanted(yard.resume(claim.job_id)) is None
+    resumed = yard.resume(claim.job_id)
+    assert wanted(resumed) is None
+    assert (resumed.state, resumed.reason_code, resumed.reason_message) == (
+        "running",
+        "running",
+        "the pause was taken back before it took effect",
+    )
     assert yard.end(claim, EndReason.PAUSED) is JobState.QUEUED
     job = yard.job(claim.job_id)
     assert (job.reason_code, job.not_before, job.restarts) == ("resumed", None, 0)
@@ -96,6 +104,12 @@ def test_another_users_job_is_neither_paused_nor_resumed(yard: Yard) -> None:
             yard.write(lambda session, ask=ask: ask(session, job_id, owner="eve"))
 
 
+def test_a_pause_that_is_taken_back_from_a_job_that_starts(yard: Yard) -> None:
+    claim = yard.starting(yard.submit(), yard.worker())
+    yard.pause(claim.job_id)
+    assert yard.resume(claim.job_id).reason_code == "starting"
+
+
 def test_pauses_are_no_crash_loop(yard: Yard) -> None:
     job_id, worker = yard.submit(), yard.worker()
     for _ in range(CRASH_LOOP_CAP + 1):
@@ -103,6 +117,16 @@ def test_pauses_are_no_crash_loop(yard: Yard) -> None:
         yard.pause(job_id)
         assert yard.end(claim, EndReason.PAUSED) is JobState.PAUSED
         assert yard.resume(job_id).not_before is None
+
+
+def test_making_room_is_no_crash_loop(yard: Yard) -> None:
+    job_id, worker = yard.submit(max_restarts=0), yard.worker()
+    for _ in range(CRASH_LOOP_CAP - 1):
+        yard.end(yard.running(job_id, worker), EndReason.WORKER_LOST)
+    for _ in range(2):
+        assert yard.end(yard.running(job_id, worker), EndReason.PREEMPTED) is JobState.QUEUED
+        assert (yard.job(job_id).barren, yard.job(job_id).not_before) == (CRASH_LOOP_CAP - 1, None)
+    assert yard.end(yard.running(job_id, worker), EndReason.WORKER_LOST) is JobState.FAILED, "as if it never had"
 
 
 def test_a_retry_that_is_held_back_says_for_how_long(yard: Yard) -> None:
@@ -128,9 +152,41 @@ def test_lower_priorities_make_room_all_or_none(yard: Yard) -> None:
     assert wanted(yard.job(one.job_id)) is EndReason.PREEMPTED
 
     yard.record(one, seq=0, checkpoints=[checkpoint("c", step=1)])
-    assert yard.end(one, EndReason.PREEMPTED) is JobState.QUEUED
+    assert yard.end(one, EndReason.PREEMPTED, "the worker was asked to stop") is JobState.QUEUED
     job = yard.job(one.job_id)
+    assert job.reason_message == f"attempt 1 ended (preempted): preempted by {high} (priority 5)"
+    assert yard.events(one.job_id)[-1].data["error"]["message"] == f"preempted by {high} (priority 5)"
     assert (job.preempt_requested_at, job.preempted_for, job.restarts, job.not_before) == (None, None, 0, None)
+
+
+def test_a_job_that_made_room_says_for_whom_as_far_as_that_is_known(yard: Yard) -> None:
+    worker = yard.worker()
+    low = yard.running(yard.submit(preemptible=True), worker, "a")
+    crashed = yard.running(yard.submit(preemptible=True), worker, "b")
+    drained = yard.running(yard.submit(), worker, "c")
+    high = yard.submit(priority=5)
+    assert yard.preempt(low.job_id, crashed.job_id, in_favour_of=high)
+    yard.cancel(high)
+    yard.write(lambda session: deletion.delete_job(session, high, owner="ada"))
+    yard.end(low, EndReason.PREEMPTED)
+    yard.end(crashed, EndReason.KILLED, "rank 0 was killed by SIGKILL")
+    yard.end(drained, EndReason.PREEMPTED, "the worker was asked to stop")
+    reasons = [yard.job(claim.job_id).reason_message.partition("): ")[2] for claim in (low, crashed, drained)]
+    assert reasons[0] == f"preempted by {high}, deleted since"
+    assert reasons[1].startswith("rank 0 was killed by SIGKILL")
+    assert reasons[2] == "the worker was asked to stop"
+
+
+def test_wishes_that_an_older_worker_left_on_a_job_that_waits(yard: Yard) -> None:
+    paused, resumed, preempted = (yard.submit() for _ in range(3))
+    _leave(yard, paused, pause_requested_at=1)
+    _leave(yard, resumed, pause_requested_at=1)
+    _leave(yard, preempted, preempt_requested_at=1, preempted_for="job_gone")
+    assert yard.pause(paused).state == JobState.PAUSED
+    job = yard.resume(resumed)
+    assert (job.state, job.pause_requested_at, job.reason_code) == (JobState.QUEUED, None, "waiting")
+    assert wanted(yard.job(yard.starting(preempted, yard.worker()).job_id)) is None
+    assert yard.job(preempted).preempted_for is None
 
 
 def test_no_room_is_made_for_a_job_that_waits_no_more(yard: Yard) -> None:
@@ -149,3 +205,7 @@ def test_a_draining_worker_claims_nothing(yard: Yard) -> None:
     assert yard.moves(job_id) == ["queued"]
     yard.drain(worker, drain=False)
     assert yard.starting(job_id, worker).number == 1
+
+
+def _leave(yard: Yard, job_id: str, **wishes: object) -> None:
+    yard.write(lambda session: session.execute(update(Job).where(Job.id == job_id).values(**wishes)))

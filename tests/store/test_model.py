@@ -60,7 +60,8 @@ class Model:
     def end(self, reason: EndReason) -> None:
         """As an attempt ends."""
         outcome = OUTCOMES[reason]
-        self.barren = 0 if self.fruitful else self.barren + (reason is not EndReason.PAUSED)
+        asked = reason in {EndReason.PAUSED, EndReason.PREEMPTED}
+        self.barren = 0 if self.fruitful else self.barren + (not asked)
         self.preempted_for = None
         self.state = outcome.state if outcome.state.terminal else self._retried(counted=outcome.counted)
         if outcome.counted and self.state in {JobState.QUEUED, JobState.PAUSED}:
@@ -309,7 +310,11 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
             )
             assert (row.finished_at is not None) == model.state.terminal
             assert (row.cancel_requested_at is not None) == model.cancel
+            assert (row.pause_requested_at is not None) == model.pause
+            assert (row.preempt_requested_at is not None) == (model.preempted_for is not None)
             assert row.preempted_for == model.preempted_for
+            if model.state is JobState.QUEUED:
+                assert not (model.cancel or model.pause or model.preempted_for), "what waits is asked nothing"
             assert row.restarts <= model.limit
             assert row.version >= self.seen.versions.get(row.id, 0)
             self.seen.versions[row.id] = row.version
