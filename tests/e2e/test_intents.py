@@ -10,7 +10,6 @@ from torchyard.views import JobView
 pytestmark = pytest.mark.xdist_group("e2e-survival")
 
 
-@pytest.mark.parametrize("databases", ["sqlite", pytest.param("postgresql", marks=pytest.mark.thorough)], indirect=True)
 def test_stops_that_people_and_schedulers_ask_for_lose_nothing(service: Service) -> None:
     with running(service):
         job = _running_with_a_step(service, "gated", resources={"devices_per_node": 2}, preemptible=True)
