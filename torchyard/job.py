@@ -56,7 +56,7 @@ class EndReason(StrEnum):
     USER_ERROR = "user_error"  # a rank raised, or left with a non-zero exit code
     OUT_OF_MEMORY = "out_of_memory"
     HANG = "hang"  # no progress for `stall_timeout`
-    KILLED = "killed"  # a signal that nobody here sent
+    KILLED = "killed"  # a rank, by a signal that nobody here sent
     DATA_ERROR = "data_error"
     CONFIG_ERROR = "config_error"
     LAUNCH_FAILED = "launch_failed"  # the ranks never came up
@@ -64,7 +64,7 @@ class EndReason(StrEnum):
     CANCELLED = "cancelled"
     PAUSED = "paused"
     PREEMPTED = "preempted"
-    WORKER_LOST = "worker_lost"  # the detail says: lease expired, host rebooted, …
+    WORKER_LOST = "worker_lost"  # the detail says: lease expired, host rebooted, supervisor or launcher killed, …
     DEVICE_FAULT = "device_fault"
 
 

@@ -256,7 +256,7 @@ class Runner:
             return ExitReport(reason=EndReason.WORKER_LOST, message="the worker stopped while it started the attempt")
         if supervisor.boot_id != process.boot_id():
             return ExitReport(reason=EndReason.WORKER_LOST, message="the host was restarted")
-        return ExitReport(reason=EndReason.KILLED, message="the attempt's supervisor was killed")
+        return ExitReport(reason=EndReason.WORKER_LOST, message="the attempt's supervisor was killed")
 
     def _pass_on(self, relay: Relay) -> None:
         """Stores what the attempt has written, as much as one turn may take."""

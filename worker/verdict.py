@@ -35,11 +35,11 @@ def judge(run: RunDir, *, launcher_exit: int, world_size: int) -> ExitReport:
     silent = _silent(deaths, spoke={error.rank for error in errors})
     if silent is not None:
         return _died(run, *silent)
-    came_up = _came_up(run, world_size)
-    if came_up and launcher_exit < 0:
-        return ExitReport(reason=EndReason.KILLED, message=f"the launcher {_left(launcher_exit)}")
+    if launcher_exit < 0:  # no code of the user's is in it
+        return ExitReport(reason=EndReason.WORKER_LOST, message=f"the launcher {_left(launcher_exit)}")
     if errors:
         return _raised(errors[0], dict(deaths))
+    came_up = _came_up(run, world_size)
     reason = EndReason.USER_ERROR if came_up else EndReason.LAUNCH_FAILED
     started = "the launcher" if came_up else "the ranks never came up: the launcher"
     return ExitReport(

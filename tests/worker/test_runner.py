@@ -169,8 +169,9 @@ def test_an_exit_report_that_cannot_be_read_loses_no_line(bench: Bench) -> None:
     bench.ready()
     bench.attempt.run.exit.write_text("{")
     process.send(bench.attempt.supervisor, signal.SIGKILL)
-    assert bench.ended().state == JobState.QUEUED
-    assert bench.row.end_reason == EndReason.KILLED
+    job = bench.ended()
+    assert (job.state, job.restarts) == (JobState.QUEUED, 0)
+    assert (bench.row.end_reason, bench.row.detail) == (EndReason.WORKER_LOST, "the attempt's supervisor was killed")
     assert "the last line" in bench.lines()
     assert bench.attempt.left() == []
 

@@ -198,7 +198,7 @@ def test_a_killed_launcher_leaves_nothing_and_is_reported(attempt: Attempt) -> N
     grandchild = _grandchild(attempt)
     process.send(_launcher(attempt), signal.SIGKILL)
     report = attempt.report()
-    assert report.reason is EndReason.KILLED
+    assert report.reason is EndReason.WORKER_LOST
     assert "the launcher was killed by SIGKILL" in report.message
     assert not process.is_alive(grandchild)
     assert attempt.left() == []

@@ -131,7 +131,7 @@ def test_killing_torchrun_leaves_no_rank(attempt: Attempt) -> None:
     assert torchrun is not None
     process.send(torchrun, signal.SIGKILL)
     report = attempt.report()
-    assert report.reason is EndReason.KILLED
+    assert report.reason is EndReason.WORKER_LOST
     assert not any(process.is_alive(rank) for rank in ranks)
     assert attempt.left() == []
 

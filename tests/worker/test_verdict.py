@@ -151,4 +151,15 @@ def test_a_malformed_or_missing_summary_is_no_trouble(run: RunDir) -> None:
     (run.errors / "0.json").write_bytes(b"{not json")
     (run.errors / "1.json").symlink_to("/etc/passwd")
     report = judge(run, launcher_exit=-6, world_size=2)
-    assert (report.reason, report.message) == (EndReason.KILLED, "the launcher was killed by SIGABRT")
+    assert (report.reason, report.message) == (EndReason.WORKER_LOST, "the launcher was killed by SIGABRT")
+
+
+def test_a_launcher_that_is_killed_is_nobodys_fault_here(run: RunDir) -> None:
+    _error(run, 0, time=100, message=LOST_PEER)
+    assert judge(run, launcher_exit=-9, world_size=2).reason is EndReason.WORKER_LOST
+    for rank in (0, 1):
+        (run.ranks / f"{rank}.json").unlink()
+    (run.errors / "0.json").unlink()
+    assert judge(run, launcher_exit=-9, world_size=2).reason is EndReason.WORKER_LOST, "before any rank came up"
+    _error(run, 0, time=100, message="the cause", kind="ValueError")
+    assert judge(run, launcher_exit=-9, world_size=2).reason is EndReason.USER_ERROR
