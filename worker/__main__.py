@@ -13,7 +13,7 @@ from types import FrameType
 
 from store.settings import Settings
 from torchyard.errors import TorchyardError
-from worker import devices
+from worker import devices, orphans
 from worker.daemon import Daemon
 
 
@@ -27,6 +27,7 @@ def main() -> int:
         settings.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         inventory = devices.discover(settings.cpu_slots)
         with devices.lock_devices(inventory.devices, settings.root):
+            orphans.adopt()
             daemon = Daemon(settings, inventory)
             on_term = daemon.stop_jobs if arguments.stop_jobs else daemon.leave
             for number, act in ((signal.SIGINT, daemon.stop_jobs), (signal.SIGTERM, on_term)):

@@ -9,9 +9,7 @@ from datetime import timedelta
 import os
 from pathlib import Path
 import re
-import subprocess
 import sys
-import threading
 from typing import Any, Protocol
 from urllib.parse import unquote
 
@@ -21,6 +19,7 @@ from torchyard.failpoints import VARIABLE as FAILPOINTS
 from torchyard.failpoints import failpoint
 from torchyard.rundir import Env, LaunchPlan, ProcessIdentity, Record, RunDir, write_record
 from torchyard.spec import RecipeSpec, ScriptSpec, Spec
+from worker import orphans
 
 _INHERITED = re.compile(
     r"PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_[A-Z]+|TZ|TMPDIR|SSL_CERT_FILE|SSL_CERT_DIR"
@@ -112,19 +111,10 @@ def start(run: RunDir) -> ProcessIdentity | None:
     """
     failpoint("launch.start.before")
     with (run.root / "supervisor.log").open("ab") as log:
-        supervisor = subprocess.Popen(
-            [sys.executable, "-P", "-m", "worker.supervisor", str(run.root.absolute())],
-            env=inherited(os.environ),
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-    identity = ProcessIdentity.of(supervisor.pid)
+        command = [sys.executable, "-P", "-m", "worker.supervisor", str(run.root.absolute())]
+        supervisor = orphans.start(command, env=inherited(os.environ), log=log)
     failpoint("launch.start.after")
-    threading.Thread(target=supervisor.wait, name=f"reaper of {supervisor.pid}", daemon=True).start()
-    return identity
+    return supervisor
 
 
 def inherited(environ: Mapping[str, str]) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """The processes of this host: which one is which, who descends from whom, and ending them. Reads `/proc`."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 import contextlib
+import ctypes
 from dataclasses import dataclass
 from datetime import timedelta
 import errno
@@ -14,6 +15,7 @@ import time
 from torchyard.rundir import Env, ProcessIdentity, process_title
 
 _PAUSE = 0.02  # seconds between two looks at what a SIGKILL has left
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 def identity(pid: int) -> ProcessIdentity | None:
@@ -50,6 +52,28 @@ def find(job_id: str, attempt: int) -> list[ProcessIdentity]:
     named = [pid for pid in table if _belongs(pid, job_id, attempt)]
     pids = {*named, *_below(table, named)} - {os.getpid()}
     return [table[pid].identity for pid in sorted(pids) if table[pid].running]
+
+
+def become_subreaper() -> None:
+    """From now on, what a dead descendant leaves behind becomes a child of this process. Raises OSError."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"prctl(PR_SET_CHILD_SUBREAPER): {os.strerror(number)}")
+
+
+def foundlings(own: Collection[ProcessIdentity]) -> tuple[list[ProcessIdentity], list[int]]:
+    """The children of this process that are neither among `own` nor of its session: who runs of them and below them,
+    and the pids of those that are zombies.
+
+    What a library starts on the way is of this process's session, and is left to it.
+    """
+    table, me, session = _table(), os.getpid(), os.getsid(0)
+    found = [item for item in table.values() if item.parent == me and item.session != session]
+    strangers = [item.pid for item in found if item.identity not in own]
+    pids = {*strangers, *_below(table, strangers)}
+    running = [table[pid].identity for pid in sorted(pids) if table[pid].running]
+    return running, [pid for pid in strangers if table[pid].state == b"Z"]
 
 
 def send(process: ProcessIdentity, number: signal.Signals) -> bool:
@@ -95,6 +119,12 @@ def kill_attempt(job_id: str, attempt: int, *, timeout: timedelta = timedelta(se
     return kill_all(lambda: find(job_id, attempt), timeout=timeout)
 
 
+def stubborn(left: Iterable[ProcessIdentity]) -> str:
+    """What to tell of processes that outlived `kill_all`."""
+    pids = ", ".join(str(process.pid) for process in left)
+    return f"these processes cannot be killed, and keep the devices of the attempt until they end: {pids}"
+
+
 @functools.cache
 def boot_id() -> str:
     """What tells one start of this host from another."""
@@ -105,6 +135,7 @@ def boot_id() -> str:
 class _Process:
     pid: int
     parent: int
+    session: int
     state: bytes
     start_time: int
 
@@ -128,7 +159,7 @@ def _read(pid: int) -> _Process | None:
     except (FileNotFoundError, ProcessLookupError):
         return None
     fields = stat.rpartition(b")")[2].split()
-    return _Process(pid, int(fields[1]), fields[0], int(fields[19]))
+    return _Process(pid, int(fields[1]), int(fields[3]), fields[0], int(fields[19]))
 
 
 def _below(table: dict[int, _Process], roots: Iterable[int]) -> set[int]:

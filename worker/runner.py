@@ -20,7 +20,7 @@ from torchyard.rundir import ExitReport, ProcessIdentity, RunDir, StopRequest, w
 from torchyard.schema import parse_duration
 from torchyard.spec import parse_spec
 from torchyard.views import HeldDevice
-from worker import launch, process, tidy
+from worker import launch, orphans, process, tidy
 from worker.ledger import Ledger
 from worker.quarantine import Use
 from worker.relay import Relay
@@ -373,7 +373,7 @@ def kill_attempt(run: RunDir, claim: Claim) -> None:
     deadline = time.monotonic() + _KILL_DEADLINE_S
     while supervisor is not None and process.is_alive(supervisor) and time.monotonic() < deadline:
         time.sleep(_POLL_S)
-    left = process.kill_attempt(claim.job_id, claim.number, timeout=timedelta(seconds=_KILL_DEADLINE_S))
+    left = orphans.kill_attempt(claim.job_id, claim.number, timeout=timedelta(seconds=_KILL_DEADLINE_S))
     if left:
         logger.error(
             "%s: these processes cannot be killed: %s", claim.job_id, ", ".join(str(item.pid) for item in left)

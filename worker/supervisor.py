@@ -5,7 +5,6 @@ stall, or because the launcher has left), and then says in `exit.json` how the a
 """
 
 import contextlib
-import ctypes
 from datetime import timedelta
 import errno
 import os
@@ -41,7 +40,6 @@ _STACKS = 32_000  # characters of them in the report
 _REPORT_S = 600.0  # for a disk to have room again
 _REPORT_PAUSE_S = 1.0
 _PASSING = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ESTALE, errno.ENFILE, errno.ENOMEM}
-_PR_SET_CHILD_SUBREAPER = 36
 _MESSAGES = {
     EndReason.CANCELLED: "cancelled by its owner",
     EndReason.PAUSED: "paused",
@@ -61,7 +59,7 @@ def main() -> None:
     if me is None or run.exit.exists() or (other is not None and process.is_alive(other)):
         sys.exit(f"{run.root} has, or had, a supervisor")
     setproctitle(process_title(plan.job_id, plan.attempt, "supervisor"))
-    _become_subreaper()
+    process.become_subreaper()
     write_record(run.supervisor, me)
     report = Supervisor(run, plan).supervise()
     failpoint("supervisor.ended")
@@ -250,13 +248,6 @@ class Supervisor:
 
     def _leave(self, *_: object) -> None:
         self._told_to_leave = True
-
-
-def _become_subreaper() -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"prctl(PR_SET_CHILD_SUBREAPER): {os.strerror(number)}")
 
 
 def _ignore(*_: object) -> None:

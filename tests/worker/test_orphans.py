@@ -1,0 +1,122 @@
+"""What a killed supervisor leaves without a name is found by the worker that started it, and nothing else is."""
+
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+import itertools
+import os
+from pathlib import Path
+import signal
+import subprocess
+import sys
+
+from sqlalchemy import select
+
+from store.database import Database
+from store.tables import Attempt
+from tests import servers
+from tests.databases import SQLiteDatabases
+from tests.store.yard import Yard
+from tests.worker.attempt import LAUNCHER, wait_for
+from tests.worker.test_supervisor import DAEMONS
+from torchyard.rundir import ProcessIdentity, RunDir, read_record
+from worker import process
+
+WORKER = """
+import sys
+from worker import launch
+from worker.__main__ import main
+planned, argv = launch.plan, sys.argv[1:]
+launch.plan = lambda *a, **o: planned(*a, **o).model_copy(update={"argv": argv})
+del sys.argv[1:]
+sys.exit(main())
+"""
+"""The worker's program; its arguments are what it starts in torchrun's place."""
+ONCE = "import os, sys\nif os.environ['TORCHYARD_ATTEMPT'] != '1': sys.exit()\n" + DAEMONS
+
+
+@dataclass
+class Running:
+    """A job's first attempt, all of whose processes are there."""
+
+    job_id: str
+    supervisor: ProcessIdentity
+    rank: ProcessIdentity
+    deaf: ProcessIdentity
+    nameless: ProcessIdentity
+
+    @classmethod
+    def of(cls, run: RunDir) -> "Running":
+        wait_for((run.root / "ready-0").exists, "the rank's daemons")
+        records = [read_record(path, ProcessIdentity) for path in (run.supervisor, run.ranks / "0.json")]
+        daemons = [process.identity(int((run.root / name).read_text())) for name in ("deaf", "nameless")]
+        found = [item for item in (*records, *daemons) if item is not None]
+        return cls(run.root.parent.name, *found)
+
+    def alive(self) -> list[bool]:
+        return [process.is_alive(item) for item in (self.supervisor, self.rank, self.deaf, self.nameless)]
+
+    def kill(self) -> None:
+        for item in (self.supervisor, self.rank, self.deaf, self.nameless):
+            process.send(item, signal.SIGKILL)
+
+
+def test_what_a_killed_supervisor_leaves_ends_and_other_jobs_go_on(tmp_path: Path, sqlite: SQLiteDatabases) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "train.py").write_text(ONCE)
+    started: list[Running] = []
+    with sqlite.migrated() as url, closing(Database(url)) as database, servers.redis_server(tmp_path) as redis:
+        yard = Yard(database)
+        jobs = [yard.submit(config={"code": f"file://{tmp_path / 'code'}"}) for _ in range(2)]
+        try:
+            with _worker(tmp_path, url, redis) as worker:
+                started += [Running.of(RunDir(tmp_path / "data" / "runs" / job_id / "1")) for job_id in jobs]
+                broken, sound = started
+                process.send(broken.supervisor, signal.SIGKILL)
+                process.send(broken.rank, signal.SIGKILL)
+                wait_for(lambda: _has_ended(yard, broken.job_id), "the end of the attempt")
+                assert broken.alive() == [False] * 4
+                assert sound.alive() == [True] * 4
+                wait_for(lambda: not _zombies_of(worker.pid), "no zombie is left")
+        finally:
+            for running in started:
+                running.kill()
+            for job_id, number in itertools.product(jobs, (1, 2)):
+                process.kill_attempt(job_id, number)
+
+
+def _has_ended(yard: Yard, job_id: str) -> bool:
+    query = select(Attempt.ended_at).where(Attempt.job_id == job_id, Attempt.number == 1)
+    return yard.read(lambda session: session.scalars(query).one()) is not None
+
+
+@contextmanager
+def _worker(folder: Path, database: str, redis: str) -> Generator[subprocess.Popen[bytes]]:
+    environment = {
+        "PATH": os.environ["PATH"],
+        "TORCHYARD_DATA_DIR": str(folder / "data"),
+        "TORCHYARD_DATABASE_URL": database,
+        "TORCHYARD_REDIS_URL": redis,
+        "TORCHYARD_ALLOW_PATHS": str(folder / "code"),
+        "TORCHYARD_CPU_SLOTS": "2",
+    }
+    ranks = [sys.executable, "-P", str(LAUNCHER), "1", str(folder / "code" / "train.py")]
+    with subprocess.Popen([sys.executable, "-P", "-c", WORKER, *ranks], env=environment) as worker:
+        try:
+            yield worker
+        finally:
+            worker.kill()
+
+
+def _zombies_of(pid: int) -> list[int]:
+    found: list[int] = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdecimal():
+            continue
+        try:
+            state, parent = (entry / "stat").read_bytes().rpartition(b")")[2].split()[:2]
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if state == b"Z" and int(parent) == pid:
+            found.append(int(entry.name))
+    return found

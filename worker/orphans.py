@@ -1,0 +1,64 @@
+"""What a killed supervisor leaves: it becomes a child of the worker that started the supervisor, and is found by that.
+
+A search by job and attempt misses a process that emptied its environment and left its parents.
+"""
+
+from collections.abc import Mapping, Sequence
+import contextlib
+from datetime import timedelta
+import os
+import subprocess
+import threading
+from typing import BinaryIO
+
+from torchyard.rundir import ProcessIdentity
+from worker import process
+
+_lock = threading.Lock()
+"""Held from the start of a child until it is among `_own`, and while it is decided who is not."""
+_own: set[ProcessIdentity] = set()
+_adopting = threading.Event()
+
+
+def adopt() -> None:
+    """Makes this process the parent of what its supervisors leave. Raises OSError."""
+    process.become_subreaper()
+    _adopting.set()
+
+
+def start(command: Sequence[str], *, env: Mapping[str, str], log: BinaryIO) -> ProcessIdentity | None:
+    """Starts a child that is no orphan, in a session of its own, and a thread that waits for it, so that it leaves no
+    zombie. Answers who it is (None where it has ended already). Raises OSError.
+    """
+    with _lock:
+        child = subprocess.Popen(
+            command, env=env, cwd="/", stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
+        identity = ProcessIdentity.of(child.pid)
+        if identity is not None:
+            _own.add(identity)
+    threading.Thread(target=_wait, args=(child, identity), name=f"reaper of {child.pid}", daemon=True).start()
+    return identity
+
+
+def kill_attempt(job_id: str, attempt: int, *, timeout: timedelta) -> list[ProcessIdentity]:
+    """As process.kill_attempt, and ends every orphan, of whichever attempt: a supervisor that lives leaves none."""
+    return process.kill_all(lambda: [*process.find(job_id, attempt), *_running()], timeout=timeout)
+
+
+def _wait(child: subprocess.Popen[bytes], identity: ProcessIdentity | None) -> None:
+    child.wait()
+    if identity is not None:
+        _own.discard(identity)
+
+
+def _running() -> list[ProcessIdentity]:
+    """The orphans, and what is below them. Those that have ended are reaped."""
+    if not _adopting.is_set():
+        return []
+    with _lock:
+        running, ended = process.foundlings(_own)
+        for pid in ended:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+    return running
