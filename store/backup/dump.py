@@ -1,6 +1,7 @@
 """The database of a backup: one snapshot into a file while others write, and back into an empty database."""
 
-from contextlib import closing
+from collections.abc import Generator, Mapping
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 import os
 from pathlib import Path
@@ -9,8 +10,8 @@ import sqlite3
 import subprocess
 from typing import Literal, cast
 
-from sqlalchemy import inspect, select, text
-from sqlalchemy.exc import DatabaseError
+from sqlalchemy import MetaData, inspect, select, text
+from sqlalchemy.exc import DatabaseError, DBAPIError
 from sqlalchemy.orm import Session
 
 from store.backup.contents import private
@@ -21,6 +22,8 @@ from torchyard.rundir import sync_folder
 
 _PROGRAM = "torchyard-backup"
 _LONGEST_ERROR = 2000
+_BESIDE = ("", "-wal", "-shm", "-journal")
+"""What SQLite keeps beside a database has the database's name and more. It replays what it finds there."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +58,12 @@ def dump(url: str, path: Path) -> Snapshot:
 
 
 def check_empty(url: str) -> None:
-    """Raises Conflict where there are tables, and Unavailable."""
+    """Raises Conflict where there are tables, or what SQLite left of a database that is gone, and Unavailable."""
     with closing(Database(url, program=_PROGRAM)) as database:
         if database.engine.dialect.name == "sqlite":
-            if _file(database).exists():
-                raise Conflict(f"there is a database already: {_file(database)}")
+            there = [str(path) for path in _files(database) if os.path.lexists(path)]
+            if there:
+                raise Conflict(f"there is a database already, or what is left of one: {', '.join(there)}")
             return
         with database.read() as session:
             tables = inspect(session.connection()).get_table_names()
@@ -67,9 +71,12 @@ def check_empty(url: str) -> None:
         raise Conflict(f"the database is not empty: it has the tables {', '.join(sorted(tables))}")
 
 
-def load(url: str, path: Path) -> Snapshot:
-    """Makes the empty database what `dump` wrote to `path`, all or nothing. Raises as `dump` does."""
-    with closing(Database(url, program=_PROGRAM)) as database:
+def load(url: str, path: Path, *, revision: str, rows: Mapping[str, int]) -> None:
+    """Makes the empty database what `dump` wrote to `path`, with so many rows in each table, or leaves it empty.
+
+    Raises ConfigError where those are not the rows, and as `dump` does.
+    """
+    with closing(Database(url, program=_PROGRAM)) as database, _emptied_on_failure(database):
         if database.engine.dialect.name == "sqlite":
             _copy(path, _file(database))
         else:
@@ -77,7 +84,26 @@ def load(url: str, path: Path) -> Snapshot:
             options = ("--no-owner", "--no-privileges", "--single-transaction", "--exit-on-error")
             _client("pg_restore", database, *options, str(path))
         with database.read() as session:
-            return _look(session)
+            found = _look(session)
+        if (found.revision, found.rows) != (revision, rows):
+            raise ConfigError("what was restored is not what the manifest tells of: nothing of it is left")
+
+
+@contextmanager
+def _emptied_on_failure(database: Database) -> Generator[None]:
+    try:
+        yield
+    except BaseException:
+        if database.engine.dialect.name == "sqlite":
+            database.close()
+            for path in _files(database):
+                path.unlink(missing_ok=True)
+            raise
+        with suppress(DBAPIError):  # a server that is away has undone what it was told
+            tables = MetaData()
+            tables.reflect(database.engine)
+            tables.drop_all(database.engine)
+        raise
 
 
 def _dump_sqlite(source: Path, path: Path) -> Snapshot:
@@ -177,6 +203,11 @@ def _copy(source: Path, target: Path) -> None:
 def _sync(path: Path) -> None:
     with path.open("rb") as file:
         os.fsync(file.fileno())
+
+
+def _files(database: Database) -> list[Path]:
+    file = _file(database)
+    return [file.with_name(file.name + suffix) for suffix in _BESIDE]
 
 
 def _file(database: Database) -> Path:

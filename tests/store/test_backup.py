@@ -233,6 +233,38 @@ def test_it_goes_only_where_nothing_is(store: Store, databases: Databases) -> No
         dump.check_empty(url)
 
 
+def test_nothing_of_a_database_that_is_gone_is_replayed_over_a_restored_one(
+    sqlite: SQLiteDatabases, blobs: Blobs, tmp_path: Path
+) -> None:
+    away = Blobs(tmp_path / "restored" / "blobs")
+    with sqlite.migrated() as url, sqlite.empty() as target, opened(url) as yard:
+        trained(yard, blobs, STATE)
+        make(url, blobs, tmp_path / "backup")
+        trained(yard, blobs, b"later")  # while the database is open, this is in its -wal
+        for suffix in ("-wal", "-shm"):
+            left = Path(f"{target.removeprefix('sqlite:///')}{suffix}")
+            shutil.copy(f"{url.removeprefix('sqlite:///')}{suffix}", left)
+            with pytest.raises(Conflict, match=f"what is left of one: .*{suffix}"):
+                restored(target, tmp_path / "backup", away)
+            assert not away.root.exists()
+            left.unlink()
+        restored(target, tmp_path / "backup", away)
+
+
+def test_what_is_not_what_the_manifest_tells_of_is_not_left(store: Store, databases: Databases) -> None:
+    trained(store.yard, store.blobs, STATE)
+    manifest = make(store.url, store.blobs, store.target)
+    lie = manifest.model_copy(update={"rows": {**manifest.rows, "jobs": 7}})
+    Folder(store.target).manifest.write_text(lie.model_dump_json())
+    with databases.empty() as url:
+        with pytest.raises(ConfigError, match="not what the manifest tells of"):
+            restored(url, store.target, store.away)
+        dump.check_empty(url)
+        assert [*store.away.root.glob("??/*")] == []
+        Folder(store.target).manifest.write_text(manifest.model_dump_json())
+        assert restored(url, store.target, store.away) == []
+
+
 def test_a_database_that_is_not_there_or_has_no_tables_is_no_backup(
     databases: Databases, blobs: Blobs, tmp_path: Path
 ) -> None:
