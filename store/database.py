@@ -2,6 +2,7 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from datetime import timedelta
 import json
 import math
 import re
@@ -47,6 +48,11 @@ def _now_sqlite(element: now_us, compiler: SQLCompiler, **options: Any) -> str:
 @compiles(now_us, "postgresql")
 def _now_postgresql(element: now_us, compiler: SQLCompiler, **options: Any) -> str:
     return "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)"
+
+
+def in_us(duration: timedelta) -> int:
+    """Microseconds, as the database counts time."""
+    return duration // timedelta(microseconds=1)
 
 
 class Float64(TypeDecorator[float]):

@@ -18,7 +18,7 @@ from sqlalchemy.sql.expression import column
 
 from store import jobs
 from store.blobs import Blobs
-from store.database import Database, now_us
+from store.database import Database, in_us, now_us
 from store.tables import (
     Allocation,
     Attempt,
@@ -63,7 +63,7 @@ def deleted_among(session: Session, job_ids: Collection[str]) -> list[str]:
 
 def forget(session: Session) -> None:
     """Removes tombstones that no worker needs any more, some at once."""
-    old = DeletedJob.deleted_at < now_us() - TOMBSTONE_KEPT // timedelta(microseconds=1)
+    old = DeletedJob.deleted_at < now_us() - in_us(TOMBSTONE_KEPT)
     # Those that another worker is forgetting are left to it: two that wait for each other's would be a deadlock.
     some = select(DeletedJob.job_id).where(old).limit(_TOMBSTONES_AT_ONCE).with_for_update(skip_locked=True)
     _execute(session, delete(DeletedJob).where(DeletedJob.job_id.in_(some)))

@@ -16,17 +16,19 @@ import stat
 import time
 
 from store import housekeeping, jobs
-from store.database import Database
+from store.database import Database, in_us
 from store.housekeeping import KnownJob
 from store.ids import is_id
+from torchyard.rundir import LaunchPlan, RunDir
 from worker import process
-from worker.untrusted import folders_inside, remove_inside
+from worker.untrusted import folders_inside, read_untrusted, remove_inside
 
 ORPHAN_AGE = timedelta(days=7)
 """So long must an orphan have been left alone: somebody may have started the worker with the wrong database."""
 _ASKED_AT_ONCE = 500
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 _ASIDE = ".orphan."
+_STALE = ".stale."
 _BLOCK = 512
 
 logger = logging.getLogger(__name__)
@@ -42,6 +44,19 @@ class _Ended:
     number: str
     finished: bool
     """Whether the job is."""
+
+
+def is_stale(run: RunDir, *, claimed_at: int) -> bool:
+    """Whether it is of another attempt with the same number, which a database had before an older one was put back."""
+    plan = read_untrusted(run.launch, LaunchPlan)
+    return plan is not None and plan.claimed_at not in {None, claimed_at}
+
+
+def make_room(run: RunDir) -> None:
+    """Puts it aside for an attempt with its number; there it is kept as long as an orphan. Raises OSError."""
+    aside = run.root.with_name(_STALE + run.root.name)
+    remove_inside(aside.parent, aside.name)
+    run.root.rename(aside)
 
 
 class RunDirs:
@@ -106,7 +121,8 @@ class RunDirs:
                 self._remove(job_id, _ASIDE + number)
             yield
         for name in _folders(self._runs, job_id):
-            if name.startswith(_ASIDE):  # of a removal that was cut off
+            cut_off = name.startswith(_ASIDE)
+            if cut_off or (name.startswith(_STALE) and self._left_alone(self._runs / job_id / name, age, job_id, [])):
                 self._remove(job_id, name)
                 yield
 
@@ -145,7 +161,7 @@ class RunDirs:
     def _remove_old(self, ended: list[_Ended]) -> Generator[None]:
         """`ended`: by the time of their end."""
         if self._keep is not None:
-            kept_us = self._keep // timedelta(microseconds=1)
+            kept_us = in_us(self._keep)
             for attempt in [attempt for attempt in ended if -attempt.ended >= kept_us]:
                 self._remove_ended(attempt)
                 yield

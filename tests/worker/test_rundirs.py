@@ -14,7 +14,7 @@ from sqlalchemy import delete, update
 
 from store import deletion
 from store.attempts import Claim
-from store.database import Database, now_us
+from store.database import Database, in_us, now_us
 from store.ids import new_id
 from store.tables import Attempt, DeletedJob
 from tests.store.yard import Yard, at_once
@@ -60,7 +60,7 @@ class Host:
 
     def end(self, claim: Claim, reason: EndReason, *, days: int) -> None:
         self.yard.end(claim, reason)
-        past = now_us() - days * DAY // timedelta(microseconds=1)
+        past = now_us() - in_us(days * DAY)
         row = update(Attempt).where(Attempt.id == claim.attempt_id).values(ended_at=past)
         self.yard.write(lambda session: session.execute(row))
 
@@ -207,6 +207,17 @@ def test_an_orphan_that_becomes_an_attempts_own_meanwhile_stays(host: Host) -> N
     for _ in steps:
         pass
     assert host.there() == {f"{job_id}/{claim.number}"}
+
+
+def test_what_was_put_aside_goes_as_an_orphan_does(host: Host) -> None:
+    job_id = host.yard.submit()
+    for _ in range(2):
+        rundirs.make_room(host.make(job_id, 1))
+    host.start(job_id)
+    host.sweep(orphans=DAY)
+    assert host.there() == {f"{job_id}/.stale.1", f"{job_id}/1"}
+    host.sweep(orphans=NOW)
+    assert host.there() == {f"{job_id}/1"}
 
 
 def test_a_removal_that_was_cut_off_is_made_up_for(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
