@@ -22,6 +22,8 @@ class StopAgreement:
     """One rank's part in it. `synchronize` waits for this rank's device."""
 
     def __init__(self, run: RunDir, *, rank: int, world_size: int, synchronize: Callable[[], None]) -> None:
+        self.told = False
+        """Whether the program has ever heard a yes: it may then leave its work for that."""
         self._run = run
         self._rank = rank
         self._world_size = world_size
@@ -39,16 +41,25 @@ class StopAgreement:
     @property
     def requested(self) -> bool:
         """Whether this rank knows of a request. Raises OSError."""
+        self.told |= self._knows()
+        return self._requested
+
+    def reached(self) -> bool:
+        """Counts one call, and says whether this is the last one. Raises OSError."""
+        last = self._is_last()
+        self.told |= last
+        return last
+
+    def _knows(self) -> bool:
         now = time.monotonic()
         if not self._requested and now - self._looked >= POLL_S:
             self._looked = now
             self._requested = self._run.stop.exists()
         return self._requested
 
-    def reached(self) -> bool:
-        """Counts one call, and says whether this is the last one. Raises OSError."""
+    def _is_last(self) -> bool:
         self._calls += 1
-        if not self.requested:
+        if not self._knows():
             return False
         if self._world_size == 1:
             return True

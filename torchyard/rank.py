@@ -22,7 +22,7 @@ from torchyard.errors import ConfigError, DataError
 from torchyard.faults import device_fault
 from torchyard.job import EndReason
 from torchyard.memory import host_shortage
-from torchyard.run import flush
+from torchyard.run import flush, has_finished
 from torchyard.rundir import Env, ProcessIdentity, RankError, RunDir, process_title, write_record
 from torchyard.schema import storable
 
@@ -61,8 +61,11 @@ def main() -> None:
         _run_to_its_end(sys.argv[1:])
     except SystemExit as error:
         error.__traceback__ = _users_part(error.__traceback__)
-        if error.code not in (None, 0) and os.getpid() == process:
-            _record(run_dir, rank, error)
+        if os.getpid() == process:
+            if error.code in (None, 0):
+                _mark(run_dir, rank)
+            else:
+                _record(run_dir, rank, error)
         raise
     except BaseException as error:  # noqa: BLE001 whatever leaves the program is reported as Python would
         error.__traceback__ = _users_part(error.__traceback__)
@@ -70,6 +73,8 @@ def main() -> None:
             _record(run_dir, rank, error)
         sys.excepthook(type(error), error, error.__traceback__)
         sys.exit(1)
+    if os.getpid() == process:
+        _mark(run_dir, rank)
 
 
 def _redirect(run_dir: RunDir, rank: int) -> None:
@@ -106,6 +111,15 @@ def _run(arguments: list[str]) -> None:
     with io.open_code(str(script)) as file:
         code = compile(file.read(), str(script), "exec", dont_inherit=True)
     exec(code, main_module.__dict__)  # noqa: S102 running the user's program is the purpose
+
+
+def _mark(run_dir: RunDir, rank: int) -> None:
+    """For a stop that comes now, or has come: a program that has finished is not to run again."""
+    try:
+        if has_finished(run_dir):
+            run_dir.finished(rank).touch()
+    except OSError as failure:
+        print(f"torchyard: the end could not be recorded: {failure}", file=sys.stderr)  # noqa: T201
 
 
 def _users_part(trace: TracebackType | None) -> TracebackType | None:

@@ -35,8 +35,8 @@ _current: "Run | None" = None
 def init() -> "Run":
     """The context of this process: the same one at every call.
 
-    In the service it installs a handler for SIGTERM, which `should_stop` then reports. It does not touch the process
-    group.
+    In the service it installs a handler for SIGTERM, which `should_stop` then reports: a program that goes on without
+    asking, and ends well within its grace, has finished. It does not touch the process group.
     """
     global _current  # noqa: PLW0603 a process is one rank of one run
     if _current is None:
@@ -49,6 +49,18 @@ def flush() -> None:
     """Writes what the context of this process, if there is one, still has to write. Raises what that meets."""
     if _current is not None:
         _current.flush()
+
+
+def has_finished(run: RunDir) -> bool:
+    """Whether this program, which ends well now, has done its work: False where it may have left it for a stop.
+
+    One that handles SIGTERM by itself may always have been told by that.
+    """
+    if _current is not None and _current.told_to_stop:
+        return False
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        return not run.stop.exists()
+    return _current is not None and _current.hears_sigterm
 
 
 class Run:
@@ -184,6 +196,16 @@ class Run:
         """Whether a stop was asked for, as far as this rank knows: the ranks learn it at different moments."""
         return self._agreement is not None and self._agreement.requested
 
+    @property
+    def told_to_stop(self) -> bool:
+        """Whether `stop_requested` or `should_stop` has ever been true."""
+        return self._agreement is not None and self._agreement.told
+
+    @property
+    def hears_sigterm(self) -> bool:
+        """Whether the handler of SIGTERM is this context's."""
+        return signal.getsignal(signal.SIGTERM) == self._on_sigterm
+
     def should_stop(self) -> bool:
         """Whether to save and leave now. Call it once each step, on every rank: all get True at the same step.
 
@@ -255,7 +277,7 @@ class Run:
 
     def _detach(self) -> None:
         self._events = self._agreement = self._dir = self._saving = None
-        if signal.getsignal(signal.SIGTERM) == self._on_sigterm:
+        if self.hears_sigterm:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 

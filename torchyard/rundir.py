@@ -9,6 +9,7 @@ The supervisor and the ranks share nothing but this folder and the environment n
     exit.json        how the attempt ended; nothing runs any more  the supervisor writes it
     events.jsonl     lines of `torchyard.events`                   rank 0 appends
     ranks/N.json     the process of rank N                         rank N writes it when it exists
+    ranks/N.finished its program has come to its own end           rank N touches it
     errors/N.json    what rank N raised                            rank N writes it
     stop/            the ranks' agreement on the last step         the ranks write it
     logs/            one file per rank and stream                  the ranks' output, copied by the operating system
@@ -207,6 +208,10 @@ class RunDir:
     @property
     def checkpoints(self) -> Path:
         return self.root / "checkpoints"
+
+    def finished(self, rank: int) -> Path:
+        """There once the rank's program has ended well, and not because it was asked to stop."""
+        return self.ranks / f"{rank}.finished"
 
     def log(self, source: str, stream: str) -> Path:
         """`source` is `launcher` or `rank-N`, `stream` is `stdout` or `stderr`."""

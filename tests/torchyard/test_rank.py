@@ -14,7 +14,7 @@ import pytest
 
 from torchyard.job import EndReason
 from torchyard.rank import _reason  # pyright: ignore[reportPrivateUsage]
-from torchyard.rundir import Env, ProcessIdentity, RankError, RunDir, read_record
+from torchyard.rundir import Env, ProcessIdentity, RankError, RunDir, StopRequest, read_record, write_record
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,31 @@ print("error", file=sys.stderr)
     assert rank.stderr == "error\n"
     assert rank.error is None
     assert read_record(rank.run.ranks / "1.json", ProcessIdentity) is not None
+
+
+INIT = "import signal, torchyard; run = torchyard.init(); "
+
+
+@pytest.mark.parametrize(
+    ("script", "stop", "finished"),
+    [
+        ("", False, True),
+        ("", True, False),  # it may have trapped SIGTERM for a while
+        (INIT + "raise SystemExit", True, True),
+        (INIT + "assert run.should_stop()", True, False),
+        (INIT + "assert run.stop_requested", True, False),
+        (INIT + "signal.raise_signal(signal.SIGTERM); assert run.should_stop()", False, False),
+        (INIT + "signal.signal(signal.SIGTERM, signal.SIG_IGN)", False, False),
+        (INIT + "raise SystemExit(1)", False, False),
+    ],
+)
+def test_a_program_has_finished_if_it_ends_well_and_never_heard_of_a_stop(
+    rank: Rank, script: str, stop: bool, finished: bool
+) -> None:
+    if stop:
+        write_record(rank.run.stop, StopRequest(reason=EndReason.PAUSED))
+    assert rank.execute(script) == ("SystemExit(1)" in script), rank.stderr
+    assert rank.run.finished(1).exists() == finished
 
 
 def test_a_module_is_run_as_with_dash_m(rank: Rank) -> None:
