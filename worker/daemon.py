@@ -111,7 +111,7 @@ class Daemon:
             ended = self._reap()
             if self._stopping or self._drained:
                 for runner in self._runners.values():
-                    runner.preempt()
+                    runner.preempt(hurry=self._stopping)
             if self._stopping:
                 deadline = deadline or self._clock() + _SHUTDOWN_S
                 if not self._runners or self._clock() > deadline:

@@ -24,6 +24,7 @@ from worker import launch, orphans, process, tidy
 from worker.ledger import Ledger
 from worker.quarantine import Use
 from worker.relay import Relay
+from worker.stops import Stops
 from worker.untrusted import read_untrusted
 
 _POLL_S = 0.25
@@ -70,9 +71,10 @@ class Runner:
         self._wake = threading.Event()
         self._leaving = threading.Event()
         self._stop: EndReason | None = None
-        self._preempted = False
+        self._preempted = self._hurried = False
+        self._stops = Stops(self.run)
         self._next_look = self._next_pass = self._next_tale = 0.0
-        self._told_trouble = False
+        self._told_trouble = self._told_stubborn = False
         self._devices: tuple[str, ...] | None = None
         self._ended: ExitReport | None = None
         self._ledger = Ledger(host.database, claim, leaving=self._leaving, announce=host.announce)
@@ -98,9 +100,10 @@ class Runner:
         self._leaving.set()
         self._wake.set()
 
-    def preempt(self) -> None:
-        """Let the job save a checkpoint and go back to the queue."""
+    def preempt(self, *, hurry: bool = False) -> None:
+        """Let the job save a checkpoint and go back to the queue. `hurry`: the worker itself cannot wait for long."""
         self._preempted = True
+        self._hurried = self._hurried or hurry
         self._stop = self._stop or EndReason.PREEMPTED
         self._wake.set()
 
@@ -232,6 +235,7 @@ class Runner:
                 return
             self._look()
             self._obey(job)
+            self._rouse()
             self._wake.wait(_POLL_S)
             self._wake.clear()
 
@@ -244,14 +248,15 @@ class Runner:
     def _report(self, *, waited: float) -> ExitReport | None:
         """How the attempt ended, once nothing of it runs any more; None while it does."""
         supervisor = self.supervisor
-        if supervisor is None and waited < _SUPERVISOR_DEADLINE_S:
-            return None
-        if supervisor is not None and process.is_alive(supervisor):
+        if process.is_alive(supervisor) if supervisor is not None else waited < _SUPERVISOR_DEADLINE_S:
             return None
         report = read_untrusted(self.run.exit, ExitReport)
         if report is not None:
             return report
-        kill_attempt(self.run, self.claim)
+        left = kill_attempt(self.run, self.claim)
+        if left:
+            self._say_stubborn(left)
+            return None
         if supervisor is None:
             return ExitReport(reason=EndReason.WORKER_LOST, message="the worker stopped while it started the attempt")
         if supervisor.boot_id != process.boot_id():
@@ -316,6 +321,11 @@ class Runner:
             self._next_tale = time.monotonic() + _TALE_S
             self._say(f"what the attempt writes cannot be stored now, and waits: {error}")
 
+    def _say_stubborn(self, left: list[ProcessIdentity]) -> None:
+        if not self._told_stubborn:
+            self._told_stubborn = True
+            self._say(process.stubborn(left))
+
     def _every_rank_exists(self, world_size: int) -> bool:
         return all((self.run.ranks / f"{rank}.json").exists() for rank in range(world_size))
 
@@ -331,17 +341,21 @@ class Runner:
             logger.warning("%s: cannot look for a cancel: %s", self.claim.job_id, error.message)
 
     def _obey(self, job: Job) -> None:
-        if self._stop is None or self.run.stop.exists():
+        if self._stop is None:
             return
         grace = parse_duration(job.spec["stop_grace"])
-        if self._stop is EndReason.PREEMPTED:
-            grace = min(grace, _SHUTDOWN_GRACE)
         try:
-            write_record(self.run.stop, StopRequest(reason=self._stop, grace=grace))
+            self._stops.ask(self._stop, grace=min(grace, _SHUTDOWN_GRACE) if self._hurried else grace)
         except OSError as error:
             logger.warning("%s: cannot write a stop, a signal must do: %s", self.claim.job_id, error)
             if self.supervisor is not None:
                 process.send(self.supervisor, signal.SIGTERM)
+
+    def _rouse(self) -> None:
+        """A supervisor that is stopped sees no request, no time limit and no hang: it goes on, or dies at last."""
+        if self.supervisor is not None and process.is_stopped(self.supervisor):
+            logger.warning("%s: the supervisor of attempt %d is stopped", self.claim.job_id, self.claim.number)
+            process.send(self.supervisor, signal.SIGKILL if self._stops.overdue else signal.SIGCONT)
 
     def _close(self, report: ExitReport) -> None:
         self._ended = report  # before its devices are free: they may have to wait in quarantine
@@ -361,11 +375,14 @@ class Runner:
             logger.exception("%s: the attempt stays open until its lease expires", self.claim.job_id)
 
 
-def kill_attempt(run: RunDir, claim: Claim) -> None:
-    """Stops every process of an attempt whose records are closed: first by its supervisor, then by search."""
+def kill_attempt(run: RunDir, claim: Claim) -> list[ProcessIdentity]:
+    """Stops every process of an attempt whose records are closed: first by its supervisor, then by search.
+
+    Returns those that cannot be killed.
+    """
     supervisor = read_untrusted(run.supervisor, ProcessIdentity)
     try:
-        if run.root.exists() and not run.stop.exists():
+        if run.root.exists():
             write_record(run.stop, StopRequest(reason=EndReason.WORKER_LOST, grace=timedelta()))
     except OSError as error:
         logger.warning("%s: cannot write a stop, its processes are killed at once: %s", claim.job_id, error)
@@ -375,9 +392,8 @@ def kill_attempt(run: RunDir, claim: Claim) -> None:
         time.sleep(_POLL_S)
     left = orphans.kill_attempt(claim.job_id, claim.number, timeout=timedelta(seconds=_KILL_DEADLINE_S))
     if left:
-        logger.error(
-            "%s: these processes cannot be killed: %s", claim.job_id, ", ".join(str(item.pid) for item in left)
-        )
+        logger.error("%s: %s", claim.job_id, process.stubborn(left))
+    return left
 
 
 def kill_strays(runs: Path, adopted: list[Claim]) -> None:

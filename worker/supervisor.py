@@ -17,6 +17,7 @@ import time
 
 from setproctitle import setproctitle
 
+from torchyard.events import Message
 from torchyard.failpoints import failpoint
 from torchyard.job import EndReason
 from torchyard.rundir import (
@@ -32,11 +33,12 @@ from torchyard.rundir import (
 from torchyard.schema import format_duration
 from worker import process
 from worker.untrusted import read_untrusted
-from worker.verdict import judge, quote
+from worker.verdict import judge, quote, raised
 
 _POLL_S = 0.2
 _DUMP_S = 1.0  # for the ranks to write their stacks
 _STACKS = 32_000  # characters of them in the report
+_STUBBORN = timedelta(seconds=30)  # for a SIGKILL to be obeyed: a GPU's memory takes its time
 _REPORT_S = 600.0  # for a disk to have room again
 _REPORT_PAUSE_S = 1.0
 _PASSING = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ESTALE, errno.ENFILE, errno.ENOMEM}
@@ -166,14 +168,17 @@ class Supervisor:
         except OSError as error:
             _say(f"{self._run.stop} cannot be written: {error}")
 
-    def _stop(self, launcher: subprocess.Popen[bytes], request: StopRequest) -> ExitReport:
-        """SIGTERM to the ranks, and the grace for them to leave. A later request may change the reason and cut it."""
+    def _stop(self, launcher: subprocess.Popen[bytes], request: StopRequest) -> ExitReport | None:
+        """SIGTERM to the ranks, and the grace for them to leave. A later request may change the reason and cut it.
+
+        None where the program comes to its own end meanwhile: it has finished, unless it was cancelled.
+        """
         asked = time.monotonic()
         deadline = asked + request.grace.total_seconds()
         told: set[int] = set()
-        while time.monotonic() < deadline and (ranks := self._ranks()):
-            for rank in ranks.values():
-                if rank.pid not in told:
+        while time.monotonic() < deadline and ((ranks := self._ranks()) or self._finished()):
+            for number, rank in ranks.items():
+                if rank.pid not in told and not self._run.finished(number).exists():
                     told.add(rank.pid)
                     process.send(rank, signal.SIGTERM)
             if self._gone(launcher):
@@ -182,10 +187,17 @@ class Supervisor:
             if latest != request:
                 request = latest
                 deadline = min(deadline, time.monotonic() + request.grace.total_seconds())
+        if self._launcher_exit == 0 and request.reason is not EndReason.CANCELLED and self._finished():
+            return None
         message = _MESSAGES.get(request.reason, "the attempt was asked to stop")
         if time.monotonic() >= deadline:
             message += f"; killed after a grace of {format_duration(timedelta(seconds=round(deadline - asked)))}"
-        return ExitReport(reason=request.reason, message=message)
+        error = raised(self._run, world_size=self._plan.world_size) or ExitReport(reason=request.reason)
+        message += f"; {error.message}" if error.message else ""
+        return error.model_copy(update={"reason": request.reason, "message": message, "exit_code": None})
+
+    def _finished(self) -> bool:
+        return all(self._run.finished(rank).exists() for rank in range(self._plan.world_size))
 
     def _stalled(self) -> bool:
         """Whether no event came for `stall_timeout`. A script may write none at all: it stalls only after its first."""
@@ -243,8 +255,23 @@ class Supervisor:
             }
             return sorted(found.values(), key=lambda item: item.pid == launcher.pid)
 
-        process.kill_all(left, timeout=None)
+        stubborn = process.kill_all(left, timeout=_STUBBORN)
+        if stubborn:
+            self._tell(process.stubborn(stubborn))
+            process.kill_all(left, timeout=None)
         self._reap(launcher)
+
+    def _tell(self, text: str) -> None:
+        """The job's owner, by a line after those of rank 0, which writes no more."""
+        _say(text)
+        line = Message(time=time.time_ns() // 1000, level="warning", text=text).model_dump_json()
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with contextlib.suppress(OSError):
+            descriptor = os.open(self._run.events, flags, 0o600)
+            try:
+                os.write(descriptor, f"\n{line}\n".encode())  # the last line before may lack its end
+            finally:
+                os.close(descriptor)
 
     def _leave(self, *_: object) -> None:
         self._told_to_leave = True

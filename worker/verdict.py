@@ -29,7 +29,7 @@ def judge(run: RunDir, *, launcher_exit: int, world_size: int) -> ExitReport:
         return ExitReport(reason=EndReason.COMPLETED)
     stderr = quote(run, "launcher")
     deaths = _deaths(stderr)
-    errors = sorted(_errors(run, world_size), key=lambda error: (_blames_a_peer(error), error.time))
+    errors = _by_cause(run, world_size)
     if errors and not _blames_a_peer(errors[0]):
         return _raised(errors[0], dict(deaths))
     silent = _silent(deaths, spoke={error.rank for error in errors})
@@ -47,6 +47,12 @@ def judge(run: RunDir, *, launcher_exit: int, world_size: int) -> ExitReport:
     )
 
 
+def raised(run: RunDir, *, world_size: int) -> ExitReport | None:
+    """The report of the first error that a rank recorded; None without any, or where all say that a peer was lost."""
+    errors = _by_cause(run, world_size)
+    return _raised(errors[0], {}) if errors and not _blames_a_peer(errors[0]) else None
+
+
 def quote(run: RunDir, source: str, *, offset: int = 0) -> str:
     """The end of what `source` (`launcher`, `rank-N`) wrote to its stderr, of the bytes from `offset` on."""
     log = run.log(source, "stderr")
@@ -60,9 +66,10 @@ def _deaths(stderr: str) -> list[tuple[int, int]]:
     return found[-1:] + found[:-1]
 
 
-def _errors(run: RunDir, world_size: int) -> list[RankError]:
+def _by_cause(run: RunDir, world_size: int) -> list[RankError]:
     found = (read_untrusted(run.errors / f"{rank}.json", RankError) for rank in range(world_size))
-    return [error for error in found if error is not None]
+    errors = [error for error in found if error is not None]
+    return sorted(errors, key=lambda error: (_blames_a_peer(error), error.time))
 
 
 def _blames_a_peer(error: RankError) -> bool:

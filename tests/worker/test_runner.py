@@ -50,6 +50,7 @@ ready()
 while True: time.sleep(0.05)
 """
 )
+DEAF = READY + "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nready()\nwhile True: time.sleep(1)"
 WAITS_AND_SPEAKS = READY + "ready()\ngate()\nprint('the last line', end='')"
 SAVES = (
     READY
@@ -360,16 +361,70 @@ def test_strays_are_stopped_whatever_their_records_say(bench: Bench) -> None:
     assert bench.attempt.left() == []
 
 
-def test_a_stop_asked_for_twice_is_written_once(bench: Bench) -> None:
-    bench.start(LEAVES_ON_TERM)
+@pytest.mark.parametrize("spec", [{"stop_grace": "1h"}])
+def test_a_stop_has_the_jobs_own_grace_unless_the_worker_itself_stops(bench: Bench) -> None:
+    def asked(reason: EndReason, **grace: int) -> bool:
+        request = StopRequest(reason=reason, grace=timedelta(**grace))
+        return read_record(bench.attempt.run.stop, StopRequest) == request
+
+    bench.start(DEAF)
     bench.ready()
     bench.runner.preempt()
-    wait_for(bench.attempt.run.stop.exists, "the stop")
+    wait_for(lambda: asked(EndReason.PREEMPTED, hours=1), "the stop")
+    bench.yard.cancel(bench.claim.job_id)
+    wait_for(lambda: asked(EndReason.CANCELLED, hours=1), "the cancel")
+    bench.runner.preempt(hurry=True)
+    wait_for(lambda: asked(EndReason.CANCELLED, seconds=30), "the shorter grace")
+    bench.attempt.stop(grace=0)
+    assert bench.ended().state == JobState.CANCELLED
+
+
+def test_a_supervisor_that_somebody_stopped_goes_on(bench: Bench) -> None:
+    bench.start(LEAVES_ON_TERM)
+    bench.ready()
+    process.send(bench.attempt.supervisor, signal.SIGSTOP)
     bench.yard.cancel(bench.claim.job_id)
     assert bench.ended().state == JobState.CANCELLED
-    request = read_record(bench.attempt.run.stop, StopRequest)
-    assert request is not None
-    assert request.grace == timedelta(seconds=30)
+    assert bench.row.end_reason == EndReason.CANCELLED
+    assert "saved" in bench.lines()
+
+
+def test_a_supervisor_that_stays_stopped_past_the_grace_is_killed_with_its_attempt(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("worker.stops._OVERDUE_S", float("-inf"))
+    bench.attempt.start(DEAF)
+    wait_for((bench.attempt.run.root / "ready").exists, "the rank")
+    process.send(bench.attempt.supervisor, signal.SIGSTOP)
+    wait_for(lambda: process.is_stopped(bench.attempt.supervisor), "it is stopped")
+    bench.yard.cancel(bench.claim.job_id)
+    bench.run()
+    assert bench.ended().state == JobState.CANCELLED
+    assert bench.row.detail == "the attempt's supervisor was killed"
+    assert bench.attempt.left() == []
+
+
+def test_an_attempt_whose_processes_cannot_be_killed_keeps_its_devices_and_its_owner_is_told(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(target: ProcessIdentity, number: signal.Signals) -> bool:
+        if number == signal.SIGKILL:
+            raise PermissionError("as for another user's process")
+        return send(target, number)
+
+    send = process.send
+    bench.start(DEAF)
+    bench.ready()
+    with monkeypatch.context() as patch:
+        patch.setattr(process, "send", refused)
+        patch.setattr("worker.runner._KILL_DEADLINE_S", 0.2)
+        send(bench.attempt.supervisor, signal.SIGKILL)
+        wait_for(bench.messages, "the owner is told")
+        assert bench.yard.held() != {}
+    assert bench.ended().state == JobState.QUEUED
+    (told,) = bench.messages()
+    assert told.startswith("these processes cannot be killed, and keep the devices")
+    assert bench.yard.held() == {}
 
 
 def test_a_runner_whose_end_nobody_hears_ends(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:

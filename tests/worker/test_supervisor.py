@@ -9,7 +9,10 @@ import signal
 import subprocess
 import sys
 
-from tests.worker.attempt import Attempt, wait_for
+import pytest
+
+from tests.worker.attempt import LAUNCHER, Attempt, wait_for
+from torchyard.events import LINE, Message
 from torchyard.job import EndReason
 from torchyard.rundir import ProcessIdentity, StopRequest, read_record, write_record
 from worker import process
@@ -33,6 +36,25 @@ ready()
 while True: time.sleep(0.05)
 """
 )
+ASKS = READY + "import torchyard; run = torchyard.init(); ready()\nwhile not run.should_stop(): time.sleep(0.01)\n"
+ASKS_NOBODY = (
+    READY + "import torchyard; torchyard.init(); ready()\nwhile not (root / 'gate').exists(): time.sleep(0.01)\n"
+)
+REFUSED_SUPERVISOR = """
+from datetime import timedelta
+import pathlib, signal, sys
+from worker import process, supervisor
+gate = pathlib.Path(sys.argv[1]) / "gate"
+send = process.send
+def refused(target, number):
+    if number == signal.SIGKILL and not gate.exists():
+        raise PermissionError("as for another user's process")
+    return send(target, number)
+process.send = refused
+supervisor._STUBBORN = timedelta(seconds=0.2)
+supervisor.main()
+"""
+"""One whose SIGKILLs have no effect until the gate is open."""
 HIDDEN_GRANDCHILD = (
     READY
     + """
@@ -154,6 +176,66 @@ def test_a_stop_lets_every_rank_save_within_its_grace(attempt: Attempt) -> None:
     assert (attempt.run.root / "saved-0").exists()
     assert (attempt.run.root / "saved-1").exists()
     assert attempt.left() == []
+
+
+@pytest.mark.parametrize("asked", [EndReason.PAUSED, EndReason.CANCELLED])
+def test_a_program_that_comes_to_its_end_in_the_grace_has_finished_unless_it_was_cancelled(
+    attempt: Attempt, asked: EndReason
+) -> None:
+    attempt.start(ASKS_NOBODY, world_size=2)
+    attempt.wait_for_file("ready-0")
+    attempt.wait_for_file("ready-1")
+    attempt.stop(asked, grace=60)
+    (attempt.run.root / "gate").touch()
+    report = attempt.report()
+    assert report.reason is (asked if asked is EndReason.CANCELLED else EndReason.COMPLETED)
+
+
+def test_ranks_that_have_finished_are_not_run_again_for_a_stop_before_their_launcher_leaves(attempt: Attempt) -> None:
+    slow = 'root=$1; shift; "$@"; touch "$root/over"; until [ -e "$root/stop.json" ]; do sleep 0.02; done; sleep 1'
+    ranks = [sys.executable, "-P", str(LAUNCHER), "1", str(attempt.script(READY))]
+    attempt.start_plan(attempt.plan(["/bin/sh", "-c", slow, "sh", str(attempt.run.root), *ranks]))
+    attempt.wait_for_file("over")
+    attempt.stop(EndReason.PREEMPTED, grace=60)
+    assert attempt.report().reason is EndReason.COMPLETED
+
+
+def test_a_program_that_leaves_as_it_was_asked_to_is_as_it_was_asked(attempt: Attempt) -> None:
+    attempt.start(ASKS)
+    attempt.wait_for_file("ready-0")
+    attempt.stop(EndReason.PAUSED, grace=60)
+    report = attempt.report()
+    assert (report.reason, report.message) == (EndReason.PAUSED, "paused")
+
+
+def test_a_save_that_fails_at_a_stop_is_told(attempt: Attempt) -> None:
+    attempt.start(ASKS + "raise OSError('no room for the checkpoint')")
+    attempt.wait_for_file("ready-0")
+    attempt.stop(EndReason.PAUSED, grace=60)
+    report = attempt.report()
+    assert (report.reason, report.message) == (EndReason.PAUSED, "paused; OSError: no room for the checkpoint")
+    assert report.traceback is not None
+
+
+def test_the_owner_is_told_of_what_cannot_be_killed(attempt: Attempt) -> None:
+    argv = [sys.executable, "-P", str(LAUNCHER), "1", str(attempt.script(FOREVER))]
+    write_record(attempt.run.launch, attempt.plan(argv))
+    with subprocess.Popen([sys.executable, "-P", "-c", REFUSED_SUPERVISOR, str(attempt.run.root)]) as supervisor:
+        attempt.wait_for_file("ready-0")
+        rank = _rank(attempt, 0)
+        attempt.run.events.write_text('{"half a line')
+        attempt.stop(grace=0)
+        wait_for(lambda: attempt.run.events.read_text().endswith("}\n"), "the message")
+        assert not attempt.run.exit.exists()
+        (attempt.run.root / "gate").touch()
+        assert supervisor.wait() == 0
+    half, line = attempt.run.events.read_text().splitlines()
+    message = LINE.validate_json(line)
+    assert isinstance(message, Message)
+    assert (half, message.level) == ('{"half a line', "warning")
+    assert message.text.startswith("these processes cannot be killed, and keep the devices of the attempt")
+    assert str(rank.pid) in message.text
+    assert attempt.report().reason is EndReason.CANCELLED
 
 
 def test_a_stop_while_the_launcher_starts_up_does_not_wait_for_the_grace(attempt: Attempt) -> None:

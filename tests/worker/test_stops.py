@@ -1,0 +1,54 @@
+"""What is asked of an attempt, through its stop file alone."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from torchyard.job import EndReason
+from torchyard.rundir import RunDir, StopRequest, read_record, write_record
+from worker import stops
+from worker.stops import Stops
+
+CANCELLED, PAUSED, PREEMPTED = EndReason.CANCELLED, EndReason.PAUSED, EndReason.PREEMPTED
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDir:
+    return RunDir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "both"),
+    [
+        ((PAUSED, 3600), (CANCELLED, 3600), (CANCELLED, 3600)),
+        ((PAUSED, 3600), (PREEMPTED, 30), (PAUSED, 30)),
+        ((PREEMPTED, 30), (CANCELLED, 3600), (CANCELLED, 30)),
+        ((EndReason.TIME_LIMIT, 60), (PAUSED, 60), (EndReason.TIME_LIMIT, 60)),
+        ((EndReason.TIME_LIMIT, 60), (CANCELLED, 60), (CANCELLED, 60)),
+    ],
+)
+def test_the_weightier_reason_and_the_shorter_grace_count(
+    run: RunDir, first: tuple[EndReason, int], then: tuple[EndReason, int], both: tuple[EndReason, int]
+) -> None:
+    write_record(run.stop, StopRequest(reason=first[0], grace=timedelta(seconds=first[1])))
+    Stops(run).ask(then[0], grace=timedelta(seconds=then[1]))
+    assert read_record(run.stop, StopRequest) == StopRequest(reason=both[0], grace=timedelta(seconds=both[1]))
+
+
+def test_what_was_asked_before_is_not_written_again(run: RunDir) -> None:
+    asking = Stops(run)
+    asking.ask(CANCELLED, grace=timedelta(seconds=90))
+    written = run.stop.stat().st_ino
+    for weaker in (CANCELLED, PREEMPTED):
+        asking.ask(weaker, grace=timedelta(seconds=90))
+        assert run.stop.stat().st_ino == written
+
+
+def test_a_stop_is_overdue_a_while_after_its_shortest_grace(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    asking = Stops(run)
+    asking.ask(PAUSED, grace=timedelta(hours=1))
+    monkeypatch.setattr(stops, "_OVERDUE_S", -30.0)
+    assert not asking.overdue
+    asking.ask(PREEMPTED, grace=timedelta(seconds=20))
+    assert asking.overdue
