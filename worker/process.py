@@ -125,12 +125,6 @@ def stubborn(left: Iterable[ProcessIdentity]) -> str:
     return f"these processes cannot be killed, and keep the devices of the attempt until they end: {pids}"
 
 
-def stubborn(left: Iterable[ProcessIdentity]) -> str:
-    """What to tell of processes that outlived `kill_all`."""
-    pids = ", ".join(str(process.pid) for process in left)
-    return f"these processes cannot be killed, and keep the devices of the attempt until they end: {pids}"
-
-
 @functools.cache
 def boot_id() -> str:
     """What tells one start of this host from another."""
