@@ -9,9 +9,12 @@ from sqlalchemy import select, text
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from store import jobs
+from store import jobs, logs
 from store.database import Database, now_us
+from store.logs import NewLines
+from store.metrics import NewPoint
 from store.tables import Worker
+from tests.databases import SQLiteDatabases
 from tests.store.yard import Yard, at_once
 from torchyard.errors import Unavailable
 
@@ -65,6 +68,31 @@ def test_a_broken_constraint_is_the_callers_to_judge(yard: Yard) -> None:
 def test_a_program_error_is_no_outage(yard: Yard) -> None:
     with pytest.raises((OverflowError, SQLAlchemyError)):
         yard.read(lambda session: jobs.events(session, "job", after=2**80, limit=1))
+
+
+def test_a_full_disk_is_unavailable_and_leaves_nothing_half_stored(sqlite: SQLiteDatabases) -> None:
+    with sqlite.migrated() as url, closing(Database(url)) as database:
+        yard = Yard(database)
+        claim = yard.running(yard.submit(), yard.worker())
+        lines = [NewLines(0, "stdout", [f"{number}" * 20 for number in range(20_000)])]
+        points = [NewPoint("loss", step, 0.5, step) for step in range(1000)]
+        before = yard.everything()
+        _let_grow(database, pages=10)
+        with pytest.raises(Unavailable, match="full"):
+            yard.record(claim, seq=0, points=points, lines=lines, offsets={"events.jsonl": 1})
+        assert yard.everything() == before
+        _let_grow(database, pages=1_000_000)
+        yard.record(claim, seq=0, points=points, lines=lines, offsets={"events.jsonl": 1})
+        assert yard.attempt(claim).relay_seq == 1
+        assert len(yard.read(lambda session: logs.after(session, claim.job_id, line=0, limit=30_000))) == 20_000
+
+
+def _let_grow(database: Database, *, pages: int) -> None:
+    """As if the disk had room for so many `pages` more: for the one connection that a test in one thread has."""
+    with database.engine.connect() as connection:
+        size = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+        granted = connection.exec_driver_sql(f"PRAGMA max_page_count={size + pages}").scalar_one()
+        assert granted == size + pages
 
 
 def test_a_database_that_cannot_be_opened_is_unavailable(tmp_path: Path) -> None:

@@ -10,12 +10,13 @@ from pathlib import Path
 import shutil
 import signal
 import socket
+import subprocess
 import threading
 from typing import Any
 
 import pytest
 
-from store import checkpoints, logs
+from store import attempts, checkpoints, logs
 from store.attempts import Claim
 from store.blobs import Blobs
 from store.checkpoints import NewCheckpoint
@@ -72,6 +73,7 @@ for name in ("supervisor.json", "exit.json"):
 print("the last line", flush=True)
 """
 )
+STOPPED = READY + "ready()\nos.kill(os.getpid(), signal.SIGSTOP)\nwhile True: time.sleep(1)"
 DELETES_ALL = READY + "import shutil\nready()\ngate()\nshutil.rmtree(root)"
 
 
@@ -427,6 +429,19 @@ def test_an_attempt_whose_processes_cannot_be_killed_keeps_its_devices_and_its_o
     assert bench.yard.held() == {}
 
 
+@pytest.mark.parametrize("spec", [{"stop_grace": "1s"}])
+def test_a_cancelled_job_whose_rank_is_stopped_ends_with_its_grace(bench: Bench) -> None:
+    bench.start(STOPPED)
+    bench.ready()
+    rank = read_record(bench.attempt.run.ranks / "0.json", ProcessIdentity)
+    assert rank is not None
+    wait_for(lambda: process.is_stopped(rank), "the rank is stopped")
+    bench.yard.cancel(bench.claim.job_id)
+    assert bench.ended().state == JobState.CANCELLED
+    assert bench.row.detail == "cancelled by its owner; killed after a grace of 1s"
+    assert bench.attempt.left() == []
+
+
 def test_a_runner_whose_end_nobody_hears_ends(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     def closed() -> None:
         raise ValueError("I/O operation on closed file")
@@ -445,6 +460,23 @@ def test_a_supervisor_of_another_boot_is_gone(bench: Bench) -> None:
     assert bench.ended().state == JobState.QUEUED
     assert bench.row.detail == "the host was restarted"
     assert bench.job.restarts == 0
+
+
+def test_a_process_that_has_a_supervisors_pid_is_neither_adopted_nor_killed(bench: Bench) -> None:
+    write_record(bench.attempt.run.launch, bench.attempt.plan(["/bin/true"]))
+    with subprocess.Popen(["/bin/sleep", "600"]) as stranger:
+        try:
+            now = process.identity(stranger.pid)
+            assert now is not None
+            supervisor = now.model_copy(update={"start_time": now.start_time - 1})
+            bench.yard.write(lambda session: attempts.launched(session, bench.claim, supervisor))
+            write_record(bench.attempt.run.supervisor, supervisor)
+            bench.run()
+            assert bench.ended().state == JobState.QUEUED
+            assert bench.row.detail == "the attempt's supervisor was killed"
+            assert process.is_alive(now)
+        finally:
+            stranger.kill()
 
 
 def _refuse_stop(run: RunDir) -> None:

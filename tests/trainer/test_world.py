@@ -1,0 +1,32 @@
+"""The process group of the ranks."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import distributed
+
+from tests.trainer.ranks import environment, job, on_ranks, results
+from trainer import __main__ as trainer
+from trainer.world import World
+
+
+def test_the_groups_timeout_is_the_specs(tmp_path: Path) -> None:
+    run = job(tmp_path, {"data": {"source": "digits"}, "distributed": {"timeout": "77s"}})
+    assert results(on_ranks(1, _timeout, env=environment(run, data="digits"))) == [77.0]
+
+
+def _timeout() -> float:
+    """Seconds that a collective of the group may take in which the trainer's program would train."""
+    found: list[float] = []
+
+    def look(*_: Any, world: World, **__: Any) -> SimpleNamespace:
+        assert world.size == 1
+        group: Any = distributed.group.WORLD
+        found.append(group._get_backend(torch.device("cpu")).options._timeout.total_seconds())
+        return SimpleNamespace(train=lambda: None)
+
+    setattr(trainer, "make_training", look)  # noqa: B010 this rank is a process of its own
+    trainer.main()
+    return found[0]
