@@ -1,0 +1,113 @@
+"""100,000 metric points a second, from a rank's event log to the database."""
+
+from contextlib import closing
+import json
+from pathlib import Path
+from statistics import median
+import subprocess
+import sys
+import threading
+import time
+
+from sqlalchemy import select
+
+from store.blobs import Blobs
+from store.database import Database
+from store.metrics import POINT
+from store.tables import PointChunk, Series
+from tests.databases import SQLiteDatabases
+from tests.store.yard import Yard
+from tests.worker.attempt import wait_for
+from tests.worker.test_relay import little_memory
+from torchyard.eventlog import FLUSH_LINES
+from torchyard.rundir import RunDir
+from worker.ledger import Ledger
+from worker.relay import Relay
+
+KEYS = 10
+STEPS = 20_000
+RATE = 10_000
+"""Steps a second, each with a point of each key."""
+WRITER = """
+import json, sys, time
+from pathlib import Path
+from torchyard.eventlog import EventLog
+
+def kibibytes(name):
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(name))
+
+path, (keys, steps, rate, block) = Path(sys.argv[1]), map(int, sys.argv[2:])
+log = EventLog(path, synchronize=lambda: None)
+log.log({"key-0": 0.0}, step=0)  # what is loaded at first
+log.flush()
+path.unlink()
+log.close()
+log = EventLog(path, synchronize=lambda: None)
+Path("/proc/self/clear_refs").write_text("5")  # the peak is what is resident now
+before, took, began = kibibytes("VmRSS"), [], time.perf_counter()
+for step in range(steps):
+    while step > (time.perf_counter() - began) * rate: time.sleep(0.001)
+    values = {f"key-{key}": float(step * keys + key) for key in range(keys)}
+    start = time.process_time()
+    log.log(values, step=step)
+    took.append(time.process_time() - start)
+log.close()
+longest = [max(took[first:first + block]) for first in range(0, steps, block)]
+print(json.dumps({"grown": kibibytes("VmHWM") - before, "longest": longest}))
+"""
+"""A rank's program. It times each call by the processor time of the whole process, which a busy machine does not
+change, and says the longest of each block of calls: one in a block writes what has gathered."""
+
+
+def test_a_flood_of_points_is_stored_whole_in_little_memory_and_holds_nobody_up(
+    tmp_path: Path, sqlite: SQLiteDatabases
+) -> None:
+    run = RunDir(tmp_path / "run")
+    run.create()
+    with sqlite.migrated() as url, closing(Database(url)) as database:
+        yard = Yard(database)
+        claim = yard.running(yard.submit(), yard.worker())
+        ledger = Ledger(database, claim, leaving=threading.Event(), announce=lambda _: None)
+        ledger.read()
+        relay = Relay(run, Blobs(tmp_path / "blobs"), offsets={}, listed=(), world_size=1)
+        command = [sys.executable, "-P", "-c", WRITER, str(run.events)]
+        with (
+            subprocess.Popen(
+                [*command, *map(str, (KEYS, STEPS, RATE, FLUSH_LINES))], stdout=subprocess.PIPE, text=True
+            ) as writer,
+            little_memory(100),
+        ):
+            wait_for(lambda: _size(run.events) > 1_000_000, "a backlog")
+            while writer.poll() is None:
+                _relay(relay, ledger)
+                time.sleep(0.01)
+            _relay(relay, ledger, final=True)
+            assert writer.stdout is not None
+            told = json.load(writer.stdout)
+        assert _stored(yard) == {
+            f"key-{key}": [(step, float(step * KEYS + key)) for step in range(STEPS)] for key in range(KEYS)
+        }
+    assert told["grown"] < 100 * 1024
+    quarter = len(told["longest"]) // 4
+    first, last = median(told["longest"][:quarter]), median(told["longest"][-quarter:])
+    assert last < 3 * first + 0.005
+
+
+def _relay(relay: Relay, ledger: Ledger, *, final: bool = False) -> None:
+    while (batch := relay.read(final=final)) is not None:
+        ledger.record(batch)
+        relay.stored(batch)
+
+
+def _stored(yard: Yard) -> dict[str, list[tuple[int, float]]]:
+    """Step and value of each stored point, by key, in the order in which they were stored."""
+    query = select(Series.key, PointChunk.data).join_from(PointChunk, Series).order_by(PointChunk.first)
+    found: dict[str, list[tuple[int, float]]] = {}
+    for key, data in yard.read(lambda session: session.execute(query).all()):
+        found.setdefault(key, []).extend((step, value) for step, value, _ in POINT.iter_unpack(data))
+    return found
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
