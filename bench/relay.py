@@ -3,9 +3,13 @@
 A real job's rank 0 appends prepared lines to its event log in one write, and the worker relays them. The time is from
 that write to the commit that counts the last point. The peer parses the same lines with the standard library and
 inserts one row a point, a transaction for each 256 KiB, and nothing else.
+
+Before that, how fast a rank logs: from the first call to the last byte in its event log, as fast as it can. The peer
+writes each call's line at once.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from io import FileIO
 import json
 from pathlib import Path
 import time
@@ -17,10 +21,12 @@ from bench import table
 from bench.service import databases, new_database, scratch, script, up, wait_for
 from bench.table import Row
 from store.tables import Series
+from torchyard.eventlog import EventLog
 
 REPEATS = 3
 POINTS = 100_000
 KEYS = {"1 key a line": 1, "4 keys a line": 4}
+_KEYS_A_CALL = 10
 _BLOCK = 1 << 18
 _SCRIPT = """
 import os, pathlib, time
@@ -45,8 +51,41 @@ _rows = Table(
 
 def measure() -> Iterator[Row]:
     with scratch() as folder, databases() as found:
+        yield from _logged(folder)
         for name, database in found.items():
             yield from _on(name, database, folder / name)
+
+
+def _logged(folder: Path) -> Iterator[Row]:
+    ours: list[tuple[float, float]] = []
+    theirs: list[tuple[float, float]] = []
+    for number in range(REPEATS):
+        log = EventLog(folder / f"ours-{number}.jsonl", synchronize=lambda: None)
+        ours.append(_flood(lambda values, step, log=log: log.log(values, step=step), log.close))
+        with (folder / f"theirs-{number}.jsonl").open("wb", buffering=0) as file:
+
+            def write(values: Mapping[str, float], step: int, file: FileIO = file) -> None:
+                line = {"time": time.time_ns() // 1000, "type": "metric", "step": step, "values": values}
+                file.write(f"{json.dumps(line, separators=(',', ':'))}\n".encode())
+
+            theirs.append(_flood(write, file.flush))
+    peer = "json.dumps and write, a line a call"
+    for place, (what, unit, at_least) in enumerate(
+        ((f"metric points logged, {_KEYS_A_CALL} a call", "/s", 100_000), ("– the longest call", "ms", None))
+    ):
+        yield Row(what, unit, [row[place] for row in ours], peer, [row[place] for row in theirs], at_least=at_least)
+
+
+def _flood(log: Callable[[Mapping[str, float], int], None], close: Callable[[], None]) -> tuple[float, float]:
+    """Points a second, and milliseconds of the longest call."""
+    longest, began = 0.0, time.monotonic()
+    for step in range(POINTS // _KEYS_A_CALL):
+        values = {f"train/metric-{key}": 1 / (step + key + 1) for key in range(_KEYS_A_CALL)}
+        start = time.monotonic()
+        log(values, step)
+        longest = max(longest, time.monotonic() - start)
+    close()
+    return POINTS / (time.monotonic() - began), longest * 1000
 
 
 def _on(name: str, database: str | None, folder: Path) -> Iterator[Row]:
