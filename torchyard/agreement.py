@@ -9,10 +9,12 @@ comes to call n + 1 finds it named. And the margin is needed: in call n, another
 call n already. Ranks that no collective holds together may stop some calls apart; they never wait for each other.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 import os
 import time
 
+from torchyard.disk import FULL
 from torchyard.rundir import ProcessIdentity, RunDir, read_record
 
 POLL_S = 0.2
@@ -73,17 +75,19 @@ class StopAgreement:
 
     def _acknowledge(self) -> None:
         if not self._acknowledged:
-            self._run.agreement.mkdir(exist_ok=True)
-            (self._run.agreement / f"ack-{self._rank}").touch()
-            self._acknowledged = True
+            with _unless_full():
+                self._run.agreement.mkdir(exist_ok=True)
+                (self._run.agreement / f"ack-{self._rank}").touch()
+                self._acknowledged = True
 
     def _all_acknowledged(self) -> bool:
         return all((self._run.agreement / f"ack-{rank}").exists() for rank in range(self._world_size))
 
     def _name_last_call(self, call: int) -> None:
         temporary = self._run.agreement / f".at.{os.getpid()}"
-        temporary.write_text(str(call))
-        temporary.rename(self._run.agreement / "at")
+        with _unless_full():
+            temporary.write_text(str(call))
+            temporary.rename(self._run.agreement / "at")
 
     def _read_last_call(self) -> int | None:
         try:
@@ -102,3 +106,13 @@ class StopAgreement:
     def _is_gone(self, rank: int) -> bool:
         process = read_record(self._run.ranks / f"{rank}.json", ProcessIdentity)
         return process is not None and ProcessIdentity.of(process.pid) != process
+
+
+@contextmanager
+def _unless_full() -> Generator[None]:
+    """Where the disk is full, the next call tries again."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in FULL:
+            raise

@@ -1,14 +1,15 @@
 """The writing end of `events.jsonl`: values wait where they are, a thread fetches and appends them."""
 
 from collections.abc import Callable, Mapping
+import contextlib
 from dataclasses import dataclass
-import errno
 import os
 from pathlib import Path
 import threading
 import time
 from typing import Any, TypeAlias
 
+from torchyard.disk import FULL
 from torchyard.events import Card, CheckpointSaved, Message, Metric, Progress
 from torchyard.failpoints import failpoint
 
@@ -16,8 +17,6 @@ FLUSH_S = 0.5
 FLUSH_LINES = 500
 HELD_BYTES = 16 * 1024 * 1024
 """Lines that wait in memory while the disk is full; more of them are the OSError."""
-
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 @dataclass(frozen=True)
@@ -79,14 +78,22 @@ class EventLog:
         self._add(Card(time=_now(), values=dict(values)))
 
     def checkpoint(self, name: str) -> None:
-        """Writes at once, after all that was added before."""
+        """Writes at once, after all that was added before; where the disk is full, when there is room again."""
         self._add(CheckpointSaved(time=_now(), name=name))
-        self.flush()
+        self._write(patient=True)
 
     def flush(self) -> None:
         """Returns when all that was added is in the file."""
         self._check()
         self._write()
+
+    def touch(self) -> None:
+        """Shows that the program lives where nothing can be written: a full disk still takes a file's times.
+
+        Many a file system does so by itself at a write that it refuses: no hang is seen before there is room.
+        """
+        with contextlib.suppress(OSError):
+            os.utime(self._path)
 
     def close(self) -> None:
         self._closing.set()
@@ -134,8 +141,9 @@ class EventLog:
             try:
                 self._append()
             except OSError as error:
-                if not patient or error.errno not in _FULL or len(self._unwritten) > HELD_BYTES:
+                if not patient or error.errno not in FULL or len(self._unwritten) > HELD_BYTES:
                     raise
+                self.touch()
 
     def _metric(self, item: _Values) -> Metric:
         if any(not isinstance(value, float) for value in item.values.values()):

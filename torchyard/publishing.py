@@ -39,8 +39,10 @@ def publish(
         write_record(temporary / MANIFEST, listed)
         failpoint("checkpoint.rename")
         temporary.rename(folder / name)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(temporary, ignore_errors=True)
+        if isinstance(error, OSError) and error.filename is None:  # a write does not say where
+            error.filename = str(folder)
         raise
     failpoint("checkpoint.renamed")
     sync_folder(folder)

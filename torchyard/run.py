@@ -6,8 +6,8 @@ nothing, nobody asks to stop.
 
 import atexit
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
+import io
 import json
 import os
 from pathlib import Path
@@ -15,19 +15,22 @@ import signal
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from torchyard.agreement import StopAgreement
+from torchyard.disk import insist
 from torchyard.eventlog import EventLog
 from torchyard.events import Message
 from torchyard.publishing import Content, publish
 from torchyard.rundir import STATE_FILE, WEIGHTS_FILE, Env, Manifest, RunDir
+from torchyard.saving import Saving, Unsaved
 from torchyard.tensors import on_host, safetensors, write_state
 
 if TYPE_CHECKING:
     import torch
 
 _MESSAGE_LIMIT = 10_000
+_ROOM_S = 600.0  # for a full disk to have room for the last checkpoint and the last lines
 
 _current: "Run | None" = None
 
@@ -67,7 +70,7 @@ class Run:
     """One rank's view of its attempt. Every rank may call everything; rank 0 alone writes.
 
     Events are written by a thread, and so are checkpoints if asked for: an OSError that they meet is raised by the
-    next call.
+    next call. A full disk is none: what it refuses waits in memory, and `flush` and `close` wait for room.
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -83,8 +86,7 @@ class Run:
         self._dir: RunDir | None = None
         self._events: EventLog | None = None
         self._agreement: StopAgreement | None = None
-        self._background = ThreadPoolExecutor(1, thread_name_prefix="torchyard checkpoint")
-        self._saving: Future[None] | None = None
+        self._saving = Saving(self._tell)
         if environ.get(Env.RUN_DIR):
             self._dir = RunDir(Path(environ[Env.RUN_DIR]))
             self._events = EventLog(self._dir.events, synchronize=_synchronize) if self.rank == 0 else None
@@ -110,7 +112,7 @@ class Run:
         A tensor is copied on its device, and fetched later by a thread: this never waits for a GPU. Raises TypeError
         and ValueError for what is no number.
         """
-        self._settle()
+        self._saving.look()
         if self._events is not None:
             self._events.log(values, step=step)
 
@@ -118,22 +120,21 @@ class Run:
         self, *, step: int, total_steps: int | None = None, epoch: int | None = None, epochs: int | None = None
     ) -> None:
         """How far the run is. Cheap enough for every step; epochs count from 1."""
-        self._settle()
+        self._saving.look()
         if self._events is not None:
             self._events.progress(step=step, total_steps=total_steps, epoch=epoch, epochs=epochs)
 
     def message(self, text: str, level: Literal["info", "warning", "error"] = "info") -> None:
         """A sentence for the people who watch the job."""
-        self._settle()
-        if self._events is not None:
-            self._events.message(Message(time=time.time_ns() // 1000, level=level, text=text[:_MESSAGE_LIMIT]))
+        self._saving.look()
+        self._tell(text, level)
 
     def card(self, values: Mapping[str, Any]) -> None:
         """What this run is, as JSON: its model's size, its speed, its data. Of several cards the last one counts.
 
         Raises TypeError and ValueError for what JSON cannot hold, or more than 200 keys or 64 KiB.
         """
-        self._settle()
+        self._saving.look()
         if self._events is not None:
             self._events.card(_plain(values))
 
@@ -173,8 +174,11 @@ class Run:
         In the `background`, tensors are copied to host memory at once and a thread does the rest, functions of `files`
         included: one checkpoint at a time, and what it raises, the next call here raises, once. A rank that leaves
         after `should_stop` has no use for that.
+
+        Where the disk is full this raises nothing: the checkpoint, as it was saved, waits in host memory, the job is
+        told, and it is tried again every 30 s until the next one takes its place. The last one takes as long as
+        `flush` does. Functions of `files` may be called more than once for it.
         """
-        self._settle(wait=True)
         if self._dir is None or self._events is None:
             return
         manifest = Manifest(
@@ -185,11 +189,14 @@ class Run:
             files=[],
             card=None if card is None else _plain(card),
         )
+        contents = dict(files or {})
         if background:
-            self._saving = self._background.submit(self._saver(manifest, state, weights, files, clone=True))
+            self._saving.begin(lambda: self._unsaved(manifest, state, weights, contents, clone=True))
         else:
-            self._events.flush()
-            self._saver(manifest, state, weights, files, clone=False)()
+            self._saving.write(
+                lambda: self._unsaved(manifest, state, weights, contents, clone=False),
+                kept=lambda: self._unsaved(manifest, state, weights, _filled(contents), clone=True),
+            )
 
     @property
     def stop_requested(self) -> bool:
@@ -211,23 +218,19 @@ class Run:
 
         Ranks that no collective of the step holds together may get it some steps apart.
         """
-        self._settle()
+        self._saving.look()
         return self._agreement is not None and self._agreement.reached()
 
     def flush(self) -> None:
-        """Returns when all that was saved is published and all that was logged is written."""
-        self._settle(wait=True)
-        if self._events is not None:
-            self._events.flush()
+        """Returns when all that was logged is written, and what was saved last is published.
+
+        Waits ten minutes for a full disk to have room. Raises its OSError then; that checkpoint is given up.
+        """
+        self._flush(room_s=_ROOM_S)
 
     def close(self) -> None:
         """Writes what still waits, as `flush` does, and nothing after it. Happens by itself when the program ends."""
-        events, self._events = self._events, None
-        try:
-            self._settle(wait=True)
-        finally:
-            if events is not None:
-                events.close()
+        self._close(room_s=_ROOM_S)
 
     def attach(self) -> None:
         """Listens for SIGTERM, and writes what still waits when the process exits. A forked child is no rank."""
@@ -236,18 +239,40 @@ class Run:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self._on_sigterm)
         os.register_at_fork(after_in_child=self._detach)
-        atexit.register(self.close)
+        # Who ends well has flushed before; an error is not held up.
+        atexit.register(self._close, room_s=0.0)
 
-    def _saver(
+    def _flush(self, *, room_s: float) -> None:
+        self._saving.finish(seconds=room_s, on_refusal=self._show_life)
+        if self._events is not None:
+            insist(self._events.flush, seconds=room_s, on_refusal=self._show_life)
+
+    def _close(self, *, room_s: float) -> None:
+        try:
+            self._flush(room_s=room_s)
+        finally:
+            events, self._events = self._events, None
+            if events is not None:
+                events.close()
+
+    def _show_life(self, _: OSError) -> None:
+        if self._events is not None:
+            self._events.touch()
+
+    def _tell(self, text: str, level: Literal["info", "warning", "error"] = "warning") -> None:
+        if self._events is not None:
+            self._events.message(Message(time=time.time_ns() // 1000, level=level, text=text[:_MESSAGE_LIMIT]))
+
+    def _unsaved(
         self,
         manifest: Manifest,
         state: Mapping[str, Any],
         weights: Mapping[str, Any] | None,
-        files: Mapping[str, Content] | None,
+        files: Mapping[str, Content],
         *,
         clone: bool,
-    ) -> Callable[[], None]:
-        """What writes a checkpoint of `state` and `weights` as they are now, and tells of it."""
+    ) -> Unsaved:
+        """A checkpoint of `state` and `weights` as they are now. Whoever writes it tells of it, too."""
         assert self._dir is not None
         assert self._events is not None
         folder, events = self._dir.checkpoints, self._events
@@ -258,25 +283,21 @@ class Run:
         if kept_weights is not None:
             contents[WEIGHTS_FILE] = lambda file: file.write(safetensors(kept_weights))
 
-        def save() -> None:
+        def write() -> None:
             wait()
-            publish(folder, name, contents | dict(files or {}), manifest)
+            events.flush()  # what was logged before is on the disk, whoever resumes from it
+            publish(folder, name, contents | dict(files), manifest)
             events.checkpoint(name)
 
-        return save
-
-    def _settle(self, *, wait: bool = False) -> None:
-        """Raises, once, what the checkpoint that was saved in the background has met."""
-        if self._saving is not None and (wait or self._saving.done()):
-            saving, self._saving = self._saving, None
-            saving.result()
+        return Unsaved(manifest.step, write)
 
     def _on_sigterm(self, *_: object) -> None:
         if self._agreement is not None:
             self._agreement.request()
 
     def _detach(self) -> None:
-        self._events = self._agreement = self._dir = self._saving = None
+        self._events = self._agreement = self._dir = None
+        self._saving = Saving(self._tell)
         if self.hears_sigterm:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
@@ -284,6 +305,17 @@ class Run:
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
     """`values` as JSON reads them back: with lists for tuples."""
     return json.loads(json.dumps(dict(values)))
+
+
+def _filled(files: Mapping[str, Content]) -> dict[str, Content]:
+    """`files` as their functions write them now."""
+    return {name: content if isinstance(content, bytes) else _written(content) for name, content in files.items()}
+
+
+def _written(content: Callable[[BinaryIO], object]) -> bytes:
+    file = io.BytesIO()
+    content(file)
+    return file.getvalue()
 
 
 def _synchronize() -> None:
