@@ -1,6 +1,6 @@
 """Jobs: submission, the one function that changes a state, and lists."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -187,6 +187,15 @@ def set_waiting_reason(session: Session, job_ids: Sequence[str], reason: Reason)
         .where(Job.id.in_(job_ids), Job.state == JobState.QUEUED, Job.reason_message != reason.message)
         .values(reason_code=reason.code, reason_message=reason.message, reason_since=now_us())
     )
+
+
+def set_waiting_reasons(session: Session, news: Mapping[Reason, Sequence[str]]) -> None:
+    """As `set_waiting_reason`, for many reasons, each with the jobs that it concerns."""
+    told = [job_id for job_ids in news.values() for job_id in job_ids]
+    # In one order for all, as two workers that wait for each other's rows would be a deadlock.
+    session.execute(select(Job.id).where(Job.id.in_(told)).order_by(Job.id).with_for_update())
+    for reason, job_ids in news.items():
+        set_waiting_reason(session, job_ids, reason)
 
 
 def set_card(session: Session, job_id: str, card: dict[str, Any]) -> None:

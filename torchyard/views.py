@@ -211,6 +211,8 @@ class DeviceView(View):
     processes: list[DeviceProcess] = []
     blocked: str | None = None
     """Why the device is not offered, though no job of ours holds it."""
+    returning: bool = False
+    """Whether it is `blocked` for some seconds only, until the memory of a job that has just ended is back."""
     job_id: str | None = None
 
 

@@ -18,6 +18,8 @@ _SLACK = 1 << 28
 """Bytes in use by which a GPU may differ from before the job and still count as released."""
 _IDLE = 1 << 30
 """Bytes in use that are nobody's, where it is not known how it was before the job."""
+_RETURN_S = 60.0
+"""How long after the end of a job its memory is expected back any moment."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +42,14 @@ class Quarantine:
         self._clock = clock
         self._offered: dict[str, int] = {}
         """Bytes in use when the device was last free."""
-        self._unconfirmed: dict[str, str] = {}
+        self._unconfirmed: dict[str, _Last] = {}
         """The last job on a device, until its memory is seen to be back."""
         self._faults: dict[str, _Fault] = {}
 
     def note(self, use: Use) -> None:
         """Remembers that the attempt had its devices, and of what it died. The same may be noted again."""
         devices = use.devices or ()
-        self._unconfirmed |= dict.fromkeys(devices, use.job_id)
+        self._unconfirmed |= dict.fromkeys(devices, _Last(use.job_id, self._clock()))
         if use.report is None or use.report.reason is not EndReason.DEVICE_FAULT:
             return
         rank = use.report.rank
@@ -77,16 +79,19 @@ class Quarantine:
             if fault is not None and view.memory_used_bytes is None:  # it does not answer: its time begins anew
                 self._faults[view.uuid] = self._fault(fault.job_id, fault.number, fault.kind)
             return view
-        blocked = self._unreleased(view) or self._failed(view, fault)
-        if blocked is not None:
-            return view.model_copy(update={"blocked": blocked})
+        failed, unreleased = self._failed(view, fault), self._unreleased(view)
+        if unreleased is not None:
+            soon = failed is None and self._clock() < self._unconfirmed[view.uuid].seen + _RETURN_S
+            return view.model_copy(update={"blocked": unreleased, "returning": soon})
+        if failed is not None:
+            return view.model_copy(update={"blocked": failed})
         if surely_free:
             self._offered[view.uuid] = view.memory_used_bytes or 0
         return view
 
     def _unreleased(self, view: DeviceView) -> str | None:
-        job_id = self._unconfirmed.get(view.uuid)
-        if job_id is None:
+        last = self._unconfirmed.get(view.uuid)
+        if last is None:
             return None
         before, used = self._offered.get(view.uuid), view.memory_used_bytes or 0
         if used <= (_IDLE if before is None else before + _SLACK):
@@ -94,8 +99,8 @@ class Quarantine:
             return None
         usual = "" if before is None else f" ({before / _GIB:.1f} GiB before it)"
         return (
-            f"GPU {view.index} is in quarantine: {used / _GIB:.1f} GiB are still in use after {job_id} ended{usual}; "
-            "looked at again every 5 s"
+            f"GPU {view.index} is in quarantine: {used / _GIB:.1f} GiB are still in use after {last.job_id} ended"
+            f"{usual}; looked at again every 5 s"
         )
 
     def _failed(self, view: DeviceView, fault: "_Fault | None") -> str | None:
@@ -109,6 +114,13 @@ class Quarantine:
     def _fault(self, job_id: str, number: int, kind: str) -> "_Fault":
         shown = (datetime.now(UTC) + HEALTHY).strftime("%H:%M UTC")
         return _Fault(job_id, number, kind, self._clock() + HEALTHY.total_seconds(), shown)
+
+
+@dataclass(frozen=True)
+class _Last:
+    job_id: str
+    seen: float
+    """When it was last known to have the device, by the clock."""
 
 
 @dataclass(frozen=True)

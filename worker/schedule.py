@@ -1,7 +1,9 @@
 """Which devices a job gets on this worker, and why a job waits: pure functions, the scheduler's own words."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from store.intents import Holder
 from store.jobs import Reason
@@ -28,24 +30,38 @@ def pick(resources: Resources, devices: Sequence[DeviceView]) -> list[DeviceView
     return sorted(free, key=lambda device: device.index)[: resources.devices_per_node]
 
 
-def make_room(resources: Resources, devices: Sequence[DeviceView], candidates: Sequence[Holder]) -> list[Holder] | None:
-    """The fewest of `candidates` whose devices the job needs beside the free ones: the lowest priority first, of those
-    the one that began last. None where even all of them are not enough."""
-    order = sorted(candidates, key=lambda holder: (holder.priority, -holder.since))
+def fits_soon(resources: Resources, devices: Sequence[DeviceView]) -> bool:
+    """Whether the job gets its devices now, or as soon as GPUs have their memory back."""
+    return _missing(resources, suitable(resources, devices)) <= 0
+
+
+def make_room(resources: Resources, devices: Sequence[DeviceView], candidates: Sequence[Holder]) -> list[Holder]:
+    """The fewest of `candidates` whose devices the job needs beside those that are free soon: the lowest priority
+    first, of those the one that began last. None of them where even all are not enough."""
+    fitting = suitable(resources, devices)
+    missing = _missing(resources, fitting)
+    gains = Counter(device.job_id for device in fitting)
     victims: list[Holder] = []
-    while pick(resources, _without(devices, victims)) is None:
-        if len(victims) == len(order):
-            return None
-        victims.append(order[len(victims)])
+    for holder in sorted(candidates, key=lambda holder: (holder.priority, -holder.since)):
+        if missing <= 0:
+            break
+        if gains[holder.job_id]:
+            victims.append(holder)
+            missing -= gains[holder.job_id]
+    if missing > 0:
+        return []
     for victim in victims[:-1]:
-        others = [other for other in victims if other is not victim]
-        if pick(resources, _without(devices, others)) is not None:
-            victims = others
+        if missing + gains[victim.job_id] <= 0:
+            victims.remove(victim)
+            missing += gains[victim.job_id]
     return victims
 
 
-def explain(resources: Resources, hosts: Sequence[Host]) -> Reason:
-    """Why the job does not start: the same sentence from whichever worker says it, if all give the same order."""
+def explain(resources: Resources, hosts: Sequence[Host], favoured: Mapping[str, str] = MappingProxyType({})) -> Reason:
+    """Why the job does not start: the same sentence from whichever worker says it, if all give the same order.
+
+    `favoured` is for whom a job stops, by its id.
+    """
     wanted = _wanted(resources)
     fitting = [replace(host, devices=suitable(resources, host.devices)) for host in hosts]
     largest = max(fitting, key=lambda host: len(host.devices), default=None)
@@ -53,7 +69,7 @@ def explain(resources: Resources, hosts: Sequence[Host]) -> Reason:
         return Reason("no_such_device", f"needs {wanted}; no worker has any")
     if len(largest.devices) < resources.devices_per_node:
         return Reason("too_big", f"needs {wanted}; the largest worker, {largest.name}, has {len(largest.devices)}")
-    parts = [_shortfall(host) for host in fitting if len(host.devices) >= resources.devices_per_node]
+    parts = [_shortfall(host, favoured) for host in fitting if len(host.devices) >= resources.devices_per_node]
     return Reason("devices_busy", f"needs {wanted}; " + "; ".join(parts))
 
 
@@ -70,9 +86,9 @@ def is_free(device: DeviceView) -> bool:
     return device.job_id is None and device.blocked is None
 
 
-def _without(devices: Sequence[DeviceView], stopped: Sequence[Holder]) -> list[DeviceView]:
-    gone = {holder.job_id for holder in stopped}
-    return [device.model_copy(update={"job_id": None}) if device.job_id in gone else device for device in devices]
+def _missing(resources: Resources, fitting: Sequence[DeviceView]) -> int:
+    free = sum(is_free(device) or (device.job_id is None and device.returning) for device in fitting)
+    return resources.devices_per_node - free
 
 
 def _wanted(resources: Resources) -> str:
@@ -82,9 +98,12 @@ def _wanted(resources: Resources) -> str:
     return f"{count} {noun}{plural}{memory}"
 
 
-def _shortfall(host: Host) -> str:
+def _shortfall(host: Host, favoured: Mapping[str, str]) -> str:
     if host.draining:
         return f"{host.name} is draining"
     free = sum(is_free(device) for device in host.devices)
     blocked = [device.blocked for device in host.devices if device.blocked is not None]
-    return "; ".join([f"{free} free on {host.name}", *blocked])
+    holding = {device.job_id for device in host.devices}
+    made_for = sorted({other for job_id, other in favoured.items() if job_id in holding})
+    room = f", where room is made for {', '.join(made_for)}" if made_for else ""
+    return "; ".join([f"{free} free on {host.name}{room}", *dict.fromkeys(blocked)])

@@ -7,17 +7,20 @@ import logging
 
 from pydantic import ValidationError
 
-from store import attempts, intents, jobs, workers
+from store import attempts, intents, jobs, room, workers
 from store.attempts import Claim
 from store.database import Database
 from store.intents import Holder
 from store.jobs import Reason, Startable
 from store.queue import Queue
+from store.room import Stop
 from store.tables import Worker
 from torchyard.errors import Unavailable
+from torchyard.job import JobState
 from torchyard.spec import Resources
 from torchyard.views import DeviceView, HeldDevice
 from worker import schedule
+from worker.floor import Floor
 
 _LOOKED_AT = 10_000
 
@@ -28,19 +31,27 @@ logger = logging.getLogger(__name__)
 class _Pass:
     """What one pass knows, and what it has found out."""
 
-    devices: Sequence[DeviceView]
-    """This worker's, with who holds each."""
-    held: dict[tuple[str, str], str]
+    takes: bool
+    """False where this worker drains: it only says why the jobs wait."""
+    floor: Floor
     holders: list[Holder]
+    """The jobs on this worker."""
+    stops: dict[str, list[Stop]]
+    """The jobs that make room, on any worker, by the job that needs it."""
     waiting: dict[Resources, list[Startable]] = field(default_factory=lambda: defaultdict(list))
     """The jobs that do not fit, by what they need."""
-    behind: tuple[str, list[Startable]] | None = None
-    """The job for which room is being made here, and who must not take it."""
+    news: dict[Reason, list[str]] = field(default_factory=lambda: defaultdict(list))
+    """What jobs are to be told."""
+
+    def tell(self, told: Iterable[Startable], reason: Reason) -> None:
+        news = [job.id for job in told if job.reason != reason.message]
+        if news:
+            self.news[reason] += news
 
 
 class Scheduler:
-    """One worker's hands on the queue. `observe` tells its devices as they are; `may_claim` is asked before each claim;
-    `start` gets what was claimed."""
+    """One worker's hands on the queue. `observe` tells its devices as they are; `may_claim` is asked before each claim
+    and before others are asked to make room; `start` gets what was claimed."""
 
     def __init__(
         self,
@@ -70,16 +81,18 @@ class Scheduler:
             candidates = jobs.startable(session, waiting[:_LOOKED_AT])
             if not candidates:
                 return
-            alive = [worker for worker, seen in workers.every(session) if seen]
+            known = workers.every(session)
             held = jobs.holders(session)
             holders = intents.holders(session, self._id)
-        if any(worker.id == self._id and worker.drain_requested_at is not None for worker in alive):
-            return
-        turn = _Pass(devices=_held(self._id, self._observe(), held), held=held, holders=holders)
+            stops = room.stops(session)
+        hosts = {worker.id: _host(worker) for worker, alive in known if alive or worker.id == self._id}
+        draining = self._id in hosts and hosts[self._id].draining
+        hosts[self._id] = schedule.Host(self._name, self._observe(), draining=draining)
+        turn = _Pass(takes=not draining, floor=Floor(hosts, held), holders=holders, stops=_by_favoured(stops))
         for job, resources in _understood(candidates):
             if not self._consider(turn, job, resources):
                 return
-        self._say_why(turn, self._hosts(alive, turn))
+        self._say_why(turn)
 
     def _waiting(self) -> list[str]:
         try:
@@ -91,98 +104,102 @@ class Scheduler:
 
     def _consider(self, turn: _Pass, job: Startable, resources: Resources) -> bool:
         """Takes the job, makes room for it, or notes that it waits. False where the pass is to end."""
-        if turn.behind is not None:
-            turn.behind[1].append(job)
-            return True
-        # What did not fit before does not fit now: in one pass, the free devices only become fewer.
-        chosen = None if resources in turn.waiting else schedule.pick(resources, turn.devices)
+        # What did not fit before does not fit now, and nobody makes room: in one pass, the free devices only become
+        # fewer, and the priorities lower.
+        hopeless = resources in turn.waiting or not turn.takes
+        chosen = None if hopeless else schedule.pick(resources, turn.floor.offered(self._id))
         if chosen is not None:
             if not self._may_claim():
                 return False
-            if self._take(job.id, chosen):
-                turn.held |= {(self._id, device.uuid): job.id for device in chosen}
-                turn.devices = _held(self._id, turn.devices, turn.held)
-        elif self._makes_room(turn, job, resources):
-            turn.behind = (job.id, [])
-        else:
+            self._take(turn, job.id, chosen)
+            return True
+        stops = turn.stops.get(job.id)
+        if stops is not None:
+            turn.tell([job], _preempting(stops))
+        elif not hopeless:
+            stops = self._make_room(turn, job, resources)
+        if not stops:
             turn.waiting[resources].append(job)
+            return True
+        for stop in stops:
+            if not stop.overdue:  # nobody behind the job may take the devices
+                turn.floor.keep(stop.worker_id, resources, job_id=job.id)
         return True
 
-    def _take(self, job_id: str, chosen: Sequence[DeviceView]) -> bool:
+    def _take(self, turn: _Pass, job_id: str, chosen: Sequence[DeviceView]) -> None:
         devices = [
             HeldDevice(worker=self._id, index=view.index, uuid=view.uuid, name=view.name).model_dump()
             for view in chosen
         ]
         with self._database.write("claim") as session:
             claim = attempts.claim(session, job_id, worker_id=self._id, devices=devices)
+            if claim is None:
+                turn.takes = not workers.drains(session, self._id)
+                row = jobs.lock(session, job_id)
+                if row is not None and row.state == JobState.QUEUED:
+                    return  # it waits for others
         try:
             self._queue.remove(job_id)
         except Unavailable as error:
             logger.warning("%s; the queue is corrected later", error.message)
         if claim is None:
-            return False
+            return
+        turn.floor.take(self._id, chosen, job_id=job_id)
         self._queue.announce(job_id)
         logger.info("%s: attempt %d takes %s", job_id, claim.number, ", ".join(view.uuid for view in chosen))
         self._start(claim)
-        return True
 
-    def _makes_room(self, turn: _Pass, job: Startable, resources: Resources) -> bool:
-        """Whether jobs of this worker stop for this one: nobody behind it may take their devices then."""
-        if any(holder.favoured == job.id for holder in turn.holders):
-            return True
-        lower = [holder for holder in turn.holders if holder.preemptible and holder.priority < job.priority]
-        victims = schedule.make_room(resources, turn.devices, [holder for holder in lower if not holder.stopping])
-        if not victims:
-            return False
-        ids = [victim.job_id for victim in victims]
+    def _make_room(self, turn: _Pass, job: Startable, resources: Resources) -> list[Stop]:
+        """Asks jobs of this worker to stop for this one, if that helps; those that it asked."""
+        lower = [holder for holder in turn.holders if _may_stop(holder, job)]
+        if not lower or turn.floor.fits_elsewhere(self._id, resources):
+            return []
+        victims = schedule.make_room(resources, turn.floor.offered(self._id), lower)
+        if not victims or not self._may_claim():
+            return []
+        stops = [Stop(victim.job_id, job.id, self._id, self._name) for victim in victims]
         with self._database.write("preempt") as session:
-            asked = intents.request_preempt(session, ids, in_favour_of=job.id)
-            if asked:
-                text = f"room is made on {self._name}: {', '.join(ids)} of lower priority stops first"
-                jobs.set_waiting_reason(session, [job.id], Reason("preempting", text))
-        for job_id in (*ids, job.id) if asked else ():
+            if not intents.request_preempt(session, [stop.job_id for stop in stops], in_favour_of=job.id):
+                return []
+            jobs.set_waiting_reason(session, [job.id], _preempting(stops))
+        turn.holders = [holder for holder in turn.holders if holder not in victims]
+        turn.stops[job.id] = stops
+        for job_id in (*(stop.job_id for stop in stops), job.id):
             logger.info("%s: makes room for %s", job_id, job.id)
             self._queue.announce(job_id)
-        return asked
+        return stops
 
-    def _hosts(self, alive: Iterable[Worker], turn: _Pass) -> list[schedule.Host]:
-        """Every worker, in the order that all of them use."""
-        hosts = {
-            worker.id: schedule.Host(
-                worker.name,
-                _held(worker.id, [DeviceView.model_validate(device) for device in worker.devices], turn.held),
-                draining=worker.drain_requested_at is not None,
-            )
-            for worker in alive
-        }
-        hosts[self._id] = schedule.Host(self._name, turn.devices)
-        return [hosts[worker_id] for worker_id in sorted(hosts)]
-
-    def _say_why(self, turn: _Pass, hosts: Sequence[schedule.Host]) -> None:
-        news: dict[Reason, list[str]] = defaultdict(list)
-        for resources, held_up in turn.waiting.items():
-            reason = schedule.explain(resources, hosts)
-            news[reason] += [job.id for job in held_up if job.reason != reason.message]
-        if turn.behind is not None:
-            favoured, others = turn.behind
-            reason = Reason(
-                "devices_busy", f"room is being made on {self._name} for {favoured}, which starts before it"
-            )
-            news[reason] += [job.id for job in others if job.reason != reason.message]
-        if not any(news.values()):
+    def _say_why(self, turn: _Pass) -> None:
+        """Each worker finds the same words in the same rows: where two look, neither corrects the other."""
+        favoured = {stop.job_id: stop.favoured for stops in turn.stops.values() for stop in stops}
+        for resources, reason in turn.floor.explain(turn.waiting, favoured):
+            turn.tell(turn.waiting[resources], reason)
+        if not turn.news:
             return
         with self._database.write("reason") as session:
-            for reason, told in news.items():
-                jobs.set_waiting_reason(session, told, reason)
+            jobs.set_waiting_reasons(session, turn.news)
 
 
-def _held(worker_id: str, devices: Sequence[DeviceView], held: dict[tuple[str, str], str]) -> list[DeviceView]:
-    """`devices` with who holds them. In a container the driver may tell pids that are not ours for our own job's."""
-    holders = [held.get((worker_id, view.uuid)) for view in devices]
-    return [
-        view.model_copy(update={"job_id": holder, "blocked": None if holder is not None else view.blocked})
-        for view, holder in zip(devices, holders, strict=True)
-    ]
+def _host(worker: Worker) -> schedule.Host:
+    devices = [DeviceView.model_validate(device) for device in worker.devices]
+    return schedule.Host(worker.name, devices, draining=worker.drain_requested_at is not None)
+
+
+def _by_favoured(stops: Iterable[Stop]) -> dict[str, list[Stop]]:
+    found: dict[str, list[Stop]] = defaultdict(list)
+    for stop in stops:
+        found[stop.favoured].append(stop)
+    return found
+
+
+def _may_stop(holder: Holder, job: Startable) -> bool:
+    return holder.preemptible and not holder.stopping and holder.priority < job.priority
+
+
+def _preempting(stops: Sequence[Stop]) -> Reason:
+    names = " and ".join(sorted({stop.worker for stop in stops}))
+    victims = ", ".join(sorted(stop.job_id for stop in stops))
+    return Reason("preempting", f"room is made on {names}: {victims} of lower priority stops first")
 
 
 def _understood(candidates: Iterable[Startable]) -> Generator[tuple[Startable, Resources]]:

@@ -33,6 +33,9 @@ class Bench:
 
     def look(self, *uses: Use) -> list[str | None]:
         """Why each device is not offered."""
+        return [view.blocked for view in self.views(*uses)]
+
+    def views(self, *uses: Use) -> list[DeviceView]:
         views = [
             DeviceView(index=index, uuid=f"GPU-{index}", name="H200", kind="cuda", memory_used_bytes=int(used * GIB))
             for index, used in enumerate(self.used)
@@ -40,7 +43,7 @@ class Bench:
         if self.blocked is not None:
             views[0] = views[0].model_copy(update={"blocked": self.blocked, "memory_used_bytes": None})
         slot = DeviceView(index=0, uuid="cpu-0", name="CPU slot", kind="cpu")
-        return [view.blocked for view in self.quarantine.judge([*views, slot], uses)]
+        return self.quarantine.judge([*views, slot], uses)
 
 
 def _use(*, ended: ExitReport | None, number: int = 1) -> Use:
@@ -106,6 +109,19 @@ def test_a_stranger_on_it_does_not_make_the_memory_confirmed(bench: Bench) -> No
     assert bench.look()[0] == bench.blocked
     bench.blocked = None
     assert "is in quarantine: 21.0 GiB" in str(bench.look()[0])
+
+
+def test_for_a_minute_after_the_job_its_memory_is_expected_back_but_not_from_a_gpu_that_failed(bench: Bench) -> None:
+    bench.look()
+    bench.used = [21.0, 21.0]
+    bench.look(_use(ended=None))
+    bench.now += 1000
+    ended = _use(ended=_fault(1))
+    assert [view.returning for view in bench.views(ended)] == [True, False, False]
+    bench.now += 59
+    assert [view.returning for view in bench.views()] == [True, False, False]
+    bench.now += 1
+    assert [view.returning for view in bench.views()] == [False] * 3
 
 
 @pytest.mark.parametrize(("rank", "failed"), [(1, [1]), (None, [0, 1]), (9, [0, 1])])

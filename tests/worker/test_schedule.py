@@ -105,20 +105,44 @@ def test_as_few_jobs_as_possible_make_room_the_least_important_and_the_youngest_
     devices += [slot(5, job="big"), slot(6, job="another's")]
     candidates = [holder("old"), holder("young", since=9), holder("mid", priority=1), holder("big", priority=2)]
 
-    def stopped(count: int) -> list[str] | None:
-        victims = make_room(Resources(devices_per_node=count), devices, candidates)
-        return None if victims is None else [victim.job_id for victim in victims]
+    def stopped(count: int) -> list[str]:
+        return [victim.job_id for victim in make_room(Resources(devices_per_node=count), devices, candidates)]
 
     assert stopped(2) == ["young"]
     assert stopped(3) == ["young", "old"]
     assert stopped(6) == ["young", "old", "mid", "big"]
-    assert stopped(7) is None
+    assert stopped(7) == []
     # The big one alone is enough: the small ones that came before it need not stop.
     alone = [slot(0, job="old"), *(slot(index, job="big") for index in range(1, 4))]
     assert make_room(Resources(devices_per_node=3), alone, candidates) == [candidates[-1]]
+
+
+def test_who_holds_nothing_that_suits_the_job_does_not_stop_for_it() -> None:
+    devices = [gpu(0, memory=24, job="small"), gpu(1, job="large"), gpu(2, blocked="in quarantine"), slot(0, job="cpu")]
+    candidates = [holder("small"), holder("cpu"), holder("large", priority=1)]
+    assert make_room(Resources(min_memory_gb=40), devices, candidates) == [candidates[-1]]
+    assert make_room(Resources(devices_per_node=2, min_memory_gb=40), devices, candidates) == []
+    devices[2] = devices[2].model_copy(update={"returning": True})
+    assert make_room(Resources(min_memory_gb=40), devices, candidates) == [], "one is free soon"
+    assert make_room(Resources(devices_per_node=2, min_memory_gb=40), devices, candidates) == [candidates[-1]]
 
 
 def test_a_draining_worker_is_named_as_such() -> None:
     hosts = [Host("box-a", [slot(0), slot(1)], draining=True), Host("box-b", [slot(0, job="job_a"), slot(1)])]
     reason = explain(Resources(devices_per_node=2), hosts)
     assert reason.message == "needs 2 devices; box-a is draining; 1 free on box-b"
+
+
+def test_what_is_wrong_with_all_of_a_workers_devices_is_said_once() -> None:
+    full = "worker box-a has no room on its disk"
+    host = Host("box-a", [gpu(0, job="job_a"), gpu(1, blocked=full), gpu(2, blocked=full)])
+    assert explain(Resources(), [host]).message == f"needs 1 device; 0 free on box-a; {full}"
+
+
+def test_for_whom_room_is_made_is_said_of_devices_that_suit() -> None:
+    hosts = [Host("box-a", [slot(0, job="job_a"), slot(1), gpu(0)]), Host("box-b", [slot(0, job="job_b")])]
+    favoured = {"job_a": "job_z", "job_b": "job_y"}
+    assert explain(Resources(device="cpu"), hosts, favoured).message == (
+        "needs 1 CPU slot; 1 free on box-a, where room is made for job_z; 0 free on box-b, where room is made for job_y"
+    )
+    assert explain(Resources(device="cuda"), hosts, favoured).message == "needs 1 GPU; 1 free on box-a"
