@@ -14,7 +14,7 @@ from sqlalchemy import update
 
 from store.database import Database
 from store.tables import Job
-from tests.databases import SQLiteDatabases
+from tests.databases import Databases
 from tests.failpoints import scenes
 from tests.failpoints.child import Child, playing, until
 from tests.failpoints.house import House
@@ -143,9 +143,10 @@ class Site:
             until(lambda number=row.number: not process.find(job_id, number), "no process is left")
 
 
-@pytest.fixture
-def site(tmp_path: Path, sqlite: SQLiteDatabases, redis_url: str) -> Generator[Site]:
-    with sqlite.migrated() as url, closing(Database(url)) as database:
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.thorough)])
+def site(request: pytest.FixtureRequest, tmp_path: Path, redis_url: str) -> Generator[Site]:
+    databases: Databases = request.getfixturevalue(request.param)
+    with databases.migrated() as url, closing(Database(url)) as database:
         site = Site(House(tmp_path, database, redis_url))
         site.house.queue.rebuild(list)
         site.gate.touch()
@@ -199,6 +200,16 @@ def test_a_job_whose_rank_was_killed_while_it_said_why_it_failed(site: Site, poi
     _runs_in_spite_of_a_kill(site, site.job(script=RAISES), point)
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize("point", [*WORKER, *SUPERVISOR, *RANK, *RAISING])
+def test_a_job_of_which_one_step_is_delayed(site: Site, point: str) -> None:
+    job_id = site.job(script=RAISES if point in RAISING else SCRIPT if point in RANK else "")
+    with site.daemon(f"{point}=delay:0.3") as daemon:
+        assert site.wait(job_id).attempt == (2 if point in RAISING else 1)
+        assert set(daemon.acted) == {point}
+    site.check(job_id)
+
+
 def test_a_job_whose_programs_are_delayed_everywhere(site: Site) -> None:
     points = [*WORKER, *SUPERVISOR, *RANK, *RAISING]
     job_id = site.job(script=RAISES)
@@ -209,13 +220,23 @@ def test_a_job_whose_programs_are_delayed_everywhere(site: Site) -> None:
 
 
 def test_a_cancel_that_is_delayed_everywhere(site: Site) -> None:
+    _is_cancelled_in_spite_of_delays(site, STOPPING)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("point", STOPPING)
+def test_a_cancel_of_which_one_step_is_delayed(site: Site, point: str) -> None:
+    _is_cancelled_in_spite_of_delays(site, [point])
+
+
+def _is_cancelled_in_spite_of_delays(site: Site, points: list[str]) -> None:
     site.gate.unlink()
     job_id = site.job()
-    with site.daemon(";".join(f"{point}=delay:0.2" for point in STOPPING)) as daemon:
+    with site.daemon(";".join(f"{point}=delay:0.2" for point in points)) as daemon:
         site.until(lambda: any(row.launcher for row in site.house.attempts(job_id)), "the job runs")
         scenes.request(site.house.settings, "cancel", job_id)
         assert site.wait(job_id).state == JobState.CANCELLED
-        assert set(daemon.acted) == set(STOPPING)
+        assert set(daemon.acted) == set(points)
     site.check_processes(job_id)
 
 

@@ -109,6 +109,14 @@ def test_a_daemon_that_is_delayed_everywhere(backlog: Backlog) -> None:
     backlog.check()
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize("point", POINTS)
+def test_a_daemon_of_which_one_act_is_delayed(backlog: Backlog, point: str) -> None:
+    with backlog.play(f"{point}=delay:0.1") as child:
+        until(lambda: backlog.is_done() and child.acted, "all is in order", every=0.05)
+    backlog.check()
+
+
 @pytest.mark.parametrize("point", ASIDE)
 def test_an_orphan_whose_removal_was_killed_is_removed(house: House, point: str) -> None:
     job_id = house.submit()
@@ -119,6 +127,19 @@ def test_an_orphan_whose_removal_was_killed_is_removed(house: House, point: str)
         assert child.acted == [point]
     assert list(orphan.parent.iterdir())
     scenes.remove_orphans(house.settings)
+    assert list(orphan.parent.iterdir()) == []
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("point", ASIDE)
+def test_an_orphan_that_two_workers_remove_at_once_is_removed(house: House, point: str) -> None:
+    job_id = house.submit()
+    orphan = house.settings.runs / job_id / "7"
+    orphan.mkdir(parents=True)
+    with playing(scenes.remove_orphans, house.settings, plan=f"{point}=delay:0.3", log=house.log) as child:
+        until(lambda: child.acted, "the delay")
+        scenes.remove_orphans(house.settings)
+        assert child.wait() == 0
     assert list(orphan.parent.iterdir()) == []
 
 
