@@ -1,25 +1,42 @@
 """What a finished job keeps of its log and its events, by age and by size, and what is known of run directories.
 
-A log goes from its beginning, some chunks in each transaction; the last of these says in the job's events what is gone.
-Positions are never used again: whoever reads on from behind what is gone gets the rest.
+Both go from their beginning, some rows in each transaction; the last of these says in the job's events what is gone,
+and notes in the job's row how far it was cut, so that nobody looks at it again. Positions are never used again:
+whoever reads on from behind what is gone gets the rest.
 """
 
 from collections.abc import Collection, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
-from sqlalchemy import ColumnElement, LargeBinary, and_, cast, delete, exists, false, func, select, update
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    LargeBinary,
+    Row,
+    Table,
+    Text,
+    and_,
+    cast,
+    delete,
+    false,
+    func,
+    or_,
+    select,
+    true,
+    update,
+)
 from sqlalchemy.orm import Session
 
 from store import jobs
-from store.database import Database, now_us
-from store.tables import Attempt, Job, JobEvent, LogChunk
+from store.database import Database, in_us, now_us
+from store.tables import Attempt, Base, Job
 from torchyard.schema import format_duration
 
-_JOBS_LOOKED_AT = 500
-_CHUNKS_AT_ONCE = 200
-_EVENTS_AT_ONCE = 2000
+_JOBS_AT_ONCE = 500
+_ROWS_AT_ONCE = 200
 _ALL = 2**62
 
 
@@ -32,6 +49,7 @@ class Keep:
     log_bytes: int | None = None
     events: timedelta | None = None
     """After the job's end. Changes of its state stay, and so does what the service itself says of it."""
+    event_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -43,22 +61,69 @@ class KnownJob:
     """By number: how long ago the attempt ended, in microseconds; None while it is open."""
 
 
+@dataclass(frozen=True)
+class _Kind:
+    """Of the rows of a job: those of one table that may go."""
+
+    purpose: str
+    """Of the transactions."""
+    table: Table
+    place: Column[int]
+    content: Column[Any]
+    removable: ColumnElement[bool]
+    cut_to: Column[int]
+    """The bytes of it that were left at the last cut."""
+    last: ColumnElement[int]
+    """The number of the last thing in a row."""
+    gone: str
+    """What is said, with that number."""
+
+
+_JOBS, _CHUNKS, _EVENTS = (Base.metadata.tables[name].c for name in ("jobs", "log_chunks", "job_events"))
+_LOG_OF_JOB = _Kind(
+    purpose="cut",
+    table=Base.metadata.tables["log_chunks"],
+    place=_CHUNKS.first,
+    content=_CHUNKS.text,
+    removable=true(),
+    cut_to=_JOBS.log_cut_to,
+    last=_CHUNKS.first + _CHUNKS.count - 1,
+    gone="lines 1 to {} of the log were removed",
+)
+_EVENTS_OF_ATTEMPTS = _Kind(
+    purpose="thin",
+    table=Base.metadata.tables["job_events"],
+    place=_EVENTS.seq,
+    content=_EVENTS.data,
+    # The service's own messages belong to no attempt.
+    removable=and_(_EVENTS.type != "state", _EVENTS.attempt.is_not(None)),
+    cut_to=_JOBS.events_cut_to,
+    last=_EVENTS.seq,
+    gone="what its attempts told as events, up to number {}, was removed",
+)
+
+
 def trim(database: Database, keep: Keep) -> Generator[None]:
-    """One pass over all finished jobs, which removes what is not to be kept. Raises Unavailable.
+    """A pass over finished jobs of which more is left than is to be kept, some hundreds at most. Raises Unavailable.
 
     Yields after each transaction, each of which is short; whoever stops there leaves the rest to a later pass. Any
     number of workers may do it at once.
     """
-    last: str | None = "" if keep != Keep() else None
-    while last is not None:
+    for kind, age, size in (
+        (_LOG_OF_JOB, keep.logs, keep.log_bytes),
+        (_EVENTS_OF_ATTEMPTS, keep.events, keep.event_bytes),
+    ):
+        if age is None and size is None:
+            continue
         with database.read() as session:
-            due, last = _due(session, keep, after=last)
+            due = _due(session, kind, age=age, size=size)
         yield
-        for job in due:
-            if job.log_to is not None:
-                yield from _cut_log(database, job.id, to=job.log_to, why=job.why)
-            if job.events:
-                yield from _remove_events(database, job.id, why=_age_said("they are", keep.events))
+        for job_id, old in due:
+            if old or size is None:
+                why = f"it is kept for {format_duration(age or timedelta())} after the end of a job"
+                yield from _cut(database, kind, job_id, to=0, why=why)
+            else:
+                yield from _cut(database, kind, job_id, to=size, why=f"the last {size} bytes of it are kept")
 
 
 def known(session: Session, job_ids: Collection[str]) -> dict[str, KnownJob]:
@@ -71,126 +136,63 @@ def known(session: Session, job_ids: Collection[str]) -> dict[str, KnownJob]:
     return found
 
 
-@dataclass(frozen=True)
-class _Due:
-    id: str
-    log_to: int | None
-    """The bytes of the log that stay; None: nothing is to be done about it."""
-    events: bool
-    why: str
+def _due(session: Session, kind: _Kind, *, age: timedelta | None, size: int | None) -> Sequence[Row[str, bool]]:
+    """Finished jobs that are not cut as far as they are to be, and whether that is for their age."""
+    old = Job.finished_at <= now_us() - in_us(age) if age is not None else false()
+    large = kind.cut_to > size if size is not None else false()
+    # By the index it comes past those of which nothing is left to cut, however many they are.
+    left = kind.cut_to > (0 if age is not None else size)
+    query = select(Job.id, old.label("old")).where(Job.finished_at.is_not(None), left, or_(old, large))
+    return session.execute(query.limit(_JOBS_AT_ONCE)).all()
 
 
-def _due(session: Session, keep: Keep, *, after: str) -> tuple[list[_Due], str | None]:
-    """Of the next jobs behind `after`: those with something to remove, and the last one looked at; None at the end."""
-    old_events = exists().where(JobEvent.job_id == Job.id, _removable()) if keep.events is not None else false()
-    age = now_us() - Job.finished_at
-    query = select(Job.id, Job.log_lines, Job.log_cut_to, age.label("age"), old_events.label("old_events"))
-    query = query.where(Job.id > after, Job.finished_at.is_not(None)).order_by(Job.id).limit(_JOBS_LOOKED_AT)
-    rows = session.execute(query).all()
-    due: list[_Due] = []
-    for row in rows:
-        log_to, why = keep.log_bytes, f"the last {keep.log_bytes} bytes of it are kept"
-        if keep.logs is not None and row.age >= _us(keep.logs):
-            log_to, why = 0, _age_said("it is", keep.logs)
-        if not row.log_lines or (log_to is not None and _is_cut(row.log_cut_to, log_to)):
-            log_to = None
-        events = keep.events is not None and bool(row.old_events) and row.age >= _us(keep.events)
-        if log_to is not None or events:
-            due.append(_Due(row.id, log_to, events, why))
-    return due, rows[-1].id if len(rows) == _JOBS_LOOKED_AT else None
-
-
-def _cut_log(database: Database, job_id: str, *, to: int, why: str) -> Generator[None]:
+def _cut(database: Database, kind: _Kind, job_id: str, *, to: int, why: str) -> Generator[None]:
     with database.read() as session:
-        first = _first_kept(session, job_id, to) if to else _ALL
+        first = _first_kept(session, kind, job_id, to) if to else _ALL
     more = True
     while more:
-        with database.write("cut") as session:
-            more = _remove_lines(session, job_id, first_kept=first, to=to, why=why)
+        with database.write(kind.purpose) as session:
+            more = _remove_oldest(session, kind, job_id, first_kept=first, to=to, why=why)
         yield
 
 
-def _first_kept(session: Session, job_id: str, size: int) -> int:
-    """The number of the first line of the newest chunks that together have no more than `size` bytes: at least one."""
+def _first_kept(session: Session, kind: _Kind, job_id: str, size: int) -> int:
+    """The place of the first of the newest rows that together have no more than `size` bytes: at least one."""
     if session.get_bind().dialect.name == "postgresql":
-        length = func.octet_length(LogChunk.text)
+        length = func.octet_length(cast(kind.content, Text))
     else:
-        length = func.length(cast(LogChunk.text, LargeBinary))
-    query = select(LogChunk.first, length.label("length")).where(LogChunk.job_id == job_id)
+        length = func.length(cast(kind.content, LargeBinary))
+    query = select(kind.place.label("place"), length.label("length")).where(_of(kind, job_id))
     first, left = _ALL, size
-    newest_first = query.order_by(LogChunk.first.desc()).execution_options(yield_per=64)
-    with closing(session.execute(newest_first)) as chunks:
-        for chunk in chunks:
-            left -= chunk.length
+    newest_first = query.order_by(kind.place.desc()).execution_options(yield_per=64)
+    with closing(session.execute(newest_first)) as rows:
+        for row in rows:
+            left -= row.length
             if left < 0 and first != _ALL:
                 break
-            first = chunk.first
+            first = row.place
     return first
 
 
-def _remove_lines(session: Session, job_id: str, *, first_kept: int, to: int, why: str) -> bool:
-    """True where more is left to remove. Otherwise it notes that the log is cut."""
+def _remove_oldest(session: Session, kind: _Kind, job_id: str, *, first_kept: int, to: int, why: str) -> bool:
+    """True where more is left to remove. Otherwise it notes that the job is cut."""
     job = jobs.lock(session, job_id)
-    if job is None or _is_cut(job.log_cut_to, to):
+    if job is None or getattr(job, kind.cut_to.key) <= to:
         return False  # it was deleted, or another worker has done it
-    query = select(LogChunk.first, LogChunk.count).where(LogChunk.job_id == job_id, LogChunk.first < first_kept)
-    rows = session.execute(query.order_by(LogChunk.first).limit(_CHUNKS_AT_ONCE + 1)).all()
-    gone = rows[:_CHUNKS_AT_ONCE]
+    query = select(kind.place.label("place"), kind.last.label("last")).where(_of(kind, job_id), kind.place < first_kept)
+    rows = session.execute(query.order_by(kind.place).limit(_ROWS_AT_ONCE + 1)).all()
+    gone = rows[:_ROWS_AT_ONCE]
     if gone:
-        old = and_(LogChunk.job_id == job_id, LogChunk.first <= gone[-1].first)
-        session.execute(delete(LogChunk).where(old), execution_options={"synchronize_session": False})
+        session.execute(delete(kind.table).where(_of(kind, job_id), kind.place <= gone[-1].place))
     if len(rows) > len(gone):
         return True
-    session.execute(update(Job).where(Job.id == job_id).values(log_cut_to=to))
+    session.execute(update(Job).where(Job.id == job_id).values({kind.cut_to.key: to}))
     # Whoever went before removed only so much that something was left for this transaction.
     if gone:
-        last = gone[-1].first + gone[-1].count - 1
-        _say(session, job_id, f"lines 1 to {last} of the log were removed: {why}")
+        data = {"level": "info", "text": f"{kind.gone.format(gone[-1].last)}: {why}"}
+        jobs.add_event(session, job_id, type="message", attempt=None, data=data)
     return False
 
 
-def _remove_events(database: Database, job_id: str, *, why: str) -> Generator[None]:
-    more = True
-    while more:
-        with database.write("thin") as session:
-            more = _remove_oldest_events(session, job_id, why=why)
-        yield
-
-
-def _remove_oldest_events(session: Session, job_id: str, *, why: str) -> bool:
-    """True where more is left to remove."""
-    if jobs.lock(session, job_id) is None:
-        return False
-    wanted = and_(JobEvent.job_id == job_id, _removable())
-    query = select(JobEvent.seq).where(wanted).order_by(JobEvent.seq).limit(_EVENTS_AT_ONCE + 1)
-    rows: Sequence[int] = session.scalars(query).all()
-    gone = rows[:_EVENTS_AT_ONCE]
-    if gone:
-        old = delete(JobEvent).where(wanted, JobEvent.seq <= gone[-1])
-        session.execute(old, execution_options={"synchronize_session": False})
-    if len(rows) > len(gone):
-        return True
-    if gone:
-        _say(session, job_id, f"what its attempts told as events, up to number {gone[-1]}, was removed: {why}")
-    return False
-
-
-def _removable() -> ColumnElement[bool]:
-    """What attempts have told: the service's own messages belong to none."""
-    return and_(JobEvent.type != "state", JobEvent.attempt.is_not(None))
-
-
-def _say(session: Session, job_id: str, text: str) -> None:
-    jobs.add_event(session, job_id, type="message", attempt=None, data={"level": "info", "text": text})
-
-
-def _is_cut(done: int | None, to: int) -> bool:
-    return done is not None and done <= to
-
-
-def _age_said(what: str, age: timedelta | None) -> str:
-    return f"{what} kept for {format_duration(age or timedelta())} after the end of a job"
-
-
-def _us(duration: timedelta) -> int:
-    return duration // timedelta(microseconds=1)
+def _of(kind: _Kind, job_id: str) -> ColumnElement[bool]:
+    return and_(kind.table.c.job_id == job_id, kind.removable)

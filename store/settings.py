@@ -86,6 +86,8 @@ class Settings(BaseSettings):
     """Of each finished job."""
     keep_events: Age = None
     """After the end of a job; changes of its state stay."""
+    keep_events_bytes: Size = None
+    """Of each finished job, as `keep_events`."""
     keep_runs: Age = None
     """Run directories, after the end of the attempt."""
     keep_runs_bytes: Size = None

@@ -24,6 +24,20 @@ BigKey = BigInteger().with_variant(Integer, "sqlite")
 _TERMINAL = ", ".join(f"'{state}'" for state in JobState if state.terminal)
 
 
+UNCUT = 2**62
+"""More bytes than anything has."""
+
+
+def _finished_by(column: str) -> Index:
+    return Index(
+        f"ix_jobs_{column}_finished_at",
+        column,
+        "finished_at",
+        sqlite_where=text("finished_at IS NOT NULL"),
+        postgresql_where=text("finished_at IS NOT NULL"),
+    )
+
+
 class Base(DeclarativeBase):
     metadata = MetaData(
         naming_convention={
@@ -59,6 +73,8 @@ class Job(Base):
         CheckConstraint(f"(finished_at IS NOT NULL) = (state IN ({_TERMINAL}))", name="finished_iff_terminal"),
         Index("ix_jobs_state_priority_id", "state", "priority", "id"),
         Index("ix_jobs_owner_id", "owner", "id"),
+        _finished_by("log_cut_to"),
+        _finished_by("events_cut_to"),
     )
 
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
@@ -99,8 +115,10 @@ class Job(Base):
     """The place of the newest thing stored of the job: each event, metric point and log line has one, in the order of
     their commits."""
     log_lines: Mapped[int] = mapped_column(BigInteger, default=0)
-    log_cut_to: Mapped[int | None] = mapped_column(BigInteger)
-    """The bytes to which housekeeping has cut the log of the finished job; NULL where it has not looked."""
+    log_cut_to: Mapped[int] = mapped_column(BigInteger, default=UNCUT, server_default=str(UNCUT))
+    """The bytes to which housekeeping has cut the log of the finished job."""
+    events_cut_to: Mapped[int] = mapped_column(BigInteger, default=UNCUT, server_default=str(UNCUT))
+    """As `log_cut_to`, of what its attempts told as events."""
     created_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
     started_at: Mapped[int | None] = mapped_column(BigInteger)
     finished_at: Mapped[int | None] = mapped_column(BigInteger)

@@ -30,7 +30,12 @@ class Housekeeper:
         busy: Callable[[], Collection[tuple[str, int]]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._keep = Keep(logs=settings.keep_logs, log_bytes=settings.keep_logs_bytes, events=settings.keep_events)
+        self._keep = Keep(
+            logs=settings.keep_logs,
+            log_bytes=settings.keep_logs_bytes,
+            events=settings.keep_events,
+            event_bytes=settings.keep_events_bytes,
+        )
         self._database = database
         self._run_dirs = RunDirs(
             settings.runs, database, keep=settings.keep_runs, keep_bytes=settings.keep_runs_bytes, busy=busy

@@ -1,18 +1,20 @@
 """What finished jobs keep no longer goes, whole and once, whoever removes it; nothing else does."""
 
+from contextlib import closing
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import insert, select, update
+from sqlalchemy import Connection, event, insert, select, update
 
 from store import deletion, housekeeping, journal, logs
 from store.attempts import NewEvent
-from store.database import now_us
+from store.database import Database, in_us, now_us
 from store.housekeeping import Keep
 from store.journal import Kind
 from store.logs import NewLines
 from store.metrics import NewPoint
-from store.tables import DeletedJob, Job
+from store.tables import UNCUT, DeletedJob, Job
+from tests.databases import SQLiteDatabases
 from tests.store.yard import Yard, at_once, checkpoint
 from torchyard.job import EndReason
 
@@ -40,7 +42,7 @@ def trained(yard: Yard, *, end: EndReason | None = EndReason.COMPLETED) -> str:
 
 
 def age(yard: Yard, job_id: str, days: int) -> None:
-    past = now_us() - days * DAY // timedelta(microseconds=1)
+    past = now_us() - in_us(days * DAY)
     yard.write(lambda session: session.execute(update(Job).where(Job.id == job_id).values(finished_at=past)))
 
 
@@ -129,6 +131,63 @@ def test_of_old_events_the_changes_of_state_stay_and_the_services_own_words(yard
     assert yard.everything() == everything
 
 
+def test_of_many_events_the_newest_are_kept_until_they_are_old(yard: Yard) -> None:
+    job_id, running = trained(yard), trained(yard, end=None)
+    before = told(yard, job_id)
+    assert trim(yard, Keep(event_bytes=100_000))
+    assert told(yard, job_id) == before
+    size = len('{"level": "info", "text": "hi"}') + len('{"step": 11}')
+    assert trim(yard, Keep(event_bytes=2 * size + 1))
+    spoken = [item for item in before if item[1] not in {"state", "metric", "log"}]
+    silent, last = [item for item in before if item not in spoken], before[-1][0] + 1
+    assert told(yard, job_id) == [*sorted([*silent, *spoken[-4:]]), (last, "message")]
+    assert told(yard, running)[-1] == spoken[-1]
+    assert trim(yard, Keep(event_bytes=1))
+    assert told(yard, job_id) == [*sorted([*silent, spoken[-1]]), (last, "message"), (last + 1, "message")]
+    age(yard, job_id, 2)
+    assert trim(yard, Keep(event_bytes=1, events=DAY))
+    assert [notice.partition("was removed: ")[2] for notice in notices(yard, job_id)] == [
+        f"the last {2 * size + 1} bytes of it are kept",
+        "the last 1 bytes of it are kept",
+        "it is kept for 1d after the end of a job",
+    ]
+    assert yard.moves(job_id) == yard.moves(trained(yard))
+
+
+def test_those_that_are_cut_cost_a_later_pass_nothing(sqlite: SQLiteDatabases) -> None:
+    keep, steps = Keep(logs=DAY, log_bytes=CHUNK, events=DAY), [0]
+
+    def count() -> int:
+        steps[0] += 1
+        return 0
+
+    def watch(connection: Connection) -> None:
+        driver = connection.connection.driver_connection
+        assert driver is not None
+        driver.set_progress_handler(count, 1)
+
+    with sqlite.migrated() as url, closing(Database(url)) as database:
+        yard = Yard(database)
+        age(yard, trained(yard), 2)
+        assert trim(yard, keep)
+        row = yard.everything()["jobs"][0]
+        assert (row["log_cut_to"], row["events_cut_to"]) == (0, 0)
+        event.listen(database.engine, "begin", watch)
+        used: list[int] = []
+        for count_of_jobs in (1, 400):
+            more = [{**row, "id": f"job_{count_of_jobs}_{number}"} for number in range(count_of_jobs)]
+            yard.write(lambda session, more=more: session.execute(insert(Job), more))
+            steps[0] = 0
+            assert trim(yard, keep)
+            used.append(steps[0])
+        assert used[0] == used[1] > 0
+        left = [{**row, "id": f"job_{number}", "events_cut_to": UNCUT} for number in range(3)]
+        yard.write(lambda session: session.execute(insert(Job), left))
+        steps[0] = 0
+        assert trim(yard, keep)
+        assert steps[0] > used[1]
+
+
 def test_a_reader_goes_on_from_any_place_behind_what_is_gone(yard: Yard) -> None:
     job_id = trained(yard)
     age(yard, job_id, 2)
@@ -143,16 +202,15 @@ def test_a_reader_goes_on_from_any_place_behind_what_is_gone(yard: Yard) -> None
 
 
 def test_a_pass_that_is_cut_off_is_made_up_for(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(housekeeping, "_CHUNKS_AT_ONCE", 2)
-    monkeypatch.setattr(housekeeping, "_EVENTS_AT_ONCE", 5)
+    monkeypatch.setattr(housekeeping, "_ROWS_AT_ONCE", 2)
     keep = Keep(log_bytes=2 * CHUNK, events=DAY)
-    for steps in (1, 2, 4, 6, 7, 10, 11):
+    for steps in (1, 2, 4, 6, 7, 8, 19, 20):
         job_id = trained(yard)
         age(yard, job_id, 2)
         trim(yard, keep, steps=steps)
-        cut = min(steps - 1, 5)  # the first step is to look
+        cut = min(steps - 1, 5)  # the first step is to look, the 7th again
         assert lines(yard, job_id) == list(range(4 * cut + 1, 25))
-        assert len(notices(yard, job_id)) == (cut == 5) + (steps == 11)
+        assert len(notices(yard, job_id)) == (cut == 5) + (steps == 20)
         assert trim(yard, keep)
         assert lines(yard, job_id) == [21, 22, 23, 24]
         assert [notice.partition(":")[0] for notice in notices(yard, job_id)] == [
@@ -162,8 +220,7 @@ def test_a_pass_that_is_cut_off_is_made_up_for(yard: Yard, monkeypatch: pytest.M
 
 
 def test_several_workers_at_once_say_it_once(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(housekeeping, "_CHUNKS_AT_ONCE", 2)
-    monkeypatch.setattr(housekeeping, "_EVENTS_AT_ONCE", 5)
+    monkeypatch.setattr(housekeeping, "_ROWS_AT_ONCE", 2)
     kept = [trained(yard) for _ in range(2)]
     deleted = trained(yard)
     for job_id in (*kept, deleted):
@@ -183,7 +240,7 @@ def test_nothing_is_looked_at_unless_something_is_to_be_removed(yard: Yard) -> N
 
 
 def test_a_tombstone_is_kept_as_long_as_a_worker_may_be_away(yard: Yard) -> None:
-    day = DAY // timedelta(microseconds=1)
+    day = in_us(DAY)
     for name, days in (("old", 31), ("young", 29)):
         row = insert(DeletedJob).values(job_id=name, deleted_at=now_us() - days * day)
         yard.write(lambda session, row=row: session.execute(row))

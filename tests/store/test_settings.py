@@ -52,13 +52,13 @@ def test_names_are_read_without_their_spaces_and_case(monkeypatch: pytest.Monkey
 def test_everything_is_kept_unless_it_is_said_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     def kept() -> list[object]:
         found = Settings.load()
-        return [found.keep_logs, found.keep_logs_bytes, found.keep_events, found.keep_runs, found.keep_runs_bytes]
+        return [value for name, value in found if name.startswith("keep_")]
 
-    assert kept() == [None] * 5
-    names = ("LOGS", "LOGS_BYTES", "EVENTS", "RUNS", "RUNS_BYTES")
+    assert kept() == [None] * 6
+    names = ("LOGS", "LOGS_BYTES", "EVENTS", "EVENTS_BYTES", "RUNS", "RUNS_BYTES")
     for name in names:
         monkeypatch.setenv(f"TORCHYARD_KEEP_{name}", "")
-    assert kept() == [None] * 5
+    assert kept() == [None] * 6
     for name in names:
         monkeypatch.setenv(f"TORCHYARD_KEEP_{name}", "0" if name.endswith("BYTES") else "30d")
-    assert kept() == [timedelta(days=30), 0, timedelta(days=30), timedelta(days=30), 0]
+    assert kept() == [timedelta(days=30), 0] * 3
