@@ -83,9 +83,9 @@ class LaunchPlan(Record):
 
     job_id: str
     attempt: int
-    argv: list[str]
     claimed_at: int | None = None
     """Microseconds, as the attempt's row has it: where an older database was put back, a number is used once more."""
+    argv: list[str]
     env: dict[str, str]
     """The whole environment: nothing else is inherited."""
     cwd: str

@@ -20,7 +20,7 @@ from torchyard.rundir import ExitReport, ProcessIdentity, RunDir, StopRequest, w
 from torchyard.schema import parse_duration
 from torchyard.spec import parse_spec
 from torchyard.views import HeldDevice
-from worker import launch, orphans, process, tidy
+from worker import launch, orphans, process, rundirs, tidy
 from worker.ledger import Ledger
 from worker.quarantine import Use
 from worker.relay import Relay
@@ -147,17 +147,18 @@ class Runner:
         self._devices = tuple(str(device["uuid"]) for device in job.devices)
         if row.launcher is not None:
             self.supervisor = ProcessIdentity.model_validate(row.launcher)
-        elif not self.run.launch.exists():
-            report = self._launch(job)
+        elif rundirs.is_stale(self.run, claimed_at=row.started_at) or not self.run.launch.exists():
+            report = self._launch(job, claimed_at=row.started_at)
             if report is not None:
                 self._close(report)
                 return
         self._remove_copies()
         self._watch(job, self._relay(job))
 
-    def _launch(self, job: Job) -> ExitReport | None:
+    def _launch(self, job: Job, *, claimed_at: int) -> ExitReport | None:
         """Starts the supervisor. An ExitReport where the attempt cannot start."""
         try:
+            self._make_room(claimed_at)
             spec = parse_spec(job.spec)
             self.run.create()
             resume_from = self._resume(job)
@@ -171,7 +172,7 @@ class Runner:
                 allowed=self._host.allowed,
                 slots=self._host.slots,
             )
-            launch.prepare(self.run, spec, plan)
+            launch.prepare(self.run, spec, plan.model_copy(update={"claimed_at": claimed_at}))
             launch.start(self.run)
         except DataError as error:
             return ExitReport(reason=EndReason.DATA_ERROR, message=error.message)
@@ -180,6 +181,18 @@ class Runner:
         except OSError as error:
             return ExitReport(reason=EndReason.LAUNCH_FAILED, message=f"the attempt cannot be prepared: {error}")
         return None
+
+    def _make_room(self, claimed_at: int) -> None:
+        if not rundirs.is_stale(self.run, claimed_at=claimed_at):
+            return
+        logger.warning(
+            "%s: the run directory %d is of an attempt that this database does not know: it is put aside",
+            self.claim.job_id,
+            self.claim.number,
+        )
+        if left := kill_attempt(self.run, self.claim):
+            raise OSError(process.stubborn(left))
+        rundirs.make_room(self.run)
 
     def _resume(self, job: Job) -> Path | None:
         """Copies the newest whole checkpoint into the run directory; says which ones it had to skip."""

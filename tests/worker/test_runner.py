@@ -29,7 +29,16 @@ from tests.store.yard import Yard
 from tests.worker.attempt import Attempt, wait_for
 from torchyard.job import EndReason, JobState
 from torchyard.publishing import publish
-from torchyard.rundir import Manifest, ManifestFile, ProcessIdentity, RunDir, StopRequest, read_record, write_record
+from torchyard.rundir import (
+    ExitReport,
+    Manifest,
+    ManifestFile,
+    ProcessIdentity,
+    RunDir,
+    StopRequest,
+    read_record,
+    write_record,
+)
 from worker import process
 from worker.runner import Host, Runner, kill_strays
 
@@ -350,6 +359,23 @@ def test_what_a_crash_left_of_removed_checkpoints_goes_and_what_was_not_relayed_
     assert sorted(path.name for path in run.checkpoints.iterdir()) == ["step-00000003", "step-00000004"]
     told = [event.data["step"] for event in bench.yard.events(bench.claim.job_id) if event.type == "checkpoint"]
     assert told == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(("earlier", "ends"), [(0, "completed"), (1, "data_error")])
+def test_what_another_attempt_with_its_number_left_is_not_taken_for_its_own(
+    bench: Bench, earlier: int, ends: str
+) -> None:
+    run = bench.attempt.run
+    plan = bench.attempt.plan(["/bin/true"]).model_copy(update={"claimed_at": bench.row.started_at - earlier})
+    write_record(run.launch, plan)
+    write_record(run.supervisor, ProcessIdentity(pid=1, start_time=1, boot_id="another"))
+    write_record(run.exit, ExitReport(reason=EndReason.COMPLETED))
+    run.log("rank-0", "stdout").write_text("its words\n")
+    bench.run()
+    assert bench.ended().reason_code == ends  # there is no code to run
+    assert bench.lines() == ["its words"] * (not earlier)
+    kept = {path.name: (path / "exit.json").exists() for path in run.root.parent.iterdir()}
+    assert kept == ({"1": False, ".stale.1": True} if earlier else {"1": True})
 
 
 def test_strays_are_stopped_whatever_their_records_say(bench: Bench) -> None:
