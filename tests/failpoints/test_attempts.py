@@ -1,11 +1,12 @@
 """A worker is killed, or hangs until it is rescued, around each of its commits and pushes; others go on."""
 
+from dataclasses import dataclass
 import threading
 
 import pytest
 
 from tests.failpoints import scenes
-from tests.failpoints.child import REFUSED, playing
+from tests.failpoints.child import REFUSED, playing, until
 from tests.failpoints.house import House
 from torchyard.errors import Conflict
 from torchyard.job import JobState
@@ -21,6 +22,30 @@ LOOKS = [f"store.{what}.{side}" for what in ("reason", "preempt") for side in SI
 BOTH = [f"store.{what}.{side}" for what in ("claim", "running", "end") for side in SIDES]
 
 each_point = pytest.mark.parametrize(("point", "hit"), TIMES, ids=[f"{point}-{hit}" for point, hit in TIMES])
+
+
+@dataclass(frozen=True)
+class Scarce:
+    """A worker whose device is held, and two jobs that wait for it."""
+
+    worker: str
+    holder: str
+    urgent: str
+    behind: str
+
+    @classmethod
+    def of(cls, house: House) -> "Scarce":
+        worker = house.worker()
+        holder = house.running(house.submit(preemptible=True), worker, "cpu-0").job_id
+        return cls(worker, holder, house.queue_up(priority=5), house.queue_up())
+
+    def check(self, house: House) -> None:
+        """Room is made for the urgent one, once, and the other's reason says so."""
+        assert house.job(self.holder).preempted_for == self.urgent
+        assert house.job(self.urgent).reason_code == "preempting"
+        assert f"where room is made for {self.urgent}" in house.job(self.behind).reason_message
+        assert house.moves(self.holder) == ["queued", "starting", "running"]
+        house.check_queue()
 
 
 @each_point
@@ -60,19 +85,24 @@ def test_a_worker_that_hangs_until_it_is_rescued_changes_nothing_more(house: Hou
 
 @pytest.mark.parametrize("point", LOOKS)
 def test_a_worker_that_is_killed_while_it_looks_at_the_queue(house: House, point: str) -> None:
-    worker = house.worker()
-    holder = house.running(house.submit(preemptible=True), worker, "cpu-0")
-    urgent = house.queue_up(priority=5)
-    misfit = house.queue_up(resources={"device": "cuda"})
-    with playing(scenes.look, house.settings, worker, plan=f"{point}=kill", log=house.log) as child:
+    scarce = Scarce.of(house)
+    with playing(scenes.look, house.settings, scarce.worker, plan=f"{point}=kill", log=house.log) as child:
         assert child.wait() == -9
         assert child.acted == [point]
-    scenes.look(house.settings, worker)
-    assert house.job(holder.job_id).preempted_for == urgent
-    assert house.job(urgent).reason_code == "preempting"
-    assert house.job(misfit).reason_code == "devices_busy"  # nobody overtakes the one for which room is made
-    assert house.moves(holder.job_id) == ["queued", "starting", "running"]
-    house.check_queue()
+    scenes.look(house.settings, scarce.worker)
+    scarce.check(house)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("point", LOOKS)
+def test_a_worker_that_looks_at_the_queue_while_an_earlier_look_is_delayed(house: House, point: str) -> None:
+    scarce = Scarce.of(house)
+    with playing(scenes.look, house.settings, scarce.worker, plan=f"{point}=delay:0.3", log=house.log) as child:
+        until(lambda: child.acted, "the delay")
+        scenes.look(house.settings, scarce.worker)
+        assert child.wait() == 0
+    scenes.look(house.settings, scarce.worker)  # which corrects the reasons of two that did not know of each other
+    scarce.check(house)
 
 
 @pytest.mark.parametrize("intent", ["cancel", "pause"])
