@@ -38,7 +38,16 @@ while True: time.sleep(0.05)
 )
 ASKS = READY + "import torchyard; run = torchyard.init(); ready()\nwhile not run.should_stop(): time.sleep(0.01)\n"
 ASKS_NOBODY = (
-    READY + "import torchyard; torchyard.init(); ready()\nwhile not (root / 'gate').exists(): time.sleep(0.01)\n"
+    READY
+    + """
+import torchyard
+torchyard.init()
+woken, wakes = os.pipe()
+os.set_blocking(wakes, False)
+signal.set_wakeup_fd(wakes)
+ready()
+os.read(woken, 1)  # until SIGTERM
+"""
 )
 REFUSED_SUPERVISOR = """
 from datetime import timedelta
@@ -186,7 +195,6 @@ def test_a_program_that_comes_to_its_end_in_the_grace_has_finished_unless_it_was
     attempt.wait_for_file("ready-0")
     attempt.wait_for_file("ready-1")
     attempt.stop(asked, grace=60)
-    (attempt.run.root / "gate").touch()
     report = attempt.report()
     assert report.reason is (asked if asked is EndReason.CANCELLED else EndReason.COMPLETED)
 
@@ -221,13 +229,15 @@ def test_the_owner_is_told_of_what_cannot_be_killed(attempt: Attempt) -> None:
     argv = [sys.executable, "-P", str(LAUNCHER), "1", str(attempt.script(FOREVER))]
     write_record(attempt.run.launch, attempt.plan(argv))
     with subprocess.Popen([sys.executable, "-P", "-c", REFUSED_SUPERVISOR, str(attempt.run.root)]) as supervisor:
-        attempt.wait_for_file("ready-0")
-        rank = _rank(attempt, 0)
-        attempt.run.events.write_text('{"half a line')
-        attempt.stop(grace=0)
-        wait_for(lambda: attempt.run.events.read_text().endswith("}\n"), "the message")
-        assert not attempt.run.exit.exists()
-        (attempt.run.root / "gate").touch()
+        try:
+            attempt.wait_for_file("ready-0")
+            rank = _rank(attempt, 0)
+            attempt.run.events.write_text('{"half a line')
+            attempt.stop(grace=0)
+            wait_for(lambda: attempt.run.events.read_text().endswith("}\n"), "the message")
+            assert not attempt.run.exit.exists()
+        finally:
+            (attempt.run.root / "gate").touch()
         assert supervisor.wait() == 0
     half, line = attempt.run.events.read_text().splitlines()
     message = LINE.validate_json(line)
