@@ -18,18 +18,20 @@ from typing import Literal
 
 from setproctitle import setproctitle
 
+from torchyard import disk
 from torchyard.errors import ConfigError, DataError
 from torchyard.faults import device_fault
 from torchyard.job import EndReason
 from torchyard.memory import host_shortage
 from torchyard.run import flush, has_finished
-from torchyard.rundir import Env, ProcessIdentity, RankError, RunDir, process_title, write_record
+from torchyard.rundir import Env, ProcessIdentity, RankError, Record, RunDir, process_title, write_record
 from torchyard.schema import storable
 
 MESSAGE_LIMIT = 4_000
 TRACEBACK_LIMIT = 32_000
 
 _HEAD = 4_000  # characters kept of the start of a long traceback; the end tells more
+_ROOM_S = 60.0  # for a full disk to have room for a record of this rank
 _LINES = 3  # kept of what a GPU's allocator says
 _SMALLER_RECIPE = "lower training.per_device_batch_size, or set training.auto_batch"
 _SMALLER_SCRIPT = "take smaller batches"
@@ -41,6 +43,7 @@ _Reason = Literal[
     EndReason.DATA_ERROR,
     EndReason.CONFIG_ERROR,
     EndReason.DEVICE_FAULT,
+    EndReason.WORKER_LOST,
 ]
 
 
@@ -56,7 +59,7 @@ def main() -> None:
     identity = ProcessIdentity.of(process)
     if identity is None:
         sys.exit("/proc does not show this process")
-    write_record(run_dir.ranks / f"{rank}.json", identity)
+    _write(run_dir.ranks / f"{rank}.json", identity)
     try:
         _run_to_its_end(sys.argv[1:])
     except SystemExit as error:
@@ -130,7 +133,7 @@ def _users_part(trace: TracebackType | None) -> TracebackType | None:
 
 def _record(run_dir: RunDir, rank: int, error: BaseException) -> None:
     reason = _reason(error)
-    message = _shortage(error) if reason is EndReason.OUT_OF_MEMORY else _message(error)
+    message = _explained(error, reason)
     record = RankError(
         rank=rank,
         time=time.time_ns() // 1000,
@@ -140,9 +143,14 @@ def _record(run_dir: RunDir, rank: int, error: BaseException) -> None:
         traceback=_shorten(storable("".join(traceback.format_exception(error)))),
     )
     try:
-        write_record(run_dir.errors / f"{rank}.json", record)
+        _write(run_dir.errors / f"{rank}.json", record)
     except OSError as failure:
         print(f"torchyard: the error could not be recorded: {failure}", file=sys.stderr)  # noqa: T201
+
+
+def _write(path: Path, record: Record) -> None:
+    """Waits a while for a full disk: what a rank does not say, nobody knows. Raises OSError."""
+    disk.insist(lambda: write_record(path, record), seconds=_ROOM_S, on_refusal=lambda _: None)
 
 
 def _reason(error: BaseException) -> _Reason:
@@ -154,7 +162,17 @@ def _reason(error: BaseException) -> _Reason:
         return EndReason.OUT_OF_MEMORY
     if isinstance(error, RuntimeError) and device_fault(_message(error)) is not None:  # torch's errors are all such
         return EndReason.DEVICE_FAULT
+    if disk.refusal(error) is not None:  # the host's trouble: no restart of the job's is used up
+        return EndReason.WORKER_LOST
     return EndReason.USER_ERROR
+
+
+def _explained(error: BaseException, reason: EndReason) -> str:
+    if reason is EndReason.OUT_OF_MEMORY:
+        return _shortage(error)
+    if reason is EndReason.WORKER_LOST:
+        return f"a disk of the worker is full: {disk.refusal(error)}"
+    return _message(error)
 
 
 def _host_is_out_of_memory(error: BaseException) -> bool:

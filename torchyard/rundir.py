@@ -126,6 +126,7 @@ class RankError(Record):
         EndReason.DATA_ERROR,
         EndReason.CONFIG_ERROR,
         EndReason.DEVICE_FAULT,
+        EndReason.WORKER_LOST,
     ]
     type: str
     message: str

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 import logging
 from pathlib import Path
+import shutil
 import signal
 import threading
 import time
@@ -14,6 +15,7 @@ from store.blobs import Blobs
 from store.database import Database
 from store.jobs import Reason
 from store.tables import Checkpoint, Job
+from torchyard import disk
 from torchyard.errors import ConfigError, DataError, InvalidSpec, StaleClaim, TorchyardError, Unavailable
 from torchyard.job import EndReason, JobState
 from torchyard.rundir import ExitReport, ProcessIdentity, RunDir, StopRequest, write_record
@@ -31,6 +33,7 @@ _POLL_S = 0.25
 _INTENT_S = 1.0
 _RETRY_S = 1.0
 _TALE_S = 60.0  # between two tellings of the same trouble: a disk that is full now and then
+_WAITS = "what the attempt writes cannot be stored now, and waits"
 _TRIES_ONCE_CANCELLED = 5
 _BATCHES_A_POLL = 16
 _SUPERVISOR_DEADLINE_S = 20.0
@@ -75,6 +78,7 @@ class Runner:
         self._stops = Stops(self.run)
         self._next_look = self._next_pass = self._next_tale = 0.0
         self._told_trouble = self._told_stubborn = False
+        self._said: set[str] = set()
         self._devices: tuple[str, ...] | None = None
         self._ended: ExitReport | None = None
         self._ledger = Ledger(host.database, claim, leaving=self._leaving, announce=host.announce)
@@ -156,31 +160,58 @@ class Runner:
         self._watch(job, self._relay(job))
 
     def _launch(self, job: Job, *, claimed_at: int) -> ExitReport | None:
-        """Starts the supervisor. An ExitReport where the attempt cannot start."""
-        try:
-            self._make_room(claimed_at)
-            spec = parse_spec(job.spec)
-            self.run.create()
-            resume_from = self._resume(job)
-            plan = launch.plan(
-                spec,
-                claim=self.claim,
-                run=self.run,
-                devices=[HeldDevice.model_validate(device) for device in job.devices],
-                resume_from=resume_from,
-                time_left=spec.time_limit - timedelta(microseconds=job.ran_us),
-                allowed=self._host.allowed,
-                slots=self._host.slots,
-            )
-            launch.prepare(self.run, spec, plan.model_copy(update={"claimed_at": claimed_at}))
-            launch.start(self.run)
-        except DataError as error:
-            return ExitReport(reason=EndReason.DATA_ERROR, message=error.message)
-        except (ConfigError, InvalidSpec) as error:
-            return ExitReport(reason=EndReason.CONFIG_ERROR, message=error.message)
-        except OSError as error:
-            return ExitReport(reason=EndReason.LAUNCH_FAILED, message=f"the attempt cannot be prepared: {error}")
+        """Starts the supervisor. An ExitReport where the attempt cannot start, or is not to.
+
+        While the host cannot do it (a full disk) it waits. Raises Unavailable where the worker leaves meanwhile.
+        """
+        while True:
+            try:
+                self._start(job, claimed_at=claimed_at)
+            except DataError as error:
+                return ExitReport(reason=EndReason.DATA_ERROR, message=error.message)
+            except (ConfigError, InvalidSpec) as error:
+                return ExitReport(reason=EndReason.CONFIG_ERROR, message=error.message)
+            except OSError as error:
+                if error.errno not in disk.SCARCE:
+                    reason = EndReason.WORKER_LOST if error.errno in disk.PASSING else EndReason.LAUNCH_FAILED
+                    return ExitReport(reason=reason, message=f"the attempt cannot be prepared: {error}")
+                report = self._wait_to_launch(error)
+                if report is not None:
+                    return report
+            else:
+                if self._told_trouble:
+                    self._told_trouble = False
+                    self._say("the attempt could be prepared, and starts", level="info")
+                return None
+
+    def _wait_to_launch(self, error: OSError) -> ExitReport | None:
+        """A moment, for the host to recover. An ExitReport where the job is to stop meanwhile."""
+        self._say_trouble(f"the attempt cannot be prepared now, and waits: {error}")
+        self._look()
+        if self._stop is not None:
+            return ExitReport(reason=self._stop, message=f"stopped before it started: {error}")
+        if self._leaving.wait(_RETRY_S):
+            raise Unavailable("the worker leaves before the attempt has started") from error
         return None
+
+    def _start(self, job: Job, *, claimed_at: int) -> None:
+        """May be done again where it raises OSError."""
+        self._make_room(claimed_at)
+        spec = parse_spec(job.spec)
+        self.run.create()
+        resume_from = self._resume(job)
+        plan = launch.plan(
+            spec,
+            claim=self.claim,
+            run=self.run,
+            devices=[HeldDevice.model_validate(device) for device in job.devices],
+            resume_from=resume_from,
+            time_left=spec.time_limit - timedelta(microseconds=job.ran_us),
+            allowed=self._host.allowed,
+            slots=self._host.slots,
+        )
+        launch.prepare(self.run, spec, plan.model_copy(update={"claimed_at": claimed_at}))
+        launch.start(self.run)
 
     def _make_room(self, claimed_at: int) -> None:
         if not rundirs.is_stale(self.run, claimed_at=claimed_at):
@@ -205,20 +236,26 @@ class Runner:
             skipped.append(checkpoint)
         self._ledger.prepared(found.step if found is not None else 0)
         if skipped:
-            self._say(f"{len(skipped)} damaged checkpoints were skipped: {', '.join(row.id for row in skipped)}")
+            self._say_once(f"{len(skipped)} damaged checkpoints were skipped: {', '.join(row.id for row in skipped)}")
         if found is None:
             return None
-        self._say(f"resumes from checkpoint {found.id} (step {found.step})", level="info")
+        self._say_once(f"resumes from checkpoint {found.id} (step {found.step})", level="info")
         return self.run.resume
 
     def _copy(self, checkpoint: Checkpoint, folder: Path) -> bool:
+        shutil.rmtree(folder, ignore_errors=True)  # what an earlier try has left
+        disk.check_room(folder.parent, sum(file["size"] for file in checkpoint.files))
         for file in checkpoint.files:
             target = folder / file["path"]
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.unlink(missing_ok=True)
             if not self._host.blobs.copy_out(file["sha256"], target):
                 return False
         return True
+
+    def _say_once(self, text: str, *, level: str = "warning") -> None:
+        if text not in self._said:
+            self._say(text, level=level)
+            self._said.add(text)
 
     def _say(self, text: str, *, level: str = "warning") -> None:
         row, _ = self._ledger.read()
@@ -287,7 +324,7 @@ class Runner:
             self._wake.set()  # there is more
         except OSError as error:
             self._next_pass = time.monotonic() + _RETRY_S
-            self._say_trouble(error)
+            self._say_trouble(f"{_WAITS}: {error}")
 
     def _drain(self, relay: Relay) -> None:
         """Stores all that is left. While that is impossible (a full disk) it waits, as what was written is kept.
@@ -301,7 +338,7 @@ class Runner:
                     return
             except OSError as error:
                 failures += 1
-                self._say_trouble(error)
+                self._say_trouble(f"{_WAITS}: {error}")
                 self._look()
                 if self._stop is EndReason.CANCELLED and failures >= _TRIES_ONCE_CANCELLED:
                     return
@@ -327,12 +364,12 @@ class Runner:
         """The run directory is a cache: what is not listed any more goes from it, too."""
         tidy.remove_copies(self.run.root.parent, self._ledger.removed_among, attempts=self.claim.number)
 
-    def _say_trouble(self, error: OSError) -> None:
-        logger.warning("%s: cannot relay: %s", self.claim.job_id, error)
+    def _say_trouble(self, text: str) -> None:
+        logger.warning("%s: %s", self.claim.job_id, text)
         if not self._told_trouble and time.monotonic() >= self._next_tale:
             self._told_trouble = True
             self._next_tale = time.monotonic() + _TALE_S
-            self._say(f"what the attempt writes cannot be stored now, and waits: {error}")
+            self._say(text)
 
     def _say_stubborn(self, left: list[ProcessIdentity]) -> None:
         if not self._told_stubborn:

@@ -6,7 +6,6 @@ stall, or because the launcher has left), and then says in `exit.json` how the a
 
 import contextlib
 from datetime import timedelta
-import errno
 import os
 from pathlib import Path
 import select
@@ -17,6 +16,7 @@ import time
 
 from setproctitle import setproctitle
 
+from torchyard.disk import PASSING, insist
 from torchyard.events import Message
 from torchyard.failpoints import failpoint
 from torchyard.job import EndReason
@@ -40,8 +40,6 @@ _DUMP_S = 1.0  # for the ranks to write their stacks
 _STACKS = 32_000  # characters of them in the report
 _STUBBORN = timedelta(seconds=30)  # for a SIGKILL to be obeyed: a GPU's memory takes its time
 _REPORT_S = 600.0  # for a disk to have room again
-_REPORT_PAUSE_S = 1.0
-_PASSING = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ESTALE, errno.ENFILE, errno.ENOMEM}
 _MESSAGES = {
     EndReason.CANCELLED: "cancelled by its owner",
     EndReason.PAUSED: "paused",
@@ -76,7 +74,7 @@ class Supervisor:
         self._plan = plan
         self._launcher_exit: int | None = None
         self._told_to_leave = False
-        self._events_size = 0
+        self._events_seen = (0, 0)
         self._events_grew: float | None = time.monotonic() if plan.reports else None
         for number in (signal.SIGINT, signal.SIGHUP):  # handled, not ignored: what is ignored, children inherit
             signal.signal(number, _ignore)
@@ -89,7 +87,8 @@ class Supervisor:
             launcher = self._launch()
             failpoint("supervisor.launch.after")
         except OSError as error:
-            return ExitReport(reason=EndReason.LAUNCH_FAILED, message=f"the launcher cannot be started: {error}")
+            reason = EndReason.WORKER_LOST if error.errno in PASSING else EndReason.LAUNCH_FAILED
+            return ExitReport(reason=reason, message=f"the launcher cannot be started: {error}")
         try:
             report = self._watch(launcher)
         finally:
@@ -200,10 +199,13 @@ class Supervisor:
         return all(self._run.finished(rank).exists() for rank in range(self._plan.world_size))
 
     def _stalled(self) -> bool:
-        """Whether no event came for `stall_timeout`. A script may write none at all: it stalls only after its first."""
-        size = _size(self._run.events)
-        if size != self._events_size:
-            self._events_size = size
+        """Whether no event came for `stall_timeout`. A script may write none at all: it stalls only after its first.
+
+        On a full disk, where the file cannot grow, rank 0 touches it.
+        """
+        seen = _seen(self._run.events)
+        if seen != self._events_seen:
+            self._events_seen = seen
             self._events_grew = time.monotonic()
         if self._events_grew is None:
             return False
@@ -283,23 +285,30 @@ def _ignore(*_: object) -> None:
 
 def _record(run: RunDir, report: ExitReport) -> None:
     """Writes `exit.json`, and waits a while for a full disk: without it, what has ended would run again."""
-    deadline = time.monotonic() + _REPORT_S
-    while True:
-        try:
-            write_record(run.exit, report)
-            return
-        except OSError as error:
-            if error.errno not in _PASSING or time.monotonic() > deadline:
-                sys.exit(f"{run.exit} cannot be written: {error}; it would say: {report.model_dump_json()}")
-            _say(f"{run.exit} cannot be written: {error}; trying again")
-            time.sleep(_REPORT_PAUSE_S)
+
+    def write() -> None:
+        write_record(run.exit, report)
+
+    def say(error: OSError) -> None:
+        _say(f"{run.exit} cannot be written: {error}; trying again")
+
+    try:
+        insist(write, seconds=_REPORT_S, errnos=PASSING, on_refusal=say)
+    except OSError as error:
+        sys.exit(f"{run.exit} cannot be written: {error}; it would say: {report.model_dump_json()}")
 
 
 def _size(path: Path) -> int:
+    return _seen(path)[0]
+
+
+def _seen(path: Path) -> tuple[int, int]:
+    """Size, and the nanosecond of the last change; zeros where there is no such file."""
     try:
-        return path.lstat().st_size
+        found = path.lstat()
     except OSError:
-        return 0
+        return 0, 0
+    return found.st_size, found.st_mtime_ns
 
 
 def _say(text: str) -> None:

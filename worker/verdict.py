@@ -3,6 +3,7 @@
 import re
 import signal
 
+from torchyard import disk
 from torchyard.faults import device_fault
 from torchyard.job import EndReason
 from torchyard.rundir import ExitReport, ProcessIdentity, RankError, RunDir
@@ -32,19 +33,15 @@ def judge(run: RunDir, *, launcher_exit: int, world_size: int) -> ExitReport:
     errors = _by_cause(run, world_size)
     if errors and not _blames_a_peer(errors[0]):
         return _raised(errors[0], dict(deaths))
+    full = disk.full(run.root) if launcher_exit > 0 and not errors else None
+    if full is not None:  # nobody could say why
+        return ExitReport(reason=EndReason.WORKER_LOST, message=f"a disk of the worker is full: {full}")
     silent = _silent(deaths, spoke={error.rank for error in errors})
     if silent is not None:
         return _died(run, *silent)
-    if launcher_exit < 0:  # no code of the user's is in it
-        return ExitReport(reason=EndReason.WORKER_LOST, message=f"the launcher {_left(launcher_exit)}")
-    if errors:
+    if errors and launcher_exit > 0:
         return _raised(errors[0], dict(deaths))
-    came_up = _came_up(run, world_size)
-    reason = EndReason.USER_ERROR if came_up else EndReason.LAUNCH_FAILED
-    started = "the launcher" if came_up else "the ranks never came up: the launcher"
-    return ExitReport(
-        reason=reason, message=f"{started} {_left(launcher_exit)}{_last_line(stderr)}", traceback=stderr or None
-    )
+    return _left_alone(run, launcher_exit, stderr, world_size)
 
 
 def raised(run: RunDir, *, world_size: int) -> ExitReport | None:
@@ -90,9 +87,21 @@ def _came_up(run: RunDir, world_size: int) -> bool:
     return any(read_untrusted(run.ranks / f"{rank}.json", ProcessIdentity) for rank in range(world_size))
 
 
+def _left_alone(run: RunDir, launcher_exit: int, stderr: str, world_size: int) -> ExitReport:
+    """The report of a launcher that left for a reason of its own, as far as anybody knows."""
+    if launcher_exit < 0:  # no code of the user's is in it
+        return ExitReport(reason=EndReason.WORKER_LOST, message=f"the launcher {_left(launcher_exit)}")
+    came_up = _came_up(run, world_size)
+    reason = EndReason.USER_ERROR if came_up else EndReason.LAUNCH_FAILED
+    started = "the launcher" if came_up else "the ranks never came up: the launcher"
+    return ExitReport(
+        reason=reason, message=f"{started} {_left(launcher_exit)}{_last_line(stderr)}", traceback=stderr or None
+    )
+
+
 def _raised(error: RankError, codes: dict[int, int]) -> ExitReport:
     said = f"rank {error.rank}" if error.type == "SystemExit" else error.type
-    own_words = error.reason in (EndReason.DATA_ERROR, EndReason.CONFIG_ERROR)
+    own_words = error.reason in (EndReason.DATA_ERROR, EndReason.CONFIG_ERROR, EndReason.WORKER_LOST)
     # torchrun ends the others of a failed group by SIGTERM, and may hit one that is just leaving with its own error.
     code = codes.get(error.rank, 1)
     return ExitReport(

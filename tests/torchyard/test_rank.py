@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import os
 from pathlib import Path
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import time
 
 import pytest
 
+from tests.worker.attempt import wait_for
 from torchyard.job import EndReason
 from torchyard.rank import _reason  # pyright: ignore[reportPrivateUsage]
 from torchyard.rundir import Env, ProcessIdentity, RankError, RunDir, StopRequest, read_record, write_record
@@ -255,7 +257,7 @@ def test_a_checkpoint_that_cannot_be_written_fails_the_program_that_has_ended(ra
     script = """
 import os, sys, torchyard
 os.environ["RANK"] = "0"
-def fail(file): raise OSError(28, "No space left on device")
+def fail(file): raise OSError(5, "Input/output error")
 run = torchyard.init()
 run.save_checkpoint({}, step=1, background=True)
 run.save_checkpoint({}, step=2, files={"half": fail}, background=True)
@@ -264,6 +266,45 @@ sys.exit()
     assert rank.execute(script) == 1
     assert (_recorded(rank).reason, _recorded(rank).type) == (EndReason.USER_ERROR, "OSError")
     assert [path.name for path in rank.run.checkpoints.iterdir()] == ["step-00000001"]
+
+
+SAVES_LAST = """
+import os, torchyard, torchyard.run
+os.environ["RANK"] = "0"
+torchyard.run._ROOM_S = 0.0  # nobody makes room here
+def fail(file): raise OSError(28, "No space left on device")
+run = torchyard.init()
+run.save_checkpoint({}, step=1, files={"half": fail}, background=True)
+"""
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        SAVES_LAST,
+        "raise OSError(122, 'Disk quota exceeded')",
+        "try:\n    raise OSError(28, 'No space left on device')\nexcept OSError:\n    raise RuntimeError('not saved')",
+    ],
+)
+def test_a_program_that_a_full_disk_ends_is_not_at_fault(rank: Rank, script: str) -> None:
+    assert rank.execute(script) == 1
+    assert _recorded(rank).reason is EndReason.WORKER_LOST
+    assert re.match(r"a disk of the worker is full: \[Errno (28|122)\] ", _recorded(rank).message)
+
+
+def test_an_error_that_a_full_disk_cannot_hold_is_recorded_when_there_is_room(rank: Rank) -> None:
+    path = rank.code / "train.py"
+    path.write_text("import os, time\nwhile not os.path.exists('gate'): time.sleep(0.01)\nraise ValueError('x' * 1000)")
+    with rank.start([str(path)]) as started:
+        wait_for((rank.run.ranks / "1.json").exists, "the rank")
+        before = resource.prlimit(started.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(started.pid, resource.RLIMIT_FSIZE, (20, before[1]))  # no file of it may grow beyond it
+        (rank.code / "gate").touch()
+        wait_for((rank.run.errors / f".1.json.{started.pid}").exists, "a refusal")
+        assert rank.error is None
+        resource.prlimit(started.pid, resource.RLIMIT_FSIZE, before)
+    assert started.returncode == 1
+    assert _recorded(rank).reason is EndReason.USER_ERROR
 
 
 @pytest.mark.parametrize(("code", "status"), [("0", 0), ("", 0), ("None", 0), ("5", 5), ("'a sentence'", 1)])

@@ -27,6 +27,7 @@ from tests.databases import away
 from tests.disks import mounted
 from tests.store.yard import Yard
 from tests.worker.attempt import Attempt, wait_for
+from torchyard import failpoints
 from torchyard.job import EndReason, JobState
 from torchyard.publishing import publish
 from torchyard.rundir import (
@@ -263,6 +264,62 @@ def test_training_goes_on_while_the_disk_of_the_blobs_is_full(bench: Bench, smal
     assert bench.row.checkpoints == 1
     assert bench.lines() == ["saved", "trained on"]
     assert bench.messages()[1:] == ["what the attempt writes is stored again"]
+
+
+@pytest.fixture
+def no_room(bench: Bench) -> Generator[Path]:
+    """A job that is to resume from a checkpoint of 512 KiB, on a disk for its run directory that has less."""
+    blob = bench.host.blobs.add(BytesIO(bytes(1 << 19)))
+    files = [ManifestFile(path="state.pt", size=blob.size, sha256=blob.sha256)]
+    new = NewCheckpoint("step-1", Manifest(step=1, metrics={}, files=files), files)
+    bench.yard.record(bench.claim, seq=0, checkpoints=[new])
+    with mounted(bench.host.runs, kibibytes=900):
+        (bench.host.runs / "ballast").write_bytes(bytes(1 << 19))
+        yield bench.host.runs / "ballast"
+
+
+def test_an_attempt_that_has_no_room_to_start_waits_and_says_so(bench: Bench, no_room: Path) -> None:
+    bench.run()
+    wait_for(bench.messages, "the owner is told")
+    assert bench.messages()[0].startswith("the attempt cannot be prepared now, and waits: [Errno 28] No space left")
+    assert bench.row.ended_at is None
+    bench.runner.leave()
+    bench.runner.join(30)
+    assert bench.row.ended_at is None
+    no_room.unlink()
+    bench.run()
+    assert bench.ended().reason_code == EndReason.DATA_ERROR  # there is no code to run
+    assert (bench.attempt.run.resume / "state.pt").stat().st_size == 1 << 19
+    assert bench.messages()[1].endswith("(step 1)")
+
+
+@pytest.mark.parametrize(("stop", "state"), [("cancel", JobState.CANCELLED), ("pause", JobState.PAUSED)])
+def test_an_attempt_that_has_no_room_to_start_obeys_a_stop(
+    bench: Bench, no_room: Path, stop: str, state: JobState
+) -> None:
+    bench.run()
+    wait_for(bench.messages, "the owner is told")
+    getattr(bench.yard, stop)(bench.claim.job_id)
+    assert bench.ended().state == state
+    assert bench.job.restarts == 0
+    assert bench.yard.held() == {}
+    assert no_room.exists()
+
+
+def test_an_attempt_that_a_broken_disk_keeps_from_starting_uses_up_no_restart(
+    bench: Bench, no_room: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no_room.unlink()
+    monkeypatch.setenv(failpoints.VARIABLE, "blob.fsync=error:EIO")
+    failpoints.arm()
+    try:
+        bench.run()
+        assert bench.ended().state == JobState.QUEUED
+    finally:
+        monkeypatch.undo()
+        failpoints.arm()
+    assert (bench.row.end_reason, bench.job.restarts) == (EndReason.WORKER_LOST, 0)
+    assert "Input/output error" in str(bench.row.detail)
 
 
 def test_a_worker_that_leaves_before_all_is_stored_leaves_the_attempt_open(bench: Bench) -> None:

@@ -388,6 +388,12 @@ def test_a_launcher_that_brings_no_rank_up_is_a_hang(attempt: Attempt) -> None:
     assert attempt.left() == []
 
 
+def test_a_program_whose_events_a_full_disk_refuses_does_not_stall(attempt: Attempt) -> None:
+    lives = "for _ in range(25):\n    time.sleep(0.1)\n    os.utime(root / 'events.jsonl')"
+    attempt.start(READY + f"(root / 'events.jsonl').write_text('first')\n{lives}", stall=1)
+    assert attempt.report().reason is EndReason.COMPLETED
+
+
 def test_a_script_that_reports_nothing_never_stalls(attempt: Attempt) -> None:
     attempt.start(READY + "time.sleep(2.5)", stall=1)
     assert attempt.report().reason is EndReason.COMPLETED

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.disks import mounted
 from torchyard.job import EndReason
 from torchyard.rundir import ProcessIdentity, RankError, RunDir, write_record
 from worker.verdict import judge
@@ -152,6 +153,25 @@ def test_a_malformed_or_missing_summary_is_no_trouble(run: RunDir) -> None:
     (run.errors / "1.json").symlink_to("/etc/passwd")
     report = judge(run, launcher_exit=-6, world_size=2)
     assert (report.reason, report.message) == (EndReason.WORKER_LOST, "the launcher was killed by SIGABRT")
+
+
+@pytest.mark.parametrize("came_up", [True, False])
+def test_whom_a_full_disk_kept_from_saying_why_is_not_at_fault(run: RunDir, came_up: bool) -> None:
+    if not came_up:
+        (run.ranks / "0.json").unlink()
+        (run.ranks / "1.json").unlink()
+    counted = EndReason.USER_ERROR if came_up else EndReason.LAUNCH_FAILED
+    run.log("launcher", "stderr").write_text("")
+    assert judge(run, launcher_exit=1, world_size=2).reason is counted
+    small = RunDir(run.root / "small")
+    small.root.mkdir()
+    with mounted(small.root, kibibytes=64):
+        small.create()
+        (small.log("launcher", "stderr")).touch()
+        (small.root / "ballast").write_bytes(bytes(48 * 1024))
+        report = judge(small, launcher_exit=1, world_size=2)
+        assert (report.reason, report.message[:29]) == (EndReason.WORKER_LOST, "a disk of the worker is full:")
+        assert judge(small, launcher_exit=0, world_size=2).reason is EndReason.COMPLETED
 
 
 def test_a_launcher_that_is_killed_is_nobodys_fault_here(run: RunDir) -> None:

@@ -27,7 +27,8 @@ _ADVICE = {
     EndReason.CONFIG_ERROR: "The configuration cannot work here: correct it and submit again.",
     EndReason.LAUNCH_FAILED: "The processes never came up: the launcher's lines in the log say why.",
     EndReason.TIME_LIMIT: "It used up time_limit over all its attempts: raise it and submit again.",
-    EndReason.WORKER_LOST: "Its worker, or what watched over it there, went away: is that host up?",
+    EndReason.WORKER_LOST: "Its worker, or what watched over it there, went away, or a disk there was full: is that"
+    " host well?",
     EndReason.DEVICE_FAULT: "A device failed: its host's operator should look at it.",
 }
 
