@@ -5,6 +5,7 @@ import contextlib
 import logging
 import os
 from pathlib import Path
+import shutil
 import socket
 import threading
 import time
@@ -36,6 +37,8 @@ _REST = 3
 """How much longer than a pass over the queue is the pause after it."""
 _SHUTDOWN_S = 45.0
 _LEAVE_S = 10.0
+LEAST_FREE = 64 << 20
+"""Bytes on the disk of the run directories without which no job starts."""
 
 logger = logging.getLogger(__name__)
 
@@ -116,7 +119,7 @@ class Daemon:
                 deadline = deadline or self._clock() + _SHUTDOWN_S
                 if not self._runners or self._clock() > deadline:
                     return
-            elif not self._drained and claim.due(early=ended):
+            elif claim.due(early=ended):
                 began = self._clock()
                 self._try(self._scheduler.claim)
                 # Each submission rings, and a pass over a long queue is long: most of the time belongs to others.
@@ -210,11 +213,19 @@ class Daemon:
             raise
 
     def _may_claim(self) -> bool:
-        if self._stopping or self._leaving or self._drained:
+        if self._stopping or self._leaving:
             return False
         self._renew()
-        # What still runs of a rescued attempt may be on the devices that look free.
-        return not any(runner.abandoned for runner in self._runners.values())
+        return self._trouble() is None
+
+    def _trouble(self) -> str | None:
+        """Why this worker takes no jobs for now, if so."""
+        if any(runner.abandoned for runner in self._runners.values()):
+            # What still runs of it may be on the devices that look free.
+            return f"worker {self.name} stops what is left of an attempt that was rescued"
+        if _free_bytes(self._host.runs) < LEAST_FREE:
+            return f"worker {self.name} has no room on its disk"
+        return None
 
     def _start(self, claim: Claim) -> None:
         runner = Runner(self._host, claim, on_end=self._on_end)
@@ -263,7 +274,11 @@ class Daemon:
     def _look(self) -> list[DeviceView]:
         supervisors = [runner.supervisor.pid for runner in self._runners.values() if runner.supervisor is not None]
         views = self._inventory.observe(ours={item.pid for item in process.descendants(*supervisors)})
-        self._devices = self._quarantine.judge(views, [runner.use for runner in self._runners.values()])
+        views = self._quarantine.judge(views, [runner.use for runner in self._runners.values()])
+        trouble = self._trouble()
+        if trouble is not None:  # told as the devices', so that the other workers and the API know
+            views = [view.model_copy(update={"blocked": trouble, "returning": False}) for view in views]
+        self._devices = views
         return self._devices
 
     def _try(self, work: Callable[[], None]) -> None:
@@ -308,6 +323,15 @@ class _Every:
 
     def hurry(self) -> None:
         self._next = 0.0
+
+
+def _free_bytes(runs: Path) -> int:
+    try:
+        there = next(folder for folder in (runs, *runs.parents) if folder.exists())  # it is made with the first run
+        return shutil.disk_usage(there).free
+    except OSError as error:
+        logger.warning("the disk of the run directories does not answer: %s", error)
+        return 0
 
 
 def _identity(path: Path) -> str:

@@ -195,6 +195,34 @@ def test_a_gpu_whose_memory_is_not_back_is_in_quarantine_until_it_is(site: Works
         wait_for(lambda: site.state(second) == JobState.FAILED, "the second job's end")
 
 
+def test_a_worker_that_drains_says_why_jobs_wait(site: Worksite) -> None:
+    daemon = site.daemon()
+    site.yard.write(lambda session: workers.register(session, daemon.id, name="box", devices=[]))
+    site.yard.drain(daemon.id)
+    with serving(daemon):
+        waits = site.submit()
+        said = f"needs 1 device; {daemon.name} is draining"
+        wait_for(lambda: site.yard.job(waits).reason_message == said, "its reason")
+        assert site.yard.job(waits).attempt == 0
+        site.yard.drain(daemon.id, drain=False)
+        site.queue.ring()
+        wait_for(lambda: site.state(waits) == JobState.FAILED, "it was started")
+
+
+def test_a_worker_whose_disk_is_full_takes_nothing_and_says_so(site: Worksite, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("worker.daemon.LEAST_FREE", 1 << 62)
+    daemon = site.daemon()
+    with serving(daemon):
+        waits = site.submit()
+        said = f"worker {daemon.name} has no room on its disk"
+        wait_for(lambda: site.yard.job(waits).reason_message.endswith(f"; {said}"), "its reason")
+        wait_for(lambda: site.worker_of(daemon).devices[0]["blocked"] == said, "the worker tells the others")
+        assert site.yard.job(waits).attempt == 0
+        monkeypatch.setattr("worker.daemon.LEAST_FREE", 1)
+        site.queue.ring()
+        wait_for(lambda: site.state(waits) == JobState.FAILED, "it was started")
+
+
 def _wait_for_a_sweep(site: Worksite, clock: Clock) -> None:
     """The sweep's last act is to take what does not wait out of the queue."""
     site.queue.push("job_unknown", priority=0)
