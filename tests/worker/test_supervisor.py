@@ -129,6 +129,20 @@ stuck_here()
 """
 )
 
+LOADS = (
+    READY
+    + """
+from torch.utils.data import DataLoader
+class Stuck:
+    def __len__(self): return 2
+    def __getitem__(self, index):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        (root / f"loader-{index}").write_text(str(os.getpid()))
+        while True: time.sleep(1)
+next(iter(DataLoader(Stuck(), num_workers=2)))
+"""
+)
+
 
 def _grandchild(attempt: Attempt, name: str = "grandchild") -> ProcessIdentity:
     said = attempt.run.root / name
@@ -319,6 +333,15 @@ def test_daemons_of_a_rank_end_with_it_deaf_or_nameless(attempt: Attempt) -> Non
     process.send(_rank(attempt, 0), signal.SIGKILL)
     assert attempt.report().reason in {EndReason.KILLED, EndReason.USER_ERROR}
     assert not any(process.is_alive(daemon) for daemon in daemons)
+
+
+def test_the_workers_of_a_killed_ranks_data_loader_end_with_it(attempt: Attempt) -> None:
+    attempt.start(LOADS)
+    workers = [_grandchild(attempt, name) for name in ("loader-0", "loader-1")]
+    process.send(_rank(attempt, 0), signal.SIGKILL)
+    assert attempt.report().reason in {EndReason.KILLED, EndReason.USER_ERROR}
+    assert not any(process.is_alive(worker) for worker in workers)
+    assert attempt.left() == []
 
 
 def test_a_daemon_outlives_its_killed_supervisor_and_rank_only_until_it_is_searched_for(attempt: Attempt) -> None:
