@@ -81,14 +81,13 @@ def resume(session: Session, job_id: str, *, owner: str | None = None) -> Job:
 
 @dataclass(frozen=True)
 class Holder:
-    """A job with an open attempt. `stopping`: it was asked to end already, and `favoured` is for whom, if for a job."""
+    """A job with an open attempt. `stopping`: it was asked to end already."""
 
     job_id: str
     priority: int
     preemptible: bool
     since: int
     stopping: bool
-    favoured: str | None
 
 
 def holders(session: Session, worker_id: str) -> list[Holder]:
@@ -102,7 +101,6 @@ def holders(session: Session, worker_id: str) -> list[Holder]:
             preemptible=bool(job.spec["preemptible"]),
             since=since,
             stopping=wanted(job) is not None,
-            favoured=job.preempted_for,
         )
         for job, since in rows
     ]

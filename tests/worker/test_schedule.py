@@ -97,7 +97,7 @@ def test_two_workers_of_one_name_are_both_counted() -> None:
 
 
 def holder(job_id: str, *, priority: int = 0, since: int = 0) -> Holder:
-    return Holder(job_id, priority, preemptible=True, since=since, stopping=False, favoured=None)
+    return Holder(job_id, priority, preemptible=True, since=since, stopping=False)
 
 
 def test_as_few_jobs_as_possible_make_room_the_least_important_and_the_youngest_first() -> None:
