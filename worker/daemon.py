@@ -24,8 +24,9 @@ from worker import process, tidy
 from worker.devices import Inventory
 from worker.housekeeper import Housekeeper
 from worker.quarantine import Quarantine
-from worker.runner import Host, Runner, kill_strays
+from worker.runner import Host, Runner
 from worker.scheduler import Scheduler
+from worker.strays import kill_strays
 
 _BEAT_S = 5.0
 _RENEW_S = 10.0

@@ -18,15 +18,16 @@ from store.tables import Checkpoint, Job
 from torchyard import disk
 from torchyard.errors import ConfigError, DataError, InvalidSpec, StaleClaim, TorchyardError, Unavailable
 from torchyard.job import EndReason, JobState
-from torchyard.rundir import ExitReport, ProcessIdentity, RunDir, StopRequest, write_record
+from torchyard.rundir import ExitReport, ProcessIdentity, RunDir
 from torchyard.schema import parse_duration
 from torchyard.spec import parse_spec
 from torchyard.views import HeldDevice
-from worker import launch, orphans, process, rundirs, tidy
+from worker import launch, process, rundirs, tidy
 from worker.ledger import Ledger
 from worker.quarantine import Use
 from worker.relay import Relay
 from worker.stops import Stops
+from worker.strays import kill_attempt
 from worker.untrusted import read_untrusted
 
 _POLL_S = 0.25
@@ -37,7 +38,6 @@ _WAITS = "what the attempt writes cannot be stored now, and waits"
 _TRIES_ONCE_CANCELLED = 5
 _BATCHES_A_POLL = 16
 _SUPERVISOR_DEADLINE_S = 20.0
-_KILL_DEADLINE_S = 10.0
 _SHUTDOWN_GRACE = timedelta(seconds=30)
 
 logger = logging.getLogger(__name__)
@@ -423,43 +423,3 @@ class Runner:
             self._close(report)
         except (TorchyardError, OSError):
             logger.exception("%s: the attempt stays open until its lease expires", self.claim.job_id)
-
-
-def kill_attempt(run: RunDir, claim: Claim) -> list[ProcessIdentity]:
-    """Stops every process of an attempt whose records are closed: first by its supervisor, then by search.
-
-    Returns those that cannot be killed.
-    """
-    supervisor = read_untrusted(run.supervisor, ProcessIdentity)
-    try:
-        if run.root.exists():
-            write_record(run.stop, StopRequest(reason=EndReason.WORKER_LOST, grace=timedelta()))
-    except OSError as error:
-        logger.warning("%s: cannot write a stop, its processes are killed at once: %s", claim.job_id, error)
-        supervisor = None
-    deadline = time.monotonic() + _KILL_DEADLINE_S
-    while supervisor is not None and process.is_alive(supervisor) and time.monotonic() < deadline:
-        time.sleep(_POLL_S)
-    left = orphans.kill_attempt(claim.job_id, claim.number, timeout=timedelta(seconds=_KILL_DEADLINE_S))
-    if left:
-        logger.error("%s: %s", claim.job_id, process.stubborn(left))
-    return left
-
-
-def kill_strays(runs: Path, adopted: list[Claim]) -> None:
-    """Stops what still runs here of attempts that were rescued while this worker was away."""
-    ours = {(claim.job_id, str(claim.number)) for claim in adopted}
-    for path in runs.glob("job_*/[0-9]*/supervisor.json"):
-        run = RunDir(path.parent)
-        claim = Claim(attempt_id=0, job_id=run.root.parent.name, number=int(run.root.name))
-        if (claim.job_id, run.root.name) in ours or not _may_run(run, claim):
-            continue
-        logger.warning("%s: attempt %d was rescued; its processes are stopped", claim.job_id, claim.number)
-        kill_attempt(run, claim)
-
-
-def _may_run(run: RunDir, claim: Claim) -> bool:
-    supervisor = read_untrusted(run.supervisor, ProcessIdentity)
-    if supervisor is not None and process.is_alive(supervisor):
-        return True
-    return not run.exit.exists() and bool(process.find(claim.job_id, claim.number))

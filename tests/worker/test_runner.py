@@ -41,7 +41,8 @@ from torchyard.rundir import (
     write_record,
 )
 from worker import process
-from worker.runner import Host, Runner, kill_strays
+from worker.runner import Host, Runner
+from worker.strays import kill_strays
 
 READY = """
 import os, pathlib, signal, sys, time
