@@ -16,8 +16,8 @@ class Unsaved:
     """A checkpoint that is not on the disk yet."""
 
     step: int
-    write: Callable[[], None]
-    """Leaves nothing behind where it raises, and may be called again."""
+    put: Callable[[], None]
+    """Writes it. Leaves nothing behind where it raises, and may be called again."""
 
 
 class Saving:
@@ -39,7 +39,7 @@ class Saving:
         self._settle()
         self._refused = None  # before there is another one in memory
         checkpoint = make()
-        self._writing = checkpoint, self._thread.submit(checkpoint.write)
+        self._writing = checkpoint, self._thread.submit(checkpoint.put)
 
     def write(self, make: Callable[[], Unsaved], *, kept: Callable[[], Unsaved]) -> None:
         """Makes a checkpoint and writes it. One that waits is given up for it. `kept` makes the one that waits where
@@ -47,7 +47,7 @@ class Saving:
         self._settle()
         self._refused = None
         try:
-            make().write()
+            make().put()
         except OSError as error:
             if error.errno not in FULL:
                 raise
@@ -59,7 +59,7 @@ class Saving:
             if self._writing[1].done():
                 self._settle()
         elif self._refused is not None and time.monotonic() >= self._next_try:
-            self._writing = self._refused, self._thread.submit(self._refused.write)
+            self._writing = self._refused, self._thread.submit(self._refused.put)
 
     def finish(self, *, seconds: float, on_refusal: Callable[[OSError], object]) -> None:
         """Returns when the newest checkpoint is on the disk, for which it may wait.
@@ -70,7 +70,7 @@ class Saving:
         self._settle()
         last, self._refused = self._refused, None
         if last is not None:
-            insist(last.write, seconds=seconds, on_refusal=on_refusal, pause_s=_PAUSE_S)
+            insist(last.put, seconds=seconds, on_refusal=on_refusal, pause_s=_PAUSE_S)
 
     def _settle(self) -> None:
         """Waits for the thread."""

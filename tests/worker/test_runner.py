@@ -503,7 +503,7 @@ def test_an_attempt_whose_processes_cannot_be_killed_keeps_its_devices_and_its_o
     bench.ready()
     with monkeypatch.context() as patch:
         patch.setattr(process, "send", refused)
-        patch.setattr("worker.runner._KILL_DEADLINE_S", 0.2)
+        patch.setattr("worker.strays._DEADLINE_S", 0.2)
         send(bench.attempt.supervisor, signal.SIGKILL)
         wait_for(bench.messages, "the owner is told")
         assert bench.yard.held() != {}
