@@ -9,7 +9,7 @@ import tempfile
 
 from torchyard.client import Client, MetricPoint
 from torchyard.errors import NotFound, ServerError
-from torchyard.job import JobState
+from torchyard.job import CRASH_LOOP_CAP, EndReason, JobState
 from torchyard.views import CheckpointView, EventView, JobView
 
 _WEIGHTS = "model.safetensors"
@@ -89,7 +89,7 @@ def side_by_side(story: Story, earlier: int, later: int) -> list[str]:
 
 def _wrong_end(story: Story, ends: Collection[JobState]) -> list[str]:
     job, found = story.job, list[str]()
-    if job.state not in ends:
+    if job.state not in ends and not _is_given_up(story):
         why = job.error.message if job.error is not None else job.status_reason.message
         found.append(f"is {job.state}, not {' or '.join(sorted(ends))}: {why}")
     if (job.finished_at is not None) != job.state.terminal:
@@ -99,6 +99,18 @@ def _wrong_end(story: Story, ends: Collection[JobState]) -> list[str]:
     if len(terminal) != 1 or moves[-1] != terminal[0] or terminal[0] != job.state:
         found.append(f"is {job.state}, and its events say {terminal or 'no end'}; the last one {moves[-1:]}")
     return found
+
+
+def _is_given_up(story: Story) -> bool:
+    """Whether so many attempts in a row failed without a checkpoint that the service is to give the job up."""
+    fruitful = {event.attempt for event in story.events if event.type == "checkpoint"}
+    barren = 0
+    for event in reversed(story.events):
+        if event.attempt in fruitful:
+            break
+        error = event.data.get("error") or {}
+        barren += error.get("code") not in {None, EndReason.PREEMPTED, EndReason.PAUSED}
+    return story.job.state is JobState.FAILED and barren >= CRASH_LOOP_CAP
 
 
 def _wrong_attempts(story: Story) -> list[str]:

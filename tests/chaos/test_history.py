@@ -10,7 +10,7 @@ import pytest
 from tests.chaos import history
 from tests.chaos.history import Damage, Story
 from torchyard.client import MetricPoint
-from torchyard.job import EndReason, JobState
+from torchyard.job import CRASH_LOOP_CAP, EndReason, JobState
 from torchyard.spec import parse_spec
 from torchyard.views import (
     CheckpointFile,
@@ -130,6 +130,12 @@ def test_a_cancelled_job_has_a_beginning_of_the_curve_and_a_retried_one_its_end(
     assert len(found(replace(GOOD, curve=LATE))) == 1
 
 
+def test_a_job_is_given_up_only_after_so_many_attempts_without_a_checkpoint() -> None:
+    assert [sentence for sentence in found(given_up(after=CRASH_LOOP_CAP)) if "is failed" in sentence] == []
+    (sentence,) = [sentence for sentence in found(given_up(after=CRASH_LOOP_CAP - 1)) if "is failed" in sentence]
+    assert sentence == "job_1 (chaos-digits): is failed, not succeeded: completed"
+
+
 def test_a_hole_in_the_curve_of_a_cancelled_job_is_a_loss() -> None:
     story = cancelled(last=7)
     curve = {"train/loss": {step: value for step, value in story.curve["train/loss"].items() if step != 3}}
@@ -204,6 +210,22 @@ def test_two_attempts_may_run_side_by_side_only_once_the_first_ones_lease_has_ex
     lost = {"code": "worker_lost", "message": "the lease of worker box expired"}
     events = [state(5, JobState.QUEUED, error=lost) if each.seq == 5 else each for each in GOOD.events]
     assert history.side_by_side(replace(GOOD, events=events), 1, 2) == []
+
+
+def given_up(*, after: int) -> Story:
+    """Preempted once, then lost so often."""
+    codes = [EndReason.PREEMPTED, *[EndReason.WORKER_LOST] * after]
+    events = [
+        state(
+            10 + number,
+            JobState.QUEUED if number < len(codes) else JobState.FAILED,
+            attempt=1 + number,
+            error={"code": str(code), "message": "it ended"},
+        )
+        for number, code in enumerate(codes, start=1)
+    ]
+    job = JOB.model_copy(update={"state": JobState.FAILED, "attempt": 1 + len(codes)})
+    return replace(GOOD, job=job, events=[*GOOD.events[:5], *events])
 
 
 def cancelled(*, last: int) -> Story:
