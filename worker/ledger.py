@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection
 import logging
 import threading
+import time
 from typing import TypeVar
 
 from store import attempts, checkpoints, intents, jobs
@@ -35,6 +36,7 @@ class Ledger:
         self._announce = announce
         self._leaving = leaving
         self._seq = 0
+        self._outage_s = 0.0
 
     def read(self) -> tuple[Attempt, Job]:
         """The attempt's row and its job's. Raises StaleClaim where the attempt has ended."""
@@ -101,6 +103,11 @@ class Ledger:
         """Closes the attempt and answers the job's next state."""
         return self._write("end", lambda session: attempts.end(session, self._claim, report))
 
+    def outage_s(self) -> float:
+        """The longest wait for the database since the last question, in seconds; 0.0 where it always answered."""
+        outage_s, self._outage_s = self._outage_s, 0.0
+        return outage_s
+
     def _row(self, session: Session) -> Attempt:
         row = attempts.read(session, self._claim)
         if row.ended_at is not None:
@@ -113,13 +120,18 @@ class Ledger:
         return answer
 
     def _insist(self, work: Callable[[Session], T], purpose: str = "look") -> T:
-        delay = 0.25
+        delay, failed_at = 0.25, None
         while True:
             try:
                 with self._database.write(purpose) as session:
-                    return work(session)
+                    answer = work(session)
             except Unavailable as error:
+                failed_at = failed_at or time.monotonic()
                 logger.warning("%s: %s; trying again in %.1f s", self._claim.job_id, error.message, delay)
                 if self._leaving.wait(delay):
                     raise
                 delay = min(delay * 2, _MAX_DELAY_S)
+            else:
+                if failed_at is not None:
+                    self._outage_s = max(self._outage_s, time.monotonic() - failed_at)
+                return answer

@@ -34,7 +34,9 @@ _POLL_S = 0.25
 _INTENT_S = 1.0
 _RETRY_S = 1.0
 _TALE_S = 60.0  # between two tellings of the same trouble: a disk that is full now and then
+_OUTAGE_S = 2.0  # the shortest that is told; the next try of a call that failed may come later
 _WAITS = "what the attempt writes cannot be stored now, and waits"
+_AGAIN = "what the attempt writes is stored again"
 _TRIES_ONCE_CANCELLED = 5
 _BATCHES_A_POLL = 16
 _SUPERVISOR_DEADLINE_S = 20.0
@@ -355,7 +357,9 @@ class Runner:
         relay.stored(batch)
         if self._told_trouble:
             self._told_trouble = False
-            self._say("what the attempt writes is stored again", level="info")
+            self._say(_AGAIN, level="info")
+        if (outage_s := self._ledger.outage_s()) >= _OUTAGE_S:
+            self._say(f"{_AGAIN}, after {outage_s:.0f} s without the database", level="info")
         if batch.checkpoints:
             self._remove_copies()
         return True

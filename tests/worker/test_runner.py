@@ -7,6 +7,7 @@ import hashlib
 from io import BytesIO
 import os
 from pathlib import Path
+import re
 import shutil
 import signal
 import socket
@@ -368,16 +369,19 @@ def test_a_preempt_before_the_supervisor_is_there_requeues(bench: Bench) -> None
 
 
 def test_a_database_that_is_away_delays_the_end_and_loses_nothing(
-    bench: Bench, database: Database, caplog: pytest.LogCaptureFixture
+    bench: Bench, database: Database, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("worker.runner._OUTAGE_S", 0.1)
     bench.start(WAITS_AND_SPEAKS)
     bench.ready()
     with away(database):
         bench.open_gate()
-        wait_for(lambda: "the database does not answer" in caplog.text, "the outage is noticed")
+        wait_for(lambda: "trying again" in caplog.text, "the outage is noticed")
         bench.attempt.report()
     assert bench.ended().state == JobState.SUCCEEDED
     assert bench.lines() == ["the last line"]
+    (told,) = bench.messages()
+    assert re.fullmatch(r"what the attempt writes is stored again, after \d+ s without the database", told)
 
 
 def test_a_damaged_checkpoint_is_skipped_and_its_owner_told(bench: Bench) -> None:
