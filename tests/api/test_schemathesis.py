@@ -51,13 +51,22 @@ checks.positive_data_acceptance.expected-statuses = ["2xx", 401, 404, 409, 414, 
 
 @pytest.mark.parametrize("databases", ["sqlite"], indirect=True)
 @pytest.mark.timeout(_LONGEST_S + 60)
-@pytest.mark.parametrize("phases", ["coverage", "examples,fuzzing,stateful"])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        # Its body is that of submit_job, whose cases are more than those of all others together.
+        ["--phases", "coverage", "--exclude-operation-id", "validate_spec"],
+        pytest.param(["--phases", "coverage", "--include-operation-id", "validate_spec"], marks=pytest.mark.thorough),
+        ["--phases", "examples,fuzzing,stateful"],
+    ],
+    ids=["coverage", "coverage-of-validation", "random"],
+)
 def test_every_operation_does_what_its_description_says(
-    house: House, tmp_path: Path, database_url: str, redis_url: str, phases: str
+    house: House, tmp_path: Path, database_url: str, redis_url: str, asked: list[str]
 ) -> None:
     (tmp_path / "schemathesis.toml").write_text(CONFIGURATION.replace("TOKEN", TOKEN))
     with serving(tmp_path, database_url, redis_url) as (_, url), every_job_succeeds(house):
-        argv = [sys.executable, "-m", "schemathesis.cli", "run", f"{url}/openapi.json", "--phases", phases]
+        argv = [sys.executable, "-m", "schemathesis.cli", "run", f"{url}/openapi.json", *asked]
         done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=_LONGEST_S)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Traceback" not in (tmp_path / "api.log").read_text()

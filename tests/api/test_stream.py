@@ -31,6 +31,10 @@ from tests.api.test_process import serving
 from tests.servers import redis_server
 from torchyard.job import EndReason
 
+# What a test of connections shows does not depend on the kind of database, but for PostgreSQL's own connections.
+on_sqlite = pytest.mark.parametrize("databases", ["sqlite"], indirect=True)
+on_postgresql = pytest.mark.parametrize("databases", ["postgresql"], indirect=True)
+
 _EVENT = re.compile("id: (.*)\nevent: (.*)\ndata: (.*)")
 
 
@@ -209,6 +213,7 @@ def test_a_stream_that_is_cut_fifty_times_tells_what_an_uncut_one_told(house: Ho
     assert [(item.id, item.event) for item in told[:-1]] == stored(house, claim.job_id)
 
 
+@on_sqlite
 def test_without_redis_a_stream_polls(tmp_path: Path, house: House, claim: Claim) -> None:
     nobody = f"unix://{tmp_path}/nobody.sock"
     with serving(tmp_path, house.settings.database, nobody) as (_, url), Watcher(url, claim.job_id) as watcher:
@@ -217,6 +222,7 @@ def test_without_redis_a_stream_polls(tmp_path: Path, house: House, claim: Claim
         assert [item.event for item in watcher][-1] == "end"
 
 
+@on_sqlite
 def test_redis_that_drops_the_subscription_cuts_no_stream(
     tmp_path: Path, house: House, claim: Claim, own_redis: str
 ) -> None:
@@ -228,6 +234,7 @@ def test_redis_that_drops_the_subscription_cuts_no_stream(
         assert [item.event for item in watcher][-1] == "end"
 
 
+@on_postgresql
 def test_hundreds_of_watchers_share_a_subscription_and_hold_no_thread(
     tmp_path: Path, house: House, claim: Claim, own_redis: str
 ) -> None:
@@ -246,6 +253,7 @@ def test_hundreds_of_watchers_share_a_subscription_and_hold_no_thread(
         assert endings[0][-1].event == "end"
 
 
+@on_sqlite
 def test_a_watcher_that_reads_nothing_costs_little_memory(tmp_path: Path, house: House, claim: Claim) -> None:
     for _ in range(40):
         house.record(claim, lines=[NewLines(0, "stdout", ["x" * 16_000] * 20)])
@@ -259,6 +267,7 @@ def test_a_watcher_that_reads_nothing_costs_little_memory(tmp_path: Path, house:
             assert psutil.Process(process.pid).memory_info().rss - before < 64 << 20
 
 
+@on_sqlite
 def test_watchers_do_not_hold_up_a_shutdown(tmp_path: Path, house: House, claim: Claim, redis_url: str) -> None:
     with (
         serving(tmp_path, house.settings.database, redis_url) as (process, url),

@@ -14,8 +14,6 @@ import pytest
 
 from tests.chaos import crew
 
-pytestmark = pytest.mark.xdist_group("chaos")
-
 ROOT = Path(__file__).parents[2]
 CHAOS = [sys.executable, "-m", "tests.chaos"]
 

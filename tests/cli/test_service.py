@@ -23,8 +23,6 @@ from torchyard.client import AsyncClient
 from torchyard.job import JobState
 from torchyard.views import CheckpointView, JobView
 
-pytestmark = pytest.mark.xdist_group("cli-service")
-
 DIGITS = """
 trainer: image-classification
 name: digits

@@ -28,8 +28,6 @@ from tests.e2e.test_survival import GATED
 from tests.postgresql import PostgreSQLServer, postgresql_server
 from torchyard.cli.redis_server import find_binary
 
-pytestmark = pytest.mark.xdist_group("e2e-deploy")
-
 
 @pytest.fixture
 def variables(tmp_path: Path) -> dict[str, str]:

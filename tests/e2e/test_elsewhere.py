@@ -16,8 +16,6 @@ from tests.servers import free_port, redis_server_with_password
 from torchyard.client import Client
 from torchyard.job import JobState
 
-pytestmark = pytest.mark.xdist_group("e2e-survival")
-
 TOKEN = "the-admin-token"
 SCRIPT = "print('trained')\n"
 

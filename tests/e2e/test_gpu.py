@@ -17,7 +17,6 @@ GPUS = [device for device in discover(0).devices if device.kind == "cuda"]
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.xdist_group("e2e-gpu"),
     pytest.mark.skipif(not GPUS, reason="NVML shows no GPU on this machine"),
 ]
 

@@ -1,13 +1,9 @@
 """Pause, resume, preemption and drain, over real processes: each stop saves, and nothing is counted or lost."""
 
-import pytest
-
 from tests.e2e.service import Service, running, until
 from tests.e2e.test_survival import GATED
 from torchyard.job import JobState
 from torchyard.views import JobView
-
-pytestmark = pytest.mark.xdist_group("e2e-survival")
 
 
 def test_stops_that_people_and_schedulers_ask_for_lose_nothing(service: Service) -> None:

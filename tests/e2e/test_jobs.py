@@ -14,8 +14,6 @@ from tests.e2e.service import Service, is_running, processes_naming, running, un
 from torchyard.errors import Conflict, NotFound
 from torchyard.job import EndReason, JobState
 
-pytestmark = pytest.mark.xdist_group("e2e-jobs")
-
 LIGHT = "import os, time\nprint('rank', os.environ['RANK'], flush=True)\n"
 
 

@@ -11,8 +11,6 @@ from tests.postgresql import postgresql_server
 from torchyard.errors import Unavailable
 from torchyard.job import JobState
 
-pytestmark = pytest.mark.xdist_group("e2e-survival")
-
 GATED = """
 import os, time, torchyard
 run = torchyard.init()

@@ -16,7 +16,6 @@ from trainer.world import joined
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.xdist_group("e2e-gpu"),
     pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU on this machine"),
 ]
 
