@@ -1,21 +1,33 @@
-"""Databases for tests, of both kinds: files, and databases of a server. Each lives as long as its `with` block.
+"""Databases for tests, of both kinds: files, and databases of a server. Each is a test's own during its `with` block.
 
-A migrated one is a copy of a template: migrating costs more than most tests do.
+A migrated one is a copy of a template, as migrating costs more than most tests do. On PostgreSQL copying does, too:
+there it is emptied afterwards, and used again.
 """
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 import shutil
 from uuid import uuid4
 
 from alembic import command
+from alembic.script import ScriptDirectory
 import psycopg
 
 from migrations.__main__ import configuration
 from store.database import Database
+from store.tables import Base
 from tests.postgresql import PostgreSQLServer
+
+_HEADS = b"SELECT version_num FROM alembic_version"
+_FILLED = b" UNION ALL ".join(
+    f"SELECT '{table}' WHERE EXISTS (SELECT FROM {table})".encode() for table in Base.metadata.tables
+)
+_DISCONNECT = (
+    b"SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
+    b" WHERE datname = current_database() AND pid <> pg_backend_pid()"
+)
 
 
 class SQLiteDatabases:
@@ -46,19 +58,29 @@ class SQLiteDatabases:
 class PostgreSQLDatabases:
     def __init__(self, server: PostgreSQLServer) -> None:
         self._server = server
+        self._spare: list[str] = []
         self.binaries = server.binaries
 
     @contextmanager
     def empty(self) -> Generator[str]:
         """As of SQLiteDatabases."""
-        with self._created(template="template0") as url:
-            yield url
+        name = self._create(template="template0")
+        try:
+            yield self._server.url(name)
+        finally:
+            self._drop(name)
 
     @contextmanager
     def migrated(self) -> Generator[str]:
         """As of SQLiteDatabases."""
-        with self._created(template=self._template) as url:
-            yield url
+        name = self._spare.pop() if self._spare else self._create(template=self._template)
+        try:
+            yield self._server.url(name)
+        finally:
+            if self._is_emptied(name):
+                self._spare.append(name)
+            else:
+                self._drop(name)
 
     @cached_property
     def _template(self) -> str:
@@ -66,14 +88,24 @@ class PostgreSQLDatabases:
         command.upgrade(configuration(self._server.url("migrated")), "head")
         return "migrated"
 
-    @contextmanager
-    def _created(self, *, template: str) -> Generator[str]:
+    def _create(self, *, template: str) -> str:
         name = f"test_{uuid4().hex}"
         self._run(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
-        try:
-            yield self._server.url(name)
-        finally:
-            self._run(f"DROP DATABASE {name} WITH (FORCE)")
+        return name
+
+    def _drop(self, name: str) -> None:
+        self._run(f"DROP DATABASE {name} WITH (FORCE)")
+
+    def _is_emptied(self, name: str) -> bool:
+        """Whether the database is as a new one again; not where the test has left it with other tables."""
+        with psycopg.connect(self._server.url(name), autocommit=True) as connection:
+            connection.execute(_DISCONNECT)
+            if connection.execute(_HEADS).fetchall() != [(_head(),)]:
+                return False
+            filled = [table for (table,) in connection.execute(_FILLED).fetchall()]
+            if filled:
+                connection.execute(f"TRUNCATE {', '.join(filled)} RESTART IDENTITY CASCADE".encode())
+        return True
 
     def _run(self, statement: str) -> None:
         with psycopg.connect(self._server.conninfo, autocommit=True) as connection:
@@ -101,6 +133,11 @@ def away(database: Database) -> Generator[None]:
             yield
         finally:
             admin.execute(f"ALTER DATABASE {url.database} ALLOW_CONNECTIONS true".encode())
+
+
+@cache
+def _head() -> str | None:
+    return ScriptDirectory.from_config(configuration("sqlite://")).get_current_head()
 
 
 def _rename(database: Database, old: str, new: str) -> None:

@@ -10,7 +10,7 @@ from store.database import Database
 from tests.failpoints.house import House
 from tests.servers import redis_server
 
-_SHARE = 4
+_SHARE = 6
 """One in so many points is looked at where time counts: always the same ones."""
 
 
