@@ -2,6 +2,7 @@
 
 from collections.abc import Generator
 from contextlib import closing
+import os
 
 from hypothesis import settings
 import pytest
@@ -12,6 +13,11 @@ from tests.postgresql import postgresql_server
 
 settings.register_profile("torchyard", deadline=None)  # a busy machine is no failure
 settings.load_profile("torchyard")
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores, as many tests wait for processes that they have started."""
+    return len(os.sched_getaffinity(0)) + 1
 
 
 @pytest.fixture(scope="session")

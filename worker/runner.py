@@ -281,7 +281,7 @@ class Runner:
                 self._drain(relay)
             completed = report is not None and report.reason is EndReason.COMPLETED
             if state is JobState.STARTING and (completed or self._every_rank_exists(len(job.devices))):
-                state = self._ledger.running(Reason("running", f"{len(job.devices)} processes run"))
+                state = self._ledger.running(Reason("running", _running(len(job.devices))))
             if report is not None:
                 self._close(report)
                 return
@@ -427,3 +427,7 @@ class Runner:
             self._close(report)
         except (TorchyardError, OSError):
             logger.exception("%s: the attempt stays open until its lease expires", self.claim.job_id)
+
+
+def _running(world_size: int) -> str:
+    return "1 process runs" if world_size == 1 else f"{world_size} processes run"

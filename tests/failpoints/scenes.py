@@ -107,7 +107,7 @@ def report(database: Database, queue: Queue, claim: Claim) -> None:
     me = ProcessIdentity.of(os.getpid())
     assert me is not None
     ledger.launched(me)
-    ledger.running(Reason("running", "1 processes run"))
+    ledger.running(Reason("running", "1 process runs"))
     for step in STEPS:
         points = [NewPoint("loss", step, 1 / step, step)]
         lines = [NewLines(0, "stdout", [f"attempt {claim.number}, step {step}"])]
