@@ -147,7 +147,7 @@ def _used(libraries: frozenset[str], *, beside: set[str]) -> list[Import]:
     ]
 
 
-@pytest.mark.parametrize("module", ["torchyard", "worker.supervisor", "torchyard.cli"])
+@pytest.mark.parametrize("module", ["torchyard", "worker.engines.local.supervisor", "torchyard.cli"])
 def test_a_light_module_loads_nothing_heavy(module: str) -> None:
     heavy = {*TORCH, *DATABASES, *SERVERS, "numpy"}
     code = f"import sys, {module}; print(*sorted(name for name in {heavy!r} if name in sys.modules))"

@@ -13,8 +13,9 @@ from types import FrameType
 
 from store.settings import Settings
 from torchyard.errors import TorchyardError
-from worker import devices, orphans
 from worker.daemon import Daemon
+from worker.devices import inventory as devices
+from worker.engines.local import orphans
 
 
 def main() -> int:

@@ -20,13 +20,14 @@ from store.settings import Settings
 from torchyard.errors import NotFound, Unavailable
 from torchyard.rundir import Record, read_record, write_record
 from torchyard.views import DeviceView
-from worker import process, tidy
-from worker.devices import Inventory
-from worker.housekeeper import Housekeeper
-from worker.quarantine import Quarantine
-from worker.runner import Host, Runner
-from worker.scheduler import Scheduler
-from worker.strays import kill_strays
+from worker.attempts.runner import Host, Runner
+from worker.cleanup import tidy
+from worker.cleanup.housekeeper import Housekeeper
+from worker.devices.inventory import Inventory
+from worker.devices.quarantine import Quarantine
+from worker.engines.local import process
+from worker.engines.local.strays import kill_strays
+from worker.placement.scheduler import Scheduler
 
 _BEAT_S = 5.0
 _RENEW_S = 10.0

@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.service import Service, running, until
 from torchyard.job import JobState
-from worker.devices import discover
+from worker.devices.inventory import discover
 
 GPUS = [device for device in discover(0).devices if device.kind == "cuda"]
 

@@ -29,12 +29,13 @@ from torchyard import failpoints
 from torchyard.job import EndReason
 from torchyard.rundir import ExitReport, LaunchPlan, ProcessIdentity
 from torchyard.views import DeviceView
-from worker import launch, runner
+from worker.attempts import prepare as launch
+from worker.attempts import runner
+from worker.attempts.records import Ledger
+from worker.cleanup.rundirs import RunDirs
 from worker.daemon import Daemon
-from worker.devices import Device, Inventory
-from worker.ledger import Ledger
-from worker.rundirs import RunDirs
-from worker.scheduler import Scheduler
+from worker.devices.inventory import Device, Inventory
+from worker.placement.scheduler import Scheduler
 
 SPEC = b'{"trainer": "script", "name": "once", "config": {"code": "file:///code"}}'
 STEPS = (1, 2)

@@ -18,7 +18,7 @@ from torchyard.errors import InvalidSpec
 from torchyard.publishing import publish
 from torchyard.rundir import Manifest
 from torchyard.spec import parse_spec
-from worker import launch
+from worker.attempts import prepare as launch
 
 ROOT = Path(__file__).parent.parent.parent
 COUNTED = """

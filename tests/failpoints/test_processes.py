@@ -19,7 +19,7 @@ from tests.failpoints import scenes
 from tests.failpoints.child import Child, playing, until
 from tests.failpoints.house import House
 from torchyard.job import JobState
-from worker import process
+from worker.engines.local import process
 
 SIDES = ("before", "after")
 RECORD = ("fsync", "rename", "renamed")

@@ -20,7 +20,8 @@ from torchyard.rundir import (
     read_record,
     write_record,
 )
-from worker import launch, process
+from worker.attempts import prepare as launch
+from worker.engines.local import process
 
 LAUNCHER = Path(__file__).with_name("launcher.py")
 DEADLINE_S = 90.0

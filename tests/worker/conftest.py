@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from tests.worker.attempt import Attempt
-from worker import process
+from worker.engines.local import process
 
 
 @pytest.fixture

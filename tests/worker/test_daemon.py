@@ -24,9 +24,9 @@ from tests.worker.attempt import Attempt, wait_for
 from tests.worker.test_devices import Binding
 from torchyard.job import JobState
 from torchyard.rundir import RunDir
-from worker import tidy
+from worker.cleanup import tidy
 from worker.daemon import Daemon
-from worker.devices import Device, Inventory, discover
+from worker.devices.inventory import Device, Inventory, discover
 
 FOREVER = "import time\nwhile True: time.sleep(1)"
 LEASE_S = attempts.LEASE.total_seconds()

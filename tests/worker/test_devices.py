@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from torchyard.errors import ConfigError
-from worker import process
-from worker.devices import Device, discover, lock_devices
+from worker.devices.inventory import Device, discover, lock_devices
+from worker.engines.local import process
 
 GIB = 1 << 30
 
@@ -171,7 +171,7 @@ def test_cpu_slots_belong_to_one_worker_of_a_data_directory(tmp_path: Path) -> N
 def test_a_lock_ends_with_its_process_and_no_child_keeps_it(tmp_path: Path) -> None:
     program = (
         "import subprocess, sys, pathlib\n"
-        "from worker.devices import lock_devices\n"
+        "from worker.devices.inventory import lock_devices\n"
         "locks = lock_devices([], pathlib.Path(sys.argv[1]))\n"
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], close_fds=False)\n"
         "print(child.pid, flush=True)\n"

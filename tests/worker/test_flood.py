@@ -21,8 +21,8 @@ from tests.worker.attempt import wait_for
 from tests.worker.test_relay import little_memory
 from torchyard.eventlog import FLUSH_LINES
 from torchyard.rundir import RunDir
-from worker.ledger import Ledger
-from worker.relay import Relay
+from worker.attempts.records import Ledger
+from worker.attempts.relay import Relay
 
 KEYS = 10
 STEPS = 20_000

@@ -18,9 +18,9 @@ from tests.store.yard import Yard
 from tests.worker.attempt import wait_for
 from torchyard.job import EndReason, JobState
 from torchyard.rundir import RunDir
+from worker.cleanup.housekeeper import Housekeeper
 from worker.daemon import Daemon
-from worker.devices import Device, Inventory
-from worker.housekeeper import Housekeeper
+from worker.devices.inventory import Device, Inventory
 
 AT_ONCE = {"keep_logs": "0s", "keep_events": "0s", "keep_runs": "0s"}
 

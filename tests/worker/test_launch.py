@@ -15,8 +15,8 @@ from store.attempts import Claim
 from torchyard.errors import DataError
 from torchyard.rundir import LaunchPlan, RunDir, read_record
 from torchyard.spec import parse_spec
-from worker import launch
-from worker.devices import Device
+from worker.attempts import prepare as launch
+from worker.devices.inventory import Device
 
 GPUS = [Device(index, f"GPU-0000-{index}", "H200", "cuda", 1 << 37) for index in (1, 3)]
 SLOTS = [Device(index, f"cpu-{index}", "CPU slot", "cpu") for index in range(2)]

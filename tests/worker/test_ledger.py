@@ -11,7 +11,7 @@ from store.database import Database
 from tests.store.yard import Yard
 from torchyard.errors import StaleClaim
 from torchyard.job import EndReason
-from worker.ledger import Ledger
+from worker.attempts.records import Ledger
 
 
 @pytest.fixture

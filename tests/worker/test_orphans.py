@@ -20,11 +20,11 @@ from tests.store.yard import Yard
 from tests.worker.attempt import LAUNCHER, wait_for
 from tests.worker.test_supervisor import DAEMONS
 from torchyard.rundir import ProcessIdentity, RunDir, read_record
-from worker import process
+from worker.engines.local import process
 
 WORKER = """
 import sys
-from worker import launch
+from worker.attempts import prepare as launch
 from worker.__main__ import main
 planned, argv = launch.plan, sys.argv[1:]
 launch.plan = lambda *a, **o: planned(*a, **o).model_copy(update={"argv": argv})

@@ -13,7 +13,7 @@ import pytest
 
 from tests.worker.attempt import wait_for
 from torchyard.rundir import Env, ProcessIdentity
-from worker import process
+from worker.engines.local import process
 
 SLEEP = "import time\nwhile True: time.sleep(1)\n"
 

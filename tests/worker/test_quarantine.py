@@ -7,7 +7,7 @@ import pytest
 from torchyard.job import EndReason
 from torchyard.rundir import ExitReport
 from torchyard.views import DeviceView
-from worker.quarantine import HEALTHY, Quarantine, Use
+from worker.devices.quarantine import HEALTHY, Quarantine, Use
 
 GIB = 1 << 30
 DONE = ExitReport(reason=EndReason.COMPLETED)

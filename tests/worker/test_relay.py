@@ -15,7 +15,7 @@ import pytest
 from store.attempts import Batch
 from store.blobs import Blobs
 from torchyard.rundir import Manifest, ManifestFile, RunDir, write_record
-from worker.relay import Relay
+from worker.attempts.relay import Relay
 
 
 @pytest.fixture

@@ -21,8 +21,9 @@ from tests.store.yard import Yard, at_once
 from tests.worker.attempt import wait_for
 from torchyard.job import EndReason
 from torchyard.rundir import Env, RunDir
-from worker import process, rundirs
-from worker.rundirs import RunDirs
+from worker.cleanup import rundirs
+from worker.cleanup.rundirs import RunDirs
+from worker.engines.local import process
 
 MIB = 1 << 20
 NOW = timedelta()

@@ -41,9 +41,9 @@ from torchyard.rundir import (
     read_record,
     write_record,
 )
-from worker import process
-from worker.runner import Host, Runner
-from worker.strays import kill_strays
+from worker.attempts.runner import Host, Runner
+from worker.engines.local import process
+from worker.engines.local.strays import kill_strays
 
 READY = """
 import os, pathlib, signal, sys, time
@@ -371,7 +371,7 @@ def test_a_preempt_before_the_supervisor_is_there_requeues(bench: Bench) -> None
 def test_a_database_that_is_away_delays_the_end_and_loses_nothing(
     bench: Bench, database: Database, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("worker.runner._OUTAGE_S", 0.1)
+    monkeypatch.setattr("worker.attempts.runner._OUTAGE_S", 0.1)
     bench.start(WAITS_AND_SPEAKS)
     bench.ready()
     with away(database):
@@ -482,7 +482,7 @@ def test_a_supervisor_that_somebody_stopped_goes_on(bench: Bench) -> None:
 def test_a_supervisor_that_stays_stopped_past_the_grace_is_killed_with_its_attempt(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("worker.stops._OVERDUE_S", float("-inf"))
+    monkeypatch.setattr("worker.engines.local.stops._OVERDUE_S", float("-inf"))
     bench.attempt.start(DEAF)
     wait_for((bench.attempt.run.root / "ready").exists, "the rank")
     process.send(bench.attempt.supervisor, signal.SIGSTOP)
@@ -507,7 +507,7 @@ def test_an_attempt_whose_processes_cannot_be_killed_keeps_its_devices_and_its_o
     bench.ready()
     with monkeypatch.context() as patch:
         patch.setattr(process, "send", refused)
-        patch.setattr("worker.strays._DEADLINE_S", 0.2)
+        patch.setattr("worker.engines.local.strays._DEADLINE_S", 0.2)
         send(bench.attempt.supervisor, signal.SIGKILL)
         wait_for(bench.messages, "the owner is told")
         assert bench.yard.held() != {}

@@ -5,7 +5,7 @@ import pytest
 from store.intents import Holder
 from torchyard.spec import Resources
 from torchyard.views import DeviceView
-from worker.schedule import Host, explain, make_room, pick
+from worker.placement.schedule import Host, explain, make_room, pick
 
 GIB = 1 << 30
 

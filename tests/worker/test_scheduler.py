@@ -20,8 +20,8 @@ from tests.store.yard import Yard, at_once
 from tests.worker.test_schedule import gpu, slot
 from torchyard.job import EndReason, JobState
 from torchyard.views import DeviceView
-from worker import schedule
-from worker.scheduler import Scheduler
+from worker.placement import schedule
+from worker.placement.scheduler import Scheduler
 
 
 def _nothing() -> None:

@@ -7,8 +7,8 @@ import pytest
 
 from torchyard.job import EndReason
 from torchyard.rundir import RunDir, StopRequest, read_record, write_record
-from worker import stops
-from worker.stops import Stops
+from worker.engines.local import stops
+from worker.engines.local.stops import Stops
 
 CANCELLED, PAUSED, PREEMPTED = EndReason.CANCELLED, EndReason.PAUSED, EndReason.PREEMPTED
 

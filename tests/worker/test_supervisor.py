@@ -15,7 +15,7 @@ from tests.worker.attempt import LAUNCHER, Attempt, wait_for
 from torchyard.events import LINE, Message
 from torchyard.job import EndReason
 from torchyard.rundir import ProcessIdentity, StopRequest, read_record, write_record
-from worker import process
+from worker.engines.local import process
 
 READY = """
 import os, pathlib, signal, sys, time
@@ -52,7 +52,7 @@ os.read(woken, 1)  # until SIGTERM
 REFUSED_SUPERVISOR = """
 from datetime import timedelta
 import pathlib, signal, sys
-from worker import process, supervisor
+from worker.engines.local import process, supervisor
 gate = pathlib.Path(sys.argv[1]) / "gate"
 send = process.send
 def refused(target, number):
@@ -488,7 +488,7 @@ def test_an_end_that_a_full_disk_refuses_is_recorded_when_there_is_room(attempt:
 def test_a_second_supervisor_of_the_same_attempt_refuses(attempt: Attempt) -> None:
     attempt.start(FOREVER)
     attempt.wait_for_file("ready-0")
-    command = [sys.executable, "-P", "-m", "worker.supervisor", str(attempt.run.root)]
+    command = [sys.executable, "-P", "-m", "worker.engines.local.supervisor", str(attempt.run.root)]
     second = subprocess.run(command, capture_output=True, text=True, check=False)
     assert second.returncode == 1
     assert "has, or had, a supervisor" in second.stderr

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from worker import tidy
+from worker.cleanup import tidy
 
 REMOVED = {1: {"epoch-0001", "epoch-0002"}, 2: {"epoch-0001", "linked"}}
 

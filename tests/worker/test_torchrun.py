@@ -12,8 +12,9 @@ from tests.worker.attempt import Attempt, wait_for
 from torchyard.job import EndReason
 from torchyard.rundir import ProcessIdentity, read_record
 from torchyard.spec import parse_spec
-from worker import launch, process
-from worker.devices import Device
+from worker.attempts import prepare as launch
+from worker.devices.inventory import Device
+from worker.engines.local import process
 
 DDP = """
 import os, sys

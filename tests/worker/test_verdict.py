@@ -7,7 +7,7 @@ import pytest
 from tests.disks import mounted
 from torchyard.job import EndReason
 from torchyard.rundir import ProcessIdentity, RankError, RunDir, write_record
-from worker.verdict import judge
+from worker.engines.local.verdict import judge
 
 LOST_PEER = "[/pytorch/gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:38211"
 FAILURE = """[{index}]:

@@ -12,7 +12,7 @@ from store.settings import Settings
 from torchyard.cli import output
 from torchyard.errors import ConfigError
 from torchyard.views import DeviceView
-from worker.devices import LOCK_FOLDER, Nvml, discover
+from worker.devices.inventory import LOCK_FOLDER, Nvml, discover
 from worker.doctor.findings import Finding, failed, ok, warning
 
 _NVIDIA = "0x10de"

@@ -19,7 +19,7 @@ from torchyard.failpoints import VARIABLE as FAILPOINTS
 from torchyard.failpoints import failpoint
 from torchyard.rundir import Env, LaunchPlan, ProcessIdentity, Record, RunDir, write_record
 from torchyard.spec import RecipeSpec, ScriptSpec, Spec
-from worker import orphans
+from worker.engines.local import orphans
 
 _INHERITED = re.compile(
     r"PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_[A-Z]+|TZ|TMPDIR|SSL_CERT_FILE|SSL_CERT_DIR"
@@ -111,7 +111,7 @@ def start(run: RunDir) -> ProcessIdentity | None:
     """
     failpoint("launch.start.before")
     with (run.root / "supervisor.log").open("ab") as log:
-        command = [sys.executable, "-P", "-m", "worker.supervisor", str(run.root.absolute())]
+        command = [sys.executable, "-P", "-m", "worker.engines.local.supervisor", str(run.root.absolute())]
         supervisor = orphans.start(command, env=inherited(os.environ), log=log)
     failpoint("launch.start.after")
     return supervisor

@@ -22,12 +22,14 @@ from torchyard.rundir import ExitReport, ProcessIdentity, RunDir
 from torchyard.schema import parse_duration
 from torchyard.spec import parse_spec
 from torchyard.views import HeldDevice
-from worker import launch, process, rundirs, tidy
-from worker.ledger import Ledger
-from worker.quarantine import Use
-from worker.relay import Relay
-from worker.stops import Stops
-from worker.strays import kill_attempt
+from worker.attempts import prepare as launch
+from worker.attempts.records import Ledger
+from worker.attempts.relay import Relay
+from worker.cleanup import rundirs, tidy
+from worker.devices.quarantine import Use
+from worker.engines.local import process
+from worker.engines.local.stops import Stops
+from worker.engines.local.strays import kill_attempt
 from worker.untrusted import read_untrusted
 
 _POLL_S = 0.25

@@ -8,7 +8,7 @@ import time
 from store.attempts import Claim
 from torchyard.job import EndReason
 from torchyard.rundir import ProcessIdentity, RunDir, StopRequest, write_record
-from worker import orphans, process
+from worker.engines.local import orphans, process
 from worker.untrusted import read_untrusted
 
 _POLL_S = 0.25

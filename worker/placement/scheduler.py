@@ -19,8 +19,8 @@ from torchyard.errors import Unavailable
 from torchyard.job import JobState
 from torchyard.spec import Resources
 from torchyard.views import DeviceView, HeldDevice
-from worker import schedule
-from worker.floor import Floor
+from worker.placement import schedule
+from worker.placement.floor import Floor
 
 _LOOKED_AT = 10_000
 

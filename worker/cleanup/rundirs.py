@@ -20,7 +20,7 @@ from store.database import Database, in_us
 from store.housekeeping import KnownJob
 from store.ids import is_id
 from torchyard.rundir import LaunchPlan, RunDir
-from worker import process
+from worker.engines.local import process
 from worker.untrusted import folders_inside, read_untrusted, remove_inside
 
 ORPHAN_AGE = timedelta(days=7)

@@ -1,4 +1,4 @@
-"""The supervisor of one attempt: `python -P -m worker.supervisor RUN_DIR`.
+"""The supervisor of one attempt: `python -P -m worker.engines.local.supervisor RUN_DIR`.
 
 It starts the launcher, keeps every process that descends from it, ends them all (asked to, at the time limit, at a
 stall, or because the launcher has left), and then says in `exit.json` how the attempt ended. It outlives the worker.
@@ -31,9 +31,9 @@ from torchyard.rundir import (
     write_record,
 )
 from torchyard.schema import format_duration
-from worker import process
+from worker.engines.local import process
+from worker.engines.local.verdict import judge, quote, raised
 from worker.untrusted import read_untrusted
-from worker.verdict import judge, quote, raised
 
 _POLL_S = 0.2
 _DUMP_S = 1.0  # for the ranks to write their stacks

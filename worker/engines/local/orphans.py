@@ -12,7 +12,7 @@ import threading
 from typing import BinaryIO
 
 from torchyard.rundir import ProcessIdentity
-from worker import process
+from worker.engines.local import process
 
 _lock = threading.Lock()
 """Held from the start of a child until it is among `_own`, and while it is decided who is not."""

@@ -10,7 +10,7 @@ from store.database import Database
 from store.housekeeping import Keep
 from store.settings import Settings
 from torchyard.errors import Unavailable
-from worker.rundirs import RunDirs
+from worker.cleanup.rundirs import RunDirs
 
 _EVERY_S = 60.0
 _REST = 3

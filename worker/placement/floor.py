@@ -6,8 +6,8 @@ from dataclasses import replace
 from store.jobs import Reason
 from torchyard.spec import Resources
 from torchyard.views import DeviceView
-from worker import schedule
-from worker.schedule import Host
+from worker.placement import schedule
+from worker.placement.schedule import Host
 
 Held = Mapping[tuple[str, str], str]
 """Worker id and device uuid to job id."""
