@@ -1,6 +1,6 @@
 """Attempts: the claim, the lease, the fence, and the end. All that a worker writes goes through here."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -18,7 +18,7 @@ from store.metrics import NewPoint
 from store.tables import Allocation, Attempt, Job, Worker
 from torchyard.errors import StaleClaim
 from torchyard.job import CRASH_LOOP_CAP, OUTCOMES, EndReason, JobState
-from torchyard.rundir import ExitReport, ProcessIdentity
+from torchyard.rundir import ExitReport
 
 LEASE = timedelta(seconds=30)
 _MAX_BACKOFF_S = 60
@@ -102,9 +102,9 @@ def prepared(session: Session, claim: Claim, *, start_step: int) -> None:
     _fenced_update(session, claim, start_step=start_step)
 
 
-def launched(session: Session, claim: Claim, launcher: ProcessIdentity) -> None:
-    """Records the supervisor, by which a later daemon finds it again. Raises StaleClaim."""
-    _fenced_update(session, claim, launcher=launcher.model_dump())
+def launched(session: Session, claim: Claim, launcher: Mapping[str, Any]) -> None:
+    """Records the engine's handle, by which a later daemon finds the attempt again. Raises StaleClaim."""
+    _fenced_update(session, claim, launcher=dict(launcher))
 
 
 def running(session: Session, claim: Claim, *, reason: Reason) -> None:

@@ -157,6 +157,11 @@ class RunDir:
     """The paths of one attempt's folder."""
 
     root: Path
+    layout: int = 2
+
+    @classmethod
+    def found(cls, root: Path) -> "RunDir":
+        return cls(root)
 
     @property
     def config(self) -> Path:

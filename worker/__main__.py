@@ -16,6 +16,7 @@ from torchyard.errors import TorchyardError
 from worker.daemon import Daemon
 from worker.devices import inventory as devices
 from worker.engines.local import orphans
+from worker.engines.local.engine import LocalEngine
 
 
 def main() -> int:
@@ -29,7 +30,7 @@ def main() -> int:
         inventory = devices.discover(settings.cpu_slots)
         with devices.lock_devices(inventory.devices, settings.root):
             orphans.adopt()
-            daemon = Daemon(settings, inventory)
+            daemon = Daemon(settings, LocalEngine(settings.runs, inventory))
             on_term = daemon.stop_jobs if arguments.stop_jobs else daemon.leave
             for number, act in ((signal.SIGINT, daemon.stop_jobs), (signal.SIGTERM, on_term)):
                 signal.signal(number, _handler(act))

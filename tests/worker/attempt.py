@@ -20,8 +20,7 @@ from torchyard.rundir import (
     read_record,
     write_record,
 )
-from worker.attempts import prepare as launch
-from worker.engines.local import process
+from worker.engines.local import process, supervisors
 
 LAUNCHER = Path(__file__).with_name("launcher.py")
 DEADLINE_S = 90.0
@@ -96,7 +95,7 @@ class Attempt:
 
     def start_plan(self, plan: LaunchPlan) -> None:
         write_record(self.run.launch, plan)
-        launch.start(self.run)
+        supervisors.start(self.run)
 
     def stop(self, reason: EndReason = EndReason.CANCELLED, *, grace: int = 30) -> None:
         write_record(self.run.stop, StopRequest(reason=reason, grace=timedelta(seconds=grace)))

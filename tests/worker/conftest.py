@@ -3,8 +3,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.databases import Databases, SQLiteDatabases
 from tests.worker.attempt import Attempt
 from worker.engines.local import process
+
+
+@pytest.fixture(scope="session")
+def databases(sqlite: SQLiteDatabases) -> Databases:
+    """What the worker does is the same on each; that the store is, tests/store shows."""
+    return sqlite
 
 
 @pytest.fixture

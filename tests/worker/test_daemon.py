@@ -27,6 +27,7 @@ from torchyard.rundir import RunDir
 from worker.cleanup import tidy
 from worker.daemon import Daemon
 from worker.devices.inventory import Device, Inventory, discover
+from worker.engines.local.engine import LocalEngine
 
 FOREVER = "import time\nwhile True: time.sleep(1)"
 LEASE_S = attempts.LEASE.total_seconds()
@@ -58,7 +59,7 @@ class Worksite:
         )
         settings.root.mkdir(exist_ok=True)
         slots = tuple(Device(index, f"cpu-{index}", "CPU slot", "cpu") for index in range(2))
-        return Daemon(settings, inventory or Inventory(slots), clock=clock or Clock())
+        return Daemon(settings, LocalEngine(settings.runs, inventory or Inventory(slots)), clock=clock or Clock())
 
     def submit(self) -> str:
         """A job that fails as soon as it is started, as its code is not there."""
@@ -210,7 +211,7 @@ def test_a_worker_that_drains_says_why_jobs_wait(site: Worksite) -> None:
 
 
 def test_a_worker_whose_disk_is_full_takes_nothing_and_says_so(site: Worksite, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("worker.daemon.LEAST_FREE", 1 << 62)
+    monkeypatch.setattr("worker.devices.watch.LEAST_FREE", 1 << 62)
     daemon = site.daemon()
     with serving(daemon):
         waits = site.submit()
@@ -218,7 +219,7 @@ def test_a_worker_whose_disk_is_full_takes_nothing_and_says_so(site: Worksite, m
         wait_for(lambda: site.yard.job(waits).reason_message.endswith(f"; {said}"), "its reason")
         wait_for(lambda: site.worker_of(daemon).devices[0]["blocked"] == said, "the worker tells the others")
         assert site.yard.job(waits).attempt == 0
-        monkeypatch.setattr("worker.daemon.LEAST_FREE", 1)
+        monkeypatch.setattr("worker.devices.watch.LEAST_FREE", 1)
         site.queue.ring()
         wait_for(lambda: site.state(waits) == JobState.FAILED, "it was started")
 

@@ -2,48 +2,38 @@
 
 from collections.abc import Generator
 from dataclasses import dataclass, field
-from datetime import timedelta
-import hashlib
-from io import BytesIO
 import os
 from pathlib import Path
-import re
 import shutil
 import signal
-import socket
 import subprocess
 import threading
 from typing import Any
 
 import pytest
 
-from store import attempts, checkpoints, logs
+from store import attempts, logs
 from store.attempts import Claim
 from store.blobs import Blobs
-from store.checkpoints import NewCheckpoint
 from store.database import Database
 from store.tables import Attempt as AttemptRow
 from store.tables import Job
-from tests.databases import away
-from tests.disks import mounted
 from tests.store.yard import Yard
 from tests.worker.attempt import Attempt, wait_for
-from torchyard import failpoints
 from torchyard.job import EndReason, JobState
-from torchyard.publishing import publish
 from torchyard.rundir import (
     ExitReport,
-    Manifest,
-    ManifestFile,
     ProcessIdentity,
     RunDir,
-    StopRequest,
     read_record,
     write_record,
 )
-from worker.attempts.runner import Host, Runner
+from worker.attempts.effects import Host
+from worker.attempts.runner import Runner
+from worker.devices.inventory import Device, Inventory
+from worker.engines.base import AttemptKey
 from worker.engines.local import process
-from worker.engines.local.strays import kill_strays
+from worker.engines.local.engine import LocalEngine
 
 READY = """
 import os, pathlib, signal, sys, time
@@ -108,9 +98,9 @@ class Bench:
         self.run()
 
     def run(self, *, preempted: bool = False) -> None:
-        self.runners.append(Runner(self.host, self.claim, on_end=threading.Event().set))
+        self.runners.append(Runner(self.host, self.claim))
         if preempted:
-            self.runner.preempt()
+            self.runner.orders.give_preempt()
         self.runner.start()
 
     def ready(self) -> None:
@@ -150,14 +140,16 @@ def bench(tmp_path: Path, database: Database, spec: dict[str, Any]) -> Generator
     yard = Yard(database)
     job_id = yard.submit(**spec)
     claim = yard.starting(job_id, yard.worker())
-    host = Host(database, Blobs(tmp_path / "blobs"), tmp_path / "runs", (), 1, lambda _: None)
+    runs = tmp_path / "runs"
+    engine = LocalEngine(runs, Inventory((Device(0, "cpu-0", "CPU slot", "cpu"),)))
+    host = Host(database, Blobs(tmp_path / "blobs"), engine, runs, (), threading.Event())
     run = RunDir(host.runs / job_id / "1")
     run.create()
     bench = Bench(yard, host, claim, Attempt(run, job_id, 1))
     yield bench
     assert process.kill_attempt(job_id, 1) == []
     for runner in bench.runners:
-        runner.leave()
+        runner.orders.give_detach()
         runner.join(30)
 
 
@@ -223,204 +215,9 @@ def test_a_lost_attempts_processes_end_even_if_no_stop_can_be_written(bench: Ben
     bench.ready()
     bench.yard.expire(bench.claim)
     assert bench.yard.rescue(bench.claim)
-    bench.runner.abandon()
+    bench.runner.orders.give_abandon()
     wait_for(lambda: bench.runner.done, "the runner's end")
     assert bench.attempt.left() == []
-
-
-def test_a_full_blob_store_is_waited_for(bench: Bench) -> None:
-    bench.host.blobs.root.write_text("in the way")
-    bench.start(SAVES)
-    wait_for(bench.messages, "the owner is told")
-    assert "cannot be stored now" in bench.messages()[0]
-    bench.host.blobs.root.unlink()
-    assert bench.ended().state == JobState.SUCCEEDED
-    assert bench.row.checkpoints == 1
-    assert bench.lines() == ["saved"]
-    assert bench.messages()[1:] == ["what the attempt writes is stored again"]
-
-
-@pytest.fixture
-def small_disk(bench: Bench) -> Generator[Path]:
-    """The blob store on a file system of 1 MiB, which is filled up."""
-    folder = bench.host.blobs.root
-    folder.mkdir()
-    with mounted(folder, kibibytes=1024):
-        with (folder / "ballast").open("wb") as ballast, pytest.raises(OSError, match="No space left"):
-            while True:
-                ballast.write(bytes(65_536))
-                ballast.flush()
-        yield folder
-
-
-def test_training_goes_on_while_the_disk_of_the_blobs_is_full(bench: Bench, small_disk: Path) -> None:
-    bench.start(SAVES + "ready()\ngate()\nprint('trained on')\n")
-    wait_for(bench.messages, "the owner is told")
-    assert "No space left on device" in bench.messages()[0]
-    bench.ready()  # the checkpoint was saved, and the script went on
-    bench.open_gate()
-    assert bench.attempt.report().reason is EndReason.COMPLETED
-    assert bench.row.ended_at is None
-    (small_disk / "ballast").unlink()
-    assert bench.ended().state == JobState.SUCCEEDED
-    assert bench.row.checkpoints == 1
-    assert bench.lines() == ["saved", "trained on"]
-    assert bench.messages()[1:] == ["what the attempt writes is stored again"]
-
-
-@pytest.fixture
-def no_room(bench: Bench) -> Generator[Path]:
-    """A job that is to resume from a checkpoint of 512 KiB, on a disk for its run directory that has less."""
-    blob = bench.host.blobs.add(BytesIO(bytes(1 << 19)))
-    files = [ManifestFile(path="state.pt", size=blob.size, sha256=blob.sha256)]
-    new = NewCheckpoint("step-1", Manifest(step=1, metrics={}, files=files), files)
-    bench.yard.record(bench.claim, seq=0, checkpoints=[new])
-    with mounted(bench.host.runs, kibibytes=900):
-        (bench.host.runs / "ballast").write_bytes(bytes(1 << 19))
-        yield bench.host.runs / "ballast"
-
-
-def test_an_attempt_that_has_no_room_to_start_waits_and_says_so(bench: Bench, no_room: Path) -> None:
-    bench.run()
-    wait_for(bench.messages, "the owner is told")
-    assert bench.messages()[0].startswith("the attempt cannot be prepared now, and waits: [Errno 28] No space left")
-    assert bench.row.ended_at is None
-    bench.runner.leave()
-    bench.runner.join(30)
-    assert bench.row.ended_at is None
-    no_room.unlink()
-    bench.run()
-    assert bench.ended().reason_code == EndReason.DATA_ERROR  # there is no code to run
-    assert (bench.attempt.run.resume / "state.pt").stat().st_size == 1 << 19
-    assert bench.messages()[1].endswith("(step 1)")
-
-
-@pytest.mark.parametrize(("stop", "state"), [("cancel", JobState.CANCELLED), ("pause", JobState.PAUSED)])
-def test_an_attempt_that_has_no_room_to_start_obeys_a_stop(
-    bench: Bench, no_room: Path, stop: str, state: JobState
-) -> None:
-    bench.run()
-    wait_for(bench.messages, "the owner is told")
-    getattr(bench.yard, stop)(bench.claim.job_id)
-    assert bench.ended().state == state
-    assert bench.job.restarts == 0
-    assert bench.yard.held() == {}
-    assert no_room.exists()
-
-
-def test_an_attempt_that_a_broken_disk_keeps_from_starting_uses_up_no_restart(
-    bench: Bench, no_room: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    no_room.unlink()
-    monkeypatch.setenv(failpoints.VARIABLE, "blob.fsync=error:EIO")
-    failpoints.arm()
-    try:
-        bench.run()
-        assert bench.ended().state == JobState.QUEUED
-    finally:
-        monkeypatch.undo()
-        failpoints.arm()
-    assert (bench.row.end_reason, bench.job.restarts) == (EndReason.WORKER_LOST, 0)
-    assert "Input/output error" in str(bench.row.detail)
-
-
-def test_a_worker_that_leaves_before_all_is_stored_leaves_the_attempt_open(bench: Bench) -> None:
-    bench.host.blobs.root.write_text("in the way")
-    bench.start(SAVES)
-    wait_for(bench.messages, "the owner is told")
-    bench.attempt.report()
-    bench.runner.leave()
-    bench.runner.join(30)
-    assert bench.row.ended_at is None
-    bench.host.blobs.root.unlink()
-    bench.run()
-    assert bench.ended().state == JobState.SUCCEEDED
-    assert bench.row.checkpoints == 1
-
-
-def test_a_cancel_ends_the_wait_for_a_full_blob_store(bench: Bench) -> None:
-    bench.host.blobs.root.write_text("in the way")
-    bench.start(SAVES)
-    wait_for(bench.messages, "the owner is told")
-    bench.attempt.report()
-    bench.yard.cancel(bench.claim.job_id)
-    bench.ended()
-    assert bench.yard.held() == {}
-
-
-def test_a_socket_in_a_files_place_does_not_keep_the_attempt_open(bench: Bench, tmp_path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as listener:
-        short = tmp_path / "s"
-        listener.bind(str(short))
-        short.rename(bench.attempt.run.events)
-        bench.start(WAITS_AND_SPEAKS)
-        bench.open_gate()
-        assert bench.ended().state == JobState.SUCCEEDED
-    assert bench.messages() == ["events.jsonl cannot be opened, and is not read"]
-
-
-def test_a_preempt_before_the_supervisor_is_there_requeues(bench: Bench) -> None:
-    bench.attempt.start(LEAVES_ON_TERM)
-    bench.run(preempted=True)
-    assert bench.ended().state == JobState.QUEUED
-    assert bench.row.end_reason == EndReason.PREEMPTED
-    assert bench.runner.requeued
-    assert bench.job.restarts == 0
-
-
-def test_a_database_that_is_away_delays_the_end_and_loses_nothing(
-    bench: Bench, database: Database, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("worker.attempts.runner._OUTAGE_S", 0.1)
-    bench.start(WAITS_AND_SPEAKS)
-    bench.ready()
-    with away(database):
-        bench.open_gate()
-        wait_for(lambda: "trying again" in caplog.text, "the outage is noticed")
-        bench.attempt.report()
-    assert bench.ended().state == JobState.SUCCEEDED
-    assert bench.lines() == ["the last line"]
-    (told,) = bench.messages()
-    assert re.fullmatch(r"what the attempt writes is stored again, after \d+ s without the database", told)
-
-
-def test_a_damaged_checkpoint_is_skipped_and_its_owner_told(bench: Bench) -> None:
-    for seq, content in enumerate((b"older", b"newer")):
-        blob = bench.host.blobs.add(BytesIO(content))
-        files = [ManifestFile(path="state.pt", size=blob.size, sha256=blob.sha256)]
-        manifest = Manifest(step=seq + 1, metrics={}, files=files)
-        bench.yard.record(bench.claim, seq=seq, checkpoints=[NewCheckpoint(f"step-{seq}", manifest, files)])
-    newest = hashlib.sha256(b"newer").hexdigest()
-    bench.host.blobs.path(newest).write_bytes(b"noise")
-    bench.run()
-    assert bench.ended().state == JobState.FAILED  # as there is no code to run
-    assert (bench.attempt.run.resume / "state.pt").read_bytes() == b"older"
-    assert bench.row.start_step == 1
-    damaged, resumed = bench.messages()
-    assert damaged.startswith("1 damaged checkpoints were skipped")
-    assert resumed.endswith("(step 1)")
-
-
-@pytest.mark.parametrize("spec", [{"checkpoint": {"keep_last": 2}}])
-def test_what_a_crash_left_of_removed_checkpoints_goes_and_what_was_not_relayed_stays(bench: Bench) -> None:
-    run = bench.attempt.run
-    for step in (1, 2, 3, 4):
-        name = f"step-{step:08d}"
-        publish(run.checkpoints, name, {"state.pt": bytes([step])}, Manifest(step=step, files=[]))
-        if step < 4:  # the last one was neither announced nor read when the worker died
-            manifest = read_record(run.checkpoints / name / "manifest.json", Manifest)
-            assert manifest is not None
-            new = NewCheckpoint(name, manifest, manifest.files)
-            bench.yard.record(bench.claim, seq=step - 1, checkpoints=[new])
-    write_record(run.launch, bench.attempt.plan(["/bin/true"]))
-    write_record(run.supervisor, ProcessIdentity(pid=1, start_time=1, boot_id="another"))
-    bench.run()
-    bench.ended()
-    rows = bench.yard.read(lambda session: checkpoints.newest_first(session, bench.claim.job_id))
-    assert [row.step for row in rows] == [4, 3]
-    assert sorted(path.name for path in run.checkpoints.iterdir()) == ["step-00000003", "step-00000004"]
-    told = [event.data["step"] for event in bench.yard.events(bench.claim.job_id) if event.type == "checkpoint"]
-    assert told == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(("earlier", "ends"), [(0, "completed"), (1, "data_error")])
@@ -445,28 +242,10 @@ def test_strays_are_stopped_whatever_their_records_say(bench: Bench) -> None:
     wait_for((bench.attempt.run.root / "ready").exists, "the rank")
     process.send(bench.attempt.supervisor, signal.SIGKILL)
     bench.attempt.run.supervisor.write_text("{")
-    kill_strays(bench.host.runs, [bench.claim])
+    bench.host.engine.kill_others({AttemptKey(bench.claim.job_id, 1)})
     assert bench.attempt.left()
-    kill_strays(bench.host.runs, [])
+    bench.host.engine.kill_others(set())
     assert bench.attempt.left() == []
-
-
-@pytest.mark.parametrize("spec", [{"stop_grace": "1h"}])
-def test_a_stop_has_the_jobs_own_grace_unless_the_worker_itself_stops(bench: Bench) -> None:
-    def asked(reason: EndReason, **grace: int) -> bool:
-        request = StopRequest(reason=reason, grace=timedelta(**grace))
-        return read_record(bench.attempt.run.stop, StopRequest) == request
-
-    bench.start(DEAF)
-    bench.ready()
-    bench.runner.preempt()
-    wait_for(lambda: asked(EndReason.PREEMPTED, hours=1), "the stop")
-    bench.yard.cancel(bench.claim.job_id)
-    wait_for(lambda: asked(EndReason.CANCELLED, hours=1), "the cancel")
-    bench.runner.preempt(hurry=True)
-    wait_for(lambda: asked(EndReason.CANCELLED, seconds=30), "the shorter grace")
-    bench.attempt.stop(grace=0)
-    assert bench.ended().state == JobState.CANCELLED
 
 
 def test_a_supervisor_that_somebody_stopped_goes_on(bench: Bench) -> None:
@@ -477,21 +256,6 @@ def test_a_supervisor_that_somebody_stopped_goes_on(bench: Bench) -> None:
     assert bench.ended().state == JobState.CANCELLED
     assert bench.row.end_reason == EndReason.CANCELLED
     assert "saved" in bench.lines()
-
-
-def test_a_supervisor_that_stays_stopped_past_the_grace_is_killed_with_its_attempt(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("worker.engines.local.stops._OVERDUE_S", float("-inf"))
-    bench.attempt.start(DEAF)
-    wait_for((bench.attempt.run.root / "ready").exists, "the rank")
-    process.send(bench.attempt.supervisor, signal.SIGSTOP)
-    wait_for(lambda: process.is_stopped(bench.attempt.supervisor), "it is stopped")
-    bench.yard.cancel(bench.claim.job_id)
-    bench.run()
-    assert bench.ended().state == JobState.CANCELLED
-    assert bench.row.detail == "the attempt's supervisor was killed"
-    assert bench.attempt.left() == []
 
 
 def test_an_attempt_whose_processes_cannot_be_killed_keeps_its_devices_and_its_owner_is_told(
@@ -530,17 +294,6 @@ def test_a_cancelled_job_whose_rank_is_stopped_ends_with_its_grace(bench: Bench)
     assert bench.attempt.left() == []
 
 
-def test_a_runner_whose_end_nobody_hears_ends(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    def closed() -> None:
-        raise ValueError("I/O operation on closed file")
-
-    bench.runners.append(Runner(bench.host, bench.claim, on_end=closed))
-    bench.runner.start()
-    bench.runner.join(30)
-    assert bench.ended().state == JobState.FAILED  # as there is no code to run
-    assert "the end of attempt 1 was not told" in caplog.text
-
-
 def test_a_supervisor_of_another_boot_is_gone(bench: Bench) -> None:
     write_record(bench.attempt.run.launch, bench.attempt.plan(["/bin/true"]))
     write_record(bench.attempt.run.supervisor, ProcessIdentity(pid=1, start_time=1, boot_id="another"))
@@ -557,7 +310,7 @@ def test_a_process_that_has_a_supervisors_pid_is_neither_adopted_nor_killed(benc
             now = process.identity(stranger.pid)
             assert now is not None
             supervisor = now.model_copy(update={"start_time": now.start_time - 1})
-            bench.yard.write(lambda session: attempts.launched(session, bench.claim, supervisor))
+            bench.yard.write(lambda session: attempts.launched(session, bench.claim, supervisor.model_dump()))
             write_record(bench.attempt.run.supervisor, supervisor)
             bench.run()
             assert bench.ended().state == JobState.QUEUED

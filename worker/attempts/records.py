@@ -1,10 +1,10 @@
 """One attempt's rows, written by the worker that owns it. While the database is away, every call waits for it."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 import logging
 import threading
 import time
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from store import attempts, checkpoints, intents, jobs
 from store.attempts import Batch, Claim
@@ -13,7 +13,7 @@ from store.jobs import Reason
 from store.tables import Attempt, Checkpoint, Job
 from torchyard.errors import StaleClaim, Unavailable
 from torchyard.job import EndReason, JobState
-from torchyard.rundir import ExitReport, ProcessIdentity
+from torchyard.rundir import ExitReport
 
 T = TypeVar("T")
 
@@ -22,14 +22,19 @@ _MAX_DELAY_S = 10.0
 logger = logging.getLogger(__name__)
 
 
-class Ledger:
+class Records:
     """`leaving` ends the waiting: the call then raises Unavailable. Every write raises StaleClaim once the claim is.
 
     `announce` is told the job's id after each commit.
     """
 
     def __init__(
-        self, database: Database, claim: Claim, *, leaving: threading.Event, announce: Callable[[str], None]
+        self,
+        database: Database,
+        claim: Claim,
+        *,
+        leaving: threading.Event,
+        announce: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._database = database
         self._claim = claim
@@ -72,7 +77,7 @@ class Ledger:
     def prepared(self, start_step: int) -> None:
         self._write("prepared", lambda session: attempts.prepared(session, self._claim, start_step=start_step))
 
-    def launched(self, launcher: ProcessIdentity) -> None:
+    def launched(self, launcher: Mapping[str, Any]) -> None:
         self._write("launched", lambda session: attempts.launched(session, self._claim, launcher))
 
     def running(self, reason: Reason) -> JobState:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 import os
+from pathlib import Path
 import time
 from typing import Any, BinaryIO
 
@@ -53,6 +54,11 @@ class Relay:
         self._unreadable: set[str] = set()
         self._searched: dict[str, tuple[int, int]] = {}
         """Of a file whose next line is a long one: where the line starts, and where to search on for its end."""
+
+    @property
+    def folder(self) -> Path:
+        """Of all attempts of the job."""
+        return self._run.root.parent
 
     def read(self, *, final: bool = False) -> Batch | None:
         """What is new, at most 256 KiB of each file; None where nothing is. Of a longer line, only the start is kept.

@@ -6,13 +6,17 @@ import threading
 import time
 
 from store import deletion, housekeeping
+from store.blobs import Blobs
 from store.database import Database
 from store.housekeeping import Keep
 from store.settings import Settings
 from torchyard.errors import Unavailable
+from worker.cleanup import tidy
 from worker.cleanup.rundirs import RunDirs
+from worker.engines.base import AttemptKey
 
 _EVERY_S = 60.0
+_TIDY_S = 1.0
 _REST = 3
 """How much longer than a transaction, or the removal of a directory, is the pause after it."""
 
@@ -27,7 +31,7 @@ class Housekeeper:
         settings: Settings,
         database: Database,
         *,
-        busy: Callable[[], Collection[tuple[str, int]]],
+        busy: Callable[[], Collection[AttemptKey]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._keep = Keep(
@@ -40,10 +44,19 @@ class Housekeeper:
         self._run_dirs = RunDirs(
             settings.runs, database, keep=settings.keep_runs, keep_bytes=settings.keep_runs_bytes, busy=busy
         )
+        self._runs = settings.runs
+        self._blobs = Blobs(settings.blobs)
         self._clock = clock
         self._next = 0.0
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
+
+    def sweep(self) -> None:
+        """Removes what deleted jobs left, for at most a second, and begins a pass. Raises Unavailable."""
+        end = self._clock() + _TIDY_S
+        tidy.remove_runs(self._runs, self._database, go_on=lambda: self._clock() < end)
+        tidy.remove_blobs(self._blobs, self._database)
+        self.nudge()
 
     def nudge(self) -> None:
         """Begins a pass if one is due and none is under way. Does not wait for it."""

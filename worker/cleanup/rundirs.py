@@ -20,6 +20,7 @@ from store.database import Database, in_us
 from store.housekeeping import KnownJob
 from store.ids import is_id
 from torchyard.rundir import LaunchPlan, RunDir
+from worker.engines.base import AttemptKey
 from worker.engines.local import process
 from worker.untrusted import folders_inside, read_untrusted, remove_inside
 
@@ -70,7 +71,7 @@ class RunDirs:
         *,
         keep: timedelta | None,
         keep_bytes: int | None,
-        busy: Callable[[], Collection[tuple[str, int]]],
+        busy: Callable[[], Collection[AttemptKey]],
     ) -> None:
         self._runs = runs.resolve()
         self._database = database
@@ -201,7 +202,7 @@ class RunDirs:
         return found
 
     def _in_use(self, job_id: str, number: str) -> bool:
-        return (job_id, int(number)) in self._busy() or bool(process.find(job_id, int(number)))
+        return AttemptKey(job_id, int(number)) in self._busy() or bool(process.find(job_id, int(number)))
 
     def _remove(self, *parts: str) -> bool:
         removed = remove_inside(self._runs, *parts)

@@ -26,30 +26,41 @@ def adopt() -> None:
     _adopting.set()
 
 
-def start(command: Sequence[str], *, env: Mapping[str, str], log: BinaryIO) -> ProcessIdentity | None:
+def start(command: Sequence[str], *, env: Mapping[str, str], log: BinaryIO, keep: int) -> ProcessIdentity:
     """Starts a child that is no orphan, in a session of its own, and a thread that waits for it, so that it leaves no
-    zombie. Answers who it is (None where it has ended already). Raises OSError.
+    zombie. It inherits the descriptor `keep`. Answers who it is, also where it has ended already. Raises OSError.
     """
     with _lock:
         child = subprocess.Popen(
-            command, env=env, cwd="/", stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            command,
+            env=env,
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            pass_fds=(keep,),
         )
         identity = ProcessIdentity.of(child.pid)
-        if identity is not None:
-            _own.add(identity)
+        assert identity is not None, "nobody has waited for it"
+        _own.add(identity)
     threading.Thread(target=_wait, args=(child, identity), name=f"reaper of {child.pid}", daemon=True).start()
     return identity
 
 
+def find(job_id: str, attempt: int) -> list[ProcessIdentity]:
+    """As process.find, and every orphan, of whichever attempt: a supervisor that lives leaves none."""
+    return [*process.find(job_id, attempt), *_running()]
+
+
 def kill_attempt(job_id: str, attempt: int, *, timeout: timedelta) -> list[ProcessIdentity]:
-    """As process.kill_attempt, and ends every orphan, of whichever attempt: a supervisor that lives leaves none."""
-    return process.kill_all(lambda: [*process.find(job_id, attempt), *_running()], timeout=timeout)
+    """Ends what `find` finds. Answers who still lives after `timeout`."""
+    return process.kill_all(lambda: find(job_id, attempt), timeout=timeout)
 
 
-def _wait(child: subprocess.Popen[bytes], identity: ProcessIdentity | None) -> None:
+def _wait(child: subprocess.Popen[bytes], identity: ProcessIdentity) -> None:
     child.wait()
-    if identity is not None:
-        _own.discard(identity)
+    _own.discard(identity)
 
 
 def _running() -> list[ProcessIdentity]:

@@ -8,13 +8,13 @@ from torchyard.faults import device_fault
 from torchyard.job import EndReason
 from torchyard.rundir import ExitReport, ProcessIdentity, RankError, RunDir
 from torchyard.schema import storable
+from worker.engines.local.launchers.torchrun import Torchrun
 from worker.untrusted import read_tail, read_untrusted
 
 TAIL = 16_384
 """Bytes of a log that a report may quote."""
 
 _FAULT = 1000  # characters of a fault's own words
-_DEATH = re.compile(r"^ +rank +: (\d{1,6}) .*\n +exitcode +: (-?\d{1,5}) ", re.MULTILINE)
 _LOST_PEER = re.compile(
     r"Dist(Network|Backend|Store)Error|Connection (closed|reset|refused)|Broken pipe|NCCL error|gloo/transport|TCPStore"
 )
@@ -29,7 +29,7 @@ def judge(run: RunDir, *, launcher_exit: int, world_size: int) -> ExitReport:
     if launcher_exit == 0:
         return ExitReport(reason=EndReason.COMPLETED)
     stderr = quote(run, "launcher")
-    deaths = _deaths(stderr)
+    deaths = Torchrun().deaths(stderr)
     errors = _by_cause(run, world_size)
     if errors and not _blames_a_peer(errors[0]):
         return _raised(errors[0], dict(deaths))
@@ -55,12 +55,6 @@ def quote(run: RunDir, source: str, *, offset: int = 0) -> str:
     log = run.log(source, "stderr")
     limit = max(0, min(TAIL, log.lstat().st_size - offset)) if offset else TAIL
     return storable(read_tail(log, limit).decode("utf-8", "replace"))
-
-
-def _deaths(stderr: str) -> list[tuple[int, int]]:
-    """Rank and exit code of each failure in torchrun's summary, the one that it saw first in front."""
-    found = [(int(rank), int(code)) for rank, code in _DEATH.findall(stderr)]
-    return found[-1:] + found[:-1]
 
 
 def _by_cause(run: RunDir, world_size: int) -> list[RankError]:

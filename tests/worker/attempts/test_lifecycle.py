@@ -1,0 +1,216 @@
+"""The lifecycle of an attempt, as a table and by properties. Nothing runs here."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+import pytest
+
+from torchyard.job import EndReason
+from torchyard.rundir import ExitReport
+from worker.attempts.lifecycle import (
+    TRIES_ONCE_CANCELLED,
+    Action,
+    Close,
+    Closed,
+    Decision,
+    Drained,
+    Draining,
+    Failed,
+    Intents,
+    Kill,
+    MarkRunning,
+    Observation,
+    Phase,
+    Prepare,
+    Prepared,
+    Preparing,
+    RequestStop,
+    Running,
+    Start,
+    Starting,
+    Stop,
+    Stopping,
+    Store,
+    Undrained,
+    Unprepared,
+    decide,
+)
+from worker.engines import base
+
+NOTHING = Intents()
+SHORT, LONG = timedelta(seconds=5), timedelta(hours=1)
+PREEMPT, PAUSE, CANCEL = (Stop(reason, LONG) for reason in (EndReason.PREEMPTED, EndReason.PAUSED, EndReason.CANCELLED))
+COMPLETED, CRASHED = ExitReport(reason=EndReason.COMPLETED), ExitReport(reason=EndReason.USER_ERROR, rank=1)
+GONE = ExitReport(reason=EndReason.WORKER_LOST, message="nothing of the attempt runs, and it left no word")
+WAITING, SOME, ALL = base.Waiting("a node"), base.Running(1, 2), base.Running(2, 2)
+ORPHANED, UNKNOWN = base.Running(0, 2, supervised=False), base.Unknown("no answer")
+
+
+def stopped(reason: EndReason, why: str = "") -> ExitReport:
+    return ExitReport(reason=reason, message="stopped before it started" + why)
+
+
+@pytest.mark.parametrize(
+    ("phase", "seen", "stop", "then", "actions"),
+    [
+        (Preparing(), Unprepared(), None, Preparing(), [Prepare()]),
+        (Preparing(), Unprepared("disk full"), None, Preparing(), [Prepare()]),
+        (Preparing(), Prepared(), None, Starting(), [Start()]),
+        (Preparing(), Failed(CRASHED), None, Closed("ended"), [Close(CRASHED)]),
+        (Preparing(), Unprepared(), CANCEL, Closed("ended"), [Close(stopped(EndReason.CANCELLED))]),
+        (Preparing(), Unprepared("full"), PAUSE, Closed("ended"), [Close(stopped(EndReason.PAUSED, ": full"))]),
+        (Preparing(), Prepared(), PREEMPT, Closed("ended"), [Close(stopped(EndReason.PREEMPTED))]),
+        # An earlier daemon has started it.
+        (Preparing(), ALL, None, Running(), [Store(), MarkRunning()]),
+        (Preparing(), base.Ended(CRASHED), None, Draining(CRASHED), [Store(final=True)]),
+        (Starting(), Unprepared("full"), None, Preparing(), [Prepare()]),
+        (Starting(), WAITING, None, Starting(), [Store()]),
+        (Starting(), SOME, None, Starting(), [Store()]),
+        (Starting(), ALL, None, Running(), [Store(), MarkRunning()]),
+        (Starting(), UNKNOWN, None, Starting(), [Store()]),
+        (Starting(), WAITING, PAUSE, Stopping(PAUSE, ran=False), [Store(), RequestStop(PAUSE)]),
+        (Starting(), ALL, PAUSE, Stopping(PAUSE, ran=True), [Store(), MarkRunning(), RequestStop(PAUSE)]),
+        (Starting(), base.Absent(), None, Draining(GONE), [Store(final=True)]),
+        (Starting(), base.Ended(COMPLETED), None, Draining(COMPLETED), [MarkRunning(), Store(final=True)]),
+        (Running(), ALL, None, Running(), [Store()]),
+        (Running(), UNKNOWN, CANCEL, Stopping(CANCEL, ran=True), [Store(), RequestStop(CANCEL)]),
+        (Running(), ORPHANED, None, Running(), [Store(), Kill()]),
+        (Running(), base.Ended(COMPLETED), None, Draining(COMPLETED), [Store(final=True)]),
+        (Running(), base.Ended(CRASHED), CANCEL, Draining(CRASHED), [Store(final=True)]),
+        (Running(), Failed(CRASHED), None, Closed("ended"), [Kill(), Close(CRASHED)]),
+        (Stopping(PAUSE, ran=True), ALL, None, Stopping(PAUSE, ran=True), [Store(), RequestStop(PAUSE)]),
+        (
+            Stopping(PAUSE, ran=False),
+            ALL,
+            None,
+            Stopping(PAUSE, ran=True),
+            [Store(), MarkRunning(), RequestStop(PAUSE)],
+        ),
+        (Stopping(PAUSE, ran=True), ALL, CANCEL, Stopping(CANCEL, ran=True), [Store(), RequestStop(CANCEL)]),
+        (Stopping(CANCEL, ran=True), ALL, PREEMPT, Stopping(CANCEL, ran=True), [Store(), RequestStop(CANCEL)]),
+        (Stopping(PAUSE, ran=True), base.Absent(), None, Draining(GONE), [Store(final=True)]),
+        (Draining(CRASHED), Undrained(), None, Draining(CRASHED), [Store(final=True)]),
+        (Draining(CRASHED), Undrained(99), PAUSE, Draining(CRASHED), [Store(final=True)]),
+        (Draining(CRASHED), Undrained(TRIES_ONCE_CANCELLED - 1), CANCEL, Draining(CRASHED), [Store(final=True)]),
+        (Draining(CRASHED), Undrained(TRIES_ONCE_CANCELLED), CANCEL, Closed("ended"), [Close(CRASHED)]),
+        (Draining(CRASHED), Drained(), None, Closed("ended"), [Close(CRASHED)]),
+    ],
+)
+def test_what_follows(phase: Phase, seen: Observation, stop: Stop | None, then: Phase, actions: list[Action]) -> None:
+    assert decide(phase, seen, Intents(stop=stop)) == Decision(then, tuple(actions))
+
+
+def test_of_two_stops_the_shorter_grace_counts() -> None:
+    hurried = Stop(EndReason.PREEMPTED, SHORT)
+    decision = decide(Stopping(PAUSE, ran=True), ALL, Intents(stop=hurried))
+    assert decision.phase == Stopping(Stop(EndReason.PAUSED, SHORT), ran=True)
+
+
+@pytest.mark.parametrize("reason", [EndReason.CANCELLED, EndReason.PAUSED, EndReason.PREEMPTED])
+@pytest.mark.parametrize("phase", [Starting(), Running()])
+def test_a_stop_that_nobody_asked_for_is_not_believed(phase: Phase, reason: EndReason) -> None:
+    forged = base.Ended(ExitReport(reason=reason))
+    ended = decide(phase, forged, NOTHING).phase
+    assert isinstance(ended, Draining)
+    assert ended.report.reason is EndReason.WORKER_LOST
+    assert decide(phase, forged, Intents(stop=PREEMPT)).phase == Draining(forged.report)
+    assert decide(Stopping(CANCEL, ran=True), forged, NOTHING).phase == Draining(forged.report)
+
+
+STOPS = (None, PREEMPT, PAUSE, CANCEL, Stop(EndReason.PREEMPTED, SHORT))
+SEEN: tuple[Observation, ...] = (
+    Unprepared(),
+    Unprepared("disk full"),
+    Prepared(),
+    Failed(CRASHED),
+    WAITING,
+    SOME,
+    ALL,
+    ORPHANED,
+    UNKNOWN,
+    base.Absent(),
+    base.Ended(COMPLETED),
+    base.Ended(CRASHED),
+    base.Ended(ExitReport(reason=EndReason.PREEMPTED)),
+    Undrained(),
+    Undrained(TRIES_ONCE_CANCELLED),
+    Drained(),
+)
+INTENTS = (*(Intents(stop=stop) for stop in STOPS), Intents(detach=True), Intents(abandon=True))
+
+
+def following(phase: Phase) -> Iterator[Phase]:
+    for seen, intents in itertools.product(SEEN, INTENTS):
+        yield decide(phase, seen, intents).phase
+
+
+def reachable(start: Phase) -> set[Phase]:
+    found, pending = {start}, [start]
+    while pending:
+        for phase in following(pending.pop()):
+            if phase not in found:
+                found.add(phase)
+                pending.append(phase)
+    return found
+
+
+def test_every_phase_can_be_reached_and_from_each_the_attempt_ends_or_detaches() -> None:
+    phases = reachable(Preparing())
+    assert {type(phase) for phase in phases} == {Preparing, Starting, Running, Stopping, Draining, Closed}
+    for phase in phases - {Closed("ended"), Closed("detached"), Closed("abandoned")}:
+        assert {Closed("ended"), Closed("detached"), Closed("abandoned")} <= reachable(phase)
+
+
+def test_what_is_closed_stays_closed_and_does_nothing() -> None:
+    for how in (Closed("ended"), Closed("detached"), Closed("abandoned")):
+        for seen, intents in itertools.product(SEEN, INTENTS):
+            assert decide(how, seen, intents) == Decision(how)
+
+
+def test_a_detached_attempt_is_left_alone_and_an_abandoned_one_is_killed_without_a_write() -> None:
+    for phase, seen in itertools.product(reachable(Preparing()), SEEN):
+        if isinstance(phase, Closed):
+            continue
+        assert decide(phase, seen, Intents(detach=True)) == Decision(Closed("detached"))
+        both = Intents(stop=CANCEL, detach=True, abandon=True)
+        assert decide(phase, seen, both) == Decision(Closed("abandoned"), (Kill(silent=True),))
+
+
+def test_what_is_unknown_ends_nothing() -> None:
+    for phase, stop in itertools.product(reachable(Preparing()), STOPS):
+        if isinstance(phase, Starting | Running | Stopping):
+            decision = decide(phase, UNKNOWN, Intents(stop=stop))
+            assert isinstance(decision.phase, Starting | Running | Stopping)
+            assert not {Kill, Close} & {type(action) for action in decision.actions}
+
+
+WALK = st.lists(st.tuples(st.sampled_from(SEEN), st.sampled_from(INTENTS[:5])), max_size=40)
+
+
+@given(WALK)
+def test_a_stop_only_grows_stronger(walk: list[tuple[Observation, Intents]]) -> None:
+    phase: Phase = Preparing()
+    asked: Stop | None = None
+    for seen, intents in walk:
+        decision = decide(phase, seen, intents)
+        for action in decision.actions:
+            if isinstance(action, RequestStop):
+                assert action.stop == action.stop.joined(asked)
+                asked = action.stop
+        phase = decision.phase
+
+
+@given(WALK)
+def test_it_is_closed_once_and_after_the_last_store(walk: list[tuple[Observation, Intents]]) -> None:
+    phase: Phase = Preparing()
+    actions: list[Action] = []
+    for seen, intents in walk:
+        decision = decide(phase, seen, intents)
+        actions += decision.actions
+        phase = decision.phase
+    closes = [index for index, action in enumerate(actions) if isinstance(action, Close)]
+    assert closes in ([], [len(actions) - 1])
+    assert bool(closes) == (phase == Closed("ended"))

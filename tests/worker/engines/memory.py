@@ -1,0 +1,89 @@
+"""An engine without processes: a test says what becomes of each attempt."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from torchyard.job import EndReason
+from torchyard.rundir import ExitReport
+from torchyard.views import DeviceView
+from worker.devices.inventory import Inventory
+from worker.engines import base
+from worker.engines.base import AttemptKey, Handle, Plan
+
+
+@dataclass
+class Simulated:
+    """One attempt. `obeys`: it ends as soon as it is asked to stop, else when its grace is over."""
+
+    plan: Plan
+    ranks: int = 0
+    obeys: bool = True
+    asked: list[tuple[EndReason, timedelta]] = field(default_factory=list[tuple[EndReason, timedelta]])
+    report: ExitReport | None = None
+    supervised: bool = True
+    stubborn: bool = False
+    """It cannot be killed."""
+    unknown: bool = False
+
+    def end(self, reason: EndReason = EndReason.COMPLETED, message: str = "") -> None:
+        self.report = ExitReport(reason=reason, message=message)
+
+
+class MemoryEngine:
+    """Remembers what was started as long as the test keeps it, also where the daemon goes."""
+
+    def __init__(self, inventory: Inventory) -> None:
+        self.attempts: dict[AttemptKey, Simulated] = {}
+        self._inventory = inventory
+
+    def start(self, plan: Plan) -> Handle:
+        self.attempts.setdefault(plan.key, Simulated(plan))
+        return _handle(self.attempts[plan.key].plan)
+
+    def find(self, key: AttemptKey, *, world_size: int, claimed_at: int) -> Handle | None:
+        found = self.attempts.get(key)
+        return _handle(found.plan) if found is not None and found.plan.claimed_at == claimed_at else None
+
+    def adopt(self, handle: Handle) -> None:
+        pass
+
+    def poll(self, handle: Handle) -> base.Observation:
+        found = self.attempts.get(handle.key)
+        if found is None:
+            return base.Absent()
+        if found.unknown:
+            return base.Unknown("the test says so")
+        if found.report is not None:
+            return base.Ended(found.report)
+        if not found.ranks and found.supervised:
+            return base.Waiting("its ranks come up when the test says so")
+        return base.Running(found.ranks, len(found.plan.devices), supervised=found.supervised)
+
+    def request_stop(self, handle: Handle, reason: EndReason, grace: timedelta) -> None:
+        found = self.attempts[handle.key]
+        if not found.asked or found.asked[-1] != (reason, grace):
+            found.asked.append((reason, grace))
+        if (found.obeys or not grace) and found.report is None:
+            found.end(reason)
+
+    def kill(self, handle: Handle) -> str | None:
+        found = self.attempts.get(handle.key)
+        if found is None or found.report is not None:
+            return None
+        if found.stubborn:
+            return "these processes cannot be killed, and keep the devices of the attempt until they end: 4121"
+        found.end(EndReason.WORKER_LOST, "killed")
+        return None
+
+    def kill_others(self, keep: Collection[AttemptKey]) -> None:
+        for key, found in self.attempts.items():
+            if key not in keep and found.report is None:
+                found.end(EndReason.WORKER_LOST, "killed")
+
+    def capacity(self) -> list[DeviceView]:
+        return self._inventory.observe(ours=set())
+
+
+def _handle(plan: Plan) -> Handle:
+    return Handle(plan.key, len(plan.devices), {"engine": "memory", "layout": 2, "number": plan.key.number})

@@ -1,0 +1,149 @@
+"""What the conformance suite needs of each engine: programs of known behaviour, and a way to let them go on."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+import signal
+import sys
+from typing import Literal, Protocol
+import uuid
+
+from tests.worker.attempt import LAUNCHER, wait_for
+from tests.worker.engines.memory import MemoryEngine
+from torchyard.job import EndReason
+from torchyard.rundir import Env, ProcessIdentity, RunDir
+from worker.devices.inventory import Device, Inventory
+from worker.engines.base import AttemptKey, Engine, Handle, Plan
+from worker.engines.local import process
+from worker.engines.local.engine import LocalEngine
+from worker.engines.local.launchers.torchrun import Torchrun
+
+Program = Literal["waits", "deaf", "completes", "fails"]
+"""`waits` leaves when it is asked to, `deaf` does not."""
+
+SLOTS = tuple(Device(index, f"cpu-{index}", "CPU slot", "cpu") for index in range(2))
+_SCRIPTS: dict[Program, str] = {
+    "waits": (
+        "import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\nREADY\n"
+        "while True: time.sleep(0.05)"
+    ),
+    "deaf": "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nREADY\nwhile True: time.sleep(1)",
+    "completes": "READY",
+    "fails": "READY\nraise ValueError('no luck')",
+}
+_READY = "import os, pathlib; pathlib.Path(os.environ['TORCHYARD_RUN_DIR'], 'ready-' + os.environ['RANK']).touch()"
+
+
+class Rig(Protocol):
+    engine: Engine
+
+    def plan(self, program: Program) -> Plan: ...
+    def later(self) -> Engine:
+        """The engine as a later daemon has it."""
+        ...
+
+    def come_up(self, handle: Handle) -> None:
+        """Every rank of the attempt runs when this returns, or has run."""
+        ...
+
+    def finish(self, handle: Handle) -> None:
+        """A program that ends by itself has ended when this returns."""
+        ...
+
+    def lose_supervision(self, handle: Handle) -> None: ...
+    def is_over(self, handle: Handle) -> bool: ...
+
+
+def _new_key() -> AttemptKey:
+    return AttemptKey(f"job_{uuid.uuid4()}", 1)
+
+
+def _plan(key: AttemptKey, folder: Path, program: Sequence[str], env: dict[str, str]) -> Plan:
+    return Plan(
+        key=key,
+        claimed_at=1_000_000,
+        program=tuple(program),
+        env=env,
+        cwd=folder,
+        devices=("cpu-0", "cpu-1"),
+        time_limit=timedelta(minutes=10),
+        stall_timeout=timedelta(minutes=10),
+        stop_grace=timedelta(seconds=30),
+        reports=False,
+    )
+
+
+class MemoryRig:
+    def __init__(self, folder: Path) -> None:
+        self.engine = MemoryEngine(Inventory(SLOTS))
+        self._folder = folder
+
+    def plan(self, program: Program) -> Plan:
+        return _plan(_new_key(), self._folder, [program], {})
+
+    def later(self) -> Engine:
+        return self.engine
+
+    def come_up(self, handle: Handle) -> None:
+        found = self.engine.attempts[handle.key]
+        found.ranks, found.obeys = 2, found.plan.program != ("deaf",)
+
+    def finish(self, handle: Handle) -> None:
+        found = self.engine.attempts[handle.key]
+        if found.plan.program == ("fails",):
+            found.end(EndReason.USER_ERROR, "ValueError: no luck")
+        else:
+            found.end()
+
+    def lose_supervision(self, handle: Handle) -> None:
+        self.engine.attempts[handle.key].supervised = False
+
+    def is_over(self, handle: Handle) -> bool:
+        return self.engine.attempts[handle.key].report is not None
+
+
+class StandIn(Torchrun):
+    """Starts the ranks without torch."""
+
+    def command(self, plan: Plan, *, folder: Path) -> list[str]:
+        return [sys.executable, "-P", str(LAUNCHER), str(len(plan.devices)), *plan.program]
+
+
+class LocalRig:
+    def __init__(self, folder: Path) -> None:
+        self._runs = folder / "runs"
+        self._folder = folder
+        self.engine: Engine = self.later()
+
+    def plan(self, program: Program) -> Plan:
+        script = self._folder / f"{program}.py"
+        script.write_text(_SCRIPTS[program].replace("READY", _READY))
+        key = _new_key()
+        run = self._run(key)
+        run.create()
+        env = {Env.JOB_ID: key.job_id, Env.ATTEMPT: "1", Env.RUN_DIR: str(run.root)}
+        return _plan(key, self._folder, [str(script)], {str(name): value for name, value in env.items()})
+
+    def later(self) -> Engine:
+        return LocalEngine(self._runs, Inventory(SLOTS), launcher=StandIn())
+
+    def come_up(self, handle: Handle) -> None:
+        run = self._run(handle.key)
+        wait_for(lambda: all((run.root / f"ready-{rank}").exists() for rank in range(2)), "the ranks")
+
+    def finish(self, handle: Handle) -> None:
+        wait_for(lambda: self.is_over(handle), "the end of all processes")
+
+    def lose_supervision(self, handle: Handle) -> None:
+        supervisor = ProcessIdentity.model_validate(handle.stored)
+        process.send(supervisor, signal.SIGKILL)
+        wait_for(lambda: not process.is_alive(supervisor), "the supervisor's end")
+
+    def is_over(self, handle: Handle) -> bool:
+        return not process.find(handle.key.job_id, handle.key.number)
+
+    def clean_up(self) -> None:
+        self.later().kill_others(set())
+
+    def _run(self, key: AttemptKey) -> RunDir:
+        return RunDir(self._runs / key.job_id / str(key.number))

@@ -1,0 +1,52 @@
+"""What is wanted of an attempt: by its job's owner, from the rows, and by the daemon, from its orders."""
+
+from datetime import timedelta
+import logging
+import time
+
+from torchyard.errors import Unavailable
+from torchyard.job import EndReason
+from worker.attempts.lifecycle import Intents, Stop
+from worker.attempts.orders import Orders
+from worker.attempts.records import Records
+
+_EVERY_S = 1.0
+_HURRY = timedelta(seconds=30)
+"""The longest grace where the worker itself stops."""
+
+logger = logging.getLogger(__name__)
+
+
+class Wishes:
+    """One attempt's. The rows are read once a second, and at once after `look`."""
+
+    def __init__(self, records: Records, orders: Orders) -> None:
+        self.grace = _HURRY
+        """The job's own, once it is known."""
+        self._records = records
+        self._orders = orders
+        self._wanted: EndReason | None = None
+        self._next = 0.0
+
+    def look(self) -> None:
+        self._next = 0.0
+
+    def intents(self) -> Intents:
+        """Raises StaleClaim."""
+        orders = self._orders
+        if orders.gone.is_set():
+            return Intents(detach=orders.detach, abandon=orders.abandon)
+        self._read()
+        reason = self._wanted or (EndReason.PREEMPTED if orders.preempt else None)
+        if reason is None:
+            return Intents()
+        return Intents(stop=Stop(reason, min(self.grace, _HURRY) if orders.hurry else self.grace))
+
+    def _read(self) -> None:
+        if self._wanted is EndReason.CANCELLED or time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + _EVERY_S
+        try:
+            self._wanted = self._records.wanted_end()
+        except Unavailable as error:
+            logger.warning("cannot look for a cancel: %s", error.message)

@@ -1,0 +1,181 @@
+"""The engine of one host: each attempt is a supervisor and the tree of processes that it keeps."""
+
+from collections.abc import Collection
+from datetime import timedelta
+import logging
+import os
+from pathlib import Path
+import signal
+import time
+from typing import Literal
+
+from torchyard.job import EndReason
+from torchyard.rundir import ExitReport, LaunchPlan, ProcessIdentity, RunDir, write_record
+from torchyard.views import DeviceView
+from worker.devices.inventory import Inventory
+from worker.engines import base
+from worker.engines.base import AttemptKey, Handle, Plan
+from worker.engines.local import orphans, process, strays, supervisors
+from worker.engines.local.environment import inherited
+from worker.engines.local.launchers.base import Launcher
+from worker.engines.local.launchers.torchrun import Torchrun
+from worker.engines.local.stops import Stops
+from worker.untrusted import read_untrusted
+
+_SUPERVISOR_DEADLINE_S = 20.0
+_POLL_S = 0.02
+
+logger = logging.getLogger(__name__)
+
+
+class LocalHandle(ProcessIdentity):
+    """The supervisor, as the attempt's row keeps it. Older versions stored a `ProcessIdentity` alone."""
+
+    engine: Literal["local"] = "local"
+    layout: int = 1
+    """Of the run directory."""
+
+
+class LocalEngine:
+    """`runs` holds the run directories; `inventory` is what this host offers."""
+
+    def __init__(self, runs: Path, inventory: Inventory, *, launcher: Launcher | None = None) -> None:
+        self._runs = runs
+        self._inventory = inventory
+        self._launcher = launcher or Torchrun()
+        self._supervisors: dict[AttemptKey, LocalHandle] = {}
+        """Of the attempts that have not ended, as far as is known."""
+        self._stops: dict[AttemptKey, Stops] = {}
+
+    def start(self, plan: Plan) -> Handle:
+        world_size = len(plan.devices)
+        found = self.find(plan.key, world_size=world_size, claimed_at=plan.claimed_at)
+        if found is not None:
+            return found
+        run = self._run(plan.key)
+        write_record(run.launch, self._launch_plan(plan, run))
+        supervisor = supervisors.start(run)
+        if supervisor is None:
+            supervisor = self._wait_for_record(run)
+        return self._started(plan.key, run, supervisor, world_size)
+
+    def find(self, key: AttemptKey, *, world_size: int, claimed_at: int) -> Handle | None:
+        run = RunDir.found(self._runs / key.job_id / str(key.number))
+        plan = read_untrusted(run.launch, LaunchPlan)
+        if plan is None or plan.claimed_at not in {None, claimed_at}:
+            return None
+        supervisor = supervisors.recorded(run)
+        if supervisor is None:
+            if run.layout > 1 and not supervisors.is_running(run):
+                return None  # the plan was written, and nothing was started
+            supervisor = self._wait_for_record(run)
+        return self._started(key, run, supervisor, world_size)
+
+    def adopt(self, handle: Handle) -> None:
+        self._supervisors[handle.key] = LocalHandle.model_validate(handle.stored)
+
+    def poll(self, handle: Handle) -> base.Observation:
+        if not handle.stored:
+            return base.Absent()
+        supervisor = LocalHandle.model_validate(handle.stored)
+        run = self._run(handle.key, layout=supervisor.layout)
+        if process.is_alive(supervisor):
+            self._rouse(handle.key, supervisor)
+            ranks = _ranks(run, handle.world_size)
+            if ranks:
+                return base.Running(ranks, handle.world_size)
+            return base.Waiting("the launcher brings the ranks up")
+        report = read_untrusted(run.exit, ExitReport)
+        if report is None:
+            if orphans.find(handle.key.job_id, handle.key.number):
+                return base.Running(0, handle.world_size, supervised=False)
+            report = ExitReport(reason=EndReason.WORKER_LOST, message=_lost(supervisor))
+        self._forget(handle.key)
+        return base.Ended(report)
+
+    def request_stop(self, handle: Handle, reason: EndReason, grace: timedelta) -> None:
+        supervisor = LocalHandle.model_validate(handle.stored)
+        run = self._run(handle.key, layout=supervisor.layout)
+        try:
+            self._stops.setdefault(handle.key, Stops(run)).ask(reason, grace=grace)
+        except OSError as error:
+            logger.warning("%s: cannot write a stop, a signal must do: %s", handle.key.job_id, error)
+            process.send(supervisor, signal.SIGTERM)
+
+    def kill(self, handle: Handle) -> str | None:
+        run = RunDir.found(self._runs / handle.key.job_id / str(handle.key.number))
+        left = strays.kill_attempt(run, handle.key)
+        if left:
+            return process.stubborn(left)
+        self._forget(handle.key)
+        return None
+
+    def kill_others(self, keep: Collection[AttemptKey]) -> None:
+        strays.kill_strays(self._runs, keep)
+
+    def capacity(self) -> list[DeviceView]:
+        pids = [supervisor.pid for supervisor in list(self._supervisors.values()) if supervisor.pid != NOBODY.pid]
+        return self._inventory.observe(ours={item.pid for item in process.descendants(*pids)})
+
+    def _run(self, key: AttemptKey, *, layout: int = RunDir.layout) -> RunDir:
+        return RunDir(self._runs / key.job_id / str(key.number), layout=layout)
+
+    def _launch_plan(self, plan: Plan, run: RunDir) -> LaunchPlan:
+        usual, fixed = self._launcher.environment(plan, slots=len(self._inventory.devices))
+        return LaunchPlan(
+            job_id=plan.key.job_id,
+            attempt=plan.key.number,
+            claimed_at=plan.claimed_at,
+            argv=self._launcher.command(plan, folder=run.torchrun),
+            env=inherited(os.environ) | usual | dict(plan.env) | fixed,
+            cwd=str(plan.cwd),
+            world_size=len(plan.devices),
+            time_limit=plan.time_limit,
+            stall_timeout=plan.stall_timeout,
+            stop_grace=plan.stop_grace,
+            reports=plan.reports,
+        )
+
+    def _started(self, key: AttemptKey, run: RunDir, supervisor: ProcessIdentity, world_size: int) -> Handle:
+        handle = LocalHandle(**supervisor.model_dump(), layout=run.layout)
+        self._supervisors[key] = handle
+        return Handle(key, world_size, handle.model_dump())
+
+    def _wait_for_record(self, run: RunDir) -> ProcessIdentity:
+        """For a supervisor that is about to say who it is. One that never does is nobody's."""
+        deadline = time.monotonic() + _SUPERVISOR_DEADLINE_S
+        while time.monotonic() < deadline:
+            supervisor = supervisors.recorded(run)
+            if supervisor is not None:
+                return supervisor
+            time.sleep(_POLL_S)
+        return NOBODY
+
+    def _rouse(self, key: AttemptKey, supervisor: ProcessIdentity) -> None:
+        """A supervisor that is stopped sees no request, no time limit and no hang: it goes on, or dies at last."""
+        if not process.is_stopped(supervisor):
+            return
+        logger.warning("%s: the supervisor of attempt %d is stopped", key.job_id, key.number)
+        stops = self._stops.get(key)
+        overdue = stops is not None and stops.overdue
+        process.send(supervisor, signal.SIGKILL if overdue else signal.SIGCONT)
+
+    def _forget(self, key: AttemptKey) -> None:
+        self._supervisors.pop(key, None)
+        self._stops.pop(key, None)
+
+
+NOBODY = ProcessIdentity(pid=0, start_time=0, boot_id="")
+"""In the place of a supervisor that was started and never said who it is."""
+
+
+def _ranks(run: RunDir, world_size: int) -> int:
+    return sum((run.ranks / f"{rank}.json").exists() for rank in range(world_size))
+
+
+def _lost(supervisor: ProcessIdentity) -> str:
+    if supervisor.pid == NOBODY.pid:
+        return "the worker stopped while it started the attempt"
+    if supervisor.boot_id != process.boot_id():
+        return "the host was restarted"
+    return "the attempt's supervisor was killed"

@@ -1,0 +1,63 @@
+"""Leases: this worker renews its own, and rescues the jobs of workers whose leases have expired."""
+
+from collections.abc import Callable
+import logging
+
+from store import attempts
+from store.attempts import LEASE, Claim
+from store.database import Database
+from worker.attempts.roster import Roster
+
+_FRESH_S = LEASE.total_seconds() / 2
+
+logger = logging.getLogger(__name__)
+
+
+class Leases:
+    """Every method raises Unavailable."""
+
+    def __init__(self, database: Database, roster: Roster, *, worker_id: str, clock: Callable[[], float]) -> None:
+        self._database = database
+        self._roster = roster
+        self._worker_id = worker_id
+        self._clock = clock
+        self._answers_since: float | None = None
+        self._renewed_at = clock()
+
+    @property
+    def fresh(self) -> bool:
+        """Whether nobody can have rescued an attempt of this worker since the last renewal: what looks free is free."""
+        return self._clock() - self._renewed_at < _FRESH_S
+
+    def renew(self) -> None:
+        """What is not this worker's any more is abandoned."""
+        began = self._clock()
+        attempt_ids = self._roster.attempt_ids()
+        if attempt_ids:
+            with self._database.write("renew") as session:
+                ours = attempts.renew(session, self._worker_id, attempt_ids)
+            self._roster.keep_only(ours)
+        self._renewed_at = began
+
+    def rescue_expired(self) -> int:
+        """Ends the attempts whose lease has expired. How many.
+
+        A database that was away for everybody must not look like workers that are gone: nobody is rescued until it has
+        answered for one lease.
+        """
+        with self._database.read() as session:
+            late = attempts.expired(session)
+        self._answers_since = self._answers_since or self._clock()
+        if self._clock() - self._answers_since <= LEASE.total_seconds():
+            return 0
+        return sum(self._rescue(claim) for claim in late if claim not in self._roster)
+
+    def database_was_away(self) -> None:
+        self._answers_since = None
+
+    def _rescue(self, claim: Claim) -> bool:
+        with self._database.write("rescue") as session:
+            rescued = attempts.rescue(session, claim)
+        if rescued:
+            logger.warning("%s: attempt %d was rescued: its lease had expired", claim.job_id, claim.number)
+        return rescued
