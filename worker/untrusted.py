@@ -67,16 +67,17 @@ def open_inside(root: Path, *parts: str) -> BinaryIO | None:
     return os.fdopen(descriptor, "rb", buffering=0)
 
 
-def folders_inside(root: Path, name: str) -> list[str]:
-    """The names of the folders in the folder `name` of `root`, sorted. Raises OSError."""
-    path = root / name
-    if path.is_symlink() or not path.is_dir():
-        return []
+def folders_inside(root: Path, *parts: str) -> list[str]:
+    """The names of the folders in the folder `parts` below `root`, sorted; none behind a link. Raises OSError."""
     try:
-        with os.scandir(path) as entries:
+        with _folder(root, *parts) as folder, os.scandir(folder) as entries:
             return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
-    except PermissionError:  # the job's own doing; waiting would not end
+    except (FileNotFoundError, NotADirectoryError, PermissionError):  # the job's own doing; waiting would not end
         return []
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return []
+        raise
 
 
 def remove_inside(root: Path, *parts: str) -> bool:

@@ -64,7 +64,8 @@ def plan(
 
     `slots`: devices of the worker, among which the cores are divided; `allowed`: the folders below which `file://`
     may point; `environ`: the worker's own environment. A script runs in its code folder, as it would by hand, a recipe
-    in the run directory. Raises DataError where the data, the weights or the code are absent, or not below `allowed`.
+    in the job's part of the run directory. Raises DataError where the data, the weights or the code are absent, or not
+    below `allowed`.
     """
     own: dict[str, str] = {}
     if isinstance(spec, ScriptSpec):
@@ -74,7 +75,7 @@ def plan(
     else:
         own |= _sources(spec, allowed)
         program = ["-m", "trainer"]
-        folder = run.root
+        folder = run.job
     own |= _service_environment(claim, run, [device.uuid for device in devices])
     if resume_from is not None:
         own[Env.RESUME_FROM] = str(resume_from)
@@ -97,7 +98,7 @@ def plan(
 
 
 def prepare(run: RunDir, spec: Spec, plan: LaunchPlan) -> None:
-    """Writes what the ranks and the supervisor read: `config.json` and, last, `launch.json`. Raises OSError."""
+    """Writes what the ranks and the supervisor read: `config.json` and, last, `plan.json`. Raises OSError."""
     resolved = spec.model_dump(mode="json", include={"trainer", "config", "checkpoint"})
     write_record(run.config, _Config.model_validate(resolved))
     write_record(run.launch, plan)
@@ -110,7 +111,7 @@ def start(run: RunDir) -> ProcessIdentity | None:
     leaves no zombie. Raises OSError.
     """
     failpoint("launch.start.before")
-    with (run.root / "supervisor.log").open("ab") as log:
+    with run.supervisor_log.open("ab") as log:
         command = [sys.executable, "-P", "-m", "worker.engines.local.supervisor", str(run.root.absolute())]
         supervisor = orphans.start(command, env=inherited(os.environ), log=log)
     failpoint("launch.start.after")
@@ -164,7 +165,7 @@ def _service_environment(claim: Claim, run: RunDir, uuids: Sequence[str]) -> dic
     return {
         Env.JOB_ID: claim.job_id,
         Env.ATTEMPT: str(claim.number),
-        Env.RUN_DIR: str(run.root),
+        Env.RUN_DIR: str(run.job),
         Env.CONFIG: str(run.config),
         Env.CHECKPOINT_DIR: str(run.checkpoints),
         "PYTHONUNBUFFERED": "1",

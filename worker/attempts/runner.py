@@ -66,7 +66,7 @@ class Runner:
 
     def __init__(self, host: Host, claim: Claim, *, on_end: Callable[[], None]) -> None:
         self.claim = claim
-        self.run = RunDir(host.runs / claim.job_id / str(claim.number))
+        self.run = RunDir.found(host.runs / claim.job_id / str(claim.number))
         self.supervisor: ProcessIdentity | None = None
         """Looked up once: the job itself could rewrite the file."""
         self.requeued = False
@@ -228,6 +228,8 @@ class Runner:
         if left := kill_attempt(self.run, self.claim):
             raise OSError(process.stubborn(left))
         rundirs.make_room(self.run)
+        self.run = RunDir(self.run.root)
+        self._stops = Stops(self.run)
 
     def _resume(self, job: Job) -> Path | None:
         """Copies the newest whole checkpoint into the run directory; says which ones it had to skip."""

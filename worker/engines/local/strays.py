@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 import logging
+import os
 from pathlib import Path
 import time
 
@@ -41,8 +42,10 @@ def kill_attempt(run: RunDir, claim: Claim) -> list[ProcessIdentity]:
 def kill_strays(runs: Path, adopted: list[Claim]) -> None:
     """Stops what still runs here of attempts that were rescued while this worker was away."""
     ours = {(claim.job_id, str(claim.number)) for claim in adopted}
-    for path in runs.glob("job_*/[0-9]*/supervisor.json"):
-        run = RunDir(path.parent)
+    for folder in runs.glob("job_*/[0-9]*"):
+        run = RunDir.found(folder)
+        if not os.path.lexists(run.supervisor):
+            continue
         claim = Claim(attempt_id=0, job_id=run.root.parent.name, number=int(run.root.name))
         if (claim.job_id, run.root.name) in ours or not _may_run(run, claim):
             continue
@@ -54,4 +57,4 @@ def _may_run(run: RunDir, claim: Claim) -> bool:
     supervisor = read_untrusted(run.supervisor, ProcessIdentity)
     if supervisor is not None and process.is_alive(supervisor):
         return True
-    return not run.exit.exists() and bool(process.find(claim.job_id, claim.number))
+    return not os.path.lexists(run.exit) and bool(process.find(claim.job_id, claim.number))

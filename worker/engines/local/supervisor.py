@@ -50,7 +50,7 @@ _MESSAGES = {
 
 def main() -> None:
     """Supervises the attempt in the run directory `sys.argv[1]`. Exits with 1 where it cannot say how it ended."""
-    run = RunDir(Path(sys.argv[1]).absolute())
+    run = RunDir.found(Path(sys.argv[1]).absolute())
     plan = read_record(run.launch, LaunchPlan)
     if plan is None:
         sys.exit(f"there is no {run.launch}")
