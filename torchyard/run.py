@@ -62,7 +62,7 @@ def has_finished(run: RunDir) -> bool:
     if _current is not None and _current.told_to_stop:
         return False
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        return not run.stop.exists()
+        return not os.path.lexists(run.stop)
     return _current is not None and _current.hears_sigterm
 
 

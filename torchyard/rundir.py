@@ -26,20 +26,42 @@ That is layout 2. In layout 1, of an older version, all of it lies in one folder
 """
 
 from dataclasses import dataclass
-from datetime import timedelta
 from enum import StrEnum
 import os
 from pathlib import Path
-from typing import Annotated, Literal, Self, TypeVar
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from torchyard.recordfiles import read_record, sync_folder, write_record
+from torchyard.records import (
+    ExitReport,
+    LaunchPlan,
+    Manifest,
+    ManifestFile,
+    ProcessIdentity,
+    RankError,
+    Record,
+    StopRequest,
+)
 
-from torchyard.events import CardValues
-from torchyard.failpoints import failpoint
-from torchyard.job import EndReason
-from torchyard.schema import Duration, MetricKey
-
-T = TypeVar("T", bound="Record")
+__all__ = [
+    "MANIFEST",
+    "STATE_FILE",
+    "WEIGHTS_FILE",
+    "Env",
+    "ExitReport",
+    "LaunchPlan",
+    "Manifest",
+    "ManifestFile",
+    "ProcessIdentity",
+    "RankError",
+    "Record",
+    "RunDir",
+    "StopRequest",
+    "process_title",
+    "read_record",
+    "sync_folder",
+    "write_record",
+]
 
 MANIFEST = "manifest.json"
 STATE_FILE = "state.pt"
@@ -59,112 +81,12 @@ class Env(StrEnum):
     WEIGHTS = "TORCHYARD_WEIGHTS"  # the absolute path of `model.weights`; absent where those are no file
 
 
-class Record(BaseModel):
-    """A JSON file of the run directory. A newer program's extra keys are ignored."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True, ser_json_inf_nan="strings")
-
-
-class ProcessIdentity(Record):
-    """A process that no other can be taken for, even after its pid was reused or the host rebooted."""
-
-    pid: int
-    start_time: int
-    """Clock ticks from boot to start: field 22 of `/proc/<pid>/stat`."""
-    boot_id: str
-
-    @classmethod
-    def of(cls, pid: int) -> Self | None:
-        """The identity of the process (or zombie) that has `pid` now; None where there is none."""
-        try:
-            stat = Path(f"/proc/{pid}/stat").read_bytes()
-        except (FileNotFoundError, ProcessLookupError):
-            return None
-        fields = stat.rpartition(b")")[2].split()  # the name before it may hold anything
-        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return cls(pid=pid, start_time=int(fields[19]), boot_id=boot_id)
-
-
-class LaunchPlan(Record):
-    """What the supervisor starts."""
-
-    job_id: str
-    attempt: int
-    claimed_at: int | None = None
-    """Microseconds, as the attempt's row has it: where an older database was put back, a number is used once more."""
-    argv: list[str]
-    env: dict[str, str]
-    """The whole environment: nothing else is inherited."""
-    cwd: str
-    world_size: int
-    time_limit: Duration
-    """What is left of the job's limit for this attempt."""
-    stall_timeout: Duration
-    stop_grace: Duration
-    reports: bool = False
-    """Whether the program is known to write events: without any, `stall_timeout` counts from the launch."""
-
-
-class StopRequest(Record):
-    reason: EndReason
-    grace: Duration = timedelta(seconds=30)
-
-
-class ExitReport(Record):
-    """How an attempt ended. When it is there, no process of the attempt is left."""
-
-    reason: EndReason
-    message: str = ""
-    rank: int | None = None
-    exit_code: int | None = None
-    """Of the failing rank: its status, or minus the number of the signal that ended it."""
-    traceback: str | None = None
-
-
-class RankError(Record):
-    """An exception that left a rank's program."""
-
-    rank: int
-    time: int
-    """Microseconds since the epoch."""
-    reason: Literal[
-        EndReason.USER_ERROR,
-        EndReason.OUT_OF_MEMORY,
-        EndReason.DATA_ERROR,
-        EndReason.CONFIG_ERROR,
-        EndReason.DEVICE_FAULT,
-        EndReason.WORKER_LOST,
-    ]
-    type: str
-    message: str
-    traceback: str
-
-
-class ManifestFile(Record):
-    path: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}(/[A-Za-z0-9_][A-Za-z0-9._-]{0,99}){0,4}$")]
-    size: Annotated[int, Field(ge=0)]
-    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-
-
-class Manifest(Record):
-    """Written last, so a checkpoint that has one is whole."""
-
-    step: Annotated[int, Field(ge=0, lt=2**63)]
-    epoch: Annotated[int, Field(ge=0, lt=2**31)] | None = None
-    end_of_epoch: bool = True
-    """Whether `epoch` was finished; a checkpoint saved inside an epoch has no `epoch-N` alias."""
-    metrics: Annotated[dict[MetricKey, float], Field(max_length=1000)] = {}
-    files: Annotated[list[ManifestFile], Field(max_length=1000)]
-    card: CardValues | None = None
-    """What the run was when this was saved."""
-
-
 @dataclass(frozen=True)
 class RunDir:
     """The paths of one attempt's folder. `layout`: 2, or 1 for an attempt that an older version has started."""
 
     root: Path
-    layout: int = 2
+    layout: Literal[1, 2] = 2
 
     @classmethod
     def found(cls, root: Path) -> Self:
@@ -261,11 +183,18 @@ class RunDir:
         return self.logs / f"{source}.{stream}"
 
     def create(self) -> None:
-        """Makes the folders, for their owner alone, and its inputs writable again. Raises OSError."""
+        """Makes the folders, for their owner alone. Inputs that were sealed can be written again. Raises OSError."""
         self.root.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         own = (self.root, self.ctl, self.input, self.job)
         for folder in (*own, self.ranks, self.errors, self.agreement, self.logs, self.checkpoints, self.artifacts):
             folder.mkdir(mode=0o700, exist_ok=True)
+        for folder, _, files in os.walk(self.input) if self.layout == 2 else ():
+            _set_modes(Path(folder), files, folder_mode=0o700, file_mode=0o600)
+
+    def seal(self) -> None:
+        """Makes the inputs read-only, for their owner too, until `create` is called again. Raises OSError."""
+        for folder, _, files in os.walk(self.input, topdown=False) if self.layout == 2 else ():
+            _set_modes(Path(folder), files, folder_mode=0o500, file_mode=0o400)
 
     def _part(self, name: str) -> Path:
         return self.root if self.layout == 1 else self.root / name
@@ -276,34 +205,7 @@ def process_title(job_id: str, attempt: int, role: str) -> str:
     return f"torchyard {job_id} attempt {attempt} {role}"
 
 
-def write_record(path: Path, record: Record) -> None:
-    """Publishes `record` at `path`: a reader sees all of it or nothing, also after a power cut. Raises OSError."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    kind = path.parent.name if path.stem.isdecimal() else path.stem
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(record.model_dump_json())
-        file.flush()
-        failpoint(f"record.{kind}.fsync")
-        os.fsync(file.fileno())
-    failpoint(f"record.{kind}.rename")
-    temporary.rename(path)
-    failpoint(f"record.{kind}.renamed")
-    sync_folder(path.parent)
-
-
-def sync_folder(path: Path) -> None:
-    """Makes the names in `path` durable. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def read_record(path: Path, kind: type[T]) -> T | None:
-    """The record at `path`, or None where there is no such file. Raises ValueError for a malformed one."""
-    try:
-        raw = path.read_bytes()
-    except FileNotFoundError:
-        return None
-    return kind.model_validate_json(raw)
+def _set_modes(folder: Path, files: list[str], *, folder_mode: int, file_mode: int) -> None:
+    folder.chmod(folder_mode)
+    for name in files:
+        (folder / name).chmod(file_mode)

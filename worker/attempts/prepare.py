@@ -101,6 +101,7 @@ def prepare(run: RunDir, spec: Spec, plan: LaunchPlan) -> None:
     """Writes what the ranks and the supervisor read: `config.json` and, last, `plan.json`. Raises OSError."""
     resolved = spec.model_dump(mode="json", include={"trainer", "config", "checkpoint"})
     write_record(run.config, _Config.model_validate(resolved))
+    run.seal()
     write_record(run.launch, plan)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 import logging
+import os
 from pathlib import Path
 import shutil
 import signal
@@ -155,7 +156,7 @@ class Runner:
         self._devices = tuple(str(device["uuid"]) for device in job.devices)
         if row.launcher is not None:
             self.supervisor = ProcessIdentity.model_validate(row.launcher)
-        elif rundirs.is_stale(self.run, claimed_at=row.started_at) or not self.run.launch.exists():
+        elif rundirs.is_stale(self.run, claimed_at=row.started_at) or not os.path.lexists(self.run.launch):
             report = self._launch(job, claimed_at=row.started_at)
             if report is not None:
                 self._close(report)
@@ -385,7 +386,7 @@ class Runner:
             self._say(process.stubborn(left))
 
     def _every_rank_exists(self, world_size: int) -> bool:
-        return all((self.run.ranks / f"{rank}.json").exists() for rank in range(world_size))
+        return all(os.path.lexists(self.run.ranks / f"{rank}.json") for rank in range(world_size))
 
     def _look(self) -> None:
         """Reads the job's intents, now and then."""
