@@ -33,7 +33,7 @@ def environment(run: RunDir, *, data: str) -> dict[str, str]:
     return {
         Env.JOB_ID: "job_bench",
         Env.ATTEMPT: "1",
-        Env.RUN_DIR: str(run.root),
+        Env.RUN_DIR: str(run.job),
         Env.CONFIG: str(run.config),
         Env.CHECKPOINT_DIR: str(run.checkpoints),
         Env.DATA: data,

@@ -10,14 +10,20 @@ call n already. Ranks that no collective holds together may stop some calls apar
 """
 
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 import os
+from pathlib import Path
 import time
 
 from torchyard.disk import FULL
-from torchyard.rundir import ProcessIdentity, RunDir, read_record
+from torchyard.rundir import ProcessIdentity, Record, RunDir, write_record
+from torchyard.untrusted import read_untrusted
 
 POLL_S = 0.2
+
+
+class _LastCall(Record):
+    call: int
 
 
 class StopAgreement:
@@ -56,7 +62,7 @@ class StopAgreement:
         now = time.monotonic()
         if not self._requested and now - self._looked >= POLL_S:
             self._looked = now
-            self._requested = self._run.stop.exists()
+            self._requested = os.path.lexists(self._run.stop)
         return self._requested
 
     def _is_last(self) -> bool:
@@ -77,23 +83,19 @@ class StopAgreement:
         if not self._acknowledged:
             with _unless_full():
                 self._run.agreement.mkdir(exist_ok=True)
-                (self._run.agreement / f"ack-{self._rank}").touch()
+                _create(self._run.agreement / f"ack-{self._rank}")
                 self._acknowledged = True
 
     def _all_acknowledged(self) -> bool:
-        return all((self._run.agreement / f"ack-{rank}").exists() for rank in range(self._world_size))
+        return all(os.path.lexists(self._run.agreement / f"ack-{rank}") for rank in range(self._world_size))
 
     def _name_last_call(self, call: int) -> None:
-        temporary = self._run.agreement / f".at.{os.getpid()}"
         with _unless_full():
-            temporary.write_text(str(call))
-            temporary.rename(self._run.agreement / "at")
+            write_record(self._run.agreement / "at", _LastCall(call=call))
 
     def _read_last_call(self) -> int | None:
-        try:
-            return int((self._run.agreement / "at").read_text())
-        except FileNotFoundError:
-            return None
+        last = read_untrusted(self._run.agreement / "at", _LastCall)
+        return last.call if last is not None else None
 
     def _alone(self) -> bool:
         """Whether a rank is gone. With that one no agreement comes: the launcher is ending the others, one by one."""
@@ -104,8 +106,14 @@ class StopAgreement:
         return any(self._is_gone(rank) for rank in range(self._world_size) if rank != self._rank)
 
     def _is_gone(self, rank: int) -> bool:
-        process = read_record(self._run.ranks / f"{rank}.json", ProcessIdentity)
+        process = read_untrusted(self._run.ranks / f"{rank}.json", ProcessIdentity)
         return process is not None and ProcessIdentity.of(process.pid) != process
+
+
+def _create(path: Path) -> None:
+    """An empty file, unless something has the name. Raises OSError."""
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 @contextmanager

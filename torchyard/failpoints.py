@@ -31,7 +31,7 @@ COMMITS = (
 """What a transaction is for, by `store.database.Database.write`."""
 PUSHES = ("push", "remove", "tell", "announce", "ring", "rebuild")
 """What is said to Redis, by `store.queue.Queue`."""
-RECORDS = ("worker", "config", "launch", "supervisor", "stop", "exit", "ranks", "errors", "manifest")
+RECORDS = ("worker", "config", "plan", "supervisor", "stop", "exit", "ranks", "errors", "manifest")
 """Records by their files, or by the folder of those that are numbered, by `torchyard.rundir.write_record`."""
 
 NAMES = frozenset(

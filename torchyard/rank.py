@@ -50,7 +50,7 @@ _Reason = Literal[
 def main() -> None:
     """Runs the program named in `sys.argv`. Leaves by SystemExit."""
     rank = int(os.environ["RANK"])
-    run_dir = RunDir(Path(os.environ[Env.RUN_DIR]))
+    run_dir = RunDir.of_job(Path(os.environ[Env.RUN_DIR]))
     setproctitle(process_title(os.environ[Env.JOB_ID], int(os.environ[Env.ATTEMPT]), f"rank {rank}"))
     _redirect(run_dir, rank)
     faulthandler.enable()

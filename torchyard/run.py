@@ -62,7 +62,7 @@ def has_finished(run: RunDir) -> bool:
     if _current is not None and _current.told_to_stop:
         return False
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        return not run.stop.exists()
+        return not os.path.lexists(run.stop)
     return _current is not None and _current.hears_sigterm
 
 
@@ -88,7 +88,7 @@ class Run:
         self._agreement: StopAgreement | None = None
         self._saving = Saving(self._tell)
         if environ.get(Env.RUN_DIR):
-            self._dir = RunDir(Path(environ[Env.RUN_DIR]))
+            self._dir = RunDir.of_job(Path(environ[Env.RUN_DIR]))
             self._events = EventLog(self._dir.events, synchronize=_synchronize) if self.rank == 0 else None
             self._agreement = StopAgreement(
                 self._dir, rank=self.rank, world_size=self.world_size, synchronize=_synchronize

@@ -44,7 +44,7 @@ def make(url: str, blobs: Blobs, target: Path) -> BackupManifest:
             files=[described(folder.dump), described(folder.list)],
         )
         sync_folder(folder.root)
-        write_record(folder.manifest, manifest)
+        write_record(folder.root.resolve() / folder.manifest.name, manifest)
     return manifest
 
 

@@ -45,6 +45,7 @@ def test_noise_is_unknown_without_repeats_and_never_nothing() -> None:
 
 def test_the_first_epoch_warms_up(tmp_path: Path) -> None:
     run = RunDir(tmp_path)
+    run.create()
     lines: list[Metric] = []
     for epoch, (speed, accuracy, seconds) in enumerate([(1, 0.1, 9), (50, 0.5, 11), (70, 0.9, 13)], start=1):
         when = seconds * 1_000_000

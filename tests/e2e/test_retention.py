@@ -37,7 +37,7 @@ def test_five_epochs_leave_the_last_two_and_the_best(tmp_path: Path) -> None:
         assert done.card is not None
         assert done.card["parameters"] == done.card["trainable_parameters"]
 
-        copies, blobs = service.data / "runs" / done.id / "1" / "checkpoints", service.data / "blobs"
+        copies, blobs = service.data / "runs" / done.id / "1" / "job" / "checkpoints", service.data / "blobs"
         assert {path.name for path in copies.iterdir()} == {"epoch-0001", "epoch-0004", "epoch-0005"}
         kept = {file.sha256 for item in listed for file in item.files}
         until(lambda: {path.name for path in blobs.glob("??/*")} == kept, what="the other bytes are gone")

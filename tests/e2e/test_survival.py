@@ -79,7 +79,7 @@ def test_a_job_survives_the_kill_of_the_whole_service(service: Service) -> None:
 def test_a_killed_rank_and_a_killed_supervisor_are_retried_without_leaving_a_process(service: Service) -> None:
     with running(service):
         job = service.submit_script("gated", GATED, resources={"devices_per_node": 2}, max_restarts=1)
-        for attempt, victim, code in ((1, "ranks/1.json", "killed"), (2, "supervisor.json", "worker_lost")):
+        for attempt, victim, code in ((1, "job/ranks/1.json", "killed"), (2, "ctl/supervisor.json", "worker_lost")):
             until(
                 lambda attempt=attempt: (
                     (found := service.client.get(job.id)).attempt == attempt and found.state is JobState.RUNNING

@@ -30,7 +30,7 @@ WORKER = [
         for side in SIDES
     ),
     *(f"queue.{what}.{side}" for what in ("remove", "announce") for side in SIDES),
-    *(f"record.{what}.{step}" for what in ("worker", "config", "launch") for step in RECORD),
+    *(f"record.{what}.{step}" for what in ("worker", "config", "plan") for step in RECORD),
     *(f"launch.start.{side}" for side in SIDES),
     *(f"blob.{step}" for step in RECORD),
 ]
@@ -76,7 +76,7 @@ from torchyard.eventlog import EventLog
 from torchyard.publishing import publish
 from torchyard.rundir import Env, Manifest, RunDir
 
-run = RunDir(Path(os.environ[Env.RUN_DIR]))
+run = RunDir.of_job(Path(os.environ[Env.RUN_DIR]))
 log = EventLog(run.events, synchronize=lambda: None)
 for step in (1, 2):
     log.log({"loss": 0.5}, step=step)

@@ -32,7 +32,7 @@ class Rank:
             "RANK": "1",
             Env.JOB_ID: "job_x",
             Env.ATTEMPT: "2",
-            Env.RUN_DIR: str(self.run.root),
+            Env.RUN_DIR: str(self.run.job),
         }
         command = [sys.executable, "-P", "-u", "-m", "torchyard.rank", *arguments]
         return subprocess.Popen(command, env=env, cwd=self.code, stdin=subprocess.DEVNULL)

@@ -40,7 +40,7 @@ def folder(tmp_path: Path) -> RunDir:
 
 
 def context(folder: RunDir, **environ: str) -> Run:
-    return Run({Env.RUN_DIR: str(folder.root), **environ})
+    return Run({Env.RUN_DIR: str(folder.job), **environ})
 
 
 def lines(folder: RunDir) -> list[Any]:
@@ -376,7 +376,7 @@ else:
     os.kill(os.getpid(), signal.SIGTERM)
     assert run.should_stop()
 """
-    env = {**os.environ, Env.RUN_DIR: str(folder.root)}
+    env = {**os.environ, Env.RUN_DIR: str(folder.job)}
     subprocess.run([sys.executable, "-P", "-c", code], check=True, env=env)
     (line,) = lines(folder)
     assert line.values == {"loss": 1.0}
@@ -425,14 +425,14 @@ def step_together(stop_at: int) -> int:
         for step in range(1, 1_000_000):
             distributed.all_reduce(torch.ones(1))
             if run.rank == 1 and step == stop_at:
-                write_record(RunDir(Path(os.environ[Env.RUN_DIR])).stop, StopRequest(reason=EndReason.PAUSED))
+                write_record(RunDir.of_job(Path(os.environ[Env.RUN_DIR])).stop, StopRequest(reason=EndReason.PAUSED))
             if run.should_stop():
                 return step
     raise AssertionError("nobody stopped")
 
 
 def test_real_ranks_stop_at_the_same_step(folder: RunDir) -> None:
-    first, second, third = results(on_ranks(3, step_together, 5, env={Env.RUN_DIR: str(folder.root)}))
+    first, second, third = results(on_ranks(3, step_together, 5, env={Env.RUN_DIR: str(folder.job)}))
     assert first == second == third >= 6
 
 

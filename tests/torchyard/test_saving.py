@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> RunDir:
 
 
 def context(folder: RunDir) -> Run:
-    return Run({Env.RUN_DIR: str(folder.root)})
+    return Run({Env.RUN_DIR: str(folder.job)})
 
 
 def lines(folder: RunDir) -> list[Any]:

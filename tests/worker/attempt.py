@@ -83,7 +83,7 @@ class Attempt:
             attempt=self.number,
             argv=argv,
             env={"PATH": os.environ["PATH"], **self.environment()},
-            cwd=str(self.run.root),
+            cwd=str(self.run.job),
             world_size=self.world_size,
             time_limit=timedelta(seconds=time_limit),
             stall_timeout=timedelta(seconds=stall),
@@ -91,7 +91,7 @@ class Attempt:
         )
 
     def environment(self) -> dict[str, str]:
-        return {Env.JOB_ID: self.job_id, Env.ATTEMPT: str(self.number), Env.RUN_DIR: str(self.run.root)}
+        return {Env.JOB_ID: self.job_id, Env.ATTEMPT: str(self.number), Env.RUN_DIR: str(self.run.job)}
 
     def start_plan(self, plan: LaunchPlan) -> None:
         write_record(self.run.launch, plan)
@@ -101,13 +101,13 @@ class Attempt:
         write_record(self.run.stop, StopRequest(reason=reason, grace=timedelta(seconds=grace)))
 
     def wait_for_file(self, name: str) -> None:
-        wait_for((self.run.root / name).exists, name)
+        wait_for((self.run.job / name).exists, name)
 
     def report(self) -> ExitReport:
         """Waits for the end, and for the supervisor to be gone."""
         wait_for(lambda: self.run.exit.exists() or not self._supervised(), "exit.json")
         report = read_record(self.run.exit, ExitReport)
-        assert report is not None, (self.run.root / "supervisor.log").read_text()
+        assert report is not None, self.run.supervisor_log.read_text()
         wait_for(lambda: not process.is_alive(self.supervisor), "the supervisor's end")
         return report
 

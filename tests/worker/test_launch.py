@@ -63,7 +63,7 @@ def test_a_recipe_runs_the_trainer_in_the_run_directory(run: RunDir) -> None:
     rank = [sys.executable, "-P", "-u", "-m", "torchyard.rank", "-m", "trainer"]
     assert plan.argv[-len(rank) :] == rank
     assert "--nproc-per-node=2" in plan.argv
-    assert (plan.cwd, plan.world_size) == (str(run.root), 2)
+    assert (plan.cwd, plan.world_size) == (str(run.job), 2)
     assert plan.env["TORCHYARD_DATA"] == "digits"
     assert "TORCHYARD_WEIGHTS" not in plan.env
     assert "TORCHYARD_RESUME_FROM" not in plan.env
@@ -95,7 +95,7 @@ def test_the_environment_is_an_allow_list_the_jobs_own_and_the_services(run: Run
     service = {
         "TORCHYARD_JOB_ID": "job_x",
         "TORCHYARD_ATTEMPT": "2",
-        "TORCHYARD_RUN_DIR": str(run.root),
+        "TORCHYARD_RUN_DIR": str(run.job),
         "TORCHYARD_CONFIG": str(run.config),
         "TORCHYARD_CHECKPOINT_DIR": str(run.checkpoints),
         "TORCHYARD_DATA": "digits",

@@ -47,9 +47,9 @@ class Running:
 
     @classmethod
     def of(cls, run: RunDir) -> "Running":
-        wait_for((run.root / "ready-0").exists, "the rank's daemons")
+        wait_for((run.job / "ready-0").exists, "the rank's daemons")
         records = [read_record(path, ProcessIdentity) for path in (run.supervisor, run.ranks / "0.json")]
-        daemons = [process.identity(int((run.root / name).read_text())) for name in ("deaf", "nameless")]
+        daemons = [process.identity(int((run.job / name).read_text())) for name in ("deaf", "nameless")]
         found = [item for item in (*records, *daemons) if item is not None]
         return cls(run.root.parent.name, *found)
 

@@ -92,9 +92,9 @@ def test_without_settings_only_what_was_half_made_goes(host: Host) -> None:
     assert host.there() == {f"{finished}/1", f"{running}/1"}
     left = {str(path.relative_to(host.runs)) for path in host.runs.rglob("state.pt")}
     assert left == {
-        f"{finished}/1/checkpoints/epoch-0001/state.pt",
-        f"{running}/1/checkpoints/epoch-0001/state.pt",
-        f"{running}/1/checkpoints/.epoch-0002.77/state.pt",
+        f"{finished}/1/job/checkpoints/epoch-0001/state.pt",
+        f"{running}/1/job/checkpoints/epoch-0001/state.pt",
+        f"{running}/1/job/checkpoints/.epoch-0002.77/state.pt",
     }
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Generator
 from dataclasses import dataclass, field
-import os
 from pathlib import Path
 import shutil
 import signal
@@ -20,6 +19,7 @@ from store.tables import Attempt as AttemptRow
 from store.tables import Job
 from tests.store.yard import Yard
 from tests.worker.attempt import Attempt, wait_for
+from torchyard import failpoints
 from torchyard.job import EndReason, JobState
 from torchyard.rundir import (
     ExitReport,
@@ -40,7 +40,7 @@ import os, pathlib, signal, sys, time
 root = pathlib.Path(os.environ["TORCHYARD_RUN_DIR"])
 def ready(): (root / "ready").touch()
 def gate():
-    while not (root.parent / "gate").exists(): time.sleep(0.01)
+    while not (root.parents[1] / "gate").exists(): time.sleep(0.01)
 """
 LEAVES_ON_TERM = (
     READY
@@ -71,12 +71,12 @@ import shutil
 ready()
 gate()
 for name in ("supervisor.json", "exit.json"):
-    (root / name).write_text("{")
+    (root.parent / "ctl" / name).write_text("{")
 print("the last line", flush=True)
 """
 )
 STOPPED = READY + "ready()\nos.kill(os.getpid(), signal.SIGSTOP)\nwhile True: time.sleep(1)"
-DELETES_ALL = READY + "import shutil\nready()\ngate()\nshutil.rmtree(root)"
+DELETES_ALL = READY + "import shutil\nready()\ngate()\nshutil.rmtree(root.parent)"
 
 
 @dataclass
@@ -104,7 +104,7 @@ class Bench:
         self.runner.start()
 
     def ready(self) -> None:
-        wait_for((self.attempt.run.root / "ready").exists, "the rank")
+        wait_for((self.attempt.run.job / "ready").exists, "the rank")
         wait_for(lambda: self.row.launcher is not None, "the supervisor is known")
 
     def open_gate(self) -> None:
@@ -200,8 +200,16 @@ def test_a_job_without_its_run_directory_can_be_cancelled(bench: Bench) -> None:
     assert bench.attempt.left() == []
 
 
+@pytest.fixture
+def refused_stop() -> Generator[None]:
+    """The worker, which is this process, cannot write one."""
+    failpoints.arm({failpoints.VARIABLE: "record.stop.fsync=error:EACCES"})
+    yield
+    failpoints.arm({})
+
+
+@pytest.mark.usefixtures("refused_stop")
 def test_a_stop_that_cannot_be_written_reaches_the_job_as_a_signal(bench: Bench) -> None:
-    _refuse_stop(bench.attempt.run)
     bench.start(LEAVES_ON_TERM)
     bench.ready()
     bench.yard.cancel(bench.claim.job_id)
@@ -209,8 +217,8 @@ def test_a_stop_that_cannot_be_written_reaches_the_job_as_a_signal(bench: Bench)
     assert "saved" in bench.lines()
 
 
+@pytest.mark.usefixtures("refused_stop")
 def test_a_lost_attempts_processes_end_even_if_no_stop_can_be_written(bench: Bench) -> None:
-    _refuse_stop(bench.attempt.run)
     bench.start(LEAVES_ON_TERM)
     bench.ready()
     bench.yard.expire(bench.claim)
@@ -233,13 +241,13 @@ def test_what_another_attempt_with_its_number_left_is_not_taken_for_its_own(
     bench.run()
     assert bench.ended().reason_code == ends  # there is no code to run
     assert bench.lines() == ["its words"] * (not earlier)
-    kept = {path.name: (path / "exit.json").exists() for path in run.root.parent.iterdir()}
+    kept = {path.name: (path / "ctl" / "exit.json").exists() for path in run.root.parent.iterdir()}
     assert kept == ({"1": False, ".stale.1": True} if earlier else {"1": True})
 
 
 def test_strays_are_stopped_whatever_their_records_say(bench: Bench) -> None:
     bench.attempt.start(READY + "ready()\nwhile True: time.sleep(1)")
-    wait_for((bench.attempt.run.root / "ready").exists, "the rank")
+    wait_for((bench.attempt.run.job / "ready").exists, "the rank")
     process.send(bench.attempt.supervisor, signal.SIGKILL)
     bench.attempt.run.supervisor.write_text("{")
     bench.host.engine.kill_others({AttemptKey(bench.claim.job_id, 1)})
@@ -318,8 +326,3 @@ def test_a_process_that_has_a_supervisors_pid_is_neither_adopted_nor_killed(benc
             assert process.is_alive(now)
         finally:
             stranger.kill()
-
-
-def _refuse_stop(run: RunDir) -> None:
-    """The worker, which is this process, cannot write it."""
-    run.stop.with_name(f".{run.stop.name}.{os.getpid()}").mkdir()

@@ -15,7 +15,9 @@ CANCELLED, PAUSED, PREEMPTED = EndReason.CANCELLED, EndReason.PAUSED, EndReason.
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunDir:
-    return RunDir(tmp_path)
+    created = RunDir(tmp_path)
+    created.create()
+    return created
 
 
 @pytest.mark.parametrize(

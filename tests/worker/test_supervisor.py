@@ -12,6 +12,7 @@ import sys
 import pytest
 
 from tests.worker.attempt import LAUNCHER, Attempt, wait_for
+from torchyard import failpoints
 from torchyard.events import LINE, Message
 from torchyard.job import EndReason
 from torchyard.rundir import ProcessIdentity, StopRequest, read_record, write_record
@@ -28,7 +29,7 @@ SAVES_ON_TERM = (
     READY
     + """
 def leave(*_):
-    assert (root / "stop.json").exists()
+    assert (root.parent / "ctl" / "stop.json").exists()
     (root / f"saved-{rank}").touch()
     sys.exit(0)
 signal.signal(signal.SIGTERM, leave)
@@ -145,7 +146,7 @@ next(iter(DataLoader(Stuck(), num_workers=2)))
 
 
 def _grandchild(attempt: Attempt, name: str = "grandchild") -> ProcessIdentity:
-    said = attempt.run.root / name
+    said = attempt.run.job / name
     wait_for(said.exists, "the grandchild")
     wait_for(said.read_text, "its pid")
     found = process.identity(int(said.read_text()))
@@ -196,8 +197,8 @@ def test_a_stop_lets_every_rank_save_within_its_grace(attempt: Attempt) -> None:
     attempt.stop(EndReason.PAUSED, grace=60)
     report = attempt.report()
     assert (report.reason, report.message) == (EndReason.PAUSED, "paused")
-    assert (attempt.run.root / "saved-0").exists()
-    assert (attempt.run.root / "saved-1").exists()
+    assert (attempt.run.job / "saved-0").exists()
+    assert (attempt.run.job / "saved-1").exists()
     assert attempt.left() == []
 
 
@@ -214,9 +215,11 @@ def test_a_program_that_comes_to_its_end_in_the_grace_has_finished_unless_it_was
 
 
 def test_ranks_that_have_finished_are_not_run_again_for_a_stop_before_their_launcher_leaves(attempt: Attempt) -> None:
-    slow = 'root=$1; shift; "$@"; touch "$root/over"; until [ -e "$root/stop.json" ]; do sleep 0.02; done; sleep 1'
+    slow = (
+        'root=$1; shift; "$@"; touch "$root/over"; until [ -e "$root/../ctl/stop.json" ]; do sleep 0.02; done; sleep 1'
+    )
     ranks = [sys.executable, "-P", str(LAUNCHER), "1", str(attempt.script(READY))]
-    attempt.start_plan(attempt.plan(["/bin/sh", "-c", slow, "sh", str(attempt.run.root), *ranks]))
+    attempt.start_plan(attempt.plan(["/bin/sh", "-c", slow, "sh", str(attempt.run.job), *ranks]))
     attempt.wait_for_file("over")
     attempt.stop(EndReason.PREEMPTED, grace=60)
     assert attempt.report().reason is EndReason.COMPLETED
@@ -365,13 +368,13 @@ def test_a_hand_sent_sigterm_preempts_and_sigint_is_ignored(attempt: Attempt) ->
     process.send(attempt.supervisor, signal.SIGHUP)
     process.send(attempt.supervisor, signal.SIGTERM)
     assert attempt.report().reason is EndReason.PREEMPTED
-    assert (attempt.run.root / "saved-0").exists()
+    assert (attempt.run.job / "saved-0").exists()
 
 
 def test_the_time_limit_is_a_graceful_stop(attempt: Attempt) -> None:
     attempt.start(SAVES_ON_TERM, time_limit=5)  # longer than a rank takes to come up
     assert attempt.report().reason is EndReason.TIME_LIMIT
-    assert (attempt.run.root / "saved-0").exists()
+    assert (attempt.run.job / "saved-0").exists()
     request = read_record(attempt.run.stop, StopRequest)
     assert request is not None
     assert request.reason is EndReason.TIME_LIMIT
@@ -457,16 +460,17 @@ def test_a_record_that_names_a_stranger_is_not_believed(attempt: Attempt) -> Non
         assert process.is_alive(stranger)
 
 
-def test_a_full_or_unwritable_run_directory_leaves_no_process(attempt: Attempt) -> None:
+def test_a_full_or_unwritable_run_directory_leaves_no_process(
+    attempt: Attempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(failpoints.VARIABLE, "record.exit.fsync=error:EACCES;record.stop.fsync=error:EACCES")
     attempt.start(SAVES_ON_TERM)
     attempt.wait_for_file("ready-0")
     supervisor = attempt.supervisor
-    attempt.run.exit.with_name(f".exit.json.{supervisor.pid}").mkdir()  # nothing can be written under that name
-    attempt.run.stop.with_name(f".stop.json.{supervisor.pid}").mkdir()
     process.send(supervisor, signal.SIGTERM)
     wait_for(lambda: not process.is_alive(supervisor), "the supervisor's end")
     assert attempt.left() == []
-    assert "cannot be written" in (attempt.run.root / "supervisor.log").read_text()
+    assert "cannot be written" in attempt.run.supervisor_log.read_text()
 
 
 def test_an_end_that_a_full_disk_refuses_is_recorded_when_there_is_room(attempt: Attempt) -> None:
@@ -475,10 +479,9 @@ def test_an_end_that_a_full_disk_refuses_is_recorded_when_there_is_room(attempt:
     supervisor = attempt.supervisor
     # No file of the supervisor may grow beyond it: its records cannot be written, as on a full disk.
     before = resource.prlimit(supervisor.pid, resource.RLIMIT_FSIZE)
-    half_written = attempt.run.exit.with_name(f".exit.json.{supervisor.pid}")
     resource.prlimit(supervisor.pid, resource.RLIMIT_FSIZE, (20, before[1]))
-    (attempt.run.root / "gate").touch()
-    wait_for(half_written.exists, "a refusal")
+    (attempt.run.job / "gate").touch()
+    wait_for(lambda: attempt.run.supervisor_log.stat().st_size, "a refusal")
     assert process.is_alive(supervisor)
     assert not attempt.run.exit.exists()
     resource.prlimit(supervisor.pid, resource.RLIMIT_FSIZE, before)

@@ -1,9 +1,9 @@
 """The copies of removed checkpoints leave the run directories, and nothing else does."""
 
 from collections.abc import Collection
-import logging
 import os
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -28,33 +28,37 @@ def there(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder).parent) for path in folder.rglob("state.pt"))
 
 
-def test_only_copies_of_removed_checkpoints_go(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    job = tmp_path / "job_1"
-    make(job / "1" / "checkpoints", "epoch-0001", "epoch-0002", "epoch-0003", ".epoch-0001", os.fsdecode(b"\xff"))
-    make(job / "2" / "checkpoints", "epoch-0001", "epoch-0002")
-    make(job / "3" / "checkpoints", "epoch-0001")
+@pytest.mark.parametrize("layout", [1, 2])
+def test_only_copies_of_removed_checkpoints_go(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, layout: Literal[1, 2]
+) -> None:
+    job, copies = tmp_path / "job_1", "job/checkpoints" if layout == 2 else "checkpoints"
+    make(job / "1" / copies, "epoch-0001", "epoch-0002", "epoch-0003", ".epoch-0001", os.fsdecode(b"\xff"))
+    make(job / "2" / copies, "epoch-0001", "epoch-0002")
+    make(job / "3" / copies, "epoch-0001")
     make(job / "2", "epoch-0001", "resume")
-    make(tmp_path / "job_2" / "1" / "checkpoints", "epoch-0001", "linked")
-    (job / "2" / "checkpoints" / "linked").symlink_to(tmp_path / "job_2" / "1" / "checkpoints" / "linked")
+    if layout == 1:
+        for number in ("1", "2"):
+            (job / number / "launch.json").touch()
+    make(tmp_path / "job_2" / "1" / copies, "epoch-0001", "linked")
+    (job / "2" / copies / "linked").symlink_to(tmp_path / "job_2" / "1" / copies / "linked")
     tidy.remove_copies(job, removed_among, attempts=2)
     assert there(job) == sorted(
         [
-            *(f"1/checkpoints/{name}" for name in (".epoch-0001", "epoch-0003", os.fsdecode(b"\xff"))),
-            *("2/checkpoints/epoch-0002", "2/epoch-0001", "2/resume", "3/checkpoints/epoch-0001"),
+            *(f"1/{copies}/{name}" for name in (".epoch-0001", "epoch-0003", os.fsdecode(b"\xff"))),
+            *(f"2/{copies}/epoch-0002", "2/epoch-0001", "2/resume", f"3/{copies}/epoch-0001"),
         ]
     )
     assert len(there(tmp_path / "job_2")) == 2
     assert caplog.text == ""
 
 
-def test_a_run_directory_that_leads_elsewhere_is_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    make(tmp_path / "job_2" / "1" / "checkpoints", "epoch-0001")
+def test_a_run_directory_that_leads_elsewhere_is_left_alone(tmp_path: Path) -> None:
+    make(tmp_path / "job_2" / "1" / "job" / "checkpoints", "epoch-0001")
     (tmp_path / "job_1").mkdir()
     (tmp_path / "job_1" / "1").symlink_to(tmp_path / "job_2" / "1")
-    with caplog.at_level(logging.WARNING):
-        tidy.remove_copies(tmp_path / "job_1", removed_among, attempts=1)
-    assert there(tmp_path / "job_2") == ["1/checkpoints/epoch-0001"]
-    assert "the copy of checkpoint epoch-0001 cannot be removed" in caplog.text
+    tidy.remove_copies(tmp_path / "job_1", removed_among, attempts=1)
+    assert there(tmp_path / "job_2") == ["1/job/checkpoints/epoch-0001"]
 
 
 def test_without_run_directories_there_is_nothing_to_remove(tmp_path: Path) -> None:

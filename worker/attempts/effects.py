@@ -173,7 +173,7 @@ class Effects:
 
     def _watch(self) -> None:
         row, _ = self._records.read()
-        run = RunDir(self._folder, layout=int(self._handle.stored.get("layout", 1)))
+        run = RunDir(self._folder, layout=2 if self._handle.stored.get("layout") == 2 else 1)
         relay = Relay(
             run,
             self._host.blobs,

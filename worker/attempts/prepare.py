@@ -64,6 +64,7 @@ class Preparation:
         )
         resolved = spec.model_dump(mode="json", include={"trainer", "config", "checkpoint"})
         write_record(self.run.config, _Config.model_validate(resolved))
+        self.run.seal()
         return plan
 
     def _put_aside(self, claimed_at: int) -> None:
@@ -121,13 +122,14 @@ def plan_of(
 ) -> Plan:
     """How to run `spec` on `devices`, one rank each. Writes nothing.
 
-    A script runs in its code folder, as it would by hand, a recipe in the run directory. Raises DataError.
+    A script runs in its code folder, as it would by hand, a recipe in the job's part of the run directory. Raises
+    DataError.
     """
     env: dict[str, str] = {
         **spec.env,
         Env.JOB_ID: key.job_id,
         Env.ATTEMPT: str(key.number),
-        Env.RUN_DIR: str(run.root),
+        Env.RUN_DIR: str(run.job),
         Env.CONFIG: str(run.config),
         Env.CHECKPOINT_DIR: str(run.checkpoints),
     }
@@ -138,7 +140,7 @@ def plan_of(
         folder = sources.resolve(spec.config.code, allowed)
         program = (str(sources.entrypoint(folder, spec.config.entrypoint)), *spec.config.args)
     else:
-        folder, program = run.root, ("-m", "trainer")
+        folder, program = run.job, ("-m", "trainer")
         env |= sources.data_of(spec, allowed)
     return Plan(
         key=key,

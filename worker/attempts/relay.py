@@ -96,7 +96,7 @@ class Relay:
         parts = (name,) if name == _EVENTS else ("logs", name)
         offset = self._offsets.get(name, 0)
         try:
-            file = open_inside(self._run.root, *parts)
+            file = open_inside(self._run.job, *parts)
         except DataError as error:
             if name not in self._unreadable:
                 self._unreadable.add(name)
@@ -173,7 +173,7 @@ class Relay:
 
     def _take_unannounced(self, batch: Batch) -> None:
         """Checkpoints whose line was lost with the process that would have written it."""
-        for name in folders_inside(self._run.root, "checkpoints"):
+        for name in folders_inside(self._run.job, "checkpoints"):
             if name in self._seen or name.startswith("."):
                 continue
             if _is_name(name):
@@ -193,7 +193,7 @@ class Relay:
 
     def _publish(self, name: str) -> NewCheckpoint:
         folder = ("checkpoints", name)
-        raw = open_inside(self._run.root, *folder, MANIFEST)
+        raw = open_inside(self._run.job, *folder, MANIFEST)
         if raw is None:
             raise DataError("it has no manifest")
         with raw:
@@ -207,7 +207,7 @@ class Relay:
         return NewCheckpoint(name, manifest, [self._store(folder, file) for file in manifest.files])
 
     def _store(self, folder: tuple[str, str], file: ManifestFile) -> ManifestFile:
-        source = open_inside(self._run.root, *folder, *file.path.split("/"))
+        source = open_inside(self._run.job, *folder, *file.path.split("/"))
         if source is None:
             raise DataError(f"its file {file.path} is missing")
         with source:

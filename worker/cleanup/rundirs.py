@@ -151,12 +151,12 @@ class RunDirs:
 
     def _remove_half_made(self, attempt: _Ended) -> Generator[None]:
         """What an attempt that was killed had begun to write: checkpoints without a name, and no other has them."""
-        run = self._runs / attempt.job_id / attempt.number
-        half_made = [name for name in _folders(run, "checkpoints") if name.startswith(".")]
+        run = RunDir.found(self._runs / attempt.job_id / attempt.number)
+        half_made = [name for name in _folders(run.root, *_copies(run)) if name.startswith(".")]
         if half_made and not self._in_use(attempt.job_id, attempt.number):
             logger.info("%s: attempt %s left %d half-made checkpoints", attempt.job_id, attempt.number, len(half_made))
             for name in half_made:
-                self._remove(attempt.job_id, attempt.number, "checkpoints", name)
+                self._remove(attempt.job_id, attempt.number, *_copies(run), name)
                 yield
 
     def _remove_old(self, ended: list[_Ended]) -> Generator[None]:
@@ -225,9 +225,13 @@ def _ended(job_id: str, numbers: Collection[str], known: KnownJob) -> list[_Ende
     return [_Ended(-age, job_id, number, known.finished) for number, age in ages.items() if age is not None]
 
 
-def _folders(parent: Path, name: str) -> list[str]:
+def _copies(run: RunDir) -> tuple[str, ...]:
+    return run.checkpoints.relative_to(run.root).parts
+
+
+def _folders(root: Path, *parts: str) -> list[str]:
     with contextlib.suppress(OSError):
-        return folders_inside(parent, name)
+        return folders_inside(root, *parts)
     return []
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from store import deletion
 from store.blobs import Blobs
 from store.database import Database
+from torchyard.rundir import RunDir
 from worker.untrusted import folders_inside, remove_inside
 
 _ASKED_AT_ONCE = 1000
@@ -39,12 +40,14 @@ def remove_copies(
     for attempt in range(1, attempts + 1):
         try:
             # By their names the oldest come first. One that no database stores was never listed.
-            found = [name for name in folders_inside(folder / str(attempt), "checkpoints") if name.isascii()]
+            run = RunDir.found(folder / str(attempt))
+            copies = run.checkpoints.relative_to(run.root).parts
+            found = [name for name in folders_inside(run.root, *copies) if name.isascii()]
         except OSError as error:
             logger.warning("%s: cannot look for copies of removed checkpoints: %s", folder.name, error)
             continue
         for name in removed_among(attempt, found[:_COPIES_LOOKED_AT]) if found else ():
-            if not remove_inside(folder, str(attempt), "checkpoints", name):
+            if not remove_inside(folder, run.root.name, *copies, name):
                 logger.warning("%s: the copy of checkpoint %s cannot be removed", folder.name, name)
 
 

@@ -35,7 +35,8 @@ _READY = "import os, pathlib; pathlib.Path(os.environ['TORCHYARD_RUN_DIR'], 'rea
 
 
 class Rig(Protocol):
-    engine: Engine
+    @property
+    def engine(self) -> Engine: ...
 
     def plan(self, program: Program) -> Plan: ...
     def later(self) -> Engine:
@@ -121,7 +122,7 @@ class LocalRig:
         key = _new_key()
         run = self._run(key)
         run.create()
-        env = {Env.JOB_ID: key.job_id, Env.ATTEMPT: "1", Env.RUN_DIR: str(run.root)}
+        env = {Env.JOB_ID: key.job_id, Env.ATTEMPT: "1", Env.RUN_DIR: str(run.job)}
         return _plan(key, self._folder, [str(script)], {str(name): value for name, value in env.items()})
 
     def later(self) -> Engine:
@@ -129,7 +130,7 @@ class LocalRig:
 
     def come_up(self, handle: Handle) -> None:
         run = self._run(handle.key)
-        wait_for(lambda: all((run.root / f"ready-{rank}").exists() for rank in range(2)), "the ranks")
+        wait_for(lambda: all((run.job / f"ready-{rank}").exists() for rank in range(2)), "the ranks")
 
     def finish(self, handle: Handle) -> None:
         wait_for(lambda: self.is_over(handle), "the end of all processes")

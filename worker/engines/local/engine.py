@@ -32,7 +32,7 @@ class LocalHandle(ProcessIdentity):
     """The supervisor, as the attempt's row keeps it. Older versions stored a `ProcessIdentity` alone."""
 
     engine: Literal["local"] = "local"
-    layout: int = 1
+    layout: Literal[1, 2] = 1
     """Of the run directory."""
 
 
@@ -117,7 +117,7 @@ class LocalEngine:
         pids = [supervisor.pid for supervisor in list(self._supervisors.values()) if supervisor.pid != NOBODY.pid]
         return self._inventory.observe(ours={item.pid for item in process.descendants(*pids)})
 
-    def _run(self, key: AttemptKey, *, layout: int = RunDir.layout) -> RunDir:
+    def _run(self, key: AttemptKey, *, layout: Literal[1, 2] = 2) -> RunDir:
         return RunDir(self._runs / key.job_id / str(key.number), layout=layout)
 
     def _launch_plan(self, plan: Plan, run: RunDir) -> LaunchPlan:
@@ -170,7 +170,7 @@ NOBODY = ProcessIdentity(pid=0, start_time=0, boot_id="")
 
 
 def _ranks(run: RunDir, world_size: int) -> int:
-    return sum((run.ranks / f"{rank}.json").exists() for rank in range(world_size))
+    return sum(os.path.lexists(run.ranks / f"{rank}.json") for rank in range(world_size))
 
 
 def _lost(supervisor: ProcessIdentity) -> str:

@@ -27,13 +27,12 @@ from torchyard.rundir import (
     RunDir,
     StopRequest,
     process_title,
-    read_record,
     write_record,
 )
 from torchyard.schema import format_duration
 from worker.engines.local import process
 from worker.engines.local.verdict import judge, quote, raised
-from worker.untrusted import read_untrusted
+from worker.untrusted import append_untrusted, read_untrusted
 
 _POLL_S = 0.2
 _DUMP_S = 1.0  # for the ranks to write their stacks
@@ -50,13 +49,13 @@ _MESSAGES = {
 
 def main() -> None:
     """Supervises the attempt in the run directory `sys.argv[1]`. Exits with 1 where it cannot say how it ended."""
-    run = RunDir(Path(sys.argv[1]).absolute())
-    plan = read_record(run.launch, LaunchPlan)
+    run = RunDir.found(Path(sys.argv[1]).absolute())
+    plan = read_untrusted(run.launch, LaunchPlan)
     if plan is None:
         sys.exit(f"there is no {run.launch}")
     me = process.identity(os.getpid())
-    other = read_record(run.supervisor, ProcessIdentity)
-    if me is None or run.exit.exists() or (other is not None and process.is_alive(other)):
+    other = read_untrusted(run.supervisor, ProcessIdentity)
+    if me is None or os.path.lexists(run.exit) or (other is not None and process.is_alive(other)):
         sys.exit(f"{run.root} has, or had, a supervisor")
     setproctitle(process_title(plan.job_id, plan.attempt, "supervisor"))
     process.become_subreaper()
@@ -150,15 +149,18 @@ class Supervisor:
                 self._launcher_exit = os.waitstatus_to_exitcode(status)
 
     def _requested(self) -> StopRequest | None:
-        if self._told_to_leave and not self._run.stop.exists():
+        there = os.path.lexists(self._run.stop)
+        if self._told_to_leave and not there:
             request = StopRequest(reason=EndReason.PREEMPTED, grace=self._plan.stop_grace)
             self._publish(request)
             return request
-        try:
-            return read_record(self._run.stop, StopRequest)
-        except (ValueError, OSError) as error:
-            _say(f"{self._run.stop} cannot be read: {error}")
+        if not there:
+            return None
+        request = read_untrusted(self._run.stop, StopRequest)
+        if request is None:
+            _say(f"{self._run.stop} cannot be read")
             return StopRequest(reason=EndReason.KILLED, grace=self._plan.stop_grace)
+        return request
 
     def _publish(self, request: StopRequest) -> None:
         """Lets the ranks know; where the disk refuses, the signal must do."""
@@ -177,7 +179,7 @@ class Supervisor:
         told: set[int] = set()
         while time.monotonic() < deadline and ((ranks := self._ranks()) or self._finished()):
             for number, rank in ranks.items():
-                if rank.pid not in told and not self._run.finished(number).exists():
+                if rank.pid not in told and not os.path.lexists(self._run.finished(number)):
                     told.add(rank.pid)
                     process.send(rank, signal.SIGTERM)
             if self._gone(launcher):
@@ -196,7 +198,7 @@ class Supervisor:
         return error.model_copy(update={"reason": request.reason, "message": message, "exit_code": None})
 
     def _finished(self) -> bool:
-        return all(self._run.finished(rank).exists() for rank in range(self._plan.world_size))
+        return all(os.path.lexists(self._run.finished(rank)) for rank in range(self._plan.world_size))
 
     def _stalled(self) -> bool:
         """Whether no event came for `stall_timeout`. A script may write none at all: it stalls only after its first.
@@ -267,13 +269,7 @@ class Supervisor:
         """The job's owner, by a line after those of rank 0, which writes no more."""
         _say(text)
         line = Message(time=time.time_ns() // 1000, level="warning", text=text).model_dump_json()
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        with contextlib.suppress(OSError):
-            descriptor = os.open(self._run.events, flags, 0o600)
-            try:
-                os.write(descriptor, f"\n{line}\n".encode())  # the last line before may lack its end
-            finally:
-                os.close(descriptor)
+        append_untrusted(self._run.events, f"\n{line}\n".encode())  # the last line before may lack its end
 
     def _leave(self, *_: object) -> None:
         self._told_to_leave = True

@@ -24,7 +24,7 @@ def start(run: RunDir) -> ProcessIdentity | None:
         if lock is None:
             return None
         command = [sys.executable, "-P", "-m", "worker.engines.local.supervisor", str(run.root.absolute())]
-        with (run.supervisor.with_name("supervisor.log")).open("ab") as log:
+        with run.supervisor_log.open("ab") as log:
             supervisor = orphans.start(command, env=inherited(os.environ), log=log, keep=lock)
     failpoint("launch.start.after")
     return supervisor
@@ -48,7 +48,7 @@ def _lock(run: RunDir) -> Generator[int | None]:
     A supervisor inherits it: the lock is held from before the fork until the supervisor has ended, whoever else ends.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    descriptor = os.open(run.supervisor.with_name("supervisor.lock"), flags, 0o600)
+    descriptor = os.open(run.ctl / "supervisor.lock", flags, 0o600)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

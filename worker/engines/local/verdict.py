@@ -52,9 +52,7 @@ def raised(run: RunDir, *, world_size: int) -> ExitReport | None:
 
 def quote(run: RunDir, source: str, *, offset: int = 0) -> str:
     """The end of what `source` (`launcher`, `rank-N`) wrote to its stderr, of the bytes from `offset` on."""
-    log = run.log(source, "stderr")
-    limit = max(0, min(TAIL, log.lstat().st_size - offset)) if offset else TAIL
-    return storable(read_tail(log, limit).decode("utf-8", "replace"))
+    return storable(read_tail(run.log(source, "stderr"), TAIL, start=offset).decode("utf-8", "replace"))
 
 
 def _by_cause(run: RunDir, world_size: int) -> list[RankError]:
