@@ -18,10 +18,10 @@ from store.tables import PointChunk, Series
 from tests.databases import SQLiteDatabases
 from tests.store.yard import Yard
 from tests.worker.attempt import wait_for
-from tests.worker.test_relay import little_memory
+from tests.worker.attempts.test_relay import little_memory
 from torchyard.eventlog import FLUSH_LINES
 from torchyard.rundir import RunDir
-from worker.attempts.records import Ledger
+from worker.attempts.records import Records
 from worker.attempts.relay import Relay
 
 KEYS = 10
@@ -68,8 +68,8 @@ def test_a_flood_of_points_is_stored_whole_in_little_memory_and_holds_nobody_up(
     with sqlite.migrated() as url, closing(Database(url)) as database:
         yard = Yard(database)
         claim = yard.running(yard.submit(), yard.worker())
-        ledger = Ledger(database, claim, leaving=threading.Event(), announce=lambda _: None)
-        ledger.read()
+        records = Records(database, claim, leaving=threading.Event())
+        records.read()
         relay = Relay(run, Blobs(tmp_path / "blobs"), offsets={}, listed=(), world_size=1)
         command = [sys.executable, "-P", "-c", WRITER, str(run.events)]
         with (
@@ -80,9 +80,9 @@ def test_a_flood_of_points_is_stored_whole_in_little_memory_and_holds_nobody_up(
         ):
             wait_for(lambda: _size(run.events) > 1_000_000, "a backlog")
             while writer.poll() is None:
-                _relay(relay, ledger)
+                _relay(relay, records)
                 time.sleep(0.01)
-            _relay(relay, ledger, final=True)
+            _relay(relay, records, final=True)
             assert writer.stdout is not None
             told = json.load(writer.stdout)
         assert _stored(yard) == {
@@ -94,9 +94,9 @@ def test_a_flood_of_points_is_stored_whole_in_little_memory_and_holds_nobody_up(
     assert last < 2 * first + 0.002
 
 
-def _relay(relay: Relay, ledger: Ledger, *, final: bool = False) -> None:
+def _relay(relay: Relay, records: Records, *, final: bool = False) -> None:
     while (batch := relay.read(final=final)) is not None:
-        ledger.record(batch)
+        records.record(batch)
         relay.stored(batch)
 
 

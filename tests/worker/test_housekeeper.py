@@ -21,6 +21,7 @@ from torchyard.rundir import RunDir
 from worker.cleanup.housekeeper import Housekeeper
 from worker.daemon import Daemon
 from worker.devices.inventory import Device, Inventory
+from worker.engines.local.engine import LocalEngine
 
 AT_ONCE = {"keep_logs": "0s", "keep_events": "0s", "keep_runs": "0s"}
 
@@ -101,7 +102,8 @@ def test_a_worker_keeps_house_as_it_is_set_to(
 ) -> None:
     clock = Clock()
     slots = tuple(Device(index, f"cpu-{index}", "CPU slot", "cpu") for index in range(2))
-    daemon = Daemon(settings(redis_url=redis_url, **AT_ONCE), Inventory(slots), clock=clock)
+    configured = settings(redis_url=redis_url, **AT_ONCE)
+    daemon = Daemon(configured, LocalEngine(configured.runs, Inventory(slots)), clock=clock)
     serving = threading.Thread(target=daemon.serve)
     serving.start()
     try:

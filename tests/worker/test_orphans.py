@@ -24,10 +24,11 @@ from worker.engines.local import process
 
 WORKER = """
 import sys
-from worker.attempts import prepare as launch
+from tests.worker.standin import StandIn
 from worker.__main__ import main
-planned, argv = launch.plan, sys.argv[1:]
-launch.plan = lambda *a, **o: planned(*a, **o).model_copy(update={"argv": argv})
+from worker.engines.local import engine
+argv = sys.argv[1:]
+engine.Torchrun = lambda: StandIn(argv)
 del sys.argv[1:]
 sys.exit(main())
 """

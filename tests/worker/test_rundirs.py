@@ -23,6 +23,7 @@ from torchyard.job import EndReason
 from torchyard.rundir import Env, RunDir
 from worker.cleanup import rundirs
 from worker.cleanup.rundirs import RunDirs
+from worker.engines.base import AttemptKey
 from worker.engines.local import process
 
 MIB = 1 << 20
@@ -43,8 +44,8 @@ class Host:
             pass
 
     def dirs(self, *, keep: timedelta | None = None, keep_bytes: int | None = None) -> RunDirs:
-        def busy() -> Set[tuple[str, int]]:
-            return self.in_hand
+        def busy() -> Set[AttemptKey]:
+            return {AttemptKey(*item) for item in self.in_hand}
 
         return RunDirs(self.runs, self.yard.database, keep=keep, keep_bytes=keep_bytes, busy=busy)
 

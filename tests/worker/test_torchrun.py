@@ -7,14 +7,15 @@ import signal
 
 import pytest
 
-from store.attempts import Claim
 from tests.worker.attempt import Attempt, wait_for
 from torchyard.job import EndReason
 from torchyard.rundir import ProcessIdentity, read_record
 from torchyard.spec import parse_spec
-from worker.attempts import prepare as launch
-from worker.devices.inventory import Device
+from worker.attempts.prepare import plan_of
+from worker.engines.base import AttemptKey
 from worker.engines.local import process
+from worker.engines.local.engine import launch_plan
+from worker.engines.local.launchers.torchrun import Torchrun
 
 DDP = """
 import os, sys
@@ -53,17 +54,17 @@ peers()
 def _start(attempt: Attempt, script: str) -> None:
     attempt.world_size = 2
     attempt.script(script)
-    plan = launch.plan(
+    plan = plan_of(
         parse_spec({"trainer": "script", "config": {"code": f"file://{attempt.run.root}/code"}}),
-        claim=Claim(1, attempt.job_id, attempt.number),
+        key=AttemptKey(attempt.job_id, attempt.number),
+        claimed_at=1,
         run=attempt.run,
-        devices=[Device(index, f"cpu-{index}", "CPU slot", "cpu") for index in range(2)],
+        devices=("cpu-0", "cpu-1"),
         resume_from=None,
         time_left=timedelta(minutes=5),
         allowed=[attempt.run.root],
-        slots=2,
     )
-    attempt.start_plan(plan)
+    attempt.start_plan(launch_plan(plan, run=attempt.run, launcher=Torchrun(), slots=2))
 
 
 def _rank(attempt: Attempt, rank: int) -> ProcessIdentity:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 import hashlib
 from io import BytesIO
+import json
 from pathlib import Path
 import re
 import socket
@@ -30,6 +31,7 @@ from torchyard.events import CheckpointSaved
 from torchyard.job import EndReason, JobState
 from torchyard.publishing import publish
 from torchyard.rundir import Manifest, ManifestFile, RunDir, read_record
+from torchyard.spec import parse_spec
 from worker.attempts.effects import Host
 from worker.attempts.runner import Runner
 from worker.devices.inventory import Device, Inventory
@@ -110,7 +112,7 @@ def bench(tmp_path: Path, database: Database, spec: dict[str, Any]) -> Generator
     code.mkdir()
     (code / "train.py").touch()
     yard = Yard(database)
-    job_id = yard.submit(**({"config": {"code": f"file://{code}"}} | spec))
+    job_id = yard.submit(config={"code": f"file://{code}"}, **spec)
     claim = yard.starting(job_id, yard.worker())
     engine = MemoryEngine(Inventory((Device(0, "cpu-0", "CPU slot", "cpu"),)))
     runs = tmp_path / "runs"
@@ -132,6 +134,15 @@ def test_all_that_it_wrote_is_stored_before_its_end(bench: Bench) -> None:
     assert bench.row.checkpoints == 1
     assert bench.yard.held() == {}
     assert bench.host.ended.is_set()
+
+
+def test_its_resolved_configuration_is_written_for_the_ranks_to_read(bench: Bench) -> None:
+    attempt = bench.started()
+    config = json.loads(bench.run.config.read_text())
+    assert set(config) == {"trainer", "config", "checkpoint"}
+    assert parse_spec(config).config == parse_spec(bench.job.spec).config
+    assert attempt.plan.env["TORCHYARD_CONFIG"] == str(bench.run.config)
+    assert bench.run.config.stat().st_mode & 0o777 == 0o400
 
 
 def test_an_attempt_that_is_over_before_its_ranks_were_seen_has_succeeded(bench: Bench) -> None:

@@ -4,19 +4,18 @@ from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 import signal
-import sys
 from typing import Literal, Protocol
 import uuid
 
-from tests.worker.attempt import LAUNCHER, wait_for
+from tests.worker.attempt import wait_for
 from tests.worker.engines.memory import MemoryEngine
+from tests.worker.standin import StandIn
 from torchyard.job import EndReason
 from torchyard.rundir import Env, ProcessIdentity, RunDir
 from worker.devices.inventory import Device, Inventory
 from worker.engines.base import AttemptKey, Engine, Handle, Plan
 from worker.engines.local import process
 from worker.engines.local.engine import LocalEngine
-from worker.engines.local.launchers.torchrun import Torchrun
 
 Program = Literal["waits", "deaf", "completes", "fails"]
 """`waits` leaves when it is asked to, `deaf` does not."""
@@ -101,13 +100,6 @@ class MemoryRig:
 
     def is_over(self, handle: Handle) -> bool:
         return self.engine.attempts[handle.key].report is not None
-
-
-class StandIn(Torchrun):
-    """Starts the ranks without torch."""
-
-    def command(self, plan: Plan, *, folder: Path) -> list[str]:
-        return [sys.executable, "-P", str(LAUNCHER), str(len(plan.devices)), *plan.program]
 
 
 class LocalRig:

@@ -1,6 +1,6 @@
 """The engine of one host: each attempt is a supervisor and the tree of processes that it keeps."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import timedelta
 import logging
 import os
@@ -53,7 +53,8 @@ class LocalEngine:
         if found is not None:
             return found
         run = self._run(plan.key)
-        write_record(run.launch, self._launch_plan(plan, run))
+        slots = len(self._inventory.devices)
+        write_record(run.launch, launch_plan(plan, run=run, launcher=self._launcher, slots=slots))
         supervisor = supervisors.start(run)
         if supervisor is None:
             supervisor = self._wait_for_record(run)
@@ -120,22 +121,6 @@ class LocalEngine:
     def _run(self, key: AttemptKey, *, layout: Literal[1, 2] = 2) -> RunDir:
         return RunDir(self._runs / key.job_id / str(key.number), layout=layout)
 
-    def _launch_plan(self, plan: Plan, run: RunDir) -> LaunchPlan:
-        usual, fixed = self._launcher.environment(plan, slots=len(self._inventory.devices))
-        return LaunchPlan(
-            job_id=plan.key.job_id,
-            attempt=plan.key.number,
-            claimed_at=plan.claimed_at,
-            argv=self._launcher.command(plan, folder=run.torchrun),
-            env=inherited(os.environ) | usual | dict(plan.env) | fixed,
-            cwd=str(plan.cwd),
-            world_size=len(plan.devices),
-            time_limit=plan.time_limit,
-            stall_timeout=plan.stall_timeout,
-            stop_grace=plan.stop_grace,
-            reports=plan.reports,
-        )
-
     def _started(self, key: AttemptKey, run: RunDir, supervisor: ProcessIdentity, world_size: int) -> Handle:
         handle = LocalHandle(**supervisor.model_dump(), layout=run.layout)
         self._supervisors[key] = handle
@@ -167,6 +152,26 @@ class LocalEngine:
 
 NOBODY = ProcessIdentity(pid=0, start_time=0, boot_id="")
 """In the place of a supervisor that was started and never said who it is."""
+
+
+def launch_plan(
+    plan: Plan, *, run: RunDir, launcher: Launcher, slots: int, environ: Mapping[str, str] = os.environ
+) -> LaunchPlan:
+    """What the supervisor starts, and its whole environment. `environ` is the worker's, `slots` its devices."""
+    usual, fixed = launcher.environment(plan, slots=slots)
+    return LaunchPlan(
+        job_id=plan.key.job_id,
+        attempt=plan.key.number,
+        claimed_at=plan.claimed_at,
+        argv=launcher.command(plan, folder=run.torchrun),
+        env=inherited(environ) | usual | dict(plan.env) | fixed,
+        cwd=str(plan.cwd),
+        world_size=len(plan.devices),
+        time_limit=plan.time_limit,
+        stall_timeout=plan.stall_timeout,
+        stop_grace=plan.stop_grace,
+        reports=plan.reports,
+    )
 
 
 def _ranks(run: RunDir, world_size: int) -> int:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
-import json
 import os
 from pathlib import Path
 import sys
@@ -11,12 +10,14 @@ from urllib.parse import quote
 
 import pytest
 
-from store.attempts import Claim
 from torchyard.errors import DataError
-from torchyard.rundir import LaunchPlan, RunDir, read_record
+from torchyard.rundir import LaunchPlan, RunDir
 from torchyard.spec import parse_spec
-from worker.attempts import prepare as launch
+from worker.attempts.prepare import plan_of
 from worker.devices.inventory import Device
+from worker.engines.base import AttemptKey
+from worker.engines.local.engine import launch_plan
+from worker.engines.local.launchers.torchrun import Torchrun
 
 GPUS = [Device(index, f"GPU-0000-{index}", "H200", "cuda", 1 << 37) for index in (1, 3)]
 SLOTS = [Device(index, f"cpu-{index}", "CPU slot", "cpu") for index in range(2)]
@@ -38,16 +39,17 @@ def allowed(tmp_path: Path) -> Path:
 
 def _plan(run: RunDir, raw: dict[str, Any], *, devices: Sequence[Device] = SLOTS, **changes: Any) -> LaunchPlan:
     arguments: dict[str, Any] = {
-        "claim": Claim(7, "job_x", 2),
+        "key": AttemptKey("job_x", 2),
+        "claimed_at": 1,
         "run": run,
-        "devices": devices,
+        "devices": tuple(device.uuid for device in devices),
         "resume_from": None,
         "time_left": timedelta(hours=1),
         "allowed": [],
-        "slots": 2,
-        "environ": {"PATH": "/usr/bin"},
     }
-    return launch.plan(parse_spec(raw), **(arguments | changes))
+    environ = changes.pop("environ", {"PATH": "/usr/bin"})
+    plan = plan_of(parse_spec(raw), **(arguments | changes))
+    return launch_plan(plan, run=run, launcher=Torchrun(), slots=2, environ=environ)
 
 
 def _recipe(source: str = "digits", **model: str) -> dict[str, Any]:
@@ -190,14 +192,3 @@ def test_code_must_be_a_folder(run: RunDir, allowed: Path) -> None:
     (allowed / "train.py").touch()
     with pytest.raises(DataError, match="is no folder"):
         _plan(run, _script(allowed / "train.py"), allowed=[allowed])
-
-
-def test_prepare_writes_the_resolved_configuration_and_the_plan(run: RunDir) -> None:
-    spec = parse_spec(_recipe())
-    plan = _plan(run, _recipe())
-    launch.prepare(run, spec, plan)
-    config = json.loads(run.config.read_text())
-    assert set(config) == {"trainer", "config", "checkpoint"}
-    assert config["config"]["training"]["epochs"] == 3
-    assert parse_spec(config) == spec
-    assert read_record(run.launch, LaunchPlan) == plan

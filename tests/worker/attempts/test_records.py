@@ -11,7 +11,7 @@ from store.database import Database
 from tests.store.yard import Yard
 from torchyard.errors import StaleClaim
 from torchyard.job import EndReason
-from worker.attempts.records import Ledger
+from worker.attempts.records import Records
 
 
 @pytest.fixture
@@ -38,9 +38,9 @@ def rescued(yard: Yard, claim: Claim) -> None:
 @pytest.mark.parametrize("lose", [deleted, replaced, rescued])
 def test_an_attempt_that_is_lost_is_stale_whatever_is_asked(yard: Yard, lose: Callable[[Yard, Claim], None]) -> None:
     claim = yard.running(yard.submit(), yard.worker())
-    ledger = Ledger(yard.database, claim, leaving=threading.Event(), announce=lambda _: None)
-    ledger.read()
+    records = Records(yard.database, claim, leaving=threading.Event())
+    records.read()
     lose(yard, claim)
-    for ask in (lambda: ledger.record(Batch(offsets={})), ledger.wanted_end, ledger.read):
+    for ask in (lambda: records.record(Batch(offsets={})), records.wanted_end, records.read):
         with pytest.raises(StaleClaim):
             ask()
