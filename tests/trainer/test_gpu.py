@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from tests.trainer.ranks import on_ranks, recipe, results
 from torchyard.run import Run
 from torchyard.spec import CheckpointPolicy
 from trainer.loop import Training
 from trainer.recipes import make_task
+from trainer.window import Step
 from trainer.world import joined
 
 pytestmark = [
@@ -44,7 +44,7 @@ def train(options: dict[str, Any]) -> tuple[str, float, int]:
         )
         step = training.learner.step
 
-        def watched(number: int, *arguments: Any, **named: Any) -> Tensor:
+        def watched(number: int, *arguments: Any, **named: Any) -> Step:
             if number in {1, 7}:  # the first step of each layout allocates and compiles
                 return step(number, *arguments, **named)
             torch.cuda.set_sync_debug_mode("error")
