@@ -292,7 +292,7 @@ class Run:
             wait()
             reason = unfit(kept) if unfit else None
             if reason is not None:
-                self._tell(f"no checkpoint at step {manifest.step}: {reason}. The newest one before it stays")
+                self._tell(f"no checkpoint at step {manifest.step}: {reason}. The last good one stays the newest")
                 return
             events.flush()  # what was logged before is on the disk, whoever resumes from it
             publish(folder, name, contents | dict(files), manifest)

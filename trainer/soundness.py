@@ -18,9 +18,9 @@ def unfit(state: Mapping[str, Any], *, parameters: Collection[str]) -> str | Non
     wrong = [name for name, tensor in judged if not bool(tensor.isfinite().all())]
     if not wrong:
         return None
-    more = ", …" if len(wrong) > _SHOWN else ""
-    shown = ", ".join(wrong[:_SHOWN])
-    return f"{len(wrong)} of its {len(judged)} tensors of weights and moments are not finite ({shown}{more})"
+    verb = "is" if len(wrong) == 1 else "are"
+    shown = ", ".join([*wrong[:_SHOWN], *(["…"] if len(wrong) > _SHOWN else [])])
+    return f"{len(wrong)} of its {len(judged)} tensors of weights and moments {verb} not finite ({shown})"
 
 
 def _judged(state: Mapping[str, Any], parameters: Collection[str]) -> Iterator[tuple[str, Tensor]]:
@@ -33,7 +33,7 @@ def _judged(state: Mapping[str, Any], parameters: Collection[str]) -> Iterator[t
         yield from _weights(f"rank {rank}'s ", own["model"], parameters)
         yield from _weights(f"rank {rank}'s average ", own["ema"], parameters)
         yield from _weights(f"rank {rank}'s slow ", own["lookahead"], parameters)
-        yield from _moments(f"rank {rank}'s ", own["optimizer"])
+        yield from _moments(f" of rank {rank}", own["optimizer"])
 
 
 def _weights(
@@ -44,8 +44,8 @@ def _weights(
             yield prefix + name, tensor
 
 
-def _moments(prefix: str, optimizer: Mapping[str, Any]) -> Iterator[tuple[str, Tensor]]:
+def _moments(owner: str, optimizer: Mapping[str, Any]) -> Iterator[tuple[str, Tensor]]:
     for index, moments in optimizer["state"].items():
         for name, value in moments.items():
             if isinstance(value, Tensor):
-                yield f"{prefix}{name} of parameter {index}", value
+                yield f"{name} of parameter {index}{owner}", value

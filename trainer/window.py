@@ -102,7 +102,7 @@ class LossWindow:
 
     @property
     def mean_norm(self) -> float:
-        """The mean of the norms of all steps since the last `reset`, as far as they are fetched, that did not overflow."""
+        """The mean norm of the steps since the last `reset`, as far as they are fetched, that did not overflow."""
         return self._norm_total / self._norms if self._norms else float("nan")
 
     @property

@@ -22,11 +22,10 @@ pytestmark = [
 OPTIONS: list[dict[str, Any]] = [
     {},
     {"training": {"precision": "fp32", "channels_last": False}, "optimizer": {"name": "sgd", "clip_grad_norm": 1.0}},
-    {"ema": {}, "optimizer": {"lookahead": {}, "clip_grad_norm": 1.0}, "distributed": {"comm_hook": "bf16"}},
+    {"optimizer": {"clip_grad_norm": 1.0}, "distributed": {"comm_hook": "bf16"}},
     {"loss": {"mixup": 0.2}, "data": {"augment": ["hflip"]}, "distributed": {"sync_batchnorm": True}},
     {"distributed": {"comm_hook": "powersgd"}},
     {"distributed": {"strategy": "fsdp"}},
-    {"distributed": {"strategy": "fsdp"}, "optimizer": {"name": "sgd"}},
     {"distributed": {"strategy": "local_sgd"}},
     {"training": {"compile": True}},
 ]

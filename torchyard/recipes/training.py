@@ -140,7 +140,7 @@ class DistributedConfig(Schema):
     )
 
     def collective_timeout(self, stall_timeout: timedelta = STALL_TIMEOUT) -> timedelta:
-        """`timeout`, or what `auto` stands for: the supervisor then finds a stall first, and keeps all ranks' stacks."""
+        """`timeout`, or what `auto` stands for: a stall is then found first, and the stacks of all ranks are kept."""
         if self.timeout == "auto":
             return min(stall_timeout + AFTER_STALL, LONGEST)
         return self.timeout
