@@ -1,10 +1,13 @@
 """On a machine with a GPU (`make test-gpu`): the loop on CUDA and NCCL at world size 1."""
 
+from collections.abc import Mapping
 from datetime import timedelta
+import math
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from tests.trainer.ranks import on_ranks, recipe, results
 from torchyard.run import Run
@@ -56,6 +59,56 @@ def train(options: dict[str, Any]) -> tuple[str, float, int]:
         assert training.train()
         card = training.report.card
         return card.precision, training.report.metrics["train/loss"], card.peak_memory_bytes or 0
+
+
+def poison(options: dict[str, Any]) -> tuple[int, bool, list[float]]:
+    """Trains with a gradient that is NaN in steps 1 and 5. Updates, whether all weights are finite, and norms."""
+    config = recipe(**{**options, "training": {"epochs": 1, "max_steps": 8}, "logging": {"every_steps": 1}})
+    norms: list[float] = []
+    with joined(timedelta(minutes=2)) as world:
+        task = make_task(config, source="digits", weights="none", device=world.device)
+        training = Training(
+            task,
+            trainer="image-classification",
+            config=config,
+            policy=CheckpointPolicy(),
+            run=Run({}),
+            world=world,
+        )
+        loss = task.loss
+
+        def poisoned(outputs: Tensor, targets: Any) -> Tensor:
+            if training.step in {0, 4} and outputs.requires_grad:
+                outputs.register_hook(lambda gradient: gradient * math.nan)
+            return loss(outputs, targets)
+
+        vars(task)["loss"] = poisoned
+
+        def log(values: Mapping[str, float], *, step: int) -> None:
+            if "train/grad_norm" in values:
+                norms.append(values["train/grad_norm"])
+
+        training.run.log = log
+        training.train()
+        state = [item for moments in training.learner.optimizer.state.values() for item in moments.values()]
+        tensors = [*task.model.parameters(), *(item for item in state if isinstance(item, Tensor))]
+        return training.learner.updates, all(bool(tensor.isfinite().all()) for tensor in tensors), norms
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"optimizer": {"name": "sgd", "momentum": 0.9}},
+        {"ema": {}, "optimizer": {"lookahead": {}, "clip_grad_norm": 1.0}},
+        {"distributed": {"strategy": "fsdp"}},
+        {"distributed": {"strategy": "fsdp"}, "optimizer": {"name": "sgd"}},
+    ],
+)
+def test_a_step_that_is_not_finite_is_skipped_on_the_device(options: dict[str, Any]) -> None:
+    ((updates, finite, norms),) = results(on_ranks(1, poison, options))
+    assert (updates, finite) == (6, True)
+    assert [math.isnan(norm) for norm in norms] == [step in {1, 5} for step in range(1, 9)]
 
 
 @pytest.mark.parametrize("options", OPTIONS)
