@@ -61,6 +61,10 @@ def train(options: dict[str, Any]) -> tuple[str, float, int]:
         return card.precision, training.report.metrics["train/loss"], card.peak_memory_bytes or 0
 
 
+def _not_a_number(gradient: Tensor) -> Tensor:
+    return gradient * math.nan
+
+
 def poison(options: dict[str, Any]) -> tuple[int, bool, list[float]]:
     """Trains with a gradient that is NaN in steps 1 and 5. Updates, whether all weights are finite, and norms."""
     config = recipe(**{**options, "training": {"epochs": 1, "max_steps": 8}, "logging": {"every_steps": 1}})
@@ -79,7 +83,7 @@ def poison(options: dict[str, Any]) -> tuple[int, bool, list[float]]:
 
         def poisoned(outputs: Tensor, targets: Any) -> Tensor:
             if training.step in {0, 4} and outputs.requires_grad:
-                outputs.register_hook(lambda gradient: gradient * math.nan)
+                outputs.register_hook(_not_a_number)
             return loss(outputs, targets)
 
         vars(task)["loss"] = poisoned

@@ -42,8 +42,12 @@ class Poisoned(Regression):
             return loss
         if self._loss:  # and the gradient is finite
             return loss + math.inf
-        outputs.register_hook(lambda gradient: gradient * math.nan)
+        outputs.register_hook(_not_a_number)
         return loss
+
+
+def _not_a_number(gradient: Tensor) -> Tensor:
+    return gradient * math.nan
 
 
 def config_of(case: Mapping[str, Any], *, ranks: int) -> Any:
@@ -222,21 +226,21 @@ def test_too_many_in_a_row_fail_every_rank_alike() -> None:
 
 
 def test_the_schedule_learns_of_a_step_that_the_device_left_out_at_the_next_log_line() -> None:
-    case = {"at": [1], "optimizer": {**ADAMW, "fused": True}, "every_steps": 2}
+    case: dict[str, Any] = {"at": [1], "optimizer": {**ADAMW, "fused": True}, "every_steps": 2}
     ((found,),) = results(on_ranks(1, train, [case]))
     assert found["rates"] == pytest.approx({2: 0.02, 4: 0.03, 6: 0.05})
     assert found["updates"] == STEPS - 1
 
 
 def test_an_overflow_in_fp16_is_skipped_and_not_counted() -> None:
-    case = {"at": [1, 2, 3], "optimizer": SGD, "precision": "fp16", "max_nonfinite_steps": 1}
+    case: dict[str, Any] = {"at": [1, 2, 3], "optimizer": SGD, "precision": "fp16", "max_nonfinite_steps": 1}
     for (found,) in results(on_ranks(2, train, [case])):
         check({**found, "norms": {}}, {**by_hand(case, skipped=case["at"]), "norms": {}})
 
 
 def train_alone(optimizer: dict[str, Any]) -> dict[str, Any]:
     """Ranks that never meet but at the end of an epoch; rank 1 leaves out its third step."""
-    case = {"at": [3], "optimizer": optimizer, "ema": True}
+    case: dict[str, Any] = {"at": [3], "optimizer": optimizer, "ema": True}
     with joined(MINUTE) as world:
         task = Poisoned(case["at"] if world.rank == 1 else ())
         config = config_of({**case, "distributed": {"strategy": "local_sgd", "local_sgd": {"period": 100}}}, ranks=2)

@@ -57,7 +57,11 @@ def poison_gradients(training: Training) -> None:
     """Rank 0's first gradient is NaN in steps 5 and 10, behind a finite loss."""
     if training.world.rank == 0:
         weight = next(training.task.model.parameters())
-        weight.register_hook(lambda grad: grad * math.nan if training.step in {4, 9} else grad)
+
+        def poison(gradient: Tensor) -> Tensor:
+            return gradient * math.nan if training.step in {4, 9} else gradient
+
+        weight.register_hook(poison)
 
 
 @pytest.mark.parametrize(("ranks", "technique"), TECHNIQUES)
