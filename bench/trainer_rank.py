@@ -30,7 +30,7 @@ def main() -> None:
     run.clock = Clock(Course.read(sys.argv[1]))
     run.attach()
     config = read_config(run)
-    with joined(config.distributed.timeout) as world:
+    with joined(config.distributed.collective_timeout()) as world:
         training = make_training(run, config=config, world=world)
         run.clock.ready()
         training.train()

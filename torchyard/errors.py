@@ -168,7 +168,7 @@ class ConfigError(TorchyardError):
 
 
 class NonFiniteLoss(TorchyardError):
-    """The loss was NaN or infinite for too many steps in a row."""
+    """The loss or the norm of the gradients was NaN or infinite for too many steps in a row."""
 
     code = "user_error"
     status = 422

@@ -161,6 +161,7 @@ class Run:
         weights: Mapping[str, Any] | None = None,
         card: Mapping[str, Any] | None = None,
         background: bool = False,
+        unfit: Callable[[Mapping[str, Any]], str | None] | None = None,
     ) -> None:
         """Publishes a checkpoint: `state` as `state.pt`, and where given `weights` (a dict of tensors) as
         `model.safetensors`, and further `files` (bytes, or a function that writes to the file that it is given).
@@ -178,6 +179,9 @@ class Run:
         Where the disk is full this raises nothing: the checkpoint, as it was saved, waits in host memory, the job is
         told, and it is tried again every 30 s until the next one takes its place. The last one takes as long as
         `flush` does. Functions of `files` may be called more than once for it.
+
+        Whoever writes it asks `unfit` about the state as it is saved, before anything is written. Where that answers
+        a reason, nothing is published, the newest checkpoint stays the newest, and the job is told.
         """
         if self._dir is None or self._events is None:
             return
@@ -191,11 +195,11 @@ class Run:
         )
         contents = dict(files or {})
         if background:
-            self._saving.begin(lambda: self._unsaved(manifest, state, weights, contents, clone=True))
+            self._saving.begin(lambda: self._unsaved(manifest, state, weights, contents, unfit=unfit, clone=True))
         else:
             self._saving.write(
-                lambda: self._unsaved(manifest, state, weights, contents, clone=False),
-                kept=lambda: self._unsaved(manifest, state, weights, _filled(contents), clone=True),
+                lambda: self._unsaved(manifest, state, weights, contents, unfit=unfit, clone=False),
+                kept=lambda: self._unsaved(manifest, state, weights, _filled(contents), unfit=unfit, clone=True),
             )
 
     @property
@@ -270,6 +274,7 @@ class Run:
         weights: Mapping[str, Any] | None,
         files: Mapping[str, Content],
         *,
+        unfit: Callable[[Mapping[str, Any]], str | None] | None,
         clone: bool,
     ) -> Unsaved:
         """A checkpoint of `state` and `weights` as they are now. Whoever writes it tells of it, too."""
@@ -285,6 +290,10 @@ class Run:
 
         def write() -> None:
             wait()
+            reason = unfit(kept) if unfit else None
+            if reason is not None:
+                self._tell(f"no checkpoint at step {manifest.step}: {reason}. The last good one stays the newest")
+                return
             events.flush()  # what was logged before is on the disk, whoever resumes from it
             publish(folder, name, contents | dict(files), manifest)
             events.checkpoint(name)

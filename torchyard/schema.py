@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import timedelta
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -21,13 +21,23 @@ from pydantic_core import CoreSchema
 _UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _DURATION = re.compile(r"([0-9]{1,9})([smhd])")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
-_LONGEST = timedelta(days=3650)
+LONGEST = timedelta(days=3650)
+"""Of all durations that a user may ask for."""
 
 
 class Schema(BaseModel):
     """A strict record: `1` is no boolean, `"3"` is no number, an unknown key is an error that names it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, validate_default=True)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        found = handler(core)
+        for name, shown in handler.resolve_ref_schema(found).get("properties", {}).items():
+            default = cls.model_fields[name].default
+            if isinstance(default, timedelta):  # pydantic writes the ISO form, which a duration's pattern refuses
+                shown["default"] = format_duration(default)
+        return found
 
 
 def parse_duration(value: Any) -> timedelta:
@@ -38,8 +48,8 @@ def parse_duration(value: Any) -> timedelta:
     if match is None:
         raise ValueError("write a duration as a number and a unit: 90s, 15m, 24h or 7d")
     duration = timedelta(seconds=int(match[1]) * _UNITS[match[2]])
-    if duration > _LONGEST:
-        raise ValueError(f"must be at most {format_duration(_LONGEST)}")
+    if duration > LONGEST:
+        raise ValueError(f"must be at most {format_duration(LONGEST)}")
     return duration
 
 
@@ -56,6 +66,19 @@ Duration = Annotated[
     PlainSerializer(format_duration, return_type=str),
     WithJsonSchema({"type": "string", "pattern": "^[0-9]{1,9}[smhd]$", "examples": ["90s", "15m", "24h", "7d"]}),
 ]
+
+
+def _or_auto(value: Any) -> timedelta | Literal["auto"]:
+    return "auto" if value == "auto" else parse_duration(value)
+
+
+AutoDuration = Annotated[
+    timedelta | Literal["auto"],
+    BeforeValidator(_or_auto),
+    PlainSerializer(lambda value: value if value == "auto" else format_duration(value), return_type=str),
+    WithJsonSchema({"type": "string", "pattern": "^(auto|[0-9]{1,9}[smhd])$", "examples": ["auto", "15m"]}),
+]
+"""A duration, or `auto`."""
 
 
 def unbuilt(default: object) -> AfterValidator:

@@ -15,6 +15,7 @@ from pydantic import (
 
 from torchyard import recipes
 from torchyard.errors import FieldError, InvalidRequest, InvalidSpec
+from torchyard.recipes.training import STALL_TIMEOUT
 from torchyard.schema import Count, Duration, MetricKey, Schema, unstorable
 
 JobName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
@@ -66,7 +67,7 @@ class _Common(Schema):
     max_restarts: Annotated[int, Field(ge=0, le=1000)] = Field(default=2, description="retries that count")
     time_limit: Duration = Field(default=timedelta(hours=24), description="over all attempts")
     stall_timeout: Duration = Field(
-        default=timedelta(minutes=10), description="without progress; that of a script counts from its first event"
+        default=STALL_TIMEOUT, description="without progress; that of a script counts from its first event"
     )
     stop_grace: Duration = Field(default=timedelta(seconds=30), description="from the stop signal to the kill")
     labels: Labels = {}
@@ -93,6 +94,17 @@ class _Common(Schema):
 _R = TypeVar("_R", bound="RecipeSpec")
 
 
+def _group_outlives_a_stall(spec: _R) -> _R:
+    """`distributed.timeout: auto` becomes a duration: the resolved spec is one that older workers can read."""
+    distributed = spec.config.distributed
+    if distributed.timeout != "auto":
+        return spec
+    timeout = distributed.collective_timeout(spec.stall_timeout)
+    resolved = distributed.model_copy(update={"timeout": timeout})
+    config = spec.config.model_copy(update={"distributed": resolved})
+    return spec.model_copy(update={"config": config})
+
+
 def _monitors_are_measured(spec: _R) -> _R:
     measured = recipes.METRICS[spec.trainer]
     if spec.checkpoint.monitor not in measured:
@@ -114,6 +126,7 @@ class ImageClassificationSpec(_Common):
     config: recipes.ImageClassification = recipes.ImageClassification()
 
     _monitors = model_validator(mode="after")(_monitors_are_measured)
+    _timeout = model_validator(mode="after")(_group_outlives_a_stall)
 
 
 class SegmentationSpec(_Common):
@@ -124,6 +137,7 @@ class SegmentationSpec(_Common):
     config: recipes.Segmentation
 
     _monitors = model_validator(mode="after")(_monitors_are_measured)
+    _timeout = model_validator(mode="after")(_group_outlives_a_stall)
 
 
 class TextClassificationSpec(_Common):
@@ -134,6 +148,7 @@ class TextClassificationSpec(_Common):
     config: recipes.TextClassification
 
     _monitors = model_validator(mode="after")(_monitors_are_measured)
+    _timeout = model_validator(mode="after")(_group_outlives_a_stall)
 
 
 class ScriptSpec(_Common):

@@ -29,7 +29,7 @@ def main() -> None:
     config = read_config(run)
     if config.training.deterministic:
         be_deterministic()
-    with joined(config.distributed.timeout) as world:
+    with joined(config.distributed.collective_timeout()) as world:
         make_training(run, config=config, world=world).train()
     run.close()
 

@@ -19,6 +19,7 @@ from trainer.schedule import set_lr
 from trainer.strategies import make_strategy
 from trainer.strategies.strategy import Strategy
 from trainer.task import Batch, Task
+from trainer.window import Step
 from trainer.world import World
 
 
@@ -28,7 +29,7 @@ class Learner:
     def __init__(self, task: Task, *, config: Recipe, world: World, precision: Precision, lr: float) -> None:
         self.precision = precision
         self.updates = 0
-        """Steps that changed the weights: in fp16, a step whose gradients overflow does not."""
+        """Steps that changed the weights: one whose loss or gradients are not finite does not. See `discount`."""
         self._task, self._world = task, world
         self._clip = config.optimizer.clip_grad_norm
         if config.training.compile:
@@ -39,30 +40,33 @@ class Learner:
         wanted = config.optimizer.lookahead
         self.lookahead = Lookahead(task.model, wanted, self.optimizer) if wanted else None
         self.ema = ExponentialAverage(task.model, config.ema, self.optimizer) if config.ema else None
+        # A fused optimizer leaves a step out on the device; any other, and the averages, have to be told on the host.
+        fused = all(group.get("fused") for group in self.optimizer.param_groups)
+        self._waits = not fused or self.lookahead is not None or self.ema is not None
 
-    def step(self, number: int, window: Window, batches: Iterator[Batch], *, lr: float) -> Tensor:
+    def step(self, number: int, window: Window, batches: Iterator[Batch], *, lr: float) -> Step:
         """Optimizer step `number`, down the gradient of the mean loss over the window's samples, wherever they are.
 
-        Returns this rank's part of that loss, on its device: the mean over the ranks is the loss.
+        Where the loss or the gradients' norm is not finite, nothing changes weights, moments and averages. This waits
+        for the device in fp16, with averages, and with an optimizer that is not fused.
         """
-        loss: Tensor | None = None
         set_lr(self.optimizer, lr)
-        weights = window.weights(self._world.size)
-        for index, weight in enumerate(weights, start=1):
-            batch = next(batches)
-            with self.strategy.micro_batch(last=index == len(weights)):
-                with self.precision.autocast():
-                    part = self._task.loss(self.strategy.model(batch.inputs), batch.targets) * weight
-                self.precision.scaler.scale(part).backward()
-            loss = part.detach() if loss is None else loss + part.detach()
+        loss = self._backward(window, batches)
+        self.precision.scaler.unscale_(self.optimizer)
+        norm = self.strategy.grad_norm()
         if self._clip is not None:
-            self.precision.scaler.unscale_(self.optimizer)
-            self.strategy.clip(self._clip)
-        self.updates += self.precision.step(self.optimizer)
+            self.strategy.clip(self._clip, norm=norm)
+        scales = self.precision.scales
+        taken = self.precision.step(self.optimizer, norm=norm, wait=self._waits)
+        self.updates += taken or not self._knows
         self.optimizer.zero_grad(set_to_none=True)
         self.strategy.after_step(number)
-        assert loss is not None, "a window has a micro-batch"
-        return loss
+        return Step(loss, norm, overflowed=scales and not taken)
+
+    def discount(self, skipped: int) -> None:
+        """Takes steps that were left out off `updates`, unless `step` has done so: all ranks learn of them together."""
+        if not self._knows:
+            self.updates -= skipped
 
     def settle(self) -> None:
         """All ranks have the same weights, averages and buffers. A collective."""
@@ -80,7 +84,9 @@ class Learner:
             "model": self._task.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "ema": self.ema.tensors if self.ema else None,
+            "ema_state": self.ema.state_dict() if self.ema else None,
             "lookahead": self.lookahead.tensors if self.lookahead else None,
+            "lookahead_state": self.lookahead.state_dict() if self.lookahead else None,
         }
         return pytree.tree_map_only(Tensor, lambda tensor: tensor.detach().cpu().clone(), differing)
 
@@ -114,12 +120,33 @@ class Learner:
         self.optimizer.load_state_dict(_sharded(optimizer, self.optimizer, self.strategy))
         self.precision.scaler.load_state_dict(state["scaler"])
         if self.ema and state["ema"]:
-            self.ema.load_state_dict(state["ema"])
+            self.ema.load_state_dict((own and own.get("ema_state")) or state["ema"])
             _fill(self.ema.tensors, own["ema"] if own else state["model"], self.strategy)
         if self.lookahead and state["lookahead"]:
-            self.lookahead.load_state_dict(state["lookahead"])
+            self.lookahead.load_state_dict((own and own.get("lookahead_state")) or state["lookahead"])
             _fill(self.lookahead.tensors, own["lookahead"] if own else state["slow"], self.strategy)
         self.strategy.load_state_dict(state["strategy"])
+
+    @property
+    def _knows(self) -> bool:
+        """Whether each step tells at once, and on every rank alike, that it was left out."""
+        return self.precision.scaler.is_enabled() or (self._waits and not self.strategy.local)
+
+    def _backward(self, window: Window, batches: Iterator[Batch]) -> Tensor:
+        """The gradients of a window. Returns this rank's part of its loss, without a gradient."""
+        loss: Tensor | None = None
+        weights = window.weights(self._world.size)
+        for index, weight in enumerate(weights, start=1):
+            batch = next(batches)
+            with self.strategy.micro_batch(last=index == len(weights)):
+                with self.precision.autocast():
+                    part = self._task.loss(self.strategy.model(batch.inputs), batch.targets) * weight
+                scaled = self.precision.scaler.scale(part)
+                # NaN where the loss is not finite: so the gradients of all ranks that meet say so.
+                scaled.backward(scaled.detach() * 0 + 1)
+            loss = part.detach() if loss is None else loss + part.detach()
+        assert loss is not None, "a window has a micro-batch"
+        return loss
 
 
 def _fill(targets: Mapping[str, Tensor], saved: Mapping[str, Tensor], strategy: Strategy) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 import logging
 import math
 from typing import Any
@@ -22,6 +23,7 @@ from trainer.randomness import random_state, seed_everything, set_random_state
 from trainer.report import Report
 from trainer.sampler import TrainSampler
 from trainer.schedule import Schedule
+from trainer.soundness import unfit
 from trainer.stopping import EarlyStopping
 from trainer.task import Evaluation, Task
 from trainer.window import LossWindow
@@ -53,6 +55,7 @@ class Training:
     ) -> None:
         self.task, self.trainer, self.config, self.policy = task, trainer, config, policy
         self.run, self.world = run, world
+        self._parameters = frozenset(name for name, _ in task.model.named_parameters(remove_duplicate=False))
         self.step = 0
         self.epoch = 1
         self.position = 0
@@ -110,13 +113,13 @@ class Training:
         self.report.begin()
         for number, window in enumerate(windows, start=1):
             lr = self.schedule.lr(self.learner.updates + 1, epoch=self.epoch)
-            loss = self.learner.step(self.step + 1, window, batches, lr=lr)
+            measured = self.learner.step(self.step + 1, window, batches, lr=lr)
             self.step += 1
             self.position += window.samples
-            self.report.window.add(loss, window.samples)
+            self.report.window.add(measured, window.samples)
             last = number == len(windows)
             if last or self.step % self.config.logging.every_steps == 0:
-                self.report.log(self.step, lr=lr)
+                self.learner.discount(self.report.log(self.step, lr=lr))
             self._progress()
             if self.learner.strategy.together and self.run.should_stop():
                 return False
@@ -230,9 +233,7 @@ class Training:
 
     def _save(self, *, stop: bool = False, end_of_epoch: bool = False, evaluation: Evaluation | None = None) -> None:
         """Publishes a checkpoint. The ranks settle in it, but at a stop: from there on, all is as without one."""
-        if self.report.lost(self.step) and not end_of_epoch:
-            self.run.message(f"no checkpoint at step {self.step}: its loss is not finite", level="warning")
-            return
+        self.report.check(self.step)
         own = self.learner.own() if stop else None
         self.learner.settle()
         learned = self.learner.state_dict(own or self.learner.own())
@@ -277,6 +278,7 @@ class Training:
             files={**self.task.files, **evaluation.files},
             card={**card, "trainer": self.trainer, "config": config},
             background=not stop,
+            unfit=partial(unfit, parameters=self._parameters),
         )
 
     def _load(self, state: Mapping[str, Any]) -> None:

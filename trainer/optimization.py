@@ -26,7 +26,7 @@ def make_optimizer(model: nn.Module, config: OptimizerConfig, *, lr: float, devi
     fused = _fused(config, device, sharded=any(isinstance(item, DTensor) for item in trained))
     match config.name:
         case "sgd":
-            return SGD(groups, lr=lr, momentum=config.momentum, nesterov=config.nesterov, fused=fused)
+            return _sgd(groups, config, lr=lr, fused=fused)
         case "rmsprop":
             return RMSprop(groups, lr=lr, momentum=config.momentum)
         case "adam":
@@ -48,6 +48,18 @@ def scaled_lr(config: OptimizerConfig, *, global_batch: int, per_device_batch: i
             return config.lr * factor
         case "sqrt":
             return config.lr * math.sqrt(factor)
+
+
+def _sgd(
+    groups: list[dict[str, list[Tensor] | float]], config: OptimizerConfig, *, lr: float, fused: bool | None
+) -> SGD:
+    optimizer = SGD(groups, lr=lr, momentum=config.momentum, nesterov=config.nesterov, fused=fused)
+    if fused and config.momentum:
+        # A fused step that is left out before any other would leave memory that nothing wrote as the momentum.
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+    return optimizer
 
 
 def _fused(config: OptimizerConfig, device: torch.device, *, sharded: bool) -> bool | None:

@@ -3,7 +3,7 @@
 from contextlib import nullcontext
 
 import torch
-from torch import autocast
+from torch import Tensor, autocast
 from torch.amp import GradScaler
 from torch.optim import Optimizer
 
@@ -27,15 +27,36 @@ class Precision:
         dtype = _DTYPES.get(self.name)
         return nullcontext() if dtype is None else autocast(self._device.type, dtype=dtype)
 
-    def step(self, optimizer: Optimizer) -> bool:
-        """The optimizer's step; False where it was skipped, as the gradients overflowed."""
-        if not self.scaler.is_enabled():
-            optimizer.step()
+    def step(self, optimizer: Optimizer, *, norm: Tensor, wait: bool) -> bool:
+        """The optimizer's step, which a `norm` of the unscaled gradients that is not finite leaves out.
+
+        False where it is known to be left out. With `wait`, and in fp16, that is always known. Without, the device
+        decides by itself, and the optimizer must be fused.
+        """
+        if not wait and not self.scaler.is_enabled():
+            _step_on_device(optimizer, norm)
             return True
-        scale = self.scaler.get_scale()
-        self.scaler.step(optimizer)
+        finite = bool(norm.isfinite())
+        if finite:
+            self.scaler.step(optimizer)
         self.scaler.update()
-        return self.scaler.get_scale() >= scale
+        return finite
+
+    @property
+    def scales(self) -> bool:
+        """Whether gradients may overflow only because the loss is scaled up, which the next step does less."""
+        return self.scaler.is_enabled() and self.scaler.get_scale() > 1
+
+
+def _step_on_device(optimizer: Optimizer, norm: Tensor) -> None:
+    """The step of a fused optimizer, whose kernels change nothing where `norm` is not finite."""
+    # These attributes are how GradScaler talks to fused optimizers.
+    vars(optimizer)["grad_scale"] = None
+    vars(optimizer)["found_inf"] = norm.isfinite().logical_not().float()
+    try:
+        optimizer.step()
+    finally:
+        del vars(optimizer)["grad_scale"], vars(optimizer)["found_inf"]
 
 
 def _resolve(wanted: str, device: torch.device) -> str:

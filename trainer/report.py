@@ -49,13 +49,17 @@ class Report:
         """Training begins, or goes on after an evaluation: time counts from here."""
         self._clock = time.monotonic()
 
-    def log(self, step: int, *, lr: float) -> None:
-        """Means over the window that ends at `step`. A collective. Raises NonFiniteLoss, once that is logged."""
+    def log(self, step: int, *, lr: float) -> int:
+        """Means over the window that ends at `step`. A collective. Raises NonFiniteLoss, once that is logged.
+
+        Returns how many steps of the window were skipped, as their loss or gradient norm is not finite.
+        """
         self.window.sync(step)
         now = time.monotonic()
         seconds = max(now - self._clock, 1e-9)
         self.metrics = {
             "train/loss": self.window.mean,
+            "train/grad_norm": self.window.mean_norm,
             "train/lr": lr,
             "train/samples_per_second": self.window.samples / seconds,
         }
@@ -64,15 +68,16 @@ class Report:
             raise NonFiniteLoss(self.window.failure)
         self._samples += self.window.samples
         self._seconds += seconds
+        skipped = self.window.skipped
         self.window.reset()
         self._clock = now
+        return skipped
 
-    def lost(self, step: int) -> bool:
-        """Whether the loss of `step` is not finite. A collective. Raises NonFiniteLoss after too many of them."""
+    def check(self, step: int) -> None:
+        """Fetches what the steps up to `step` measured. A collective. Raises NonFiniteLoss."""
         self.window.sync(step)
         if self.window.failure is not None:
             raise NonFiniteLoss(self.window.failure)
-        return self.window.nonfinite > 0
 
     def epoch(self, measured: Mapping[str, float], *, epoch: int, epochs: int, step: int) -> None:
         """A line of the log at the end of an epoch."""

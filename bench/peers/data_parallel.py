@@ -46,7 +46,8 @@ def main() -> None:
             with precision.autocast():
                 loss: Tensor = task.loss(model(inputs), targets)
             precision.scaler.scale(loss).backward()
-            precision.step(optimizer)
+            precision.scaler.step(optimizer)
+            precision.scaler.update()
             optimizer.zero_grad(set_to_none=True)
         last = loss.item()  # waits for the device
         speed = task.samples / (time.monotonic() - began)

@@ -1,7 +1,7 @@
 """The in-job context: what it writes, what it survives, and how ranks agree to stop."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 import hashlib
@@ -184,6 +184,34 @@ def test_a_checkpoint_is_whole_and_resumes(folder: RunDir) -> None:
     assert state is not None
     assert state["step"] == 7
     assert torch.equal(state["model"]["tied"], weights["weight"])
+
+
+@pytest.mark.parametrize("background", [True, False])
+def test_a_state_that_is_unfit_is_not_published_and_the_job_is_told(folder: RunDir, background: bool) -> None:
+    def unfit(state: Mapping[str, Any]) -> str | None:
+        assert state["model"].device.type == "cpu"
+        return None if state["model"].isfinite().all() else "it is not finite"
+
+    run = context(folder)
+    weight = torch.zeros(3)
+    for step, value in ((1, 1.0), (2, math.nan), (3, 3.0)):
+        weight.fill_(value)
+        run.save_checkpoint({"model": weight}, step=step, unfit=unfit, background=background)
+    weight.fill_(math.inf)
+    run.close()
+    assert sorted(path.name for path in folder.checkpoints.iterdir()) == ["step-00000001", "step-00000003"]
+    told = [line for line in lines(folder) if isinstance(line, Message)]
+    assert [(line.level, line.text) for line in told] == [
+        ("warning", "no checkpoint at step 2: it is not finite. The last good one stays the newest")
+    ]
+
+
+def test_what_a_script_saves_is_not_judged(folder: RunDir) -> None:
+    run = context(folder)
+    run.save_checkpoint({"model": torch.tensor([math.nan])}, step=1)
+    run.close()
+    state = torch.load(folder.checkpoints / "step-00000001" / "state.pt", weights_only=True)
+    assert math.isnan(state["model"].item())
 
 
 @pytest.mark.parametrize("path", ["../escape", "/absolute", ".hidden", "a//b", ""])

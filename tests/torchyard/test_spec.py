@@ -1,8 +1,9 @@
 """The job spec: what it accepts, what it refuses and by which name, and that a resolved spec is a spec."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 import json
+import re
 from typing import Any
 
 from hypothesis import given
@@ -464,6 +465,43 @@ def test_options_that_exclude_each_other_are_refused(
     ((field, said),) = refused(combined).items()
     assert message in said
     assert field in {"config", *(f"config.{section}" for section in chosen)}
+
+
+@every_recipe
+@pytest.mark.parametrize(
+    ("chosen", "timeout"),
+    [
+        ({}, "11m"),
+        ({"stall_timeout": "90s"}, "150s"),
+        ({"stall_timeout": "30m", "config.distributed.timeout": "auto"}, "31m"),
+        ({"stall_timeout": "3650d"}, "3650d"),
+        ({"stall_timeout": "30m", "config.distributed.timeout": "10m"}, "10m"),
+    ],
+)
+def test_the_groups_timeout_ends_after_the_stall_timeout_unless_it_is_chosen(
+    recipe: dict[str, Any], chosen: dict[str, Any], timeout: str
+) -> None:
+    spec = parse_spec(put_all(recipe, chosen))
+    resolved = spec.model_dump(mode="json")
+    assert resolved["config"]["distributed"]["timeout"] == timeout  # older workers do not know `auto`
+    assert parse_spec(resolved) == spec
+
+
+def patterns_and_defaults(schema: Any) -> Iterator[tuple[str, str]]:
+    """Of all strings in a JSON schema that have both."""
+    if isinstance(schema, dict):
+        if isinstance(schema.get("default"), str) and "pattern" in schema:
+            yield schema["pattern"], schema["default"]
+        schema = list(schema.values())
+    for part in schema if isinstance(schema, list) else []:
+        yield from patterns_and_defaults(part)
+
+
+def test_a_default_in_a_json_schema_is_what_its_pattern_allows() -> None:
+    schemas = [SPEC.json_schema(), *(config.model_json_schema() for config in CONFIGS.values())]
+    found = set(patterns_and_defaults(schemas))
+    assert {default for _, default in found} >= {"1d", "10m", "30s", "auto", "val/loss"}
+    assert [default for pattern, default in found if not re.search(pattern, default)] == []
 
 
 @pytest.mark.parametrize("key", ["labels", "env", "config", "nonsense"])

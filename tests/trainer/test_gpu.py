@@ -1,6 +1,8 @@
 """On a machine with a GPU (`make test-gpu`): the loop on CUDA and NCCL at world size 1."""
 
+from collections.abc import Mapping
 from datetime import timedelta
+import math
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from torchyard.run import Run
 from torchyard.spec import CheckpointPolicy
 from trainer.loop import Training
 from trainer.recipes import make_task
+from trainer.window import Step
 from trainer.world import joined
 
 pytestmark = [
@@ -22,11 +25,10 @@ pytestmark = [
 OPTIONS: list[dict[str, Any]] = [
     {},
     {"training": {"precision": "fp32", "channels_last": False}, "optimizer": {"name": "sgd", "clip_grad_norm": 1.0}},
-    {"ema": {}, "optimizer": {"lookahead": {}, "clip_grad_norm": 1.0}, "distributed": {"comm_hook": "bf16"}},
+    {"optimizer": {"clip_grad_norm": 1.0}, "distributed": {"comm_hook": "bf16"}},
     {"loss": {"mixup": 0.2}, "data": {"augment": ["hflip"]}, "distributed": {"sync_batchnorm": True}},
     {"distributed": {"comm_hook": "powersgd"}},
     {"distributed": {"strategy": "fsdp"}},
-    {"distributed": {"strategy": "fsdp"}, "optimizer": {"name": "sgd"}},
     {"distributed": {"strategy": "local_sgd"}},
     {"training": {"compile": True}},
 ]
@@ -44,7 +46,7 @@ def train(options: dict[str, Any]) -> tuple[str, float, int]:
         )
         step = training.learner.step
 
-        def watched(number: int, *arguments: Any, **named: Any) -> Tensor:
+        def watched(number: int, *arguments: Any, **named: Any) -> Step:
             if number in {1, 7}:  # the first step of each layout allocates and compiles
                 return step(number, *arguments, **named)
             torch.cuda.set_sync_debug_mode("error")
@@ -57,6 +59,60 @@ def train(options: dict[str, Any]) -> tuple[str, float, int]:
         assert training.train()
         card = training.report.card
         return card.precision, training.report.metrics["train/loss"], card.peak_memory_bytes or 0
+
+
+def _not_a_number(gradient: Tensor) -> Tensor:
+    return gradient * math.nan
+
+
+def poison(options: dict[str, Any]) -> tuple[int, bool, list[float]]:
+    """Trains with a gradient that is NaN in steps 1 and 5. Updates, whether all weights are finite, and norms."""
+    config = recipe(**{**options, "training": {"epochs": 1, "max_steps": 8}, "logging": {"every_steps": 1}})
+    norms: list[float] = []
+    with joined(timedelta(minutes=2)) as world:
+        task = make_task(config, source="digits", weights="none", device=world.device)
+        training = Training(
+            task,
+            trainer="image-classification",
+            config=config,
+            policy=CheckpointPolicy(),
+            run=Run({}),
+            world=world,
+        )
+        loss = task.loss
+
+        def poisoned(outputs: Tensor, targets: Any) -> Tensor:
+            if training.step in {0, 4} and outputs.requires_grad:
+                outputs.register_hook(_not_a_number)
+            return loss(outputs, targets)
+
+        vars(task)["loss"] = poisoned
+
+        def log(values: Mapping[str, float], *, step: int) -> None:
+            if "train/grad_norm" in values:
+                norms.append(values["train/grad_norm"])
+
+        training.run.log = log
+        training.train()
+        state = [item for moments in training.learner.optimizer.state.values() for item in moments.values()]
+        tensors = [*task.model.parameters(), *(item for item in state if isinstance(item, Tensor))]
+        return training.learner.updates, all(bool(tensor.isfinite().all()) for tensor in tensors), norms
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"optimizer": {"name": "sgd", "momentum": 0.9}},
+        {"ema": {}, "optimizer": {"lookahead": {}, "clip_grad_norm": 1.0}},
+        {"distributed": {"strategy": "fsdp"}},
+        {"distributed": {"strategy": "fsdp"}, "optimizer": {"name": "sgd"}},
+    ],
+)
+def test_a_step_that_is_not_finite_is_skipped_on_the_device(options: dict[str, Any]) -> None:
+    ((updates, finite, norms),) = results(on_ranks(1, poison, options))
+    assert (updates, finite) == (6, True)
+    assert [math.isnan(norm) for norm in norms] == [step in {1, 5} for step in range(1, 9)]
 
 
 @pytest.mark.parametrize("options", OPTIONS)

@@ -1,4 +1,4 @@
-"""Between two log lines nothing waits for the device: no number is fetched from a tensor.
+"""Between two log lines nothing waits for the device: no number is fetched, but where the host skips a step itself.
 
 On a GPU `set_sync_debug_mode` says the same of every operation (tests/trainer/test_gpu.py). What is drawn on the host
 by design (mixup, augmentation) is left out here, where the host is the device.
@@ -72,8 +72,7 @@ def fetches(options: dict[str, Any]) -> dict[int, int]:
     [
         {},
         {
-            "optimizer": {"clip_grad_norm": 1.0, "lookahead": {}},
-            "ema": {},
+            "optimizer": {"clip_grad_norm": 1.0},
             "distributed": {"sync_batchnorm": True, "comm_hook": "bf16"},
         },
         {"distributed": {"strategy": "fsdp"}, "optimizer": {"clip_grad_norm": 1.0}},
@@ -83,3 +82,17 @@ def fetches(options: dict[str, Any]) -> dict[int, int]:
 def test_no_step_fetches_a_number(options: dict[str, Any]) -> None:
     for found in results(on_ranks(2, fetches, options)):
         assert found == {0: 1, **dict.fromkeys(range(1, 8), 0)}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"optimizer": {"clip_grad_norm": 1.0, "lookahead": {}}, "ema": {}, "distributed": {"comm_hook": "bf16"}},
+        {"optimizer": {"name": "sgd", "fused": False}},
+    ],
+)
+def test_averages_and_an_optimizer_that_is_not_fused_ask_once_a_step_whether_it_is_finite(
+    options: dict[str, Any],
+) -> None:
+    for found in results(on_ranks(2, fetches, options)):
+        assert found == {0: 1, **dict.fromkeys(range(1, 8), 1)}

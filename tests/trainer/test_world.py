@@ -4,6 +4,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import torch
 from torch import distributed
 
@@ -12,9 +13,10 @@ from trainer import __main__ as trainer
 from trainer.world import World
 
 
-def test_the_groups_timeout_is_the_specs(tmp_path: Path) -> None:
-    run = job(tmp_path, {"data": {"source": "digits"}, "distributed": {"timeout": "77s"}})
-    assert results(on_ranks(1, _timeout, env=environment(run, data="digits"))) == [77.0]
+@pytest.mark.parametrize(("timeout", "seconds"), [("77s", 77), ("auto", 360)])
+def test_the_groups_timeout_is_the_specs(tmp_path: Path, timeout: str, seconds: float) -> None:
+    run = job(tmp_path, {"data": {"source": "digits"}, "distributed": {"timeout": timeout}}, stall_timeout="5m")
+    assert results(on_ranks(1, _timeout, env=environment(run, data="digits"))) == [seconds]
 
 
 def _timeout() -> float:

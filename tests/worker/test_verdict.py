@@ -145,6 +145,26 @@ def test_an_abort_over_an_illegal_address_is_the_programs(run: RunDir) -> None:
     assert judge(run, launcher_exit=1, world_size=2).reason is EndReason.KILLED
 
 
+TIMEOUT = (
+    "[rank1]:[E1122 14:03:11.1 ProcessGroupNCCL.cpp:684] [Rank 1] Watchdog caught collective operation timeout: "
+    "WorkNCCL(SeqNum=7, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=660000) ran for 660012 milliseconds"
+)
+
+
+def test_an_abort_over_a_collective_that_never_ended_is_a_hang(run: RunDir) -> None:
+    run.log("rank-1", "stderr").write_text(f"step 1\n{TIMEOUT} before timing out.\nFatal Python error: Aborted\n")
+    _summary(run, (1, -6), (0, -15))
+    report = judge(run, launcher_exit=1, world_size=2)
+    assert (report.reason, report.rank, report.exit_code) == (EndReason.HANG, 1, -6)
+    assert report.message == f"rank 1 was killed by SIGABRT: {TIMEOUT} before timing out."
+
+
+def test_only_an_abort_is_a_hang(run: RunDir) -> None:
+    run.log("rank-1", "stderr").write_text(f"{TIMEOUT}\n")
+    _summary(run, (1, -9))
+    assert judge(run, launcher_exit=1, world_size=2).reason is EndReason.KILLED
+
+
 def test_a_malformed_or_missing_summary_is_no_trouble(run: RunDir) -> None:
     report = judge(run, launcher_exit=7, world_size=2)
     assert (report.reason, report.message) == (EndReason.USER_ERROR, "the launcher exited with code 7")

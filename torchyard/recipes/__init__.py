@@ -53,7 +53,7 @@ __all__ = [
 
 AnyRecipe: TypeAlias = ImageClassification | Segmentation | TextClassification
 
-_ALWAYS = {"train/loss", "train/lr", "train/samples_per_second", "val/loss"}
+_ALWAYS = {"train/loss", "train/grad_norm", "train/lr", "train/samples_per_second", "val/loss"}
 
 METRICS: dict[str, frozenset[str]] = {
     "image-classification": frozenset(_ALWAYS | {"val/accuracy", "val/accuracy_top5"}),

@@ -5,7 +5,12 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from torchyard.schema import Count, Duration, MetricKey, Schema
+from torchyard.schema import LONGEST, AutoDuration, Count, MetricKey, Schema
+
+STALL_TIMEOUT = timedelta(minutes=10)
+"""A job's `stall_timeout`, where it names none."""
+AFTER_STALL = timedelta(minutes=1)
+"""How much later than `stall_timeout` the process group gives up by itself."""
 
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
@@ -31,7 +36,7 @@ class TrainingConfig(Schema):
         description="where a micro-batch does not fit the memory, halve it and double the accumulation",
     )
     max_nonfinite_steps: Count = Field(
-        default=3, description="fail after this many steps in a row with a NaN or infinite loss"
+        default=3, description="fail after this many steps in a row with a NaN or infinite loss or gradient norm"
     )
 
 
@@ -129,7 +134,16 @@ class DistributedConfig(Schema):
     comm_hook: Literal["none", "bf16", "fp16", "powersgd"] = Field(
         default="none", description="ddp only: how gradients are compressed on their way"
     )
-    timeout: Duration = Field(default=timedelta(minutes=10), description="of one collective")
+    timeout: AutoDuration = Field(
+        default="auto",
+        description="of one collective; `auto`: a minute longer than `stall_timeout`, which then ends a hang",
+    )
+
+    def collective_timeout(self, stall_timeout: timedelta = STALL_TIMEOUT) -> timedelta:
+        """`timeout`, or what `auto` stands for: a stall is then found first, and the stacks of all ranks are kept."""
+        if self.timeout == "auto":
+            return min(stall_timeout + AFTER_STALL, LONGEST)
+        return self.timeout
 
     @model_validator(mode="after")
     def _possible(self) -> Self:

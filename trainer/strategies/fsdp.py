@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
-from torch.nn.utils import clip_grad_norm_
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from torchyard.errors import ConfigError
 from trainer.strategies.tensors import broadcast, share_buffers
@@ -41,8 +41,12 @@ class Fsdp:
             self._syncs = last
         return nullcontext()
 
-    def clip(self, max_norm: float) -> None:
-        clip_grad_norm_(self.model.parameters(), max_norm)
+    def grad_norm(self) -> Tensor:
+        norm = get_total_norm([item.grad for item in self.model.parameters() if item.grad is not None])
+        return norm.full_tensor() if isinstance(norm, DTensor) else norm
+
+    def clip(self, max_norm: float, *, norm: Tensor) -> None:
+        clip_grads_with_norm_(self.model.parameters(), max_norm, norm)
 
     def after_step(self, step: int) -> None:
         pass

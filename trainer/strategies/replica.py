@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.nn.utils import clip_grad_norm_
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from torchyard.recipes import DistributedConfig
 from trainer.world import World
@@ -18,8 +18,11 @@ class Replica:
         self.module = model
         """The task's model, without a wrapper."""
 
-    def clip(self, max_norm: float) -> None:
-        clip_grad_norm_(self.module.parameters(), max_norm)
+    def grad_norm(self) -> Tensor:
+        return get_total_norm([item.grad for item in self.module.parameters() if item.grad is not None])
+
+    def clip(self, max_norm: float, *, norm: Tensor) -> None:
+        clip_grads_with_norm_(self.module.parameters(), max_norm, norm)
 
     def whole(self, tree: Any) -> Any:
         return tree

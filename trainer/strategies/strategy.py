@@ -32,8 +32,15 @@ class Strategy(Protocol):
         """
         ...
 
-    def clip(self, max_norm: float) -> None:
-        """Scales the gradients so that their norm over the whole model is at most `max_norm`. No host sync."""
+    def grad_norm(self) -> Tensor:
+        """The norm of all gradients together, on the device: a plain tensor, the same on ranks that met. No host sync.
+
+        A collective with shards.
+        """
+        ...
+
+    def clip(self, max_norm: float, *, norm: Tensor) -> None:
+        """Scales the gradients, whose norm is `norm`, so that it is at most `max_norm`. No host sync."""
         ...
 
     def after_step(self, step: int) -> None:

@@ -34,7 +34,7 @@ def taken(classifier: Classifier, plan: list[Tensor], *, epoch: int = 1) -> list
 
 
 def evaluated(source: str) -> tuple[dict[str, float], dict[str, Any], int]:
-    with joined(recipe().distributed.timeout) as world:
+    with joined(recipe().distributed.collective_timeout()) as world:
         found = task(source=source, training={"per_device_batch_size": 8}).evaluate(world)
         return found.metrics, dict(found.files), found.samples
 

@@ -99,7 +99,7 @@ def bagged(root: Path, *, classes: int = 2) -> TextClassifier:
 
 
 def evaluated(root: Path) -> tuple[dict[str, float], dict[str, Any], int]:
-    with joined(recipe().distributed.timeout) as world:
+    with joined(recipe().distributed.collective_timeout()) as world:
         found = bagged(root).evaluate(world)
         return found.metrics, dict(found.files), found.samples
 

@@ -65,7 +65,7 @@ def descend(
             with strategy.micro_batch(last=part == parts - 1):
                 (loss(strategy.model(inputs(step, part=part, rank=world.rank))) / parts).backward()
         if max_norm is not None:
-            strategy.clip(max_norm)
+            strategy.clip(max_norm, norm=strategy.grad_norm())
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         strategy.after_step(step)

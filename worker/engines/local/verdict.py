@@ -19,6 +19,8 @@ _LOST_PEER = re.compile(
     r"Dist(Network|Backend|Store)Error|Connection (closed|reset|refused)|Broken pipe|NCCL error|gloo/transport|TCPStore"
 )
 """What a rank says when another one is gone: seldom the cause."""
+_STUCK = "Watchdog caught collective operation timeout"
+"""What NCCL prints before it aborts a rank whose collective has not ended in time."""
 
 
 def judge(run: RunDir, *, launcher_exit: int, world_size: int) -> ExitReport:
@@ -110,10 +112,12 @@ def _died(run: RunDir, rank: int, code: int) -> ExitReport:
     fatal = stderr.rpartition("Fatal Python error:")  # faulthandler's, for a crash in native code
     # NCCL's watchdog, which is often the first to meet a fault, prints it and aborts the process.
     fault = device_fault(stderr) if code == -signal.SIGABRT else None
-    reason = EndReason.DEVICE_FAULT if fault else EndReason.KILLED if code < 0 else EndReason.USER_ERROR
+    stuck = _line_with(_STUCK, stderr) if code == -signal.SIGABRT and not fault else None
+    killed = EndReason.KILLED if code < 0 else EndReason.USER_ERROR
+    words = fault or stuck
     return ExitReport(
-        reason=reason,
-        message=f"rank {rank} {_left(code)}" + (f": {fault[:_FAULT]}" if fault else ""),
+        reason=EndReason.DEVICE_FAULT if fault else EndReason.HANG if stuck else killed,
+        message=f"rank {rank} {_left(code)}" + (f": {words[:_FAULT]}" if words else ""),
         rank=rank,
         exit_code=code,
         traceback=fatal[1] + fatal[2] if fatal[1] else None,
@@ -128,6 +132,10 @@ def _left(code: int) -> str:
     except ValueError:
         name = f"signal {-code}"
     return f"was killed by {name}" + (" (perhaps the host ran out of memory)" if code == -signal.SIGKILL else "")
+
+
+def _line_with(words: str, text: str) -> str | None:
+    return next((line.strip() for line in text.splitlines() if words in line), None)
 
 
 def _last_line(stderr: str) -> str:

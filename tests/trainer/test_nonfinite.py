@@ -1,0 +1,260 @@
+"""A step whose loss or gradient is not finite changes nothing, and what is measured of the others is true."""
+
+from collections.abc import Collection, Iterator, Mapping
+from datetime import timedelta
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+
+from tests.trainer.ranks import on_ranks, recipe, results
+from tests.trainer.regression import SAMPLES, Regression
+from torchyard.errors import NonFiniteLoss
+from torchyard.run import Run
+from torchyard.spec import CheckpointPolicy
+from trainer.loop import Training
+from trainer.optimization import make_optimizer
+from trainer.sampler import TrainSampler
+from trainer.world import joined
+
+MINUTE = timedelta(minutes=1)
+GLOBAL_BATCH, EPOCHS = 16, 3
+STEPS = 6
+"""Two an epoch, the second of them with a shorter window."""
+WARMUP = 10
+DECAY = 0.5
+
+
+class Poisoned(Regression):
+    """The gradient of the micro-batches `at`, which count from 1, is NaN behind a finite loss."""
+
+    def __init__(self, at: Collection[int], *, loss: bool = False) -> None:
+        super().__init__()
+        self._at, self._loss, self._calls = at, loss, 0
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        self._calls += 1
+        loss = super().loss(outputs, targets)
+        if self._calls not in self._at:
+            return loss
+        if self._loss:  # and the gradient is finite
+            return loss + math.inf
+        outputs.register_hook(_not_a_number)
+        return loss
+
+
+def _not_a_number(gradient: Tensor) -> Tensor:
+    return gradient * math.nan
+
+
+def config_of(case: Mapping[str, Any], *, ranks: int) -> Any:
+    batch = GLOBAL_BATCH // ranks // case.get("accumulate", 1)
+    return recipe(
+        training={
+            "epochs": EPOCHS,
+            "per_device_batch_size": batch,
+            "gradient_accumulation_steps": case.get("accumulate", 1),
+            "precision": case.get("precision", "fp32"),
+            "max_nonfinite_steps": case.get("max_nonfinite_steps", 3),
+        },
+        optimizer={"lr": 0.1, "weight_decay": 0.1, **case.get("optimizer", {})},
+        lr_scheduler={"name": "constant", "warmup_steps": WARMUP},
+        ema={"decay": DECAY, "ramp": 0} if case.get("ema") else None,
+        distributed=case.get("distributed", {}),
+        logging={"every_steps": case.get("every_steps", 1)},
+    )
+
+
+def train(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What each case ends with: rank `rank` alone meets what is not finite, in its micro-batches `at`."""
+    found: list[dict[str, Any]] = []
+    with joined(MINUTE) as world:
+        for case in cases:
+            task = Poisoned(case["at"] if world.rank == world.size - 1 else (), loss=case.get("loss", False))
+            config = config_of(case, ranks=world.size)
+            training = Training(
+                task, trainer="test", config=config, policy=CheckpointPolicy(), run=Run({}), world=world
+            )
+            norms: dict[int, float] = {}
+            rates: dict[int, float] = {}
+
+            def log(
+                values: Mapping[str, Any], *, step: int, norms: dict[int, float] = norms, rates: Any = rates
+            ) -> None:
+                if "train/grad_norm" in values:
+                    norms[step], rates[step] = values["train/grad_norm"], values["train/lr"]
+
+            training.run.log = log
+            error: str | None = None
+            try:
+                training.train()
+            except NonFiniteLoss as failure:
+                error = failure.message
+            learner = training.learner
+            found.append(
+                {
+                    "weights": whole(dict(task.model.named_parameters())),
+                    "ema": whole(learner.ema.tensors) if learner.ema else [],
+                    "norms": norms,
+                    "rates": rates,
+                    "updates": learner.updates,
+                    "step": training.step,
+                    "error": error,
+                }
+            )
+    return found
+
+
+def whole(tensors: Mapping[str, Tensor]) -> list[Tensor]:
+    """Copies. With shards a collective."""
+    full = [item.full_tensor() if isinstance(item, DTensor) else item for item in tensors.values()]
+    return [item.detach().clone() for item in full]
+
+
+def by_hand(case: Mapping[str, Any], *, skipped: Collection[int]) -> dict[str, Any]:
+    """The same in one process on the joined batches: plain PyTorch, without the steps `skipped`."""
+    task, config = Regression(), config_of(case, ranks=1)
+    optimizer = make_optimizer(task.model, config.optimizer, lr=0.1, device=torch.device("cpu"))
+    averages = whole(dict(task.model.named_parameters()))
+    norms: dict[int, float] = {}
+    rates: dict[int, float] = {}
+    updates = 0
+    for step, indices in enumerate(windows(), start=1):
+        rates[step] = 0.1 * (updates + 1) / WARMUP
+        for group in optimizer.param_groups:
+            group["lr"] = rates[step]
+        optimizer.zero_grad()
+        task.loss(task.model(task.inputs[indices]), task.targets[indices]).backward()
+        norms[step] = math.sqrt(
+            sum(float(item.grad.square().sum()) for item in task.model.parameters() if item.grad is not None)
+        )
+        if step in skipped:
+            norms[step] = math.nan
+            continue
+        if config.optimizer.clip_grad_norm is not None:
+            nn.utils.clip_grad_norm_(task.model.parameters(), config.optimizer.clip_grad_norm)
+        optimizer.step()
+        updates += 1
+        for kept, live in zip(averages, task.model.parameters(), strict=True):
+            kept.lerp_(live.detach(), 1 - DECAY)
+    return {
+        "weights": whole(dict(task.model.named_parameters())),
+        "ema": averages if case.get("ema") else [],
+        "norms": norms,
+        "rates": rates,
+        "updates": updates,
+    }
+
+
+def windows() -> Iterator[Tensor]:
+    sampler = TrainSampler(SAMPLES, global_batch=GLOBAL_BATCH, batch_size=GLOBAL_BATCH, seed=42)
+    for epoch in range(1, EPOCHS + 1):
+        for window in sampler.windows(epoch):
+            yield window.shares[0].indices
+
+
+def check(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    for key in ("weights", "ema"):
+        assert len(found[key]) == len(expected[key])
+        for ours, theirs in zip(found[key], expected[key], strict=True):
+            assert torch.allclose(ours, theirs, rtol=0, atol=1e-10)
+    assert found["norms"] == pytest.approx(expected["norms"], rel=1e-10, nan_ok=True)
+    assert found["rates"] == pytest.approx(expected["rates"])
+    assert (found["updates"], found["step"], found["error"]) == (expected["updates"], STEPS, None)
+
+
+SGD: dict[str, Any] = {"name": "sgd", "momentum": 0.9}
+ADAMW: dict[str, Any] = {"name": "adamw"}
+SKIPPING: list[dict[str, Any]] = [
+    {"at": [5], "optimizer": SGD},
+    {"at": [5], "optimizer": ADAMW},
+    {"at": [2, 6], "optimizer": SGD},  # the last window of an epoch, and of the run
+    {"at": [2, 6], "optimizer": ADAMW},
+    {"at": [1, 5], "optimizer": {**SGD, "fused": True}},  # the device leaves the step out, the very first one, too
+    {"at": [1, 5], "optimizer": {**ADAMW, "fused": True}},
+    {"at": [2, 5], "optimizer": SGD, "ema": True},
+    {"at": [2, 5], "optimizer": {**ADAMW, "fused": True, "clip_grad_norm": 0.5}, "ema": True},
+    {"at": [5], "optimizer": {"name": "rmsprop", "momentum": 0.5}},
+    {"at": [5], "optimizer": SGD, "loss": True},
+]
+SHARDED: list[dict[str, Any]] = [
+    {"at": [5], "optimizer": optimizer, "ema": ema, "distributed": {"strategy": "fsdp"}}
+    for optimizer, ema in ((SGD, True), ({**ADAMW, "fused": True}, False))
+]
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_step_that_is_not_finite_is_as_if_it_had_not_been(ranks: int) -> None:
+    cases = SKIPPING + (SHARDED if ranks == 2 else [])
+    for found in results(on_ranks(ranks, train, cases)):
+        for case, outcome in zip(cases, found, strict=True):
+            check(outcome, by_hand(case, skipped=case["at"]))
+
+
+MEASURED: list[dict[str, Any]] = [
+    {"at": [], "optimizer": SGD},
+    {"at": [], "optimizer": SGD, "accumulate": 2},
+    {"at": [], "optimizer": {**ADAMW, "clip_grad_norm": 0.01}, "accumulate": 2},
+    {"at": [], "optimizer": SGD, "precision": "fp16"},
+    {"at": [], "optimizer": {**SGD, "clip_grad_norm": 0.01}, "precision": "fp16"},
+    {"at": [], "optimizer": {**SGD, "clip_grad_norm": 0.01}, "distributed": {"strategy": "fsdp"}},
+]
+
+
+def test_the_norm_is_that_of_the_gradient_on_the_joined_batch_before_it_is_clipped() -> None:
+    for found in results(on_ranks(2, train, MEASURED)):
+        for case, outcome in zip(MEASURED, found, strict=True):
+            check(outcome, by_hand(case, skipped=()))
+
+
+def test_too_many_in_a_row_fail_every_rank_alike() -> None:
+    cases: list[dict[str, Any]] = [
+        {"at": [2, 3], "optimizer": SGD, "max_nonfinite_steps": 2},
+        {"at": [2, 3], "optimizer": {**ADAMW, "fused": True}, "max_nonfinite_steps": 2},
+        {"at": [2, 4], "optimizer": SGD, "max_nonfinite_steps": 2},
+        {"at": [5, 6], "optimizer": SGD, "max_nonfinite_steps": 2, "every_steps": 100},  # told at the epoch's end
+    ]
+    for found in results(on_ranks(2, train, cases)):
+        said = [outcome["error"] or "" for outcome in found]
+        assert said[0].startswith("the gradients' norm was nan at step 3, not finite for 2 steps in a row: ")
+        assert said[1].startswith("the gradients' norm was nan at step 3, not finite for 2 steps in a row: ")
+        assert said[2] == ""
+        assert said[3].startswith("the gradients' norm was nan at step 6, not finite for 2 steps in a row: ")
+
+
+def test_the_schedule_learns_of_a_step_that_the_device_left_out_at_the_next_log_line() -> None:
+    case: dict[str, Any] = {"at": [1], "optimizer": {**ADAMW, "fused": True}, "every_steps": 2}
+    ((found,),) = results(on_ranks(1, train, [case]))
+    assert found["rates"] == pytest.approx({2: 0.02, 4: 0.03, 6: 0.05})
+    assert found["updates"] == STEPS - 1
+
+
+def test_an_overflow_in_fp16_is_skipped_and_not_counted() -> None:
+    case: dict[str, Any] = {"at": [1, 2, 3], "optimizer": SGD, "precision": "fp16", "max_nonfinite_steps": 1}
+    for (found,) in results(on_ranks(2, train, [case])):
+        check({**found, "norms": {}}, {**by_hand(case, skipped=case["at"]), "norms": {}})
+
+
+def train_alone(optimizer: dict[str, Any]) -> dict[str, Any]:
+    """Ranks that never meet but at the end of an epoch; rank 1 leaves out its third step."""
+    case: dict[str, Any] = {"at": [3], "optimizer": optimizer, "ema": True}
+    with joined(MINUTE) as world:
+        task = Poisoned(case["at"] if world.rank == 1 else ())
+        config = config_of({**case, "distributed": {"strategy": "local_sgd", "local_sgd": {"period": 100}}}, ranks=2)
+        training = Training(task, trainer="test", config=config, policy=CheckpointPolicy(), run=Run({}), world=world)
+        training.train()
+        learner = training.learner
+        assert learner.ema is not None
+        own = learner.own()
+        assert own is not None
+        finite = all(bool(item.isfinite().all()) for item in task.model.parameters())
+        return {"updates": learner.updates, "seen": learner.ema.updates, "own": own["ema_state"], "finite": finite}
+
+
+def test_a_rank_that_trains_alone_leaves_out_its_own_step() -> None:
+    for rank, found in enumerate(results(on_ranks(2, train_alone, SGD))):
+        seen = STEPS - rank
+        assert found == {"updates": STEPS - 1, "seen": seen, "own": {"updates": seen}, "finite": True}

@@ -1,0 +1,198 @@
+"""What is not finite is never what a run resumes from."""
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.trainer.ranks import environment, job, on_ranks, results
+from tests.trainer.runs import lines, load, points, same, small_pictures, state
+import torchyard
+from torchyard.events import CheckpointSaved, Message
+from torchyard.rundir import RunDir
+from trainer.__main__ import make_training, read_config
+from trainer.loop import Training
+from trainer.soundness import unfit
+from trainer.world import joined
+
+CONFIG: dict[str, Any] = {
+    "training": {"epochs": 2, "per_device_batch_size": 8, "deterministic": True},
+    "lr_scheduler": {"warmup_steps": 3},
+    "logging": {"every_steps": 5},
+}
+TECHNIQUES: list[tuple[int, dict[str, Any]]] = [
+    (1, {"optimizer": {"name": "sgd", "lr": 0.01}}),
+    (2, {"optimizer": {"name": "adamw"}, "ema": {"decay": 0.9, "ramp": 2}}),
+    (2, {"optimizer": {"name": "adamw", "fused": True}}),
+]
+"""Ranks, and what they train with; tests/trainer/test_nonfinite.py has more of both."""
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """150 training pictures, so 10 steps an epoch on two ranks with batches of 8, the last with fewer."""
+    return small_pictures(tmp_path_factory.mktemp("data"))
+
+
+def train(prepare: Callable[[Training], None]) -> bool:
+    """The recipe's own main, with a training that `prepare` has changed."""
+    run = torchyard.init()
+    config = read_config(run)
+    try:
+        with joined(timedelta(minutes=1)) as world:
+            training = make_training(run, config=config, world=world)
+            prepare(training)
+            training.train()
+    finally:
+        run.close()
+    return True
+
+
+def poison_gradients(training: Training) -> None:
+    """Rank 0's first gradient is NaN in steps 5 and 10, behind a finite loss."""
+    if training.world.rank == 0:
+        weight = next(training.task.model.parameters())
+
+        def poison(gradient: Tensor) -> Tensor:
+            return gradient * math.nan if training.step in {4, 9} else gradient
+
+        weight.register_hook(poison)
+
+
+@pytest.mark.parametrize(("ranks", "technique"), TECHNIQUES)
+def test_a_gradient_that_is_not_finite_behind_a_finite_loss_spoils_no_checkpoint(
+    tmp_path: Path, small: str, ranks: int, technique: dict[str, Any]
+) -> None:
+    training = {**CONFIG["training"], "per_device_batch_size": 16 // ranks}
+    config = {**CONFIG, **technique, "training": training}
+    run = job(tmp_path / "1", config, checkpoint={"every_steps": 5})
+    results(on_ranks(ranks, train, poison_gradients, env=environment(run, data=small)))
+    names = ["epoch-0001", "epoch-0002", "step-00000005", "step-00000015"]
+    assert sorted(path.name for path in run.checkpoints.iterdir()) == names
+    for name in names:
+        saved = state(run, name)
+        assert all(bool(tensor.isfinite().all()) for tensor in saved["model"].values())
+    assert all(math.isfinite(loss) for _, loss in points(run, "train/loss"))
+    finite = [(step, math.isfinite(norm)) for step, norm in points(run, "train/grad_norm")]
+    assert finite == [(5, False), (10, False), (15, True), (20, True)]
+
+    again = job(tmp_path / "2", config, checkpoint={"every_steps": 5})
+    where = environment(again, data=small, resume_from=run.checkpoints / ("epoch-0001" if ranks == 1 else names[2]))
+    results(on_ranks(ranks, train, poison_gradients, env=where))
+    assert same(load(again.checkpoints / "epoch-0002"), state(run, "epoch-0002"))
+
+
+def spoil(training: Training) -> None:
+    """A weight is NaN when epoch 2 ends, and again as it was when epoch 3 begins; a buffer is NaN from epoch 1 on."""
+    model = training.task.model
+    weight = next(model.parameters())
+    kept: list[Tensor] = []
+    at_end, begin = training.report.epoch, training.report.begin
+
+    @torch.no_grad()
+    def epoch(measured: Mapping[str, float], *, epoch: int, epochs: int, step: int) -> None:
+        next(buffer for buffer in model.buffers() if buffer.is_floating_point()).fill_(math.nan)
+        if epoch == 2:
+            kept.append(weight.clone())
+            weight.fill_(math.nan)
+        at_end(measured, epoch=epoch, epochs=epochs, step=step)
+
+    @torch.no_grad()
+    def back() -> None:
+        if kept:
+            weight.copy_(kept.pop())
+        begin()
+
+    training.report.epoch, training.report.begin = epoch, back
+
+
+def test_weights_that_are_not_finite_are_refused_aloud_and_the_last_good_checkpoint_stays(
+    tmp_path: Path, small: str
+) -> None:
+    config = {**CONFIG, "training": {**CONFIG["training"], "epochs": 3}}
+    run = job(tmp_path / "1", config)
+    results(on_ranks(2, train, spoil, env=environment(run, data=small)))
+    names = ["epoch-0001", "epoch-0003"]
+    assert sorted(path.name for path in run.checkpoints.iterdir()) == names
+    assert [line.name for line in lines(run) if isinstance(line, CheckpointSaved)] == names
+    (said,) = warnings(run)
+    assert said == (
+        "no checkpoint at step 20: 1 of its 52 tensors of weights and moments is not finite (features.0.weight). "
+        "The last good one stays the newest"
+    )
+    spoilt = [name for name, tensor in state(run, "epoch-0001")["model"].items() if not tensor.isfinite().all()]
+    assert spoilt == ["features.1.running_mean"]  # buffers are not judged
+
+
+def warnings(run: RunDir) -> list[str]:
+    return [line.text for line in lines(run) if isinstance(line, Message) and line.level == "warning"]
+
+
+def saved() -> dict[str, Any]:
+    """What a checkpoint holds of a layer, its batch norm, and one rank that trains alone."""
+    model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(torch.ones(3, 2)).sum().backward()
+    optimizer.step()
+
+    def weights() -> dict[str, Tensor]:
+        return {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+    def moments() -> dict[str, Any]:
+        found = optimizer.state_dict()
+        kept = {index: {key: item.clone() for key, item in part.items()} for index, part in found["state"].items()}
+        return {"state": kept, "param_groups": found["param_groups"]}
+
+    own = {"model": weights(), "ema": weights(), "lookahead": weights(), "optimizer": moments()}
+    return {
+        "model": weights(),
+        "raw": weights(),
+        "slow": weights(),
+        "optimizer": moments(),
+        "own": [own],
+        "strategy": {"error": torch.tensor([math.nan])},
+    }
+
+
+def path_in(tree: Any, path: str) -> Tensor:
+    for key in path.split("/"):
+        tree = tree[int(key) if key.isdigit() else key]
+    return tree
+
+
+PARAMETERS = ["0.weight", "0.bias", "1.weight", "1.bias"]
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("model/0.weight", "0.weight"),
+        ("raw/1.bias", "raw 1.bias"),
+        ("slow/0.bias", "slow 0.bias"),
+        ("optimizer/state/3/exp_avg_sq", "exp_avg_sq of parameter 3"),
+        ("own/0/model/0.weight", "rank 0's 0.weight"),
+        ("own/0/ema/0.weight", "rank 0's average 0.weight"),
+        ("own/0/lookahead/0.weight", "rank 0's slow 0.weight"),
+        ("own/0/optimizer/state/0/exp_avg", "exp_avg of parameter 0 of rank 0"),
+    ],
+)
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_weights_averages_and_moments_are_judged(path: str, name: str, value: float) -> None:
+    state = saved()
+    assert unfit(state, parameters=PARAMETERS) is None
+    path_in(state, path).view(-1)[0] = value
+    reason = unfit(state, parameters=PARAMETERS)
+    assert reason is not None
+    assert reason.endswith(f"tensors of weights and moments is not finite ({name})")
+
+
+@pytest.mark.parametrize("path", ["model/1.running_mean", "raw/1.running_var", "own/0/model/1.running_mean"])
+def test_buffers_and_a_strategys_own_state_are_not_judged(path: str) -> None:
+    state = saved()
+    path_in(state, path).fill_(math.nan)
+    assert unfit(state, parameters=PARAMETERS) is None
