@@ -23,6 +23,7 @@ from torchyard.views import DeviceView
 from worker.attempts.runner import Host, Runner
 from worker.cleanup import tidy
 from worker.cleanup.housekeeper import Housekeeper
+from worker.devices.health import Health
 from worker.devices.inventory import Inventory
 from worker.devices.quarantine import Quarantine
 from worker.engines.local import process
@@ -65,6 +66,7 @@ class Daemon:
             allowed=settings.allowed,
             slots=len(inventory.devices),
             announce=self._queue.announce,
+            health=Health(inventory.nvml, [item.uuid for item in inventory.devices if item.kind == "cuda"]),
         )
         self._runners: dict[int, Runner] = {}
         self._devices: list[DeviceView] = []

@@ -1,7 +1,7 @@
 """One attempt on this worker, from its claim to its end: prepare, launch or adopt, relay, stop, close."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 import logging
 from pathlib import Path
@@ -26,6 +26,7 @@ from worker.attempts import prepare as launch
 from worker.attempts.records import Ledger
 from worker.attempts.relay import Relay
 from worker.cleanup import rundirs, tidy
+from worker.devices.health import Health, Marks
 from worker.devices.quarantine import Use
 from worker.engines.local import process
 from worker.engines.local.stops import Stops
@@ -59,6 +60,8 @@ class Host:
     """Devices of the worker, among which the processor's cores are divided."""
     announce: Callable[[str], None]
     """Told a job's id after each commit that changed it. Never fails."""
+    health: Health = field(default_factory=Health)
+    """What the driver says of the GPUs. Asked when an attempt begins, and when it claims that one failed."""
 
 
 class Runner:
@@ -83,17 +86,19 @@ class Runner:
         self._next_look = self._next_pass = self._next_tale = 0.0
         self._told_trouble = self._told_stubborn = False
         self._said: set[str] = set()
+        self._asked: set[EndReason] = set()
         self._devices: tuple[str, ...] | None = None
-        self._ended: ExitReport | None = None
+        self._marks: Mapping[str, Marks] = {}
+        self._faults: Mapping[str, str] = {}
+        self._ended = False
         self._ledger = Ledger(host.database, claim, leaving=self._leaving, announce=host.announce)
         self._thread = threading.Thread(target=self._main, name=f"{claim.job_id}/{claim.number}", daemon=True)
 
     @property
     def use(self) -> Use:
         """Its devices, as the quarantine wants to know of them."""
-        ended = self._ended
-        over = self.done or ended is not None
-        return Use(self.claim.job_id, self.claim.number, self._devices, over=over, report=ended)
+        over = self.done or self._ended
+        return Use(self.claim.job_id, self.claim.number, self._devices, over=over, faults=self._faults)
 
     def start(self) -> None:
         self._thread.start()
@@ -153,6 +158,7 @@ class Runner:
     def _live(self) -> None:
         row, job = self._ledger.read()
         self._devices = tuple(str(device["uuid"]) for device in job.devices)
+        self._marks = self._host.health.marks(self._devices, adopted=row.launcher is not None)
         if row.launcher is not None:
             self.supervisor = ProcessIdentity.model_validate(row.launcher)
         elif rundirs.is_stale(self.run, claimed_at=row.started_at) or not self.run.launch.exists():
@@ -193,6 +199,7 @@ class Runner:
         self._say_trouble(f"the attempt cannot be prepared now, and waits: {error}")
         self._look()
         if self._stop is not None:
+            self._asked.add(self._stop)
             return ExitReport(reason=self._stop, message=f"stopped before it started: {error}")
         if self._leaving.wait(_RETRY_S):
             raise Unavailable("the worker leaves before the attempt has started") from error
@@ -399,6 +406,7 @@ class Runner:
     def _obey(self, job: Job) -> None:
         if self._stop is None:
             return
+        self._asked.add(self._stop)
         grace = parse_duration(job.spec["stop_grace"])
         try:
             self._stops.ask(self._stop, grace=min(grace, _SHUTDOWN_GRACE) if self._hurried else grace)
@@ -414,8 +422,10 @@ class Runner:
             process.send(self.supervisor, signal.SIGKILL if self._stops.overdue else signal.SIGCONT)
 
     def _close(self, report: ExitReport) -> None:
-        self._ended = report  # before its devices are free: they may have to wait in quarantine
-        state = self._ledger.end(report)
+        verdict = self._host.health.judge(report, since=self._marks)
+        # Before its devices are free: they may have to wait in quarantine.
+        report, self._faults, self._ended = verdict.report, verdict.faults, True
+        state = self._ledger.end(report, asked=self._asked)
         self.requeued = state is JobState.QUEUED
         logger.info(
             "%s: attempt %d ended: %s; the job is %s", self.claim.job_id, self.claim.number, report.reason, state
