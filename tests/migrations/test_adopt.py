@@ -188,5 +188,4 @@ def test_a_job_whose_worker_is_lost_goes_on_with_one_of_another_age(house: House
     first, second = house.attempts(job_id)
     assert (first.end_reason, second.end_reason) == ("worker_lost", "completed")
     assert first.worker_id != second.worker_id
-    with house.worker(pythons[0], "first"):  # what still runs of the first attempt is stopped when its worker is back
-        until(lambda: process.find(job_id, 1) == [], what="the end of the first attempt's processes")
+    until(lambda: process.find(job_id, 1) == [], what="the end of the first attempt's processes, which nobody stopped")
