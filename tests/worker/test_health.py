@@ -8,6 +8,7 @@ from tests.worker.test_devices import Binding
 from torchyard.job import EndReason
 from torchyard.rundir import ExitReport
 from worker.devices.health import FAULT_XIDS, Health, Verdict
+from worker.devices.inventory import discover
 
 SAID = "AcceleratorError: CUDA error: uncorrectable ECC error encountered"
 CLAIM = ExitReport(reason=EndReason.DEVICE_FAULT, message=SAID, rank=0, exit_code=1, traceback="…")
@@ -141,3 +142,15 @@ def test_other_ends_are_left_as_they_are(binding: Binding, reason: EndReason) ->
     binding.failing = {"handle"}
     report = CLAIM.model_copy(update={"reason": reason})
     assert health.judge(report, since=since) == Verdict(report)
+
+
+@pytest.mark.gpu
+def test_a_gpu_that_is_well_tells_of_its_memory_and_confirms_nothing() -> None:
+    inventory = discover(0)
+    uuids = [device.uuid for device in inventory.devices]
+    if not uuids:
+        pytest.skip("NVML shows no GPU on this machine")
+    health = Health(inventory.nvml, uuids)
+    since = health.marks(uuids)
+    assert all(marks.answers and marks.uncorrected is not None for marks in since.values())
+    assert health.judge(CLAIM, since=since).report.reason is EndReason.USER_ERROR
