@@ -1,6 +1,6 @@
 """Attempts: the claim, the lease, the fence, and the end. All that a worker writes goes through here."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -10,6 +10,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from store import checkpoints, jobs, logs, metrics, retention
+from store.believed import believed
 from store.checkpoints import NewCheckpoint
 from store.database import now_us
 from store.jobs import Reason
@@ -134,16 +135,15 @@ def record(session: Session, claim: Claim, batch: Batch, *, seq: int) -> None:
         session.execute(update(Job).where(Job.id == claim.job_id).values(progress=batch.progress))
 
 
-def end(session: Session, claim: Claim, report: ExitReport) -> JobState:
+def end(session: Session, claim: Claim, report: ExitReport, *, asked: Collection[EndReason] = ()) -> JobState:
     """The last transaction of an attempt: its end, the release of its devices, and the job's next state.
 
-    Called when everything of the attempt is stored and every process is gone. Raises StaleClaim.
+    `asked`: the stops that the worker has asked for, besides those that the rows tell of; no other is believed. Called
+    when everything of the attempt is stored and every process is gone. Raises StaleClaim.
     """
+    ran_us = now_us() - Attempt.started_at
     closed = session.execute(
-        update(Attempt)
-        .where(_is_open(claim))
-        .values(ended_at=now_us(), end_reason=report.reason, detail=report.message)
-        .returning(Attempt.checkpoints, (now_us() - Attempt.started_at).label("ran_us"))
+        update(Attempt).where(_is_open(claim)).values(ended_at=now_us()).returning(Attempt, ran_us.label("ran_us"))
     ).first()
     if closed is None:
         raise StaleClaim(f"attempt {claim.number} of job {claim.job_id} has ended")
@@ -152,7 +152,14 @@ def end(session: Session, claim: Claim, report: ExitReport) -> JobState:
         .where(Allocation.attempt_id == claim.attempt_id, Allocation.released_at.is_(None))
         .values(released_at=now_us())
     )
-    return _move_on(session, claim, report, fruitful=closed.checkpoints > 0, ran_us=closed.ran_us)
+    job = jobs.lock(session, claim.job_id)
+    if job is None:
+        raise StaleClaim(f"job {claim.job_id} is gone")
+    report = believed(session, closed.Attempt, job, report, asked=asked, ran_us=closed.ran_us)
+    session.execute(update(Attempt).where(_is(claim)).values(end_reason=report.reason, detail=report.message))
+    furthest = checkpoints.furthest(session, claim.job_id, attempt=claim.number)
+    further = furthest is not None and furthest > closed.Attempt.start_step
+    return _move_on(session, job, report, further=further, ran_us=closed.ran_us)
 
 
 def expired(session: Session) -> list[Claim]:
@@ -243,14 +250,11 @@ def _is(claim: Claim) -> ColumnElement[bool]:
     return and_(Attempt.id == claim.attempt_id, Attempt.job_id == claim.job_id)
 
 
-def _move_on(session: Session, claim: Claim, report: ExitReport, *, fruitful: bool, ran_us: int) -> JobState:
-    job = jobs.lock(session, claim.job_id)
-    if job is None:
-        raise StaleClaim(f"job {claim.job_id} is gone")
+def _move_on(session: Session, job: Job, report: ExitReport, *, further: bool, ran_us: int) -> JobState:
     if report.reason is EndReason.PREEMPTED and job.preempted_for is not None:
         report = report.model_copy(update={"message": _made_room(session, job.preempted_for)})
     failed = report.reason not in _ASKED
-    barren = 0 if fruitful else job.barren + failed
+    barren = 0 if further else job.barren + failed
     backoff_s = min(2 ** (barren - 1), _MAX_BACKOFF_S) if barren and failed else 0
     state, reason = _next(job, report, barren=barren, backoff_s=backoff_s)
     retried = state in {JobState.QUEUED, JobState.PAUSED}
@@ -265,8 +269,8 @@ def _move_on(session: Session, claim: Claim, report: ExitReport, *, fruitful: bo
         "preempted_for": None,
     }
     detail = {"error": error} if state in {JobState.FAILED, JobState.QUEUED} else None
-    if jobs.transition(session, claim.job_id, state, reason=reason, detail=detail, **values) is None:
-        raise StaleClaim(f"job {claim.job_id} is neither starting nor running")
+    if jobs.transition(session, job.id, state, reason=reason, detail=detail, **values) is None:
+        raise StaleClaim(f"job {job.id} is neither starting nor running")
     return state
 
 
@@ -287,7 +291,7 @@ def _next(job: Job, report: ExitReport, *, barren: int, backoff_s: int) -> tuple
     used_up = outcome.counted and job.restarts >= limit
     if used_up or barren >= CRASH_LOOP_CAP:
         restarts = f" (after {job.restarts} of {limit} restarts)" if limit else ""
-        barren_too = f" ({barren} attempts in a row published no checkpoint)"
+        barren_too = f" ({barren} attempts in a row brought the job no further)"
         return JobState.FAILED, Reason(code, message + (restarts if used_up else barren_too))
     if job.pause_requested_at is not None:
         return JobState.PAUSED, Reason("paused", f"paused by its owner; its last attempt ended: {message}")

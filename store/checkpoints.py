@@ -74,6 +74,12 @@ def newest_first(session: Session, job_id: str, *, limit: int | None = None) -> 
     return session.scalars(query.limit(limit) if limit is not None else query).all()
 
 
+def furthest(session: Session, job_id: str, *, attempt: int) -> int | None:
+    """The highest step of a checkpoint that the attempt published, removed since or not; None without any."""
+    query = select(func.max(Checkpoint.step)).where(Checkpoint.job_id == job_id, Checkpoint.attempt == attempt)
+    return session.scalar(query)
+
+
 def listed(session: Session, job: Job) -> list[Listed]:
     """The job's checkpoints, newest first, with their aliases."""
     rows = newest_first(session, job.id)

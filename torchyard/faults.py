@@ -21,20 +21,11 @@ _FAULT = re.compile(
 def device_fault(text: str) -> str | None:
     """The line of `text` that tells of a fault of a GPU, of its links or its driver; None where none does.
 
-    What a program can bring about itself, as an illegal address, a failed assertion or a failed launch, is no fault.
+    What a program can bring about itself, as an illegal address, a failed assertion or a failed launch, is no fault. It
+    is a claim: any program can print such a line. The worker asks the driver before it believes it.
     """
-    found = _found(text)
+    found = _FAULT.search(text) if _SPEAKER.search(text) is not None else None
     if found is None:
         return None
     start = text.rfind("\n", 0, found.start()) + 1
     return text[start:].partition("\n")[0].strip()
-
-
-def kind_of_fault(text: str) -> str:
-    """What `device_fault` finds, in words of which a job has chosen none: other users may read them."""
-    found = _found(text)
-    return found[0] if found is not None else "device fault"
-
-
-def _found(text: str) -> re.Match[str] | None:
-    return _FAULT.search(text) if _SPEAKER.search(text) is not None else None

@@ -65,7 +65,7 @@ class EndReason(StrEnum):
     PAUSED = "paused"
     PREEMPTED = "preempted"
     WORKER_LOST = "worker_lost"  # the detail says: lease expired, host rebooted, supervisor or launcher killed, …
-    DEVICE_FAULT = "device_fault"
+    DEVICE_FAULT = "device_fault"  # of a GPU that NVML confirms; a rank or a supervisor only claims it
 
 
 @dataclass(frozen=True)
@@ -95,4 +95,5 @@ OUTCOMES: dict[EndReason, Outcome] = {
 """`QUEUED` means a retry, as far as `max_restarts` and the crash-loop cap allow; then the job fails."""
 
 CRASH_LOOP_CAP = 10
-"""Attempts in a row that published no checkpoint, after which even uncounted retries end."""
+"""Attempts in a row that published no checkpoint of a later step than the one they started from, after which even
+uncounted retries end. Preempted and paused ones are not among them."""

@@ -15,6 +15,7 @@ from store.settings import Settings
 from torchyard.errors import TorchyardError
 from worker.daemon import Daemon
 from worker.devices import inventory as devices
+from worker.devices.health import Health
 from worker.engines.local import orphans
 from worker.engines.local.engine import LocalEngine
 
@@ -30,7 +31,9 @@ def main() -> int:
         inventory = devices.discover(settings.cpu_slots)
         with devices.lock_devices(inventory.devices, settings.root):
             orphans.adopt()
-            daemon = Daemon(settings, LocalEngine(settings.runs, inventory))
+            gpus = [device.uuid for device in inventory.devices if device.kind == "cuda"]
+            engine, health = LocalEngine(settings.runs, inventory), Health(inventory.nvml, gpus)
+            daemon = Daemon(settings, engine, health=health)
             on_term = daemon.stop_jobs if arguments.stop_jobs else daemon.leave
             for number, act in ((signal.SIGINT, daemon.stop_jobs), (signal.SIGTERM, on_term)):
                 signal.signal(number, _handler(act))

@@ -17,6 +17,7 @@ from torchyard.rundir import Record, read_record, write_record
 from worker.attempts.effects import Host
 from worker.attempts.roster import Roster
 from worker.cleanup.housekeeper import Housekeeper
+from worker.devices.health import Health
 from worker.devices.watch import DeviceWatch
 from worker.duties import Duties, Every
 from worker.engines.base import AttemptKey, Engine
@@ -36,7 +37,14 @@ logger = logging.getLogger(__name__)
 class Daemon:
     """One worker. `serve` returns when `leave` or `stop_jobs` was called and what they ask is done."""
 
-    def __init__(self, settings: Settings, engine: Engine, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        engine: Engine,
+        *,
+        health: Health | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         identity = settings.root / "worker.json"
         self.id = _identity(identity)
         self.name = socket.gethostname()
@@ -45,7 +53,15 @@ class Daemon:
         self._queue = Queue(settings.redis)
         self._freed = threading.Event()
         """Devices or a job may be free: an attempt has ended."""
-        host = Host(self._database, Blobs(settings.blobs), engine, settings.runs, settings.allowed, self._freed)
+        host = Host(
+            self._database,
+            Blobs(settings.blobs),
+            engine,
+            settings.runs,
+            settings.allowed,
+            health or Health(),
+            self._freed,
+        )
         self._roster = Roster(host)
         self._devices = DeviceWatch(engine, self._roster, name=self.name, runs=settings.runs, clock=clock)
         self._leases = Leases(self._database, self._roster, worker_id=self.id, clock=clock)

@@ -78,7 +78,7 @@ class House:
 
     def end(self, claim: Claim, **report: Any) -> None:
         with self.database.write() as session:
-            attempts.end(session, claim, ExitReport(**report))
+            attempts.end(session, claim, ExitReport(**report), asked={report["reason"]})
 
     def new_checkpoint(
         self, *, step: int, epoch: int | None = None, files: dict[str, bytes], **metrics: float

@@ -1,13 +1,8 @@
 """Programs from before the newest migration work on the new tables, beside new ones."""
 
-from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
-import os
+from contextlib import ExitStack
 from pathlib import Path
-import subprocess
 import sys
-import sysconfig
-import tarfile
 
 import pytest
 
@@ -16,10 +11,10 @@ from store.database import Database
 from store.queue import Queue
 from tests import servers
 from tests.e2e.service import until
+from tests.migrations import older
 from tests.store.yard import Yard
 from torchyard.job import JobState
 
-ROOT = Path(__file__).parents[2]
 REVISIONS = "migrations/versions"
 SCRIPT = """
 import torchyard
@@ -30,16 +25,11 @@ run.save_checkpoint({"step": 3}, step=3)
 """
 
 
-def _git(*arguments: str) -> str:
-    done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=False)
-    return done.stdout.strip() if done.returncode == 0 else ""
-
-
 def _before() -> str:
     """The last commit without the newest revision; empty where the history does not reach that far."""
-    newest = max(path.name for path in (ROOT / REVISIONS).glob("[0-9]*.py"))
-    added = _git("log", "--diff-filter=A", "--format=%H", "-1", "--", f"{REVISIONS}/{newest}")
-    return _git("rev-parse", "--verify", "--quiet", f"{added}^") if added else ""
+    newest = max(path.name for path in (older.ROOT / REVISIONS).glob("[0-9]*.py"))
+    added = older.git("log", "--diff-filter=A", "--format=%H", "-1", "--", f"{REVISIONS}/{newest}")
+    return older.git("rev-parse", "--verify", "--quiet", f"{added}^") if added else ""
 
 
 @pytest.fixture(scope="session")
@@ -48,41 +38,12 @@ def old_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     commit = _before()
     if not commit:
         pytest.skip("the history of this checkout does not reach to before the newest migration")
-    folder = tmp_path_factory.mktemp("before")
-    archive = folder / "source.tar"
-    assert _git("archive", f"--output={archive}", commit, "--", "torchyard", "store", "worker", "trainer", "api") == ""
-    with tarfile.open(archive) as source:
-        source.extractall(folder / "source", filter="data")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
-    (site,) = (folder / "venv" / "lib").glob("python*/site-packages")
-    # The editable install of today's project is a .pth file, which is not read from a folder that one names.
-    (site / "before.pth").write_text(f"{folder / 'source'}\n{sysconfig.get_path('purelib')}\n")
-    return folder / "venv" / "bin" / "python"
-
-
-@contextmanager
-def _worker(python: Path | str, folder: Path, *, database: str, redis: str) -> Generator[subprocess.Popen[bytes]]:
-    folder.mkdir()
-    settings = {"DATA_DIR": folder, "DATABASE_URL": database, "REDIS_URL": redis, "CPU_SLOTS": 1}
-    env = {**os.environ, **{f"TORCHYARD_{name}": str(value) for name, value in settings.items()}}
-    env["TORCHYARD_ALLOW_PATHS"] = str(folder.parent)
-    with (folder / "log").open("wb") as log:
-        worker = subprocess.Popen([python, "-P", "-m", "worker"], env=env, cwd=folder, stdout=log, stderr=log)
-    try:
-        yield worker
-    finally:
-        worker.terminate()
-        assert worker.wait(60) == 0, (folder / "log").read_text()
+    return older.python_of(commit, tmp_path_factory.mktemp("before"))
 
 
 def test_the_worker_before_the_newest_migration_runs_jobs_beside_a_new_one(
     old_python: Path, database_url: str, database: Database, tmp_path: Path
 ) -> None:
-    found = subprocess.run(
-        [old_python, "-P", "-c", "import store.tables; print(store.tables.__file__)"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert not Path(found.stdout.strip()).is_relative_to(ROOT)
     code = tmp_path / "code"
     code.mkdir()
     (code / "train.py").write_text(SCRIPT)
@@ -91,7 +52,7 @@ def test_the_worker_before_the_newest_migration_runs_jobs_beside_a_new_one(
         queue = Queue(redis)
         running.callback(queue.close)
         for name, python in (("old", old_python), ("new", sys.executable)):
-            running.enter_context(_worker(python, tmp_path / name, database=database_url, redis=redis))
+            running.enter_context(older.worker(python, tmp_path / name, database=database_url, redis=redis))
         until(lambda: len(yard.read(workers.every)) == 2, what="both workers are there")
         # Each worker has one slot, so each takes one.
         submitted = [yard.submit(config={"code": f"file://{code}"}) for _ in range(2)]

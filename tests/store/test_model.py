@@ -52,7 +52,9 @@ class Model:
     attempt: int = 0
     restarts: int = 0
     barren: int = 0
-    fruitful: bool = False
+    start: int = 0
+    """The newest checkpoint's step when the attempt began."""
+    newest: int = 0
     cancel: bool = False
     pause: bool = False
     preempted_for: str | None = None
@@ -61,7 +63,7 @@ class Model:
         """As an attempt ends."""
         outcome = OUTCOMES[reason]
         asked = reason in {EndReason.PAUSED, EndReason.PREEMPTED}
-        self.barren = 0 if self.fruitful else self.barren + (not asked)
+        self.barren = 0 if self.newest > self.start else self.barren + (not asked)
         self.preempted_for = None
         self.state = outcome.state if outcome.state.terminal else self._retried(counted=outcome.counted)
         if outcome.counted and self.state in {JobState.QUEUED, JobState.PAUSED}:
@@ -139,7 +141,7 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
                 assert claim is None
                 return
             assert claim is not None
-            model.state, model.attempt, model.fruitful = JobState.STARTING, model.attempt + 1, False
+            model.state, model.attempt, model.start = JobState.STARTING, model.attempt + 1, model.newest
             assert claim.number == model.attempt
             self.held[job_id] = Held(claim, worker, device)
 
@@ -162,8 +164,9 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
             self.yard.record(held.claim, seq=held.stored, checkpoints=saved)
             with pytest.raises(StaleClaim):
                 self.yard.record(held.claim, seq=held.stored, checkpoints=saved)
+            if saves:
+                self.models[job_id].newest = held.stored
             held.stored += 1
-            self.models[job_id].fruitful |= saves
 
         @precondition(lambda self: bool(self.held))
         @rule(target=lost, data=st.data(), reason=st.sampled_from(ENDS))

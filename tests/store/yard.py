@@ -61,9 +61,10 @@ class Yard:
         stored = Batch(offsets=batch.pop("offsets", {}), **batch)
         self.write(lambda session: attempts.record(session, claim, stored, seq=seq))
 
-    def end(self, claim: Claim, reason: EndReason, message: str = "") -> JobState:
-        report = ExitReport(reason=reason, message=message)
-        return self.write(lambda session: attempts.end(session, claim, report))
+    def end(self, claim: Claim, reason: EndReason, message: str = "", *, asked: bool = True) -> JobState:
+        """`asked`: where the reason is a stop, whether the worker has asked for it."""
+        report, stops = ExitReport(reason=reason, message=message), {reason} if asked else set[EndReason]()
+        return self.write(lambda session: attempts.end(session, claim, report, asked=stops))
 
     def cancel(self, job_id: str) -> Job:
         return self.write(lambda session: intents.request_cancel(session, job_id))

@@ -30,6 +30,12 @@ class Binding:
     failing: set[str] = field(default_factory=set[str])
     mig: int = 0
     used: int = 22 * GIB
+    uncorrected: dict[str, int] = field(default_factory=dict[str, int])
+    rows: dict[str, tuple[int, int, int, int]] = field(default_factory=dict[str, tuple[int, int, int, int]])
+    """As NVML: corrected, uncorrected, whether some wait, whether one failed."""
+    pages: int = 0
+    xids: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
+    """Events that nobody has taken yet."""
     NVMLError: type[Exception] = DriverError
 
     def _answer(self, call: str, value: Any = None) -> Any:
@@ -66,6 +72,30 @@ class Binding:
 
     def nvmlDeviceGetMigMode(self, handle: Any) -> Any:
         return self._answer("mig", [self.mig, self.mig])
+
+    def nvmlDeviceGetTotalEccErrors(self, handle: Any, errorType: int, counterType: int) -> Any:
+        assert (errorType, counterType) == (1, 0)  # uncorrected, since the driver was loaded
+        return self._answer("ecc", self.uncorrected.get(handle, 0))
+
+    def nvmlDeviceGetRemappedRows(self, device: Any) -> Any:
+        return self._answer("rows", self.rows.get(device, (0, 0, 0, 0)))
+
+    def nvmlDeviceGetRetiredPagesPendingStatus(self, device: Any) -> Any:
+        return self._answer("pages", self.pages)
+
+    def nvmlEventSetCreate(self) -> Any:
+        return self._answer("events", [])
+
+    def nvmlDeviceRegisterEvents(self, handle: Any, eventTypes: int, eventSet: Any) -> Any:
+        assert eventTypes == 8  # critical XIDs
+        eventSet.append(handle)
+
+    def nvmlEventSetWait_v2(self, eventSet: Any, timeoutms: int) -> Any:
+        assert timeoutms == 0
+        waiting = self.xids.get(eventSet[0], [])
+        if not waiting:
+            raise DriverError("Timeout")
+        return SimpleNamespace(eventData=waiting.pop(0))
 
 
 def _process(pid: int, memory: int | None) -> Any:

@@ -30,6 +30,7 @@ from torchyard.rundir import (
 )
 from worker.attempts.effects import Host
 from worker.attempts.runner import Runner
+from worker.devices.health import Health
 from worker.devices.inventory import Device, Inventory
 from worker.engines.base import AttemptKey
 from worker.engines.local import process
@@ -142,7 +143,7 @@ def bench(tmp_path: Path, database: Database, spec: dict[str, Any]) -> Generator
     claim = yard.starting(job_id, yard.worker())
     runs = tmp_path / "runs"
     engine = LocalEngine(runs, Inventory((Device(0, "cpu-0", "CPU slot", "cpu"),)))
-    host = Host(database, Blobs(tmp_path / "blobs"), engine, runs, (), threading.Event())
+    host = Host(database, Blobs(tmp_path / "blobs"), engine, runs, (), Health(), threading.Event())
     run = RunDir(host.runs / job_id / "1")
     run.create()
     bench = Bench(yard, host, claim, Attempt(run, job_id, 1))

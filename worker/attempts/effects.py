@@ -1,5 +1,6 @@
 """What a runner sees of its attempt and does to it: the hands of `lifecycle`, which decides."""
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 import logging
 from pathlib import Path
@@ -37,6 +38,7 @@ from worker.attempts.records import Records
 from worker.attempts.relay import Relay
 from worker.attempts.spool import Spool
 from worker.attempts.wishes import Wishes
+from worker.devices.health import Health, Marks
 from worker.devices.quarantine import Use
 from worker.engines.base import AttemptKey, Engine, Handle, Plan
 
@@ -57,6 +59,8 @@ class Host:
     runs: Path
     allowed: tuple[Path, ...]
     """The folders below which a job may name files."""
+    health: Health
+    """What the driver says of the GPUs: asked when an attempt begins, and when it claims that one failed."""
     ended: threading.Event
     """Set whenever a runner is done: devices or a job may be free."""
 
@@ -76,6 +80,7 @@ class Effects:
         self._handle = Handle(self._key, 0)
         self._plan: Plan | None = None
         self._spool: Spool | None = None
+        self._marks: Mapping[str, Marks] = {}
         self._seen: Observation | None = Unprepared()
         """What the last action found out, until it was looked at."""
 
@@ -83,6 +88,7 @@ class Effects:
         """Reads the rows, and finds what an earlier daemon started."""
         row, job = self._records.read()
         self.use = replace(self.use, devices=tuple(str(device["uuid"]) for device in job.devices))
+        self._marks = self._host.health.marks(self.use.devices or (), adopted=row.launcher is not None)
         self._wishes.grace = parse_duration(job.spec["stop_grace"])
         world_size = len(job.devices)
         if row.launcher is not None:
@@ -129,8 +135,8 @@ class Effects:
                 left = self._host.engine.kill(self._handle)
                 if left is not None and not silent:
                     self._notices.once(left)
-            case Close(report):
-                self._close(report)
+            case Close(report, asked):
+                self._close(report, {asked} if asked is not None else set())
 
     def _try_to_start(self, action: Prepare | Start) -> None:
         try:
@@ -202,9 +208,12 @@ class Effects:
         reason = EndReason.WORKER_LOST if error.errno in disk.PASSING else EndReason.LAUNCH_FAILED
         return Failed(ExitReport(reason=reason, message=f"the attempt cannot be prepared: {error}"))
 
-    def _close(self, report: ExitReport) -> None:
-        self.use = replace(self.use, over=True, report=report)  # before its devices are free: they may be in quarantine
-        state = self._records.end(report)
+    def _close(self, report: ExitReport, asked: Collection[EndReason]) -> None:
+        verdict = self._host.health.judge(report, since=self._marks)
+        report = verdict.report
+        # Before its devices are free: they may have to wait in quarantine.
+        self.use = replace(self.use, over=True, faults=verdict.faults)
+        state = self._records.end(report, asked=asked)
         logger.info("%s: attempt %d ended: %s; the job is %s", self._key.job_id, self._key.number, report.reason, state)
 
 

@@ -77,6 +77,8 @@ class Draining:
     """A phase: nothing of it runs. What it wrote is being stored."""
 
     report: ExitReport
+    asked: EndReason | None = None
+    """The stop that it was asked for."""
 
 
 @dataclass(frozen=True)
@@ -164,6 +166,8 @@ class Close:
     """To do: the last transaction, with its end, its devices and the job's next state."""
 
     report: ExitReport
+    asked: EndReason | None = None
+    """The stop that it was asked for: an end as another stop is not believed."""
 
 
 Action = Prepare | Start | MarkRunning | Store | RequestStop | Kill | Close
@@ -207,7 +211,8 @@ def _prepare(seen: Observation, wanted: Stop | None) -> Decision:
     trouble = seen.trouble if isinstance(seen, Unprepared) else None
     if wanted is not None:
         message = "stopped before it started" + (f": {trouble}" if trouble else "")
-        return Decision(Closed("ended"), (Close(ExitReport(reason=wanted.reason, message=message)),))
+        report = ExitReport(reason=wanted.reason, message=message)
+        return Decision(Closed("ended"), (Close(report, wanted.reason),))
     if isinstance(seen, Prepared):
         return Decision(Starting(), (Start(),))
     return Decision(Preparing(), (Prepare(),))
@@ -231,19 +236,20 @@ def _go_on(phase: Starting | Running | Stopping, seen: Observation, wanted: Stop
 
 def _leave(phase: Starting | Running | Stopping, seen: base.Ended | base.Absent, wanted: Stop | None) -> Decision:
     if isinstance(seen, base.Ended):
-        report = _believed(seen.report, _asked(phase, wanted))
+        report = seen.report
     else:
         report = ExitReport(reason=EndReason.WORKER_LOST, message="nothing of the attempt runs, and it left no word")
     # A job succeeds from `running` alone, also where its ranks were too fast to be seen.
     mark = (MarkRunning(),) if report.reason is EndReason.COMPLETED and not _ran(phase) else ()
-    return Decision(Draining(report), (*mark, Store(final=True)))
+    stop = _asked(phase, wanted)
+    return Decision(Draining(report, stop.reason if stop is not None else None), (*mark, Store(final=True)))
 
 
 def _drain(phase: Draining, seen: Observation, wanted: Stop | None) -> Decision:
     cancelled = wanted is not None and wanted.reason is EndReason.CANCELLED
     given_up = isinstance(seen, Undrained) and cancelled and seen.refusals >= TRIES_ONCE_CANCELLED
     if isinstance(seen, Drained) or given_up:
-        return Decision(Closed("ended"), (Close(phase.report),))
+        return Decision(Closed("ended"), (Close(phase.report, phase.asked),))
     return Decision(phase, (Store(final=True),))
 
 
@@ -255,10 +261,3 @@ def _asked(phase: Starting | Running | Stopping, wanted: Stop | None) -> Stop | 
     """A stop only grows stronger: a wish that was taken back stays asked."""
     before = phase.stop if isinstance(phase, Stopping) else None
     return wanted.joined(before) if wanted is not None else before
-
-
-def _believed(report: ExitReport, asked: Stop | None) -> ExitReport:
-    """An end that nobody asked for is no cancel, pause or preemption, whatever its report says."""
-    if asked is not None or report.reason not in {EndReason.CANCELLED, EndReason.PAUSED, EndReason.PREEMPTED}:
-        return report
-    return ExitReport(reason=EndReason.WORKER_LOST, message="the attempt was ended from outside this service")

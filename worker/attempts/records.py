@@ -104,9 +104,9 @@ class Records:
         self._write("record", write)
         self._seq = seq + 1
 
-    def end(self, report: ExitReport) -> JobState:
-        """Closes the attempt and answers the job's next state."""
-        return self._write("end", lambda session: attempts.end(session, self._claim, report))
+    def end(self, report: ExitReport, *, asked: Collection[EndReason] = ()) -> JobState:
+        """Closes the attempt and answers the job's next state. `asked`: the stops that the worker has asked for."""
+        return self._write("end", lambda session: attempts.end(session, self._claim, report, asked=asked))
 
     def outage_s(self) -> float:
         """The longest wait for the database since the last question, in seconds; 0.0 where it always answered."""

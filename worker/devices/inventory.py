@@ -37,6 +37,12 @@ class Nvml(Protocol):
     def nvmlDeviceGetUtilizationRates(self, handle: Any) -> Any: ...
     def nvmlDeviceGetComputeRunningProcesses(self, handle: Any) -> Any: ...
     def nvmlDeviceGetMigMode(self, handle: Any) -> Any: ...
+    def nvmlDeviceGetTotalEccErrors(self, handle: Any, errorType: int, counterType: int) -> Any: ...
+    def nvmlDeviceGetRemappedRows(self, device: Any) -> Any: ...
+    def nvmlDeviceGetRetiredPagesPendingStatus(self, device: Any) -> Any: ...
+    def nvmlEventSetCreate(self) -> Any: ...
+    def nvmlDeviceRegisterEvents(self, handle: Any, eventTypes: int, eventSet: Any) -> Any: ...
+    def nvmlEventSetWait_v2(self, eventSet: Any, timeoutms: int) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -80,8 +86,8 @@ class Inventory:
             used = int(nvml.nvmlDeviceGetMemoryInfo(handle).used)
         except nvml.NVMLError as error:
             return view.model_copy(update={"blocked": f"GPU {device.index} does not answer: {error}"})
-        rates = _ask(nvml, lambda: nvml.nvmlDeviceGetUtilizationRates(handle), None)
-        running = _ask(nvml, lambda: nvml.nvmlDeviceGetComputeRunningProcesses(handle), [])
+        rates = ask(nvml, lambda: nvml.nvmlDeviceGetUtilizationRates(handle), None)
+        running = ask(nvml, lambda: nvml.nvmlDeviceGetComputeRunningProcesses(handle), [])
         processes = [DeviceProcess(pid=int(item.pid), memory_bytes=int(item.usedGpuMemory or 0)) for item in running]
         return view.model_copy(
             update={
@@ -106,6 +112,14 @@ def discover(
         cpu_slots = 0 if gpus else max(2, os.cpu_count() or 1)
     slots = [Device(index, f"cpu-{index}", "CPU slot", "cpu") for index in range(cpu_slots)]
     return Inventory((*gpus, *slots), binding if gpus else None)
+
+
+def ask(nvml: Nvml, question: Callable[[], T], otherwise: T) -> T:
+    """One answer of the driver; many a field is not supported everywhere, or not permitted."""
+    try:
+        return question()
+    except nvml.NVMLError:
+        return otherwise
 
 
 class DeviceLocks:
@@ -159,13 +173,13 @@ def _gpus(nvml: Nvml, visible: str | None) -> list[Device]:
         count = nvml.nvmlDeviceGetCount()
     except nvml.NVMLError:
         return []  # no driver, or none that works: a host without GPUs
-    found = [_ask(nvml, lambda index=index: _gpu(nvml, index), None) for index in range(count)]
+    found = [ask(nvml, lambda index=index: _gpu(nvml, index), None) for index in range(count)]
     return [device for device in found if device is not None and _given(device, visible)]
 
 
 def _gpu(nvml: Nvml, index: int) -> Device:
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
-    memory = _ask(nvml, lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle).total), None)
+    memory = ask(nvml, lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle).total), None)
     return Device(index, _text(nvml.nvmlDeviceGetUUID(handle)), _text(nvml.nvmlDeviceGetName(handle)), "cuda", memory)
 
 
@@ -176,16 +190,8 @@ def _given(device: Device, visible: str | None) -> bool:
     return any(name == str(device.index) or (len(name) > 4 and device.uuid.startswith(name)) for name in names)
 
 
-def _ask(nvml: Nvml, question: Callable[[], T], otherwise: T) -> T:
-    """One answer of the driver; many a field is not supported everywhere, or not permitted."""
-    try:
-        return question()
-    except nvml.NVMLError:
-        return otherwise
-
-
 def _mig(nvml: Nvml, handle: Any, device: Device) -> str | None:
-    current = _ask(nvml, lambda: nvml.nvmlDeviceGetMigMode(handle)[0], 0)
+    current = ask(nvml, lambda: nvml.nvmlDeviceGetMigMode(handle)[0], 0)
     return f"GPU {device.index} is split into MIG instances, which are not offered" if current else None
 
 

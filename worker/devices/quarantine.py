@@ -1,13 +1,10 @@
 """GPUs that no job holds and that are not offered yet: their memory is not back, or they have just failed."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 import time
 
-from torchyard.faults import kind_of_fault
-from torchyard.job import EndReason
-from torchyard.rundir import ExitReport
 from torchyard.views import DeviceView
 
 HEALTHY = timedelta(minutes=10)
@@ -31,8 +28,8 @@ class Use:
     devices: tuple[str, ...] | None
     over: bool
     """Whether none of its processes runs any more."""
-    report: ExitReport | None = None
-    """How it ended, where that is known."""
+    faults: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Its devices that failed, as the driver confirmed at its end, and what the driver said."""
 
 
 class Quarantine:
@@ -47,17 +44,12 @@ class Quarantine:
         self._faults: dict[str, _Fault] = {}
 
     def note(self, use: Use) -> None:
-        """Remembers that the attempt had its devices, and of what it died. The same may be noted again."""
-        devices = use.devices or ()
-        self._unconfirmed |= dict.fromkeys(devices, _Last(use.job_id, self._clock()))
-        if use.report is None or use.report.reason is not EndReason.DEVICE_FAULT:
-            return
-        rank = use.report.rank
-        failed = devices if rank is None or rank >= len(devices) else devices[rank : rank + 1]
-        for uuid in failed:
+        """Remembers that the attempt had its devices, and which of them failed. The same may be noted again."""
+        self._unconfirmed |= dict.fromkeys(use.devices or (), _Last(use.job_id, self._clock()))
+        for uuid, what in use.faults.items():
             known = self._faults.get(uuid)
             if known is None or (known.job_id, known.number) != (use.job_id, use.number):
-                self._faults[uuid] = self._fault(use.job_id, use.number, kind_of_fault(use.report.message))
+                self._faults[uuid] = self._fault(use.job_id, use.number, what)
 
     def judge(self, views: Sequence[DeviceView], uses: Iterable[Use]) -> list[DeviceView]:
         """`views` with who may not have one and why. `uses`: the attempts of now."""

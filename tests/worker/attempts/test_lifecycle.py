@@ -60,9 +60,21 @@ def stopped(reason: EndReason, why: str = "") -> ExitReport:
         (Preparing(), Unprepared("disk full"), None, Preparing(), [Prepare()]),
         (Preparing(), Prepared(), None, Starting(), [Start()]),
         (Preparing(), Failed(CRASHED), None, Closed("ended"), [Close(CRASHED)]),
-        (Preparing(), Unprepared(), CANCEL, Closed("ended"), [Close(stopped(EndReason.CANCELLED))]),
-        (Preparing(), Unprepared("full"), PAUSE, Closed("ended"), [Close(stopped(EndReason.PAUSED, ": full"))]),
-        (Preparing(), Prepared(), PREEMPT, Closed("ended"), [Close(stopped(EndReason.PREEMPTED))]),
+        (
+            Preparing(),
+            Unprepared(),
+            CANCEL,
+            Closed("ended"),
+            [Close(stopped(EndReason.CANCELLED), EndReason.CANCELLED)],
+        ),
+        (
+            Preparing(),
+            Unprepared("full"),
+            PAUSE,
+            Closed("ended"),
+            [Close(stopped(EndReason.PAUSED, ": full"), EndReason.PAUSED)],
+        ),
+        (Preparing(), Prepared(), PREEMPT, Closed("ended"), [Close(stopped(EndReason.PREEMPTED), EndReason.PREEMPTED)]),
         # An earlier daemon has started it.
         (Preparing(), ALL, None, Running(), [Store(), MarkRunning()]),
         (Preparing(), base.Ended(CRASHED), None, Draining(CRASHED), [Store(final=True)]),
@@ -79,7 +91,7 @@ def stopped(reason: EndReason, why: str = "") -> ExitReport:
         (Running(), UNKNOWN, CANCEL, Stopping(CANCEL, ran=True), [Store(), RequestStop(CANCEL)]),
         (Running(), ORPHANED, None, Running(), [Store(), Kill()]),
         (Running(), base.Ended(COMPLETED), None, Draining(COMPLETED), [Store(final=True)]),
-        (Running(), base.Ended(CRASHED), CANCEL, Draining(CRASHED), [Store(final=True)]),
+        (Running(), base.Ended(CRASHED), CANCEL, Draining(CRASHED, EndReason.CANCELLED), [Store(final=True)]),
         (Running(), Failed(CRASHED), None, Closed("ended"), [Kill(), Close(CRASHED)]),
         (Stopping(PAUSE, ran=True), ALL, None, Stopping(PAUSE, ran=True), [Store(), RequestStop(PAUSE)]),
         (
@@ -91,7 +103,7 @@ def stopped(reason: EndReason, why: str = "") -> ExitReport:
         ),
         (Stopping(PAUSE, ran=True), ALL, CANCEL, Stopping(CANCEL, ran=True), [Store(), RequestStop(CANCEL)]),
         (Stopping(CANCEL, ran=True), ALL, PREEMPT, Stopping(CANCEL, ran=True), [Store(), RequestStop(CANCEL)]),
-        (Stopping(PAUSE, ran=True), base.Absent(), None, Draining(GONE), [Store(final=True)]),
+        (Stopping(PAUSE, ran=True), base.Absent(), None, Draining(GONE, EndReason.PAUSED), [Store(final=True)]),
         (Draining(CRASHED), Undrained(), None, Draining(CRASHED), [Store(final=True)]),
         (Draining(CRASHED), Undrained(99), PAUSE, Draining(CRASHED), [Store(final=True)]),
         (Draining(CRASHED), Undrained(TRIES_ONCE_CANCELLED - 1), CANCEL, Draining(CRASHED), [Store(final=True)]),
@@ -109,15 +121,12 @@ def test_of_two_stops_the_shorter_grace_counts() -> None:
     assert decision.phase == Stopping(Stop(EndReason.PAUSED, SHORT), ran=True)
 
 
-@pytest.mark.parametrize("reason", [EndReason.CANCELLED, EndReason.PAUSED, EndReason.PREEMPTED])
-@pytest.mark.parametrize("phase", [Starting(), Running()])
-def test_a_stop_that_nobody_asked_for_is_not_believed(phase: Phase, reason: EndReason) -> None:
-    forged = base.Ended(ExitReport(reason=reason))
-    ended = decide(phase, forged, NOTHING).phase
-    assert isinstance(ended, Draining)
-    assert ended.report.reason is EndReason.WORKER_LOST
-    assert decide(phase, forged, Intents(stop=PREEMPT)).phase == Draining(forged.report)
-    assert decide(Stopping(CANCEL, ran=True), forged, NOTHING).phase == Draining(forged.report)
+def test_what_was_asked_goes_with_the_end() -> None:
+    for phase, stop in ((Running(), PREEMPT), (Stopping(PAUSE, ran=True), PREEMPT), (Stopping(PAUSE, ran=False), None)):
+        ended = decide(phase, base.Ended(CRASHED), Intents(stop=stop)).phase
+        assert isinstance(ended, Draining)
+        (close,) = decide(ended, Drained(), NOTHING).actions
+        assert close == Close(CRASHED, EndReason.PREEMPTED if isinstance(phase, Running) else EndReason.PAUSED)
 
 
 STOPS = (None, PREEMPT, PAUSE, CANCEL, Stop(EndReason.PREEMPTED, SHORT))

@@ -34,6 +34,7 @@ from torchyard.rundir import Manifest, ManifestFile, RunDir, read_record
 from torchyard.spec import parse_spec
 from worker.attempts.effects import Host
 from worker.attempts.runner import Runner
+from worker.devices.health import Health
 from worker.devices.inventory import Device, Inventory
 from worker.engines.base import AttemptKey
 
@@ -116,7 +117,7 @@ def bench(tmp_path: Path, database: Database, spec: dict[str, Any]) -> Generator
     claim = yard.starting(job_id, yard.worker())
     engine = MemoryEngine(Inventory((Device(0, "cpu-0", "CPU slot", "cpu"),)))
     runs = tmp_path / "runs"
-    host = Host(database, Blobs(tmp_path / "blobs"), engine, runs, (code,), threading.Event())
+    host = Host(database, Blobs(tmp_path / "blobs"), engine, runs, (code,), Health(), threading.Event())
     bench = Bench(yard, host, engine, claim, RunDir(runs / job_id / "1"))
     yield bench
     for runner in bench.runners:
