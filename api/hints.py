@@ -2,8 +2,8 @@
 
 import logging
 
+from store.db.tables import Job
 from store.queue import Queue
-from store.tables import Job
 from torchyard.errors import Unavailable
 from torchyard.job import JobState
 

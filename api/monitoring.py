@@ -11,8 +11,8 @@ from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.services import Services
-from store import census
-from store.census import Census
+from store.queries import census
+from store.queries.census import Census
 from torchyard.errors import Unavailable
 from torchyard.job import JobState
 

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from store import checkpoints, jobs, metrics
-from store.checkpoints import Listed
-from store.database import Session
-from store.journal import Item
-from store.logs import Line
-from store.tables import Checkpoint, Job, JobEvent, Worker
+from store.db.database import Session
+from store.db.tables import Checkpoint, Job, JobEvent, Worker
+from store.queries.journal import Item
+from store.rows import checkpoints, jobs, metrics
+from store.rows.checkpoints import Listed
+from store.rows.logs import Line
 from torchyard.job import JobState
 from torchyard.rundir import STATE_FILE
 from torchyard.spec import SPEC, Resources, Spec
@@ -126,7 +126,7 @@ def queue_entry(place: int, row: Job) -> QueueEntry:
 
 
 def worker(row: Worker, alive: bool, holders: dict[tuple[str, str], str]) -> WorkerView:
-    """`holders` is that of `store.jobs`."""
+    """`holders` is that of `store.rows.jobs`."""
     seen = [DeviceView.model_validate(device) for device in row.devices]
     return WorkerView(
         id=row.id,

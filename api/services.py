@@ -8,7 +8,7 @@ from fastapi import Depends, Request
 from api.live import Live
 from api.stream import Stream
 from store.blobs import Blobs
-from store.database import Database
+from store.db.database import Database
 from store.queue import Queue
 from store.settings import Settings
 

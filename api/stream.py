@@ -9,9 +9,10 @@ from anyio import CapacityLimiter, to_thread
 
 from api import present
 from api.live import Live
-from store import jobs, journal
-from store.database import Database
-from store.journal import Item, Kind
+from store.db.database import Database
+from store.queries import journal
+from store.queries.journal import Item, Kind
+from store.rows import jobs
 from torchyard.errors import NotFound, Unavailable
 from torchyard.job import JobState
 from torchyard.views import EndView

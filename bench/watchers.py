@@ -26,9 +26,9 @@ from bench.rest import pss_mib
 from bench.service import Service, scratch, up
 from bench.submit import SPEC
 from bench.table import Row
-from store import jobs
-from store.database import Database
+from store.db.database import Database
 from store.queue import Queue
+from store.rows import jobs
 from torchyard.cli import redis_server
 
 REPEATS = 15

@@ -28,7 +28,7 @@ COMMITS = (
     *("look", "prepared", "launched", "running", "record", "end"),
     *("collect", "forget", "cut", "thin", "tombstones", "aside", "other"),
 )
-"""What a transaction is for, by `store.database.Database.write`."""
+"""What a transaction is for, by `store.db.database.Database.write`."""
 PUSHES = ("push", "remove", "tell", "announce", "ring", "rebuild")
 """What is said to Redis, by `store.queue.Queue`."""
 RECORDS = ("worker", "config", "launch", "supervisor", "stop", "exit", "ranks", "errors", "manifest")

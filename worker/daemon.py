@@ -10,12 +10,12 @@ import socket
 import threading
 import time
 
-from store import attempts, jobs, workers
-from store.attempts import LEASE, Claim
 from store.blobs import Blobs
-from store.database import Database
+from store.db.database import Database
 from store.ids import new_id
 from store.queue import Bell, Queue
+from store.rows import attempts, jobs, workers
+from store.rows.attempts import LEASE, Claim
 from store.settings import Settings
 from torchyard.errors import NotFound, Unavailable
 from torchyard.rundir import Record, read_record, write_record

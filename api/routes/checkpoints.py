@@ -12,10 +12,10 @@ from api.files import FileResponse, Span, disposition, spans_of
 from api.openapi import DOWNLOAD, DOWNLOAD_HEAD, problems
 from api.paging import AfterCheckpoint, Limit, id_after, page
 from api.services import Parts, Services
-from store import checkpoints
-from store.checkpoints import Listed
-from store.database import Session
-from store.tables import Checkpoint, Job
+from store.db.database import Session
+from store.db.tables import Checkpoint, Job
+from store.rows import checkpoints
+from store.rows.checkpoints import Listed
 from torchyard.errors import InvalidCursor, NotFound, Unavailable
 from torchyard.rundir import STATE_FILE
 from torchyard.views import CheckpointView, Page

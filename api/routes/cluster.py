@@ -9,9 +9,10 @@ from api.auth import Principal, User
 from api.openapi import problems
 from api.paging import AfterPlace, AfterWorker, Limit, id_after, page, place_after, place_cursor
 from api.services import Parts, Services
-from store import jobs, listing, workers
 from store.ids import is_id
-from store.listing import Place
+from store.queries import listing
+from store.queries.listing import Place
+from store.rows import jobs, workers
 from torchyard.errors import Forbidden, NotFound, Unavailable
 from torchyard.spec import CONFIGS
 from torchyard.views import Page, QueueEntry, TrainerView, WorkerView

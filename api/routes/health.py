@@ -13,8 +13,8 @@ from api.auth import authenticate
 from api.openapi import headers, problems
 from api.problems import RETRY_AFTER
 from api.services import Parts
-from store import jobs
-from store.database import Database
+from store.db.database import Database
+from store.rows import jobs
 from torchyard.errors import NotAuthorized, Unavailable
 from torchyard.views import HealthView, ReadyView
 

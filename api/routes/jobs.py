@@ -17,7 +17,8 @@ from api.body import Body, parsed
 from api.openapi import CONDITIONAL, PATCH_BODY, headers, problems
 from api.paging import AfterJob, AfterNumber, Limit, id_after, number_after, page
 from api.services import Parts, Services
-from store import deletion, intents, jobs, listing
+from store.queries import listing
+from store.rows import deletion, intents, jobs
 from torchyard.errors import Conflict, Unavailable
 from torchyard.job import JobState
 from torchyard.spec import parse_patch

@@ -10,7 +10,7 @@ from api.auth import Principal, User, visible_job
 from api.openapi import STREAM, problems
 from api.paging import NUMBER, number_after
 from api.services import Parts, Services
-from store.journal import Kind
+from store.queries.journal import Kind
 from torchyard.errors import Unavailable
 
 router = APIRouter(tags=["telemetry"], responses=problems(Unavailable))

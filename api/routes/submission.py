@@ -11,11 +11,11 @@ from api.auth import JobId, User
 from api.body import Body, Keyed, parsed
 from api.openapi import SPEC_BODY, headers, problems
 from api.services import Parts, Services
-from store import idempotency, jobs
-from store.database import Session
-from store.idempotency import Answer, KeyedRequest, KeyTaken
-from store.retry import retry
-from store.tables import Job
+from store.db.database import Session
+from store.db.tables import Job
+from store.rows import idempotency, jobs
+from store.rows.idempotency import Answer, KeyedRequest, KeyTaken
+from store.rows.retry import retry
 from torchyard.errors import Conflict, TooLarge, Unavailable
 from torchyard.spec import parse_spec
 from torchyard.views import JobView, SpecView

@@ -9,8 +9,8 @@ from api.auth import User, visible_job
 from api.openapi import problems
 from api.paging import AfterNumber, Limit, number_after, page
 from api.services import Parts
-from store import logs, metrics
-from store.metrics import Points
+from store.rows import logs, metrics
+from store.rows.metrics import Points
 from torchyard.errors import Unavailable
 from torchyard.schema import MetricKey
 from torchyard.views import LogLine, MetricsView, Page, PointView, SeriesView

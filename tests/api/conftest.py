@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from store.database import Database
+from store.db.database import Database
 from tests.api.house import House
 from tests.servers import redis_server
 

@@ -11,13 +11,13 @@ from starlette.testclient import TestClient
 
 from api.app import create_app
 from api.auth import Principal, authenticate
-from store import attempts, jobs, workers
-from store.attempts import Batch, Claim
-from store.checkpoints import NewCheckpoint
-from store.database import Database
+from store.db.database import Database
 from store.ids import new_id
-from store.jobs import Reason
 from store.queue import Queue
+from store.rows import attempts, jobs, workers
+from store.rows.attempts import Batch, Claim
+from store.rows.checkpoints import NewCheckpoint
+from store.rows.jobs import Reason
 from store.settings import Settings
 from torchyard.rundir import ExitReport, Manifest, ManifestFile
 

@@ -1,7 +1,7 @@
 """`DELETE /v1/jobs/{id}`: a job that has ended, and all that it stored."""
 
-from store.logs import NewLines
-from store.metrics import NewPoint
+from store.rows.logs import NewLines
+from store.rows.metrics import NewPoint
 from tests.api.house import House, sha256
 from torchyard.job import EndReason
 

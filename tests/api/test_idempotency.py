@@ -9,8 +9,8 @@ from httpx2 import Response
 import pytest
 from sqlalchemy import delete, update
 
-from store.database import now_us
-from store.tables import IdempotencyKey
+from store.db.database import now_us
+from store.db.tables import IdempotencyKey
 from tests.api.house import SPEC, House
 from torchyard.job import EndReason
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from store.database import Database
-from store.metrics import NewPoint
+from store.db.database import Database
+from store.rows.metrics import NewPoint
 from tests.api.house import SPEC, House
 from torchyard.job import EndReason, JobState
 from torchyard.views import JobView

@@ -5,10 +5,11 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
-from store import census, workers
-from store.database import Database
+from store.db.database import Database
 from store.ids import new_id
-from store.metrics import NewPoint
+from store.queries import census
+from store.rows import workers
+from store.rows.metrics import NewPoint
 from tests.api.house import House
 from torchyard.job import EndReason, JobState
 

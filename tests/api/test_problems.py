@@ -10,7 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from api.app import create_app
-from store.database import Database
+from store.db.database import Database
 from store.settings import Settings
 from tests.api.house import SPEC, TOKEN, House
 from torchyard.errors import ConfigError

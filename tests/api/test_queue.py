@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from store import jobs
-from store.jobs import Reason
+from store.rows import jobs
+from store.rows.jobs import Reason
 from tests.api.house import House
 from torchyard.views import QueueEntry
 

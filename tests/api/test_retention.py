@@ -2,10 +2,10 @@
 
 from datetime import timedelta
 
-from store import housekeeping
-from store.attempts import NewEvent
-from store.housekeeping import Keep
-from store.logs import NewLines
+from store.rows import housekeeping
+from store.rows.attempts import NewEvent
+from store.rows.housekeeping import Keep
+from store.rows.logs import NewLines
 from tests.api.house import House
 from tests.api.test_stream import parsed
 from torchyard.job import EndReason

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from api.guard import SECURITY_HEADERS
-from store.checkpoints import NewCheckpoint
-from store.database import Database
+from store.db.database import Database
+from store.rows.checkpoints import NewCheckpoint
 from tests.api.house import House
 from tests.api.raw import Served, get, read_answer, wait_until
 from tests.api.test_process import serving

@@ -21,11 +21,11 @@ from redis import Redis
 from api import stream as streams
 from api.live import Live
 from api.stream import Stream
-from store import journal
-from store.attempts import Claim, NewEvent
-from store.database import Database
-from store.logs import NewLines
-from store.metrics import NewPoint
+from store.db.database import Database
+from store.queries import journal
+from store.rows.attempts import Claim, NewEvent
+from store.rows.logs import NewLines
+from store.rows.metrics import NewPoint
 from tests.api.house import TOKEN, House
 from tests.api.test_process import serving
 from tests.servers import redis_server

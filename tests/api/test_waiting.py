@@ -11,7 +11,7 @@ from typing import Any
 from httpx2 import Response
 import pytest
 
-from store.database import Database
+from store.db.database import Database
 from tests.api.house import House
 from torchyard.job import EndReason
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from sqlalchemy import select
 
-from store import jobs, logs
-from store.attempts import Claim
-from store.database import Database
-from store.metrics import POINT
+from store.db.database import Database
+from store.db.tables import Attempt, Checkpoint, Job, PointChunk
 from store.queue import Queue
+from store.rows import jobs, logs
+from store.rows.attempts import Claim
+from store.rows.metrics import POINT
 from store.settings import Settings
-from store.tables import Attempt, Checkpoint, Job, PointChunk
 from tests.failpoints import scenes
 from tests.failpoints.child import until
 from tests.store.yard import Yard

@@ -14,15 +14,15 @@ from typing import Any
 from api.auth import ADMIN
 from api.routes import cluster, jobs, submission
 from api.services import Services
-from store import deletion
-from store.attempts import Batch, Claim
 from store.blobs import Blobs
-from store.database import Database
-from store.idempotency import KeyedRequest
-from store.jobs import Reason
-from store.logs import NewLines
-from store.metrics import NewPoint
+from store.db.database import Database
 from store.queue import Queue
+from store.rows import deletion
+from store.rows.attempts import Batch, Claim
+from store.rows.idempotency import KeyedRequest
+from store.rows.jobs import Reason
+from store.rows.logs import NewLines
+from store.rows.metrics import NewPoint
 from store.settings import Settings
 from tests.store.yard import checkpoint
 from torchyard import failpoints

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from store.database import Database
-from store.tables import Job
+from store.db.database import Database
+from store.db.tables import Job
 from tests.databases import Databases
 from tests.failpoints import scenes
 from tests.failpoints.child import Child, playing, until

@@ -9,11 +9,11 @@ import json
 import pytest
 from sqlalchemy import insert
 
-from store import jobs
-from store.attempts import NewEvent
 from store.blobs import Blobs
-from store.logs import NewLines
-from store.tables import Garbage
+from store.db.tables import Garbage
+from store.rows import jobs
+from store.rows.attempts import NewEvent
+from store.rows.logs import NewLines
 from tests.failpoints import scenes
 from tests.failpoints.child import Child, playing, until
 from tests.failpoints.house import House

@@ -11,9 +11,9 @@ import tarfile
 
 import pytest
 
-from store import jobs, workers
-from store.database import Database
+from store.db.database import Database
 from store.queue import Queue
+from store.rows import jobs, workers
 from tests import servers
 from tests.e2e.service import until
 from tests.store.yard import Yard
@@ -79,7 +79,7 @@ def test_the_worker_before_the_newest_migration_runs_jobs_beside_a_new_one(
     old_python: Path, database_url: str, database: Database, tmp_path: Path
 ) -> None:
     found = subprocess.run(
-        [old_python, "-P", "-c", "import store.tables; print(store.tables.__file__)"],
+        [old_python, "-P", "-c", "import store; print(store.__file__)"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert not Path(found.stdout.strip()).is_relative_to(ROOT)

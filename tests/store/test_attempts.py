@@ -8,13 +8,13 @@ from sqlalchemy import update
 from sqlalchemy.exc import DataError
 from sqlalchemy.orm import Session
 
-from store import attempts, jobs
-from store.attempts import LEASE, Claim, NewEvent
-from store.database import now_us
-from store.jobs import Reason
-from store.logs import NewLines
-from store.metrics import NewPoint
-from store.tables import Attempt, Job
+from store.db.database import now_us
+from store.db.tables import Attempt, Job
+from store.rows import attempts, jobs
+from store.rows.attempts import LEASE, Claim, NewEvent
+from store.rows.jobs import Reason
+from store.rows.logs import NewLines
+from store.rows.metrics import NewPoint
 from tests.store.yard import Yard, checkpoint
 from torchyard.errors import StaleClaim
 from torchyard.job import CRASH_LOOP_CAP, OUTCOMES, EndReason, JobState

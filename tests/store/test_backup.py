@@ -19,16 +19,16 @@ import threading
 
 import pytest
 
-from store import attempts, deletion
 from store.backup import dump
 from store.backup.contents import Folder, read_manifest
 from store.backup.make import make
 from store.backup.restore import check, restore
 from store.blobs import Blobs
-from store.checkpoints import NewCheckpoint
-from store.database import Database
-from store.logs import NewLines
-from store.metrics import NewPoint
+from store.db.database import Database
+from store.rows import attempts, deletion
+from store.rows.checkpoints import NewCheckpoint
+from store.rows.logs import NewLines
+from store.rows.metrics import NewPoint
 from tests.api.house import House
 from tests.databases import Databases, PostgreSQLDatabases, SQLiteDatabases
 from tests.e2e.service import until

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from store import deletion, idempotency, jobs
-from store.attempts import NewEvent
 from store.blobs import Blobs
-from store.checkpoints import NewCheckpoint
-from store.idempotency import Answer, KeyedRequest
-from store.logs import NewLines
-from store.metrics import NewPoint
-from store.retry import retry
-from store.tables import Garbage
+from store.db.tables import Garbage
+from store.rows import deletion, idempotency, jobs
+from store.rows.attempts import NewEvent
+from store.rows.checkpoints import NewCheckpoint
+from store.rows.idempotency import Answer, KeyedRequest
+from store.rows.logs import NewLines
+from store.rows.metrics import NewPoint
+from store.rows.retry import retry
 from tests.store.yard import Yard, at_once
 from torchyard.errors import Conflict, NotFound, StaleClaim
 from torchyard.job import EndReason, JobState

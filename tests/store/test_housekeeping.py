@@ -6,14 +6,15 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import Connection, event, insert, select, update
 
-from store import deletion, housekeeping, journal, logs
-from store.attempts import NewEvent
-from store.database import Database, in_us, now_us
-from store.housekeeping import Keep
-from store.journal import Kind
-from store.logs import NewLines
-from store.metrics import NewPoint
-from store.tables import UNCUT, DeletedJob, Job
+from store.db.database import Database, in_us, now_us
+from store.db.tables import UNCUT, DeletedJob, Job
+from store.queries import journal
+from store.queries.journal import Kind
+from store.rows import deletion, housekeeping, logs
+from store.rows.attempts import NewEvent
+from store.rows.housekeeping import Keep
+from store.rows.logs import NewLines
+from store.rows.metrics import NewPoint
 from tests.databases import SQLiteDatabases
 from tests.store.yard import Yard, at_once, checkpoint
 from torchyard.job import EndReason

@@ -23,12 +23,12 @@ import pytest
 from redis import Redis
 from sqlalchemy import select
 
-from store import attempts, jobs, retry
-from store.attempts import Claim
-from store.database import Database
-from store.jobs import Reason
+from store.db.database import Database
+from store.db.tables import Allocation, Attempt, Job, JobEvent
 from store.queue import Queue
-from store.tables import Allocation, Attempt, Job, JobEvent
+from store.rows import attempts, jobs, retry
+from store.rows.attempts import Claim
+from store.rows.jobs import Reason
 from tests import servers
 from tests.databases import Databases
 from tests.store.yard import Yard, checkpoint

@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from store import jobs
 from store.queue import Bell, Queue
+from store.rows import jobs
 from tests.servers import redis_server
 from tests.store.yard import Yard, at_once
 from torchyard.errors import ConfigError, Unavailable

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 import pytest
 from sqlalchemy import select
 
-from store import attempts, checkpoints, deletion
-from store.attempts import Batch, Claim
 from store.blobs import Blobs
-from store.checkpoints import NewCheckpoint
-from store.retry import retry
-from store.tables import Garbage
+from store.db.tables import Garbage
+from store.rows import attempts, checkpoints, deletion
+from store.rows.attempts import Batch, Claim
+from store.rows.checkpoints import NewCheckpoint
+from store.rows.retry import retry
 from tests.store.yard import Yard, at_once, checkpoint
 from torchyard.errors import NotFound
 from torchyard.job import EndReason

@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from store import attempts, intents, jobs, workers
-from store.attempts import Batch, Claim
-from store.checkpoints import NewCheckpoint
-from store.database import Database, now_us
+from store.db.database import Database, now_us
+from store.db.tables import Allocation, Attempt, Base, Job, JobEvent
 from store.ids import new_id
-from store.jobs import Reason
-from store.tables import Allocation, Attempt, Base, Job, JobEvent
+from store.rows import attempts, intents, jobs, workers
+from store.rows.attempts import Batch, Claim
+from store.rows.checkpoints import NewCheckpoint
+from store.rows.jobs import Reason
 from torchyard.job import EndReason, JobState
 from torchyard.rundir import ExitReport, Manifest, ManifestFile
 from torchyard.spec import parse_spec

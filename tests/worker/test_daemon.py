@@ -11,12 +11,12 @@ import time
 import pytest
 from sqlalchemy import insert
 
-from store import attempts, deletion, workers
 from store.blobs import Blobs
-from store.database import Database
+from store.db.database import Database
+from store.db.tables import Garbage, Worker
 from store.queue import Queue
+from store.rows import attempts, deletion, workers
 from store.settings import Settings
-from store.tables import Garbage, Worker
 from tests import servers
 from tests.databases import away
 from tests.store.yard import Yard

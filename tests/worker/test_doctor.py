@@ -14,7 +14,7 @@ import pytest
 from redis import Redis
 from sqlalchemy import text
 
-from store.database import Database
+from store.db.database import Database
 from store.settings import Settings
 from tests.cli.terminal import in_terminal
 from tests.databases import Databases, PostgreSQLDatabases

@@ -12,9 +12,9 @@ import time
 from sqlalchemy import select
 
 from store.blobs import Blobs
-from store.database import Database
-from store.metrics import POINT
-from store.tables import PointChunk, Series
+from store.db.database import Database
+from store.db.tables import PointChunk, Series
+from store.rows.metrics import POINT
 from tests.databases import SQLiteDatabases
 from tests.store.yard import Yard
 from tests.worker.attempt import wait_for

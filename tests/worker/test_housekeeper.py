@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from store import logs
-from store.database import Database
-from store.logs import NewLines
+from store.db.database import Database
+from store.rows import logs
+from store.rows.logs import NewLines
 from store.settings import Settings
 from tests.databases import away
 from tests.servers import redis_server

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 
-from store.attempts import Claim
+from store.rows.attempts import Claim
 from torchyard.errors import DataError
 from torchyard.rundir import LaunchPlan, RunDir, read_record
 from torchyard.spec import parse_spec

@@ -5,9 +5,9 @@ import threading
 
 import pytest
 
-from store import deletion
-from store.attempts import Batch, Claim
-from store.database import Database
+from store.db.database import Database
+from store.rows import deletion
+from store.rows.attempts import Batch, Claim
 from tests.store.yard import Yard
 from torchyard.errors import StaleClaim
 from torchyard.job import EndReason

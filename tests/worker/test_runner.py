@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 
-from store import attempts, checkpoints, logs
-from store.attempts import Claim
 from store.blobs import Blobs
-from store.checkpoints import NewCheckpoint
-from store.database import Database
-from store.tables import Attempt as AttemptRow
-from store.tables import Job
+from store.db.database import Database
+from store.db.tables import Attempt as AttemptRow
+from store.db.tables import Job
+from store.rows import attempts, checkpoints, logs
+from store.rows.attempts import Claim
+from store.rows.checkpoints import NewCheckpoint
 from tests.databases import away
 from tests.disks import mounted
 from tests.store.yard import Yard

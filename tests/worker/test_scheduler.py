@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from store import jobs, room, workers
-from store.attempts import Claim
-from store.database import Database, now_us
-from store.jobs import Reason
+from store.db.database import Database, now_us
+from store.db.tables import Job
+from store.queries import room
 from store.queue import Queue
-from store.tables import Job
+from store.rows import jobs, workers
+from store.rows.attempts import Claim
+from store.rows.jobs import Reason
 from tests import servers
 from tests.store.yard import Yard, at_once
 from tests.worker.test_schedule import gpu, slot

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from store.attempts import Claim
+from store.rows.attempts import Claim
 from tests.worker.attempt import Attempt, wait_for
 from torchyard.job import EndReason
 from torchyard.rundir import ProcessIdentity, read_record

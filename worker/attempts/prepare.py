@@ -13,7 +13,7 @@ import sys
 from typing import Any, Protocol
 from urllib.parse import unquote
 
-from store.attempts import Claim
+from store.rows.attempts import Claim
 from torchyard.errors import DataError
 from torchyard.failpoints import VARIABLE as FAILPOINTS
 from torchyard.failpoints import failpoint

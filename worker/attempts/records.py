@@ -6,11 +6,11 @@ import threading
 import time
 from typing import TypeVar
 
-from store import attempts, checkpoints, intents, jobs
-from store.attempts import Batch, Claim
-from store.database import Database, Session
-from store.jobs import Reason
-from store.tables import Attempt, Checkpoint, Job
+from store.db.database import Database, Session
+from store.db.tables import Attempt, Checkpoint, Job
+from store.rows import attempts, checkpoints, intents, jobs
+from store.rows.attempts import Batch, Claim
+from store.rows.jobs import Reason
 from torchyard.errors import StaleClaim, Unavailable
 from torchyard.job import EndReason, JobState
 from torchyard.rundir import ExitReport, ProcessIdentity

@@ -10,11 +10,11 @@ import signal
 import threading
 import time
 
-from store.attempts import Batch, Claim, NewEvent
 from store.blobs import Blobs
-from store.database import Database
-from store.jobs import Reason
-from store.tables import Checkpoint, Job
+from store.db.database import Database
+from store.db.tables import Checkpoint, Job
+from store.rows.attempts import Batch, Claim, NewEvent
+from store.rows.jobs import Reason
 from torchyard import disk
 from torchyard.errors import ConfigError, DataError, InvalidSpec, StaleClaim, TorchyardError, Unavailable
 from torchyard.job import EndReason, JobState

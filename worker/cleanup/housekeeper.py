@@ -5,9 +5,9 @@ import logging
 import threading
 import time
 
-from store import deletion, housekeeping
-from store.database import Database
-from store.housekeeping import Keep
+from store.db.database import Database
+from store.rows import deletion, housekeeping
+from store.rows.housekeeping import Keep
 from store.settings import Settings
 from torchyard.errors import Unavailable
 from worker.cleanup.rundirs import RunDirs

@@ -15,10 +15,10 @@ import re
 import stat
 import time
 
-from store import housekeeping, jobs
-from store.database import Database, in_us
-from store.housekeeping import KnownJob
+from store.db.database import Database, in_us
 from store.ids import is_id
+from store.rows import housekeeping, jobs
+from store.rows.housekeeping import KnownJob
 from torchyard.rundir import LaunchPlan, RunDir
 from worker.engines.local import process
 from worker.untrusted import folders_inside, read_untrusted, remove_inside

@@ -4,9 +4,9 @@ from collections.abc import Callable, Collection
 import logging
 from pathlib import Path
 
-from store import deletion
 from store.blobs import Blobs
-from store.database import Database
+from store.db.database import Database
+from store.rows import deletion
 from worker.untrusted import folders_inside, remove_inside
 
 _ASKED_AT_ONCE = 1000

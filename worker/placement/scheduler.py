@@ -7,14 +7,15 @@ import logging
 
 from pydantic import ValidationError
 
-from store import attempts, intents, jobs, room, workers
-from store.attempts import Claim
-from store.database import Database
-from store.intents import Holder
-from store.jobs import Reason, Startable
+from store.db.database import Database
+from store.db.tables import Worker
+from store.queries import room
+from store.queries.room import Stop
 from store.queue import Queue
-from store.room import Stop
-from store.tables import Worker
+from store.rows import attempts, intents, jobs, workers
+from store.rows.attempts import Claim
+from store.rows.intents import Holder
+from store.rows.jobs import Reason, Startable
 from torchyard.errors import Unavailable
 from torchyard.job import JobState
 from torchyard.spec import Resources

@@ -5,7 +5,7 @@ import logging
 from pathlib import Path
 import time
 
-from store.attempts import Claim
+from store.rows.attempts import Claim
 from torchyard.job import EndReason
 from torchyard.rundir import ProcessIdentity, RunDir, StopRequest, write_record
 from worker.engines.local import orphans, process

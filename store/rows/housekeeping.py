@@ -30,9 +30,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Session
 
-from store import jobs
-from store.database import Database, in_us, now_us
-from store.tables import Attempt, Base, Job
+from store.db.database import Database, in_us, now_us
+from store.db.tables import Attempt, Base, Job
+from store.rows import jobs
 from torchyard.schema import format_duration
 
 _JOBS_AT_ONCE = 500

@@ -16,7 +16,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from store.database import CleanText, Document, Float64, now_us
+from store.db.database import CleanText, Document, Float64, now_us
 from torchyard.job import JobState
 
 BigKey = BigInteger().with_variant(Integer, "sqlite")
@@ -66,7 +66,7 @@ class Worker(Base):
 
 
 class Job(Base):
-    """What a user submitted. Only `store.jobs.transition` writes `state`."""
+    """What a user submitted. Only `store.rows.jobs.transition` writes `state`."""
 
     __tablename__ = "jobs"
     __table_args__ = (
@@ -219,7 +219,7 @@ class Series(Base):
 
 
 class PointChunk(Base):
-    """Points of one series in one batch, packed as `store.metrics.POINT`. `first` is the first one's position."""
+    """Points of one series in one batch, packed as `store.rows.metrics.POINT`. `first` is the first one's position."""
 
     __tablename__ = "point_chunks"
     __table_args__ = (UniqueConstraint("job_id", "first"), {"sqlite_with_rowid": False})

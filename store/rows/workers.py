@@ -6,9 +6,9 @@ from typing import Any
 from sqlalchemy import select, true, update
 from sqlalchemy.orm import Session
 
-from store.attempts import LEASE
-from store.database import now_us
-from store.tables import Worker
+from store.db.database import now_us
+from store.db.tables import Worker
+from store.rows.attempts import LEASE
 from torchyard.errors import NotFound
 
 _LEASE_US = int(LEASE.total_seconds() * 1_000_000)

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from store import deletion, metrics
-from store.database import now_us
-from store.tables import Checkpoint, Job
+from store.db.database import now_us
+from store.db.tables import Checkpoint, Job
+from store.rows import deletion, metrics
 
 
 def prune(session: Session, job_id: str) -> None:

@@ -9,13 +9,13 @@ from sqlalchemy import ColumnElement, and_, insert, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from store import checkpoints, jobs, logs, metrics, retention
-from store.checkpoints import NewCheckpoint
-from store.database import now_us
-from store.jobs import Reason
-from store.logs import NewLines
-from store.metrics import NewPoint
-from store.tables import Allocation, Attempt, Job, Worker
+from store.db.database import now_us
+from store.db.tables import Allocation, Attempt, Job, Worker
+from store.rows import checkpoints, jobs, logs, metrics, retention
+from store.rows.checkpoints import NewCheckpoint
+from store.rows.jobs import Reason
+from store.rows.logs import NewLines
+from store.rows.metrics import NewPoint
 from torchyard.errors import StaleClaim
 from torchyard.job import CRASH_LOOP_CAP, OUTCOMES, EndReason, JobState
 from torchyard.rundir import ExitReport, ProcessIdentity

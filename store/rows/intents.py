@@ -7,10 +7,10 @@ from typing import Any
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from store import jobs
-from store.database import now_us
-from store.jobs import Reason
-from store.tables import Attempt, Job
+from store.db.database import now_us
+from store.db.tables import Attempt, Job
+from store.rows import jobs
+from store.rows.jobs import Reason
 from torchyard.errors import Conflict, NotFound
 from torchyard.job import EndReason, JobState
 

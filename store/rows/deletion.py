@@ -16,10 +16,9 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.expression import column
 
-from store import jobs
 from store.blobs import Blobs
-from store.database import Database, in_us, now_us
-from store.tables import (
+from store.db.database import Database, in_us, now_us
+from store.db.tables import (
     Allocation,
     Attempt,
     Checkpoint,
@@ -32,6 +31,7 @@ from store.tables import (
     PointChunk,
     Series,
 )
+from store.rows import jobs
 from torchyard.errors import Conflict, NotFound
 from torchyard.job import JobState
 

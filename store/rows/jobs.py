@@ -7,9 +7,9 @@ from typing import Any
 from sqlalchemy import bindparam, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
-from store.database import now_us
+from store.db.database import now_us
+from store.db.tables import Allocation, Attempt, Base, Job, JobEvent, Worker
 from store.ids import new_id
-from store.tables import Allocation, Attempt, Base, Job, JobEvent, Worker
 from torchyard.errors import Conflict, NotFound
 from torchyard.job import JobState, sources
 from torchyard.spec import JobPatch, Spec

@@ -9,9 +9,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, func, insert, select, update
 from sqlalchemy.orm import Session
 
-from store import jobs
+from store.db.tables import Checkpoint, Job
 from store.ids import is_id, new_id
-from store.tables import Checkpoint, Job
+from store.rows import jobs
 from torchyard.errors import NotFound
 from torchyard.rundir import Manifest, ManifestFile
 from torchyard.views import json_number

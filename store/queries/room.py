@@ -6,8 +6,8 @@ from datetime import timedelta
 from sqlalchemy import select
 from sqlalchemy.orm import Session, aliased
 
-from store.database import now_us
-from store.tables import Attempt, Job, Worker
+from store.db.database import now_us
+from store.db.tables import Attempt, Job, Worker
 from torchyard.job import JobState
 from torchyard.schema import parse_duration
 
