@@ -78,14 +78,14 @@ class _Service(Collector):
 
     def _census(self) -> Census | None:
         try:
-            with self._parts.database.read() as session:
+            with self._parts.store.read() as session:
                 return census.take(session)
         except Unavailable:
             return None
 
     def _redis_answers(self) -> bool:
         try:
-            self._parts.queue.ping()
+            self._parts.store.queue.ping()
         except Unavailable:
             return False
         return True

@@ -11,11 +11,11 @@ import signal
 import sys
 from types import FrameType
 
-from store.settings import Settings
 from torchyard.errors import TorchyardError
 from worker.daemon import Daemon
 from worker.devices import inventory as devices
 from worker.engines.local import orphans
+from worker.settings import Settings
 
 
 def main() -> int:

@@ -10,14 +10,14 @@ import socket
 import threading
 import time
 
-from store.blobs import Blobs
-from store.db.database import Database
+from store.commands import workers
 from store.ids import new_id
-from store.queue import Bell, Queue
-from store.rows import attempts, jobs, workers
+from store.queue import Bell
+from store.rows import attempts
+from store.rows import workers as rows
 from store.rows.attempts import LEASE, Claim
-from store.settings import Settings
-from torchyard.errors import NotFound, Unavailable
+from store.store import Store
+from torchyard.errors import Unavailable
 from torchyard.rundir import Record, read_record, write_record
 from torchyard.views import DeviceView
 from worker.attempts.runner import Host, Runner
@@ -28,6 +28,7 @@ from worker.devices.quarantine import Quarantine
 from worker.engines.local import process
 from worker.engines.local.strays import kill_strays
 from worker.placement.scheduler import Scheduler
+from worker.settings import Settings
 
 _BEAT_S = 5.0
 _RENEW_S = 10.0
@@ -56,29 +57,20 @@ class Daemon:
         self.name = socket.gethostname()
         self._inventory = inventory
         self._clock = clock
-        self._database = Database(settings.database, program="torchyard-worker")
-        self._queue = Queue(settings.redis)
-        self._host = Host(
-            database=self._database,
-            blobs=Blobs(settings.blobs),
-            runs=settings.runs,
-            allowed=settings.allowed,
-            slots=len(inventory.devices),
-            announce=self._queue.announce,
-        )
+        self._store = Store.of(settings, program="torchyard-worker")
+        self._host = Host(store=self._store, runs=settings.runs, allowed=settings.allowed, slots=len(inventory.devices))
         self._runners: dict[int, Runner] = {}
         self._devices: list[DeviceView] = []
         self._quarantine = Quarantine(clock=clock)
         self._scheduler = Scheduler(
             worker_id=self.id,
             name=self.name,
-            database=self._database,
-            queue=self._queue,
+            store=self._store,
             observe=self._look,
             may_claim=self._may_claim,
             start=self._start,
         )
-        self._housekeeper = Housekeeper(settings, self._database, busy=self._in_hand, clock=clock)
+        self._housekeeper = Housekeeper(settings, self._store, busy=self._in_hand, clock=clock)
         self._ended = threading.Event()
         self._stopping = self._leaving = self._drained = False
         self._answers_since: float | None = None
@@ -93,15 +85,14 @@ class Daemon:
 
     def serve(self) -> None:
         """Works until told to stop."""
-        bell = self._queue.bell()
+        bell = self._store.queue.bell()
         try:
             self._insist(self._register)
             self._loop(bell)
         finally:
             self._finish()
             bell.close()
-            self._queue.close()
-            self._database.close()
+            self._store.close()
 
     def _loop(self, bell: Bell) -> None:
         beat, renew, sweep, claim, drain = (
@@ -145,42 +136,36 @@ class Daemon:
 
     def _register(self) -> None:
         self._devices = self._inventory.observe(ours=set())
-        with self._database.write("register") as session:
-            workers.register(
-                session, self.id, name=self.name, devices=[view.model_dump(mode="json") for view in self._devices]
-            )
-            adopted = attempts.open_of_worker(session, self.id)
-            attempts.renew(session, self.id, [claim.attempt_id for claim in adopted])
+        views = [view.model_dump(mode="json") for view in self._devices]
+        adopted = workers.register(self._store, self.id, name=self.name, devices=views)
         kill_strays(self._host.runs, adopted)
         for claim in adopted:
             logger.info("%s: attempt %d is adopted", claim.job_id, claim.number)
             self._start(claim)
 
     def _look_for_drain(self) -> None:
-        with self._database.read() as session:
-            drained = workers.drains(session, self.id)
+        with self._store.read() as session:
+            drained = rows.drains(session, self.id)
         if drained != self._drained:
             self._drained = drained
             logger.info("this worker %s", "drains: it gives its jobs back" if drained else "takes jobs again")
 
     def _beat(self) -> None:
         self._look()
-        with self._database.write("heartbeat") as session:
-            workers.heartbeat(session, self.id, devices=[view.model_dump(mode="json") for view in self._devices])
+        workers.heartbeat(self._store, self.id, devices=[view.model_dump(mode="json") for view in self._devices])
         with contextlib.suppress(OSError):
             os.utime(self._identity)  # a health check needs no database to see that this worker lives
 
     def _renew(self) -> None:
         if not self._runners:
             return
-        with self._database.write("renew") as session:
-            ours = attempts.renew(session, self.id, self._runners)
+        ours = workers.renew(self._store, self.id, self._runners)
         for attempt_id, runner in self._runners.items():
             if attempt_id not in ours and not runner.done:
                 runner.abandon()
 
     def _sweep(self) -> None:
-        with self._database.read() as session:
+        with self._store.read() as session:
             late = attempts.expired(session)
         # A database that was away for everybody must not look like workers that are gone.
         self._answers_since = self._answers_since or self._clock()
@@ -188,31 +173,17 @@ class Daemon:
             for claim in late:
                 if claim.attempt_id not in self._runners:
                     self._rescue(claim)
-        self._hint(self._rebuild)
+        if self._store.rebuild_queue():
+            self._ended.set()
         end = self._clock() + _TIDY_S
-        tidy.remove_runs(self._host.runs, self._database, go_on=lambda: self._clock() < end)
-        tidy.remove_blobs(self._host.blobs, self._database)
+        tidy.remove_runs(self._host.runs, self._store, go_on=lambda: self._clock() < end)
+        tidy.remove_blobs(self._store)
         self._housekeeper.nudge()
 
-    def _rebuild(self) -> None:
-        if self._queue.rebuild(self._queued):
-            self._ended.set()
-
     def _rescue(self, claim: Claim) -> None:
-        with self._database.write("rescue") as session:
-            rescued = attempts.rescue(session, claim)
-        if rescued:
-            self._queue.announce(claim.job_id)
+        if workers.rescue(self._store, claim):
             logger.warning("%s: attempt %d was rescued: its lease had expired", claim.job_id, claim.number)
             self._ended.set()
-
-    def _queued(self) -> list[tuple[str, int]]:
-        try:
-            with self._database.read() as session:
-                return jobs.queued(session)
-        except Unavailable:
-            self._answers_since = None  # whoever asks may take it for the queue's trouble
-            raise
 
     def _may_claim(self) -> bool:
         if self._stopping or self._leaving:
@@ -237,7 +208,7 @@ class Daemon:
     def _on_end(self) -> None:
         """An attempt has ended: its devices are free. Called by its thread, while the loop listens to the bell."""
         self._ended.set()
-        self._hint(self._queue.ring)
+        self._store.ring()
 
     def _reap(self) -> bool:
         """Forgets the runners that are done; true when a device or a job may have become free."""
@@ -249,18 +220,7 @@ class Daemon:
             runner.join(_LEAVE_S)  # it may still ring, and nobody else waits for it
             del self._runners[attempt_id]
             self._quarantine.note(runner.use)
-            if runner.requeued:
-                self._requeue(runner.claim.job_id)
         return ended
-
-    def _requeue(self, job_id: str) -> None:
-        def push() -> None:
-            with self._database.read() as session:
-                job = jobs.get(session, job_id)
-            self._queue.push(job_id, priority=job.priority)
-
-        with contextlib.suppress(NotFound):  # cancelled and deleted meanwhile
-            self._hint(push)
 
     def _finish(self) -> None:
         for runner in self._runners.values():
@@ -290,13 +250,6 @@ class Daemon:
         except Unavailable as error:
             logger.warning("%s", error.message)
             self._answers_since = None
-
-    def _hint(self, work: Callable[[], None]) -> None:
-        """A write to the queue: if it is lost, the sweeper makes up for it."""
-        try:
-            work()
-        except Unavailable as error:
-            logger.warning("%s; the sweeper will make up for it", error.message)
 
     def _insist(self, work: Callable[[], None]) -> None:
         while not self._leaving and not self._stopping:

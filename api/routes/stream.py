@@ -56,5 +56,5 @@ async def stream_job(
 
 
 def _check(parts: Services, user: Principal, job_id: str) -> None:
-    with parts.database.read() as session:
+    with parts.store.read() as session:
         visible_job(session, job_id, user)

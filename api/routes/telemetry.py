@@ -35,7 +35,7 @@ def get_metrics(
 ) -> MetricsView:
     """Each series by step. One of more than `max_points` keeps the least and the greatest value of each stretch."""
     where = metrics.PointFilter(keys=tuple(key or ()), from_step=from_step, to_step=to_step, attempt=attempt)
-    with parts.database.read() as session:
+    with parts.store.read() as session:
         visible_job(session, job_id, user)
         series = metrics.read(session, job_id, where)
     return MetricsView(data=[SeriesView(key=name, points=_points(found, max_points)) for name, found in series.items()])
@@ -54,7 +54,7 @@ def list_logs(
 ) -> Page[LogLine]:
     """Lines of output, oldest first: those numbered above `after`, or the last `tail` ones."""
     line = number_after(after)
-    with parts.database.read() as session:
+    with parts.store.read() as session:
         visible_job(session, job_id, user)
         if tail is not None:
             last = logs.tail(session, job_id, count=tail, rank=rank)

@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, and_, insert, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from store import news
 from store.db.database import now_us
 from store.db.tables import Allocation, Attempt, Job, Worker
 from store.rows import checkpoints, jobs, logs, metrics, retention
@@ -18,7 +19,7 @@ from store.rows.logs import NewLines
 from store.rows.metrics import NewPoint
 from torchyard.errors import StaleClaim
 from torchyard.job import CRASH_LOOP_CAP, OUTCOMES, EndReason, JobState
-from torchyard.rundir import ExitReport, ProcessIdentity
+from torchyard.rundir import ExitReport
 
 LEASE = timedelta(seconds=30)
 _MAX_BACKOFF_S = 60
@@ -102,9 +103,17 @@ def prepared(session: Session, claim: Claim, *, start_step: int) -> None:
     _fenced_update(session, claim, start_step=start_step)
 
 
-def launched(session: Session, claim: Claim, launcher: ProcessIdentity) -> None:
-    """Records the supervisor, by which a later daemon finds it again. Raises StaleClaim."""
-    _fenced_update(session, claim, launcher=launcher.model_dump())
+def open_row(session: Session, claim: Claim) -> Attempt:
+    """As `read`. Raises StaleClaim, too, where the attempt has ended."""
+    row = read(session, claim)
+    if row.ended_at is not None:
+        raise StaleClaim(f"attempt {claim.number} of job {claim.job_id} has ended")
+    return row
+
+
+def launched(session: Session, claim: Claim, launcher: dict[str, Any]) -> None:
+    """Records by what a later daemon finds the attempt's processes again: an engine's handle. Raises StaleClaim."""
+    _fenced_update(session, claim, launcher=launcher)
 
 
 def running(session: Session, claim: Claim, *, reason: Reason) -> None:
@@ -132,6 +141,7 @@ def record(session: Session, claim: Claim, batch: Batch, *, seq: int) -> None:
         jobs.set_card(session, claim.job_id, batch.card)
     if batch.progress is not None:
         session.execute(update(Job).where(Job.id == claim.job_id).values(progress=batch.progress))
+    news.of(session).change(claim.job_id)
 
 
 def end(session: Session, claim: Claim, report: ExitReport) -> JobState:
@@ -152,6 +162,7 @@ def end(session: Session, claim: Claim, report: ExitReport) -> JobState:
         .where(Allocation.attempt_id == claim.attempt_id, Allocation.released_at.is_(None))
         .values(released_at=now_us())
     )
+    news.of(session).wake()
     return _move_on(session, claim, report, fruitful=closed.checkpoints > 0, ran_us=closed.ran_us)
 
 

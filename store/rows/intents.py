@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
+from store import news
 from store.db.database import now_us
 from store.db.tables import Attempt, Job
 from store.rows import jobs
@@ -167,4 +168,6 @@ def _ask(session: Session, job: Job, reason: Reason, **values: object) -> Job:
         )
     )
     session.refresh(job)
+    jobs.note(session, job)
+    news.of(session).wake()
     return job

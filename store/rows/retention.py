@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from store.db.database import now_us
 from store.db.tables import Checkpoint, Job
-from store.rows import deletion, metrics
+from store.rows import garbage, metrics
 
 
 def prune(session: Session, job_id: str) -> None:
@@ -29,7 +29,7 @@ def prune(session: Session, job_id: str) -> None:
     kept = _kept(rows, policy, last_steps=metrics.last_steps(session, job_id))
     gone = [row.id for row in rows if row.id not in kept]
     if gone:
-        deletion.leave_garbage(session, session.scalars(select(Checkpoint.files).where(Checkpoint.id.in_(gone))))
+        garbage.leave(session, session.scalars(select(Checkpoint.files).where(Checkpoint.id.in_(gone))))
         change = update(Checkpoint).where(Checkpoint.id.in_(gone)).values(removed_at=now_us(), files=[])
         session.execute(change, execution_options={"synchronize_session": False})
 

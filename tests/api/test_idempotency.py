@@ -163,7 +163,7 @@ def test_a_job_whose_answer_was_lost_is_answered_by_its_key(house: House, monkey
         raise RuntimeError("crashed")
 
     with monkeypatch.context() as crashing:
-        crashing.setattr("api.hints.changed", crash)  # behind the commit
+        crashing.setattr("store.queue.Queue.tell", crash)  # behind the commit
         assert submit(house, "lost").status_code == 500
     stored = house.get("/v1/jobs")["data"]
     replayed = submit(house, "lost")

@@ -52,7 +52,7 @@ def publish(folder: Path, database_url: str, redis_url: str) -> None:
     """A job of one checkpoint, as large as no socket's buffers are."""
     database = Database(database_url)
     house = House(folder, database, redis_url)
-    blob = house.app.state.services.blobs.path(SHA256)
+    blob = house.app.state.services.store.blobs.path(SHA256)
     blob.parent.mkdir(parents=True)
     with blob.open("wb") as file:
         file.truncate(BIG)

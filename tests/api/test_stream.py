@@ -22,6 +22,7 @@ from api import stream as streams
 from api.live import Live
 from api.stream import Stream
 from store.db.database import Database
+from store.news import News
 from store.queries import journal
 from store.rows.attempts import Claim, NewEvent
 from store.rows.logs import NewLines
@@ -105,9 +106,9 @@ def run(house: House, claim: Claim, batches: int) -> None:
     """Stores what a whole attempt would, and announces it as a worker does."""
     for number in range(batches):
         house.record(claim, **batch(number))
-        house.queue.announce(claim.job_id)
+        house.queue.tell(News(changed={claim.job_id}))
     house.end(claim, reason=EndReason.COMPLETED)
-    house.queue.announce(claim.job_id)
+    house.queue.tell(News(changed={claim.job_id}))
 
 
 def stored(house: House, job_id: str) -> list[tuple[int, str]]:

@@ -72,7 +72,7 @@ def test_every_name_is_in_the_source_and_every_one_there_is_a_name() -> None:
     assert [one for one in found if not any(re.fullmatch(one, name) for name in failpoints.NAMES)] == []
     assert literals("_translated", "_told") == set(failpoints.PUSHES)
     commits = (literals("write", "_write") | purposes()) & set(failpoints.COMMITS)
-    assert commits == set(failpoints.COMMITS) - {"look", "other"}  # one is the ledger's default, one the database's
+    assert commits == set(failpoints.COMMITS) - {"other"}  # the database's default
 
 
 def test_every_transaction_says_what_it_is_for() -> None:

@@ -25,6 +25,7 @@ from sqlalchemy import select
 
 from store.db.database import Database
 from store.db.tables import Allocation, Attempt, Job, JobEvent
+from store.news import News
 from store.queue import Queue
 from store.rows import attempts, jobs, retry
 from store.rows.attempts import Claim
@@ -127,7 +128,7 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
         def submit(self, priority: int, preemptible: bool, limit: int) -> str:
             job_id = self.yard.submit(priority=priority, preemptible=preemptible, max_restarts=limit)
             self.models[job_id] = Model(priority, preemptible, limit)
-            self.queue.push(job_id, priority=priority)
+            self.queue.tell(News(places={job_id: priority}))
             return job_id
 
         @rule(job_id=submitted, number=st.integers(0, 1), device=st.sampled_from(DEVICES))
@@ -349,7 +350,7 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
         def _closed(self, job_id: str) -> Held:
             held = self.held.pop(job_id)
             with suppress(KeyError):
-                self.queue.remove(job_id)
+                self.queue.tell(News(places={job_id: None}))
             return held
 
     return Store

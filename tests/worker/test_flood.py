@@ -16,12 +16,12 @@ from store.db.database import Database
 from store.db.tables import PointChunk, Series
 from store.rows.metrics import POINT
 from tests.databases import SQLiteDatabases
-from tests.store.yard import Yard
+from tests.store.yard import Yard, store_on
 from tests.worker.attempt import wait_for
 from tests.worker.test_relay import little_memory
 from torchyard.eventlog import FLUSH_LINES
 from torchyard.rundir import RunDir
-from worker.attempts.records import Ledger
+from worker.attempts.records import Records
 from worker.attempts.relay import Relay
 
 KEYS = 10
@@ -68,7 +68,7 @@ def test_a_flood_of_points_is_stored_whole_in_little_memory_and_holds_nobody_up(
     with sqlite.migrated() as url, closing(Database(url)) as database:
         yard = Yard(database)
         claim = yard.running(yard.submit(), yard.worker())
-        ledger = Ledger(database, claim, leaving=threading.Event(), announce=lambda _: None)
+        ledger = Records(store_on(database), claim, leaving=threading.Event())
         ledger.read()
         relay = Relay(run, Blobs(tmp_path / "blobs"), offsets={}, listed=(), world_size=1)
         command = [sys.executable, "-P", "-c", WRITER, str(run.events)]
@@ -94,7 +94,7 @@ def test_a_flood_of_points_is_stored_whole_in_little_memory_and_holds_nobody_up(
     assert last < 2 * first + 0.002
 
 
-def _relay(relay: Relay, ledger: Ledger, *, final: bool = False) -> None:
+def _relay(relay: Relay, ledger: Records, *, final: bool = False) -> None:
     while (batch := relay.read(final=final)) is not None:
         ledger.record(batch)
         relay.stored(batch)

@@ -8,10 +8,10 @@ import pytest
 from store.db.database import Database
 from store.rows import deletion
 from store.rows.attempts import Batch, Claim
-from tests.store.yard import Yard
+from tests.store.yard import Yard, store_on
 from torchyard.errors import StaleClaim
 from torchyard.job import EndReason
-from worker.attempts.records import Ledger
+from worker.attempts.records import Records
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def rescued(yard: Yard, claim: Claim) -> None:
 @pytest.mark.parametrize("lose", [deleted, replaced, rescued])
 def test_an_attempt_that_is_lost_is_stale_whatever_is_asked(yard: Yard, lose: Callable[[Yard, Claim], None]) -> None:
     claim = yard.running(yard.submit(), yard.worker())
-    ledger = Ledger(yard.database, claim, leaving=threading.Event(), announce=lambda _: None)
+    ledger = Records(store_on(yard.database), claim, leaving=threading.Event())
     ledger.read()
     lose(yard, claim)
     for ask in (lambda: ledger.record(Batch(offsets={})), ledger.wanted_end, ledger.read):

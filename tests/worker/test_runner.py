@@ -26,7 +26,7 @@ from store.rows.attempts import Claim
 from store.rows.checkpoints import NewCheckpoint
 from tests.databases import away
 from tests.disks import mounted
-from tests.store.yard import Yard
+from tests.store.yard import Yard, store_on
 from tests.worker.attempt import Attempt, wait_for
 from torchyard import failpoints
 from torchyard.job import EndReason, JobState
@@ -150,7 +150,7 @@ def bench(tmp_path: Path, database: Database, spec: dict[str, Any]) -> Generator
     yard = Yard(database)
     job_id = yard.submit(**spec)
     claim = yard.starting(job_id, yard.worker())
-    host = Host(database, Blobs(tmp_path / "blobs"), tmp_path / "runs", (), 1, lambda _: None)
+    host = Host(store_on(database, blobs=Blobs(tmp_path / "blobs")), tmp_path / "runs", (), 1)
     run = RunDir(host.runs / job_id / "1")
     run.create()
     bench = Bench(yard, host, claim, Attempt(run, job_id, 1))

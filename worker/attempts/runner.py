@@ -10,11 +10,10 @@ import signal
 import threading
 import time
 
-from store.blobs import Blobs
-from store.db.database import Database
 from store.db.tables import Checkpoint, Job
 from store.rows.attempts import Batch, Claim, NewEvent
 from store.rows.jobs import Reason
+from store.store import Store
 from torchyard import disk
 from torchyard.errors import ConfigError, DataError, InvalidSpec, StaleClaim, TorchyardError, Unavailable
 from torchyard.job import EndReason, JobState
@@ -23,7 +22,7 @@ from torchyard.schema import parse_duration
 from torchyard.spec import parse_spec
 from torchyard.views import HeldDevice
 from worker.attempts import prepare as launch
-from worker.attempts.records import Ledger
+from worker.attempts.records import Records
 from worker.attempts.relay import Relay
 from worker.cleanup import rundirs, tidy
 from worker.devices.quarantine import Use
@@ -51,14 +50,11 @@ logger = logging.getLogger(__name__)
 class Host:
     """What the attempts of one worker share."""
 
-    database: Database
-    blobs: Blobs
+    store: Store
     runs: Path
     allowed: tuple[Path, ...]
     slots: int
     """Devices of the worker, among which the processor's cores are divided."""
-    announce: Callable[[str], None]
-    """Told a job's id after each commit that changed it. Never fails."""
 
 
 class Runner:
@@ -85,7 +81,7 @@ class Runner:
         self._said: set[str] = set()
         self._devices: tuple[str, ...] | None = None
         self._ended: ExitReport | None = None
-        self._ledger = Ledger(host.database, claim, leaving=self._leaving, announce=host.announce)
+        self._ledger = Records(host.store, claim, leaving=self._leaving)
         self._thread = threading.Thread(target=self._main, name=f"{claim.job_id}/{claim.number}", daemon=True)
 
     @property
@@ -252,7 +248,7 @@ class Runner:
         for file in checkpoint.files:
             target = folder / file["path"]
             target.parent.mkdir(parents=True, exist_ok=True)
-            if not self._host.blobs.copy_out(file["sha256"], target):
+            if not self._host.store.blobs.copy_out(file["sha256"], target):
                 return False
         return True
 
@@ -270,7 +266,7 @@ class Runner:
         row, _ = self._ledger.read()
         listed = self._ledger.names()
         offsets = {str(name): int(offset) for name, offset in row.offsets.items()}
-        return Relay(self.run, self._host.blobs, offsets=offsets, listed=listed, world_size=len(job.devices))
+        return Relay(self.run, self._host.store.blobs, offsets=offsets, listed=listed, world_size=len(job.devices))
 
     def _watch(self, job: Job, relay: Relay) -> None:
         state, started = JobState(job.state), time.monotonic()
@@ -283,7 +279,8 @@ class Runner:
                 self._drain(relay)
             completed = report is not None and report.reason is EndReason.COMPLETED
             if state is JobState.STARTING and (completed or self._every_rank_exists(len(job.devices))):
-                state = self._ledger.running(Reason("running", _running(len(job.devices))))
+                self._ledger.running(Reason("running", _running(len(job.devices))))
+                state = JobState.RUNNING
             if report is not None:
                 self._close(report)
                 return
@@ -297,7 +294,7 @@ class Runner:
         if self.supervisor is None:
             self.supervisor = read_untrusted(self.run.supervisor, ProcessIdentity)
             if self.supervisor is not None:
-                self._ledger.launched(self.supervisor)
+                self._ledger.launched(self.supervisor.model_dump())
 
     def _report(self, *, waited: float) -> ExitReport | None:
         """How the attempt ended, once nothing of it runs any more; None while it does."""
@@ -351,7 +348,7 @@ class Runner:
 
     def _store(self, relay: Relay, *, final: bool) -> bool:
         # No blob is removed between its storing and the commit of the row that refers to it.
-        with self._host.blobs.sharing():
+        with self._host.store.blobs.sharing():
             batch = relay.read(final=final)
             if batch is None:
                 return False

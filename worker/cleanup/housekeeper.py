@@ -5,12 +5,12 @@ import logging
 import threading
 import time
 
-from store.db.database import Database
-from store.rows import deletion, housekeeping
-from store.rows.housekeeping import Keep
-from store.settings import Settings
+from store.commands import cleaning
+from store.rows.trimming import Keep
+from store.store import Store
 from torchyard.errors import Unavailable
 from worker.cleanup.rundirs import RunDirs
+from worker.settings import Settings
 
 _EVERY_S = 60.0
 _REST = 3
@@ -25,7 +25,7 @@ class Housekeeper:
     def __init__(
         self,
         settings: Settings,
-        database: Database,
+        store: Store,
         *,
         busy: Callable[[], Collection[tuple[str, int]]],
         clock: Callable[[], float] = time.monotonic,
@@ -36,9 +36,9 @@ class Housekeeper:
             events=settings.keep_events,
             event_bytes=settings.keep_events_bytes,
         )
-        self._database = database
+        self._store = store
         self._run_dirs = RunDirs(
-            settings.runs, database, keep=settings.keep_runs, keep_bytes=settings.keep_runs_bytes, busy=busy
+            settings.runs, store.database, keep=settings.keep_runs, keep_bytes=settings.keep_runs_bytes, busy=busy
         )
         self._clock = clock
         self._next = 0.0
@@ -72,8 +72,7 @@ class Housekeeper:
             logger.exception("housekeeping was broken off")
 
     def _steps(self) -> Generator[None]:
-        yield from housekeeping.trim(self._database, self._keep)
-        with self._database.write("tombstones") as session:
-            deletion.forget(session)
+        yield from cleaning.trim(self._store, self._keep)
+        cleaning.forget_deleted(self._store)
         yield
         yield from self._run_dirs.sweep()

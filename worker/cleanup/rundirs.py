@@ -17,8 +17,9 @@ import time
 
 from store.db.database import Database, in_us
 from store.ids import is_id
-from store.rows import housekeeping, jobs
-from store.rows.housekeeping import KnownJob
+from store.queries import run_dirs
+from store.queries.run_dirs import KnownJob
+from store.rows import jobs
 from torchyard.rundir import LaunchPlan, RunDir
 from worker.engines.local import process
 from worker.untrusted import folders_inside, read_untrusted, remove_inside
@@ -88,7 +89,7 @@ class RunDirs:
         for first in range(0, len(names), _ASKED_AT_ONCE):
             some = names[first : first + _ASKED_AT_ONCE]
             with self._database.read() as session:
-                known = housekeeping.known(session, some)
+                known = run_dirs.known(session, some)
             yield
             for job_id in some:
                 if job_id in known:
@@ -138,7 +139,7 @@ class RunDirs:
         folder = self._runs / job_id
         with self._database.write("aside") as session:
             jobs.lock(session, job_id)
-            job = housekeeping.known(session, [job_id]).get(job_id)
+            job = run_dirs.known(session, [job_id]).get(job_id)
             if job is not None and int(number) in job.attempts:
                 return False
             try:

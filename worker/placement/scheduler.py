@@ -7,17 +7,16 @@ import logging
 
 from pydantic import ValidationError
 
-from store.db.database import Database
+from store.commands import placement
 from store.db.tables import Worker
 from store.queries import room
 from store.queries.room import Stop
-from store.queue import Queue
-from store.rows import attempts, intents, jobs, workers
+from store.queue import QueueUnavailable
+from store.rows import intents, jobs, workers
 from store.rows.attempts import Claim
 from store.rows.intents import Holder
 from store.rows.jobs import Reason, Startable
-from torchyard.errors import Unavailable
-from torchyard.job import JobState
+from store.store import Store
 from torchyard.spec import Resources
 from torchyard.views import DeviceView, HeldDevice
 from worker.placement import schedule
@@ -59,16 +58,14 @@ class Scheduler:
         *,
         worker_id: str,
         name: str,
-        database: Database,
-        queue: Queue,
+        store: Store,
         observe: Callable[[], list[DeviceView]],
         may_claim: Callable[[], bool],
         start: Callable[[Claim], None],
     ) -> None:
         self._id = worker_id
         self._name = name
-        self._database = database
-        self._queue = queue
+        self._store = store
         self._observe = observe
         self._may_claim = may_claim
         self._start = start
@@ -78,7 +75,7 @@ class Scheduler:
         waiting = self._waiting()
         if not waiting:
             return
-        with self._database.read() as session:
+        with self._store.read() as session:
             candidates = jobs.startable(session, waiting[:_LOOKED_AT])
             if not candidates:
                 return
@@ -97,10 +94,10 @@ class Scheduler:
 
     def _waiting(self) -> list[str]:
         try:
-            return self._queue.waiting()
-        except Unavailable as error:
+            return self._store.queue.waiting()
+        except QueueUnavailable as error:
             logger.warning("%s; reading the rows instead", error.message)
-        with self._database.read() as session:
+        with self._store.read() as session:
             return [job_id for job_id, _ in jobs.queued(session)]
 
     def _consider(self, turn: _Pass, job: Startable, resources: Resources) -> bool:
@@ -132,23 +129,17 @@ class Scheduler:
             HeldDevice(worker=self._id, index=view.index, uuid=view.uuid, name=view.name).model_dump()
             for view in chosen
         ]
-        with self._database.write("claim") as session:
-            claim = attempts.claim(session, job_id, worker_id=self._id, devices=devices)
-            if claim is None:
-                turn.takes = not workers.drains(session, self._id)
-                row = jobs.lock(session, job_id)
-                if row is not None and row.state == JobState.QUEUED:
-                    return  # it waits for others
-        try:
-            self._queue.remove(job_id)
-        except Unavailable as error:
-            logger.warning("%s; the queue is corrected later", error.message)
+        claim = placement.claim(self._store, job_id, worker_id=self._id, devices=devices)
         if claim is None:
-            return
+            turn.takes = not self._drains()
+            return  # it waits for others, or for nobody any more
         turn.floor.take(self._id, chosen, job_id=job_id)
-        self._queue.announce(job_id)
         logger.info("%s: attempt %d takes %s", job_id, claim.number, ", ".join(view.uuid for view in chosen))
         self._start(claim)
+
+    def _drains(self) -> bool:
+        with self._store.read() as session:
+            return workers.drains(session, self._id)
 
     def _make_room(self, turn: _Pass, job: Startable, resources: Resources) -> list[Stop]:
         """Asks jobs of this worker to stop for this one, if that helps; those that it asked."""
@@ -159,15 +150,12 @@ class Scheduler:
         if not victims or not self._may_claim():
             return []
         stops = [Stop(victim.job_id, job.id, self._id, self._name) for victim in victims]
-        with self._database.write("preempt") as session:
-            if not intents.request_preempt(session, [stop.job_id for stop in stops], in_favour_of=job.id):
-                return []
-            jobs.set_waiting_reason(session, [job.id], _preempting(stops))
+        asked = [stop.job_id for stop in stops]
+        if not placement.preempt(self._store, asked, in_favour_of=job.id, reason=_preempting(stops)):
+            return []
         turn.holders = [holder for holder in turn.holders if holder not in victims]
         turn.stops[job.id] = stops
-        for job_id in (*(stop.job_id for stop in stops), job.id):
-            logger.info("%s: makes room for %s", job_id, job.id)
-            self._queue.announce(job_id)
+        logger.info("%s: %s make room for it", job.id, ", ".join(asked))
         return stops
 
     def _say_why(self, turn: _Pass) -> None:
@@ -175,10 +163,8 @@ class Scheduler:
         favoured = {stop.job_id: stop.favoured for stops in turn.stops.values() for stop in stops}
         for resources, reason in turn.floor.explain(turn.waiting, favoured):
             turn.tell(turn.waiting[resources], reason)
-        if not turn.news:
-            return
-        with self._database.write("reason") as session:
-            jobs.set_waiting_reasons(session, turn.news)
+        if turn.news:
+            placement.tell_why(self._store, turn.news)
 
 
 def _host(worker: Worker) -> schedule.Host:
