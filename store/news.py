@@ -40,6 +40,6 @@ class News:
         self.ring = True
 
 
-def of(session: Session) -> News:
+def news_of(session: Session) -> News:
     """The news of the session's transaction. Whoever commits the session tells them."""
     return session.info.setdefault(_KEY, News())

@@ -7,10 +7,9 @@ from typing import Self
 
 from sqlalchemy.orm import Session
 
-from store import news
 from store.blobs import Blobs
 from store.db.database import Database
-from store.news import News
+from store.news import News, news_of
 from store.queue import Queue, QueueUnavailable
 from store.rows import jobs
 from store.settings import Settings
@@ -45,7 +44,7 @@ class Store:
         """
         with self.database.write(purpose) as session:
             yield session
-        self._tell(news.of(session))
+        self._tell(news_of(session))
 
     def ring(self) -> None:
         """Wakes every worker. Where Redis does not answer, they look by themselves."""

@@ -6,7 +6,7 @@ All of them raise Unavailable.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from store import news
+from store.news import news_of
 from store.rows import attempts, intents, jobs
 from store.rows.attempts import Claim
 from store.rows.jobs import Reason
@@ -24,7 +24,7 @@ def claim(store: Store, job_id: str, *, worker_id: str, devices: Sequence[dict[s
         if taken is None:
             job = jobs.lock(session, job_id)
             if job is None or job.state != JobState.QUEUED:
-                news.of(session).dequeue(job_id)
+                news_of(session).dequeue(job_id)
         return taken
 
 
@@ -37,7 +37,7 @@ def preempt(store: Store, victims: Sequence[str], *, in_favour_of: str, reason: 
         if not intents.request_preempt(session, victims, in_favour_of=in_favour_of):
             return False
         jobs.set_waiting_reason(session, [in_favour_of], reason)
-        news.of(session).change(in_favour_of)
+        news_of(session).change(in_favour_of)
         return True
 
 

@@ -9,9 +9,9 @@ from sqlalchemy import ColumnElement, and_, insert, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from store import news
 from store.db.database import now_us
 from store.db.tables import Allocation, Attempt, Job, Worker
+from store.news import news_of
 from store.rows import checkpoints, jobs, logs, metrics, retention
 from store.rows.checkpoints import NewCheckpoint
 from store.rows.jobs import Reason
@@ -141,7 +141,7 @@ def record(session: Session, claim: Claim, batch: Batch, *, seq: int) -> None:
         jobs.set_card(session, claim.job_id, batch.card)
     if batch.progress is not None:
         session.execute(update(Job).where(Job.id == claim.job_id).values(progress=batch.progress))
-    news.of(session).change(claim.job_id)
+    news_of(session).change(claim.job_id)
 
 
 def end(session: Session, claim: Claim, report: ExitReport) -> JobState:
@@ -162,7 +162,7 @@ def end(session: Session, claim: Claim, report: ExitReport) -> JobState:
         .where(Allocation.attempt_id == claim.attempt_id, Allocation.released_at.is_(None))
         .values(released_at=now_us())
     )
-    news.of(session).wake()
+    news_of(session).wake()
     return _move_on(session, claim, report, fruitful=closed.checkpoints > 0, ran_us=closed.ran_us)
 
 
@@ -294,7 +294,7 @@ def _next(job: Job, report: ExitReport, *, barren: int, backoff_s: int) -> tuple
         return outcome.state, Reason(code, message)
     if job.cancel_requested_at is not None:
         return JobState.CANCELLED, Reason("cancelled", f"cancelled by its owner; its last attempt ended: {message}")
-    limit = int(job.spec["max_restarts"])
+    limit = job.terms.max_restarts
     used_up = outcome.counted and job.restarts >= limit
     if used_up or barren >= CRASH_LOOP_CAP:
         restarts = f" (after {job.restarts} of {limit} restarts)" if limit else ""

@@ -8,7 +8,6 @@ from datetime import timedelta
 from sqlalchemy import Delete, delete, insert, select
 from sqlalchemy.orm import Session
 
-from store import news
 from store.db.database import in_us, now_us
 from store.db.tables import (
     Allocation,
@@ -22,6 +21,7 @@ from store.db.tables import (
     PointChunk,
     Series,
 )
+from store.news import news_of
 from store.rows import garbage, jobs
 from torchyard.errors import Conflict, NotFound
 from torchyard.job import JobState
@@ -45,7 +45,7 @@ def delete_job(session: Session, job_id: str, *, owner: str | None = None) -> No
         _execute(session, delete(table).where(table.job_id == job_id))
     _execute(session, delete(Job).where(Job.id == job_id))
     session.execute(insert(DeletedJob).values(job_id=job_id))
-    news.of(session).dequeue(job_id)
+    news_of(session).dequeue(job_id)
 
 
 def forget_old(session: Session) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 from sqlalchemy import bindparam, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
-from store import news
 from store.db.database import now_us
 from store.db.tables import Allocation, Attempt, Base, Job, JobEvent, Worker
 from store.ids import new_id
+from store.news import news_of
 from torchyard.errors import Conflict, NotFound
 from torchyard.job import JobState, sources
 from torchyard.spec import JobPatch, Spec
@@ -62,7 +62,7 @@ def submit(session: Session, spec: Spec, *, owner: str, retry_of: str | None = N
     }
     stored = session.execute(_NEW_JOB, values).one()
     _insert_state_event(session, values["id"], seq=1, source=None, target=JobState.QUEUED, reason=WAITING, attempt=None)
-    news.of(session).enqueue(values["id"], priority=spec.priority)
+    news_of(session).enqueue(values["id"], priority=spec.priority)
     return Job(**values, created_at=stored.created_at, reason_since=stored.reason_since)
 
 
@@ -159,9 +159,9 @@ def transition(
 def note(session: Session, job: Job) -> None:
     """Notes that the job has changed, and where it stands in the queue now."""
     if job.state == JobState.QUEUED:
-        news.of(session).enqueue(job.id, priority=job.priority)
+        news_of(session).enqueue(job.id, priority=job.priority)
     else:
-        news.of(session).dequeue(job.id)
+        news_of(session).dequeue(job.id)
 
 
 def lock(session: Session, job_id: str) -> Job | None:
@@ -221,7 +221,7 @@ def add_event(
 ) -> None:
     """Appends an event to the job, in the caller's transaction. `time` is microseconds; None is now."""
     seq = advance(session, job_id, 1)
-    news.of(session).change(job_id)
+    news_of(session).change(job_id)
     session.execute(
         insert(JobEvent).values(
             job_id=job_id, seq=seq, time=now_us() if time is None else time, type=type, attempt=attempt, data=data

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from store import news
 from store.commands import attempts, placement, requests, submission, workers
 from store.db.database import Database, Session
 from store.db.tables import Job
+from store.news import News, news_of
 from store.queue import Bell, Queue
 from store.rows import attempts as rows
 from store.rows import intents
@@ -91,7 +91,7 @@ def test_a_claim_takes_the_job_out_of_the_queue_and_so_does_one_that_comes_too_l
     store.rebuild_queue()
     claimed(store, yard, job_id)
     assert store.queue.waiting() == []
-    store.queue.tell(news.News(places={job_id: 0}))
+    store.queue.tell(News(places={job_id: 0}))
     assert placement.claim(store, job_id, worker_id=yard.worker("late"), devices=[]) is None
     assert store.queue.waiting() == []
 
@@ -123,7 +123,7 @@ def test_a_batch_is_announced_and_wakes_no_worker(store: Store, yard: Yard, bell
     rang(bell)
     with store.write("other") as session:
         rows.record(session, claim, Batch(offsets={}), seq=0)
-        assert news.of(session).changed == {claim.job_id}
+        assert news_of(session).changed == {claim.job_id}
     assert not rang(bell)
 
 
@@ -138,7 +138,7 @@ def test_what_is_undone_is_told_to_nobody(store: Store, yard: Yard, bell: Bell) 
 def test_a_request_that_comes_again_tells_what_redis_missed(store: Store, yard: Yard) -> None:
     job_id = yard.submit()
     ask(store, "cancel", job_id)
-    store.queue.tell(news.News(places={job_id: 0}))
+    store.queue.tell(News(places={job_id: 0}))
     ask(store, "cancel", job_id)
     assert store.queue.waiting() == []
 

@@ -18,7 +18,6 @@ from torchyard import disk
 from torchyard.errors import ConfigError, DataError, InvalidSpec, StaleClaim, TorchyardError, Unavailable
 from torchyard.job import EndReason, JobState
 from torchyard.rundir import ExitReport, ProcessIdentity, RunDir
-from torchyard.schema import parse_duration
 from torchyard.spec import parse_spec
 from torchyard.views import HeldDevice
 from worker.attempts import prepare as launch
@@ -396,7 +395,7 @@ class Runner:
     def _obey(self, job: Job) -> None:
         if self._stop is None:
             return
-        grace = parse_duration(job.spec["stop_grace"])
+        grace = job.terms.stop_grace
         try:
             self._stops.ask(self._stop, grace=min(grace, _SHUTDOWN_GRACE) if self._hurried else grace)
         except OSError as error:

@@ -8,6 +8,7 @@ import logging
 from pydantic import ValidationError
 
 from store.commands import placement
+from store.db import terms
 from store.db.tables import Worker
 from store.queries import room
 from store.queries.room import Stop
@@ -193,7 +194,7 @@ def _understood(candidates: Iterable[Startable]) -> Generator[tuple[Startable, R
     """Leaves out the jobs that ask for what only a newer worker knows."""
     for job in candidates:
         try:
-            resources = Resources.model_validate(job.resources)
+            resources = terms.resources(job.resources)
         except ValidationError:
             logger.warning("%s: this worker does not know what it asks for: %s", job.id, job.resources)
             continue
