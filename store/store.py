@@ -73,7 +73,8 @@ class Store:
             self._tells = True
         except QueueUnavailable as error:
             if self._tells:
-                logger.warning("%s; workers and watchers look at the rows by themselves meanwhile", error.message)
+                jobs_told = ", ".join(sorted(told.changed)) or "a wish to a worker"
+                logger.warning("%s is stored; workers and watchers look by themselves: %s", jobs_told, error.message)
             self._tells = False
 
     def _queued(self) -> list[tuple[str, int]]:
