@@ -7,7 +7,7 @@ import sys
 
 from api.app import create_app
 from api.server import Server
-from store.settings import Settings
+from api.settings import Settings
 from torchyard.errors import TorchyardError
 
 _OWN_DESCRIPTORS = 256

@@ -12,7 +12,7 @@ from api.auth import authenticate
 from api.guard import AllowedHosts, SecurityHeaders
 from api.routes import checkpoints, cluster, health, jobs, stream, submission, telemetry
 from api.services import Services
-from store.settings import Settings
+from api.settings import Settings
 from torchyard.errors import ConfigError, NotAuthorized
 
 

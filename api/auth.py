@@ -8,10 +8,10 @@ from fastapi import Depends
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from api.services import Parts
-from store import jobs
-from store.database import Session
+from store.db.database import Session
+from store.db.tables import Job
 from store.ids import is_id
-from store.tables import Job
+from store.rows import jobs
 from torchyard.errors import NotAuthorized, NotFound
 
 

@@ -10,7 +10,7 @@ from starlette.requests import ClientDisconnect
 
 from api.auth import User
 from api.services import Parts
-from store.idempotency import KeyedRequest
+from store.rows.idempotency import KeyedRequest
 from torchyard.errors import FieldError, InvalidRequest, TooLarge
 
 _KEY = "Idempotency-Key"

@@ -16,7 +16,7 @@ from uvicorn.server import ServerState
 from api import problems
 from api.files import ZERO_COPY
 from api.guard import SECURITY_HEADERS
-from store.settings import Settings
+from api.settings import Settings
 from torchyard.errors import (
     HeadersTooLarge,
     MalformedHttp,

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api import problems
-from store.settings import Settings
+from api.settings import Settings
 from torchyard.errors import HostNotAllowed, MalformedHttp, TorchyardError
 
 SECURITY_HEADERS = (

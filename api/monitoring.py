@@ -11,8 +11,8 @@ from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.services import Services
-from store import census
-from store.census import Census
+from store.queries import census
+from store.queries.census import Census
 from torchyard.errors import Unavailable
 from torchyard.job import JobState
 
@@ -78,14 +78,14 @@ class _Service(Collector):
 
     def _census(self) -> Census | None:
         try:
-            with self._parts.database.read() as session:
+            with self._parts.store.read() as session:
                 return census.take(session)
         except Unavailable:
             return None
 
     def _redis_answers(self) -> bool:
         try:
-            self._parts.queue.ping()
+            self._parts.store.queue.ping()
         except Unavailable:
             return False
         return True

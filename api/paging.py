@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Query
 
 from store.ids import Prefix, is_id
-from store.listing import Place
+from store.queries.listing import Place
 from torchyard.errors import InvalidCursor
 from torchyard.views import Page, View
 

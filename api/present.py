@@ -3,15 +3,16 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from store import checkpoints, jobs, metrics
-from store.checkpoints import Listed
-from store.database import Session
-from store.journal import Item
-from store.logs import Line
-from store.tables import Checkpoint, Job, JobEvent, Worker
+from store.db import terms
+from store.db.database import Session
+from store.db.tables import Checkpoint, Job, JobEvent, Worker
+from store.queries.journal import Item
+from store.rows import checkpoints, jobs, metrics
+from store.rows.checkpoints import Listed
+from store.rows.logs import Line
 from torchyard.job import JobState
 from torchyard.rundir import STATE_FILE
-from torchyard.spec import SPEC, Resources, Spec
+from torchyard.spec import SPEC, Spec
 from torchyard.views import (
     BestView,
     CheckpointView,
@@ -118,7 +119,7 @@ def queue_entry(place: int, row: Job) -> QueueEntry:
         name=row.name,
         owner=row.owner,
         priority=row.priority,
-        resources=Resources.model_validate(row.spec["resources"]),
+        resources=terms.resources(row.spec["resources"]),
         reason=WaitingReason(code=row.reason_code, message=row.reason_message, since=time(row.reason_since)),
         not_before=None if row.not_before is None else time(row.not_before),
         created_at=time(row.created_at),
@@ -126,7 +127,7 @@ def queue_entry(place: int, row: Job) -> QueueEntry:
 
 
 def worker(row: Worker, alive: bool, holders: dict[tuple[str, str], str]) -> WorkerView:
-    """`holders` is that of `store.jobs`."""
+    """`holders` is that of `store.rows.jobs`."""
     seen = [DeviceView.model_validate(device) for device in row.devices]
     return WorkerView(
         id=row.id,
@@ -178,7 +179,7 @@ def _best(row: Job, best: Checkpoint) -> BestView | None:
     if best.monitored is None:
         return None
     return BestView(
-        metric=row.spec["checkpoint"]["monitor"],
+        metric=row.terms.checkpoint.monitor,
         value=best.monitored,
         epoch=best.epoch,
         step=best.step,

@@ -7,7 +7,7 @@ from starlette.types import ASGIApp
 import uvicorn
 
 from api.connection import Connection
-from store.settings import Settings
+from api.settings import Settings
 
 _GRACE_S = 3
 _IDLE_S = 15

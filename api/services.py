@@ -6,11 +6,9 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from api.live import Live
+from api.settings import Settings
 from api.stream import Stream
-from store.blobs import Blobs
-from store.database import Database
-from store.queue import Queue
-from store.settings import Settings
+from store.store import Store
 
 
 @dataclass(frozen=True)
@@ -22,31 +20,26 @@ class Services:
     max_body_bytes: int
     sendfile: str
     """How a proxy sends files in the API's stead; empty where none does."""
-    database: Database
-    queue: Queue
-    blobs: Blobs
+    store: Store
     live: Live
     stream: Stream
 
     @classmethod
     def of(cls, settings: Settings, *, token: str) -> "Services":
-        database, live = Database(settings.database, program="torchyard-api", pool=16), Live(settings.redis)
+        store, live = Store.of(settings, program="torchyard-api", pool=16), Live(settings.redis)
         return cls(
             token=token,
             max_body_bytes=settings.max_body_bytes,
             sendfile=settings.sendfile,
-            database=database,
-            queue=Queue(settings.redis),
-            blobs=Blobs(settings.blobs),
+            store=store,
             live=live,
-            stream=Stream(database, live),
+            stream=Stream(store, live),
         )
 
     def close(self) -> None:
         """Only in the event loop."""
         self.live.close()
-        self.queue.close()
-        self.database.close()
+        self.store.close()
 
 
 async def _services(request: Request) -> Services:

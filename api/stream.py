@@ -9,9 +9,10 @@ from anyio import CapacityLimiter, to_thread
 
 from api import present
 from api.live import Live
-from store import jobs, journal
-from store.database import Database
-from store.journal import Item, Kind
+from store.queries import journal
+from store.queries.journal import Item, Kind
+from store.rows import jobs
+from store.store import Store
 from torchyard.errors import NotFound, Unavailable
 from torchyard.job import JobState
 from torchyard.views import EndView
@@ -55,8 +56,8 @@ class Stream:
     What retention has removed since, long after the end of a job, a page that is still held shows once more.
     """
 
-    def __init__(self, database: Database, live: Live) -> None:
-        self._database = database
+    def __init__(self, store: Store, live: Live) -> None:
+        self._store = store
         self._live = live
         self._readers = CapacityLimiter(_READERS)
         self._cache: OrderedDict[_Wanted, _Page] = OrderedDict()
@@ -120,7 +121,7 @@ class Stream:
             self._cached_bytes -= dropped.size
 
     def _load(self, wanted: _Wanted) -> _Page:
-        with self._database.read() as session:
+        with self._store.read() as session:
             job = jobs.get(session, wanted.job_id)
             events: list[bytes] = []
             size, last = 0, wanted.after

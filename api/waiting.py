@@ -24,5 +24,5 @@ async def for_version(parts: Services, user: Principal, job_id: str, *, above: i
 
 
 def _version(parts: Services, user: Principal, job_id: str) -> int:
-    with parts.database.read() as session:
+    with parts.store.read() as session:
         return visible_job(session, job_id, user).version

@@ -20,9 +20,9 @@ from bench.load import exchange, get
 from bench.service import Service, databases, scratch, up
 from bench.submit import SPEC
 from bench.table import Row
-from store.database import Database
-from store.metrics import POINT
-from store.tables import PointChunk, Series
+from store.db.database import Database
+from store.db.tables import PointChunk, Series
+from store.rows.metrics import POINT
 
 REPEATS = 15
 POINTS = 100_000

@@ -11,7 +11,7 @@ from typing import Any
 
 from torchyard.rundir import Env, RunDir
 from torchyard.spec import parse_spec
-from worker.attempts.prepare import inherited
+from worker.engines.local.environment import inherited
 
 ROOT = Path(__file__).resolve().parents[1]
 _TORCHRUN = ("-P", "-m", "trainer.torchrun", "--nnodes=1", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0")

@@ -26,9 +26,10 @@ from bench.rest import pss_mib
 from bench.service import Service, scratch, up
 from bench.submit import SPEC
 from bench.table import Row
-from store import jobs
-from store.database import Database
+from store.db.database import Database
+from store.news import News
 from store.queue import Queue
+from store.rows import jobs
 from torchyard.cli import redis_server
 
 REPEATS = 15
@@ -102,7 +103,7 @@ def _send(database: Database, queue: Queue, job_id: str, number: int) -> float:
     with database.write() as session:
         jobs.add_event(session, job_id, type="message", attempt=None, data={"level": "info", "text": str(number)})
     committed = time.monotonic()
-    queue.announce(job_id)
+    queue.tell(News(changed={job_id}))
     return committed
 
 

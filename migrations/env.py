@@ -5,8 +5,8 @@ from contextlib import closing
 from alembic import context
 
 from migrations.turns import check_references, turn
-from store.database import Database
-from store.tables import Base
+from store.db.database import Database
+from store.db.tables import Base
 
 
 def run() -> None:

@@ -7,8 +7,8 @@ from alembic.util import CommandError
 from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
 
-from store.database import Database
-from store.engine import WRITES
+from store.db.database import Database
+from store.db.engine import WRITES
 from torchyard.errors import Unavailable
 
 LOCK_TIMEOUT_S = 5

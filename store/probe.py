@@ -8,7 +8,7 @@ import time
 from sqlalchemy import inspect, make_url, select, text
 from sqlalchemy.exc import ArgumentError
 
-from store.database import Database, now_us
+from store.db.database import Database, now_us
 from store.queue import Queue
 
 _OLDEST = {"sqlite": (3, 40), "postgresql": (15,)}

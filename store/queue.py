@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-import logging
 import time
 from typing import Any
 
@@ -11,6 +10,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from store.changes import CHANNEL
+from store.news import News
 from torchyard.errors import ConfigError, Unavailable
 from torchyard.failpoints import failpoint
 
@@ -18,7 +18,9 @@ _QUEUE = "torchyard:queue"
 _BELL = "torchyard:bell"
 _LONG_S, _QUIET_S = 0.5, 5.0
 
-logger = logging.getLogger(__name__)
+
+class QueueUnavailable(Unavailable):
+    """Redis does not answer. SQL is the truth, so whoever can goes on without it."""
 
 
 class Queue:
@@ -28,52 +30,34 @@ class Queue:
         """Connects to nothing yet. Raises ConfigError."""
         self._redis = _client(url)
         self._quiet_until = 0.0
-        self._announces = True
 
-    def push(self, job_id: str, *, priority: int) -> None:
-        """Called after the job's commit. Raises Unavailable."""
-        with _translated("push"):
-            self._redis.zadd(_QUEUE, {job_id: -priority})
+    def tell(self, news: News) -> None:
+        """Called after a commit: puts each job where it belongs in the queue, tells who watches one, wakes the workers.
 
-    def remove(self, job_id: str) -> None:
-        """Called after the commit that took the job out of `queued`. Raises Unavailable."""
-        with _translated("remove"):
-            self._redis.zrem(_QUEUE, job_id)
-
-    def tell(self, job_id: str, *, priority: int | None) -> None:
-        """Called after a commit that changed the job: puts it where it belongs in the queue, wakes every worker.
-
-        `priority` is that of a queued job; None takes the job away. Raises Unavailable.
+        Raises QueueUnavailable.
         """
+        queued = {job_id: -priority for job_id, priority in news.places.items() if priority is not None}
+        gone = [job_id for job_id, priority in news.places.items() if priority is None]
         with self._told("tell"), self._redis.pipeline(transaction=False) as pipeline:
-            if priority is None:
-                pipeline.zrem(_QUEUE, job_id)
-            else:
-                pipeline.zadd(_QUEUE, {job_id: -priority})
-            pipeline.publish(_BELL, "")
-            pipeline.publish(CHANNEL, job_id)
+            if queued:
+                pipeline.zadd(_QUEUE, queued)
+            if gone:
+                pipeline.zrem(_QUEUE, *gone)
+            if news.ring:
+                pipeline.publish(_BELL, "")
+            for job_id in news.changed:
+                pipeline.publish(CHANNEL, job_id)
             pipeline.execute()
 
-    def announce(self, job_id: str) -> None:
-        """Tells who watches the job that it has changed. Where Redis does not answer, they look by themselves."""
-        try:
-            with self._told("announce"):
-                self._redis.publish(CHANNEL, job_id)
-            self._announces = True
-        except Unavailable as error:
-            if self._announces:
-                logger.warning("%s; who watches a job looks by itself meanwhile", error.message)
-            self._announces = False
-
     def waiting(self) -> list[str]:
-        """Ids in the order in which they are to start. Raises Unavailable."""
+        """Ids in the order in which they are to start. Raises QueueUnavailable."""
         with _translated():
             return [str(item) for item in self._redis.zrange(_QUEUE, 0, -1)]
 
     def rebuild(self, queued: Callable[[], list[tuple[str, int]]]) -> bool:
         """Makes the queue hold what `queued` reads of the rows: `(id, priority)` each. True if it differed.
 
-        Raises Unavailable.
+        Raises QueueUnavailable, and what `queued` raises.
         """
         with _translated():
             found = {str(item): score for item, score in self._redis.zrange(_QUEUE, 0, -1, withscores=True)}
@@ -88,18 +72,13 @@ class Queue:
                 self._redis.zrem(_QUEUE, *extra)
         return bool(missing or extra)
 
-    def ring(self) -> None:
-        """Wakes every worker: a job was queued, or somebody asked for something. Raises Unavailable."""
-        with _translated("ring"):
-            self._redis.publish(_BELL, "")
-
     def ping(self) -> None:
-        """Raises Unavailable."""
+        """Raises QueueUnavailable."""
         with _translated():
             self._redis.ping()
 
     def info(self) -> dict[str, Any]:
-        """What the server says of itself. Raises Unavailable."""
+        """What the server says of itself. Raises QueueUnavailable."""
         with _translated():
             return self._redis.info()
 
@@ -115,11 +94,11 @@ class Queue:
         """A Redis that hangs would hold up whoever commits: it is then left alone for some seconds."""
         began = time.monotonic()
         if began < self._quiet_until:
-            raise Unavailable("redis did not answer a moment ago")
+            raise QueueUnavailable("redis did not answer a moment ago")
         try:
             with _translated(what):
                 yield
-        except Unavailable:
+        except QueueUnavailable:
             now = time.monotonic()
             if now - began > _LONG_S:
                 self._quiet_until = now + _QUIET_S
@@ -134,7 +113,7 @@ class Bell:
         self._subscription = redis.pubsub(ignore_subscribe_messages=True)
 
     def wait(self, timeout: float) -> bool:
-        """True when the bell rang within `timeout` seconds. Raises Unavailable, at once."""
+        """True when the bell rang within `timeout` seconds. Raises QueueUnavailable, at once."""
         with _translated():
             if not self._subscription.subscribed:
                 self._subscription.subscribe(_BELL)
@@ -168,4 +147,4 @@ def _translated(what: str = "look") -> Generator[None]:
         yield
         failpoint(f"queue.{what}.after")
     except (RedisError, OSError) as error:
-        raise Unavailable(f"redis does not answer: {error}") from error
+        raise QueueUnavailable(f"redis does not answer: {error}") from error

@@ -7,7 +7,7 @@ import os
 from hypothesis import settings
 import pytest
 
-from store.database import Database
+from store.db.database import Database
 from tests.databases import Databases, PostgreSQLDatabases, SQLiteDatabases
 from tests.postgresql import postgresql_server
 

@@ -16,8 +16,8 @@ from alembic.script import ScriptDirectory
 import psycopg
 
 from migrations.__main__ import configuration
-from store.database import Database
-from store.tables import Base
+from store.db.database import Database
+from store.db.tables import Base
 from tests.postgresql import PostgreSQLServer
 
 _HEADS = b"SELECT version_num FROM alembic_version"

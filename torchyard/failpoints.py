@@ -25,11 +25,11 @@ VARIABLE = "TORCHYARD_FAILPOINTS"
 COMMITS = (
     *("submit", "change", "cancel", "pause", "resume", "delete"),
     *("drain", "register", "heartbeat", "renew", "claim", "preempt", "reason", "rescue"),
-    *("look", "prepared", "launched", "running", "record", "end"),
+    *("prepared", "launched", "running", "record", "end"),
     *("collect", "forget", "cut", "thin", "tombstones", "aside", "other"),
 )
-"""What a transaction is for, by `store.database.Database.write`."""
-PUSHES = ("push", "remove", "tell", "announce", "ring", "rebuild")
+"""What a transaction is for, by `store.db.database.Database.write`."""
+PUSHES = ("tell", "rebuild")
 """What is said to Redis, by `store.queue.Queue`."""
 RECORDS = ("worker", "config", "plan", "supervisor", "stop", "exit", "ranks", "errors", "manifest")
 """Records by their files, or by the folder of those that are numbered, by `torchyard.rundir.write_record`."""

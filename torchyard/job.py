@@ -5,7 +5,7 @@ from enum import StrEnum
 
 
 class JobState(StrEnum):
-    """Where a job stands. Only `store.jobs.transition` writes it."""
+    """Where a job stands. Only `store.rows.jobs.transition` writes it."""
 
     QUEUED = "queued"  # entered by submit, retry, rescue and resume; left by a worker's claim, a pause or a cancel
     STARTING = "starting"  # entered by a worker's claim; left when every rank's process exists, or the attempt ends

@@ -11,13 +11,13 @@ import signal
 import sys
 from types import FrameType
 
-from store.settings import Settings
 from torchyard.errors import TorchyardError
 from worker.daemon import Daemon
 from worker.devices import inventory as devices
 from worker.devices.health import Health
 from worker.engines.local import orphans
 from worker.engines.local.engine import LocalEngine
+from worker.settings import Settings
 
 
 def main() -> int:

@@ -7,11 +7,9 @@ import socket
 import threading
 import time
 
-from store.blobs import Blobs
-from store.database import Database
 from store.ids import new_id
-from store.queue import Bell, Queue
-from store.settings import Settings
+from store.queue import Bell
+from store.store import Store
 from torchyard.errors import Unavailable
 from torchyard.rundir import Record, read_record, write_record
 from worker.attempts.effects import Host
@@ -23,6 +21,7 @@ from worker.duties import Duties, Every
 from worker.engines.base import AttemptKey, Engine
 from worker.leases import Leases
 from worker.placement.scheduler import Scheduler
+from worker.settings import Settings
 
 _CLAIM_S = 2.0
 _BELL_S = 1.0
@@ -49,41 +48,27 @@ class Daemon:
         self.id = _identity(identity)
         self.name = socket.gethostname()
         self._clock = clock
-        self._database = Database(settings.database, program="torchyard-worker")
-        self._queue = Queue(settings.redis)
+        self._store = Store.of(settings, program="torchyard-worker")
         self._freed = threading.Event()
         """Devices or a job may be free: an attempt has ended."""
-        host = Host(
-            self._database,
-            Blobs(settings.blobs),
-            engine,
-            settings.runs,
-            settings.allowed,
-            health or Health(),
-            self._freed,
-        )
+        host = Host(self._store, engine, settings.runs, settings.allowed, health or Health(), self._freed)
         self._roster = Roster(host)
         self._devices = DeviceWatch(engine, self._roster, name=self.name, runs=settings.runs, clock=clock)
-        self._leases = Leases(self._database, self._roster, worker_id=self.id, clock=clock)
+        self._leases = Leases(self._store, self._roster, worker_id=self.id, clock=clock)
         self._duties = Duties(
             self.id,
             name=self.name,
             identity=identity,
-            database=self._database,
-            queue=self._queue,
+            store=self._store,
             devices=self._devices,
             leases=self._leases,
-            housekeeper=Housekeeper(settings, self._database, busy=self._roster.keys, clock=clock),
+            housekeeper=Housekeeper(settings, self._store, busy=self._roster.keys, clock=clock),
             clock=clock,
         )
         self._scheduler = Scheduler(
             worker_id=self.id,
             name=self.name,
-            database=self._database,
-            queue=self._queue,
-            observe=self._devices.look,
-            may_claim=self._may_claim,
-            start=self._roster.start,
+            store=self._store,
         )
         self._engine = engine
         self._stopping = self._leaving = False
@@ -98,7 +83,7 @@ class Daemon:
 
     def serve(self) -> None:
         """Works until told to stop."""
-        bell = self._queue.bell()
+        bell = self._store.queue.bell()
         try:
             self._begin()
             self._loop(bell)
@@ -106,8 +91,7 @@ class Daemon:
             self._roster.detach(_LEAVE_S, clock=self._clock)
             self._duties.stop(_LEAVE_S)
             bell.close()
-            self._queue.close()
-            self._database.close()
+            self._store.close()
 
     def _begin(self) -> None:
         """Registers, waiting for the database, and adopts what an earlier daemon has left."""
@@ -153,7 +137,8 @@ class Daemon:
     def _claim(self) -> None:
         began = self._clock()
         try:
-            self._scheduler.claim()
+            for claim in self._scheduler.claims(self._devices.look(), may_claim=self._may_claim):
+                self._roster.start(claim)
         except Unavailable as error:
             logger.warning("%s", error.message)
             self._leases.database_was_away()

@@ -6,10 +6,10 @@ import logging
 import os
 from pathlib import Path
 
-from store import attempts, jobs, workers
-from store.attempts import Claim
-from store.database import Database
-from store.queue import Queue
+from store.commands import workers
+from store.rows import workers as rows
+from store.rows.attempts import Claim
+from store.store import Store
 from torchyard.errors import Unavailable
 from worker.cleanup.housekeeper import Housekeeper
 from worker.devices.watch import DeviceWatch
@@ -51,8 +51,7 @@ class Duties:
         *,
         name: str,
         identity: Path,
-        database: Database,
-        queue: Queue,
+        store: Store,
         devices: DeviceWatch,
         leases: Leases,
         housekeeper: Housekeeper,
@@ -63,8 +62,7 @@ class Duties:
         self._worker_id = worker_id
         self._name = name
         self._identity = identity
-        self._database = database
-        self._queue = queue
+        self._store = store
         self._devices = devices
         self._leases = leases
         self._housekeeper = housekeeper
@@ -79,11 +77,7 @@ class Duties:
     def register(self) -> list[Claim]:
         """Says that this worker is there, and answers the attempts that are its own. Raises Unavailable."""
         views = [view.model_dump(mode="json") for view in self._devices.first_look()]
-        with self._database.write("register") as session:
-            workers.register(session, self._worker_id, name=self._name, devices=views)
-            adopted = attempts.open_of_worker(session, self._worker_id)
-            attempts.renew(session, self._worker_id, [claim.attempt_id for claim in adopted])
-        return adopted
+        return workers.register(self._store, self._worker_id, name=self._name, devices=views)
 
     def stop(self, timeout: float) -> None:
         """Breaks off what is under way. Waits at most `timeout` seconds."""
@@ -105,33 +99,19 @@ class Duties:
 
     def _beat(self) -> None:
         views = [view.model_dump(mode="json") for view in self._devices.look()]
-        with self._database.write("heartbeat") as session:
-            workers.heartbeat(session, self._worker_id, devices=views)
+        workers.heartbeat(self._store, self._worker_id, devices=views)
         with contextlib.suppress(OSError):
             os.utime(self._identity)
 
     def _look_for_drain(self) -> None:
-        with self._database.read() as session:
-            drained = workers.drains(session, self._worker_id)
+        with self._store.read() as session:
+            drained = rows.drains(session, self._worker_id)
         if drained != self.drained:
             self.drained = drained
             logger.info("this worker %s", "drains: it gives its jobs back" if drained else "takes jobs again")
 
     def _sweep(self) -> None:
         self._leases.rescue_expired()
-        self._rebuild_queue()
+        if self._store.rebuild_queue():
+            self._store.ring()
         self._housekeeper.sweep()
-
-    def _rebuild_queue(self) -> None:
-        """Makes the queue hold what the rows say. The rows that differ ring the bell."""
-        with self._database.read() as session:
-            jobs.queued(session, limit=1)  # a database that is away is no trouble of the queue's
-        try:
-            if self._queue.rebuild(self._queued):
-                self._queue.ring()
-        except Unavailable as error:
-            logger.warning("%s; the queue is rebuilt later", error.message)
-
-    def _queued(self) -> list[tuple[str, int]]:
-        with self._database.read() as session:
-            return jobs.queued(session)

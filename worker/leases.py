@@ -3,9 +3,10 @@
 from collections.abc import Callable
 import logging
 
-from store import attempts
-from store.attempts import LEASE, Claim
-from store.database import Database
+from store.commands import workers
+from store.rows import attempts
+from store.rows.attempts import LEASE, Claim
+from store.store import Store
 from worker.attempts.roster import Roster
 
 _FRESH_S = LEASE.total_seconds() / 2
@@ -16,8 +17,8 @@ logger = logging.getLogger(__name__)
 class Leases:
     """Every method raises Unavailable."""
 
-    def __init__(self, database: Database, roster: Roster, *, worker_id: str, clock: Callable[[], float]) -> None:
-        self._database = database
+    def __init__(self, store: Store, roster: Roster, *, worker_id: str, clock: Callable[[], float]) -> None:
+        self._store = store
         self._roster = roster
         self._worker_id = worker_id
         self._clock = clock
@@ -34,9 +35,7 @@ class Leases:
         began = self._clock()
         attempt_ids = self._roster.attempt_ids()
         if attempt_ids:
-            with self._database.write("renew") as session:
-                ours = attempts.renew(session, self._worker_id, attempt_ids)
-            self._roster.keep_only(ours)
+            self._roster.keep_only(workers.renew(self._store, self._worker_id, attempt_ids))
         self._renewed_at = began
 
     def rescue_expired(self) -> int:
@@ -45,7 +44,7 @@ class Leases:
         A database that was away for everybody must not look like workers that are gone: nobody is rescued until it has
         answered for one lease.
         """
-        with self._database.read() as session:
+        with self._store.read() as session:
             late = attempts.expired(session)
         self._answers_since = self._answers_since or self._clock()
         if self._clock() - self._answers_since <= LEASE.total_seconds():
@@ -56,8 +55,7 @@ class Leases:
         self._answers_since = None
 
     def _rescue(self, claim: Claim) -> bool:
-        with self._database.write("rescue") as session:
-            rescued = attempts.rescue(session, claim)
+        rescued = workers.rescue(self._store, claim)
         if rescued:
             logger.warning("%s: attempt %d was rescued: its lease had expired", claim.job_id, claim.number)
         return rescued

@@ -12,10 +12,10 @@ from api.files import FileResponse, Span, disposition, spans_of
 from api.openapi import DOWNLOAD, DOWNLOAD_HEAD, problems
 from api.paging import AfterCheckpoint, Limit, id_after, page
 from api.services import Parts, Services
-from store import checkpoints
-from store.checkpoints import Listed
-from store.database import Session
-from store.tables import Checkpoint, Job
+from store.db.database import Session
+from store.db.tables import Checkpoint, Job
+from store.rows import checkpoints
+from store.rows.checkpoints import Listed
 from torchyard.errors import InvalidCursor, NotFound, Unavailable
 from torchyard.rundir import STATE_FILE
 from torchyard.views import CheckpointView, Page
@@ -29,7 +29,7 @@ def list_checkpoints(
 ) -> Page[CheckpointView]:
     """The job's checkpoints, newest first."""
     cursor = id_after(after, "ckpt")
-    with parts.database.read() as session:
+    with parts.store.read() as session:
         found = _listed(session, visible_job(session, job_id, user), behind=cursor)
     shown = [present.checkpoint(item) for item in found[: limit + 1]]
     return page(CheckpointView, shown, limit=limit, cursor=lambda item: item.id)
@@ -38,7 +38,7 @@ def list_checkpoints(
 @router.get("/jobs/{job_id}/checkpoints/{ref}")
 def get_checkpoint(parts: Parts, user: User, job_id: str, ref: str) -> CheckpointView:
     """`ref` is an id, `best`, `latest`, `epoch-N` or `step-N`."""
-    with parts.database.read() as session:
+    with parts.store.read() as session:
         return present.checkpoint(checkpoints.resolve(session, visible_job(session, job_id, user), ref))
 
 
@@ -57,7 +57,7 @@ def download_file(*, request: Request, parts: Parts, user: User, job_id: str, re
 
 
 def _send(request: Request, parts: Services, user: Principal, *, job_id: str, ref: str, path: str) -> Response:
-    with parts.database.read() as session:
+    with parts.store.read() as session:
         job = visible_job(session, job_id, user)
         row = checkpoints.resolve(session, job, ref).row
     entry = checkpoints.file_of(row, path)
@@ -70,7 +70,7 @@ def _send(request: Request, parts: Services, user: Principal, *, job_id: str, re
     }
     if etags.is_held(request, headers["ETag"]):
         return Response(status_code=304, headers=headers)
-    blob = parts.blobs.path(sha256)
+    blob = parts.store.blobs.path(sha256)
     if parts.sendfile and "if-range" not in request.headers:  # a proxy cannot judge that one: the ETag is ours
         return Response(headers=headers | _handed_over(parts.sendfile, blob), media_type="application/octet-stream")
     return FileResponse(blob, size=size, spans=_spans(request, headers["ETag"], size=size), headers=headers)

@@ -4,14 +4,16 @@ import inspect
 
 from fastapi import APIRouter
 
-from api import hints, present
+from api import present
 from api.auth import Principal, User
 from api.openapi import problems
 from api.paging import AfterPlace, AfterWorker, Limit, id_after, page, place_after, place_cursor
 from api.services import Parts, Services
-from store import jobs, listing, workers
+from store.commands import requests
 from store.ids import is_id
-from store.listing import Place
+from store.queries import listing
+from store.queries.listing import Place
+from store.rows import jobs, workers
 from torchyard.errors import Forbidden, NotFound, Unavailable
 from torchyard.spec import CONFIGS
 from torchyard.views import Page, QueueEntry, TrainerView, WorkerView
@@ -34,7 +36,7 @@ def list_trainers() -> Page[TrainerView]:
 def list_workers(parts: Parts, limit: Limit = 100, after: AfterWorker = None) -> Page[WorkerView]:
     """Hosts and their devices, and which job holds each."""
     cursor = id_after(after, "wrk")
-    with parts.database.read() as session:
+    with parts.store.read() as session:
         found = workers.every(session, limit=limit + 1, after=cursor)
         holders = jobs.holders(session)
     shown = [present.worker(row, alive, holders) for row, alive in found]
@@ -45,7 +47,7 @@ def list_workers(parts: Parts, limit: Limit = 100, after: AfterWorker = None) ->
 def get_worker(parts: Parts, worker_id: str) -> WorkerView:
     """One host and its devices."""
     _check_id(worker_id)
-    with parts.database.read() as session:
+    with parts.store.read() as session:
         row, alive = workers.get(session, worker_id)
         return present.worker(row, alive, jobs.holders(session))
 
@@ -66,7 +68,7 @@ def undrain_worker(parts: Parts, user: User, worker_id: str) -> WorkerView:
 def list_queue(parts: Parts, user: User, limit: Limit = 100, after: AfterPlace = None) -> Page[QueueEntry]:
     """The queued jobs in the order in which they are to start, and why each does not start yet."""
     behind = place_after(after)
-    with parts.database.read() as session:
+    with parts.store.read() as session:
         found = listing.queue(session, limit=limit + 1, owner=user.sees, behind=behind)
     entries = [present.queue_entry(place, row) for place, row in found]
     return page(
@@ -78,11 +80,12 @@ def _set_drain(parts: Services, user: Principal, worker_id: str, *, drain: bool)
     _check_id(worker_id)
     if not user.admin:
         raise Forbidden("only an administrator may say whether a worker takes jobs")
-    with parts.database.write("drain") as session:
-        row, alive = workers.set_drain(session, worker_id, drain=drain)
-        view = present.worker(row, alive, jobs.holders(session))
-    hints.wake(parts.queue)
-    return view
+    return requests.drain(
+        parts.store,
+        worker_id,
+        drain=drain,
+        answer=lambda session, row, alive: present.worker(row, alive, jobs.holders(session)),
+    )
 
 
 def _check_id(worker_id: str) -> None:

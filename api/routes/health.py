@@ -13,8 +13,8 @@ from api.auth import authenticate
 from api.openapi import headers, problems
 from api.problems import RETRY_AFTER
 from api.services import Parts
-from store import jobs
-from store.database import Database
+from store.rows import jobs
+from store.store import Store
 from torchyard.errors import NotAuthorized, Unavailable
 from torchyard.views import HealthView, ReadyView
 
@@ -38,8 +38,8 @@ _NOT_READY: dict[int | str, dict[str, Any]] = {
 @router.get("/readyz", responses=_NOT_READY)
 def is_ready(parts: Parts, response: Response) -> ReadyView:
     """`degraded` without Redis: jobs are accepted and start, only later. `unavailable` (503) without the database."""
-    database = _state("the database", lambda: _look(parts.database))
-    redis = _state("redis", parts.queue.ping)
+    database = _state("the database", lambda: _look(parts.store))
+    redis = _state("redis", parts.store.queue.ping)
     if database != "ok":
         response.status_code = 503
         response.headers.update(RETRY_AFTER)
@@ -69,6 +69,6 @@ def _state(name: str, ask: Callable[[], None]) -> str:
     return "ok"
 
 
-def _look(database: Database) -> None:
-    with database.read() as session:
+def _look(store: Store) -> None:
+    with store.read() as session:
         jobs.queued(session, limit=1)

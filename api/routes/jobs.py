@@ -11,13 +11,15 @@ from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from api import etags, hints, present, waiting
+from api import etags, present, waiting
 from api.auth import JobId, Principal, User, visible_job
 from api.body import Body, parsed
 from api.openapi import CONDITIONAL, PATCH_BODY, headers, problems
 from api.paging import AfterJob, AfterNumber, Limit, id_after, number_after, page
 from api.services import Parts, Services
-from store import deletion, intents, jobs, listing
+from store.commands import cleaning, requests
+from store.queries import listing
+from store.rows import jobs
 from torchyard.errors import Conflict, Unavailable
 from torchyard.job import JobState
 from torchyard.spec import parse_patch
@@ -81,7 +83,7 @@ def list_jobs(
         created_after=_microseconds(created_after),
         created_before=_microseconds(created_before),
     )
-    with parts.database.read() as session:
+    with parts.store.read() as session:
         rows = listing.newest(session, where, limit=limit + 1, before=before)
         return page(JobView, present.job_list(session, rows), limit=limit, cursor=lambda job: job.id)
 
@@ -111,50 +113,31 @@ def change_job(parts: Parts, user: User, job_id: JobId, body: Body) -> JobView:
 
     What is left out stays. `labels` replaces the whole map: send those that are to stay, too.
     """
-    patch = parse_patch(parsed(body))
-    with parts.database.write("change") as session:
-        row = jobs.change(session, job_id, patch, owner=user.sees)
-        view = present.job(session, row)
-    hints.changed(parts.queue, row)
-    return view
+    return requests.change(parts.store, job_id, parse_patch(parsed(body)), owner=user.sees, answer=present.job)
 
 
 @router.post("/jobs/{job_id}/cancel", status_code=202, responses=problems(Conflict))
 def cancel_job(parts: Parts, user: User, job_id: JobId) -> JobView:
     """Cancels a waiting job at once; asks a running one to save a checkpoint and stop."""
-    with parts.database.write("cancel") as session:
-        row = intents.request_cancel(session, job_id, owner=user.sees)
-        view = present.job(session, row)
-    hints.changed(parts.queue, row)
-    return view
+    return requests.cancel(parts.store, job_id, owner=user.sees, answer=present.job)
 
 
 @router.post("/jobs/{job_id}/pause", status_code=202, responses=problems(Conflict))
 def pause_job(parts: Parts, user: User, job_id: JobId) -> JobView:
     """Pauses a waiting job at once; asks a running one to save a checkpoint, stop, and give its devices back."""
-    with parts.database.write("pause") as session:
-        row = intents.request_pause(session, job_id, owner=user.sees)
-        view = present.job(session, row)
-    hints.changed(parts.queue, row)
-    return view
+    return requests.pause(parts.store, job_id, owner=user.sees, answer=present.job)
 
 
 @router.post("/jobs/{job_id}/resume", status_code=202, responses=problems(Conflict))
 def resume_job(parts: Parts, user: User, job_id: JobId) -> JobView:
     """Queues a paused job again; it goes on from its newest checkpoint."""
-    with parts.database.write("resume") as session:
-        row = intents.resume(session, job_id, owner=user.sees)
-        view = present.job(session, row)
-    hints.changed(parts.queue, row)
-    return view
+    return requests.resume(parts.store, job_id, owner=user.sees, answer=present.job)
 
 
 @router.delete("/jobs/{job_id}", status_code=204, responses=problems(Conflict), response_class=Response)
 def delete_job(parts: Parts, user: User, job_id: JobId) -> Response:
     """Deletes a job that has ended, and all that it stored: events, metrics, logs and checkpoints."""
-    with parts.database.write("delete") as session:
-        deletion.delete_job(session, job_id, owner=user.sees)
-    hints.deleted(parts.queue, job_id)
+    requests.delete(parts.store, job_id, owner=user.sees)
     return Response(status_code=204, background=BackgroundTask(_collect, parts))
 
 
@@ -164,20 +147,20 @@ def list_events(
 ) -> Page[EventView]:
     """What happened to the job, in order: each event with a `seq` above `after`."""
     seq = number_after(after)
-    with parts.database.read() as session:
+    with parts.store.read() as session:
         visible_job(session, job_id, user)
         rows = jobs.events(session, job_id, after=seq, limit=limit + 1)
     return page(EventView, [present.event(row) for row in rows], limit=limit, cursor=lambda event: str(event.seq))
 
 
 def _content(parts: Services, user: Principal, job_id: str) -> bytes:
-    with parts.database.read() as session:
+    with parts.store.read() as session:
         return present.job(session, visible_job(session, job_id, user)).model_dump_json().encode()
 
 
 def _collect(parts: Services) -> None:
     try:
-        deletion.collect(parts.database, parts.blobs)
+        cleaning.collect(parts.store)
     except (Unavailable, OSError) as error:
         _log.warning("what deleted jobs left waits for a worker's sweep: %s", error)
 

@@ -10,7 +10,7 @@ from api.auth import Principal, User, visible_job
 from api.openapi import STREAM, problems
 from api.paging import NUMBER, number_after
 from api.services import Parts, Services
-from store.journal import Kind
+from store.queries.journal import Kind
 from torchyard.errors import Unavailable
 
 router = APIRouter(tags=["telemetry"], responses=problems(Unavailable))
@@ -56,5 +56,5 @@ async def stream_job(
 
 
 def _check(parts: Services, user: Principal, job_id: str) -> None:
-    with parts.database.read() as session:
+    with parts.store.read() as session:
         visible_job(session, job_id, user)

@@ -9,8 +9,8 @@ from api.auth import User, visible_job
 from api.openapi import problems
 from api.paging import AfterNumber, Limit, number_after, page
 from api.services import Parts
-from store import logs, metrics
-from store.metrics import Points
+from store.rows import logs, metrics
+from store.rows.metrics import Points
 from torchyard.errors import Unavailable
 from torchyard.schema import MetricKey
 from torchyard.views import LogLine, MetricsView, Page, PointView, SeriesView
@@ -35,7 +35,7 @@ def get_metrics(
 ) -> MetricsView:
     """Each series by step. One of more than `max_points` keeps the least and the greatest value of each stretch."""
     where = metrics.PointFilter(keys=tuple(key or ()), from_step=from_step, to_step=to_step, attempt=attempt)
-    with parts.database.read() as session:
+    with parts.store.read() as session:
         visible_job(session, job_id, user)
         series = metrics.read(session, job_id, where)
     return MetricsView(data=[SeriesView(key=name, points=_points(found, max_points)) for name, found in series.items()])
@@ -54,7 +54,7 @@ def list_logs(
 ) -> Page[LogLine]:
     """Lines of output, oldest first: those numbered above `after`, or the last `tail` ones."""
     line = number_after(after)
-    with parts.database.read() as session:
+    with parts.store.read() as session:
         visible_job(session, job_id, user)
         if tail is not None:
             last = logs.tail(session, job_id, count=tail, rank=rank)

@@ -15,8 +15,8 @@ from sqlalchemy.exc import DatabaseError, DBAPIError
 from sqlalchemy.orm import Session
 
 from store.backup.contents import private
-from store.database import Database
-from store.tables import Checkpoint
+from store.db.database import Database
+from store.db.tables import Checkpoint
 from torchyard.errors import ConfigError, Conflict, NotFound, Unavailable
 from torchyard.rundir import sync_folder
 

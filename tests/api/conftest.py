@@ -3,8 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from store.database import Database
+from store.db.database import Database
 from tests.api.house import House
+from tests.databases import Databases
 from tests.servers import redis_server
 
 
@@ -12,6 +13,12 @@ from tests.servers import redis_server
 def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with redis_server(tmp_path_factory.mktemp("redis")) as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def databases(request: pytest.FixtureRequest) -> Databases:
+    """SQLite, but for a test that is marked with `tests.api.house.both_databases`."""
+    return request.getfixturevalue(getattr(request, "param", "sqlite"))
 
 
 @pytest.fixture

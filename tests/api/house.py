@@ -7,22 +7,26 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
+import pytest
 from starlette.testclient import TestClient
 
 from api.app import create_app
 from api.auth import Principal, authenticate
-from store import attempts, jobs, workers
-from store.attempts import Batch, Claim
-from store.checkpoints import NewCheckpoint
-from store.database import Database
+from api.settings import Settings
+from store.db.database import Database
 from store.ids import new_id
-from store.jobs import Reason
 from store.queue import Queue
-from store.settings import Settings
+from store.rows import attempts, jobs, workers
+from store.rows.attempts import Batch, Claim
+from store.rows.checkpoints import NewCheckpoint
+from store.rows.jobs import Reason
 from torchyard.rundir import ExitReport, Manifest, ManifestFile
 
 TOKEN = "the-admin-token"
 SPEC: dict[str, Any] = {"trainer": "image-classification", "name": "digits"}
+
+both_databases = pytest.mark.parametrize("databases", ["sqlite", "postgresql"], indirect=True)
+"""For a test of what a query finds that no test of the store asks."""
 
 
 class House:
@@ -86,7 +90,7 @@ class House:
         """A checkpoint whose bytes are in the blob store. `val_loss=…` is the metric `val/loss`."""
         parts = self.app.state.services
         listed = [
-            ManifestFile(path=path, size=len(content), sha256=parts.blobs.add(BytesIO(content)).sha256)
+            ManifestFile(path=path, size=len(content), sha256=parts.store.blobs.add(BytesIO(content)).sha256)
             for path, content in files.items()
         ]
         named = {key.replace("_", "/"): value for key, value in metrics.items()}

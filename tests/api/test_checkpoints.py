@@ -217,6 +217,6 @@ def test_a_file_that_is_not_listed_is_not_found(house: House, path: str) -> None
 
 def test_bytes_that_left_the_store_are_not_found(house: House, path: str) -> None:
     parts: Any = house.app.state.services
-    parts.blobs.path(sha256(STATE)).unlink()
+    parts.store.blobs.path(sha256(STATE)).unlink()
     assert_problem(house.client.get(f"{path}/best/download"), 404, "not_found")
     assert house.get(f"{path}/best")["sha256"] == sha256(STATE)

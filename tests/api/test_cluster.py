@@ -2,8 +2,8 @@
 
 import pytest
 
-from store import workers
 from store.ids import new_id
+from store.rows import workers
 from tests.api.house import House
 from torchyard.job import EndReason
 from torchyard.spec import CONFIGS

@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 from api.app import create_app
 from api.guard import SECURITY_HEADERS
-from store.settings import Settings
+from api.settings import Settings
 from tests.api.house import TOKEN, House
 from tests.api.test_problems import assert_problem
 

@@ -9,9 +9,9 @@ from httpx2 import Response
 import pytest
 from sqlalchemy import delete, update
 
-from store.database import now_us
-from store.tables import IdempotencyKey
-from tests.api.house import SPEC, House
+from store.db.database import now_us
+from store.db.tables import IdempotencyKey
+from tests.api.house import SPEC, House, both_databases
 from torchyard.job import EndReason
 
 DAY_US = 24 * 3600 * 1_000_000
@@ -106,6 +106,7 @@ def test_two_keys_are_refused_and_the_longest_one_is_taken(house: House) -> None
     assert submit(house, "~" * 255).status_code == submit(house, "!").status_code == 201
 
 
+@both_databases
 def test_requests_at_the_same_time_converge_on_one_job(house: House) -> None:
     clients, barrier = 8, threading.Barrier(8)
 
@@ -122,6 +123,7 @@ def test_requests_at_the_same_time_converge_on_one_job(house: House) -> None:
     assert len(house.get("/v1/jobs")["data"]) == 5
 
 
+@both_databases
 def test_bodies_at_the_same_time_under_one_key_make_one_job(house: House) -> None:
     barrier = threading.Barrier(8)
 
@@ -136,6 +138,7 @@ def test_bodies_at_the_same_time_under_one_key_make_one_job(house: House) -> Non
     assert len(house.get("/v1/jobs")["data"]) == 1
 
 
+@both_databases
 def test_a_retry_that_is_sent_twice_makes_one_job(house: House) -> None:
     job_id = house.submit()["id"]
     headers = {"Idempotency-Key": "again"}
@@ -163,7 +166,7 @@ def test_a_job_whose_answer_was_lost_is_answered_by_its_key(house: House, monkey
         raise RuntimeError("crashed")
 
     with monkeypatch.context() as crashing:
-        crashing.setattr("api.hints.changed", crash)  # behind the commit
+        crashing.setattr("store.queue.Queue.tell", crash)  # behind the commit
         assert submit(house, "lost").status_code == 500
     stored = house.get("/v1/jobs")["data"]
     replayed = submit(house, "lost")

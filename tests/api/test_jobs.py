@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from store.database import Database
-from store.metrics import NewPoint
-from tests.api.house import SPEC, House
+from store.db.database import Database
+from store.rows.metrics import NewPoint
+from tests.api.house import SPEC, House, both_databases
 from torchyard.job import EndReason, JobState
 from torchyard.views import JobView
 
@@ -93,6 +93,7 @@ def test_submissions_at_the_same_time_are_all_kept(house: House) -> None:
     assert set(ids(house.get("/v1/jobs"))) == {job["id"] for job in jobs} == set(house.queue.waiting())
 
 
+@both_databases
 def test_pages_of_a_list_join_into_the_whole(house: House) -> None:
     submitted = [house.submit()["id"] for _ in range(7)]
     pages: list[list[str]] = []
@@ -116,6 +117,7 @@ def test_a_page_that_ends_the_list_has_no_next(house: House) -> None:
     assert (len(page["data"]), page["has_more"], page["next"]) == (2, False, None)
 
 
+@both_databases
 def test_lists_are_filtered(house: House) -> None:
     digits = house.submit()["id"]
     script = house.submit(trainer="script", name="mine", config={"code": "file:///srv/code"})["id"]
@@ -129,6 +131,7 @@ def test_lists_are_filtered(house: House) -> None:
     assert ids(house.get("/v1/jobs", owner="somebody")) == []
 
 
+@both_databases
 def test_labels_filter_a_list_and_all_of_them_must_match(house: House) -> None:
     both = house.submit(labels={"team": "bridges", "site/a.b": "x:y=ü z", "empty": ""})["id"]
     one = house.submit(labels={"team": "bridges"})["id"]
@@ -149,6 +152,7 @@ def test_a_label_that_is_none_is_refused(house: House, label: str) -> None:
     assert error["message"] == "write a label as key:value"
 
 
+@both_databases
 def test_the_time_of_submission_filters_a_list(house: House) -> None:
     jobs = [house.submit() for _ in range(3)]
     first, middle, last = (job["created_at"] for job in jobs)
@@ -181,6 +185,7 @@ def test_a_time_that_is_none_or_has_no_zone_is_refused(house: House, parameter: 
     assert [error["field"] for error in answer.json()["errors"]] == [parameter]
 
 
+@both_databases
 def test_pages_of_a_filtered_list_join_into_the_whole(house: House) -> None:
     wanted = [house.submit(labels={"n": str(number % 2)})["id"] for number in range(7)][1::2]
     since = house.get(f"/v1/jobs/{wanted[0]}")["created_at"]
@@ -218,6 +223,7 @@ def test_a_running_job_shows_what_it_does(house: House) -> None:
     assert [item["best"] for item in house.get("/v1/jobs")["data"]] == [job["best"]]
 
 
+@both_databases
 def test_a_list_shows_each_jobs_own_best(house: House) -> None:
     expected: dict[str, float | None] = {}
     for mode, values, best in (("min", (0.5, 0.25), 0.25), ("max", (0.5, 0.25), 0.5), ("min", (), None)):

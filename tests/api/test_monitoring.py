@@ -5,11 +5,12 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
-from store import census, workers
-from store.database import Database
+from store.db.database import Database
 from store.ids import new_id
-from store.metrics import NewPoint
-from tests.api.house import House
+from store.queries import census
+from store.rows import workers
+from store.rows.metrics import NewPoint
+from tests.api.house import House, both_databases
 from torchyard.job import EndReason, JobState
 
 Figures = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -73,6 +74,7 @@ def test_two_services_in_a_process_do_not_share_figures(house: House, tmp_path: 
     other.queue.close()
 
 
+@both_databases
 def test_jobs_and_points_are_counted(house: House) -> None:
     ended, running = house.submit()["id"], house.submit()["id"]
     house.submit()
@@ -86,6 +88,7 @@ def test_jobs_and_points_are_counted(house: House) -> None:
     assert value(found, "torchyard_points_stored") == 7
 
 
+@both_databases
 def test_a_lease_and_a_relay_show_how_old_they_are(house: House) -> None:
     job_id = house.submit()["id"]
     claim = house.start(job_id)
@@ -99,6 +102,7 @@ def test_a_lease_and_a_relay_show_how_old_they_are(house: House) -> None:
     assert "torchyard_lease_age_seconds" not in {name for name, _ in figures(house)}
 
 
+@both_databases
 def test_devices_are_free_held_blocked_or_lost(house: House) -> None:
     house.start(house.submit()["id"])  # on one of two CPU slots
     gpus = [

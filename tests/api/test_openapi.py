@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from api.app import create_app
-from store.settings import Settings
+from api.settings import Settings
 from tests.api.house import TOKEN, House
 from torchyard.errors import TorchyardError
 

@@ -10,8 +10,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from api.app import create_app
-from store.database import Database
-from store.settings import Settings
+from api.settings import Settings
+from store.db.database import Database
 from tests.api.house import SPEC, TOKEN, House
 from torchyard.errors import ConfigError
 from torchyard.views import Problem

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from store import jobs
-from store.jobs import Reason
-from tests.api.house import House
+from store.rows import jobs
+from store.rows.jobs import Reason
+from tests.api.house import House, both_databases
 from torchyard.views import QueueEntry
 
 
@@ -12,6 +12,7 @@ def places(page: dict[str, Any]) -> list[tuple[int, str]]:
     return [(entry["position"], entry["job_id"]) for entry in page["data"]]
 
 
+@both_databases
 def test_the_queue_is_in_the_order_of_the_workers_with_each_jobs_reason(house: House) -> None:
     low, first, second = (house.submit(name=f"p{priority}", priority=priority)["id"] for priority in (-5, 3, 3))
     running = house.submit(priority=9)["id"]
@@ -30,6 +31,7 @@ def test_the_queue_is_in_the_order_of_the_workers_with_each_jobs_reason(house: H
         assert house.get(f"/v1/jobs/{job_id}")["status_reason"]["position"] == place
 
 
+@both_databases
 def test_a_user_sees_their_own_jobs_at_their_true_places(house: House) -> None:
     house.submit(priority=1)
     house.act_as("bob")
@@ -42,6 +44,7 @@ def test_a_user_sees_their_own_jobs_at_their_true_places(house: House) -> None:
     assert places(house.get("/v1/queue", limit=1)) == [(2, mine)]
 
 
+@both_databases
 def test_pages_stay_right_while_the_queue_moves(house: House) -> None:
     waiting = [house.submit(priority=priority)["id"] for priority in (5, 5, 0, 0, 0, -1)]
     page = house.get("/v1/queue", limit=3)

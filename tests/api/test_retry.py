@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlalchemy import select
 
-from store.tables import Checkpoint, Job
+from store.db.tables import Checkpoint, Job
 from tests.api.house import SPEC, House
 from torchyard.job import EndReason
 from torchyard.views import JobView, SpecView

@@ -9,9 +9,9 @@ from threading import Event, Thread
 
 import pytest
 
-from store import workers
-from store.logs import NewLines
-from store.metrics import NewPoint
+from store.rows import workers
+from store.rows.logs import NewLines
+from store.rows.metrics import NewPoint
 from tests.api.house import TOKEN, House
 from tests.api.test_process import serving
 from torchyard.errors import NotFound, StaleClaim

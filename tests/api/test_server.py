@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from api.guard import SECURITY_HEADERS
-from store.checkpoints import NewCheckpoint
-from store.database import Database
+from store.db.database import Database
+from store.rows.checkpoints import NewCheckpoint
 from tests.api.house import House
 from tests.api.raw import Served, get, read_answer, wait_until
 from tests.api.test_process import serving
@@ -52,7 +52,7 @@ def publish(folder: Path, database_url: str, redis_url: str) -> None:
     """A job of one checkpoint, as large as no socket's buffers are."""
     database = Database(database_url)
     house = House(folder, database, redis_url)
-    blob = house.app.state.services.blobs.path(SHA256)
+    blob = house.app.state.services.store.blobs.path(SHA256)
     blob.parent.mkdir(parents=True)
     with blob.open("wb") as file:
         file.truncate(BIG)

@@ -21,11 +21,12 @@ from redis import Redis
 from api import stream as streams
 from api.live import Live
 from api.stream import Stream
-from store import journal
-from store.attempts import Claim, NewEvent
-from store.database import Database
-from store.logs import NewLines
-from store.metrics import NewPoint
+from store.db.database import Database
+from store.news import News
+from store.queries import journal
+from store.rows.attempts import Claim, NewEvent
+from store.rows.logs import NewLines
+from store.rows.metrics import NewPoint
 from tests.api.house import TOKEN, House
 from tests.api.test_process import serving
 from tests.servers import redis_server
@@ -105,9 +106,9 @@ def run(house: House, claim: Claim, batches: int) -> None:
     """Stores what a whole attempt would, and announces it as a worker does."""
     for number in range(batches):
         house.record(claim, **batch(number))
-        house.queue.announce(claim.job_id)
+        house.queue.tell(News(changed={claim.job_id}))
     house.end(claim, reason=EndReason.COMPLETED)
-    house.queue.announce(claim.job_id)
+    house.queue.tell(News(changed={claim.job_id}))
 
 
 def stored(house: House, job_id: str) -> list[tuple[int, str]]:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from store.logs import NewLines
-from store.metrics import NewPoint
+from store.rows.logs import NewLines
+from store.rows.metrics import NewPoint
 from tests.api.house import House
 from torchyard.job import EndReason
 from torchyard.views import MetricsView

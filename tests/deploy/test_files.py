@@ -13,8 +13,9 @@ from dotenv import dotenv_values
 import pytest
 import yaml
 
-from store.settings import Settings
+import api.settings
 from tests.deploy.compose import ROOT, TEXT, MissingVariableError, load
+import worker.settings
 
 SECRETS = ("TORCHYARD_TOKEN", "POSTGRES_PASSWORD", "REDIS_PASSWORD")
 
@@ -93,7 +94,8 @@ def test_what_it_refers_to_is_there(config: dict[str, Any]) -> None:
 
 
 def test_the_variables_it_sets_are_settings(config: dict[str, Any]) -> None:
-    known = {f"TORCHYARD_{field.upper()}" for field in Settings.model_fields}
+    fields = {**api.settings.Settings.model_fields, **worker.settings.Settings.model_fields}
+    known = {f"TORCHYARD_{field.upper()}" for field in fields}
     named = set(re.findall(r"\bTORCHYARD_[A-Z_]+\b", TEXT))
     assert named <= known
     for service in config["services"].values():

@@ -6,7 +6,7 @@ from zlib import crc32
 
 import pytest
 
-from store.database import Database
+from store.db.database import Database
 from tests.failpoints.house import House
 from tests.servers import redis_server
 

@@ -7,17 +7,18 @@ from typing import Any
 
 from sqlalchemy import select
 
-from store import jobs, logs
-from store.attempts import Claim
-from store.database import Database
-from store.metrics import POINT
+from store.db.database import Database
+from store.db.tables import Attempt, Checkpoint, Job, PointChunk
+from store.news import News
 from store.queue import Queue
-from store.settings import Settings
-from store.tables import Attempt, Checkpoint, Job, PointChunk
+from store.rows import jobs, logs
+from store.rows.attempts import Claim
+from store.rows.metrics import POINT
 from tests.failpoints import scenes
 from tests.failpoints.child import until
-from tests.store.yard import Yard
+from tests.store.yard import Yard, store_on
 from torchyard.job import JobState
+from worker.settings import Settings
 
 
 class House(Yard):
@@ -39,7 +40,7 @@ class House(Yard):
     def queue_up(self, **spec: Any) -> str:
         """A job that waits, and is in the queue."""
         job_id = self.submit(**spec)
-        self.queue.push(job_id, priority=self.job(job_id).priority)
+        self.queue.tell(News(places={job_id: self.job(job_id).priority}))
         return job_id
 
     def jobs(self) -> Sequence[Job]:
@@ -64,7 +65,7 @@ class House(Yard):
             self.end_rescued(job_id)
             claim = self.claim(job_id, other)
             if claim is not None:
-                scenes.report(self.database, self.queue, claim)
+                scenes.report(store_on(self.database, queue=self.queue), claim)
             return False
 
         until(finish, "the job has ended")

@@ -1,7 +1,7 @@
 """What the programs do to the store and to Redis, scene by scene, with their own code; a child plays each."""
 
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import timedelta
 import logging
 import os
@@ -9,112 +9,112 @@ from pathlib import Path
 import sys
 import threading
 import time
-from typing import Any
 
-from api.auth import ADMIN
-from api.routes import cluster, jobs, submission
-from api.services import Services
-from store import deletion
-from store.attempts import Batch, Claim
-from store.blobs import Blobs
-from store.database import Database
-from store.idempotency import KeyedRequest
-from store.jobs import Reason
-from store.logs import NewLines
-from store.metrics import NewPoint
-from store.queue import Queue
-from store.settings import Settings
+from api import present
+from store.commands import cleaning, requests, submission
+from store.db.tables import Job
+from store.rows.attempts import Batch, Claim
+from store.rows.idempotency import KeyedRequest
+from store.rows.jobs import Reason
+from store.rows.logs import NewLines
+from store.rows.metrics import NewPoint
+from store.store import Store
 from tests.store.yard import checkpoint
+from tests.worker.standin import StandIn
 from torchyard import failpoints
 from torchyard.job import EndReason
-from torchyard.rundir import ExitReport, LaunchPlan, ProcessIdentity
+from torchyard.rundir import ExitReport, ProcessIdentity
+from torchyard.spec import parse_patch, parse_spec
 from torchyard.views import DeviceView
-from worker.attempts import prepare as launch
-from worker.attempts import runner
-from worker.attempts.records import Ledger
+from worker.attempts.records import Records
 from worker.cleanup.rundirs import RunDirs
 from worker.daemon import Daemon
 from worker.devices.inventory import Device, Inventory
+from worker.engines.base import Plan
+from worker.engines.local import engine
+from worker.engines.local.engine import LocalEngine
 from worker.placement.scheduler import Scheduler
+from worker.settings import Settings
 
-SPEC = b'{"trainer": "script", "name": "once", "config": {"code": "file:///code"}}'
 STEPS = (1, 2)
 
 _LAUNCHER = Path(__file__).parent.parent / "worker" / "launcher.py"
 
 
-def _delete(parts: Services, job_id: str) -> None:
-    jobs.delete_job(parts, ADMIN, job_id)
-    deletion.collect(parts.database, parts.blobs)  # as the answer's background task
+def _submit(store: Store, _: str) -> None:
+    keyed = KeyedRequest("admin", "once", "the same")
+    spec = parse_spec({"trainer": "script", "name": "once", "config": {"code": "file:///code"}})
+    submission.submit(
+        store, spec, owner="admin", show=lambda session, row: present.new_job(session, row, spec), keyed=keyed
+    )
 
 
-REQUESTS: dict[str, Callable[[Services, str], object]] = {
-    "submit": lambda parts, _: submission.submit_job(parts, ADMIN, SPEC, KeyedRequest("admin", "once", "the same")),
-    "change": lambda parts, job_id: jobs.change_job(parts, ADMIN, job_id, b'{"priority": 7}'),
-    "cancel": lambda parts, job_id: jobs.cancel_job(parts, ADMIN, job_id),
-    "pause": lambda parts, job_id: jobs.pause_job(parts, ADMIN, job_id),
-    "resume": lambda parts, job_id: jobs.resume_job(parts, ADMIN, job_id),
+def _delete(store: Store, job_id: str) -> None:
+    requests.delete(store, job_id)
+    cleaning.collect(store)  # as after the API's answer
+
+
+def _id(_: object, row: Job) -> str:
+    return row.id
+
+
+REQUESTS: dict[str, Callable[[Store, str], object]] = {
+    "submit": _submit,
+    "change": lambda store, job_id: requests.change(store, job_id, parse_patch({"priority": 7}), answer=_id),
+    "cancel": lambda store, job_id: requests.cancel(store, job_id, answer=_id),
+    "pause": lambda store, job_id: requests.pause(store, job_id, answer=_id),
+    "resume": lambda store, job_id: requests.resume(store, job_id, answer=_id),
     "delete": _delete,
-    "drain": lambda parts, worker_id: cluster.drain_worker(parts, ADMIN, worker_id),
+    "drain": lambda store, worker_id: requests.drain(store, worker_id, drain=True, answer=lambda *_: None),
 }
-"""What the API does for a request about a job or a worker."""
+"""What the API has done for a request about a job or a worker."""
 
 
 def request(settings: Settings, what: str, subject: str) -> None:
-    parts = Services.of(settings, token="-")
-    try:
-        REQUESTS[what](parts, subject)
-    finally:
-        parts.queue.close()
-        parts.database.close()
+    with _store(settings) as store:
+        REQUESTS[what](store, subject)
 
 
 def collect(settings: Settings) -> None:
-    database = Database(settings.database)
-    try:
-        deletion.collect(database, Blobs(settings.blobs))
-    finally:
-        database.close()
+    with _store(settings) as store:
+        cleaning.collect(store)
 
 
 def remove_orphans(settings: Settings) -> None:
-    database = Database(settings.database)
-    try:
-        run_dirs = RunDirs(settings.runs, database, keep=None, keep_bytes=None, busy=list)
+    with _store(settings) as store:
+        run_dirs = RunDirs(settings.runs, store.database, keep=None, keep_bytes=None, busy=list)
         for _ in run_dirs.sweep(orphan_age=timedelta()):
             pass
-    finally:
-        database.close()
 
 
 def work(settings: Settings, worker_id: str) -> None:
     """A worker takes what waits and fits, and reports it to its end. Raises StaleClaim."""
-    with _store(settings) as (database, queue):
-        for claim in _take(database, queue, worker_id):
-            report(database, queue, claim)
+    with _store(settings) as store:
+        for claim in _take(store, worker_id):
+            report(store, claim)
 
 
 def look(settings: Settings, worker_id: str) -> None:
     """A worker's look at the queue."""
-    with _store(settings) as (database, queue):
-        _take(database, queue, worker_id)
+    with _store(settings) as store:
+        _take(store, worker_id)
 
 
-def report(database: Database, queue: Queue, claim: Claim) -> None:
+def report(store: Store, claim: Claim) -> None:
     """All that a worker stores of an attempt: two batches, the second with a checkpoint, and its end."""
-    ledger = Ledger(database, claim, leaving=threading.Event(), announce=queue.announce)
-    ledger.read()
-    ledger.prepared(0)
+    records = Records(store, claim, leaving=threading.Event())
+    records.read()
+    records.prepared(0)
     me = ProcessIdentity.of(os.getpid())
     assert me is not None
-    ledger.launched(me)
-    ledger.running(Reason("running", "1 process runs"))
+    records.launched(me.model_dump())
+    records.running(Reason("running", "1 process runs"))
     for step in STEPS:
         points = [NewPoint("loss", step, 1 / step, step)]
         lines = [NewLines(0, "stdout", [f"attempt {claim.number}, step {step}"])]
         saved = [checkpoint(f"step-{step}", step=step)] if step == STEPS[-1] else []
-        ledger.record(Batch(offsets={"events.jsonl": step}, points=points, lines=lines, checkpoints=saved))
-    ledger.end(ExitReport(reason=EndReason.COMPLETED))
+        records.record(Batch(offsets={"events.jsonl": step}, points=points, lines=lines, checkpoints=saved))
+    records.end(ExitReport(reason=EndReason.COMPLETED))
 
 
 def serve(settings: Settings, speed: float, patience: float, argv: list[str] | None = None) -> None:
@@ -123,11 +123,11 @@ def serve(settings: Settings, speed: float, patience: float, argv: list[str] | N
     `argv` is started in torchrun's place; attempts after the first meet no failpoint.
     """
     logging.basicConfig(filename=settings.root / "worker.log", level=logging.INFO, force=True)
-    setattr(runner, "_SUPERVISOR_DEADLINE_S", patience)  # noqa: B010 not to be set by anybody else
-    if argv is not None:
-        _start_in_torchruns_place(argv)
+    setattr(engine, "_SUPERVISOR_DEADLINE_S", patience)  # noqa: B010 not to be set by anybody else
     slots = Inventory((Device(0, "cpu-0", "CPU slot", "cpu"),))
-    Daemon(settings, slots, clock=lambda: time.monotonic() * speed).serve()
+    launcher = _InTorchrunsPlace(argv) if argv is not None else None
+    local = LocalEngine(settings.runs, slots, launcher=launcher)
+    Daemon(settings, local, clock=lambda: time.monotonic() * speed).serve()
 
 
 def ranks(script: Path) -> list[str]:
@@ -135,38 +135,23 @@ def ranks(script: Path) -> list[str]:
     return [sys.executable, "-P", str(_LAUNCHER), "1", str(script)]
 
 
-def _start_in_torchruns_place(argv: list[str]) -> None:
-    planned = launch.plan
+class _InTorchrunsPlace(StandIn):
+    """Attempts after the first meet no failpoint."""
 
-    def plan(*arguments: Any, claim: Claim, **options: Any) -> LaunchPlan:
-        if claim.number > 1:
+    def command(self, plan: Plan, *, folder: Path) -> list[str]:
+        if plan.key.number > 1:
             os.environ.pop(failpoints.VARIABLE, None)
             failpoints.arm()
-        return planned(*arguments, claim=claim, **options).model_copy(update={"argv": argv})
-
-    launch.plan = plan
+        return super().command(plan, folder=folder)
 
 
-def _take(database: Database, queue: Queue, worker_id: str) -> list[Claim]:
-    claims: list[Claim] = []
+def _take(store: Store, worker_id: str) -> list[Claim]:
     device = DeviceView(index=0, uuid="cpu-0", name="CPU slot", kind="cpu")
-    Scheduler(
-        worker_id=worker_id,
-        name="box",
-        database=database,
-        queue=queue,
-        observe=lambda: [device],
-        may_claim=lambda: True,
-        start=claims.append,
-    ).claim()
-    return claims
+    scheduler = Scheduler(worker_id=worker_id, name="box", store=store)
+    return list(scheduler.claims([device], may_claim=lambda: True))
 
 
 @contextmanager
-def _store(settings: Settings) -> Generator[tuple[Database, Queue]]:
-    database, queue = Database(settings.database), Queue(settings.redis)
-    try:
-        yield database, queue
-    finally:
-        queue.close()
-        database.close()
+def _store(settings: Settings) -> Generator[Store]:
+    with closing(Store.of(settings, program="torchyard-scene")) as store:
+        yield store

@@ -18,7 +18,7 @@ from torchyard.errors import InvalidSpec
 from torchyard.publishing import publish
 from torchyard.rundir import Manifest
 from torchyard.spec import parse_spec
-from worker.attempts import prepare as launch
+from worker.engines.local.environment import inherited
 
 ROOT = Path(__file__).parent.parent.parent
 COUNTED = """
@@ -72,7 +72,7 @@ def test_every_name_is_in_the_source_and_every_one_there_is_a_name() -> None:
     assert [one for one in found if not any(re.fullmatch(one, name) for name in failpoints.NAMES)] == []
     assert literals("_translated", "_told") == set(failpoints.PUSHES)
     commits = (literals("write", "_write") | purposes()) & set(failpoints.COMMITS)
-    assert commits == set(failpoints.COMMITS) - {"look", "other"}  # one is the ledger's default, one the database's
+    assert commits == set(failpoints.COMMITS) - {"other"}  # the database's default
 
 
 def test_every_transaction_says_what_it_is_for() -> None:
@@ -141,8 +141,8 @@ def test_nobody_sets_failpoints_in_a_spec() -> None:
 
 
 def test_an_attempt_sees_the_variable_only_where_its_worker_was_started_with_it() -> None:
-    assert launch.inherited({"HOME": "/", "TORCHYARD_TOKEN": "secret"}) == {"HOME": "/"}
-    assert launch.inherited({failpoints.VARIABLE: "blob.rename=kill"}) == {failpoints.VARIABLE: "blob.rename=kill"}
+    assert inherited({"HOME": "/", "TORCHYARD_TOKEN": "secret"}) == {"HOME": "/"}
+    assert inherited({failpoints.VARIABLE: "blob.rename=kill"}) == {failpoints.VARIABLE: "blob.rename=kill"}
 
 
 @pytest.mark.parametrize("point", ["checkpoint.fsync", "checkpoint.manifest", "record.manifest.fsync"])

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from store.database import Database
-from store.tables import Job
+from store.db.database import Database
+from store.db.tables import Job
+from store.news import News
 from tests.databases import Databases
 from tests.failpoints import scenes
 from tests.failpoints.child import Child, playing, until
@@ -26,10 +27,10 @@ RECORD = ("fsync", "rename", "renamed")
 WORKER = [
     *(
         f"store.{what}.{side}"
-        for what in ("look", "claim", "prepared", "launched", "running", "record", "end")
+        for what in ("claim", "prepared", "launched", "running", "record", "end")
         for side in SIDES
     ),
-    *(f"queue.{what}.{side}" for what in ("remove", "announce") for side in SIDES),
+    *(f"queue.tell.{side}" for side in SIDES),
     *(f"record.{what}.{step}" for what in ("worker", "config", "plan") for step in RECORD),
     *(f"launch.start.{side}" for side in SIDES),
     *(f"blob.{step}" for step in RECORD),
@@ -76,7 +77,7 @@ from torchyard.eventlog import EventLog
 from torchyard.publishing import publish
 from torchyard.rundir import Env, Manifest, RunDir
 
-run = RunDir.of_job(Path(os.environ[Env.RUN_DIR]))
+run = RunDir(Path(os.environ[Env.RUN_DIR]))
 log = EventLog(run.events, synchronize=lambda: None)
 for step in (1, 2):
     log.log({"loss": 0.5}, step=step)
@@ -116,7 +117,7 @@ class Site:
     def turn(self) -> None:
         """Wakes the daemon, and lets the time of a backoff pass."""
         self.house.write(lambda session: session.execute(update(Job).values(not_before=None)))
-        self.house.queue.ring()
+        self.house.queue.tell(News(ring=True))
 
     def wait(self, job_id: str) -> Job:
         self.until(lambda: JobState(self.house.job(job_id).state).terminal, "the job has ended")

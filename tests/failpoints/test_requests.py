@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import select
 
 from store.blobs import Blobs
-from store.checkpoints import NewCheckpoint
-from store.tables import Garbage, Worker
+from store.db.tables import Garbage, Worker
+from store.rows.checkpoints import NewCheckpoint
 from tests.failpoints import scenes
 from tests.failpoints.child import REFUSED, Child, playing
 from tests.failpoints.house import House

@@ -9,11 +9,12 @@ import json
 import pytest
 from sqlalchemy import insert
 
-from store import jobs
-from store.attempts import NewEvent
 from store.blobs import Blobs
-from store.logs import NewLines
-from store.tables import Garbage
+from store.db.tables import Garbage
+from store.news import News
+from store.rows import jobs
+from store.rows.attempts import NewEvent
+from store.rows.logs import NewLines
 from tests.failpoints import scenes
 from tests.failpoints.child import Child, playing, until
 from tests.failpoints.house import House
@@ -24,7 +25,7 @@ SIDES = ("before", "after")
 POINTS = [
     *(f"store.{what}.{side}" for what in ("register", "heartbeat", "renew", "rescue") for side in SIDES),
     *(f"store.{what}.{side}" for what in ("collect", "forget", "cut", "thin", "tombstones") for side in SIDES),
-    *(f"queue.{what}.{side}" for what in ("rebuild", "push", "ring") for side in SIDES),
+    *(f"queue.{what}.{side}" for what in ("rebuild", "tell") for side in SIDES),
 ]
 ASIDE = [f"store.aside.{side}" for side in SIDES]
 GPU = {"device": "cuda"}
@@ -145,4 +146,4 @@ def test_an_orphan_that_two_workers_remove_at_once_is_removed(house: House, poin
 
 def _ring(house: House) -> None:
     """Has the daemon's loop turn, so that nobody waits for it."""
-    house.queue.ring()
+    house.queue.tell(News(ring=True))

@@ -8,10 +8,11 @@ from alembic import command
 from sqlalchemy import text
 
 from migrations.__main__ import configuration
-from store import journal, metrics
-from store.database import Database
-from store.logs import Line
-from store.metrics import PointFilter
+from store.db.database import Database
+from store.queries import journal
+from store.rows import metrics
+from store.rows.logs import Line
+from store.rows.metrics import PointFilter
 from tests.store.yard import Yard
 
 JOB = "job_" + "0" * 32

@@ -6,8 +6,8 @@ from alembic import command
 from sqlalchemy import text
 
 from migrations.__main__ import configuration
-from store import checkpoints
-from store.database import Database
+from store.db.database import Database
+from store.rows import checkpoints
 from tests.store.yard import Yard, checkpoint
 
 

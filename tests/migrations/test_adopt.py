@@ -11,10 +11,11 @@ import sys
 import pytest
 from sqlalchemy import select
 
-from store import checkpoints, logs, workers
-from store.database import Database
+from store.db.database import Database
+from store.db.tables import Attempt, Series
+from store.news import News
 from store.queue import Queue
-from store.tables import Attempt, Series
+from store.rows import checkpoints, logs, workers
 from tests import servers
 from tests.e2e.service import until
 from tests.migrations import older
@@ -67,8 +68,8 @@ class House:
         code.mkdir()
         (code / "train.py").write_text(SCRIPT)
         job_id = self.yard.submit(config={"code": f"file://{code}"}, stop_grace="60s")
-        self.queue.push(job_id, priority=0)
-        self.queue.ring()
+        self.queue.tell(News(places={job_id: 0}))
+        self.queue.tell(News(ring=True))
         return job_id
 
     def finish(self, name: str) -> None:
@@ -139,7 +140,7 @@ def test_a_worker_of_today_carries_what_an_older_one_runs_to_its_end(house: Hous
         for job_id, seen in left_at.items():
             until(house.trains(job_id, beyond=seen), what=f"{job_id} goes on")
         house.yard.cancel(cancelled)
-        house.queue.ring()
+        house.queue.tell(News(ring=True))
         until(house.ended(cancelled), what="the cancel")
         house.finish("finishes")
         until(house.ended(finishes), what="the end")

@@ -15,7 +15,7 @@ from sqlalchemy.engine.interfaces import ReflectedIndex
 
 import migrations
 from migrations.__main__ import configuration
-from store.database import Database
+from store.db.database import Database
 from tests.databases import PostgreSQLDatabases, SQLiteDatabases
 from tests.store.yard import Yard, at_once
 

@@ -6,9 +6,10 @@ import sys
 
 import pytest
 
-from store import jobs, workers
-from store.database import Database
+from store.db.database import Database
+from store.news import News
 from store.queue import Queue
+from store.rows import jobs, workers
 from tests import servers
 from tests.e2e.service import until
 from tests.migrations import older
@@ -57,8 +58,8 @@ def test_the_worker_before_the_newest_migration_runs_jobs_beside_a_new_one(
         # Each worker has one slot, so each takes one.
         submitted = [yard.submit(config={"code": f"file://{code}"}) for _ in range(2)]
         for job_id in submitted:
-            queue.push(job_id, priority=0)
-        queue.ring()
+            queue.tell(News(places={job_id: 0}))
+        queue.tell(News(ring=True))
 
         def ended() -> bool:
             return all(JobState(yard.job(job_id).state).terminal for job_id in submitted)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from store.blobs import Blobs
-from store.database import Database
+from store.db.database import Database
 from store.queue import Queue
 from tests.servers import redis_server
 from tests.store.yard import Yard

@@ -8,13 +8,13 @@ from sqlalchemy import update
 from sqlalchemy.exc import DataError
 from sqlalchemy.orm import Session
 
-from store import attempts, jobs
-from store.attempts import LEASE, Claim, NewEvent
-from store.database import now_us
-from store.jobs import Reason
-from store.logs import NewLines
-from store.metrics import NewPoint
-from store.tables import Attempt, Job
+from store.db.database import now_us
+from store.db.tables import Attempt, Job
+from store.rows import attempts, jobs
+from store.rows.attempts import LEASE, Claim, NewEvent
+from store.rows.jobs import Reason
+from store.rows.logs import NewLines
+from store.rows.metrics import NewPoint
 from tests.store.yard import Yard, checkpoint
 from torchyard.errors import StaleClaim
 from torchyard.job import CRASH_LOOP_CAP, OUTCOMES, EndReason, JobState
@@ -292,7 +292,7 @@ def test_whoever_lost_the_attempt_can_write_nothing(yard: Yard) -> None:
     identity = ProcessIdentity(pid=1, start_time=2, boot_id="boot")
     writes: list[Callable[[Session], object]] = [
         lambda session: attempts.prepared(session, stale, start_step=1),
-        lambda session: attempts.launched(session, stale, identity),
+        lambda session: attempts.launched(session, stale, identity.model_dump()),
         lambda session: attempts.running(session, stale, reason=Reason("running", "runs")),
         lambda session: attempts.record(session, stale, attempts.Batch(offsets={}), seq=1),
         lambda session: attempts.record(session, stale, attempts.Batch(offsets={}), seq=0),
@@ -303,7 +303,7 @@ def test_whoever_lost_the_attempt_can_write_nothing(yard: Yard) -> None:
             yard.write(write)
     assert yard.everything() == before
 
-    yard.write(lambda session: attempts.launched(session, after, identity))
+    yard.write(lambda session: attempts.launched(session, after, identity.model_dump()))
     assert yard.attempt(after).launcher == identity.model_dump()
 
 

@@ -19,20 +19,21 @@ import threading
 
 import pytest
 
-from store import attempts, deletion
 from store.backup import dump
 from store.backup.contents import Folder, read_manifest
 from store.backup.make import make
 from store.backup.restore import check, restore
 from store.blobs import Blobs
-from store.checkpoints import NewCheckpoint
-from store.database import Database
-from store.logs import NewLines
-from store.metrics import NewPoint
+from store.commands import cleaning
+from store.db.database import Database
+from store.rows import attempts, deletion
+from store.rows.checkpoints import NewCheckpoint
+from store.rows.logs import NewLines
+from store.rows.metrics import NewPoint
 from tests.api.house import House
 from tests.databases import Databases, PostgreSQLDatabases, SQLiteDatabases
 from tests.e2e.service import until
-from tests.store.yard import Yard
+from tests.store.yard import Yard, store_on
 from torchyard.errors import ConfigError, Conflict, NotFound, StaleClaim, Unavailable
 from torchyard.job import EndReason, JobState
 from torchyard.rundir import Manifest, ManifestFile
@@ -152,7 +153,7 @@ def test_while_others_write_and_delete_all_that_is_listed_is_there(
             number += 1
             job_id = trained(yard, blobs, f"{name} {number}".encode(), b"shared")
             yard.write(lambda session: deletion.delete_job(session, job_id))  # noqa: B023
-            collected.append(deletion.collect(yard.database, blobs))
+            collected.append(cleaning.collect(store_on(yard.database, blobs=blobs)))
 
     trained(yard, blobs, STATE)
     (tmp_path / "scratch").mkdir()
@@ -183,14 +184,14 @@ def test_no_blob_of_the_snapshot_is_removed_before_it_is_taken(
     def delete_at_once(url: str, path: Path) -> dump.Snapshot:
         found = take(url, path)
         yard.write(lambda session: deletion.delete_job(session, job_id))
-        collected.append(deletion.collect(yard.database, blobs))
+        collected.append(cleaning.collect(store_on(yard.database, blobs=blobs)))
         return found
 
     monkeypatch.setattr(dump, "dump", delete_at_once)
     assert make(database_url, blobs, tmp_path / "backup").damaged == []
     assert collected == [0]
     assert check(tmp_path / "backup")[1] == []
-    assert deletion.collect(yard.database, blobs) == 1
+    assert cleaning.collect(store_on(yard.database, blobs=blobs)) == 1
 
 
 def test_a_job_that_ran_goes_on_where_it_was_and_its_old_worker_can_write_nothing(

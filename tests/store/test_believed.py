@@ -5,9 +5,9 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import update
 
-from store.attempts import Claim
-from store.database import now_us
-from store.tables import Attempt
+from store.db.database import now_us
+from store.db.tables import Attempt
+from store.rows.attempts import Claim
 from tests.store.yard import Yard, checkpoint
 from torchyard.job import CRASH_LOOP_CAP, EndReason, JobState
 

@@ -4,10 +4,10 @@ import math
 
 import pytest
 
-from store import checkpoints
-from store.attempts import Claim
-from store.checkpoints import NewCheckpoint
 from store.ids import new_id
+from store.rows import checkpoints
+from store.rows.attempts import Claim
+from store.rows.checkpoints import NewCheckpoint
 from tests.store.yard import Yard, checkpoint
 from torchyard.errors import NotFound
 from torchyard.job import EndReason

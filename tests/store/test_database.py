@@ -9,11 +9,11 @@ from sqlalchemy import select, text
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from store import jobs, logs
-from store.database import Database, now_us
-from store.logs import NewLines
-from store.metrics import NewPoint
-from store.tables import Worker
+from store.db.database import Database, now_us
+from store.db.tables import Worker
+from store.rows import jobs, logs
+from store.rows.logs import NewLines
+from store.rows.metrics import NewPoint
 from tests.databases import SQLiteDatabases
 from tests.store.yard import Yard, at_once
 from torchyard.errors import Unavailable

@@ -10,16 +10,18 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from store import deletion, idempotency, jobs
-from store.attempts import NewEvent
 from store.blobs import Blobs
-from store.checkpoints import NewCheckpoint
-from store.idempotency import Answer, KeyedRequest
-from store.logs import NewLines
-from store.metrics import NewPoint
-from store.retry import retry
-from store.tables import Garbage
-from tests.store.yard import Yard, at_once
+from store.commands import cleaning
+from store.db.tables import Garbage
+from store.queries import run_dirs
+from store.rows import deletion, idempotency, jobs
+from store.rows.attempts import NewEvent
+from store.rows.checkpoints import NewCheckpoint
+from store.rows.idempotency import Answer, KeyedRequest
+from store.rows.logs import NewLines
+from store.rows.metrics import NewPoint
+from store.rows.retry import retry
+from tests.store.yard import Yard, at_once, store_on
 from torchyard.errors import Conflict, NotFound, StaleClaim
 from torchyard.job import EndReason, JobState
 from torchyard.rundir import Manifest, ManifestFile
@@ -73,7 +75,7 @@ def test_every_row_of_the_job_goes_and_no_other(yard: Yard, blobs: Blobs) -> Non
     job_id = ended(yard, blobs, b"one", b"two")
     delete(yard, job_id)
     assert rows_of(yard.everything()) == before
-    assert yard.read(lambda session: deletion.deleted_among(session, [job_id, other])) == [job_id]
+    assert yard.read(lambda session: run_dirs.deleted_among(session, [job_id, other])) == [job_id]
     with pytest.raises(NotFound):
         delete(yard, job_id)
 
@@ -96,22 +98,22 @@ def test_only_who_may_deletes_only_what_has_ended(yard: Yard, blobs: Blobs) -> N
 def test_blobs_go_with_the_last_job_that_refers_to_them(yard: Yard, blobs: Blobs) -> None:
     first, second = ended(yard, blobs, b"same", b"mine"), ended(yard, blobs, b"same")
     delete(yard, first)
-    assert deletion.collect(yard.database, blobs) == 1
+    assert cleaning.collect(store_on(yard.database, blobs=blobs)) == 1
     assert stored(blobs) == [b"same"]
     assert garbage(yard) == 0
     delete(yard, second)
-    assert deletion.collect(yard.database, blobs) == 1
+    assert cleaning.collect(store_on(yard.database, blobs=blobs)) == 1
     assert (stored(blobs), garbage(yard)) == ([], 0)
-    assert deletion.collect(yard.database, blobs) == 0
+    assert cleaning.collect(store_on(yard.database, blobs=blobs)) == 0
 
 
 def test_two_deletions_at_once_leave_nothing(yard: Yard, blobs: Blobs) -> None:
     for _ in range(10):
         pair = [ended(yard, blobs, b"a", b"b", b"c"), ended(yard, blobs, b"c", b"b", b"a")]
-        collect = lambda: deletion.collect(yard.database, blobs)  # noqa: E731
+        collect = lambda: cleaning.collect(store_on(yard.database, blobs=blobs))  # noqa: E731
         answers = at_once(*[lambda job_id=job_id: delete(yard, job_id) for job_id in pair], collect)
         assert not [answer for answer in answers if isinstance(answer, Exception)], answers
-        deletion.collect(yard.database, blobs)
+        cleaning.collect(store_on(yard.database, blobs=blobs))
         assert (stored(blobs), garbage(yard)) == ([], 0)
 
 
@@ -121,10 +123,10 @@ def test_a_collector_leaves_a_relay_alone_that_is_storing_the_same_bytes(yard: Y
     with blobs.sharing():
         checkpoint = saved(blobs, b"same")
         delete(yard, old)
-        assert deletion.collect(yard.database, blobs) == 0
+        assert cleaning.collect(store_on(yard.database, blobs=blobs)) == 0
         assert garbage(yard) == 1
         yard.record(claim, seq=0, checkpoints=[checkpoint])
-    assert deletion.collect(yard.database, blobs) == 0
+    assert cleaning.collect(store_on(yard.database, blobs=blobs)) == 0
     assert (stored(blobs), garbage(yard)) == ([b"same"], 0)
 
 
@@ -173,15 +175,15 @@ def test_a_crash_between_the_bytes_and_the_rows_is_made_up_for(
     with monkeypatch.context() as crashing:
         crashing.setattr(blobs, "remove", crash)
         with pytest.raises(OSError, match="crashed"):
-            deletion.collect(yard.database, blobs)
+            cleaning.collect(store_on(yard.database, blobs=blobs))
     assert (len(stored(blobs)), garbage(yard)) == (1, 2)
-    deletion.collect(yard.database, blobs)
+    cleaning.collect(store_on(yard.database, blobs=blobs))
     assert (stored(blobs), garbage(yard)) == ([], 0)
 
 
 def test_at_most_some_are_collected_at_once(yard: Yard, blobs: Blobs) -> None:
     delete(yard, ended(yard, blobs, b"1", b"2", b"3"))
-    assert [deletion.collect(yard.database, blobs, limit=2) for _ in range(3)] == [2, 1, 0]
+    assert [cleaning.collect(store_on(yard.database, blobs=blobs), limit=2) for _ in range(3)] == [2, 1, 0]
     assert stored(blobs) == []
 
 
@@ -191,7 +193,7 @@ def test_who_reads_a_blob_reads_on_when_it_is_removed(yard: Yard, blobs: Blobs) 
     sha256 = next(blobs.root.glob("??/*")).name
     with blobs.open(sha256) as file:
         first = file.read(10)
-        assert deletion.collect(yard.database, blobs) == 1
+        assert cleaning.collect(store_on(yard.database, blobs=blobs)) == 1
         assert first + file.read() == content
     with pytest.raises(NotFound):
         blobs.open(sha256)
@@ -201,11 +203,11 @@ def test_a_retried_job_keeps_the_bytes_that_it_shares(yard: Yard, blobs: Blobs) 
     old = ended(yard, blobs, b"first", b"newest")
     new = yard.write(lambda session: retry(session, old, owner="ada")).id
     delete(yard, old)
-    deletion.collect(yard.database, blobs)
+    cleaning.collect(store_on(yard.database, blobs=blobs))
     assert stored(blobs) == [b"newest"]
     yard.cancel(new)
     delete(yard, new)
-    deletion.collect(yard.database, blobs)
+    cleaning.collect(store_on(yard.database, blobs=blobs))
     assert stored(blobs) == []
 
 
@@ -217,7 +219,7 @@ def test_a_retry_against_a_deletion_has_the_checkpoint_or_does_not_happen(yard: 
             lambda: delete(yard, old),  # noqa: B023
         )
         assert deleted is None
-        deletion.collect(yard.database, blobs)
+        cleaning.collect(store_on(yard.database, blobs=blobs))
         if isinstance(retried, NotFound):
             assert stored(blobs) == []
         else:
@@ -226,7 +228,7 @@ def test_a_retry_against_a_deletion_has_the_checkpoint_or_does_not_happen(yard: 
             assert stored(blobs) == [b"state"]
             yard.cancel(retried.id)
             delete(yard, retried.id)
-            deletion.collect(yard.database, blobs)
+            cleaning.collect(store_on(yard.database, blobs=blobs))
 
 
 def test_a_worker_that_was_away_cannot_write_for_an_attempt_with_a_deleted_ones_number(
@@ -265,7 +267,7 @@ def test_what_a_copy_left_behind_goes_after_a_day(blobs: Blobs, tmp_path: Path) 
 
 
 def test_jobs_are_deleted_by_their_ids_alone(yard: Yard) -> None:
-    assert yard.read(lambda session: deletion.deleted_among(session, [])) == []
+    assert yard.read(lambda session: run_dirs.deleted_among(session, [])) == []
     with pytest.raises(NotFound):
         yard.write(lambda session: deletion.delete_job(session, "job_1"))
     assert yard.read(jobs.queued) == []

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from store.database import Database
+from store.db.database import Database
 from tests.databases import PostgreSQLDatabases
 from tests.e2e.service import until
 from tests.postgresql import PostgreSQLServer, postgresql_server

@@ -6,16 +6,18 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import Connection, event, insert, select, update
 
-from store import deletion, housekeeping, journal, logs
-from store.attempts import NewEvent
-from store.database import Database, in_us, now_us
-from store.housekeeping import Keep
-from store.journal import Kind
-from store.logs import NewLines
-from store.metrics import NewPoint
-from store.tables import UNCUT, DeletedJob, Job
+from store.commands import cleaning
+from store.db.database import Database, in_us, now_us
+from store.db.tables import UNCUT, DeletedJob, Job
+from store.queries import journal, run_dirs
+from store.queries.journal import Kind
+from store.rows import deletion, logs, trimming
+from store.rows.attempts import NewEvent
+from store.rows.logs import NewLines
+from store.rows.metrics import NewPoint
+from store.rows.trimming import Keep
 from tests.databases import SQLiteDatabases
-from tests.store.yard import Yard, at_once, checkpoint
+from tests.store.yard import Yard, at_once, checkpoint, store_on
 from torchyard.job import EndReason
 
 DAY = timedelta(days=1)
@@ -48,7 +50,7 @@ def age(yard: Yard, job_id: str, days: int) -> None:
 
 def trim(yard: Yard, keep: Keep, *, steps: int = 100_000) -> bool:
     """A pass that is broken off after some transactions; whether it came to its end."""
-    passing = housekeeping.trim(yard.database, keep)
+    passing = cleaning.trim(store_on(yard.database), keep)
     return all(done != steps for done, _ in enumerate(passing, start=1))
 
 
@@ -202,7 +204,7 @@ def test_a_reader_goes_on_from_any_place_behind_what_is_gone(yard: Yard) -> None
 
 
 def test_a_pass_that_is_cut_off_is_made_up_for(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(housekeeping, "_ROWS_AT_ONCE", 2)
+    monkeypatch.setattr(trimming, "_ROWS_AT_ONCE", 2)
     keep = Keep(log_bytes=2 * CHUNK, events=DAY)
     for steps in (1, 2, 4, 6, 7, 8, 19, 20):
         job_id = trained(yard)
@@ -220,7 +222,7 @@ def test_a_pass_that_is_cut_off_is_made_up_for(yard: Yard, monkeypatch: pytest.M
 
 
 def test_several_workers_at_once_say_it_once(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(housekeeping, "_ROWS_AT_ONCE", 2)
+    monkeypatch.setattr(trimming, "_ROWS_AT_ONCE", 2)
     kept = [trained(yard) for _ in range(2)]
     deleted = trained(yard)
     for job_id in (*kept, deleted):
@@ -236,7 +238,7 @@ def test_several_workers_at_once_say_it_once(yard: Yard, monkeypatch: pytest.Mon
 
 def test_nothing_is_looked_at_unless_something_is_to_be_removed(yard: Yard) -> None:
     trained(yard)
-    assert list(housekeeping.trim(yard.database, Keep())) == []
+    assert list(cleaning.trim(store_on(yard.database), Keep())) == []
 
 
 def test_a_tombstone_is_kept_as_long_as_a_worker_may_be_away(yard: Yard) -> None:
@@ -244,14 +246,14 @@ def test_a_tombstone_is_kept_as_long_as_a_worker_may_be_away(yard: Yard) -> None
     for name, days in (("old", 31), ("young", 29)):
         row = insert(DeletedJob).values(job_id=name, deleted_at=now_us() - days * day)
         yard.write(lambda session, row=row: session.execute(row))
-    forget = lambda: yard.write(deletion.forget)  # noqa: E731
+    forget = lambda: yard.write(deletion.forget_old)  # noqa: E731
     assert at_once(forget, forget) == [None, None]
     assert yard.read(lambda session: session.scalars(select(DeletedJob.job_id)).all()) == ["young"]
 
 
 def test_what_is_known_of_attempts(yard: Yard) -> None:
     ended, running, waiting = trained(yard), trained(yard, end=None), yard.submit()
-    found = yard.read(lambda session: housekeeping.known(session, [ended, running, waiting, "job_x"]))
+    found = yard.read(lambda session: run_dirs.known(session, [ended, running, waiting, "job_x"]))
     assert {job_id: job.finished for job_id, job in found.items()} == {ended: True, running: False, waiting: False}
     assert (found[running].attempts, found[waiting].attempts) == ({1: None}, {})
     age_us = found[ended].attempts[1]

@@ -3,10 +3,10 @@
 import pytest
 from sqlalchemy import select, update
 
-from store import idempotency, jobs
-from store.database import Session, now_us
-from store.idempotency import Answer, KeyedRequest, KeyTaken
-from store.tables import IdempotencyKey
+from store.db.database import Session, now_us
+from store.db.tables import IdempotencyKey
+from store.rows import idempotency, jobs
+from store.rows.idempotency import Answer, KeyedRequest, KeyTaken
 from tests.store.yard import Yard, at_once
 from torchyard.errors import IdempotencyMismatch
 from torchyard.spec import parse_spec

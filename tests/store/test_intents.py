@@ -3,9 +3,9 @@
 import pytest
 from sqlalchemy import update
 
-from store import deletion, intents
-from store.intents import wanted
-from store.tables import Job
+from store.db.tables import Job
+from store.rows import deletion, intents
+from store.rows.intents import wanted
 from tests.store.yard import Yard, checkpoint
 from torchyard.errors import Conflict, NotFound
 from torchyard.job import CRASH_LOOP_CAP, EndReason, JobState

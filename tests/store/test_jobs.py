@@ -4,10 +4,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from store import intents, jobs, listing
 from store.ids import is_id, new_id
-from store.jobs import Reason
-from store.listing import JobFilter
+from store.queries import listing
+from store.queries.listing import JobFilter
+from store.rows import intents, jobs
+from store.rows.jobs import Reason
 from tests.store.yard import Yard
 from torchyard.errors import Conflict, NotFound
 from torchyard.job import EndReason, JobState

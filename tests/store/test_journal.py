@@ -5,12 +5,12 @@ from itertools import islice
 
 import pytest
 
-from store import journal
-from store.attempts import NewEvent
-from store.journal import Item, Kind, StoredPoint
-from store.logs import Line, NewLines
-from store.metrics import NewPoint
-from store.tables import JobEvent
+from store.db.tables import JobEvent
+from store.queries import journal
+from store.queries.journal import Item, Kind, StoredPoint
+from store.rows.attempts import NewEvent
+from store.rows.logs import Line, NewLines
+from store.rows.metrics import NewPoint
 from tests.store.yard import Yard, checkpoint
 from torchyard.job import EndReason
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from store import logs
-from store.attempts import Claim
-from store.logs import NewLines
+from store.rows import logs
+from store.rows.attempts import Claim
+from store.rows.logs import NewLines
 from tests.store.yard import Yard
 from torchyard.job import EndReason
 

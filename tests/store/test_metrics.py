@@ -5,10 +5,10 @@ import math
 import pytest
 from sqlalchemy import insert, select
 
-from store import attempts, metrics
-from store.attempts import Claim
-from store.metrics import POINT, NewPoint, PointFilter
-from store.tables import Attempt, PointChunk, Series
+from store.db.tables import Attempt, PointChunk, Series
+from store.rows import attempts, metrics
+from store.rows.attempts import Claim
+from store.rows.metrics import POINT, NewPoint, PointFilter
 from tests.store.yard import Yard
 from torchyard.job import EndReason
 

@@ -23,12 +23,13 @@ import pytest
 from redis import Redis
 from sqlalchemy import select
 
-from store import attempts, jobs, retry
-from store.attempts import Claim
-from store.database import Database
-from store.jobs import Reason
+from store.db.database import Database
+from store.db.tables import Allocation, Attempt, Job, JobEvent
+from store.news import News
 from store.queue import Queue
-from store.tables import Allocation, Attempt, Job, JobEvent
+from store.rows import attempts, jobs, retry
+from store.rows.attempts import Claim
+from store.rows.jobs import Reason
 from tests import servers
 from tests.databases import Databases
 from tests.store.yard import Yard, checkpoint
@@ -129,7 +130,7 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
         def submit(self, priority: int, preemptible: bool, limit: int) -> str:
             job_id = self.yard.submit(priority=priority, preemptible=preemptible, max_restarts=limit)
             self.models[job_id] = Model(priority, preemptible, limit)
-            self.queue.push(job_id, priority=priority)
+            self.queue.tell(News(places={job_id: priority}))
             return job_id
 
         @rule(job_id=submitted, number=st.integers(0, 1), device=st.sampled_from(DEVICES))
@@ -352,7 +353,7 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
         def _closed(self, job_id: str) -> Held:
             held = self.held.pop(job_id)
             with suppress(KeyError):
-                self.queue.remove(job_id)
+                self.queue.tell(News(places={job_id: None}))
             return held
 
     return Store

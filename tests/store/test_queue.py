@@ -10,8 +10,9 @@ import time
 
 import pytest
 
-from store import jobs
+from store.news import News
 from store.queue import Bell, Queue
+from store.rows import jobs
 from tests.servers import redis_server
 from tests.store.yard import Yard, at_once
 from torchyard.errors import ConfigError, Unavailable
@@ -32,7 +33,7 @@ def listening(bell: Bell, queue: Queue) -> Bell:
     """The bell, once it certainly hears."""
     deadline = time.monotonic() + _LONG_S
     while time.monotonic() < deadline:
-        queue.ring()
+        queue.tell(News(ring=True))
         if bell.wait(0.05):
             return bell
     raise AssertionError("the bell does not hear")
@@ -40,11 +41,11 @@ def listening(bell: Bell, queue: Queue) -> Bell:
 
 def test_the_highest_priority_comes_first_then_the_order_of_submission(queue: Queue) -> None:
     for job_id, priority in (("job_2", 0), ("job_1", 0), ("job_3", 100), ("job_0", -100), ("job_4", 1)):
-        queue.push(job_id, priority=priority)
+        queue.tell(News(places={job_id: priority}))
     assert queue.waiting() == ["job_3", "job_4", "job_1", "job_2", "job_0"]
-    queue.remove("job_4")
-    queue.remove("job_9")
-    queue.push("job_2", priority=5)
+    queue.tell(News(places={"job_4": None}))
+    queue.tell(News(places={"job_9": None}))
+    queue.tell(News(places={"job_2": 5}))
     assert queue.waiting() == ["job_3", "job_2", "job_1", "job_0"]
 
 
@@ -52,8 +53,8 @@ def test_the_queue_is_rebuilt_from_the_rows_after_a_wipe(queue: Queue, yard: Yar
     ids = [yard.submit(priority=priority) for priority in (0, 5, 0)]
     gone = yard.submit()
     yard.cancel(gone)
-    queue.push(gone, priority=50)
-    queue.push(ids[1], priority=-1)
+    queue.tell(News(places={gone: 50}))
+    queue.tell(News(places={ids[1]: -1}))
 
     assert queue.rebuild(lambda: yard.read(jobs.queued))
     assert queue.waiting() == [ids[1], ids[0], ids[2]]
@@ -68,7 +69,7 @@ def test_a_job_submitted_during_a_rebuild_stays_in_the_queue(queue: Queue, yard:
 
     def rows_as_they_were_before_another_submission() -> list[tuple[str, int]]:
         rows = yard.read(jobs.queued)
-        queue.push(yard.submit(), priority=0)
+        queue.tell(News(places={yard.submit(): 0}))
         return rows
 
     queue.rebuild(rows_as_they_were_before_another_submission)
@@ -86,7 +87,7 @@ def test_a_thread_that_rings_while_the_queue_is_closed_meets_nothing_worse_than_
         rings = 0
         while not closed.is_set():
             with suppress(Unavailable):
-                queue.ring()
+                queue.tell(News(ring=True))
             rings += 1
         return rings
 
@@ -104,14 +105,18 @@ def test_the_bell_wakes_every_listener(queue: Queue) -> None:
         listening(two, queue)
         while one.wait(0) or two.wait(0):
             pass
-        assert at_once(lambda: rings(one), lambda: rings(two), lambda: queue.ring() is None) == [True, True, True]
+        assert at_once(lambda: rings(one), lambda: rings(two), lambda: queue.tell(News(ring=True)) is None) == [
+            True,
+            True,
+            True,
+        ]
 
 
 def test_many_rings_are_one_answer(queue: Queue) -> None:
     with closing(queue.bell()) as bell:
         listening(bell, queue)
         for _ in range(100):
-            queue.ring()
+            queue.tell(News(ring=True))
         assert rings(bell)
         # All that had arrived is one answer; what was still under way may be a second, but never a hundred.
         assert sum(bell.wait(0) for _ in range(100)) < 50
@@ -121,11 +126,11 @@ def test_without_redis_every_call_fails_at_once(tmp_path: Path) -> None:
     with redis_server(tmp_path) as url:
         queue, bell = connected(url)
     calls: list[Callable[[], object]] = [
-        lambda: queue.push("job_2", priority=0),
-        lambda: queue.remove("job_1"),
+        lambda: queue.tell(News(places={"job_2": 0})),
+        lambda: queue.tell(News(places={"job_1": None})),
         queue.waiting,
         lambda: queue.rebuild(list),
-        queue.ring,
+        lambda: queue.tell(News(ring=True)),
         queue.ping,
         lambda: bell.wait(600),
     ]
@@ -144,7 +149,7 @@ def test_the_queue_and_the_bell_work_again_after_an_outage(tmp_path: Path) -> No
         with pytest.raises(Unavailable):
             bell.wait(1)
         with redis_server(tmp_path):
-            queue.push("job_2", priority=0)
+            queue.tell(News(places={"job_2": 0}))
             assert "job_2" in queue.waiting()
             listening(bell, queue)
 
@@ -153,7 +158,7 @@ def test_a_connection_kept_over_a_restart_is_made_anew(tmp_path: Path) -> None:
     with redis_server(tmp_path) as url:
         queue, bell = connected(url)
     with redis_server(tmp_path), closing(queue), closing(bell):
-        queue.push("job_1", priority=0)
+        queue.tell(News(places={"job_1": 0}))
         assert "job_1" in queue.waiting()
 
 
@@ -177,7 +182,6 @@ def test_a_redis_that_hangs_holds_up_one_caller_and_not_each(tmp_path: Path) -> 
         hanging.listen()
         with closing(Queue(f"unix://{tmp_path}/s")) as queue:
             with pytest.raises(Unavailable, match="does not answer"):
-                queue.tell("job_1", priority=0)
+                queue.tell(News(changed={"job_1"}, places={"job_1": 0}))
             with pytest.raises(Unavailable, match="a moment ago"):
-                queue.tell("job_1", priority=0)
-            queue.announce("job_1")
+                queue.tell(News(changed={"job_1"}))

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from store import attempts, jobs
-from store.attempts import Batch, Claim, NewEvent
-from store.jobs import Reason
-from store.logs import NewLines
-from store.tables import Job
+from store.db.tables import Job
+from store.rows import attempts, jobs
+from store.rows.attempts import Batch, Claim, NewEvent
+from store.rows.jobs import Reason
+from store.rows.logs import NewLines
 from tests.store.yard import Yard, at_once
 from torchyard.errors import Conflict, StaleClaim
 from torchyard.job import EndReason, JobState

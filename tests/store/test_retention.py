@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 import pytest
 from sqlalchemy import select
 
-from store import attempts, checkpoints, deletion
-from store.attempts import Batch, Claim
 from store.blobs import Blobs
-from store.checkpoints import NewCheckpoint
-from store.retry import retry
-from store.tables import Garbage
-from tests.store.yard import Yard, at_once, checkpoint
+from store.commands import cleaning
+from store.db.tables import Garbage
+from store.rows import attempts, checkpoints, deletion
+from store.rows.attempts import Batch, Claim
+from store.rows.checkpoints import NewCheckpoint
+from store.rows.retry import retry
+from tests.store.yard import Yard, at_once, checkpoint, store_on
 from torchyard.errors import NotFound
 from torchyard.job import EndReason
 from torchyard.rundir import Manifest, ManifestFile
@@ -208,12 +209,12 @@ def test_the_bytes_go_when_they_are_collected_and_only_those(yard: Yard, blobs: 
     for step, content in enumerate((b"one", b"two", b"three"), start=1):
         add(yard, claim, saved(blobs, step, content, b"tokenizer", loss=step))
     assert stored(blobs) == [b"one", b"three", b"tokenizer", b"two"]
-    assert deletion.collect(yard.database, blobs) == 1
+    assert cleaning.collect(store_on(yard.database, blobs=blobs)) == 1
     assert (stored(blobs), garbage(yard)) == ([b"one", b"three", b"tokenizer"], 0)
     add(yard, claim, saved(blobs, 4, b"four", b"tokenizer", loss=0.1))
     yard.end(other, EndReason.COMPLETED)
     yard.write(lambda session: deletion.delete_job(session, other.job_id))
-    deletion.collect(yard.database, blobs)
+    cleaning.collect(store_on(yard.database, blobs=blobs))
     assert (stored(blobs), garbage(yard)) == ([b"four", b"tokenizer"], 0)
 
 
@@ -233,7 +234,7 @@ def test_a_crash_before_the_commit_removes_nothing_and_one_after_it_is_made_up_f
     assert yard.everything() == before
     add(yard, claim, new)
     # Whoever would have collected is gone: what is garbage is in the database, for the next one.
-    assert deletion.collect(yard.database, Blobs(blobs.root)) == 1
+    assert cleaning.collect(store_on(yard.database, blobs=Blobs(blobs.root))) == 1
     assert (stored(blobs), garbage(yard)) == ([b"two"], 0)
 
 
@@ -251,7 +252,7 @@ def test_jobs_that_push_out_the_same_bytes_at_once_leave_nothing_of_them(yard: Y
             partial(yard.write, partial(deletion.delete_job, job_id=ended.job_id)),
         )
         assert answers == [None, None, None]
-        deletion.collect(yard.database, blobs)
+        cleaning.collect(store_on(yard.database, blobs=blobs))
         assert (stored(blobs), garbage(yard)) == ([b"newest"], 0)
 
 
@@ -264,7 +265,7 @@ def test_a_retried_job_pushes_out_what_it_began_with_and_the_old_job_keeps_it(ya
     claim = yard.running(new, yard.worker())
     add(yard, claim, saved(blobs, 2, b"two", loss=0.1))
     assert (steps(yard, new), steps(yard, old.job_id)) == ([2], [1])
-    deletion.collect(yard.database, blobs)
+    cleaning.collect(store_on(yard.database, blobs=blobs))
     assert stored(blobs) == [b"one", b"two"]
 
 
@@ -275,5 +276,5 @@ def test_a_deleted_job_takes_its_removed_checkpoints_along(yard: Yard, blobs: Bl
     yard.end(claim, EndReason.COMPLETED)
     yard.write(lambda session: deletion.delete_job(session, claim.job_id))
     assert yard.everything()["checkpoints"] == []
-    deletion.collect(yard.database, blobs)
+    cleaning.collect(store_on(yard.database, blobs=blobs))
     assert (stored(blobs), garbage(yard)) == ([], 0)

@@ -5,10 +5,10 @@ from sqlalchemy import update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from store import jobs
-from store.database import now_us
-from store.jobs import Reason
-from store.tables import Job
+from store.db.database import now_us
+from store.db.tables import Job
+from store.rows import jobs
+from store.rows.jobs import Reason
 from tests.store.yard import Yard
 from torchyard.job import TRANSITIONS, JobState
 

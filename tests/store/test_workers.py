@@ -3,11 +3,11 @@
 import pytest
 from sqlalchemy import update
 
-from store import workers
-from store.attempts import LEASE
-from store.database import now_us
+from store.db.database import now_us
+from store.db.tables import Worker
 from store.ids import new_id
-from store.tables import Worker
+from store.rows import workers
+from store.rows.attempts import LEASE
 from tests.store.yard import Yard
 from torchyard.errors import NotFound
 

@@ -2,19 +2,23 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 import threading
 from typing import Any, TypeVar
 
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from store import attempts, intents, jobs, workers
-from store.attempts import Batch, Claim
-from store.checkpoints import NewCheckpoint
-from store.database import Database, now_us
+from store.blobs import Blobs
+from store.db.database import Database, now_us
+from store.db.tables import Allocation, Attempt, Base, Job, JobEvent
 from store.ids import new_id
-from store.jobs import Reason
-from store.tables import Allocation, Attempt, Base, Job, JobEvent
+from store.queue import Queue
+from store.rows import attempts, intents, jobs, workers
+from store.rows.attempts import Batch, Claim
+from store.rows.checkpoints import NewCheckpoint
+from store.rows.jobs import Reason
+from store.store import Store
 from torchyard.job import EndReason, JobState
 from torchyard.rundir import ExitReport, Manifest, ManifestFile
 from torchyard.spec import parse_spec
@@ -119,6 +123,12 @@ class Yard:
 
     def allocations(self) -> Sequence[Allocation]:
         return self.read(lambda session: session.scalars(select(Allocation).order_by(Allocation.id)).all())
+
+
+def store_on(database: Database, *, queue: Queue | None = None, blobs: Blobs | None = None) -> Store:
+    """A store on the database: without a Redis and without blobs, where none are given."""
+    nowhere = Path("/nowhere")
+    return Store(database, queue or Queue(f"unix://{nowhere / 'redis.sock'}"), blobs or Blobs(nowhere))
 
 
 def checkpoint(

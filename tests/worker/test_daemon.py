@@ -11,15 +11,15 @@ import time
 import pytest
 from sqlalchemy import insert
 
-from store import attempts, deletion, workers
 from store.blobs import Blobs
-from store.database import Database
+from store.db.database import Database
+from store.db.tables import Garbage, Worker
+from store.news import News
 from store.queue import Queue
-from store.settings import Settings
-from store.tables import Garbage, Worker
+from store.rows import attempts, deletion, workers
 from tests import servers
 from tests.databases import away
-from tests.store.yard import Yard
+from tests.store.yard import Yard, store_on
 from tests.worker.attempt import Attempt, wait_for
 from tests.worker.test_devices import Binding
 from torchyard.job import JobState
@@ -28,6 +28,7 @@ from worker.cleanup import tidy
 from worker.daemon import Daemon
 from worker.devices.inventory import Device, Inventory, discover
 from worker.engines.local.engine import LocalEngine
+from worker.settings import Settings
 
 FOREVER = "import time\nwhile True: time.sleep(1)"
 LEASE_S = attempts.LEASE.total_seconds()
@@ -64,8 +65,8 @@ class Worksite:
     def submit(self) -> str:
         """A job that fails as soon as it is started, as its code is not there."""
         job_id = self.yard.submit()
-        self.queue.push(job_id, priority=0)
-        self.queue.ring()
+        self.queue.tell(News(places={job_id: 0}))
+        self.queue.tell(News(ring=True))
         return job_id
 
     def state(self, job_id: str) -> str:
@@ -109,7 +110,7 @@ def serving(daemon: Daemon) -> Generator[None]:
 def test_a_job_that_fits_starts_however_many_before_it_do_not(site: Worksite) -> None:
     gpus = [site.yard.submit(resources={"device": "cuda"}) for _ in range(1001)]
     for job_id in gpus:
-        site.queue.push(job_id, priority=0)
+        site.queue.tell(News(places={job_id: 0}))
     fits = site.submit()
     with serving(site.daemon()):
         wait_for(lambda: site.state(fits) == JobState.FAILED, "the job that fits was started")
@@ -206,7 +207,7 @@ def test_a_worker_that_drains_says_why_jobs_wait(site: Worksite) -> None:
         wait_for(lambda: site.yard.job(waits).reason_message == said, "its reason")
         assert site.yard.job(waits).attempt == 0
         site.yard.drain(daemon.id, drain=False)
-        site.queue.ring()
+        site.queue.tell(News(ring=True))
         wait_for(lambda: site.state(waits) == JobState.FAILED, "it was started")
 
 
@@ -220,13 +221,13 @@ def test_a_worker_whose_disk_is_full_takes_nothing_and_says_so(site: Worksite, m
         wait_for(lambda: site.worker_of(daemon).devices[0]["blocked"] == said, "the worker tells the others")
         assert site.yard.job(waits).attempt == 0
         monkeypatch.setattr("worker.devices.watch.LEAST_FREE", 1)
-        site.queue.ring()
+        site.queue.tell(News(ring=True))
         wait_for(lambda: site.state(waits) == JobState.FAILED, "it was started")
 
 
 def _wait_for_a_sweep(site: Worksite, clock: Clock) -> None:
     """The sweep's last act is to take what does not wait out of the queue."""
-    site.queue.push("job_unknown", priority=0)
+    site.queue.tell(News(places={"job_unknown": 0}))
     clock.ahead += 11
     wait_for(lambda: "job_unknown" not in site.queue.waiting(), "a sweep")
 
@@ -267,9 +268,9 @@ def test_a_run_directory_that_cannot_be_removed_keeps_nothing_else(
     elsewhere = site.folder / "elsewhere"
     (runs / stuck).rename(elsewhere)
     (runs / stuck).symlink_to(elsewhere)  # which is not followed
-    tidy.remove_runs(runs, site.yard.database, go_on=lambda: False)
+    tidy.remove_runs(runs, store_on(site.yard.database), go_on=lambda: False)
     assert (runs / free).exists()
-    tidy.remove_runs(runs, site.yard.database, go_on=lambda: True)
+    tidy.remove_runs(runs, store_on(site.yard.database), go_on=lambda: True)
     assert sorted(path.name for path in runs.iterdir()) == sorted(["job_elsewhere", stuck])
     assert (elsewhere / "1").exists()
     assert stuck in caplog.text

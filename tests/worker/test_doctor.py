@@ -14,14 +14,14 @@ import pytest
 from redis import Redis
 from sqlalchemy import text
 
-from store.database import Database
-from store.settings import Settings
+from store.db.database import Database
 from tests.cli.terminal import in_terminal
 from tests.databases import Databases, PostgreSQLDatabases
 from tests.servers import free_port, redis_server, redis_server_with_password
 from tests.worker.test_devices import GIB, Binding
 from worker.doctor import disk, gpus, pytorch, services
 from worker.doctor.findings import Finding, Status
+from worker.settings import Settings
 
 CHECKS = ["python", "kernel", "open files", "shm", "clock", "data", "devices", "torch", "database", "redis"]
 PLAIN = {key: value for key, value in os.environ.items() if not key.startswith("TORCHYARD_")}

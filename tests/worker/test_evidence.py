@@ -2,7 +2,7 @@
 
 import pytest
 
-from store import workers
+from store.rows import workers
 from tests.worker.attempt import Attempt, wait_for
 from tests.worker.test_daemon import Worksite, serving, site
 from tests.worker.test_devices import Binding

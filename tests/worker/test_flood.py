@@ -12,11 +12,11 @@ import time
 from sqlalchemy import select
 
 from store.blobs import Blobs
-from store.database import Database
-from store.metrics import POINT
-from store.tables import PointChunk, Series
+from store.db.database import Database
+from store.db.tables import PointChunk, Series
+from store.rows.metrics import POINT
 from tests.databases import SQLiteDatabases
-from tests.store.yard import Yard
+from tests.store.yard import Yard, store_on
 from tests.worker.attempt import wait_for
 from tests.worker.attempts.test_relay import little_memory
 from torchyard.eventlog import FLUSH_LINES
@@ -68,7 +68,7 @@ def test_a_flood_of_points_is_stored_whole_in_little_memory_and_holds_nobody_up(
     with sqlite.migrated() as url, closing(Database(url)) as database:
         yard = Yard(database)
         claim = yard.running(yard.submit(), yard.worker())
-        records = Records(database, claim, leaving=threading.Event())
+        records = Records(store_on(database), claim, leaving=threading.Event())
         records.read()
         relay = Relay(run, Blobs(tmp_path / "blobs"), offsets={}, listed=(), world_size=1)
         command = [sys.executable, "-P", "-c", WRITER, str(run.events)]

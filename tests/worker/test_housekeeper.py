@@ -8,13 +8,12 @@ import time
 
 import pytest
 
-from store import logs
-from store.database import Database
-from store.logs import NewLines
-from store.settings import Settings
+from store.db.database import Database
+from store.rows import logs
+from store.rows.logs import NewLines
 from tests.databases import away
 from tests.servers import redis_server
-from tests.store.yard import Yard
+from tests.store.yard import Yard, store_on
 from tests.worker.attempt import wait_for
 from torchyard.job import EndReason, JobState
 from torchyard.rundir import RunDir
@@ -22,6 +21,7 @@ from worker.cleanup.housekeeper import Housekeeper
 from worker.daemon import Daemon
 from worker.devices.inventory import Device, Inventory
 from worker.engines.local.engine import LocalEngine
+from worker.settings import Settings
 
 AT_ONCE = {"keep_logs": "0s", "keep_events": "0s", "keep_runs": "0s"}
 
@@ -66,8 +66,8 @@ def test_a_pass_removes_what_the_settings_keep_no_longer(
     yard: Yard, settings: Callable[..., Settings], tmp_path: Path
 ) -> None:
     job_id, clock = ended(yard, tmp_path / "runs"), Clock()
-    patient = Housekeeper(settings(), yard.database, busy=set, clock=clock)
-    hasty = Housekeeper(settings(**AT_ONCE), yard.database, busy=set, clock=clock)
+    patient = Housekeeper(settings(), store_on(yard.database), busy=set, clock=clock)
+    hasty = Housekeeper(settings(**AT_ONCE), store_on(yard.database), busy=set, clock=clock)
     patient.nudge()
     patient.stop(60)
     assert (lines(yard, job_id), (tmp_path / "runs" / job_id / "1").exists()) == (1, True)
@@ -87,7 +87,7 @@ def test_a_pass_that_meets_no_database_is_made_up_for(
     yard: Yard, settings: Callable[..., Settings], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     job_id, clock = ended(yard, tmp_path / "runs"), Clock()
-    keeper = Housekeeper(settings(**AT_ONCE), yard.database, busy=set, clock=clock)
+    keeper = Housekeeper(settings(**AT_ONCE), store_on(yard.database), busy=set, clock=clock)
     with away(yard.database):
         keeper.nudge()
         wait_for(lambda: "housekeeping goes on later" in caplog.text or not _at_work(), "the end of the pass")

@@ -12,8 +12,8 @@ import sys
 
 from sqlalchemy import select
 
-from store.database import Database
-from store.tables import Attempt
+from store.db.database import Database
+from store.db.tables import Attempt
 from tests import servers
 from tests.databases import SQLiteDatabases
 from tests.store.yard import Yard

@@ -12,11 +12,11 @@ import time
 import pytest
 from sqlalchemy import delete, update
 
-from store import deletion
-from store.attempts import Claim
-from store.database import Database, in_us, now_us
+from store.db.database import Database, in_us, now_us
+from store.db.tables import Attempt, DeletedJob
 from store.ids import new_id
-from store.tables import Attempt, DeletedJob
+from store.rows import deletion
+from store.rows.attempts import Claim
 from tests.store.yard import Yard, at_once
 from tests.worker.attempt import wait_for
 from torchyard.job import EndReason

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from store import attempts, logs
-from store.attempts import Claim
 from store.blobs import Blobs
-from store.database import Database
-from store.tables import Attempt as AttemptRow
-from store.tables import Job
-from tests.store.yard import Yard
+from store.db.database import Database
+from store.db.tables import Attempt as AttemptRow
+from store.db.tables import Job
+from store.rows import attempts, logs
+from store.rows.attempts import Claim
+from tests.store.yard import Yard, store_on
 from tests.worker.attempt import Attempt, wait_for
 from torchyard import failpoints
 from torchyard.job import EndReason, JobState
@@ -143,7 +143,7 @@ def bench(tmp_path: Path, database: Database, spec: dict[str, Any]) -> Generator
     claim = yard.starting(job_id, yard.worker())
     runs = tmp_path / "runs"
     engine = LocalEngine(runs, Inventory((Device(0, "cpu-0", "CPU slot", "cpu"),)))
-    host = Host(database, Blobs(tmp_path / "blobs"), engine, runs, (), Health(), threading.Event())
+    host = Host(store_on(database, blobs=Blobs(tmp_path / "blobs")), engine, runs, (), Health(), threading.Event())
     run = RunDir(host.runs / job_id / "1")
     run.create()
     bench = Bench(yard, host, claim, Attempt(run, job_id, 1))

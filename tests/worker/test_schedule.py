@@ -2,7 +2,7 @@
 
 import pytest
 
-from store.intents import Holder
+from store.rows.intents import Holder
 from torchyard.spec import Resources
 from torchyard.views import DeviceView
 from worker.placement.schedule import Host, explain, make_room, pick

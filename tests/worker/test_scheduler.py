@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from store import jobs, room, workers
-from store.attempts import Claim
-from store.database import Database, now_us
-from store.jobs import Reason
+from store.db.database import Database, now_us
+from store.db.tables import Job
+from store.news import News
+from store.queries import room
 from store.queue import Queue
-from store.tables import Job
+from store.rows import jobs, workers
+from store.rows.attempts import Claim
+from store.rows.jobs import Reason
 from tests import servers
-from tests.store.yard import Yard, at_once
+from tests.store.yard import Yard, at_once, store_on
 from tests.worker.test_schedule import gpu, slot
 from torchyard.job import EndReason, JobState
 from torchyard.views import DeviceView
@@ -53,22 +55,16 @@ class Hand:
         self.yard.write(lambda session: workers.heartbeat(session, self.id, devices=rows))
 
     def look(self) -> None:
-        Scheduler(
-            worker_id=self.id,
-            name=self.name,
-            database=self.yard.database,
-            queue=self.queue,
-            observe=self._observe,
-            may_claim=lambda: self.may_claim,
-            start=lambda claim: self.taken.append(claim.job_id),
-        ).claim()
+        store = store_on(self.yard.database, queue=self.queue)
+        scheduler = Scheduler(worker_id=self.id, name=self.name, store=store)
+        self.taken += [claim.job_id for claim in scheduler.claims(self.devices, may_claim=self._asked)]
 
     def runs(self, *devices: str, **spec: Any) -> Claim:
         return self.yard.running(self.yard.submit(**spec), self.id, *devices)
 
-    def _observe(self) -> list[DeviceView]:
+    def _asked(self) -> bool:
         self.meanwhile()
-        return list(self.devices)
+        return self.may_claim
 
 
 @dataclass
@@ -261,7 +257,7 @@ def test_a_job_that_this_worker_may_not_take_stays_in_the_queue_for_others(rack:
         hand = rack.hand("box", slot(0))
         job_ids = [rack.submit(), rack.submit()]
         for job_id in job_ids:
-            rack.queue.push(job_id, priority=0)
+            rack.queue.tell(News(places={job_id: 0}))
         hand.meanwhile = lambda: rack.yard.drain(hand.id)
         hand.look()
         assert hand.taken == []

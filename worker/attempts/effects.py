@@ -6,15 +6,14 @@ import logging
 from pathlib import Path
 import threading
 
-from store.attempts import Claim
-from store.blobs import Blobs
-from store.database import Database
-from store.jobs import Reason
+from store.rows.attempts import Claim
+from store.rows.jobs import Reason
+from store.store import Store
 from torchyard import disk
 from torchyard.errors import ConfigError, DataError, InvalidSpec
 from torchyard.job import EndReason
 from torchyard.rundir import ExitReport, RunDir
-from torchyard.schema import parse_duration
+from worker.attempts import lifecycle
 from worker.attempts.lifecycle import (
     Action,
     Close,
@@ -27,7 +26,6 @@ from worker.attempts.lifecycle import (
     Prepared,
     RequestStop,
     Start,
-    Store,
     Undrained,
     Unprepared,
 )
@@ -53,8 +51,7 @@ logger = logging.getLogger(__name__)
 class Host:
     """What the attempts of one worker share."""
 
-    database: Database
-    blobs: Blobs
+    store: Store
     engine: Engine
     runs: Path
     allowed: tuple[Path, ...]
@@ -74,7 +71,7 @@ class Effects:
         self._host = host
         self._key = AttemptKey(claim.job_id, claim.number)
         self._folder = host.runs / claim.job_id / str(claim.number)
-        self._records = Records(host.database, claim, leaving=orders.gone)
+        self._records = Records(host.store, claim, leaving=orders.gone)
         self._notices = Notices(self._records)
         self._wishes = Wishes(self._records, orders)
         self._handle = Handle(self._key, 0)
@@ -89,7 +86,7 @@ class Effects:
         row, job = self._records.read()
         self.use = replace(self.use, devices=tuple(str(device["uuid"]) for device in job.devices))
         self._marks = self._host.health.marks(self.use.devices or (), adopted=row.launcher is not None)
-        self._wishes.grace = parse_duration(job.spec["stop_grace"])
+        self._wishes.grace = job.terms.stop_grace
         world_size = len(job.devices)
         if row.launcher is not None:
             self._handle = Handle(self._key, world_size, row.launcher)
@@ -127,7 +124,7 @@ class Effects:
                 self._try_to_start(action)
             case MarkRunning():
                 self._records.running(Reason("running", _running(self._handle.world_size)))
-            case Store(final):
+            case lifecycle.Store(final):
                 self._store(final=final)
             case RequestStop(stop):
                 self._host.engine.request_stop(self._handle, stop.reason, stop.grace)
@@ -157,7 +154,7 @@ class Effects:
         preparation = Preparation(
             self._key,
             RunDir(self._folder),
-            blobs=self._host.blobs,
+            blobs=self._host.store.blobs,
             allowed=self._host.allowed,
             records=self._records,
             notices=self._notices,
@@ -174,7 +171,7 @@ class Effects:
 
     def _launched(self, handle: Handle) -> None:
         self._handle = handle
-        self._records.launched(handle.stored)
+        self._records.launched(dict(handle.stored))
         self._watch()
 
     def _watch(self) -> None:
@@ -182,13 +179,13 @@ class Effects:
         run = RunDir(self._folder, layout=2 if self._handle.stored.get("layout") == 2 else 1)
         relay = Relay(
             run,
-            self._host.blobs,
+            self._host.store.blobs,
             offsets={str(name): int(offset) for name, offset in row.offsets.items()},
             listed=self._records.names(),
             world_size=self._handle.world_size,
         )
         self._spool = Spool(
-            relay, blobs=self._host.blobs, records=self._records, notices=self._notices, attempts=self._key.number
+            relay, blobs=self._host.store.blobs, records=self._records, notices=self._notices, attempts=self._key.number
         )
         self._seen = None
         self._spool.remove_copies()

@@ -3,7 +3,7 @@
 import logging
 import time
 
-from store.attempts import Batch, NewEvent
+from store.rows.attempts import Batch, NewEvent
 from worker.attempts.records import Records
 
 _AGAIN_S = 60.0  # between two notices of the same trouble, as of a disk that is full now and then

@@ -9,7 +9,7 @@ import shutil
 from typing import Any
 
 from store.blobs import Blobs
-from store.tables import Checkpoint, Job
+from store.db.tables import Checkpoint, Job
 from torchyard import disk
 from torchyard.rundir import Env, Record, RunDir, write_record
 from torchyard.spec import ScriptSpec, Spec, parse_spec

@@ -1,17 +1,19 @@
 """One attempt's rows, written by the worker that owns it. While the database is away, every call waits for it."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 import logging
 import threading
 import time
 from typing import Any, TypeVar
 
-from store import attempts, checkpoints, intents, jobs
-from store.attempts import Batch, Claim
-from store.database import Database, Session
-from store.jobs import Reason
-from store.tables import Attempt, Checkpoint, Job
-from torchyard.errors import StaleClaim, Unavailable
+from store.commands import attempts as commands
+from store.db.database import Session
+from store.db.tables import Attempt, Checkpoint, Job
+from store.rows import attempts, checkpoints, intents, jobs
+from store.rows.attempts import Batch, Claim
+from store.rows.jobs import Reason
+from store.store import Store
+from torchyard.errors import Unavailable
 from torchyard.job import EndReason, JobState
 from torchyard.rundir import ExitReport
 
@@ -23,22 +25,11 @@ logger = logging.getLogger(__name__)
 
 
 class Records:
-    """`leaving` ends the waiting: the call then raises Unavailable. Every write raises StaleClaim once the claim is.
+    """`leaving` ends the waiting: the call then raises Unavailable. Every write raises StaleClaim once the claim is."""
 
-    `announce` is told the job's id after each commit.
-    """
-
-    def __init__(
-        self,
-        database: Database,
-        claim: Claim,
-        *,
-        leaving: threading.Event,
-        announce: Callable[[str], None] = lambda _: None,
-    ) -> None:
-        self._database = database
+    def __init__(self, store: Store, claim: Claim, *, leaving: threading.Event) -> None:
+        self._store = store
         self._claim = claim
-        self._announce = announce
         self._leaving = leaving
         self._seq = 0
         self._outage_s = 0.0
@@ -47,89 +38,71 @@ class Records:
         """The attempt's row and its job's. Raises StaleClaim where the attempt has ended."""
 
         def look(session: Session) -> tuple[Attempt, Job]:
-            return self._row(session), jobs.get(session, self._claim.job_id)
+            return attempts.open_row(session, self._claim), jobs.get(session, self._claim.job_id)
 
-        row, job = self._insist(look)
+        row, job = self._read(look)
         self._seq = row.relay_seq
         return row, job
 
     def checkpoints(self) -> list[Checkpoint]:
         """The job's checkpoints, newest first."""
-        return list(self._insist(lambda session: checkpoints.newest_first(session, self._claim.job_id)))
+        return list(self._read(lambda session: checkpoints.newest_first(session, self._claim.job_id)))
 
     def names(self) -> list[str]:
         """Of the checkpoints that the attempt has ever listed."""
         look = checkpoints.names
-        return self._insist(lambda session: look(session, self._claim.job_id, attempt=self._claim.number))
+        return self._read(lambda session: look(session, self._claim.job_id, attempt=self._claim.number))
 
     def removed_among(self, attempt: int, names: Collection[str]) -> set[str]:
         """Those of `names` that an attempt of the job listed and that were removed since."""
         look = checkpoints.removed_among
-        return self._insist(lambda session: look(session, self._claim.job_id, attempt=attempt, names=names))
+        return self._read(lambda session: look(session, self._claim.job_id, attempt=attempt, names=names))
 
     def wanted_end(self) -> EndReason | None:
         """How the attempt is to end, by the job's intents. Raises Unavailable at once, as an intent can be read again
         later, and StaleClaim as `read` does."""
-        with self._database.read() as session:
-            self._row(session)
+        with self._store.read() as session:
+            attempts.open_row(session, self._claim)
             return intents.wanted(jobs.get(session, self._claim.job_id))
 
     def prepared(self, start_step: int) -> None:
-        self._write("prepared", lambda session: attempts.prepared(session, self._claim, start_step=start_step))
+        """Records the step that the attempt resumes from, before its processes start."""
+        self._insist(lambda: commands.prepared(self._store, self._claim, start_step=start_step))
 
-    def launched(self, launcher: Mapping[str, Any]) -> None:
-        self._write("launched", lambda session: attempts.launched(session, self._claim, launcher))
+    def launched(self, launcher: dict[str, Any]) -> None:
+        """Records by what a later daemon finds the attempt's processes again: an engine's handle, as JSON."""
+        self._insist(lambda: commands.launched(self._store, self._claim, launcher))
 
-    def running(self, reason: Reason) -> JobState:
-        """Answers the job's state, also where an earlier call whose answer was lost has moved it already."""
-
-        def move(session: Session) -> None:
-            if jobs.get(session, self._claim.job_id).state != JobState.RUNNING:
-                attempts.running(session, self._claim, reason=reason)
-
-        self._write("running", move)
-        return JobState.RUNNING
+    def running(self, reason: Reason) -> None:
+        """Moves the job to `running`, if it is not there already."""
+        self._insist(lambda: commands.running(self._store, self._claim, reason))
 
     def record(self, batch: Batch) -> None:
         """Stores a batch exactly once, even where the answer to an earlier try was lost."""
-        seq = self._seq
-
-        def write(session: Session) -> None:
-            try:
-                attempts.record(session, self._claim, batch, seq=seq)
-            except StaleClaim:
-                if self._row(session).relay_seq != seq + 1:
-                    raise
-
-        self._write("record", write)
-        self._seq = seq + 1
+        self._insist(lambda: commands.record(self._store, self._claim, batch, seq=self._seq))
+        self._seq += 1
 
     def end(self, report: ExitReport, *, asked: Collection[EndReason] = ()) -> JobState:
         """Closes the attempt and answers the job's next state. `asked`: the stops that the worker has asked for."""
-        return self._write("end", lambda session: attempts.end(session, self._claim, report, asked=asked))
+        return self._insist(lambda: commands.end(self._store, self._claim, report, asked=asked))
 
     def outage_s(self) -> float:
         """The longest wait for the database since the last question, in seconds; 0.0 where it always answered."""
         outage_s, self._outage_s = self._outage_s, 0.0
         return outage_s
 
-    def _row(self, session: Session) -> Attempt:
-        row = attempts.read(session, self._claim)
-        if row.ended_at is not None:
-            raise StaleClaim(f"attempt {self._claim.number} has ended")
-        return row
+    def _read(self, look: Callable[[Session], T]) -> T:
+        def once() -> T:
+            with self._store.read() as session:
+                return look(session)
 
-    def _write(self, purpose: str, work: Callable[[Session], T]) -> T:
-        answer = self._insist(work, purpose)
-        self._announce(self._claim.job_id)
-        return answer
+        return self._insist(once)
 
-    def _insist(self, work: Callable[[Session], T], purpose: str = "look") -> T:
+    def _insist(self, work: Callable[[], T]) -> T:
         delay, failed_at = 0.25, None
         while True:
             try:
-                with self._database.write(purpose) as session:
-                    answer = work(session)
+                answer = work()
             except Unavailable as error:
                 failed_at = failed_at or time.monotonic()
                 logger.warning("%s: %s; trying again in %.1f s", self._claim.job_id, error.message, delay)

@@ -15,11 +15,11 @@ from typing import Any, BinaryIO
 
 from pydantic import ValidationError
 
-from store.attempts import Batch, NewEvent
 from store.blobs import Blobs
-from store.checkpoints import NewCheckpoint
-from store.logs import NewLines
-from store.metrics import NewPoint
+from store.rows.attempts import Batch, NewEvent
+from store.rows.checkpoints import NewCheckpoint
+from store.rows.logs import NewLines
+from store.rows.metrics import NewPoint
 from torchyard.errors import DataError
 from torchyard.events import LINE, Card, CheckpointSaved, Message, Metric, Progress
 from torchyard.rundir import MANIFEST, STATE_FILE, Manifest, ManifestFile, RunDir

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from store.attempts import Claim
+from store.rows.attempts import Claim
 from worker.attempts.effects import Host
 from worker.attempts.runner import Runner
 from worker.devices.quarantine import Use

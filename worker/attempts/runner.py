@@ -3,7 +3,7 @@
 import logging
 import threading
 
-from store.attempts import Claim
+from store.rows.attempts import Claim
 from torchyard.errors import StaleClaim, Unavailable
 from torchyard.job import EndReason
 from torchyard.rundir import ExitReport

@@ -5,15 +5,14 @@ import logging
 import threading
 import time
 
-from store import deletion, housekeeping
-from store.blobs import Blobs
-from store.database import Database
-from store.housekeeping import Keep
-from store.settings import Settings
+from store.commands import cleaning
+from store.rows.trimming import Keep
+from store.store import Store
 from torchyard.errors import Unavailable
 from worker.cleanup import tidy
 from worker.cleanup.rundirs import RunDirs
 from worker.engines.base import AttemptKey
+from worker.settings import Settings
 
 _EVERY_S = 60.0
 _TIDY_S = 1.0
@@ -29,7 +28,7 @@ class Housekeeper:
     def __init__(
         self,
         settings: Settings,
-        database: Database,
+        store: Store,
         *,
         busy: Callable[[], Collection[AttemptKey]],
         clock: Callable[[], float] = time.monotonic,
@@ -40,12 +39,11 @@ class Housekeeper:
             events=settings.keep_events,
             event_bytes=settings.keep_events_bytes,
         )
-        self._database = database
+        self._store = store
         self._run_dirs = RunDirs(
-            settings.runs, database, keep=settings.keep_runs, keep_bytes=settings.keep_runs_bytes, busy=busy
+            settings.runs, store.database, keep=settings.keep_runs, keep_bytes=settings.keep_runs_bytes, busy=busy
         )
         self._runs = settings.runs
-        self._blobs = Blobs(settings.blobs)
         self._clock = clock
         self._next = 0.0
         self._stopping = threading.Event()
@@ -54,8 +52,8 @@ class Housekeeper:
     def sweep(self) -> None:
         """Removes what deleted jobs left, for at most a second, and begins a pass. Raises Unavailable."""
         end = self._clock() + _TIDY_S
-        tidy.remove_runs(self._runs, self._database, go_on=lambda: self._clock() < end)
-        tidy.remove_blobs(self._blobs, self._database)
+        tidy.remove_runs(self._runs, self._store, go_on=lambda: self._clock() < end)
+        tidy.remove_blobs(self._store)
         self.nudge()
 
     def nudge(self) -> None:
@@ -85,8 +83,7 @@ class Housekeeper:
             logger.exception("housekeeping was broken off")
 
     def _steps(self) -> Generator[None]:
-        yield from housekeeping.trim(self._database, self._keep)
-        with self._database.write("tombstones") as session:
-            deletion.forget(session)
+        yield from cleaning.trim(self._store, self._keep)
+        cleaning.forget_deleted(self._store)
         yield
         yield from self._run_dirs.sweep()

@@ -15,10 +15,11 @@ import re
 import stat
 import time
 
-from store import housekeeping, jobs
-from store.database import Database, in_us
-from store.housekeeping import KnownJob
+from store.db.database import Database, in_us
 from store.ids import is_id
+from store.queries import run_dirs
+from store.queries.run_dirs import KnownJob
+from store.rows import jobs
 from torchyard.rundir import LaunchPlan, RunDir
 from worker.engines.base import AttemptKey
 from worker.engines.local import process
@@ -89,7 +90,7 @@ class RunDirs:
         for first in range(0, len(names), _ASKED_AT_ONCE):
             some = names[first : first + _ASKED_AT_ONCE]
             with self._database.read() as session:
-                known = housekeeping.known(session, some)
+                known = run_dirs.known(session, some)
             yield
             for job_id in some:
                 if job_id in known:
@@ -139,7 +140,7 @@ class RunDirs:
         folder = self._runs / job_id
         with self._database.write("aside") as session:
             jobs.lock(session, job_id)
-            job = housekeeping.known(session, [job_id]).get(job_id)
+            job = run_dirs.known(session, [job_id]).get(job_id)
             if job is not None and int(number) in job.attempts:
                 return False
             try:

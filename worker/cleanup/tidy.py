@@ -4,9 +4,9 @@ from collections.abc import Callable, Collection
 import logging
 from pathlib import Path
 
-from store import deletion
-from store.blobs import Blobs
-from store.database import Database
+from store.commands import cleaning
+from store.queries import run_dirs
+from store.store import Store
 from torchyard.rundir import RunDir
 from worker.untrusted import folders_inside, remove_inside
 
@@ -17,12 +17,12 @@ _COPIES_LOOKED_AT = 1000
 logger = logging.getLogger(__name__)
 
 
-def remove_runs(runs: Path, database: Database, *, go_on: Callable[[], bool]) -> None:
+def remove_runs(runs: Path, store: Store, *, go_on: Callable[[], bool]) -> None:
     """Removes the run directories of deleted jobs, while `go_on` says so. Raises Unavailable."""
     there = [path.name for path in runs.glob("job_*")]
     for first in range(0, len(there), _ASKED_AT_ONCE):
-        with database.read() as session:
-            deleted = deletion.deleted_among(session, there[first : first + _ASKED_AT_ONCE])
+        with store.read() as session:
+            deleted = run_dirs.deleted_among(session, there[first : first + _ASKED_AT_ONCE])
         for job_id in deleted:
             if not go_on():
                 return
@@ -35,7 +35,7 @@ def remove_copies(
 ) -> None:
     """Removes what a job's first `attempts` attempts still have on this disk of its checkpoints that were removed.
 
-    `folder` has their run directories; `removed_among` is the ledger's, and so is what it raises.
+    `folder` has their run directories; `removed_among` is that of `Records`, and so is what it raises.
     """
     for attempt in range(1, attempts + 1):
         try:
@@ -51,11 +51,11 @@ def remove_copies(
                 logger.warning("%s: the copy of checkpoint %s cannot be removed", folder.name, name)
 
 
-def remove_blobs(blobs: Blobs, database: Database) -> None:
+def remove_blobs(store: Store) -> None:
     """Removes the blobs that nothing refers to any more, and what was left of copies a day ago. Raises Unavailable."""
     try:
-        removed = deletion.collect(database, blobs, limit=_REMOVED_AT_ONCE)
-        blobs.remove_abandoned()
+        removed = cleaning.collect(store, limit=_REMOVED_AT_ONCE)
+        store.blobs.remove_abandoned()
     except OSError as error:
         logger.warning("cannot remove blobs: %s", error)
         return

@@ -12,11 +12,11 @@ import shutil
 import sys
 import textwrap
 
-from store.settings import Settings
 from torchyard.cli import output
 from torchyard.errors import TorchyardError
 from worker.doctor import disk, gpus, host, pytorch, services
 from worker.doctor.findings import Finding, Status, failed
+from worker.settings import Settings
 
 _COLOURS = {Status.OK: "32", Status.WARNING: "33", Status.FAILED: "31"}
 _STATUS_WIDTH, _CHECK_WIDTH = 9, 12

@@ -8,12 +8,12 @@ from typing import Protocol, cast
 
 import pynvml
 
-from store.settings import Settings
 from torchyard.cli import output
 from torchyard.errors import ConfigError
 from torchyard.views import DeviceView
 from worker.devices.inventory import LOCK_FOLDER, Nvml, discover
 from worker.doctor.findings import Finding, failed, ok, warning
+from worker.settings import Settings
 
 _NVIDIA = "0x10de"
 _DISPLAY = "0x03"

@@ -7,9 +7,9 @@ import sys
 
 from store import probe
 from store.probe import DatabaseFacts
-from store.settings import Settings
 from torchyard.errors import ConfigError, Unavailable
 from worker.doctor.findings import Finding, failed, ok, warning
+from worker.settings import Settings
 
 _SKEW_S = 1.0
 _MIGRATE = "python -P -m migrations (torchyard up does it by itself)"

@@ -3,7 +3,7 @@
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from store.jobs import Reason
+from store.rows.jobs import Reason
 from torchyard.spec import Resources
 from torchyard.views import DeviceView
 from worker.placement import schedule

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from store.intents import Holder
-from store.jobs import Reason
+from store.rows.intents import Holder
+from store.rows.jobs import Reason
 from torchyard.spec import Resources
 from torchyard.views import DeviceView
 

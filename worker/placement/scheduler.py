@@ -7,16 +7,17 @@ import logging
 
 from pydantic import ValidationError
 
-from store import attempts, intents, jobs, room, workers
-from store.attempts import Claim
-from store.database import Database
-from store.intents import Holder
-from store.jobs import Reason, Startable
-from store.queue import Queue
-from store.room import Stop
-from store.tables import Worker
-from torchyard.errors import Unavailable
-from torchyard.job import JobState
+from store.commands import placement
+from store.db import terms
+from store.db.tables import Worker
+from store.queries import room
+from store.queries.room import Stop
+from store.queue import QueueUnavailable
+from store.rows import intents, jobs, workers
+from store.rows.attempts import Claim
+from store.rows.intents import Holder
+from store.rows.jobs import Reason, Startable
+from store.store import Store
 from torchyard.spec import Resources
 from torchyard.views import DeviceView, HeldDevice
 from worker.placement import schedule
@@ -31,6 +32,7 @@ logger = logging.getLogger(__name__)
 class _Pass:
     """What one pass knows, and what it has found out."""
 
+    may_claim: Callable[[], bool]
     takes: bool
     """False where this worker drains: it only says why the jobs wait."""
     floor: Floor
@@ -42,6 +44,8 @@ class _Pass:
     """The jobs that do not fit, by what they need."""
     news: dict[Reason, list[str]] = field(default_factory=lambda: defaultdict(list))
     """What jobs are to be told."""
+    ends: bool = False
+    """Whether the worker may claim nothing more."""
 
     def tell(self, told: Iterable[Startable], reason: Reason) -> None:
         news = [job.id for job in told if job.reason != reason.message]
@@ -50,34 +54,29 @@ class _Pass:
 
 
 class Scheduler:
-    """One worker's hands on the queue. `observe` tells its devices as they are; `may_claim` is asked before each claim
-    and before others are asked to make room; `start` gets what was claimed."""
+    """One worker's hands on the queue."""
 
     def __init__(
         self,
         *,
         worker_id: str,
         name: str,
-        database: Database,
-        queue: Queue,
-        observe: Callable[[], list[DeviceView]],
-        may_claim: Callable[[], bool],
-        start: Callable[[Claim], None],
+        store: Store,
     ) -> None:
         self._id = worker_id
         self._name = name
-        self._database = database
-        self._queue = queue
-        self._observe = observe
-        self._may_claim = may_claim
-        self._start = start
+        self._store = store
 
-    def claim(self) -> None:
-        """Raises Unavailable."""
+    def claims(self, devices: Sequence[DeviceView], *, may_claim: Callable[[], bool]) -> Generator[Claim]:
+        """One pass: the attempts that this worker takes, each as soon as it is claimed.
+
+        `devices`: the worker's own as they are now. `may_claim` is asked before each claim, and before others are asked
+        to make room. Raises Unavailable.
+        """
         waiting = self._waiting()
         if not waiting:
             return
-        with self._database.read() as session:
+        with self._store.read() as session:
             candidates = jobs.startable(session, waiting[:_LOOKED_AT])
             if not candidates:
                 return
@@ -87,32 +86,35 @@ class Scheduler:
             stops = room.stops(session)
         hosts = {worker.id: _host(worker) for worker, alive in known if alive or worker.id == self._id}
         draining = self._id in hosts and hosts[self._id].draining
-        hosts[self._id] = schedule.Host(self._name, self._observe(), draining=draining)
-        turn = _Pass(takes=not draining, floor=Floor(hosts, held), holders=holders, stops=_by_favoured(stops))
+        hosts[self._id] = schedule.Host(self._name, devices, draining=draining)
+        turn = _Pass(
+            may_claim, takes=not draining, floor=Floor(hosts, held), holders=holders, stops=_by_favoured(stops)
+        )
         for job, resources in _understood(candidates):
-            if not self._consider(turn, job, resources):
+            claim = self._consider(turn, job, resources)
+            if claim is not None:
+                yield claim
+            if turn.ends:
                 return
         self._say_why(turn)
 
     def _waiting(self) -> list[str]:
         try:
-            return self._queue.waiting()
-        except Unavailable as error:
+            return self._store.queue.waiting()
+        except QueueUnavailable as error:
             logger.warning("%s; reading the rows instead", error.message)
-        with self._database.read() as session:
+        with self._store.read() as session:
             return [job_id for job_id, _ in jobs.queued(session)]
 
-    def _consider(self, turn: _Pass, job: Startable, resources: Resources) -> bool:
-        """Takes the job, makes room for it, or notes that it waits. False where the pass is to end."""
+    def _consider(self, turn: _Pass, job: Startable, resources: Resources) -> Claim | None:
+        """Takes the job, makes room for it, or notes that it waits."""
         # What did not fit before does not fit now, and nobody makes room: in one pass, the free devices only become
         # fewer, and the priorities lower.
         hopeless = resources in turn.waiting or not turn.takes
         chosen = None if hopeless else schedule.pick(resources, turn.floor.offered(self._id))
         if chosen is not None:
-            if not self._may_claim():
-                return False
-            self._take(turn, job.id, chosen)
-            return True
+            turn.ends = not turn.may_claim()
+            return None if turn.ends else self._take(turn, job.id, chosen)
         stops = turn.stops.get(job.id)
         if stops is not None:
             turn.tell([job], _preempting(stops))
@@ -120,34 +122,28 @@ class Scheduler:
             stops = self._make_room(turn, job, resources)
         if not stops:
             turn.waiting[resources].append(job)
-            return True
+            return None
         for stop in stops:
             if not stop.overdue:  # nobody behind the job may take the devices
                 turn.floor.keep(stop.worker_id, resources, job_id=job.id)
-        return True
+        return None
 
-    def _take(self, turn: _Pass, job_id: str, chosen: Sequence[DeviceView]) -> None:
+    def _take(self, turn: _Pass, job_id: str, chosen: Sequence[DeviceView]) -> Claim | None:
         devices = [
             HeldDevice(worker=self._id, index=view.index, uuid=view.uuid, name=view.name).model_dump()
             for view in chosen
         ]
-        with self._database.write("claim") as session:
-            claim = attempts.claim(session, job_id, worker_id=self._id, devices=devices)
-            if claim is None:
-                turn.takes = not workers.drains(session, self._id)
-                row = jobs.lock(session, job_id)
-                if row is not None and row.state == JobState.QUEUED:
-                    return  # it waits for others
-        try:
-            self._queue.remove(job_id)
-        except Unavailable as error:
-            logger.warning("%s; the queue is corrected later", error.message)
+        claim = placement.claim(self._store, job_id, worker_id=self._id, devices=devices)
         if claim is None:
-            return
+            turn.takes = not self._drains()
+            return None  # it waits for others, or for nobody any more
         turn.floor.take(self._id, chosen, job_id=job_id)
-        self._queue.announce(job_id)
         logger.info("%s: attempt %d takes %s", job_id, claim.number, ", ".join(view.uuid for view in chosen))
-        self._start(claim)
+        return claim
+
+    def _drains(self) -> bool:
+        with self._store.read() as session:
+            return workers.drains(session, self._id)
 
     def _make_room(self, turn: _Pass, job: Startable, resources: Resources) -> list[Stop]:
         """Asks jobs of this worker to stop for this one, if that helps; those that it asked."""
@@ -155,18 +151,15 @@ class Scheduler:
         if not lower or turn.floor.fits_elsewhere(self._id, resources):
             return []
         victims = schedule.make_room(resources, turn.floor.offered(self._id), lower)
-        if not victims or not self._may_claim():
+        if not victims or not turn.may_claim():
             return []
         stops = [Stop(victim.job_id, job.id, self._id, self._name) for victim in victims]
-        with self._database.write("preempt") as session:
-            if not intents.request_preempt(session, [stop.job_id for stop in stops], in_favour_of=job.id):
-                return []
-            jobs.set_waiting_reason(session, [job.id], _preempting(stops))
+        asked = [stop.job_id for stop in stops]
+        if not placement.preempt(self._store, asked, in_favour_of=job.id, reason=_preempting(stops)):
+            return []
         turn.holders = [holder for holder in turn.holders if holder not in victims]
         turn.stops[job.id] = stops
-        for job_id in (*(stop.job_id for stop in stops), job.id):
-            logger.info("%s: makes room for %s", job_id, job.id)
-            self._queue.announce(job_id)
+        logger.info("%s: %s make room for it", job.id, ", ".join(asked))
         return stops
 
     def _say_why(self, turn: _Pass) -> None:
@@ -174,10 +167,8 @@ class Scheduler:
         favoured = {stop.job_id: stop.favoured for stops in turn.stops.values() for stop in stops}
         for resources, reason in turn.floor.explain(turn.waiting, favoured):
             turn.tell(turn.waiting[resources], reason)
-        if not turn.news:
-            return
-        with self._database.write("reason") as session:
-            jobs.set_waiting_reasons(session, turn.news)
+        if turn.news:
+            placement.tell_why(self._store, turn.news)
 
 
 def _host(worker: Worker) -> schedule.Host:
@@ -206,7 +197,7 @@ def _understood(candidates: Iterable[Startable]) -> Generator[tuple[Startable, R
     """Leaves out the jobs that ask for what only a newer worker knows."""
     for job in candidates:
         try:
-            resources = Resources.model_validate(job.resources)
+            resources = terms.resources(job.resources)
         except ValidationError:
             logger.warning("%s: this worker does not know what it asks for: %s", job.id, job.resources)
             continue

@@ -5,10 +5,10 @@ import threading
 
 import pytest
 
-from store import deletion
-from store.attempts import Batch, Claim
-from store.database import Database
-from tests.store.yard import Yard
+from store.db.database import Database
+from store.rows import deletion
+from store.rows.attempts import Batch, Claim
+from tests.store.yard import Yard, store_on
 from torchyard.errors import StaleClaim
 from torchyard.job import EndReason
 from worker.attempts.records import Records
@@ -38,7 +38,7 @@ def rescued(yard: Yard, claim: Claim) -> None:
 @pytest.mark.parametrize("lose", [deleted, replaced, rescued])
 def test_an_attempt_that_is_lost_is_stale_whatever_is_asked(yard: Yard, lose: Callable[[Yard, Claim], None]) -> None:
     claim = yard.running(yard.submit(), yard.worker())
-    records = Records(yard.database, claim, leaving=threading.Event())
+    records = Records(store_on(yard.database), claim, leaving=threading.Event())
     records.read()
     lose(yard, claim)
     for ask in (lambda: records.record(Batch(offsets={})), records.wanted_end, records.read):

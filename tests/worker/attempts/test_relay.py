@@ -12,8 +12,8 @@ import shutil
 
 import pytest
 
-from store.attempts import Batch
 from store.blobs import Blobs
+from store.rows.attempts import Batch
 from torchyard.rundir import Manifest, ManifestFile, RunDir, write_record
 from worker.attempts.relay import Relay
 

@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 
-from store import checkpoints, logs
-from store.attempts import Claim
 from store.blobs import Blobs
-from store.checkpoints import NewCheckpoint
-from store.database import Database
-from store.tables import Attempt as AttemptRow
-from store.tables import Job
+from store.db.database import Database
+from store.db.tables import Attempt as AttemptRow
+from store.db.tables import Job
+from store.rows import checkpoints, logs
+from store.rows.attempts import Claim
+from store.rows.checkpoints import NewCheckpoint
 from tests.databases import away
 from tests.disks import mounted
-from tests.store.yard import Yard
+from tests.store.yard import Yard, store_on
 from tests.worker.attempt import wait_for
 from tests.worker.engines.memory import MemoryEngine, Simulated
 from torchyard import failpoints
@@ -117,7 +117,7 @@ def bench(tmp_path: Path, database: Database, spec: dict[str, Any]) -> Generator
     claim = yard.starting(job_id, yard.worker())
     engine = MemoryEngine(Inventory((Device(0, "cpu-0", "CPU slot", "cpu"),)))
     runs = tmp_path / "runs"
-    host = Host(database, Blobs(tmp_path / "blobs"), engine, runs, (code,), Health(), threading.Event())
+    host = Host(store_on(database, blobs=Blobs(tmp_path / "blobs")), engine, runs, (code,), Health(), threading.Event())
     bench = Bench(yard, host, engine, claim, RunDir(runs / job_id / "1"))
     yield bench
     for runner in bench.runners:
@@ -288,13 +288,13 @@ def test_an_error_of_the_worker_ends_the_attempt_alone(bench: Bench, monkeypatch
 
 
 def test_a_full_blob_store_is_waited_for(bench: Bench) -> None:
-    bench.host.blobs.root.write_text("in the way")
+    bench.host.store.blobs.root.write_text("in the way")
     attempt = bench.started()
     bench.save(3)
     wait_for(bench.messages, "the owner is told")
     assert "cannot be stored now" in bench.messages()[0]
     attempt.end()
-    bench.host.blobs.root.unlink()
+    bench.host.store.blobs.root.unlink()
     assert bench.ended().state == JobState.SUCCEEDED
     assert bench.row.checkpoints == 1
     assert bench.messages()[1:] == ["what the attempt writes is stored again"]
@@ -303,7 +303,7 @@ def test_a_full_blob_store_is_waited_for(bench: Bench) -> None:
 @pytest.fixture
 def small_disk(bench: Bench) -> Generator[Path]:
     """The blob store on a file system of 1 MiB, which is filled up."""
-    folder = bench.host.blobs.root
+    folder = bench.host.store.blobs.root
     folder.mkdir()
     with mounted(folder, kibibytes=1024):
         with (folder / "ballast").open("wb") as ballast, pytest.raises(OSError, match="No space left"):
@@ -329,21 +329,21 @@ def test_an_attempt_goes_on_while_the_disk_of_the_blobs_is_full(bench: Bench, sm
 
 
 def test_a_worker_that_leaves_before_all_is_stored_leaves_the_attempt_open(bench: Bench) -> None:
-    bench.host.blobs.root.write_text("in the way")
+    bench.host.store.blobs.root.write_text("in the way")
     attempt = bench.started()
     bench.save(3)
     attempt.end()
     wait_for(bench.messages, "the owner is told")
     bench.leave()
     assert bench.row.ended_at is None
-    bench.host.blobs.root.unlink()
+    bench.host.store.blobs.root.unlink()
     bench.start()
     assert bench.ended().state == JobState.SUCCEEDED
     assert bench.row.checkpoints == 1
 
 
 def test_a_cancel_ends_the_wait_for_a_full_blob_store(bench: Bench) -> None:
-    bench.host.blobs.root.write_text("in the way")
+    bench.host.store.blobs.root.write_text("in the way")
     attempt = bench.started()
     bench.save(3)
     attempt.end()
@@ -356,7 +356,7 @@ def test_a_cancel_ends_the_wait_for_a_full_blob_store(bench: Bench) -> None:
 @pytest.fixture
 def no_room(bench: Bench) -> Generator[Path]:
     """A job that is to resume from a checkpoint of 512 KiB, on a disk for its run directory that has less."""
-    blob = bench.host.blobs.add(BytesIO(bytes(1 << 19)))
+    blob = bench.host.store.blobs.add(BytesIO(bytes(1 << 19)))
     files = [ManifestFile(path="state.pt", size=blob.size, sha256=blob.sha256)]
     new = NewCheckpoint("step-1", Manifest(step=1, metrics={}, files=files), files)
     bench.yard.record(bench.claim, seq=0, checkpoints=[new])
@@ -415,8 +415,8 @@ def test_trouble_with_the_start_and_trouble_with_storing_are_told_each(
     no_room.unlink()
     key = AttemptKey(bench.claim.job_id, 1)
     wait_for(lambda: key in bench.engine.attempts, "the start")
-    bench.host.blobs.root.rename(tmp_path / "aside")
-    bench.host.blobs.root.write_text("in the way")
+    bench.host.store.blobs.root.rename(tmp_path / "aside")
+    bench.host.store.blobs.root.write_text("in the way")
     bench.save(2)
     wait_for(lambda: any("cannot be stored now" in text for text in bench.messages()), "the second trouble")
     assert any("could be prepared" in text for text in bench.messages())
@@ -450,12 +450,12 @@ def test_a_database_that_is_away_delays_the_end_and_loses_nothing(
 
 def test_a_damaged_checkpoint_is_skipped_and_its_owner_told(bench: Bench) -> None:
     for seq, content in enumerate((b"older", b"newer")):
-        blob = bench.host.blobs.add(BytesIO(content))
+        blob = bench.host.store.blobs.add(BytesIO(content))
         files = [ManifestFile(path="state.pt", size=blob.size, sha256=blob.sha256)]
         manifest = Manifest(step=seq + 1, metrics={}, files=files)
         bench.yard.record(bench.claim, seq=seq, checkpoints=[NewCheckpoint(f"step-{seq}", manifest, files)])
     newest = hashlib.sha256(b"newer").hexdigest()
-    bench.host.blobs.path(newest).write_bytes(b"noise")
+    bench.host.store.blobs.path(newest).write_bytes(b"noise")
     bench.started().end()
     bench.ended()
     assert (bench.run.resume / "state.pt").read_bytes() == b"older"

@@ -8,10 +8,10 @@ from typing import Literal, TypeVar
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from store import logs
-from store.logs import Line
-from store.metrics import POINT
-from store.tables import JobEvent, LogChunk, PointChunk, Series
+from store.db.tables import JobEvent, LogChunk, PointChunk, Series
+from store.rows import logs
+from store.rows.logs import Line
+from store.rows.metrics import POINT
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeDecorator
 
-from store import engine
+from store.db import engine
 from torchyard.errors import Unavailable
 from torchyard.failpoints import failpoint
 from torchyard.schema import storable

@@ -7,10 +7,11 @@ from typing import Any
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from store import jobs
-from store.database import now_us
-from store.jobs import Reason
-from store.tables import Attempt, Job
+from store.db.database import now_us
+from store.db.tables import Attempt, Job
+from store.news import news_of
+from store.rows import jobs
+from store.rows.jobs import Reason
 from torchyard.errors import Conflict, NotFound
 from torchyard.job import EndReason, JobState
 
@@ -98,7 +99,7 @@ def holders(session: Session, worker_id: str) -> list[Holder]:
         Holder(
             job_id=job.id,
             priority=job.priority,
-            preemptible=bool(job.spec["preemptible"]),
+            preemptible=job.terms.preemptible,
             since=since,
             stopping=wanted(job) is not None,
         )
@@ -126,12 +127,7 @@ def request_preempt(session: Session, victims: Sequence[str], *, in_favour_of: s
 
 
 def _may_be_preempted(job: Job, favoured: Job) -> bool:
-    return (
-        job.state in _OPEN
-        and job.priority < favoured.priority
-        and wanted(job) is None
-        and bool(job.spec["preemptible"])
-    )
+    return job.state in _OPEN and job.priority < favoured.priority and wanted(job) is None and job.terms.preemptible
 
 
 def _lock(session: Session, job_id: str, owner: str | None) -> Job:
@@ -167,4 +163,6 @@ def _ask(session: Session, job: Job, reason: Reason, **values: object) -> Job:
         )
     )
     session.refresh(job)
+    jobs.note(session, job)
+    news_of(session).wake()
     return job

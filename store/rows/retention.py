@@ -2,14 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from store import deletion, metrics
-from store.database import now_us
-from store.tables import Checkpoint, Job
+from store.db.database import now_us
+from store.db.tables import Checkpoint, Job
+from store.db.terms import CheckpointTerms
+from store.rows import garbage, metrics
 
 
 def prune(session: Session, job_id: str) -> None:
@@ -18,18 +19,18 @@ def prune(session: Session, job_id: str) -> None:
     Where `keep_last` is null, none. For the owner of the job's newest attempt, when that has listed a checkpoint: so
     neither the latest one nor the best is ever among them.
     """
-    policy = session.get_one(Job, job_id).spec["checkpoint"]
-    if policy["keep_last"] is None:
+    policy = session.get_one(Job, job_id).terms.checkpoint
+    if policy.keep_last is None:
         return
     query = select(Checkpoint.id, Checkpoint.attempt, Checkpoint.step, Checkpoint.monitored)
     found = session.execute(query.where(Checkpoint.job_id == job_id, Checkpoint.removed_at.is_(None)))
     rows = [_Row(row.id, row.attempt, row.step, row.monitored) for row in found]
-    if len(rows) <= policy["keep_last"]:
+    if len(rows) <= policy.keep_last:
         return
     kept = _kept(rows, policy, last_steps=metrics.last_steps(session, job_id))
     gone = [row.id for row in rows if row.id not in kept]
     if gone:
-        deletion.leave_garbage(session, session.scalars(select(Checkpoint.files).where(Checkpoint.id.in_(gone))))
+        garbage.leave(session, session.scalars(select(Checkpoint.files).where(Checkpoint.id.in_(gone))))
         change = update(Checkpoint).where(Checkpoint.id.in_(gone)).values(removed_at=now_us(), files=[])
         session.execute(change, execution_options={"synchronize_session": False})
 
@@ -42,10 +43,10 @@ class _Row(NamedTuple):
     """NaN where there is none."""
 
 
-def _kept(rows: Sequence[_Row], policy: Mapping[str, Any], *, last_steps: Mapping[int, int]) -> set[str]:
+def _kept(rows: Sequence[_Row], policy: CheckpointTerms, *, last_steps: Mapping[int, int]) -> set[str]:
     """Where a later attempt went back, what it went back behind counts as older than all the rest."""
-    sign = 1 if policy["mode"] == "min" else -1
+    sign = 1 if policy.mode == "min" else -1
     newest = sorted(rows, key=lambda row: (row.step <= last_steps[row.attempt], row.attempt, row.step, row.id))
     measured = [row for row in rows if not math.isnan(row.monitored)]
     best = sorted(measured, key=lambda row: (sign * row.monitored, row.step, row.id))
-    return {row.id for row in newest[-policy["keep_last"] :] + best[: policy["keep_best"]]}
+    return {row.id for row in newest[-policy.keep_last :] + best[: policy.keep_best]}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import func, insert, select, update
 from sqlalchemy.orm import Session
 
-from store.tables import Job, LogChunk
+from store.db.tables import Job, LogChunk
 
 
 @dataclass(frozen=True, slots=True)

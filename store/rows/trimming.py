@@ -1,11 +1,11 @@
-"""What a finished job keeps of its log and its events, by age and by size, and what is known of run directories.
+"""What a finished job keeps of its log and its events, by age and by size.
 
 Both go from their beginning, some rows in each transaction; the last of these says in the job's events what is gone,
 and notes in the job's row how far it was cut, so that nobody looks at it again. Positions are never used again:
 whoever reads on from behind what is gone gets the rest.
 """
 
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
@@ -30,14 +30,13 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Session
 
-from store import jobs
-from store.database import Database, in_us, now_us
-from store.tables import Attempt, Base, Job
-from torchyard.schema import format_duration
+from store.db.database import in_us, now_us
+from store.db.tables import Base, Job
+from store.rows import jobs
 
 _JOBS_AT_ONCE = 500
 _ROWS_AT_ONCE = 200
-_ALL = 2**62
+ALL = 2**62
 
 
 @dataclass(frozen=True)
@@ -53,16 +52,7 @@ class Keep:
 
 
 @dataclass(frozen=True)
-class KnownJob:
-    """A job for whose attempts there may be run directories."""
-
-    finished: bool
-    attempts: dict[int, int | None]
-    """By number: how long ago the attempt ended, in microseconds; None while it is open."""
-
-
-@dataclass(frozen=True)
-class _Kind:
+class Kind:
     """Of the rows of a job: those of one table that may go."""
 
     purpose: str
@@ -80,7 +70,7 @@ class _Kind:
 
 
 _JOBS, _CHUNKS, _EVENTS = (Base.metadata.tables[name].c for name in ("jobs", "log_chunks", "job_events"))
-_LOG_OF_JOB = _Kind(
+LOG_OF_JOB = Kind(
     purpose="cut",
     table=Base.metadata.tables["log_chunks"],
     place=_CHUNKS.first,
@@ -90,7 +80,7 @@ _LOG_OF_JOB = _Kind(
     last=_CHUNKS.first + _CHUNKS.count - 1,
     gone="lines 1 to {} of the log were removed",
 )
-_EVENTS_OF_ATTEMPTS = _Kind(
+EVENTS_OF_ATTEMPTS = Kind(
     purpose="thin",
     table=Base.metadata.tables["job_events"],
     place=_EVENTS.seq,
@@ -103,40 +93,7 @@ _EVENTS_OF_ATTEMPTS = _Kind(
 )
 
 
-def trim(database: Database, keep: Keep) -> Generator[None]:
-    """A pass over finished jobs of which more is left than is to be kept, some hundreds at most. Raises Unavailable.
-
-    Yields after each transaction, each of which is short; whoever stops there leaves the rest to a later pass. Any
-    number of workers may do it at once.
-    """
-    for kind, age, size in (
-        (_LOG_OF_JOB, keep.logs, keep.log_bytes),
-        (_EVENTS_OF_ATTEMPTS, keep.events, keep.event_bytes),
-    ):
-        if age is None and size is None:
-            continue
-        with database.read() as session:
-            due = _due(session, kind, age=age, size=size)
-        yield
-        for job_id, old in due:
-            if old or size is None:
-                why = f"it is kept for {format_duration(age or timedelta())} after the end of a job"
-                yield from _cut(database, kind, job_id, to=0, why=why)
-            else:
-                yield from _cut(database, kind, job_id, to=size, why=f"the last {size} bytes of it are kept")
-
-
-def known(session: Session, job_ids: Collection[str]) -> dict[str, KnownJob]:
-    """Those of `job_ids` that there are."""
-    query = select(Job.id, Job.finished_at).where(Job.id.in_(job_ids))
-    found = {row.id: KnownJob(row.finished_at is not None, {}) for row in session.execute(query)}
-    age = (now_us() - Attempt.ended_at).label("age")
-    for row in session.execute(select(Attempt.job_id, Attempt.number, age).where(Attempt.job_id.in_(job_ids))):
-        found[row.job_id].attempts[row.number] = row.age
-    return found
-
-
-def _due(session: Session, kind: _Kind, *, age: timedelta | None, size: int | None) -> Sequence[Row[str, bool]]:
+def due(session: Session, kind: Kind, *, age: timedelta | None, size: int | None) -> Sequence[Row[str, bool]]:
     """Finished jobs that are not cut as far as they are to be, and whether that is for their age."""
     old = Job.finished_at <= now_us() - in_us(age) if age is not None else false()
     large = kind.cut_to > size if size is not None else false()
@@ -146,35 +103,25 @@ def _due(session: Session, kind: _Kind, *, age: timedelta | None, size: int | No
     return session.execute(query.limit(_JOBS_AT_ONCE)).all()
 
 
-def _cut(database: Database, kind: _Kind, job_id: str, *, to: int, why: str) -> Generator[None]:
-    with database.read() as session:
-        first = _first_kept(session, kind, job_id, to) if to else _ALL
-    more = True
-    while more:
-        with database.write(kind.purpose) as session:
-            more = _remove_oldest(session, kind, job_id, first_kept=first, to=to, why=why)
-        yield
-
-
-def _first_kept(session: Session, kind: _Kind, job_id: str, size: int) -> int:
+def first_kept(session: Session, kind: Kind, job_id: str, size: int) -> int:
     """The place of the first of the newest rows that together have no more than `size` bytes: at least one."""
     if session.get_bind().dialect.name == "postgresql":
         length = func.octet_length(cast(kind.content, Text))
     else:
         length = func.length(cast(kind.content, LargeBinary))
     query = select(kind.place.label("place"), length.label("length")).where(_of(kind, job_id))
-    first, left = _ALL, size
+    first, left = ALL, size
     newest_first = query.order_by(kind.place.desc()).execution_options(yield_per=64)
     with closing(session.execute(newest_first)) as rows:
         for row in rows:
             left -= row.length
-            if left < 0 and first != _ALL:
+            if left < 0 and first != ALL:
                 break
             first = row.place
     return first
 
 
-def _remove_oldest(session: Session, kind: _Kind, job_id: str, *, first_kept: int, to: int, why: str) -> bool:
+def remove_oldest(session: Session, kind: Kind, job_id: str, *, first_kept: int, to: int, why: str) -> bool:
     """True where more is left to remove. Otherwise it notes that the job is cut."""
     job = jobs.lock(session, job_id)
     if job is None or getattr(job, kind.cut_to.key) <= to:
@@ -194,5 +141,5 @@ def _remove_oldest(session: Session, kind: _Kind, job_id: str, *, first_kept: in
     return False
 
 
-def _of(kind: _Kind, job_id: str) -> ColumnElement[bool]:
+def _of(kind: Kind, job_id: str) -> ColumnElement[bool]:
     return and_(kind.table.c.job_id == job_id, kind.removable)

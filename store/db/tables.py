@@ -16,7 +16,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from store.database import CleanText, Document, Float64, now_us
+from store.db.database import CleanText, Document, Float64, now_us
+from store.db.terms import Terms
 from torchyard.job import JobState
 
 BigKey = BigInteger().with_variant(Integer, "sqlite")
@@ -66,7 +67,7 @@ class Worker(Base):
 
 
 class Job(Base):
-    """What a user submitted. Only `store.jobs.transition` writes `state`."""
+    """What a user submitted. Only `store.rows.jobs.transition` writes `state`."""
 
     __tablename__ = "jobs"
     __table_args__ = (
@@ -123,6 +124,11 @@ class Job(Base):
     started_at: Mapped[int | None] = mapped_column(BigInteger)
     finished_at: Mapped[int | None] = mapped_column(BigInteger)
 
+    @property
+    def terms(self) -> Terms:
+        """What the service reads of the spec."""
+        return Terms.model_validate(self.spec)
+
 
 class Attempt(Base):
     """One run of a job. The open row is the fence: who writes for the attempt takes it first."""
@@ -153,7 +159,7 @@ class Attempt(Base):
     start_step: Mapped[int] = mapped_column(BigInteger, default=0)
     """The step it resumed from; earlier attempts' points beyond it are hidden."""
     launcher: Mapped[dict[str, Any] | None] = mapped_column(Document)
-    """The supervisor's `ProcessIdentity`."""
+    """The engine's handle, as JSON: a superset of `torchyard.rundir.ProcessIdentity`."""
     relay_seq: Mapped[int] = mapped_column(BigInteger, default=0)
     """Rises with every relayed batch, by compare-and-set."""
     offsets: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)
@@ -219,7 +225,7 @@ class Series(Base):
 
 
 class PointChunk(Base):
-    """Points of one series in one batch, packed as `store.metrics.POINT`. `first` is the first one's position."""
+    """Points of one series in one batch, packed as `store.rows.metrics.POINT`. `first` is the first one's position."""
 
     __tablename__ = "point_chunks"
     __table_args__ = (UniqueConstraint("job_id", "first"), {"sqlite_with_rowid": False})

@@ -1,6 +1,6 @@
 """Attempts: the claim, the lease, the fence, and the end. All that a worker writes goes through here."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -9,14 +9,15 @@ from sqlalchemy import ColumnElement, and_, insert, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from store import checkpoints, jobs, logs, metrics, retention
-from store.believed import believed
-from store.checkpoints import NewCheckpoint
-from store.database import now_us
-from store.jobs import Reason
-from store.logs import NewLines
-from store.metrics import NewPoint
-from store.tables import Allocation, Attempt, Job, Worker
+from store.db.database import now_us
+from store.db.tables import Allocation, Attempt, Job, Worker
+from store.news import news_of
+from store.rows import checkpoints, jobs, logs, metrics, retention
+from store.rows.believed import believed
+from store.rows.checkpoints import NewCheckpoint
+from store.rows.jobs import Reason
+from store.rows.logs import NewLines
+from store.rows.metrics import NewPoint
 from torchyard.errors import StaleClaim
 from torchyard.job import CRASH_LOOP_CAP, OUTCOMES, EndReason, JobState
 from torchyard.rundir import ExitReport
@@ -103,9 +104,17 @@ def prepared(session: Session, claim: Claim, *, start_step: int) -> None:
     _fenced_update(session, claim, start_step=start_step)
 
 
-def launched(session: Session, claim: Claim, launcher: Mapping[str, Any]) -> None:
-    """Records the engine's handle, by which a later daemon finds the attempt again. Raises StaleClaim."""
-    _fenced_update(session, claim, launcher=dict(launcher))
+def open_row(session: Session, claim: Claim) -> Attempt:
+    """As `read`. Raises StaleClaim, too, where the attempt has ended."""
+    row = read(session, claim)
+    if row.ended_at is not None:
+        raise StaleClaim(f"attempt {claim.number} of job {claim.job_id} has ended")
+    return row
+
+
+def launched(session: Session, claim: Claim, launcher: dict[str, Any]) -> None:
+    """Records by what a later daemon finds the attempt's processes again: an engine's handle. Raises StaleClaim."""
+    _fenced_update(session, claim, launcher=launcher)
 
 
 def running(session: Session, claim: Claim, *, reason: Reason) -> None:
@@ -133,6 +142,7 @@ def record(session: Session, claim: Claim, batch: Batch, *, seq: int) -> None:
         jobs.set_card(session, claim.job_id, batch.card)
     if batch.progress is not None:
         session.execute(update(Job).where(Job.id == claim.job_id).values(progress=batch.progress))
+    news_of(session).change(claim.job_id)
 
 
 def end(session: Session, claim: Claim, report: ExitReport, *, asked: Collection[EndReason] = ()) -> JobState:
@@ -152,6 +162,7 @@ def end(session: Session, claim: Claim, report: ExitReport, *, asked: Collection
         .where(Allocation.attempt_id == claim.attempt_id, Allocation.released_at.is_(None))
         .values(released_at=now_us())
     )
+    news_of(session).wake()
     job = jobs.lock(session, claim.job_id)
     if job is None:
         raise StaleClaim(f"job {claim.job_id} is gone")
@@ -287,7 +298,7 @@ def _next(job: Job, report: ExitReport, *, barren: int, backoff_s: int) -> tuple
         return outcome.state, Reason(code, message)
     if job.cancel_requested_at is not None:
         return JobState.CANCELLED, Reason("cancelled", f"cancelled by its owner; its last attempt ended: {message}")
-    limit = int(job.spec["max_restarts"])
+    limit = job.terms.max_restarts
     used_up = outcome.counted and job.restarts >= limit
     if used_up or barren >= CRASH_LOOP_CAP:
         restarts = f" (after {job.restarts} of {limit} restarts)" if limit else ""

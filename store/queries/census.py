@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from store import jobs, workers
-from store.attempts import LEASE
-from store.database import now_us
-from store.tables import Attempt, Job, Series, Worker
+from store.db.database import now_us
+from store.db.tables import Attempt, Job, Series, Worker
+from store.rows import jobs, workers
+from store.rows.attempts import LEASE
 from torchyard.job import JobState
 
 DEVICE_STATES = ("free", "held", "blocked", "lost")

@@ -3,9 +3,9 @@
 from sqlalchemy import insert
 from sqlalchemy.orm import Session
 
-from store import checkpoints, jobs
+from store.db.tables import Checkpoint, Job
 from store.ids import new_id
-from store.tables import Checkpoint, Job
+from store.rows import checkpoints, jobs
 from torchyard.errors import Conflict, NotFound
 from torchyard.job import JobState
 from torchyard.spec import parse_spec

@@ -9,9 +9,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, func, insert, select, update
 from sqlalchemy.orm import Session
 
-from store import jobs
+from store.db.tables import Checkpoint, Job
 from store.ids import is_id, new_id
-from store.tables import Checkpoint, Job
+from store.rows import jobs
 from torchyard.errors import NotFound
 from torchyard.rundir import Manifest, ManifestFile
 from torchyard.views import json_number
@@ -44,8 +44,8 @@ def add(session: Session, job_id: str, *, attempt: int, new: NewCheckpoint) -> N
     )
     if session.execute(known).first() is not None:
         return
-    policy = session.get_one(Job, job_id).spec["checkpoint"]
-    monitored = new.manifest.metrics.get(policy["monitor"])
+    policy = session.get_one(Job, job_id).terms.checkpoint
+    monitored = new.manifest.metrics.get(policy.monitor)
     values = {
         "id": new_id("ckpt"),
         "epoch": new.manifest.epoch,
@@ -96,7 +96,7 @@ def best_of_each(session: Session, owners: Sequence[Job]) -> dict[str, Checkpoin
     """`best_of` of many jobs at once, by job id; a job that has none is left out."""
     found: dict[str, Checkpoint] = {}
     for mode, value in (("min", Checkpoint.monitored.asc()), ("max", Checkpoint.monitored.desc())):
-        ids = [job.id for job in owners if job.spec["checkpoint"]["mode"] == mode]
+        ids = [job.id for job in owners if job.terms.checkpoint.mode == mode]
         order = (value, Checkpoint.step, Checkpoint.id)
         place = func.row_number().over(partition_by=Checkpoint.job_id, order_by=order).label("place")
         ranked = select(Checkpoint.id, place).where(
@@ -168,9 +168,9 @@ def _of(job_id: str, attempt: int) -> ColumnElement[bool]:
 def _why_not(session: Session, job: Job, wanted: str) -> str:
     if job.attempt == 0:
         return "has no checkpoint yet"
-    policy = job.spec["checkpoint"]
-    if policy["keep_last"] is not None and _was_removed(session, job.id, wanted):
-        kept = f"checkpoint.keep_last {policy['keep_last']}, checkpoint.keep_best {policy['keep_best']}"
+    policy = job.terms.checkpoint
+    if policy.keep_last is not None and _was_removed(session, job.id, wanted):
+        kept = f"checkpoint.keep_last {policy.keep_last}, checkpoint.keep_best {policy['keep_best']}"
         return f"has checkpoint {wanted!r} no longer: newer and better ones pushed it out ({kept})"
     return f"has no checkpoint {wanted[:100]!r}"
 

@@ -8,8 +8,8 @@ from sqlalchemy import delete, select, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
-from store.database import now_us
-from store.tables import IdempotencyKey
+from store.db.database import now_us
+from store.db.tables import IdempotencyKey
 from torchyard.errors import Conflict, IdempotencyMismatch
 
 KEPT = timedelta(hours=24)

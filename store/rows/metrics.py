@@ -12,8 +12,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.orm import Session
 
-from store import jobs
-from store.tables import Attempt, PointChunk, Series
+from store.db.tables import Attempt, PointChunk, Series
+from store.rows import jobs
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, and_, func, or_, select
 from sqlalchemy.orm import Session
 
-from store.tables import Job
+from store.db.tables import Job
 from torchyard.job import JobState
 
 

@@ -5,10 +5,9 @@ from datetime import timedelta
 
 from sqlalchemy.orm import Session
 
-from store.tables import Attempt, Job, Worker
+from store.db.tables import Attempt, Job, Worker
 from torchyard.job import OUTCOMES, EndReason, JobState
 from torchyard.rundir import ExitReport
-from torchyard.schema import parse_duration
 
 _STOPS = {EndReason.CANCELLED, EndReason.PAUSED, EndReason.PREEMPTED}
 _MICROSECOND = timedelta(microseconds=1)
@@ -25,7 +24,7 @@ def believed(
     """
     if report.reason in _STOPS:
         return report if _was_asked_for(session, attempt, job, report.reason, asked) else _lost(report)
-    limit_us = parse_duration(job.spec["time_limit"]) // _MICROSECOND
+    limit_us = job.terms.time_limit // _MICROSECOND
     if OUTCOMES[report.reason].state is JobState.QUEUED and job.ran_us + ran_us >= limit_us:
         message = f"the job's time limit was reached; its last attempt ended ({report.reason}): {report.message}"
         return report.model_copy(update={"reason": EndReason.TIME_LIMIT, "message": message})

@@ -6,9 +6,10 @@ from typing import Any
 from sqlalchemy import select, true, update
 from sqlalchemy.orm import Session
 
-from store.attempts import LEASE
-from store.database import now_us
-from store.tables import Worker
+from store.db.database import now_us
+from store.db.tables import Worker
+from store.news import news_of
+from store.rows.attempts import LEASE
 from torchyard.errors import NotFound
 
 _LEASE_US = int(LEASE.total_seconds() * 1_000_000)
@@ -42,6 +43,7 @@ def set_drain(session: Session, worker_id: str, *, drain: bool) -> tuple[Worker,
         .where(Worker.id == worker_id, Worker.drain_requested_at.is_(None) if drain else true())
         .values(drain_requested_at=now_us() if drain else None)
     )
+    news_of(session).wake()
     return get(session, worker_id)
 
 

@@ -6,10 +6,9 @@ from datetime import timedelta
 from sqlalchemy import select
 from sqlalchemy.orm import Session, aliased
 
-from store.database import now_us
-from store.tables import Attempt, Job, Worker
+from store.db.database import now_us
+from store.db.tables import Attempt, Job, Worker
 from torchyard.job import JobState
-from torchyard.schema import parse_duration
 
 PATIENCE = timedelta(seconds=90)
 """How long after its grace all that is left of a job that makes room should have ended."""
@@ -34,7 +33,7 @@ def stops(session: Session) -> list[Stop]:
     waiting = aliased(Job)
     asked_us_ago = now_us() - Job.preempt_requested_at
     query = (
-        select(Job.id, Job.preempted_for, Job.spec["stop_grace"], asked_us_ago, Worker.id, Worker.name)
+        select(Job, asked_us_ago, Worker.id, Worker.name)
         .join(Attempt, Attempt.job_id == Job.id)
         .join(Worker, Worker.id == Attempt.worker_id)
         .join(waiting, waiting.id == Job.preempted_for)
@@ -43,11 +42,11 @@ def stops(session: Session) -> list[Stop]:
     )
     return [
         Stop(
-            job_id,
-            str(favoured),
+            job.id,
+            str(job.preempted_for),
             worker_id,
             worker,
-            overdue=timedelta(microseconds=us) > parse_duration(grace) + PATIENCE,
+            overdue=timedelta(microseconds=us) > job.terms.stop_grace + PATIENCE,
         )
-        for job_id, favoured, grace, us, worker_id, worker in session.execute(query)
+        for job, us, worker_id, worker in session.execute(query)
     ]

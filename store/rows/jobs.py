@@ -7,9 +7,10 @@ from typing import Any
 from sqlalchemy import bindparam, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
-from store.database import now_us
+from store.db.database import now_us
+from store.db.tables import Allocation, Attempt, Base, Job, JobEvent, Worker
 from store.ids import new_id
-from store.tables import Allocation, Attempt, Base, Job, JobEvent, Worker
+from store.news import news_of
 from torchyard.errors import Conflict, NotFound
 from torchyard.job import JobState, sources
 from torchyard.spec import JobPatch, Spec
@@ -61,6 +62,7 @@ def submit(session: Session, spec: Spec, *, owner: str, retry_of: str | None = N
     }
     stored = session.execute(_NEW_JOB, values).one()
     _insert_state_event(session, values["id"], seq=1, source=None, target=JobState.QUEUED, reason=WAITING, attempt=None)
+    news_of(session).enqueue(values["id"], priority=spec.priority)
     return Job(**values, created_at=stored.created_at, reason_since=stored.reason_since)
 
 
@@ -150,7 +152,16 @@ def transition(
         detail=detail,
     )
     session.refresh(job)
+    note(session, job)
     return job
+
+
+def note(session: Session, job: Job) -> None:
+    """Notes that the job has changed, and where it stands in the queue now."""
+    if job.state == JobState.QUEUED:
+        news_of(session).enqueue(job.id, priority=job.priority)
+    else:
+        news_of(session).dequeue(job.id)
 
 
 def lock(session: Session, job_id: str) -> Job | None:
@@ -171,12 +182,13 @@ def change(session: Session, job_id: str, patch: JobPatch, *, owner: str | None 
     values = patch.model_dump(exclude_unset=True)
     if "priority" in values and job.state != JobState.QUEUED:
         raise Conflict(f"job {job_id} is {job.state}; a priority can be changed only while the job is queued")
-    news = {key: value for key, value in values.items() if getattr(job, key) != value}
-    if news:
+    fresh = {key: value for key, value in values.items() if getattr(job, key) != value}
+    if fresh:
         session.execute(
-            update(Job).where(Job.id == job_id).values(version=Job.version + 1, spec={**job.spec, **news}, **news)
+            update(Job).where(Job.id == job_id).values(version=Job.version + 1, spec={**job.spec, **fresh}, **fresh)
         )
         session.refresh(job)
+        note(session, job)
     return job
 
 
@@ -189,12 +201,12 @@ def set_waiting_reason(session: Session, job_ids: Sequence[str], reason: Reason)
     )
 
 
-def set_waiting_reasons(session: Session, news: Mapping[Reason, Sequence[str]]) -> None:
+def set_waiting_reasons(session: Session, reasons: Mapping[Reason, Sequence[str]]) -> None:
     """As `set_waiting_reason`, for many reasons, each with the jobs that it concerns."""
-    told = [job_id for job_ids in news.values() for job_id in job_ids]
+    told = [job_id for job_ids in reasons.values() for job_id in job_ids]
     # In one order for all, as two workers that wait for each other's rows would be a deadlock.
     session.execute(select(Job.id).where(Job.id.in_(told)).order_by(Job.id).with_for_update())
-    for reason, job_ids in news.items():
+    for reason, job_ids in reasons.items():
         set_waiting_reason(session, job_ids, reason)
 
 
@@ -209,6 +221,7 @@ def add_event(
 ) -> None:
     """Appends an event to the job, in the caller's transaction. `time` is microseconds; None is now."""
     seq = advance(session, job_id, 1)
+    news_of(session).change(job_id)
     session.execute(
         insert(JobEvent).values(
             job_id=job_id, seq=seq, time=now_us() if time is None else time, type=type, attempt=attempt, data=data

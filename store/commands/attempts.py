@@ -1,0 +1,53 @@
+"""What a worker stores of an attempt that it owns. All of them raise StaleClaim once the claim is, and Unavailable."""
+
+from collections.abc import Collection
+from typing import Any
+
+from store.rows import attempts, jobs
+from store.rows.attempts import Batch, Claim
+from store.rows.jobs import Reason
+from store.store import Store
+from torchyard.errors import StaleClaim
+from torchyard.job import EndReason, JobState
+from torchyard.rundir import ExitReport
+
+
+def prepared(store: Store, claim: Claim, *, start_step: int) -> None:
+    """Records the step that the attempt resumes from, before its processes start."""
+    with store.write("prepared") as session:
+        attempts.prepared(session, claim, start_step=start_step)
+
+
+def launched(store: Store, claim: Claim, launcher: dict[str, Any]) -> None:
+    """Records by what a later daemon finds the attempt's processes again: an engine's handle, as JSON."""
+    with store.write("launched") as session:
+        attempts.launched(session, claim, launcher)
+
+
+def running(store: Store, claim: Claim, reason: Reason) -> None:
+    """Moves the job to `running`; nothing where an earlier call whose answer was lost has done it."""
+    with store.write("running") as session:
+        if jobs.get(session, claim.job_id).state != JobState.RUNNING:
+            attempts.running(session, claim, reason=reason)
+
+
+def record(store: Store, claim: Claim, batch: Batch, *, seq: int) -> None:
+    """Stores a batch exactly once, even where the answer to an earlier try was lost.
+
+    `seq` is the number of batches stored before it.
+    """
+    with store.write("record") as session:
+        try:
+            attempts.record(session, claim, batch, seq=seq)
+        except StaleClaim:
+            if attempts.open_row(session, claim).relay_seq != seq + 1:
+                raise
+
+
+def end(store: Store, claim: Claim, report: ExitReport, *, asked: Collection[EndReason] = ()) -> JobState:
+    """Closes the attempt, when all of it is stored and no process is left. Answers the job's next state.
+
+    `asked`: the stops that the worker has asked for.
+    """
+    with store.write("end") as session:
+        return attempts.end(session, claim, report, asked=asked)

@@ -1,0 +1,47 @@
+"""What comes of a look at the queue: a job is claimed, others make room for it, and it is told why it waits.
+
+All of them raise Unavailable.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from store.news import news_of
+from store.rows import attempts, intents, jobs
+from store.rows.attempts import Claim
+from store.rows.jobs import Reason
+from store.store import Store
+from torchyard.job import JobState
+
+
+def claim(store: Store, job_id: str, *, worker_id: str, devices: Sequence[dict[str, Any]]) -> Claim | None:
+    """Takes a queued job and its devices, as `store.rows.attempts.claim` does; None where that is not possible.
+
+    A job that does not wait any more is then taken out of the queue.
+    """
+    with store.write("claim") as session:
+        taken = attempts.claim(session, job_id, worker_id=worker_id, devices=devices)
+        if taken is None:
+            job = jobs.lock(session, job_id)
+            if job is None or job.state != JobState.QUEUED:
+                news_of(session).dequeue(job_id)
+        return taken
+
+
+def preempt(store: Store, victims: Sequence[str], *, in_favour_of: str, reason: Reason) -> bool:
+    """Asks all `victims` to save and go back to the queue, and tells the job that needs their devices so.
+
+    False, and nothing is asked, where that is not possible, as in `store.rows.intents.request_preempt`.
+    """
+    with store.write("preempt") as session:
+        if not intents.request_preempt(session, victims, in_favour_of=in_favour_of):
+            return False
+        jobs.set_waiting_reason(session, [in_favour_of], reason)
+        news_of(session).change(in_favour_of)
+        return True
+
+
+def tell_why(store: Store, reasons: Mapping[Reason, Sequence[str]]) -> None:
+    """Says why queued jobs wait, for each reason those that it concerns."""
+    with store.write("reason") as session:
+        jobs.set_waiting_reasons(session, reasons)

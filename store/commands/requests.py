@@ -1,0 +1,63 @@
+"""What is asked of a job or a worker that is there. Each answers what `answer` makes of the row, in one transaction.
+
+A request that comes twice changes nothing the second time, but Redis is told again: it may have been away before.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from sqlalchemy.orm import Session
+
+from store.db.tables import Job, Worker
+from store.rows import deletion, intents, jobs, workers
+from store.store import Store
+from torchyard.spec import JobPatch
+
+T = TypeVar("T")
+
+Answer = Callable[[Session, Job], T]
+
+
+def change(store: Store, job_id: str, patch: JobPatch, *, owner: str | None = None, answer: Answer[T]) -> T:
+    """As `store.rows.jobs.change`. Raises Unavailable, too."""
+    with store.write("change") as session:
+        return _answered(session, jobs.change(session, job_id, patch, owner=owner), answer)
+
+
+def cancel(store: Store, job_id: str, *, owner: str | None = None, answer: Answer[T]) -> T:
+    """As `store.rows.intents.request_cancel`. Raises Unavailable, too."""
+    with store.write("cancel") as session:
+        return _answered(session, intents.request_cancel(session, job_id, owner=owner), answer)
+
+
+def pause(store: Store, job_id: str, *, owner: str | None = None, answer: Answer[T]) -> T:
+    """As `store.rows.intents.request_pause`. Raises Unavailable, too."""
+    with store.write("pause") as session:
+        return _answered(session, intents.request_pause(session, job_id, owner=owner), answer)
+
+
+def resume(store: Store, job_id: str, *, owner: str | None = None, answer: Answer[T]) -> T:
+    """As `store.rows.intents.resume`. Raises Unavailable, too."""
+    with store.write("resume") as session:
+        return _answered(session, intents.resume(session, job_id, owner=owner), answer)
+
+
+def delete(store: Store, job_id: str, *, owner: str | None = None) -> None:
+    """As `store.rows.deletion.delete_job`. Raises Unavailable, too."""
+    with store.write("delete") as session:
+        deletion.delete_job(session, job_id, owner=owner)
+
+
+def drain(store: Store, worker_id: str, *, drain: bool, answer: Callable[[Session, Worker, bool], T]) -> T:
+    """Asks a worker to take no jobs and to give back those that it runs, or to work again.
+
+    `answer` is told whether the worker lives. Raises NotFound and Unavailable.
+    """
+    with store.write("drain") as session:
+        worker, alive = workers.set_drain(session, worker_id, drain=drain)
+        return answer(session, worker, alive)
+
+
+def _answered(session: Session, job: Job, answer: Answer[T]) -> T:
+    jobs.note(session, job)
+    return answer(session, job)

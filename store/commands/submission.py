@@ -1,0 +1,63 @@
+"""Making jobs: a submission, and a job that has ended once more."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from store.db.tables import Job
+from store.rows import idempotency, jobs
+from store.rows import retry as retries
+from store.rows.idempotency import Answer, KeyedRequest, KeyTaken
+from store.store import Store
+from torchyard.spec import Spec
+from torchyard.views import JobView
+
+Show = Callable[[Session, Job], JobView]
+"""How a new job is shown, in the transaction that makes it."""
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """A job that was made by this request or, where it is `replayed`, by an earlier one with the same key."""
+
+    job: JobView
+    status: int
+    location: str
+    replayed: bool = False
+
+
+def submit(store: Store, spec: Spec, *, owner: str, show: Show, keyed: KeyedRequest | None = None) -> Submitted:
+    """Stores a new queued job. Raises Unavailable and IdempotencyMismatch."""
+    return _once(store, keyed, lambda session: jobs.submit(session, spec, owner=owner), show)
+
+
+def retry(
+    store: Store, job_id: str, *, owner: str, sees: str | None, show: Show, keyed: KeyedRequest | None = None
+) -> Submitted:
+    """Submits the spec of a job that has ended anew, as `store.rows.retry` does, and raises what that raises.
+
+    Raises Unavailable and IdempotencyMismatch, too.
+    """
+    return _once(store, keyed, lambda session: retries.retry(session, job_id, owner=owner, sees=sees), show)
+
+
+def _once(store: Store, keyed: KeyedRequest | None, make: Callable[[Session], Job], show: Show) -> Submitted:
+    while True:
+        try:
+            return _try(store, keyed, make, show)
+        except KeyTaken:
+            continue
+
+
+def _try(store: Store, keyed: KeyedRequest | None, make: Callable[[Session], Job], show: Show) -> Submitted:
+    with store.write("submit") as session:
+        known = idempotency.recall(session, keyed) if keyed is not None else None
+        if known is not None:
+            return Submitted(JobView.model_validate(known.body), known.status, known.location, replayed=True)
+        row = make(session)
+        made = Submitted(show(session, row), 201, f"/v1/jobs/{row.id}")
+        if keyed is not None:
+            body = made.job.model_dump(mode="json")
+            idempotency.remember(session, keyed, Answer(row.id, made.status, made.location, body))
+    return made

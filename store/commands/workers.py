@@ -1,0 +1,35 @@
+"""What a worker says of itself, and the leases of its attempts. All of them raise Unavailable."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from store.rows import attempts, workers
+from store.rows.attempts import Claim
+from store.store import Store
+
+
+def register(store: Store, worker_id: str, *, name: str, devices: list[Any]) -> list[Claim]:
+    """Announces a daemon that has just started. Answers its open attempts, which it adopts, with fresh leases."""
+    with store.write("register") as session:
+        workers.register(session, worker_id, name=name, devices=devices)
+        adopted = attempts.open_of_worker(session, worker_id)
+        attempts.renew(session, worker_id, [claim.attempt_id for claim in adopted])
+        return adopted
+
+
+def heartbeat(store: Store, worker_id: str, *, devices: list[Any]) -> None:
+    """Says that the daemon lives, and what it sees of its devices."""
+    with store.write("heartbeat") as session:
+        workers.heartbeat(session, worker_id, devices=devices)
+
+
+def renew(store: Store, worker_id: str, attempt_ids: Iterable[int]) -> set[int]:
+    """Extends the leases of the worker's attempts. Answers those that are still its own."""
+    with store.write("renew") as session:
+        return attempts.renew(session, worker_id, attempt_ids)
+
+
+def rescue(store: Store, claim: Claim) -> bool:
+    """Ends an attempt whose lease has run out. False if it was renewed, or has ended."""
+    with store.write("rescue") as session:
+        return attempts.rescue(session, claim)

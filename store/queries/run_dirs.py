@@ -1,0 +1,34 @@
+"""What is known of jobs for which there may be run directories on a worker's disk."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from store.db.database import now_us
+from store.db.tables import Attempt, DeletedJob, Job
+
+
+@dataclass(frozen=True)
+class KnownJob:
+    """A job for whose attempts there may be run directories."""
+
+    finished: bool
+    attempts: dict[int, int | None]
+    """By number: how long ago the attempt ended, in microseconds; None while it is open."""
+
+
+def known(session: Session, job_ids: Collection[str]) -> dict[str, KnownJob]:
+    """Those of `job_ids` that there are."""
+    query = select(Job.id, Job.finished_at).where(Job.id.in_(job_ids))
+    found = {row.id: KnownJob(row.finished_at is not None, {}) for row in session.execute(query)}
+    age = (now_us() - Attempt.ended_at).label("age")
+    for row in session.execute(select(Attempt.job_id, Attempt.number, age).where(Attempt.job_id.in_(job_ids))):
+        found[row.job_id].attempts[row.number] = row.age
+    return found
+
+
+def deleted_among(session: Session, job_ids: Collection[str]) -> list[str]:
+    """Those of `job_ids` that were deleted."""
+    return list(session.scalars(select(DeletedJob.job_id).where(DeletedJob.job_id.in_(job_ids))))

@@ -1,0 +1,60 @@
+"""Deleting a job with all that is stored of it, in one transaction.
+
+It leaves a tombstone, so that workers remove what they have on their disks, and the job's blobs to the collector.
+"""
+
+from datetime import timedelta
+
+from sqlalchemy import Delete, delete, insert, select
+from sqlalchemy.orm import Session
+
+from store.db.database import in_us, now_us
+from store.db.tables import (
+    Allocation,
+    Attempt,
+    Checkpoint,
+    DeletedJob,
+    IdempotencyKey,
+    Job,
+    JobEvent,
+    LogChunk,
+    PointChunk,
+    Series,
+)
+from store.news import news_of
+from store.rows import garbage, jobs
+from torchyard.errors import Conflict, NotFound
+from torchyard.job import JobState
+
+TOMBSTONE_KEPT = timedelta(days=30)
+"""A worker that was away for longer finds in no row what it has of the job, and removes it for that."""
+_TOMBSTONES_AT_ONCE = 1000
+
+
+def delete_job(session: Session, job_id: str, *, owner: str | None = None) -> None:
+    """Removes the job and every row of it. Raises NotFound, and Conflict for a job that has not ended."""
+    job = jobs.lock(session, job_id)
+    if job is None or (owner is not None and job.owner != owner):
+        raise NotFound(f"there is no job {job_id}")
+    if not JobState(job.state).terminal:
+        raise Conflict(f"job {job_id} is {job.state}: cancel it first, and delete it when it has ended")
+    garbage.leave(session, session.scalars(select(Checkpoint.files).where(Checkpoint.job_id == job_id)))
+    attempts = select(Attempt.id).where(Attempt.job_id == job_id)
+    _execute(session, delete(Allocation).where(Allocation.attempt_id.in_(attempts)))
+    for table in (PointChunk, Series, LogChunk, JobEvent, Checkpoint, IdempotencyKey, Attempt):
+        _execute(session, delete(table).where(table.job_id == job_id))
+    _execute(session, delete(Job).where(Job.id == job_id))
+    session.execute(insert(DeletedJob).values(job_id=job_id))
+    news_of(session).dequeue(job_id)
+
+
+def forget_old(session: Session) -> None:
+    """Removes tombstones that no worker needs any more, some at once."""
+    old = DeletedJob.deleted_at < now_us() - in_us(TOMBSTONE_KEPT)
+    # Those that another worker is forgetting are left to it: two that wait for each other's would be a deadlock.
+    some = select(DeletedJob.job_id).where(old).limit(_TOMBSTONES_AT_ONCE).with_for_update(skip_locked=True)
+    _execute(session, delete(DeletedJob).where(DeletedJob.job_id.in_(some)))
+
+
+def _execute(session: Session, statement: Delete) -> None:
+    session.execute(statement, execution_options={"synchronize_session": False})

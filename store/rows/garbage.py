@@ -1,0 +1,68 @@
+"""Blobs that nothing may refer to any more: those of deleted jobs and of checkpoints that were removed.
+
+Blobs are shared, and a relay may be storing the same bytes for another job: they are judged only while no relay is
+between storing a blob and committing the row that refers to it.
+"""
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from sqlalchemy import Delete, delete, func, select, true
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import Session
+from sqlalchemy.sql.expression import column
+
+from store.db.tables import Checkpoint, Garbage
+
+
+def leave(session: Session, listed: Iterable[list[dict[str, Any]]]) -> None:
+    """Notes the blobs of checkpoints that go, by the `files` of each, for the collector. Once in a transaction."""
+    # All of them: who else refers to a blob is looked at when it is collected, and may change until then. In one order
+    # for all, as two that wait for each other would be a deadlock.
+    left = sorted({str(file["sha256"]) for files in listed for file in files})
+    if left:
+        new = postgresql.insert(Garbage) if _is_postgresql(session) else sqlite.insert(Garbage)
+        # The update of a row that is there holds it, so that a collector judges it when this transaction is done.
+        new = new.on_conflict_do_update(index_elements=["sha256"], set_={"sha256": new.excluded.sha256})
+        session.execute(new, [{"sha256": sha256} for sha256 in left])
+
+
+def is_there(session: Session) -> bool:
+    """Whether there is anything to judge."""
+    return session.scalars(select(Garbage.sha256).limit(1)).first() is not None
+
+
+def unused(session: Session, *, limit: int) -> set[str]:
+    """The next blobs to remove. Those that a checkpoint refers to are garbage no longer."""
+    next_ones = select(Garbage.sha256).order_by(Garbage.sha256).limit(limit).with_for_update()
+    left = set(session.scalars(next_ones))
+    used = _referred_to(session, left) if left else left
+    if used:
+        _execute(session, delete(Garbage).where(Garbage.sha256.in_(used)))
+    return left - used
+
+
+def forget(session: Session, removed: Collection[str]) -> None:
+    """They are gone."""
+    _execute(session, delete(Garbage).where(Garbage.sha256.in_(removed)))
+
+
+def _referred_to(session: Session, wanted: Collection[str]) -> set[str]:
+    """Those of `wanted` that a checkpoint has among its files: one pass over all checkpoints."""
+    if _is_postgresql(session):
+        file = func.jsonb_array_elements(Checkpoint.files).table_valued(column("value", JSONB))
+        sha256 = file.c.value["sha256"].astext
+    else:
+        file = func.json_each(Checkpoint.files).table_valued("value")
+        sha256 = func.json_extract(file.c.value, "$.sha256")
+    query = select(sha256).select_from(Checkpoint).join(file, true()).where(sha256.in_(wanted)).distinct()
+    return set(session.scalars(query))
+
+
+def _execute(session: Session, statement: Delete) -> None:
+    session.execute(statement, execution_options={"synchronize_session": False})
+
+
+def _is_postgresql(session: Session) -> bool:
+    return session.get_bind().dialect.name == "postgresql"

@@ -1,0 +1,42 @@
+"""The settings of a worker, from the environment."""
+
+from datetime import timedelta
+
+import pytest
+
+from torchyard.errors import ConfigError
+from worker.settings import Settings
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("KEEP_LOGS", "30", "90s, 15m, 24h or 7d"),
+        ("KEEP_RUNS", "-1d", "90s, 15m, 24h or 7d"),
+        ("KEEP_RUNS_BYTES", "-1", "greater than or equal to 0"),
+        ("KEEP_LOGS_BYTES", "10GB", "valid integer"),
+    ],
+)
+def test_a_wrong_variable_is_named_with_what_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, says: str
+) -> None:
+    monkeypatch.setenv(f"TORCHYARD_{name}", value)
+    with pytest.raises(ConfigError, match=f"^TORCHYARD_{name}: ") as caught:
+        Settings.load()
+    assert says in caught.value.message
+    assert "\n" not in caught.value.message
+
+
+def test_everything_is_kept_unless_it_is_said_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    def kept() -> list[object]:
+        found = Settings.load()
+        return [value for name, value in found if name.startswith("keep_")]
+
+    assert kept() == [None] * 6
+    names = ("LOGS", "LOGS_BYTES", "EVENTS", "EVENTS_BYTES", "RUNS", "RUNS_BYTES")
+    for name in names:
+        monkeypatch.setenv(f"TORCHYARD_KEEP_{name}", "")
+    assert kept() == [None] * 6
+    for name in names:
+        monkeypatch.setenv(f"TORCHYARD_KEEP_{name}", "0" if name.endswith("BYTES") else "30d")
+    assert kept() == [timedelta(days=30), 0] * 3
