@@ -229,11 +229,11 @@ def test_a_lost_attempts_processes_end_even_if_no_stop_can_be_written(bench: Ben
 
 
 def test_a_full_blob_store_is_waited_for(bench: Bench) -> None:
-    bench.host.blobs.root.write_text("in the way")
+    bench.host.store.blobs.root.write_text("in the way")
     bench.start(SAVES)
     wait_for(bench.messages, "the owner is told")
     assert "cannot be stored now" in bench.messages()[0]
-    bench.host.blobs.root.unlink()
+    bench.host.store.blobs.root.unlink()
     assert bench.ended().state == JobState.SUCCEEDED
     assert bench.row.checkpoints == 1
     assert bench.lines() == ["saved"]
@@ -243,7 +243,7 @@ def test_a_full_blob_store_is_waited_for(bench: Bench) -> None:
 @pytest.fixture
 def small_disk(bench: Bench) -> Generator[Path]:
     """The blob store on a file system of 1 MiB, which is filled up."""
-    folder = bench.host.blobs.root
+    folder = bench.host.store.blobs.root
     folder.mkdir()
     with mounted(folder, kibibytes=1024):
         with (folder / "ballast").open("wb") as ballast, pytest.raises(OSError, match="No space left"):
@@ -271,7 +271,7 @@ def test_training_goes_on_while_the_disk_of_the_blobs_is_full(bench: Bench, smal
 @pytest.fixture
 def no_room(bench: Bench) -> Generator[Path]:
     """A job that is to resume from a checkpoint of 512 KiB, on a disk for its run directory that has less."""
-    blob = bench.host.blobs.add(BytesIO(bytes(1 << 19)))
+    blob = bench.host.store.blobs.add(BytesIO(bytes(1 << 19)))
     files = [ManifestFile(path="state.pt", size=blob.size, sha256=blob.sha256)]
     new = NewCheckpoint("step-1", Manifest(step=1, metrics={}, files=files), files)
     bench.yard.record(bench.claim, seq=0, checkpoints=[new])
@@ -325,21 +325,21 @@ def test_an_attempt_that_a_broken_disk_keeps_from_starting_uses_up_no_restart(
 
 
 def test_a_worker_that_leaves_before_all_is_stored_leaves_the_attempt_open(bench: Bench) -> None:
-    bench.host.blobs.root.write_text("in the way")
+    bench.host.store.blobs.root.write_text("in the way")
     bench.start(SAVES)
     wait_for(bench.messages, "the owner is told")
     bench.attempt.report()
     bench.runner.leave()
     bench.runner.join(30)
     assert bench.row.ended_at is None
-    bench.host.blobs.root.unlink()
+    bench.host.store.blobs.root.unlink()
     bench.run()
     assert bench.ended().state == JobState.SUCCEEDED
     assert bench.row.checkpoints == 1
 
 
 def test_a_cancel_ends_the_wait_for_a_full_blob_store(bench: Bench) -> None:
-    bench.host.blobs.root.write_text("in the way")
+    bench.host.store.blobs.root.write_text("in the way")
     bench.start(SAVES)
     wait_for(bench.messages, "the owner is told")
     bench.attempt.report()
@@ -386,12 +386,12 @@ def test_a_database_that_is_away_delays_the_end_and_loses_nothing(
 
 def test_a_damaged_checkpoint_is_skipped_and_its_owner_told(bench: Bench) -> None:
     for seq, content in enumerate((b"older", b"newer")):
-        blob = bench.host.blobs.add(BytesIO(content))
+        blob = bench.host.store.blobs.add(BytesIO(content))
         files = [ManifestFile(path="state.pt", size=blob.size, sha256=blob.sha256)]
         manifest = Manifest(step=seq + 1, metrics={}, files=files)
         bench.yard.record(bench.claim, seq=seq, checkpoints=[NewCheckpoint(f"step-{seq}", manifest, files)])
     newest = hashlib.sha256(b"newer").hexdigest()
-    bench.host.blobs.path(newest).write_bytes(b"noise")
+    bench.host.store.blobs.path(newest).write_bytes(b"noise")
     bench.run()
     assert bench.ended().state == JobState.FAILED  # as there is no code to run
     assert (bench.attempt.run.resume / "state.pt").read_bytes() == b"older"
@@ -557,7 +557,7 @@ def test_a_process_that_has_a_supervisors_pid_is_neither_adopted_nor_killed(benc
             now = process.identity(stranger.pid)
             assert now is not None
             supervisor = now.model_copy(update={"start_time": now.start_time - 1})
-            bench.yard.write(lambda session: attempts.launched(session, bench.claim, supervisor))
+            bench.yard.write(lambda session: attempts.launched(session, bench.claim, supervisor.model_dump()))
             write_record(bench.attempt.run.supervisor, supervisor)
             bench.run()
             assert bench.ended().state == JobState.QUEUED
