@@ -170,7 +170,7 @@ def _why_not(session: Session, job: Job, wanted: str) -> str:
         return "has no checkpoint yet"
     policy = job.terms.checkpoint
     if policy.keep_last is not None and _was_removed(session, job.id, wanted):
-        kept = f"checkpoint.keep_last {policy.keep_last}, checkpoint.keep_best {policy['keep_best']}"
+        kept = f"checkpoint.keep_last {policy.keep_last}, checkpoint.keep_best {policy.keep_best}"
         return f"has checkpoint {wanted!r} no longer: newer and better ones pushed it out ({kept})"
     return f"has no checkpoint {wanted[:100]!r}"
 

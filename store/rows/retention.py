@@ -27,7 +27,8 @@ def prune(session: Session, job_id: str) -> None:
     rows = [_Row(row.id, row.attempt, row.step, row.monitored) for row in found]
     if len(rows) <= policy.keep_last:
         return
-    kept = _kept(rows, policy, last_steps=metrics.last_steps(session, job_id))
+    last_steps = metrics.last_steps(session, job_id)
+    kept = _kept(rows, policy, keep_last=policy.keep_last, last_steps=last_steps)
     gone = [row.id for row in rows if row.id not in kept]
     if gone:
         garbage.leave(session, session.scalars(select(Checkpoint.files).where(Checkpoint.id.in_(gone))))
@@ -43,10 +44,10 @@ class _Row(NamedTuple):
     """NaN where there is none."""
 
 
-def _kept(rows: Sequence[_Row], policy: CheckpointTerms, *, last_steps: Mapping[int, int]) -> set[str]:
+def _kept(rows: Sequence[_Row], policy: CheckpointTerms, *, keep_last: int, last_steps: Mapping[int, int]) -> set[str]:
     """Where a later attempt went back, what it went back behind counts as older than all the rest."""
     sign = 1 if policy.mode == "min" else -1
     newest = sorted(rows, key=lambda row: (row.step <= last_steps[row.attempt], row.attempt, row.step, row.id))
     measured = [row for row in rows if not math.isnan(row.monitored)]
     best = sorted(measured, key=lambda row: (sign * row.monitored, row.step, row.id))
-    return {row.id for row in newest[-policy.keep_last :] + best[: policy.keep_best]}
+    return {row.id for row in newest[-keep_last:] + best[: policy.keep_best]}

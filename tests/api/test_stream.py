@@ -30,6 +30,7 @@ from store.rows.metrics import NewPoint
 from tests.api.house import TOKEN, House
 from tests.api.test_process import serving
 from tests.servers import redis_server
+from tests.store.yard import store_on
 from torchyard.job import EndReason
 
 # What a test of connections shows does not depend on the kind of database, but for PostgreSQL's own connections.
@@ -300,7 +301,7 @@ def test_a_quiet_stream_says_that_it_lives(
 
     async def watch() -> bytes:
         live = Live(house.settings.redis)
-        stream = Stream(database, live).events(claim.job_id, after=3, kinds=frozenset())
+        stream = Stream(store_on(database), live).events(claim.job_id, after=3, kinds=frozenset())
         raw = await collect(stream, lambda raw: raw.count(b": heartbeat\n\n") == 2)
         live.close()
         return raw
@@ -316,7 +317,7 @@ def test_the_watchers_of_a_job_share_each_page(
 
     async def watch() -> list[bytes]:
         live = Live(house.settings.redis)
-        stream = Stream(database, live)
+        stream = Stream(store_on(database), live)
         told = await asyncio.gather(
             *(collect(stream.events(claim.job_id, after=0, kinds=frozenset()), lambda _: False) for _ in range(50))
         )
@@ -338,7 +339,7 @@ def test_pages_that_are_read_several_times_at_once_are_kept(
 
     async def watch() -> int:
         live = Live(house.settings.redis)
-        stream = Stream(database, live)
+        stream = Stream(store_on(database), live)
 
         def watcher() -> asyncio.Task[bytes]:
             events = stream.events(claim.job_id, after=0, kinds=frozenset())
@@ -367,7 +368,7 @@ def test_pages_without_events_take_room_in_the_cache_too(
 
     async def watch() -> None:
         live = Live(house.settings.redis)
-        stream = Stream(database, live)
+        stream = Stream(store_on(database), live)
         for _ in range(2):
             await collect(stream.events(claim.job_id, after=0, kinds=frozenset({"checkpoint"})), bool)
         live.close()

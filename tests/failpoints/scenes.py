@@ -58,6 +58,10 @@ def _id(_: object, row: Job) -> str:
     return row.id
 
 
+def _alive(_: object, __: object, alive: bool) -> bool:
+    return alive
+
+
 REQUESTS: dict[str, Callable[[Store, str], object]] = {
     "submit": _submit,
     "change": lambda store, job_id: requests.change(store, job_id, parse_patch({"priority": 7}), answer=_id),
@@ -65,7 +69,7 @@ REQUESTS: dict[str, Callable[[Store, str], object]] = {
     "pause": lambda store, job_id: requests.pause(store, job_id, answer=_id),
     "resume": lambda store, job_id: requests.resume(store, job_id, answer=_id),
     "delete": _delete,
-    "drain": lambda store, worker_id: requests.drain(store, worker_id, drain=True, answer=lambda *_: None),
+    "drain": lambda store, worker_id: requests.drain(store, worker_id, drain=True, answer=_alive),
 }
 """What the API has done for a request about a job or a worker."""
 
