@@ -31,10 +31,16 @@ def relay_of(run: RunDir, *, offsets: dict[str, int] | None = None, listed: tupl
 
 def drain(relay: Relay, *, final: bool = False) -> list[Batch]:
     batches: list[Batch] = []
-    while (batch := relay.read(final=final)) is not None:
-        relay.stored(batch)
-        batches.append(batch)
+    while (batch := relay.read(final=final)) is not None or relay.copying:
+        if batch is not None:
+            store(relay, batch)
+            batches.append(batch)
     return batches
+
+
+def store(relay: Relay, batch: Batch) -> None:
+    with relay.storing(batch):
+        pass
 
 
 def write_checkpoint(run: RunDir, name: str, *, content: bytes = b"state", digest: str | None = None) -> None:
@@ -128,7 +134,7 @@ def test_progress_becomes_an_event_now_and_then_and_at_the_end(run: RunDir) -> N
     assert batches[-1].progress["step"] == 25
     last = relay.read(final=True)
     assert last is not None
-    relay.stored(last)
+    store(relay, last)
     assert told([last]) == [25]
     assert relay.read(final=True) is None
 
@@ -290,7 +296,7 @@ def test_a_flood_of_lines_keeps_its_order_and_starves_no_metric(run: RunDir) -> 
         assert [point.key for point in first.points] == ["a"]
         assert [new.name for new in first.checkpoints] == ["epoch-0001"]
         while (batch := relay.read()) is not None:
-            relay.stored(batch)
+            store(relay, batch)
             (chunk,) = batch.lines
             assert chunk.lines == [f"line {number}" for number in range(expected, expected + len(chunk.lines))]
             expected += len(chunk.lines)
@@ -304,7 +310,7 @@ def test_a_flood_of_points_is_read_in_order_and_in_little_memory(run: RunDir) ->
     relay, expected = relay_of(run), 0
     with little_memory(32):
         while (batch := relay.read()) is not None:
-            relay.stored(batch)
+            store(relay, batch)
             assert [point.step for point in batch.points] == list(range(expected, expected + len(batch.points)))
             expected += len(batch.points)
     assert expected == 100_000

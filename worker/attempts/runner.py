@@ -353,13 +353,11 @@ class Runner:
                     raise Unavailable("the worker leaves before all is stored") from error
 
     def _store(self, relay: Relay, *, final: bool) -> bool:
-        # No blob is removed between its storing and the commit of the row that refers to it.
-        with self._host.blobs.sharing():
-            batch = relay.read(final=final)
-            if batch is None:
-                return False
+        batch = relay.read(final=final)
+        if batch is None:
+            return relay.copying
+        with relay.storing(batch):
             self._ledger.record(batch)
-        relay.stored(batch)
         if self._told_trouble:
             self._told_trouble = False
             self._say(_AGAIN, level="info")
