@@ -7,6 +7,7 @@ import fcntl
 import hashlib
 import os
 from pathlib import Path
+import shutil
 import time
 from typing import BinaryIO
 from uuid import uuid4
@@ -25,6 +26,68 @@ class Blob:
     size: int
 
 
+@dataclass(frozen=True)
+class Space:
+    """Bytes of a disk."""
+
+    total: int
+    free: int
+
+
+class Copy:
+    """A blob that is being made, in as many turns as its maker likes: no name in the store is taken before `publish`.
+
+    It is the maker's to `discard` in the end, which does nothing after `publish`.
+    """
+
+    def __init__(self, blobs: "Blobs", path: Path) -> None:
+        self.size = 0
+        """Bytes taken so far."""
+        self._blobs = blobs
+        self._path = path
+        self._digest = hashlib.sha256()
+        self._file = _new(path)
+
+    def take(self, source: BinaryIO, limit: int) -> int:
+        """Copies at most `limit` bytes of `source`, and answers how many; 0 at its end. Raises OSError."""
+        taken = 0
+        while taken < limit and (chunk := source.read(min(_CHUNK, limit - taken))):
+            self._digest.update(chunk)
+            _write(self._file, chunk)
+            taken += len(chunk)
+        self.size += taken
+        return taken
+
+    def sync(self) -> None:
+        """Makes what was taken durable, so that `finish` has little left to do. Raises OSError."""
+        os.fdatasync(self._file.fileno())
+
+    def finish(self) -> Blob:
+        """What was taken is all, and durable. Raises OSError."""
+        failpoint("blob.fsync")
+        os.fsync(self._file.fileno())
+        self._file.close()
+        return Blob(self._digest.hexdigest(), self.size)
+
+    def publish(self) -> None:
+        """Names the finished blob; durable when this returns. In place of one that is there, which may be damaged.
+
+        Raises OSError.
+        """
+        target = self._blobs.path(self._digest.hexdigest())
+        target.parent.mkdir(exist_ok=True)
+        failpoint("blob.rename")
+        self._path.rename(target)
+        failpoint("blob.renamed")
+        sync_folder(target.parent)
+        sync_folder(self._blobs.root)
+
+    def discard(self) -> None:
+        """Removes what has no name yet. Raises OSError."""
+        self._file.close()
+        self._path.unlink(missing_ok=True)
+
+
 class Blobs:
     """A directory of blobs that any number of processes share."""
 
@@ -34,24 +97,25 @@ class Blobs:
 
     def add(self, source: BinaryIO) -> Blob:
         """Copies `source` to its end, hashing what is copied; durable when this returns. Raises OSError."""
-        self._incoming.mkdir(mode=0o700, parents=True, exist_ok=True)
-        temporary = self._incoming / uuid4().hex
+        copy = self.begin()
         try:
-            blob = _copy(source, temporary)
-            target = self.path(blob.sha256)
-            target.parent.mkdir(exist_ok=True)
-            failpoint("blob.rename")
-            temporary.rename(target)
-            failpoint("blob.renamed")
-            sync_folder(target.parent)
-            sync_folder(self.root)
-            return blob
+            while copy.take(source, _CHUNK):
+                pass
+            blob = copy.finish()
+            copy.publish()
         finally:
-            temporary.unlink(missing_ok=True)
+            copy.discard()
+        return blob
+
+    def begin(self) -> "Copy":
+        """A new blob, empty and without a name. Raises OSError."""
+        self._incoming.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return Copy(self, self._incoming / uuid4().hex)
 
     @contextmanager
     def sharing(self) -> Generator[None]:
-        """Held from before blobs are added until the rows that refer to them are committed: none is removed meanwhile.
+        """Held from before blobs get their names until the rows that refer to them are committed: none is removed
+        meanwhile.
 
         Any number hold it at once; waits while somebody is `alone`. Raises OSError.
         """
@@ -84,6 +148,12 @@ class Blobs:
                 if path.stat().st_mtime < before:
                     path.unlink()
 
+    def space(self) -> "Space":
+        """Of its disk. Raises OSError."""
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        usage = shutil.disk_usage(self.root)
+        return Space(total=usage.total, free=usage.free)
+
     def path(self, sha256: str) -> Path:
         """Where the blob lies, if it is there."""
         return self.root / sha256[:2] / sha256
@@ -102,7 +172,7 @@ class Blobs:
         """
         try:
             with self.open(sha256) as source:
-                whole = _copy(source, target).sha256 == sha256
+                whole = _copy_out(source, target) == sha256
         except NotFound:
             return False
         if not whole:
@@ -120,16 +190,24 @@ class Blobs:
             os.close(descriptor)
 
 
-def _copy(source: BinaryIO, target: Path) -> Blob:
-    digest, size = hashlib.sha256(), 0
-    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb", buffering=0) as file:
+def _copy_out(source: BinaryIO, target: Path) -> str:
+    """The sha256 of what was copied."""
+    digest = hashlib.sha256()
+    with _new(target) as file:
         while chunk := source.read(_CHUNK):
             digest.update(chunk)
-            size += len(chunk)
-            view = memoryview(chunk)
-            while view:
-                view = view[file.write(view) :]
+            _write(file, chunk)
         failpoint("blob.fsync")
         os.fsync(file.fileno())
-    return Blob(digest.hexdigest(), size)
+    return digest.hexdigest()
+
+
+def _new(path: Path) -> BinaryIO:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    return os.fdopen(descriptor, "wb", buffering=0)
+
+
+def _write(file: BinaryIO, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[file.write(left) :]

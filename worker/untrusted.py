@@ -1,10 +1,11 @@
 """Reading and removing what a training process wrote: no link is followed, whatever it made of its files."""
 
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 import errno
 import os
 from pathlib import Path
-import shutil
+from uuid import uuid4
 
 from torchyard.untrusted import RECORD_LIMIT, append_untrusted, folder_inside, open_inside, read_tail, read_untrusted
 
@@ -34,7 +35,58 @@ def folders_inside(root: Path, *parts: str) -> list[str]:
 
 def remove_inside(root: Path, *parts: str) -> bool:
     """Removes the folder `parts` below `root`, as far as it can be removed. False where something of it is left."""
-    # A link, a folder that the job took our right to change, one of a thousand levels.
-    with suppress(OSError, RecursionError), folder_inside(root, *parts[:-1]) as folder:
-        shutil.rmtree(parts[-1], ignore_errors=True, dir_fd=folder)
+    with suppress(OSError), folder_inside(root, *parts[:-1]) as parent:  # a link is left
+        _remove(parent, parts[-1])
     return not os.path.lexists(root.joinpath(*parts))
+
+
+def _remove(parent: int, name: str) -> None:
+    """Brings every folder below it up to it and empties it there: however deep they are, few files are open."""
+    with _unlocked(parent, name) as top:
+        pending = _empty(top, top)
+        while pending:
+            inner = pending.pop()
+            with suppress(OSError):
+                with _unlocked(top, inner) as folder:
+                    pending += _empty(folder, top)
+                os.rmdir(inner, dir_fd=top)
+    os.rmdir(name, dir_fd=parent)
+
+
+def _empty(folder: int, top: int) -> list[str]:
+    """Removes the files in `folder`, moves its folders to `top`, and answers the names that these have there."""
+    moved: list[str] = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(OSError):
+                if not entry.is_dir(follow_symlinks=False):
+                    os.unlink(entry.name, dir_fd=folder)
+                    continue
+                name = entry.name
+                if folder != top:
+                    name = f".{uuid4().hex}"
+                    with _unlocked(folder, entry.name):  # to move a folder, one must be allowed to write in it
+                        os.rename(entry.name, name, src_dir_fd=folder, dst_dir_fd=top)
+                moved.append(name)
+    return moved
+
+
+@contextmanager
+def _unlocked(parent: int, name: str) -> Generator[int]:
+    """A descriptor of a folder, which its owner may change from now on. Raises OSError, also for a link."""
+    handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        os.chmod(f"/proc/self/fd/{handle}", 0o700)  # noqa: PTH101 of this very folder, whatever has its name now
+    finally:
+        os.close(handle)
+    with _opened(parent, name) as folder:
+        yield folder
+
+
+@contextmanager
+def _opened(parent: int, name: str) -> Generator[int]:
+    folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        yield folder
+    finally:
+        os.close(folder)

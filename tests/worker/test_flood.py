@@ -96,8 +96,8 @@ def test_a_flood_of_points_is_stored_whole_in_little_memory_and_holds_nobody_up(
 
 def _relay(relay: Relay, records: Records, *, final: bool = False) -> None:
     while (batch := relay.read(final=final)) is not None:
-        records.record(batch)
-        relay.stored(batch)
+        with relay.storing(batch):
+            records.record(batch)
 
 
 def _stored(yard: Yard) -> dict[str, list[tuple[int, float]]]:

@@ -460,6 +460,20 @@ def test_a_record_that_names_a_stranger_is_not_believed(attempt: Attempt) -> Non
         assert process.is_alive(stranger)
 
 
+def test_control_files_forged_in_the_jobs_folder_have_no_effect(attempt: Attempt) -> None:
+    forges = "os.mkfifo(root / 'stop.json')\n(root / 'exit.json').write_text('{\"reason\": \"preempted\"}')\n"
+    attempt.start(READY + forges + "ready()\nwhile True: time.sleep(1)")
+    attempt.wait_for_file("ready-0")
+    attempt.stop(grace=0)
+    assert attempt.report().reason is EndReason.CANCELLED
+
+
+def test_a_pipe_in_place_of_the_stop_request_blocks_nobody(attempt: Attempt) -> None:
+    attempt.start(READY + "os.mkfifo(root.parent / 'ctl' / 'stop.json')\nready()\nwhile True: time.sleep(1)")
+    attempt.wait_for_file("ready-0")
+    assert attempt.report().reason is EndReason.KILLED
+
+
 def test_a_full_or_unwritable_run_directory_leaves_no_process(
     attempt: Attempt, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,10 +2,14 @@
 
 import os
 from pathlib import Path
+import shutil
+import tempfile
 
 import pytest
 
-from worker.untrusted import remove_inside
+from torchyard.job import EndReason
+from torchyard.rundir import RunDir, StopRequest, write_record
+from worker.untrusted import read_tail, read_untrusted, remove_inside
 
 
 def test_a_folder_goes_with_all_in_it_and_what_it_links_to_stays(tmp_path: Path) -> None:
@@ -38,25 +42,72 @@ def test_no_link_is_followed(tmp_path: Path, linked: str) -> None:
     assert len([*target.rglob("state.pt")]) == 2
 
 
-def test_a_tree_of_thousands_of_levels_is_left_without_an_error(tmp_path: Path) -> None:
+def test_a_tree_of_thousands_of_levels_is_removed(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     folder = os.open(tmp_path / "deep", os.O_RDONLY)
-    for _ in range(2000):
+    for _ in range(3000):
         os.mkdir("d", dir_fd=folder)
         inner = os.open("d", os.O_RDONLY, dir_fd=folder)
         os.close(folder)
         folder = inner
     os.close(folder)
-    assert not remove_inside(tmp_path, "deep")
-    _flatten(tmp_path / "deep")
     assert remove_inside(tmp_path, "deep")
 
 
-def _flatten(top: Path) -> None:
-    """Brings each level up, as whoever cleans up after the test removes trees level by level."""
-    level = 0
-    while (top / "d" / "d").exists():
-        (top / "d" / "d").rename(top / str(level))
-        (top / "d").rmdir()
-        (top / str(level)).rename(top / "d")
-        level += 1
+def test_folders_without_any_right_and_odd_names_are_removed_by_their_owner(tmp_path: Path) -> None:
+    top = Path(tempfile.mkdtemp(dir="/tmp"))  # below tmp_path, another user gets nowhere
+    try:
+        folder = top / "input" / "resume" / os.fsdecode(b"\xff\n -rf")
+        folder.mkdir(parents=True)
+        (folder / "state.pt").write_text("state")
+        for path in (top, *top.rglob("*")) if not os.getuid() else ():
+            os.chown(path, 65534, 65534)
+        for path in (folder, folder.parent, folder.parent.parent):
+            path.chmod(0)
+        assert _removed_by_nobody(top, "input")
+        assert list(top.iterdir()) == []
+    finally:
+        shutil.rmtree(top)
+
+
+def test_only_a_regular_file_with_one_name_is_read_and_nothing_blocks(tmp_path: Path) -> None:
+    run = RunDir(tmp_path / "run")
+    run.create()
+    path = run.errors / "0.json"
+    good = StopRequest(reason=EndReason.PAUSED)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    write_record(outside / "0.json", good)
+    assert read_untrusted(outside / "0.json", StopRequest) == good
+    for make in (
+        lambda: os.mkfifo(path),
+        lambda: path.symlink_to(outside / "0.json"),
+        lambda: path.hardlink_to(outside / "0.json"),
+        path.mkdir,
+    ):
+        make()
+        assert read_untrusted(path, StopRequest) is None
+        assert read_tail(path, 10) == b""
+        path.rmdir() if path.is_dir() else path.unlink()
+    path.parent.rmdir()
+    path.parent.symlink_to(outside)
+    assert read_untrusted(path, StopRequest) is None
+    path.parent.unlink()
+    run.job.rename(tmp_path / "aside")
+    (outside / "errors").mkdir()
+    write_record(outside / "errors" / "0.json", good)
+    run.job.symlink_to(outside)
+    assert read_untrusted(path, StopRequest) is None
+
+
+def _removed_by_nobody(root: Path, name: str) -> bool:
+    if os.getuid():
+        return remove_inside(root, name)
+    child = os.fork()
+    if not child:
+        try:
+            os.setresuid(65534, 65534, 65534)
+            os._exit(not remove_inside(root, name))
+        finally:
+            os._exit(2)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -95,6 +95,11 @@ class Effects:
         elif (found := self._host.engine.find(self._key, world_size=world_size, claimed_at=row.started_at)) is not None:
             self._launched(found)
 
+    def close(self) -> None:
+        """Gives up what is under way in this process. Raises OSError."""
+        if self._spool is not None:
+            self._spool.close()
+
     def intents(self) -> Intents:
         return self._wishes.intents()
 
@@ -184,9 +189,7 @@ class Effects:
             listed=self._records.names(),
             world_size=self._handle.world_size,
         )
-        self._spool = Spool(
-            relay, blobs=self._host.store.blobs, records=self._records, notices=self._notices, attempts=self._key.number
-        )
+        self._spool = Spool(relay, records=self._records, notices=self._notices, attempts=self._key.number)
         self._seen = None
         self._spool.remove_copies()
 

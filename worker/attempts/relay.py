@@ -5,94 +5,158 @@ the batch that stores what it read: the run directory is the spool.
 """
 
 import codecs
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+import errno
 from itertools import product
 import os
 from pathlib import Path
 import time
-from typing import Any, BinaryIO
+from typing import BinaryIO, TypeAlias
 
 from pydantic import ValidationError
 
 from store.blobs import Blobs
 from store.rows.attempts import Batch, NewEvent
-from store.rows.checkpoints import NewCheckpoint
 from store.rows.logs import NewLines
 from store.rows.metrics import NewPoint
 from torchyard.errors import DataError
-from torchyard.events import LINE, Card, CheckpointSaved, Message, Metric, Progress
-from torchyard.rundir import MANIFEST, STATE_FILE, Manifest, ManifestFile, RunDir
+from torchyard.events import LINE, Card, CheckpointSaved, Message, Metric
+from torchyard.events import Progress as ProgressLine
+from torchyard.rundir import RunDir
 from torchyard.schema import storable
+from worker.attempts.copying import CHECKPOINT_LIMIT, CheckpointCopy
+from worker.attempts.progress import Progress
 from worker.untrusted import folders_inside, open_inside
 
 _CHUNK = 1 << 18
 _MAX_LINE = 16_384
 _SEARCH = 1 << 26  # bytes of a file in which one call looks for the end of a line
-_MAX_MANIFEST = 1 << 20
 _MAX_COMPLAINTS = 100  # a flood of nonsense is not worth more rows in one batch
 _EVENTS = "events.jsonl"
+_Event: TypeAlias = Metric | ProgressLine | Card | Message | CheckpointSaved
 _Decoder = codecs.getincrementaldecoder("utf-8")
-_PROGRESS_US = (500_000, 60_000_000)
-"""The least and the most time between two events of progress."""
+_LAST = 1 << 28
+"""Bytes of one file that are still read once the attempt has ended. Of more than that, only the end is."""
+_LAST_KEPT = 1 << 24
+_COPIED = 1 << 25
+"""Bytes of checkpoints that one call copies."""
 
 
 class Relay:
-    """Reads one attempt: `offsets` are the bytes of each file that are stored, `listed` its checkpoints' names."""
+    """Reads one attempt: `offsets` are the bytes of each file that are stored, `listed` its checkpoints' names.
+
+    Whoever has one calls `read`, and commits the batch within `storing`, again and again. In the end, `close`.
+    """
 
     def __init__(
-        self, run: RunDir, blobs: Blobs, *, offsets: dict[str, int], listed: Iterable[str], world_size: int
+        self,
+        run: RunDir,
+        blobs: Blobs,
+        *,
+        offsets: dict[str, int],
+        listed: Iterable[str],
+        world_size: int,
+        checkpoint_limit: int = CHECKPOINT_LIMIT,
     ) -> None:
         self._run = run
         self._blobs = blobs
         self._offsets = dict(offsets)
         self._ranks = (*range(world_size), None)
         """Whose output it reads; None is the launcher."""
-        self._progress = _Progress()
+        self._limit = checkpoint_limit
+        self._progress = Progress()
         self._stored_progress = self._progress
         self._seen = set(listed)
         self._unreadable: set[str] = set()
         self._searched: dict[str, tuple[int, int]] = {}
         """Of a file whose next line is a long one: where the line starts, and where to search on for its end."""
+        self._copy: CheckpointCopy | None = None
+        """Under way. The line that announces it, and those behind it, wait."""
+        self._copied: list[CheckpointCopy] = []
+        """Of the batch that was read last."""
 
     @property
     def folder(self) -> Path:
         """Of all attempts of the job."""
         return self._run.root.parent
 
+    @property
+    def copying(self) -> bool:
+        """Whether a checkpoint is under way: `read` has more to do, also where it answered None."""
+        return self._copy is not None
+
     def read(self, *, final: bool = False) -> Batch | None:
         """What is new, at most 256 KiB of each file; None where nothing is. Of a longer line, only the start is kept.
 
-        `final`: no process writes any more, so a last line without an end is whole. Raises OSError; nothing is then
-        lost, the next call reads it again.
+        A checkpoint is copied 32 MiB a call, without a lock, and is in the batch once all of it is copied; events
+        behind it wait, logs do not.
+
+        `final`: no process writes any more, so a last line without an end is whole, and of more than 256 MiB of a file
+        only the last 16 MiB are read. Nothing is left once it answers None and is not `copying`. Raises OSError;
+        nothing is then lost, the next call reads it again.
         """
+        self._discard_copied()
         batch = Batch(offsets=dict(self._offsets))
         self._progress = self._stored_progress
-        for line, cut in self._lines(_EVENTS, batch, keep=_CHUNK, final=final):
-            if cut:
-                _complain(batch, f"a line of {_EVENTS} is too long: {_as_text(line[:200], cut + len(line) - 200)}")
-                continue
-            self._take_event(line, batch)
+        room = self._read_events(batch, final=final)
         for rank, stream in product(self._ranks, ("stdout", "stderr")):
             name = f"{'launcher' if rank is None else f'rank-{rank}'}.{stream}"
-            lines = [_as_text(line, cut) for line, cut in self._lines(name, batch, keep=_MAX_LINE, final=final)]
+            found = self._lines(name, batch, keep=_MAX_LINE, final=final)
+            lines = [_as_text(line, cut) for line, cut, _ in found]
             if lines:
                 batch.lines.append(NewLines(rank=rank, stream=stream, lines=lines))
-        if final and batch.offsets == self._offsets:
-            self._take_unannounced(batch)
-            self._tell_progress(batch)
+        if final and room and batch.offsets == self._offsets:
+            self._take_unannounced(batch, room)
+            if not self.copying:
+                self._tell_progress(batch)
         if batch.offsets == self._offsets and not batch.checkpoints and not batch.events:
             return None
         return batch
 
-    def stored(self, batch: Batch) -> None:
-        """The batch is committed: the next `read` goes on behind it."""
+    @contextmanager
+    def storing(self, batch: Batch) -> Generator[None]:
+        """Held while the batch that was read last is committed: its blobs have their names, and are not removed.
+
+        The next `read` goes on behind it; where this raises, it reads it again. Raises OSError.
+        """
+        with self._blobs.sharing() if self._copied else nullcontext():
+            for copy in self._copied:
+                copy.publish()
+            yield
         self._offsets = dict(batch.offsets)
         self._stored_progress = self._progress
         self._seen.update(new.name for new in batch.checkpoints)
 
-    def _lines(self, name: str, batch: Batch, *, keep: int, final: bool) -> Iterator[tuple[bytes, int]]:
-        """The lines that one chunk holds, or one longer line: at most `keep` bytes of each, and how many were cut."""
+    def close(self) -> None:
+        """Gives up what is under way. Raises OSError."""
+        self._discard_copied()
+        self._give_up()
+
+    def _read_events(self, batch: Batch, *, final: bool) -> int:
+        """Returns how many bytes of checkpoints may still be copied; 0 where a line waits for its checkpoint."""
+        room = _COPIED
+        for line, cut, start in self._lines(_EVENTS, batch, keep=_CHUNK, final=final):
+            if cut:
+                _complain(batch, f"a line of {_EVENTS} is too long: {_as_text(line[:200], cut + len(line) - 200)}")
+                continue
+            event = _event(line, batch)
+            if not isinstance(event, CheckpointSaved):
+                self._take_event(event, batch)
+                continue
+            room = self._take_checkpoint(event.name, batch, room)
+            if self.copying:
+                batch.offsets[_EVENTS] = start
+                if not start and _EVENTS not in self._offsets:
+                    del batch.offsets[_EVENTS]
+                break
+        return room
+
+    def _lines(self, name: str, batch: Batch, *, keep: int, final: bool) -> Iterator[tuple[bytes, int, int]]:
+        """The lines that one chunk holds, or one longer line: at most `keep` bytes of each, how many were cut, and
+        where it starts.
+        """
         parts = (name,) if name == _EVENTS else ("logs", name)
         offset = self._offsets.get(name, 0)
         try:
@@ -105,60 +169,60 @@ class Relay:
         if file is None:
             return
         with file:
-            if os.fstat(file.fileno()).st_size < offset:
+            size = os.fstat(file.fileno()).st_size
+            if size < offset:
                 _complain(batch, f"{name} has become shorter, and is read again from its start")
                 batch.offsets[name] = offset = 0
+            if final and size - offset > _LAST:
+                _complain(
+                    batch, f"{size - _LAST_KEPT - offset} bytes of {name} were written too late, and are left out"
+                )
+                batch.offsets[name] = offset = size - _LAST_KEPT
             data = _read(file, offset)
             end = data.rfind(b"\n") + 1
             if not end and len(data) == _CHUNK:
                 stop, behind = self._end(name, file, offset, final=final)
                 if behind > offset:
                     batch.offsets[name] = behind
-                    yield data[:keep], stop - offset - keep
+                    yield data[:keep], stop - offset - keep, offset
                 return
         if not end and final:
             end = len(data)  # the last line, without its end
         if end:
             batch.offsets[name] = offset + end
             for line in data[:end].removesuffix(b"\n").split(b"\n"):
-                yield line[:keep], max(0, len(line) - keep)
+                yield line[:keep], max(0, len(line) - keep), offset
+                offset += len(line) + 1
 
     def _end(self, name: str, file: BinaryIO, offset: int, *, final: bool) -> tuple[int, int]:
         """Where the long line at `offset` stops, and what follows it starts; twice `offset` while that is not found."""
         start, position = self._searched.get(name, (offset, offset))
         position = position if start == offset else offset
-        limit = position + _SEARCH
-        while final or position < limit:
+        read = 0
+        while final or read < _SEARCH:
+            position = _behind_hole(file, position)
             data = _read(file, position)
             found = data.find(b"\n")
             if found >= 0:
                 return position + found, position + found + 1
             position += len(data)
+            read += len(data)
             if len(data) < _CHUNK:
                 break
         self._searched[name] = (offset, position)
         return (position, position) if final else (offset, offset)
 
-    def _take_event(self, raw: bytes, batch: Batch) -> None:
-        try:
-            event = LINE.validate_json(raw)
-        except ValidationError:
-            if raw.strip():
-                _complain(batch, f"a line of {_EVENTS} is not one that this worker knows: {_as_text(raw[:200])!r}")
-            return
-        batch.lag_us = max(batch.lag_us, time.time_ns() // 1000 - event.time)
+    def _take_event(self, event: Metric | ProgressLine | Card | Message | None, batch: Batch) -> None:
         if isinstance(event, Metric):
             batch.points += [NewPoint(key, event.step, value, event.time) for key, value in event.values.items()]
-        elif isinstance(event, Progress):
+        elif isinstance(event, ProgressLine):
             self._take_progress(event, batch)
         elif isinstance(event, Card):
             batch.card = event.values
-        elif isinstance(event, Message):
+        elif event is not None:
             batch.events.append(NewEvent("message", {"level": event.level, "text": event.text}, event.time))
-        else:
-            self._take_checkpoint(event.name, batch)
 
-    def _take_progress(self, event: Progress, batch: Batch) -> None:
+    def _take_progress(self, event: ProgressLine, batch: Batch) -> None:
         known = self._progress
         self._progress = replace(known, first=known.first or event, newest=event)
         batch.progress = self._progress.shown()
@@ -171,80 +235,64 @@ class Relay:
             batch.events.append(NewEvent("progress", self._progress.shown(), newest.time))
             self._progress = replace(self._progress, told=newest)
 
-    def _take_unannounced(self, batch: Batch) -> None:
+    def _take_unannounced(self, batch: Batch, room: int) -> None:
         """Checkpoints whose line was lost with the process that would have written it."""
-        for name in folders_inside(self._run.job, "checkpoints"):
+        for name in folders_inside(self._run.job, self._run.checkpoints.name):
             if name in self._seen or name.startswith("."):
                 continue
-            if _is_name(name):
-                self._take_checkpoint(name, batch)
-            else:
+            if not _is_name(name):
                 self._seen.add(name)
                 _complain(batch, f"checkpoint {name!r} is not listed: that is no name for one")
+                continue
+            room = self._take_checkpoint(name, batch, room)
+            if self.copying:
+                return
 
-    def _take_checkpoint(self, name: str, batch: Batch) -> None:
-        if name in self._seen:
-            return
+    def _take_checkpoint(self, name: str, batch: Batch, room: int) -> int:
+        """Copies at most `room` bytes of it, and answers what is left of that."""
+        if name in self._seen or any(new.name == name for new in batch.checkpoints):
+            return room
+        if self._copy is not None and self._copy.name != name:  # the file of events has changed below us
+            self._give_up()
         try:
-            batch.checkpoints.append(self._publish(name))
+            if self._copy is None:
+                self._copy = CheckpointCopy(self._run, self._blobs, name, limit=self._limit)
+            room = self._copy.go_on(room)
         except DataError as error:
+            self._give_up()
             self._seen.add(name)
             _complain(batch, f"checkpoint {name} is not listed: {error.message}")
+            return room
+        except OSError:
+            self._give_up()
+            raise
+        if room:
+            batch.checkpoints.append(self._copy.checkpoint)
+            self._copied.append(self._copy)
+            self._copy = None
+        return room
 
-    def _publish(self, name: str) -> NewCheckpoint:
-        folder = ("checkpoints", name)
-        raw = open_inside(self._run.job, *folder, MANIFEST)
-        if raw is None:
-            raise DataError("it has no manifest")
-        with raw:
-            text = raw.read(_MAX_MANIFEST)
-        try:
-            manifest = Manifest.model_validate_json(text)
-        except ValidationError:
-            raise DataError("its manifest cannot be read") from None
-        if not any(file.path == STATE_FILE for file in manifest.files):
-            raise DataError(f"it has no {STATE_FILE}")
-        return NewCheckpoint(name, manifest, [self._store(folder, file) for file in manifest.files])
+    def _give_up(self) -> None:
+        copy, self._copy = self._copy, None
+        if copy is not None:
+            copy.discard()
 
-    def _store(self, folder: tuple[str, str], file: ManifestFile) -> ManifestFile:
-        source = open_inside(self._run.job, *folder, *file.path.split("/"))
-        if source is None:
-            raise DataError(f"its file {file.path} is missing")
-        with source:
-            blob = self._blobs.add(source)
-        if (blob.sha256, blob.size) != (file.sha256, file.size):
-            raise DataError(f"its file {file.path} is not the one in its manifest")
-        return file
+    def _discard_copied(self) -> None:
+        copied, self._copied = self._copied, []
+        for copy in copied:
+            copy.discard()
 
 
-@dataclass(frozen=True)
-class _Progress:
-    """How far the attempt is: the first line that said so, the newest, and the newest that became an event."""
-
-    first: Progress | None = None
-    newest: Progress | None = None
-    told: Progress | None = None
-
-    def is_news(self) -> bool:
-        """Whether the newest is worth an event: the older the attempt, the fewer, or a month of training would leave
-        millions of them."""
-        if self.told is None or self.newest is None or self.first is None or self.newest.epoch != self.told.epoch:
-            return True
-        age = self.newest.time - self.first.time
-        return self.newest.time - self.told.time >= min(max(age // 500, _PROGRESS_US[0]), _PROGRESS_US[1])
-
-    def shown(self) -> dict[str, Any]:
-        assert self.first is not None
-        assert self.newest is not None
-        event, total, eta = self.newest, self.newest.total_steps, None
-        steps, took = event.step - self.first.step, event.time - self.first.time
-        if total and steps > 0 and took > 0:
-            eta = round(took / 1e6 / steps * max(total - event.step, 0), 1)
-        fraction = min(event.step / total, 1.0) if total else None
-        return event.model_dump(include={"step", "total_steps", "epoch", "epochs"}) | {
-            "fraction": fraction,
-            "eta_seconds": eta,
-        }
+def _event(raw: bytes, batch: Batch) -> _Event | None:
+    """None, and a complaint, for a line that is none."""
+    try:
+        event = LINE.validate_json(raw)
+    except ValidationError:
+        if raw.strip():
+            _complain(batch, f"a line of {_EVENTS} is not one that this worker knows: {_as_text(raw[:200])!r}")
+        return None
+    batch.lag_us = max(batch.lag_us, time.time_ns() // 1000 - event.time)
+    return event
 
 
 def _is_name(text: str) -> bool:
@@ -262,6 +310,14 @@ def _complain(batch: Batch, text: str) -> None:
 
 def _read(file: BinaryIO, offset: int) -> bytes:
     return os.pread(file.fileno(), _CHUNK, offset)
+
+
+def _behind_hole(file: BinaryIO, position: int) -> int:
+    """Where the next bytes are that a sparse file holds, from `position` on; its size where there are none."""
+    try:
+        return os.lseek(file.fileno(), position, os.SEEK_DATA)
+    except OSError as error:
+        return os.fstat(file.fileno()).st_size if error.errno == errno.ENXIO else position
 
 
 def _as_text(raw: bytes, cut: int = 0) -> str:

@@ -1,5 +1,6 @@
 """One attempt of this worker, in a thread of its own: it observes, lets `lifecycle` decide, and acts."""
 
+import contextlib
 import logging
 import threading
 
@@ -45,6 +46,8 @@ class Runner:
         except Exception:
             logger.exception("%s: it is left as it is, until its lease expires", self._thread.name)
         finally:
+            with contextlib.suppress(OSError):  # what is left of a copy is removed in a day
+                self._effects.close()
             self.done = True
             self._ended.set()
 

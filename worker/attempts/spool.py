@@ -3,7 +3,6 @@
 import logging
 import time
 
-from store.blobs import Blobs
 from worker.attempts.lifecycle import Drained, Undrained
 from worker.attempts.notices import Notices
 from worker.attempts.records import Records
@@ -24,11 +23,10 @@ logger = logging.getLogger(__name__)
 class Spool:
     """One attempt's. `attempts`: how many the job has had; what is removed of their checkpoints goes from the disk."""
 
-    def __init__(self, relay: Relay, *, blobs: Blobs, records: Records, notices: Notices, attempts: int) -> None:
+    def __init__(self, relay: Relay, *, records: Records, notices: Notices, attempts: int) -> None:
         self.more = False
         """Whether the last turn left something that could be stored at once."""
         self._relay = relay
-        self._blobs = blobs
         self._records = records
         self._notices = notices
         self._attempts = attempts
@@ -41,7 +39,10 @@ class Spool:
         if time.monotonic() < self._next:
             return
         try:
-            self.more = all(self._store(final=False) for _ in range(_BATCHES_AT_ONCE))
+            for _ in range(_BATCHES_AT_ONCE):
+                self.more = self._store(final=False)
+                if not self.more or self._relay.copying:  # a part of a checkpoint is enough for one turn
+                    return
         except OSError as error:
             self._refuse(error)
 
@@ -53,18 +54,20 @@ class Spool:
             self._refuse(error)
             return Undrained(self._refusals)
 
+    def close(self) -> None:
+        """Gives up the checkpoint that is being copied, if one is. Raises OSError."""
+        self._relay.close()
+
     def remove_copies(self) -> None:
         """Removes from this disk what is not listed any more of the job's checkpoints."""
         tidy.remove_copies(self._relay.folder, self._records.removed_among, attempts=self._attempts)
 
     def _store(self, *, final: bool) -> bool:
-        # No blob is removed between its storing and the commit of the row that refers to it.
-        with self._blobs.sharing():
-            batch = self._relay.read(final=final)
-            if batch is None:
-                return False
+        batch = self._relay.read(final=final)
+        if batch is None:
+            return self._relay.copying
+        with self._relay.storing(batch):
             self._records.record(batch)
-        self._relay.stored(batch)
         self._refusals = 0
         self._notices.over(_STORE, _AGAIN)
         if (outage_s := self._records.outage_s()) >= _OUTAGE_S:

@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 import random
 import shutil
+import time
 
 import pytest
 
@@ -31,10 +32,16 @@ def relay_of(run: RunDir, *, offsets: dict[str, int] | None = None, listed: tupl
 
 def drain(relay: Relay, *, final: bool = False) -> list[Batch]:
     batches: list[Batch] = []
-    while (batch := relay.read(final=final)) is not None:
-        relay.stored(batch)
-        batches.append(batch)
+    while (batch := relay.read(final=final)) is not None or relay.copying:
+        if batch is not None:
+            store(relay, batch)
+            batches.append(batch)
     return batches
+
+
+def store(relay: Relay, batch: Batch) -> None:
+    with relay.storing(batch):
+        pass
 
 
 def write_checkpoint(run: RunDir, name: str, *, content: bytes = b"state", digest: str | None = None) -> None:
@@ -128,7 +135,7 @@ def test_progress_becomes_an_event_now_and_then_and_at_the_end(run: RunDir) -> N
     assert batches[-1].progress["step"] == 25
     last = relay.read(final=True)
     assert last is not None
-    relay.stored(last)
+    store(relay, last)
     assert told([last]) == [25]
     assert relay.read(final=True) is None
 
@@ -290,7 +297,7 @@ def test_a_flood_of_lines_keeps_its_order_and_starves_no_metric(run: RunDir) -> 
         assert [point.key for point in first.points] == ["a"]
         assert [new.name for new in first.checkpoints] == ["epoch-0001"]
         while (batch := relay.read()) is not None:
-            relay.stored(batch)
+            store(relay, batch)
             (chunk,) = batch.lines
             assert chunk.lines == [f"line {number}" for number in range(expected, expected + len(chunk.lines))]
             expected += len(chunk.lines)
@@ -304,7 +311,7 @@ def test_a_flood_of_points_is_read_in_order_and_in_little_memory(run: RunDir) ->
     relay, expected = relay_of(run), 0
     with little_memory(32):
         while (batch := relay.read()) is not None:
-            relay.stored(batch)
+            store(relay, batch)
             assert [point.step for point in batch.points] == list(range(expected, expected + len(batch.points)))
             expected += len(batch.points)
     assert expected == 100_000
@@ -417,3 +424,102 @@ def test_without_its_run_directory_there_is_nothing_to_read(run: RunDir) -> None
     relay = relay_of(run)
     shutil.rmtree(run.root)
     assert drain(relay, final=True) == []
+
+
+def files_of(run: RunDir) -> list[str]:
+    blobs = run.root.parent / "blobs"
+    return [path.name for path in blobs.rglob("*") if path.is_file() and path.name != "lock"]
+
+
+@pytest.mark.parametrize(
+    ("size", "listed", "count", "why"),
+    [
+        (6 << 30, 1, 1, "not the one in its manifest"),
+        (1, 1, 1000, "lists a file twice"),
+        (1 << 42, 1 << 42, 1, "that a checkpoint may have"),
+    ],
+)
+def test_a_checkpoint_that_lies_about_its_size_costs_nothing(
+    run: RunDir, size: int, listed: int, count: int, why: str
+) -> None:
+    folder = run.checkpoints / "one"
+    folder.mkdir()
+    with (folder / "state.pt").open("wb") as file:
+        file.truncate(size)
+    entry = ManifestFile(path="state.pt", size=listed, sha256=hashlib.sha256(b"\0").hexdigest())
+    write_record(folder / "manifest.json", Manifest(step=1, files=[entry] * count))
+    announce(run, "one")
+    before = time.process_time()
+    (text,) = texts(drain(relay_of(run)))
+    assert time.process_time() - before < 0.5
+    assert why in text
+    assert files_of(run) == []
+
+
+def test_a_checkpoint_whose_digest_is_wrong_leaves_no_blob(run: RunDir) -> None:
+    write_checkpoint(run, "one", content=b"state", digest="0" * 64)
+    announce(run, "one")
+    (text,) = texts(drain(relay_of(run)))
+    assert "not the one in its manifest" in text
+    assert files_of(run) == []
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_while_a_large_checkpoint_is_copied_logs_go_on_and_blobs_can_be_collected(run: RunDir, announced: bool) -> None:
+    write_checkpoint(run, "one", content=bytes(80 << 20))
+    if announced:
+        announce(run, "one")
+    relay, blobs = relay_of(run), Blobs(run.root.parent / "blobs")
+    assert relay.read(final=True) is None
+    assert relay.copying
+    with blobs.alone() as alone:
+        assert alone
+    run.log("rank-0", "stdout").write_text("a line\n")
+    batches = drain(relay, final=True)
+    assert log_lines(batches) == ["a line"]
+    (new,) = [new for batch in batches for new in batch.checkpoints]
+    assert files_of(run) == [new.files[0].sha256]
+
+
+def test_a_copy_that_is_given_up_leaves_nothing(run: RunDir) -> None:
+    write_checkpoint(run, "one", content=bytes(80 << 20))
+    announce(run, "one")
+    relay = relay_of(run)
+    assert relay.read() is None
+    relay.close()
+    assert files_of(run) == []
+
+
+def test_a_batch_with_a_checkpoint_that_was_not_stored_is_read_again(run: RunDir) -> None:
+    write_checkpoint(run, "one")
+    announce(run, "one")
+    relay = relay_of(run)
+    batch = relay.read()
+    assert batch is not None
+    with pytest.raises(OSError, match="away"), relay.storing(batch):
+        raise OSError("the database is away")
+    (again,) = drain(relay)
+    assert [new.name for new in again.checkpoints] == ["one"]
+
+
+@pytest.mark.parametrize("final", [False, True])
+def test_a_sparse_log_of_forty_gigabytes_costs_nothing(run: RunDir, final: bool) -> None:
+    log = run.log("rank-0", "stdout")
+    with log.open("wb") as file:
+        file.truncate(40 << 30)
+        file.seek(0, os.SEEK_END)
+        file.write(b"\nthe last line\n")
+    before = time.process_time()
+    batches = drain_all(relay_of(run), final=final)
+    assert time.process_time() - before < 1
+    assert log_lines(batches)[-1] == "the last line"
+    assert any("left out" in text for text in texts(batches)) is final
+
+
+def test_a_log_that_has_another_name_is_not_read(run: RunDir) -> None:
+    secret = run.root.parent / "secret"
+    secret.write_text("a secret\n")
+    run.log("rank-0", "stdout").hardlink_to(secret)
+    batches = drain(relay_of(run))
+    assert log_lines(batches) == []
+    assert texts(batches) == ["logs/rank-0.stdout has other names, and is not read"]
