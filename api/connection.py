@@ -219,7 +219,7 @@ class Connection(HttpToolsProtocol):
         self._end_after_answer()
 
     def _end_after_answer(self) -> None:
-        """Sends nothing more, and drops what still comes, until the client ends the connection or `_LINGER_S` is over."""
+        """Sends nothing more, and drops what comes until the client ends the connection or `_LINGER_S` is over."""
         self._ended = True
         self.transport.write_eof()
         self._expect("", _LINGER_S)

@@ -236,7 +236,7 @@ class WaitingReason(View):
 class QueueEntry(View):
     """A queued job.
 
-    `position` counts the whole queue. Workers look at 1 first; they start a later job where that one fits and 1 does not.
+    `position` counts the whole queue. Workers look at 1 first; they start a later job where it fits and 1 does not.
     """
 
     position: int
