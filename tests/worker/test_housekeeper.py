@@ -12,7 +12,7 @@ from store import logs
 from store.database import Database
 from store.logs import NewLines
 from store.settings import Settings
-from tests.databases import away
+from tests.databases import away, on_both
 from tests.servers import redis_server
 from tests.store.yard import Yard
 from tests.worker.attempt import wait_for
@@ -82,6 +82,7 @@ def test_a_pass_removes_what_the_settings_keep_no_longer(
     assert not _at_work()
 
 
+@on_both
 def test_a_pass_that_meets_no_database_is_made_up_for(
     yard: Yard, settings: Callable[..., Settings], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
