@@ -59,8 +59,12 @@ def test_the_declared_services_start_and_stop(stack: Stack, variables: dict[str,
     _start(stack, variables)
     assert httpx2.get(f"{_url(stack)}/v1/jobs").status_code == 401
     headers = {"Authorization": f"Bearer {variables['TORCHYARD_TOKEN']}"}
-    (worker,) = httpx2.get(f"{_url(stack)}/v1/workers", headers=headers).raise_for_status().json()["data"]
-    assert worker["state"] == "ready"
+
+    def states() -> list[str]:
+        answer = httpx2.get(f"{_url(stack)}/v1/workers", headers=headers).raise_for_status()
+        return [worker["state"] for worker in answer.json()["data"]]
+
+    until(lambda: states() == ["ready"], what="the worker is ready", context=lambda: stack.log("worker-cpu"))
     assert stack.stop_all() == [0, 0, 0]
 
 
