@@ -27,7 +27,7 @@ up: $(STAMP)  ## Run the service in the foreground; Ctrl-C stops it cleanly
 test: $(STAMP)  ## Run the tests
 	$(BIN)/python -m pytest
 
-test-thorough: $(STAMP)  ## Run all of them: every failpoint on every database (an hour)
+test-thorough: $(STAMP)  ## Run all of them: the long chaos run, every failpoint on every database (an hour)
 	$(BIN)/python -m pytest -m "thorough or not thorough"
 
 races: $(STAMP)  ## Run 10,000 pairs of each race on both databases (an hour)

@@ -60,6 +60,7 @@ class Connection(HttpToolsProtocol):
         self._head_complete = False
         self._unparsed = 0
         self._ended = False
+        self._says_close = False
         self._sends_file = False
         self._acked = -1
         self._acked_at = 0.0
@@ -118,8 +119,9 @@ class Connection(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if self.cycle.response_complete and self.cycle.more_body:
-            self._expect("", _LINGER_S)
+        if self._says_close:
+            self._unset_keepalive_if_required()
+            self._end_after_answer()
 
     def look(self) -> None:
         """Called every second: ends the connection where the client is too slow."""
@@ -144,6 +146,8 @@ class Connection(HttpToolsProtocol):
         async def send_files_too(message: Message) -> None:
             if message["type"] == ZERO_COPY:
                 await self._send_file(cycle, message)
+            elif message["type"] == "http.response.start" and cycle.more_body:
+                await self._start_last_answer(cycle, message, send)
             else:
                 await send(message)
 
@@ -153,6 +157,12 @@ class Connection(HttpToolsProtocol):
         except asyncio.CancelledError:  # the grace of a shutdown is over
             cycle.disconnected = True
             self.transport.abort()
+
+    async def _start_last_answer(self, cycle: RequestResponseCycle, message: Message, send: Send) -> None:
+        """For a request whose body has not ended: its rest is not read, so no other request can follow it."""
+        await send({**message, "headers": [*message["headers"], (b"connection", b"close")]})
+        self._says_close = True
+        cycle.keep_alive = True  # else the connection is closed with the answer, not `_LINGER_S` later
 
     async def _send_file(self, cycle: RequestResponseCycle, message: Message) -> None:
         """Obeys the ASGI extension "Zero Copy Send"; every key of the message is given."""
@@ -206,6 +216,11 @@ class Connection(HttpToolsProtocol):
         self.transport.write(
             problems.http_answer(error, headers=[*self.server_state.default_headers, *SECURITY_HEADERS])
         )
+        self._end_after_answer()
+
+    def _end_after_answer(self) -> None:
+        """Sends nothing more, and drops what comes until the client ends the connection or `_LINGER_S` is over."""
+        self._ended = True
         self.transport.write_eof()
         self._expect("", _LINGER_S)
 

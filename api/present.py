@@ -188,7 +188,7 @@ def _best(row: Job, best: Checkpoint) -> BestView | None:
 
 
 def _positions(session: Session, rows: Sequence[Job]) -> dict[str, int]:
-    """The place of each queued job in the queue; 1 starts next."""
+    """The place of each queued job in the queue; workers look at 1 first."""
     waiting = [row for row in rows if row.state == JobState.QUEUED]
     if len(waiting) <= 1:
         return {row.id: jobs.position(session, row) + 1 for row in waiting}

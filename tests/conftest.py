@@ -6,8 +6,10 @@ import os
 
 from hypothesis import settings
 import pytest
+from xdist.remote import Producer
 
 from store.db.database import Database
+from tests import sharing
 from tests.databases import Databases, PostgreSQLDatabases, SQLiteDatabases
 from tests.postgresql import postgresql_server
 
@@ -18,6 +20,15 @@ settings.load_profile("torchyard")
 def pytest_xdist_auto_num_workers() -> int:
     """One more than there are cores, as many tests wait for processes that they have started."""
     return len(os.sched_getaffinity(0)) + 1
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> sharing.Dealer:
+    return sharing.Dealer(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    sharing.sort(items)
 
 
 @pytest.fixture(scope="session")

@@ -14,11 +14,15 @@ from uuid import uuid4
 from alembic import command
 from alembic.script import ScriptDirectory
 import psycopg
+import pytest
 
 from migrations.__main__ import configuration
 from store.db.database import Database
 from store.db.tables import Base
 from tests.postgresql import PostgreSQLServer
+
+on_both = pytest.mark.parametrize("databases", ["sqlite", "postgresql"], indirect=True)
+"""Of a test of which SQL is the matter, in a folder whose others run on SQLite alone."""
 
 _HEADS = b"SELECT version_num FROM alembic_version"
 _FILLED = b" UNION ALL ".join(

@@ -234,7 +234,10 @@ class WaitingReason(View):
 
 
 class QueueEntry(View):
-    """A queued job. `position` counts the whole queue: 1 starts next."""
+    """A queued job.
+
+    `position` counts the whole queue. Workers look at 1 first; they start a later job where it fits and 1 does not.
+    """
 
     position: int
     job_id: str

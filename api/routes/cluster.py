@@ -66,7 +66,10 @@ def undrain_worker(parts: Parts, user: User, worker_id: str) -> WorkerView:
 
 @router.get("/queue", responses=problems(Unavailable))
 def list_queue(parts: Parts, user: User, limit: Limit = 100, after: AfterPlace = None) -> Page[QueueEntry]:
-    """The queued jobs in the order in which they are to start, and why each does not start yet."""
+    """The queued jobs in the order in which workers look at them, and why each does not start yet.
+
+    The highest priority is first, then the oldest. A job that fits starts before one ahead of it that does not.
+    """
     behind = place_after(after)
     with parts.store.read() as session:
         found = listing.queue(session, limit=limit + 1, owner=user.sees, behind=behind)

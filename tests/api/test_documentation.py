@@ -8,6 +8,7 @@ import re
 import pytest
 from starlette.testclient import TestClient
 
+from store.rows.attempts import NewEvent
 from tests.api.house import House
 
 ASSETS = {
@@ -81,3 +82,22 @@ def test_the_guide_names_every_trainer(house: House) -> None:
     text = GUIDE.read_text()
     for item in house.get("/v1/trainers")["data"]:
         assert f"`{item['name']}`" in text
+
+
+def test_the_guide_names_the_kinds_of_events_that_are_listed(house: House) -> None:
+    claim = house.start(house.submit()["id"])
+    told = [NewEvent("message", {"text": "hello"}, 1), NewEvent("progress", {"step": 1}, 2)]
+    house.record(claim, events=told, checkpoints=[house.new_checkpoint(step=1, files={"state.pt": b"bytes"})])
+    listed = {event["type"] for event in house.get(f"/v1/jobs/{claim.job_id}/events")["data"]}
+    sentence = re.search(r"/events` lists what happened, in order: ([a-z, ]+)\.", GUIDE.read_text())
+    assert sentence is not None
+    names = {"state": "state changes", "message": "messages", "checkpoint": "checkpoints", "progress": "progress"}
+    assert {names[kind] for kind in listed} == set(sentence[1].split(", "))
+
+
+def test_nothing_says_that_the_first_of_the_queue_starts_next(house: House) -> None:
+    document = house.client.get("/openapi.json").json()
+    entry, route = document["components"]["schemas"]["QueueEntry"], document["paths"]["/v1/queue"]["get"]
+    for text in (entry["description"], route["description"], GUIDE.read_text()):
+        assert "starts next" not in text
+        assert "in which they are to start" not in text

@@ -1,4 +1,4 @@
-"""`GET /v1/queue`: the order in which jobs are to start, and why each waits."""
+"""`GET /v1/queue`: the order in which workers look at jobs, and why each waits."""
 
 from typing import Any
 

@@ -2,19 +2,21 @@
 
 from collections.abc import Generator, Iterator
 import contextlib
+from http.client import HTTPConnection
 import json
 from pathlib import Path
 import signal
 import socket
 import threading
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from api.guard import SECURITY_HEADERS
 from store.db.database import Database
 from store.rows.checkpoints import NewCheckpoint
-from tests.api.house import House
+from tests.api.house import TOKEN, House
 from tests.api.raw import Served, get, read_answer, wait_until
 from tests.api.test_process import serving
 from tests.databases import SQLiteDatabases
@@ -196,6 +198,37 @@ def test_a_body_without_end_is_not_taken_for_ever(impatient: Served) -> None:
             while True:
                 connection.sendall(b"a\r\n0123456789\r\n")
                 threading.Event().wait(0.1)
+
+
+def test_an_answer_before_the_end_of_the_body_says_that_the_connection_ends(served: Served) -> None:
+    host, port = urlsplit(served.url).netloc.split(":")
+    with contextlib.closing(HTTPConnection(host, int(port), timeout=60)) as client:
+        client.putrequest("POST", "/v1/jobs")
+        client.putheader("Authorization", f"Bearer {TOKEN}")
+        client.putheader("Content-Length", str(2 << 20))
+        client.endheaders(b"{")
+        answer = client.getresponse()
+        assert (answer.status, answer.headers["Connection"]) == (413, "close")
+        answer.read()
+        client.request("GET", "/healthz")  # on a connection of its own, as the first one is to end
+        assert client.getresponse().status == 200
+
+
+def test_who_sends_the_body_to_its_end_all_the_same_gets_the_answer(served: Served) -> None:
+    with served.connect() as connection:
+        connection.sendall(get("/v1/jobs", f"Content-Length: {16 << 20}", method="POST"))
+        connection.sendall(b" " * (16 << 20))
+        connection.sendall(get("/healthz"))  # what comes behind the answer that ends the connection is not answered
+        answer = read_answer(connection)
+        assert (answer.status, answer.problem().code) == (413, "too_large")
+        assert connection.recv(1) == b""
+
+
+def test_a_body_that_is_not_read_but_came_whole_keeps_the_connection(served: Served) -> None:
+    with served.connect() as connection:
+        connection.sendall(get("/nothing", "Content-Length: 2", method="POST") + b"{}" + get("/healthz"))
+        answer = read_answer(connection)
+        assert (answer.status, answer.headers["Connection"]) == (404, None)
 
 
 def test_a_download_is_sent_whole_and_in_parts(served: Served) -> None:

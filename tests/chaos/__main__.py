@@ -12,6 +12,7 @@ import sys
 import tempfile
 from types import FrameType
 
+from tests.chaos.jobs import KINDS
 from tests.chaos.run import Options, run
 
 
@@ -22,6 +23,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=20, help="for every three there is one other trouble")
     parser.add_argument("--minutes", type=float, default=1.0, help="of trouble; before and after it come some more")
     parser.add_argument("--database", choices=("postgresql", "sqlite"), default="postgresql")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, help="of jobs")
     arguments = parser.parse_args()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)

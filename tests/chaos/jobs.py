@@ -1,6 +1,6 @@
 """A steady stream of short jobs, submitted and disturbed by their owner through the REST client alone."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -102,12 +102,12 @@ class Stream(threading.Thread):
     could not cope with.
     """
 
-    def __init__(self, client: Client, *, code: Path, count: int, seed: int) -> None:
+    def __init__(self, client: Client, *, code: Path, count: int, seed: int, kinds: Sequence[Kind]) -> None:
         super().__init__(name="jobs", daemon=True)
         self.errands: list[Errand] = []
         self.complaints: set[str] = set()
         self.failure: BaseException | None = None
-        self._client, self._code, self._left = client, code, count
+        self._client, self._code, self._left, self._kinds = client, code, count, kinds
         self._random = Random(f"jobs {seed}")
         self._closing = threading.Event()
         self._given_up = threading.Event()
@@ -142,7 +142,7 @@ class Stream(threading.Thread):
         if self._left and not self._closing.is_set() and sum(not each.over for each in self.errands) < _AT_ONCE:
             self._left -= 1
             key = f"{len(self.errands):04d}"
-            kind, plan = self._random.choice(KINDS), self._random.choice(_PLANS)
+            kind, plan = self._random.choice(self._kinds), self._random.choice(_PLANS)
             priority = {"priority": self._random.choice(_PRIORITIES), "preemptible": True}
             body = spec(kind, code=self._code, label=key) | priority
             job = self._insist(lambda: self._client.submit(body, idempotency_key=key))

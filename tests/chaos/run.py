@@ -10,7 +10,7 @@ import time
 from tests.chaos import history, nemesis
 from tests.chaos.evidence import Evidence
 from tests.chaos.history import Story
-from tests.chaos.jobs import KINDS, Kind, Stream, spec
+from tests.chaos.jobs import Kind, Stream, spec
 from tests.chaos.nemesis import Nemesis
 from tests.chaos.report import Report
 from tests.chaos.watch import Watch
@@ -31,6 +31,7 @@ class Options:
     kills: int
     minutes: float
     database: Database
+    kinds: Sequence[Kind]
 
 
 def run(folder: Path, options: Options) -> Report:
@@ -41,8 +42,8 @@ def run(folder: Path, options: Options) -> Report:
     with yard(folder, database=options.database) as made, made.client() as client:
         say = _Clock()
         say(f"chaos: seed {options.seed}, {options.kills} kills in {options.minutes:g} min; references first")
-        references = _references(made, client)
-        stream = Stream(made.client(), code=made.code, count=options.jobs, seed=options.seed)
+        references = _references(made, client, options.kinds)
+        stream = Stream(made.client(), code=made.code, count=options.jobs, seed=options.seed, kinds=options.kinds)
         watch = Watch(made.client(patience=0), lambda: [errand.job_id for errand in list(stream.errands)])
         moments = nemesis.plan(seed=options.seed, kills=options.kills, seconds=60 * options.minutes)
         foe = Nemesis(made, stream, moments, seed=options.seed, wounded=watch.wounded, say=say)
@@ -71,9 +72,9 @@ def run(folder: Path, options: Options) -> Report:
         return _report(options, evidence, found)
 
 
-def _references(made: Yard, client: Client) -> dict[Kind, Story]:
+def _references(made: Yard, client: Client, kinds: Sequence[Kind]) -> dict[Kind, Story]:
     """Each kind of job, undisturbed."""
-    jobs: dict[Kind, str] = {kind: client.submit(spec(kind, code=made.code, label="reference")).id for kind in KINDS}
+    jobs: dict[Kind, str] = {kind: client.submit(spec(kind, code=made.code, label="reference")).id for kind in kinds}
 
     def over() -> bool:
         return all(client.get(job_id).state.terminal for job_id in jobs.values())

@@ -19,7 +19,6 @@ from psycopg import sql
 import pytest
 from redis import Redis
 from redis.exceptions import AuthenticationError
-import torch
 
 from tests.deploy.compose import ROOT
 from tests.deploy.stack import Stack
@@ -56,21 +55,28 @@ def stack(tmp_path: Path, variables: dict[str, str]) -> Iterator[Stack]:
         yield stack
 
 
+def test_the_declared_services_start_and_stop(stack: Stack, variables: dict[str, str]) -> None:
+    _start(stack, variables)
+    assert httpx2.get(f"{_url(stack)}/v1/jobs").status_code == 401
+    headers = {"Authorization": f"Bearer {variables['TORCHYARD_TOKEN']}"}
+
+    def states() -> list[str]:
+        answer = httpx2.get(f"{_url(stack)}/v1/workers", headers=headers).raise_for_status()
+        return [worker["state"] for worker in answer.json()["data"]]
+
+    until(lambda: states() == ["ready"], what="the worker is ready", context=lambda: stack.log("worker-cpu"))
+    assert stack.stop_all() == [0, 0, 0]
+
+
+@pytest.mark.thorough
 def test_the_declared_services_run_a_job_and_requeue_it_when_their_worker_is_stopped(
     stack: Stack, variables: dict[str, str], tmp_path: Path
 ) -> None:
-    _check_redis(stack.environment("api")["TORCHYARD_REDIS_URL"], variables["REDIS_PASSWORD"])
-    migrated = stack.run("migrate")
-    assert migrated.returncode == 0, migrated.stderr
-    assert not stack.healthy("worker-cpu")
-    stack.start("api")
-    stack.start("worker-cpu")
+    _start(stack, variables)
     code = tmp_path / "code"
     (code / "train.py").write_text(GATED)
-    url = f"http://127.0.0.1:{stack.environment('api')['TORCHYARD_PORT']}"
-    assert httpx2.get(f"{url}/v1/jobs").status_code == 401
     headers = {"Authorization": f"Bearer {variables['TORCHYARD_TOKEN']}"}
-    with httpx2.Client(base_url=url, headers=headers, timeout=30) as http:
+    with httpx2.Client(base_url=_url(stack), headers=headers, timeout=30) as http:
         spec = {"trainer": "script", "config": {"code": f"file://{code}"}, "max_restarts": 0}
         job = f"/v1/jobs/{http.post('/v1/jobs', json=spec).raise_for_status().json()['id']}"
         until(
@@ -90,8 +96,24 @@ def test_the_declared_services_run_a_job_and_requeue_it_when_their_worker_is_sto
         latest = http.get(f"{job}/checkpoints/latest").json()
         file = http.get(f"{job}/checkpoints/latest/download").raise_for_status().content
     assert hashlib.sha256(file).hexdigest() == latest["sha256"]
+    import torch
+
     assert torch.load(io.BytesIO(file), weights_only=True)["step"] == latest["step"]
     assert stack.stop_all() == [0, 0, 0]
+
+
+def _start(stack: Stack, variables: dict[str, str]) -> None:
+    """Migrates the database, and starts the API and a worker."""
+    _check_redis(stack.environment("api")["TORCHYARD_REDIS_URL"], variables["REDIS_PASSWORD"])
+    migrated = stack.run("migrate")
+    assert migrated.returncode == 0, migrated.stderr
+    assert not stack.healthy("worker-cpu")
+    stack.start("api")
+    stack.start("worker-cpu")
+
+
+def _url(stack: Stack) -> str:
+    return f"http://127.0.0.1:{stack.environment('api')['TORCHYARD_PORT']}"
 
 
 def _check_redis(url: str, password: str) -> None:

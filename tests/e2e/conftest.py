@@ -1,8 +1,10 @@
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.service import Service
+from tests.databases import Databases
+from tests.e2e.service import Service, running
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -12,7 +14,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.thorough)
 
 
-@pytest.fixture
-def service(tmp_path: Path, empty_url: str) -> Service:
-    """A service on each kind of database, not started yet."""
-    return Service(tmp_path, database=empty_url)
+@pytest.fixture(scope="session")
+def service(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
+    """A service that runs, on each kind of database, for all tests that break nothing of it."""
+    folder = tmp_path_factory.mktemp("service")
+    with databases.empty() as url, running(Service(folder, database=url)) as service:
+        yield service

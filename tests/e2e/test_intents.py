@@ -1,48 +1,47 @@
 """Pause, resume, preemption and drain, over real processes: each stop saves, and nothing is counted or lost."""
 
-from tests.e2e.service import Service, running, until
+from tests.e2e.service import Service, until
 from tests.e2e.test_survival import GATED
 from torchyard.job import JobState
 from torchyard.views import JobView
 
 
 def test_stops_that_people_and_schedulers_ask_for_lose_nothing(service: Service) -> None:
-    with running(service):
-        job = _running_with_a_step(service, "gated", resources={"devices_per_node": 2}, preemptible=True)
-        client, gate = service.client, service.code / "gated" / "gate"
+    job = _running_with_a_step(service, "gated", preemptible=True)
+    client, gate = service.client, service.code / "gated" / "gate"
 
-        assert client.pause(job.id).status_reason.code == "stopping"
-        service.wait(job.id, JobState.PAUSED)
-        (worker,) = client.workers()
-        assert [device.job_id for device in worker.devices] == [None, None]
-        assert client.resume(job.id).state is JobState.QUEUED
-        until(lambda: _goes_on(service, job.id, attempt=2), what="it goes on after the pause")
+    assert client.pause(job.id).status_reason.code == "stopping"
+    service.wait(job.id, JobState.PAUSED)
+    (worker,) = client.workers()
+    assert [device.job_id for device in worker.devices] == [None, None]
+    assert client.resume(job.id).state is JobState.QUEUED
+    until(lambda: _goes_on(service, job.id, attempt=2), what="it goes on after the pause")
 
-        urgent = service.submit_script("urgent", "print('done')", priority=10)
-        service.wait(urgent.id, JobState.SUCCEEDED)
-        until(lambda: _goes_on(service, job.id, attempt=3), what="it goes on after it made room")
+    urgent = service.submit_script("urgent", "print('done')", resources={"devices_per_node": 2}, priority=10)
+    service.wait(urgent.id, JobState.SUCCEEDED)
+    until(lambda: _goes_on(service, job.id, attempt=3), what="it goes on after it made room")
 
-        assert client.drain(worker.id).state == "draining"
-        service.wait(job.id, JobState.QUEUED)
-        assert client.submit({"trainer": "image-classification"}).state is JobState.QUEUED
-        until(lambda: client.workers()[0].devices[0].job_id is None, what="the drained worker holds nothing")
-        assert client.get(job.id).attempt == 3
-        waiting = next(client.list(state=["queued"], name="image-classification"))
-        client.cancel(waiting.id)
-        client.undrain(worker.id)
-        until(lambda: _goes_on(service, job.id, attempt=4), what="it goes on after the drain")
+    assert client.drain(worker.id).state == "draining"
+    service.wait(job.id, JobState.QUEUED)
+    assert client.submit({"trainer": "image-classification"}).state is JobState.QUEUED
+    until(lambda: client.workers()[0].devices[0].job_id is None, what="the drained worker holds nothing")
+    assert client.get(job.id).attempt == 3
+    waiting = next(client.list(state=["queued"], name="image-classification"))
+    client.cancel(waiting.id)
+    client.undrain(worker.id)
+    until(lambda: _goes_on(service, job.id, attempt=4), what="it goes on after the drain")
 
-        gate.touch()
-        done = service.wait(job.id, JobState.SUCCEEDED)
-        assert done.attempt == 4
-        moves = [(event.data["from"], event.data["to"]) for event in client.events(job.id) if event.type == "state"]
-        asked = [source_target for source_target in moves if source_target[0] == "running"]
-        assert asked == [("running", "paused"), ("running", "queued"), ("running", "queued"), ("running", "succeeded")]
-        lines = [line.text for line in client.logs(job.id, rank=0)]
-        left = [int(line.split()[2]) for line in lines]
-        assert [int(line.split()[4]) for line in lines] == [0, *left[:-1]], "each goes on where the one before it left"
-        steps = [checkpoint.step for checkpoint in client.checkpoints(job.id)]
-        assert steps == left[::-1]
+    gate.touch()
+    done = service.wait(job.id, JobState.SUCCEEDED)
+    assert done.attempt == 4
+    moves = [(event.data["from"], event.data["to"]) for event in client.events(job.id) if event.type == "state"]
+    asked = [source_target for source_target in moves if source_target[0] == "running"]
+    assert asked == [("running", "paused"), ("running", "queued"), ("running", "queued"), ("running", "succeeded")]
+    lines = [line.text for line in client.logs(job.id, rank=0)]
+    left = [int(line.split()[2]) for line in lines]
+    assert [int(line.split()[4]) for line in lines] == [0, *left[:-1]], "each goes on where the one before it left"
+    steps = [checkpoint.step for checkpoint in client.checkpoints(job.id)]
+    assert steps == left[::-1]
 
 
 def _running_with_a_step(service: Service, name: str, **spec: object) -> JobView:

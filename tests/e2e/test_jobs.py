@@ -1,6 +1,5 @@
 """The main job and its neighbours, over real processes: API, worker, Redis, each database, torchrun."""
 
-from collections.abc import Generator
 import json
 import math
 from pathlib import Path
@@ -9,21 +8,11 @@ import sys
 
 import pytest
 
-from tests.databases import Databases
-from tests.e2e.service import Service, is_running, processes_naming, running, until
+from tests.e2e.service import Service, is_running, processes_naming, until
 from torchyard.errors import Conflict, NotFound
 from torchyard.job import EndReason, JobState
 
 LIGHT = "import os, time\nprint('rank', os.environ['RANK'], flush=True)\n"
-
-
-@pytest.fixture(scope="module")
-def service(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
-    with (
-        databases.empty() as url,
-        running(Service(tmp_path_factory.mktemp("service"), database=url)) as service,
-    ):
-        yield service
 
 
 def test_the_main_job_runs_from_submit_to_download(service: Service, tmp_path: Path) -> None:

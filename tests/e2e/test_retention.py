@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.service import Service, running, until
+from tests.e2e.service import Service, until
 from torchyard.errors import NotFound
 from torchyard.job import JobState
 
@@ -18,26 +18,27 @@ SPEC = {
 KEPT = ["epoch-5", "epoch-4", "epoch-1"]
 
 
-def test_five_epochs_leave_the_last_two_and_the_best(tmp_path: Path) -> None:
-    with running(Service(tmp_path)) as service:
-        done = service.wait(service.client.submit(SPEC).id, JobState.SUCCEEDED)
-        listed = list(service.client.checkpoints(done.id))
-        assert [f"epoch-{item.epoch}" for item in listed] == KEPT
-        assert ["latest" in item.aliases for item in listed] == [True, False, False]
-        assert ["best" in item.aliases for item in listed] == [False, False, True]
-        assert done.best is not None
-        assert done.best.checkpoint_id == listed[-1].id
-        for item in listed:
-            path = service.client.download(done.id, ref=f"epoch-{item.epoch}", to=tmp_path / item.id)
-            assert hashlib.sha256(path.read_bytes()).hexdigest() == item.sha256
-        with pytest.raises(NotFound, match="no longer"):
-            service.client.download(done.id, ref="epoch-2", to=tmp_path)
-        saved = [event.data["epoch"] for event in service.client.events(done.id) if event.type == "checkpoint"]
-        assert saved == [1, 2, 3, 4, 5]
-        assert done.card is not None
-        assert done.card["parameters"] == done.card["trainable_parameters"]
+def test_five_epochs_leave_the_last_two_and_the_best(tmp_path: Path, service: Service) -> None:
+    blobs = service.data / "blobs"
+    others = {path.name for path in blobs.glob("??/*")}
+    done = service.wait(service.client.submit(SPEC).id, JobState.SUCCEEDED)
+    listed = list(service.client.checkpoints(done.id))
+    assert [f"epoch-{item.epoch}" for item in listed] == KEPT
+    assert ["latest" in item.aliases for item in listed] == [True, False, False]
+    assert ["best" in item.aliases for item in listed] == [False, False, True]
+    assert done.best is not None
+    assert done.best.checkpoint_id == listed[-1].id
+    for item in listed:
+        path = service.client.download(done.id, ref=f"epoch-{item.epoch}", to=tmp_path / item.id)
+        assert hashlib.sha256(path.read_bytes()).hexdigest() == item.sha256
+    with pytest.raises(NotFound, match="no longer"):
+        service.client.download(done.id, ref="epoch-2", to=tmp_path)
+    saved = [event.data["epoch"] for event in service.client.events(done.id) if event.type == "checkpoint"]
+    assert saved == [1, 2, 3, 4, 5]
+    assert done.card is not None
+    assert done.card["parameters"] == done.card["trainable_parameters"]
 
-        copies, blobs = service.data / "runs" / done.id / "1" / "job" / "checkpoints", service.data / "blobs"
-        assert {path.name for path in copies.iterdir()} == {"epoch-0001", "epoch-0004", "epoch-0005"}
-        kept = {file.sha256 for item in listed for file in item.files}
-        until(lambda: {path.name for path in blobs.glob("??/*")} == kept, what="the other bytes are gone")
+    copies = service.data / "runs" / done.id / "1" / "job" / "checkpoints"
+    assert {path.name for path in copies.iterdir()} == {"epoch-0001", "epoch-0004", "epoch-0005"}
+    kept = {file.sha256 for item in listed for file in item.files}
+    until(lambda: {path.name for path in blobs.glob("??/*")} - others == kept - others, what="the other bytes are gone")

@@ -26,6 +26,12 @@ print("left at", step, "from", 0 if state is None else state["step"])
 """
 
 
+@pytest.fixture
+def service(tmp_path: Path, empty_url: str) -> Service:
+    """A service of the test's own, on each kind of database, not started yet."""
+    return Service(tmp_path, database=empty_url)
+
+
 def test_a_stopped_service_requeues_its_jobs_and_goes_on_when_it_is_started_again(service: Service) -> None:
     service.start()
     finished = service.wait(service.submit_script("finished", "print('done')").id, JobState.SUCCEEDED)

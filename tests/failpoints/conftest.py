@@ -10,15 +10,23 @@ from store.db.database import Database
 from tests.failpoints.house import House
 from tests.servers import redis_server
 
-_SHARE = 6
-"""One in so many points is looked at where time counts: always the same ones."""
+_PLACES = {"house", "site"}
+"""Fixtures, by which it is told what looks at points."""
+_SHARE = 12
+"""Where time counts, a test looks at its first point on SQLite, and at one in so many others: always the same."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All hooks of this name get the items of all folders."""
+    seen: set[str] = set()
     for item in items:
-        one_of_many = "[" in item.name and not item.name.endswith("[sqlite]")
-        if item.path.parent == Path(__file__).parent and one_of_many and crc32(item.name.encode()) % _SHARE:
+        if item.path.parent != Path(__file__).parent or not _PLACES & {*getattr(item, "fixturenames", ())}:
+            continue
+        function = item.nodeid.partition("[")[0]
+        first = "[sqlite" in item.name and function not in seen
+        if first:
+            seen.add(function)
+        elif crc32(item.name.encode()) % _SHARE:
             item.add_marker(pytest.mark.thorough)
 
 

@@ -3,15 +3,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.databases import Databases, SQLiteDatabases
+from tests.databases import Databases
 from tests.worker.attempt import Attempt
 from worker.engines.local import process
 
 
 @pytest.fixture(scope="session")
-def databases(sqlite: SQLiteDatabases) -> Databases:
-    """What the worker does is the same on each; that the store is, tests/store shows."""
-    return sqlite
+def databases(request: pytest.FixtureRequest) -> Databases:
+    """SQLite: the store's own tests run on both. A test of which SQL is the matter asks for both with `on_both`."""
+    return request.getfixturevalue(getattr(request, "param", "sqlite"))
 
 
 @pytest.fixture

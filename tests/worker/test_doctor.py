@@ -16,7 +16,7 @@ from sqlalchemy import text
 
 from store.db.database import Database
 from tests.cli.terminal import in_terminal
-from tests.databases import Databases, PostgreSQLDatabases
+from tests.databases import Databases, PostgreSQLDatabases, on_both
 from tests.servers import free_port, redis_server, redis_server_with_password
 from tests.worker.test_devices import GIB, Binding
 from worker.doctor import disk, gpus, pytorch, services
@@ -63,6 +63,7 @@ def test_what_fails_is_said_to_machines_too(tmp_path: Path) -> None:
     assert "s3cret" not in done.stdout + done.stderr
 
 
+@on_both
 def test_a_database_is_reachable_migrated_and_its_clock_right(database_url: str, tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path, database_url=database_url)
     found = services.database(settings)
@@ -78,6 +79,7 @@ def test_a_database_is_reachable_migrated_and_its_clock_right(database_url: str,
             assert revision in found.fact
 
 
+@on_both
 def test_an_empty_database_is_not_made(databases: Databases, tmp_path: Path) -> None:
     with databases.empty() as url:
         found = services.database(Settings(data_dir=tmp_path, database_url=url))

@@ -11,7 +11,7 @@ import pytest
 from store.db.database import Database
 from store.rows import logs
 from store.rows.logs import NewLines
-from tests.databases import away
+from tests.databases import away, on_both
 from tests.servers import redis_server
 from tests.store.yard import Yard, store_on
 from tests.worker.attempt import wait_for
@@ -83,6 +83,7 @@ def test_a_pass_removes_what_the_settings_keep_no_longer(
     assert not _at_work()
 
 
+@on_both
 def test_a_pass_that_meets_no_database_is_made_up_for(
     yard: Yard, settings: Callable[..., Settings], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

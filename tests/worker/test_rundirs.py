@@ -17,6 +17,7 @@ from store.db.tables import Attempt, DeletedJob
 from store.ids import new_id
 from store.rows import deletion
 from store.rows.attempts import Claim
+from tests.databases import on_both
 from tests.store.yard import Yard, at_once
 from tests.worker.attempt import wait_for
 from torchyard.job import EndReason
@@ -240,6 +241,7 @@ def test_a_removal_that_was_cut_off_is_made_up_for(host: Host, monkeypatch: pyte
     assert list((host.runs / job_id).iterdir()) == []
 
 
+@on_both
 def test_two_sweeps_at_once_disturb_neither_each_other(host: Host, caplog: pytest.LogCaptureFixture) -> None:
     jobs = [host.ended(days=2) for _ in range(4)]
     for number in range(4):

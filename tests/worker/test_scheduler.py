@@ -18,6 +18,7 @@ from store.rows import jobs, workers
 from store.rows.attempts import Claim
 from store.rows.jobs import Reason
 from tests import servers
+from tests.databases import on_both
 from tests.store.yard import Yard, at_once, store_on
 from tests.worker.test_schedule import gpu, slot
 from torchyard.job import EndReason, JobState
@@ -124,6 +125,7 @@ def test_jobs_that_need_the_same_are_looked_at_once(rack: Rack, monkeypatch: pyt
     assert rack.asked() == {}
 
 
+@on_both
 def test_where_one_has_made_room_another_does_not_make_it_too(rack: Rack) -> None:
     one, two = rack.hand("box-a", slot(0)), rack.hand("box-b", slot(0))
     victim = one.runs("cpu-0", preemptible=True)
@@ -227,6 +229,7 @@ def test_workers_do_not_correct_each_others_words(rack: Rack) -> None:
     assert rack.reason(behind)[1] == "needs 1 device; 0 free on box-a; 0 free on box-b"
 
 
+@on_both
 def test_workers_that_say_many_reasons_at_once_do_not_wait_for_each_other_in_a_circle(rack: Rack) -> None:
     waiting = [rack.submit() for _ in range(40)]
     halves = [waiting[:20], waiting[20:]]

@@ -37,7 +37,7 @@ def undrain(workers: WorkersArgument, *, as_json: Json = False) -> None:
 
 
 def queue(*, as_json: Json = False) -> None:
-    """List the queued jobs in the order in which they are to start, each with what it waits for."""
+    """List the queued jobs in the order in which workers look at them, each with what it waits for."""
     with connect() as client:
         found = [*client.queue()]
     if as_json:

@@ -85,7 +85,7 @@ def _next_steps(job: JobView) -> list[str]:
     failed_rank = f" --rank {job.error.rank}" if job.error is not None and job.error.rank is not None else ""
     log = (f"{command} logs {job.id}{failed_rank} --tail 50", "its last lines")
     steps = {
-        JobState.QUEUED: [(f"{command} queue", "who starts before it"), (f"{command} cancel {job.id}", "give it up")],
+        JobState.QUEUED: [(f"{command} queue", "who is ahead of it"), (f"{command} cancel {job.id}", "give it up")],
         JobState.STARTING: [(f"{command} logs {job.id} -f", "watch it")],
         JobState.RUNNING: [(f"{command} logs {job.id} -f", "watch it")],
         JobState.PAUSED: [(f"{command} resume {job.id}", "from its newest checkpoint")],

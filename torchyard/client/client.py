@@ -147,7 +147,7 @@ class Client:
         self._connection.send(calls.delete(job_id))
 
     def queue(self) -> Iterator[QueueEntry]:
-        """The queued jobs in the order in which they are to start."""
+        """The queued jobs in the order in which workers look at them; what fits starts before what does not."""
         return self._connection.pages(calls.queue())
 
     def events(self, job_id: str, *, after: int = 0) -> Iterator[EventView]:
