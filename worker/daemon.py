@@ -18,7 +18,7 @@ from worker.cleanup.housekeeper import Housekeeper
 from worker.devices.health import Health
 from worker.devices.watch import DeviceWatch
 from worker.duties import Duties, Every
-from worker.engines.base import AttemptKey, Engine
+from worker.engines.base import Engine
 from worker.leases import Leases
 from worker.placement.scheduler import Scheduler
 from worker.settings import Settings
@@ -70,7 +70,6 @@ class Daemon:
             name=self.name,
             store=self._store,
         )
-        self._engine = engine
         self._stopping = self._leaving = False
 
     def leave(self) -> None:
@@ -102,10 +101,7 @@ class Daemon:
                 logger.warning("%s; trying again", error.message)
                 self._freed.wait(_BELL_S)
                 continue
-            self._engine.kill_others({AttemptKey(claim.job_id, claim.number) for claim in claims})
-            for claim in claims:
-                logger.info("%s: attempt %d is adopted", claim.job_id, claim.number)
-                self._roster.start(claim)
+            self._roster.adopt(claims)
             return
 
     def _loop(self, bell: Bell) -> None:

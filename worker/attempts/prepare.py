@@ -125,16 +125,7 @@ def plan_of(
     A script runs in its code folder, as it would by hand, a recipe in the job's part of the run directory. Raises
     DataError.
     """
-    env: dict[str, str] = {
-        **spec.env,
-        Env.JOB_ID: key.job_id,
-        Env.ATTEMPT: str(key.number),
-        Env.RUN_DIR: str(run.job),
-        Env.CONFIG: str(run.config),
-        Env.CHECKPOINT_DIR: str(run.checkpoints),
-    }
-    if resume_from is not None:
-        env[Env.RESUME_FROM] = str(resume_from)
+    env = spec.env | _environment(key, run, resume_from)
     is_script = isinstance(spec, ScriptSpec)
     if is_script:
         folder = sources.resolve(spec.config.code, allowed)
@@ -154,3 +145,14 @@ def plan_of(
         stop_grace=spec.stop_grace,
         reports=not is_script,
     )
+
+
+def _environment(key: AttemptKey, run: RunDir, resume_from: Path | None) -> dict[str, str]:
+    resume = {} if resume_from is None else {Env.RESUME_FROM.value: str(resume_from)}
+    return resume | {
+        Env.JOB_ID.value: key.job_id,
+        Env.ATTEMPT.value: str(key.number),
+        Env.RUN_DIR.value: str(run.job),
+        Env.CONFIG.value: str(run.config),
+        Env.CHECKPOINT_DIR.value: str(run.checkpoints),
+    }

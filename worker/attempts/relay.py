@@ -4,16 +4,13 @@ It trusts nothing that it reads, holds at most a bounded part of each file in me
 the batch that stores what it read: the run directory is the spool.
 """
 
-import codecs
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-import errno
 from itertools import product
-import os
 from pathlib import Path
 import time
-from typing import BinaryIO, TypeAlias
+from typing import TypeAlias
 
 from pydantic import ValidationError
 
@@ -25,21 +22,15 @@ from torchyard.errors import DataError
 from torchyard.events import LINE, Card, CheckpointSaved, Message, Metric
 from torchyard.events import Progress as ProgressLine
 from torchyard.rundir import RunDir
-from torchyard.schema import storable
 from worker.attempts.copying import CHECKPOINT_LIMIT, CheckpointCopy
+from worker.attempts.lines import CHUNK, Line, Lines, as_text
 from worker.attempts.progress import Progress
-from worker.untrusted import folders_inside, open_inside
+from worker.untrusted import folders_inside
 
-_CHUNK = 1 << 18
 _MAX_LINE = 16_384
-_SEARCH = 1 << 26  # bytes of a file in which one call looks for the end of a line
 _MAX_COMPLAINTS = 100  # a flood of nonsense is not worth more rows in one batch
 _EVENTS = "events.jsonl"
 _Event: TypeAlias = Metric | ProgressLine | Card | Message | CheckpointSaved
-_Decoder = codecs.getincrementaldecoder("utf-8")
-_LAST = 1 << 28
-"""Bytes of one file that are still read once the attempt has ended. Of more than that, only the end is."""
-_LAST_KEPT = 1 << 24
 _COPIED = 1 << 25
 """Bytes of checkpoints that one call copies."""
 
@@ -69,9 +60,7 @@ class Relay:
         self._progress = Progress()
         self._stored_progress = self._progress
         self._seen = set(listed)
-        self._unreadable: set[str] = set()
-        self._searched: dict[str, tuple[int, int]] = {}
-        """Of a file whose next line is a long one: where the line starts, and where to search on for its end."""
+        self._files = Lines(run.job)
         self._copy: CheckpointCopy | None = None
         """Under way. The line that announces it, and those behind it, wait."""
         self._copied: list[CheckpointCopy] = []
@@ -104,7 +93,7 @@ class Relay:
         for rank, stream in product(self._ranks, ("stdout", "stderr")):
             name = f"{'launcher' if rank is None else f'rank-{rank}'}.{stream}"
             found = self._lines(name, batch, keep=_MAX_LINE, final=final)
-            lines = [_as_text(line, cut) for line, cut, _ in found]
+            lines = [as_text(line, cut) for line, cut, _ in found]
             if lines:
                 batch.lines.append(NewLines(rank=rank, stream=stream, lines=lines))
         if final and room and batch.offsets == self._offsets:
@@ -137,9 +126,9 @@ class Relay:
     def _read_events(self, batch: Batch, *, final: bool) -> int:
         """Returns how many bytes of checkpoints may still be copied; 0 where a line waits for its checkpoint."""
         room = _COPIED
-        for line, cut, start in self._lines(_EVENTS, batch, keep=_CHUNK, final=final):
+        for line, cut, start in self._lines(_EVENTS, batch, keep=CHUNK, final=final):
             if cut:
-                _complain(batch, f"a line of {_EVENTS} is too long: {_as_text(line[:200], cut + len(line) - 200)}")
+                _complain(batch, f"a line of {_EVENTS} is too long: {as_text(line[:200], cut + len(line) - 200)}")
                 continue
             event = _event(line, batch)
             if not isinstance(event, CheckpointSaved):
@@ -153,64 +142,16 @@ class Relay:
                 break
         return room
 
-    def _lines(self, name: str, batch: Batch, *, keep: int, final: bool) -> Iterator[tuple[bytes, int, int]]:
-        """The lines that one chunk holds, or one longer line: at most `keep` bytes of each, how many were cut, and
-        where it starts.
-        """
-        parts = (name,) if name == _EVENTS else ("logs", name)
+    def _lines(self, name: str, batch: Batch, *, keep: int, final: bool) -> list[Line]:
+        """The next lines of a file; the batch then goes on behind them."""
         offset = self._offsets.get(name, 0)
-        try:
-            file = open_inside(self._run.job, *parts)
-        except DataError as error:
-            if name not in self._unreadable:
-                self._unreadable.add(name)
-                _complain(batch, f"{error.message}, and is not read")
-            return
-        if file is None:
-            return
-        with file:
-            size = os.fstat(file.fileno()).st_size
-            if size < offset:
-                _complain(batch, f"{name} has become shorter, and is read again from its start")
-                batch.offsets[name] = offset = 0
-            if final and size - offset > _LAST:
-                _complain(
-                    batch, f"{size - _LAST_KEPT - offset} bytes of {name} were written too late, and are left out"
-                )
-                batch.offsets[name] = offset = size - _LAST_KEPT
-            data = _read(file, offset)
-            end = data.rfind(b"\n") + 1
-            if not end and len(data) == _CHUNK:
-                stop, behind = self._end(name, file, offset, final=final)
-                if behind > offset:
-                    batch.offsets[name] = behind
-                    yield data[:keep], stop - offset - keep, offset
-                return
-        if not end and final:
-            end = len(data)  # the last line, without its end
-        if end:
-            batch.offsets[name] = offset + end
-            for line in data[:end].removesuffix(b"\n").split(b"\n"):
-                yield line[:keep], max(0, len(line) - keep), offset
-                offset += len(line) + 1
-
-    def _end(self, name: str, file: BinaryIO, offset: int, *, final: bool) -> tuple[int, int]:
-        """Where the long line at `offset` stops, and what follows it starts; twice `offset` while that is not found."""
-        start, position = self._searched.get(name, (offset, offset))
-        position = position if start == offset else offset
-        read = 0
-        while final or read < _SEARCH:
-            position = _behind_hole(file, position)
-            data = _read(file, position)
-            found = data.find(b"\n")
-            if found >= 0:
-                return position + found, position + found + 1
-            position += len(data)
-            read += len(data)
-            if len(data) < _CHUNK:
-                break
-        self._searched[name] = (offset, position)
-        return (position, position) if final else (offset, offset)
+        path = (name,) if name == _EVENTS else ("logs", name)
+        part = self._files.read(*path, offset=offset, keep=keep, final=final)
+        for text in part.complaints:
+            _complain(batch, text)
+        if part.offset != offset:
+            batch.offsets[name] = part.offset
+        return part.lines
 
     def _take_event(self, event: Metric | ProgressLine | Card | Message | None, batch: Batch) -> None:
         if isinstance(event, Metric):
@@ -289,7 +230,7 @@ def _event(raw: bytes, batch: Batch) -> _Event | None:
         event = LINE.validate_json(raw)
     except ValidationError:
         if raw.strip():
-            _complain(batch, f"a line of {_EVENTS} is not one that this worker knows: {_as_text(raw[:200])!r}")
+            _complain(batch, f"a line of {_EVENTS} is not one that this worker knows: {as_text(raw[:200])!r}")
         return None
     batch.lag_us = max(batch.lag_us, time.time_ns() // 1000 - event.time)
     return event
@@ -306,22 +247,3 @@ def _is_name(text: str) -> bool:
 def _complain(batch: Batch, text: str) -> None:
     if len(batch.events) < _MAX_COMPLAINTS:
         batch.events.append(NewEvent("message", {"level": "warning", "text": text}, time.time_ns() // 1000))
-
-
-def _read(file: BinaryIO, offset: int) -> bytes:
-    return os.pread(file.fileno(), _CHUNK, offset)
-
-
-def _behind_hole(file: BinaryIO, position: int) -> int:
-    """Where the next bytes are that a sparse file holds, from `position` on; its size where there are none."""
-    try:
-        return os.lseek(file.fileno(), position, os.SEEK_DATA)
-    except OSError as error:
-        return os.fstat(file.fileno()).st_size if error.errno == errno.ENXIO else position
-
-
-def _as_text(raw: bytes, cut: int = 0) -> str:
-    if not cut:
-        return storable(raw.decode("utf-8", "replace"))
-    start = _Decoder("replace").decode(raw)  # a character that was cut in two is left out
-    return storable(f"{start} … [{cut} bytes cut]")

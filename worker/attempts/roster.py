@@ -1,12 +1,15 @@
 """The attempts that this worker has in hand."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+import logging
 
 from store.rows.attempts import Claim
 from worker.attempts.effects import Host
 from worker.attempts.runner import Runner
 from worker.devices.quarantine import Use
 from worker.engines.base import AttemptKey
+
+logger = logging.getLogger(__name__)
 
 
 class Roster:
@@ -21,6 +24,13 @@ class Roster:
 
     def __contains__(self, claim: Claim) -> bool:
         return claim.attempt_id in self._runners
+
+    def adopt(self, claims: Sequence[Claim]) -> None:
+        """Goes on with what an earlier daemon has left, and ends what it lost meanwhile."""
+        self._host.engine.kill_others({AttemptKey(claim.job_id, claim.number) for claim in claims})
+        for claim in claims:
+            logger.info("%s: attempt %d is adopted", claim.job_id, claim.number)
+            self.start(claim)
 
     def start(self, claim: Claim) -> None:
         runner = Runner(self._host, claim)

@@ -31,12 +31,11 @@ from torchyard.rundir import (
 )
 from torchyard.schema import format_duration
 from worker.engines.local import process
-from worker.engines.local.verdict import judge, quote, raised
+from worker.engines.local.stalls import StallWatch
+from worker.engines.local.verdict import judge, raised
 from worker.untrusted import append_untrusted, read_untrusted
 
 _POLL_S = 0.2
-_DUMP_S = 1.0  # for the ranks to write their stacks
-_STACKS = 32_000  # characters of them in the report
 _STUBBORN = timedelta(seconds=30)  # for a SIGKILL to be obeyed: a GPU's memory takes its time
 _REPORT_S = 600.0  # for a disk to have room again
 _MESSAGES = {
@@ -73,8 +72,7 @@ class Supervisor:
         self._plan = plan
         self._launcher_exit: int | None = None
         self._told_to_leave = False
-        self._events_seen = (0, 0)
-        self._events_grew: float | None = time.monotonic() if plan.reports else None
+        self._stalls = StallWatch(run, plan)
         for number in (signal.SIGINT, signal.SIGHUP):  # handled, not ignored: what is ignored, children inherit
             signal.signal(number, _ignore)
         signal.signal(signal.SIGTERM, self._leave)
@@ -122,8 +120,8 @@ class Supervisor:
                 self._publish(request)
             if request is not None:
                 return self._stop(launcher, request)
-            if self._stalled():
-                return self._hang()
+            if self._stalls.stalled():
+                return self._stalls.report(self._ranks())
         return None
 
     def _gone(self, launcher: subprocess.Popen[bytes]) -> bool:
@@ -200,42 +198,6 @@ class Supervisor:
     def _finished(self) -> bool:
         return all(os.path.lexists(self._run.finished(rank)) for rank in range(self._plan.world_size))
 
-    def _stalled(self) -> bool:
-        """Whether no event came for `stall_timeout`. A script may write none at all: it stalls only after its first.
-
-        On a full disk, where the file cannot grow, rank 0 touches it.
-        """
-        seen = _seen(self._run.events)
-        if seen != self._events_seen:
-            self._events_seen = seen
-            self._events_grew = time.monotonic()
-        if self._events_grew is None:
-            return False
-        return time.monotonic() - self._events_grew > self._plan.stall_timeout.total_seconds()
-
-    def _hang(self) -> ExitReport:
-        """Has every rank write its threads' stacks to its stderr, and quotes them."""
-        before = {rank: _size(self._run.log(f"rank-{rank}", "stderr")) for rank in range(self._plan.world_size)}
-        ranks = self._ranks()
-        stopped = sorted(rank for rank, item in ranks.items() if process.is_stopped(item))
-        for item in ranks.values():
-            process.send(item, signal.SIGUSR1)
-        time.sleep(_DUMP_S)
-        stacks: list[str] = []
-        for rank, offset in before.items():
-            if _size(self._run.log(f"rank-{rank}", "stderr")) > offset:
-                stacks.append(f"rank {rank}:\n{quote(self._run, f'rank-{rank}', offset=offset)}")
-                continue
-            state = "is stopped" if rank in stopped else "runs" if rank in ranks else "does not run"
-            stacks.append(f"rank {rank} {state}; it wrote no stacks")
-        parts = [f"no progress for {format_duration(self._plan.stall_timeout)}"]
-        if stopped:
-            parts.append(f"stopped by a signal: rank {', '.join(map(str, stopped))}")
-        parts.append(
-            f"each {'other ' if stopped else ''}rank's stderr ends with its stacks" if ranks else "no rank runs"
-        )
-        return ExitReport(reason=EndReason.HANG, message="; ".join(parts), traceback="\n".join(stacks)[:_STACKS])
-
     def _ranks(self) -> dict[int, ProcessIdentity]:
         """The ranks that run. A record that names a process outside our tree is not believed."""
         ours = process.descendants(os.getpid())
@@ -292,19 +254,6 @@ def _record(run: RunDir, report: ExitReport) -> None:
         insist(write, seconds=_REPORT_S, errnos=PASSING, on_refusal=say)
     except OSError as error:
         sys.exit(f"{run.exit} cannot be written: {error}; it would say: {report.model_dump_json()}")
-
-
-def _size(path: Path) -> int:
-    return _seen(path)[0]
-
-
-def _seen(path: Path) -> tuple[int, int]:
-    """Size, and the nanosecond of the last change; zeros where there is no such file."""
-    try:
-        found = path.lstat()
-    except OSError:
-        return 0, 0
-    return found.st_size, found.st_mtime_ns
 
 
 def _say(text: str) -> None:
