@@ -62,7 +62,7 @@ class Daemon:
             store=self._store,
             devices=self._devices,
             leases=self._leases,
-            housekeeper=Housekeeper(settings, self._store, busy=self._roster.keys, clock=clock),
+            housekeeper=Housekeeper(settings, self._store, in_use=self._roster.in_use, clock=clock),
             clock=clock,
         )
         self._scheduler = Scheduler(

@@ -12,14 +12,14 @@ from sqlalchemy.orm import Session
 from store.db.database import now_us
 from store.db.tables import Allocation, Attempt, Job, Worker
 from store.news import news_of
-from store.rows import checkpoints, jobs, logs, metrics, retention
+from store.rows import checkpoints, jobs, logs, metrics, outcome, retention
 from store.rows.believed import believed
 from store.rows.checkpoints import NewCheckpoint
 from store.rows.jobs import Reason
 from store.rows.logs import NewLines
 from store.rows.metrics import NewPoint
 from torchyard.errors import StaleClaim
-from torchyard.job import CRASH_LOOP_CAP, OUTCOMES, EndReason, JobState
+from torchyard.job import OUTCOMES, EndReason, JobState
 from torchyard.rundir import ExitReport
 
 LEASE = timedelta(seconds=30)
@@ -267,7 +267,7 @@ def _move_on(session: Session, job: Job, report: ExitReport, *, further: bool, r
     failed = report.reason not in _ASKED
     barren = 0 if further else job.barren + failed
     backoff_s = min(2 ** (barren - 1), _MAX_BACKOFF_S) if barren and failed else 0
-    state, reason = _next(job, report, barren=barren, backoff_s=backoff_s)
+    state, reason = outcome.next_of(job, report, barren=barren, backoff_s=backoff_s)
     retried = state in {JobState.QUEUED, JobState.PAUSED}
     error = report.model_dump(mode="json", exclude={"reason"}) | {"code": report.reason}
     values: dict[str, Any] = {
@@ -288,28 +288,6 @@ def _move_on(session: Session, job: Job, report: ExitReport, *, further: bool, r
 def _made_room(session: Session, favoured: str) -> str:
     priority = session.scalar(select(Job.priority).where(Job.id == favoured))
     return f"preempted by {favoured}" + (f" (priority {priority})" if priority is not None else ", deleted since")
-
-
-def _next(job: Job, report: ExitReport, *, barren: int, backoff_s: int) -> tuple[JobState, Reason]:
-    """What the job does next. What its owner asked for meanwhile is weighed here, where its row is held."""
-    outcome = OUTCOMES[report.reason]
-    code, message = str(report.reason), report.message or report.reason.replace("_", " ")
-    if outcome.state.terminal:
-        return outcome.state, Reason(code, message)
-    if job.cancel_requested_at is not None:
-        return JobState.CANCELLED, Reason("cancelled", f"cancelled by its owner; its last attempt ended: {message}")
-    limit = job.terms.max_restarts
-    used_up = outcome.counted and job.restarts >= limit
-    if used_up or barren >= CRASH_LOOP_CAP:
-        restarts = f" (after {job.restarts} of {limit} restarts)" if limit else ""
-        barren_too = f" ({barren} attempts in a row brought the job no further)"
-        return JobState.FAILED, Reason(code, message + (restarts if used_up else barren_too))
-    if job.pause_requested_at is not None:
-        return JobState.PAUSED, Reason("paused", f"paused by its owner; its last attempt ended: {message}")
-    if report.reason is EndReason.PAUSED:
-        return JobState.QUEUED, Reason("resumed", "resumed while it was about to pause")
-    wait = f"; the next one starts {backoff_s} s later at the earliest" if backoff_s else ""
-    return JobState.QUEUED, Reason("retrying", f"attempt {job.attempt} ended ({code}): {message}{wait}")
 
 
 def _us(duration: timedelta) -> int:

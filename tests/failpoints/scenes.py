@@ -86,7 +86,7 @@ def collect(settings: Settings) -> None:
 
 def remove_orphans(settings: Settings) -> None:
     with _store(settings) as store:
-        run_dirs = RunDirs(settings.runs, store.database, keep=None, keep_bytes=None, busy=list)
+        run_dirs = RunDirs(settings.runs, store.database, keep=None, keep_bytes=None, in_use=lambda _: False)
         for _ in run_dirs.sweep(orphan_age=timedelta()):
             pass
 

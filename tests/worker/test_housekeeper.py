@@ -66,8 +66,8 @@ def test_a_pass_removes_what_the_settings_keep_no_longer(
     yard: Yard, settings: Callable[..., Settings], tmp_path: Path
 ) -> None:
     job_id, clock = ended(yard, tmp_path / "runs"), Clock()
-    patient = Housekeeper(settings(), store_on(yard.database), busy=set, clock=clock)
-    hasty = Housekeeper(settings(**AT_ONCE), store_on(yard.database), busy=set, clock=clock)
+    patient = Housekeeper(settings(), store_on(yard.database), in_use=lambda _: False, clock=clock)
+    hasty = Housekeeper(settings(**AT_ONCE), store_on(yard.database), in_use=lambda _: False, clock=clock)
     patient.nudge()
     patient.stop(60)
     assert (lines(yard, job_id), (tmp_path / "runs" / job_id / "1").exists()) == (1, True)
@@ -88,7 +88,7 @@ def test_a_pass_that_meets_no_database_is_made_up_for(
     yard: Yard, settings: Callable[..., Settings], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     job_id, clock = ended(yard, tmp_path / "runs"), Clock()
-    keeper = Housekeeper(settings(**AT_ONCE), store_on(yard.database), busy=set, clock=clock)
+    keeper = Housekeeper(settings(**AT_ONCE), store_on(yard.database), in_use=lambda _: False, clock=clock)
     with away(yard.database):
         keeper.nudge()
         wait_for(lambda: "housekeeping goes on later" in caplog.text or not _at_work(), "the end of the pass")

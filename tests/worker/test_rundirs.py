@@ -1,6 +1,5 @@
 """Of the run directories of a host, those that are kept no longer go, and the orphans; nothing that is in use does."""
 
-from collections.abc import Set
 from datetime import timedelta
 import logging
 import os
@@ -45,10 +44,10 @@ class Host:
             pass
 
     def dirs(self, *, keep: timedelta | None = None, keep_bytes: int | None = None) -> RunDirs:
-        def busy() -> Set[AttemptKey]:
-            return {AttemptKey(*item) for item in self.in_hand}
+        def in_use(key: AttemptKey) -> bool:
+            return (key.job_id, key.number) in self.in_hand or bool(process.find(key.job_id, key.number))
 
-        return RunDirs(self.runs, self.yard.database, keep=keep, keep_bytes=keep_bytes, busy=busy)
+        return RunDirs(self.runs, self.yard.database, keep=keep, keep_bytes=keep_bytes, in_use=in_use)
 
     def start(self, job_id: str) -> Claim:
         claim = self.yard.running(job_id, self.worker, job_id)

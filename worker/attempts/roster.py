@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 
 class Roster:
-    """For the daemon's thread alone, but for `keys`."""
+    """For the daemon's thread alone, but for `in_use`."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -40,9 +40,11 @@ class Roster:
     def attempt_ids(self) -> list[int]:
         return list(self._runners)
 
-    def keys(self) -> set[AttemptKey]:
-        """May be asked in any thread."""
-        return {AttemptKey(runner.claim.job_id, runner.claim.number) for runner in list(self._runners.values())}
+    def in_use(self, key: AttemptKey) -> bool:
+        """Whether the attempt's run directory may not be touched. May be asked in any thread."""
+        claims = [runner.claim for runner in list(self._runners.values())]
+        ours = any((claim.job_id, claim.number) == (key.job_id, key.number) for claim in claims)
+        return ours or self._host.engine.runs(key)
 
     def uses(self) -> list[Use]:
         """Which devices are whose."""

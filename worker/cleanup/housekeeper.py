@@ -1,6 +1,6 @@
 """What a worker does beside its jobs: it removes what is to be kept no longer, in a thread, at its leisure."""
 
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Generator
 import logging
 import threading
 import time
@@ -23,14 +23,14 @@ logger = logging.getLogger(__name__)
 
 
 class Housekeeper:
-    """`busy` answers the job and the number of each attempt that the worker has in hand; it is asked in the thread."""
+    """`in_use` answers whether the run directory of an attempt may not be touched. It is asked in the thread."""
 
     def __init__(
         self,
         settings: Settings,
         store: Store,
         *,
-        busy: Callable[[], Collection[AttemptKey]],
+        in_use: Callable[[AttemptKey], bool],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._keep = Keep(
@@ -41,7 +41,7 @@ class Housekeeper:
         )
         self._store = store
         self._run_dirs = RunDirs(
-            settings.runs, store.database, keep=settings.keep_runs, keep_bytes=settings.keep_runs_bytes, busy=busy
+            settings.runs, store.database, keep=settings.keep_runs, keep_bytes=settings.keep_runs_bytes, in_use=in_use
         )
         self._runs = settings.runs
         self._clock = clock

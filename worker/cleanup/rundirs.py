@@ -22,7 +22,6 @@ from store.queries.run_dirs import KnownJob
 from store.rows import jobs
 from torchyard.rundir import LaunchPlan, RunDir
 from worker.engines.base import AttemptKey
-from worker.engines.local import process
 from worker.untrusted import folders_inside, read_untrusted, remove_inside
 
 ORPHAN_AGE = timedelta(days=7)
@@ -62,8 +61,8 @@ def make_room(run: RunDir) -> None:
 
 
 class RunDirs:
-    """`keep` is the age of an attempt's end, `keep_bytes` the size of all; None keeps all. `busy` answers the job and
-    the number of the attempts that the worker still has in hand."""
+    """`keep` is the age of an attempt's end, `keep_bytes` the size of all; None keeps all. `in_use` answers
+    whether the worker still has an attempt in hand, or something of it runs."""
 
     def __init__(
         self,
@@ -72,13 +71,13 @@ class RunDirs:
         *,
         keep: timedelta | None,
         keep_bytes: int | None,
-        busy: Callable[[], Collection[AttemptKey]],
+        in_use: Callable[[AttemptKey], bool],
     ) -> None:
         self._runs = runs.resolve()
         self._database = database
         self._keep = keep
         self._keep_bytes = keep_bytes
-        self._busy = busy
+        self._in_use_by = in_use
         self._sizes: dict[Path, int] = {}
         """Of the directories that change no more."""
 
@@ -203,7 +202,7 @@ class RunDirs:
         return found
 
     def _in_use(self, job_id: str, number: str) -> bool:
-        return AttemptKey(job_id, int(number)) in self._busy() or bool(process.find(job_id, int(number)))
+        return self._in_use_by(AttemptKey(job_id, int(number)))
 
     def _remove(self, *parts: str) -> bool:
         removed = remove_inside(self._runs, *parts)

@@ -119,6 +119,10 @@ class Engine(Protocol):
         """Ends whatever runs of the attempt. What it could not end, in a sentence for the owner; None: all ended."""
         ...
 
+    def runs(self, key: AttemptKey) -> bool:
+        """Whether anything of the attempt runs, whoever started it."""
+        ...
+
     def kill_others(self, keep: Collection[AttemptKey]) -> None:
         """Ends what runs on this host of attempts that are not among `keep`."""
         ...

@@ -76,6 +76,9 @@ class MemoryEngine:
         found.end(EndReason.WORKER_LOST, "killed")
         return None
 
+    def runs(self, key: AttemptKey) -> bool:
+        return key in self.attempts and self.attempts[key].report is None
+
     def kill_others(self, keep: Collection[AttemptKey]) -> None:
         for key, found in self.attempts.items():
             if key not in keep and found.report is None:

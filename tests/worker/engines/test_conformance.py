@@ -110,8 +110,10 @@ def test_of_two_requests_the_stronger_reason_and_the_shorter_grace_count(rig: Ri
 
 def test_a_kill_ends_all_of_it(rig: Rig) -> None:
     handle = started(rig, "deaf")
+    assert rig.engine.runs(handle.key)
     assert rig.engine.kill(handle) is None
     assert rig.is_over(handle)
+    assert not rig.engine.runs(handle.key)
     assert isinstance(rig.engine.poll(handle), Ended)
     assert rig.engine.kill(handle) is None
 

@@ -111,6 +111,9 @@ class LocalEngine:
         self._forget(handle.key)
         return None
 
+    def runs(self, key: AttemptKey) -> bool:
+        return bool(process.find(key.job_id, key.number))
+
     def kill_others(self, keep: Collection[AttemptKey]) -> None:
         strays.kill_strays(self._runs, keep)
 
