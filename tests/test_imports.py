@@ -166,6 +166,19 @@ def test_servers_are_for_the_api() -> None:
     assert [str(found) for found in _used(SERVERS, beside={"api"})] == []
 
 
+def test_only_the_local_engine_knows_processes() -> None:
+    local = ("worker.engines.local.process", "worker.engines.local.orphans", "worker.engines.local.strays")
+    known = [found for found in ALL if found.module.startswith(local) or found.module == "worker.engines.local"]
+    outside = {found.file for found in known if not found.file.is_relative_to("worker/engines/local")}
+    assert outside == {Path("worker/__main__.py")}  # where the program is put together
+
+
+def test_the_lifecycle_is_pure() -> None:
+    allowed = {"dataclasses", "datetime", "typing", "torchyard.job", "torchyard.rundir", "worker.engines"}
+    lifecycle = [found for found in ALL if found.file == Path("worker/attempts/lifecycle.py")]
+    assert {found.module for found in lifecycle} <= allowed
+
+
 def _used(libraries: frozenset[str], *, beside: set[str]) -> list[Import]:
     """Where the program imports one of the libraries, beside the packages that they are for."""
     return [

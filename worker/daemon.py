@@ -133,8 +133,10 @@ class Daemon:
     def _claim(self) -> None:
         began = self._clock()
         try:
-            for claim in self._scheduler.claims(self._devices.look(), may_claim=self._may_claim):
-                self._roster.start(claim)
+            waiting = self._scheduler.waiting()
+            if waiting:
+                for claim in self._scheduler.claims(waiting, self._devices.look(), may_claim=self._may_claim):
+                    self._roster.start(claim)
         except Unavailable as error:
             logger.warning("%s", error.message)
             self._leases.database_was_away()

@@ -152,7 +152,7 @@ class _InTorchrunsPlace(StandIn):
 def _take(store: Store, worker_id: str) -> list[Claim]:
     device = DeviceView(index=0, uuid="cpu-0", name="CPU slot", kind="cpu")
     scheduler = Scheduler(worker_id=worker_id, name="box", store=store)
-    return list(scheduler.claims([device], may_claim=lambda: True))
+    return list(scheduler.claims(scheduler.waiting(), [device], may_claim=lambda: True))
 
 
 @contextmanager

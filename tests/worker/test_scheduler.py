@@ -58,7 +58,9 @@ class Hand:
     def look(self) -> None:
         store = store_on(self.yard.database, queue=self.queue)
         scheduler = Scheduler(worker_id=self.id, name=self.name, store=store)
-        self.taken += [claim.job_id for claim in scheduler.claims(self.devices, may_claim=self._asked)]
+        self.taken += [
+            claim.job_id for claim in scheduler.claims(scheduler.waiting(), self.devices, may_claim=self._asked)
+        ]
 
     def runs(self, *devices: str, **spec: Any) -> Claim:
         return self.yard.running(self.yard.submit(**spec), self.id, *devices)

@@ -67,15 +67,23 @@ class Scheduler:
         self._name = name
         self._store = store
 
-    def claims(self, devices: Sequence[DeviceView], *, may_claim: Callable[[], bool]) -> Generator[Claim]:
+    def waiting(self) -> list[str]:
+        """The ids of the queued jobs, in the order in which they are considered. Raises Unavailable."""
+        try:
+            return self._store.queue.waiting()
+        except QueueUnavailable as error:
+            logger.warning("%s; reading the rows instead", error.message)
+        with self._store.read() as session:
+            return [job_id for job_id, _ in jobs.queued(session)]
+
+    def claims(
+        self, waiting: Sequence[str], devices: Sequence[DeviceView], *, may_claim: Callable[[], bool]
+    ) -> Generator[Claim]:
         """One pass: the attempts that this worker takes, each as soon as it is claimed.
 
-        `devices`: the worker's own as they are now. `may_claim` is asked before each claim, and before others are asked
-        to make room. Raises Unavailable.
+        `waiting`: what `waiting` answered. `devices`: the worker's own as they are now. `may_claim` is asked before
+        each claim, and before others are asked to make room. Raises Unavailable.
         """
-        waiting = self._waiting()
-        if not waiting:
-            return
         with self._store.read() as session:
             candidates = jobs.startable(session, waiting[:_LOOKED_AT])
             if not candidates:
@@ -97,14 +105,6 @@ class Scheduler:
             if turn.ends:
                 return
         self._say_why(turn)
-
-    def _waiting(self) -> list[str]:
-        try:
-            return self._store.queue.waiting()
-        except QueueUnavailable as error:
-            logger.warning("%s; reading the rows instead", error.message)
-        with self._store.read() as session:
-            return [job_id for job_id, _ in jobs.queued(session)]
 
     def _consider(self, turn: _Pass, job: Startable, resources: Resources) -> Claim | None:
         """Takes the job, makes room for it, or notes that it waits."""
