@@ -44,7 +44,7 @@ class Daemon:
         health: Health | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        identity = settings.root / "worker.json"
+        identity = settings.root.resolve() / "worker.json"
         self.id = _identity(identity)
         self.name = socket.gethostname()
         self._clock = clock

@@ -77,7 +77,7 @@ from torchyard.eventlog import EventLog
 from torchyard.publishing import publish
 from torchyard.rundir import Env, Manifest, RunDir
 
-run = RunDir(Path(os.environ[Env.RUN_DIR]))
+run = RunDir.of_job(Path(os.environ[Env.RUN_DIR]))
 log = EventLog(run.events, synchronize=lambda: None)
 for step in (1, 2):
     log.log({"loss": 0.5}, step=step)

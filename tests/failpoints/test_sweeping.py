@@ -12,14 +12,14 @@ from sqlalchemy import insert
 from store.blobs import Blobs
 from store.db.tables import Garbage
 from store.news import News
-from store.rows import jobs
+from store.rows import attempts, jobs
 from store.rows.attempts import NewEvent
 from store.rows.logs import NewLines
 from tests.failpoints import scenes
 from tests.failpoints.child import Child, playing, until
 from tests.failpoints.house import House
 from torchyard.job import EndReason
-from torchyard.rundir import RunDir
+from torchyard.rundir import ProcessIdentity
 
 SIDES = ("before", "after")
 POINTS = [
@@ -79,9 +79,8 @@ def backlog(house: House) -> Backlog:
     worker = house.worker()
     (house.settings.root / "worker.json").write_text(json.dumps({"id": worker}))
     own = house.starting(house.submit(resources=GPU), worker)
-    run = RunDir(house.settings.runs / own.job_id / "1")
-    run.create()
-    run.launch.write_text("{}")
+    gone = ProcessIdentity(pid=1, start_time=1, boot_id="another").model_dump()
+    house.write(lambda session: attempts.launched(session, own, gone))
     lost = house.starting(house.submit(resources=GPU), house.worker("gone"))
     house.expire(lost)
     blob = Blobs(house.settings.blobs).add(BytesIO(b"state")).sha256

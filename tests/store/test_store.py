@@ -34,7 +34,10 @@ def store(database: Database, queue: Queue) -> Store:
 @pytest.fixture
 def bell(queue: Queue) -> Generator[Bell]:
     with closing(queue.bell()) as bell:
-        bell.wait(0)  # it listens from now on
+        while not bell.wait(0.1):  # until it listens
+            queue.tell(News(ring=True))
+        while bell.wait(0.2):
+            pass
         yield bell
 
 

@@ -166,6 +166,7 @@ def test_lines_that_wait_for_a_full_disk_show_that_the_program_lives(tmp_path: P
     folder = RunDir(tmp_path / "small")
     folder.root.mkdir()
     with mounted(folder.root, kibibytes=64):
+        folder.create()
         log = EventLog(folder.events, synchronize=lambda: None)
         log.log({"train/loss": 0.0}, step=0)
         log.flush()

@@ -26,6 +26,7 @@ from torchyard.job import JobState
 from torchyard.rundir import RunDir
 from worker.cleanup import tidy
 from worker.daemon import Daemon
+from worker.devices.health import Health
 from worker.devices.inventory import Device, Inventory, discover
 from worker.engines.local.engine import LocalEngine
 from worker.settings import Settings
@@ -60,7 +61,10 @@ class Worksite:
         )
         settings.root.mkdir(exist_ok=True)
         slots = tuple(Device(index, f"cpu-{index}", "CPU slot", "cpu") for index in range(2))
-        return Daemon(settings, LocalEngine(settings.runs, inventory or Inventory(slots)), clock=clock or Clock())
+        found = inventory or Inventory(slots)
+        gpus = [device.uuid for device in found.devices if device.kind == "cuda"]
+        engine, health = LocalEngine(settings.runs, found), Health(found.nvml, gpus)
+        return Daemon(settings, engine, health=health, clock=clock or Clock())
 
     def submit(self) -> str:
         """A job that fails as soon as it is started, as its code is not there."""

@@ -48,7 +48,7 @@ def test_a_gpu_is_quarantined_and_a_retry_uncounted_only_where_the_driver_confir
         wait_for(attempt.run.supervisor.exists, "the supervisor")
         wait_for(lambda: site.yard.job(attempt.job_id).state == "running", "the adoption")
         binding.xids = {"GPU-aaaa": list(xids)}
-        (attempt.run.root / "go").touch()
+        (attempt.run.job / "go").touch()
         wait_for(lambda: len(site.yard.moves(attempt.job_id)) > 3, "the end of the attempt")
         retried = site.yard.events(attempt.job_id)[3].data["reason"]["message"]
         assert said in retried

@@ -24,6 +24,7 @@ from worker.engines.local import process
 
 WORKER = """
 import sys
+sys.path.insert(0, sys.argv.pop(1))
 from tests.worker.standin import StandIn
 from worker.__main__ import main
 from worker.engines.local import engine
@@ -33,6 +34,7 @@ del sys.argv[1:]
 sys.exit(main())
 """
 """The worker's program; its arguments are what it starts in torchrun's place."""
+ROOT = Path(__file__).parents[2]
 ONCE = "import os, sys\nif os.environ['TORCHYARD_ATTEMPT'] != '1': sys.exit()\n" + DAEMONS
 
 
@@ -102,7 +104,7 @@ def _worker(folder: Path, database: str, redis: str) -> Generator[subprocess.Pop
         "TORCHYARD_CPU_SLOTS": "2",
     }
     ranks = [sys.executable, "-P", str(LAUNCHER), "1", str(folder / "code" / "train.py")]
-    with subprocess.Popen([sys.executable, "-P", "-c", WORKER, *ranks], env=environment) as worker:
+    with subprocess.Popen([sys.executable, "-P", "-c", WORKER, str(ROOT), *ranks], env=environment) as worker:
         try:
             yield worker
         finally:
