@@ -13,6 +13,7 @@ from tests import sharing
 from tests.databases import Databases, PostgreSQLDatabases, SQLiteDatabases
 from tests.postgresql import postgresql_server
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # test processes share the cores, and threads of torch spin
 settings.register_profile("torchyard", deadline=None)  # a busy machine is no failure
 settings.load_profile("torchyard")
 

@@ -55,7 +55,7 @@ checks.positive_data_acceptance.expected-statuses = ["2xx", 401, 404, 409, 414, 
 @pytest.mark.parametrize(
     "asked",
     [
-        ["--phases", "coverage", "--include-operation-id", "change_job"],
+        pytest.param(["--phases", "coverage", "--include-operation-id", "change_job"], marks=pytest.mark.thorough),
         pytest.param(["--phases", "coverage"], marks=pytest.mark.thorough),
         ["--phases", "examples,fuzzing,stateful"],
     ],

@@ -18,6 +18,7 @@ SPEC = {
 KEPT = ["epoch-5", "epoch-4", "epoch-1"]
 
 
+@pytest.mark.thorough
 def test_five_epochs_leave_the_last_two_and_the_best(tmp_path: Path, service: Service) -> None:
     blobs = service.data / "blobs"
     others = {path.name for path in blobs.glob("??/*")}

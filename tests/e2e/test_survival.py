@@ -54,6 +54,7 @@ def test_a_stopped_service_requeues_its_jobs_and_goes_on_when_it_is_started_agai
         assert left == [f"left at {steps[0]} from {steps[1]}"]
 
 
+@pytest.mark.thorough
 def test_a_killed_worker_is_restarted_and_adopts_its_job(service: Service) -> None:
     with running(service):
         job = service.submit_script("gated", GATED, max_restarts=0)
@@ -82,6 +83,7 @@ def test_a_job_survives_the_kill_of_the_whole_service(service: Service) -> None:
         assert service.wait(job.id, JobState.SUCCEEDED).attempt == 1
 
 
+@pytest.mark.thorough
 def test_a_killed_rank_and_a_killed_supervisor_are_retried_without_leaving_a_process(service: Service) -> None:
     with running(service):
         job = service.submit_script("gated", GATED, resources={"devices_per_node": 2}, max_restarts=1)
@@ -101,6 +103,7 @@ def test_a_killed_rank_and_a_killed_supervisor_are_retried_without_leaving_a_pro
         assert service.wait(job.id, JobState.SUCCEEDED).attempt == 3
 
 
+@pytest.mark.thorough
 def test_a_job_trains_on_while_postgresql_is_away(tmp_path: Path) -> None:
     with postgresql_server() as server, running(Service(tmp_path, database=server.url("postgres"))) as service:
         job = service.submit_script("gated", GATED, max_restarts=0)

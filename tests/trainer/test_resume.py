@@ -94,7 +94,16 @@ class Chain:
         return {step: value for run in written for step, value in points(run, key)}
 
 
-@pytest.mark.parametrize(("strategy", "kills"), [("ddp", 10), ("powersgd", 2), ("fsdp", 2), ("local_sgd", 2)])
+@pytest.mark.parametrize(
+    ("strategy", "kills"),
+    [
+        ("ddp", 4),
+        pytest.param("ddp", 10, marks=pytest.mark.thorough),
+        ("powersgd", 2),
+        ("fsdp", 2),
+        ("local_sgd", 2),
+    ],
+)
 def test_a_run_killed_at_random_steps_ends_as_one_that_never_was(tmp_path: Path, strategy: str, kills: int) -> None:
     data = small_pictures(tmp_path, train=130, val=20)
     config = STRATEGIES[strategy]
