@@ -161,6 +161,7 @@ def test_gpus_and_who_holds_them(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_gpu_that_our_own_job_holds_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     with subprocess.Popen(["torchyard job_1 attempt 1 rank 0", "60"], executable="/bin/sleep") as rank:
+        wait_for(Path(f"/proc/{rank.pid}/cmdline").read_bytes, "its title")
         held = SimpleNamespace(pid=rank.pid, usedGpuMemory=GIB)
         found = [*gpus.look(Settings(), driver=Driver({"GPU-aaaa": [held]}))]
         rank.kill()

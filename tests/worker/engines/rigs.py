@@ -28,9 +28,13 @@ _SCRIPTS: dict[Program, str] = {
     ),
     "deaf": "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nREADY\nwhile True: time.sleep(1)",
     "completes": "READY",
-    "fails": "READY\nraise ValueError('no luck')",
+    "fails": "READY\nwhile not all(path.exists() for path in ALL): pass\nraise ValueError('no luck')",
 }
-_READY = "import os, pathlib; pathlib.Path(os.environ['TORCHYARD_RUN_DIR'], 'ready-' + os.environ['RANK']).touch()"
+_READY = """
+import os, pathlib
+ALL = [pathlib.Path(os.environ["TORCHYARD_RUN_DIR"], f"ready-{rank}") for rank in range(2)]
+ALL[int(os.environ["RANK"])].touch()
+"""
 
 
 class Rig(Protocol):
