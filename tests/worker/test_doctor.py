@@ -18,6 +18,7 @@ from store.db.database import Database
 from tests.cli.terminal import in_terminal
 from tests.databases import Databases, PostgreSQLDatabases, on_both
 from tests.servers import free_port, redis_server, redis_server_with_password
+from tests.worker.attempt import wait_for
 from tests.worker.test_devices import GIB, Binding
 from worker.doctor import disk, gpus, pytorch, services
 from worker.doctor.findings import Finding, Status
