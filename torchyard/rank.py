@@ -14,12 +14,13 @@ import sys
 import time
 import traceback
 from types import ModuleType, TracebackType
-from typing import Literal
+from typing import Literal, NoReturn
 
 from setproctitle import setproctitle
 
 from torchyard import disk
 from torchyard.errors import ConfigError, DataError
+from torchyard.exiting import leave
 from torchyard.faults import device_fault
 from torchyard.job import EndReason
 from torchyard.memory import host_shortage
@@ -47,8 +48,8 @@ _Reason = Literal[
 ]
 
 
-def main() -> None:
-    """Runs the program named in `sys.argv`. Leaves by SystemExit."""
+def main() -> NoReturn:
+    """Runs the program named in `sys.argv`, and leaves as Python would, by the code of its end."""
     rank = int(os.environ["RANK"])
     run_dir = RunDir.of_job(Path(os.environ[Env.RUN_DIR]))
     setproctitle(process_title(os.environ[Env.JOB_ID], int(os.environ[Env.ATTEMPT]), f"rank {rank}"))
@@ -60,24 +61,23 @@ def main() -> None:
     if identity is None:
         sys.exit("/proc does not show this process")
     _write(run_dir.ranks / f"{rank}.json", identity)
+    code = 0
     try:
         _run_to_its_end(sys.argv[1:])
     except SystemExit as error:
         error.__traceback__ = _users_part(error.__traceback__)
-        if os.getpid() == process:
-            if error.code in (None, 0):
-                _mark(run_dir, rank)
-            else:
-                _record(run_dir, rank, error)
-        raise
+        code = _code(error)
+        if os.getpid() == process and code:
+            _record(run_dir, rank, error)
     except BaseException as error:  # noqa: BLE001 whatever leaves the program is reported as Python would
         error.__traceback__ = _users_part(error.__traceback__)
         if os.getpid() == process:  # a forked child that ran to here is not the rank
             _record(run_dir, rank, error)
         sys.excepthook(type(error), error, error.__traceback__)
-        sys.exit(1)
-    if os.getpid() == process:
+        code = 1
+    if os.getpid() == process and not code:
         _mark(run_dir, rank)
+    leave(code)
 
 
 def _redirect(run_dir: RunDir, rank: int) -> None:
@@ -87,6 +87,16 @@ def _redirect(run_dir: RunDir, rank: int) -> None:
         log = os.open(run_dir.log(f"rank-{rank}", name), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         os.dup2(log, stream.fileno(), inheritable=True)
         os.close(log)
+
+
+def _code(error: SystemExit) -> int:
+    """The exit status that Python gives it, having printed what is no number."""
+    if error.code is None:
+        return 0
+    if isinstance(error.code, int):
+        return error.code & 0xFF
+    print(error.code, file=sys.stderr)  # noqa: T201
+    return 1
 
 
 def _run_to_its_end(arguments: list[str]) -> None:

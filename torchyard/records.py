@@ -44,7 +44,10 @@ class LaunchPlan(Record):
     attempt: int
     claimed_at: int | None = None
     """Microseconds, as the attempt's row has it: where an older database was put back, a number is used once more."""
+    launcher: Literal["torchrun", "warm"] = "torchrun"
+    """What brings the ranks up: torchrun, or the supervisor by forks of itself."""
     argv: list[str]
+    """Starts the launcher. With `warm`, it is the rank's program: `SCRIPT [ARGS…]` or `-m MODULE [ARGS…]`."""
     env: dict[str, str]
     """The whole environment: nothing else is inherited."""
     cwd: str

@@ -70,6 +70,11 @@ class _Common(Schema):
         default=STALL_TIMEOUT, description="without progress; that of a script counts from its first event"
     )
     stop_grace: Duration = Field(default=timedelta(seconds=30), description="from the stop signal to the kill")
+    launcher: Literal["auto", "warm", "torchrun"] = Field(
+        default="auto",
+        exclude_if=lambda launcher: launcher == "auto",  # a resolved spec is one that older workers can read
+        description="`auto`: from the worker's warm process in well under a second, by torchrun where that cannot be",
+    )
     labels: Labels = {}
     env: Annotated[dict[str, Annotated[str, Field(max_length=32_768)]], Field(max_length=256)] = {}
 

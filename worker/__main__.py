@@ -5,8 +5,10 @@ SIGTERM leaves and lets the jobs run on under their supervisors, for the next da
 """
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 import logging
+import os
 import signal
 import sys
 from types import FrameType
@@ -17,6 +19,8 @@ from worker.devices import inventory as devices
 from worker.devices.health import Health
 from worker.engines.local import orphans
 from worker.engines.local.engine import LocalEngine
+from worker.engines.local.environment import inherited
+from worker.engines.local.warm.keeper import WarmProcess
 from worker.settings import Settings
 
 
@@ -32,16 +36,30 @@ def main() -> int:
         with devices.lock_devices(inventory.devices, settings.root):
             orphans.adopt()
             gpus = [device.uuid for device in inventory.devices if device.kind == "cuda"]
-            engine, health = LocalEngine(settings.runs, inventory), Health(inventory.nvml, gpus)
-            daemon = Daemon(settings, engine, health=health)
-            on_term = daemon.stop_jobs if arguments.stop_jobs else daemon.leave
-            for number, act in ((signal.SIGINT, daemon.stop_jobs), (signal.SIGTERM, on_term)):
-                signal.signal(number, _handler(act))
-            daemon.serve()
+            with _warm_process(settings) as warm:
+                engine, health = LocalEngine(settings.runs, inventory, warm=warm), Health(inventory.nvml, gpus)
+                daemon = Daemon(settings, engine, health=health)
+                on_term = daemon.stop_jobs if arguments.stop_jobs else daemon.leave
+                for number, act in ((signal.SIGINT, daemon.stop_jobs), (signal.SIGTERM, on_term)):
+                    signal.signal(number, _handler(act))
+                daemon.serve()
     except (TorchyardError, OSError) as error:
         logging.error("%s", error)
         return 1
     return 0
+
+
+@contextmanager
+def _warm_process(settings: Settings) -> Generator[WarmProcess | None]:
+    if settings.launcher == "torchrun":
+        yield None
+        return
+    warm = WarmProcess(inherited(os.environ))
+    warm.open()
+    try:
+        yield warm
+    finally:
+        warm.close()
 
 
 def _handler(act: Callable[[], None]) -> Callable[[int, FrameType | None], None]:

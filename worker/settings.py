@@ -3,7 +3,7 @@
 from datetime import timedelta
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -31,6 +31,8 @@ class Settings(settings.Settings):
     cpu_slots: Annotated[int, Field(ge=0, le=4096)] | None = None
     allow_paths: str = ""
     """Folders below which a job may name `file://` data and code, separated by `:`."""
+    launcher: Literal["auto", "torchrun"] = "auto"
+    """`torchrun`: keep no warm process, and start every job by torchrun."""
     keep_logs: Age = None
     """After the end of a job."""
     keep_logs_bytes: Size = None

@@ -6,8 +6,10 @@ import pytest
 
 from tests.disks import mounted
 from torchyard.job import EndReason
-from torchyard.rundir import ProcessIdentity, RankError, RunDir, write_record
-from worker.engines.local.verdict import judge
+from torchyard.rundir import ExitReport, ProcessIdentity, RankError, RunDir, write_record
+from worker.engines.local import verdict
+from worker.engines.local.launchers.torchrun import deaths
+from worker.engines.local.logtail import quote
 
 LOST_PEER = "[/pytorch/gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:38211"
 FAILURE = """[{index}]:
@@ -27,6 +29,12 @@ def run(tmp_path: Path) -> RunDir:
     for rank in (0, 1):
         write_record(created.ranks / f"{rank}.json", ProcessIdentity(pid=1, start_time=1, boot_id="boot"))
     return created
+
+
+def judge(run: RunDir, *, launcher_exit: int, world_size: int) -> ExitReport:
+    """By what torchrun's summary tells."""
+    seen = deaths(quote(run, "launcher"))
+    return verdict.judge(run, launcher_exit=launcher_exit, world_size=world_size, deaths=seen)
 
 
 def _summary(run: RunDir, root: tuple[int, int], *others: tuple[int, int]) -> None:

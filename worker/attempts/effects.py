@@ -173,6 +173,8 @@ class Effects:
         handle = self._host.engine.start(self._plan)
         self._notices.over(_PREPARE, "the attempt could be prepared, and starts")
         self._launched(handle)
+        if handle.note is not None:
+            self._notices.once(handle.note, level="info")
 
     def _launched(self, handle: Handle) -> None:
         self._handle = handle

@@ -144,6 +144,7 @@ def plan_of(
         stall_timeout=spec.stall_timeout,
         stop_grace=spec.stop_grace,
         reports=not is_script,
+        launcher=spec.launcher,
     )
 
 

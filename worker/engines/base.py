@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from torchyard.job import EndReason
 from torchyard.rundir import ExitReport
@@ -39,6 +39,8 @@ class Plan:
     stop_grace: timedelta
     reports: bool
     """Whether the program is known to write events: without any, `stall_timeout` counts from the start."""
+    launcher: Literal["auto", "warm", "torchrun"] = "auto"
+    """How the job wants its ranks to be brought up, where the engine has a choice."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,8 @@ class Handle:
     world_size: int
     stored: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """JSON of the engine's own, with `engine` and `layout`. Empty: nothing is known to have been started."""
+    note: str | None = field(default=None, compare=False)
+    """What the job's owner is to be told of the start."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,10 @@ class Engine(Protocol):
     """Every method may be called from any thread, for different attempts at once."""
 
     def start(self, plan: Plan) -> Handle:
-        """Starts the attempt, or finds the one that was started with this key. Raises OSError where it cannot."""
+        """Starts the attempt, or finds the one that was started with this key.
+
+        Raises OSError where it cannot, and ConfigError where the plan asks for what is not possible here.
+        """
         ...
 
     def find(self, key: AttemptKey, *, world_size: int, claimed_at: int) -> Handle | None:

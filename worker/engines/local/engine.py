@@ -1,16 +1,18 @@
 """The engine of one host: each attempt is a supervisor and the tree of processes that it keeps."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from datetime import timedelta
 import logging
 import os
 from pathlib import Path
 import signal
-import time
 from typing import Literal
 
+from torchyard.errors import ConfigError
 from torchyard.job import EndReason
 from torchyard.rundir import ExitReport, LaunchPlan, ProcessIdentity, RunDir, write_record
+from torchyard.untrusted import read_untrusted
 from torchyard.views import DeviceView
 from worker.devices.inventory import Inventory
 from worker.engines import base
@@ -19,11 +21,12 @@ from worker.engines.local import orphans, process, strays, supervisors
 from worker.engines.local.environment import inherited
 from worker.engines.local.launchers.base import Launcher
 from worker.engines.local.launchers.torchrun import Torchrun
+from worker.engines.local.launchers.warm import Warm, obstacle
 from worker.engines.local.stops import Stops
-from worker.untrusted import read_untrusted
+from worker.engines.local.warm.keeper import NotWarm, WarmProcess
 
-_SUPERVISOR_DEADLINE_S = 20.0
-_POLL_S = 0.02
+_WARM_S = 30.0
+"""How long a start waits for a warm process that is about to be ready: a cold start takes as long."""
 
 logger = logging.getLogger(__name__)
 
@@ -37,12 +40,18 @@ class LocalHandle(ProcessIdentity):
 
 
 class LocalEngine:
-    """`runs` holds the run directories; `inventory` is what this host offers."""
+    """`runs` holds the run directories; `inventory` is what this host offers.
 
-    def __init__(self, runs: Path, inventory: Inventory, *, launcher: Launcher | None = None) -> None:
+    Jobs start from `warm` where that is given and they can, else by `launcher`, which is torchrun.
+    """
+
+    def __init__(
+        self, runs: Path, inventory: Inventory, *, launcher: Launcher | None = None, warm: WarmProcess | None = None
+    ) -> None:
         self._runs = runs
         self._inventory = inventory
         self._launcher = launcher or Torchrun()
+        self._warm = warm
         self._supervisors: dict[AttemptKey, LocalHandle] = {}
         """Of the attempts that have not ended, as far as is known."""
         self._stops: dict[AttemptKey, Stops] = {}
@@ -52,13 +61,15 @@ class LocalEngine:
         found = self.find(plan.key, world_size=world_size, claimed_at=plan.claimed_at)
         if found is not None:
             return found
+        launcher, note = self._choose(plan)
+        try:
+            supervisor = self._begin(plan, launcher)
+        except NotWarm as error:
+            launcher, note = self._launcher, _must_be_cold(plan, str(error))
+            supervisor = self._begin(plan, launcher)
         run = self._run(plan.key)
-        slots = len(self._inventory.devices)
-        write_record(run.launch, launch_plan(plan, run=run, launcher=self._launcher, slots=slots))
-        supervisor = supervisors.start(run)
-        if supervisor is None:
-            supervisor = self._wait_for_record(run)
-        return self._started(plan.key, run, supervisor, world_size)
+        handle = self._started(plan.key, run, supervisor or self._wait_for_record(run), world_size)
+        return replace(handle, note=note)
 
     def find(self, key: AttemptKey, *, world_size: int, claimed_at: int) -> Handle | None:
         run = RunDir.found(self._runs / key.job_id / str(key.number))
@@ -129,15 +140,32 @@ class LocalEngine:
         self._supervisors[key] = handle
         return Handle(key, world_size, handle.model_dump())
 
+    def _choose(self, plan: Plan) -> tuple[Launcher, str | None]:
+        """The launcher, and why it is not the warm one where that was hoped for."""
+        if plan.launcher == "torchrun" or self._warm is None:
+            return self._launcher, None
+        try:
+            reason = obstacle(plan, loaded=self._warm.modules(wait_s=_WARM_S))
+        except NotWarm as error:
+            reason = str(error)
+        return (Warm(), None) if reason is None else (self._launcher, _must_be_cold(plan, reason))
+
+    def _begin(self, plan: Plan, launcher: Launcher) -> ProcessIdentity | None:
+        """Starts the supervisor. None where one runs already. Raises NotWarm, where `launcher` cannot do without."""
+        run = self._run(plan.key)
+        write_record(run.launch, launch_plan(plan, run=run, launcher=launcher, slots=len(self._inventory.devices)))
+        if self._warm is None:
+            return supervisors.start(run)
+        try:
+            return supervisors.start(run, warm=self._warm)
+        except NotWarm:
+            if launcher.name == "warm":
+                raise
+            return supervisors.start(run)
+
     def _wait_for_record(self, run: RunDir) -> ProcessIdentity:
-        """For a supervisor that is about to say who it is. One that never does is nobody's."""
-        deadline = time.monotonic() + _SUPERVISOR_DEADLINE_S
-        while time.monotonic() < deadline:
-            supervisor = supervisors.recorded(run)
-            if supervisor is not None:
-                return supervisor
-            time.sleep(_POLL_S)
-        return NOBODY
+        """One that never says who it is is nobody's."""
+        return supervisors.wait_for_record(run) or NOBODY
 
     def _rouse(self, key: AttemptKey, supervisor: ProcessIdentity) -> None:
         """A supervisor that is stopped sees no request, no time limit and no hang: it goes on, or dies at last."""
@@ -149,7 +177,9 @@ class LocalEngine:
         process.send(supervisor, signal.SIGKILL if overdue else signal.SIGCONT)
 
     def _forget(self, key: AttemptKey) -> None:
-        self._supervisors.pop(key, None)
+        supervisor = self._supervisors.pop(key, None)
+        if supervisor is not None:
+            orphans.forget(supervisor)
         self._stops.pop(key, None)
 
 
@@ -166,6 +196,7 @@ def launch_plan(
         job_id=plan.key.job_id,
         attempt=plan.key.number,
         claimed_at=plan.claimed_at,
+        launcher=launcher.name,
         argv=launcher.command(plan, folder=run.torchrun),
         env=inherited(environ) | usual | dict(plan.env) | fixed,
         cwd=str(plan.cwd),
@@ -175,6 +206,12 @@ def launch_plan(
         stop_grace=plan.stop_grace,
         reports=plan.reports,
     )
+
+
+def _must_be_cold(plan: Plan, reason: str) -> str:
+    if plan.launcher == "warm":
+        raise ConfigError(f"launcher: warm is not possible: {reason}. With auto, the job starts by torchrun")
+    return f"starts by torchrun, which takes seconds: {reason}"
 
 
 def _ranks(run: RunDir, world_size: int) -> int:

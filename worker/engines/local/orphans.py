@@ -1,10 +1,13 @@
 """What a killed supervisor leaves: it becomes a child of the worker that started the supervisor, and is found by that.
 
+A supervisor that the warm process has started becomes one, too, when the warm process ends: it is known before.
+
 A search by job and attempt misses a process that emptied its environment and left its parents.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 import contextlib
+from contextlib import contextmanager
 from datetime import timedelta
 import os
 import subprocess
@@ -14,7 +17,7 @@ from typing import BinaryIO
 from torchyard.rundir import ProcessIdentity
 from worker.engines.local import process
 
-_lock = threading.Lock()
+_lock = threading.RLock()
 """Held from the start of a child until it is among `_own`, and while it is decided who is not."""
 _own: set[ProcessIdentity] = set()
 _adopting = threading.Event()
@@ -26,9 +29,24 @@ def adopt() -> None:
     _adopting.set()
 
 
-def start(command: Sequence[str], *, env: Mapping[str, str], log: BinaryIO, keep: int) -> ProcessIdentity:
+@contextmanager
+def beginning() -> Generator[Callable[[ProcessIdentity], None]]:
+    """While a process begins that is no orphan, whoever its parent becomes. What is called with it makes it known."""
+    with _lock:
+        yield _own.add
+
+
+def forget(known: ProcessIdentity) -> None:
+    """It has ended. Where it is a child of this process, it leaves no zombie."""
+    _own.discard(known)
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(known.pid, os.WNOHANG)
+
+
+def start(command: Sequence[str], *, env: Mapping[str, str], log: BinaryIO | None, keep: int) -> ProcessIdentity:
     """Starts a child that is no orphan, in a session of its own, and a thread that waits for it, so that it leaves no
-    zombie. It inherits the descriptor `keep`. Answers who it is, also where it has ended already. Raises OSError.
+    zombie. It inherits the descriptor `keep`, and without a `log` this process's own stdout and stderr. Answers who it
+    is, also where it has ended already. Raises OSError.
     """
     with _lock:
         child = subprocess.Popen(

@@ -9,6 +9,8 @@ import errno
 import functools
 import os
 from pathlib import Path
+import re
+import select
 import signal
 import time
 
@@ -16,6 +18,8 @@ from torchyard.rundir import Env, ProcessIdentity, process_title
 
 _PAUSE = 0.02  # seconds between two looks at what a SIGKILL has left
 _PR_SET_CHILD_SUBREAPER = 36
+_GONE = {errno.ESRCH, errno.EINVAL}
+"""What pidfd_open says where the process is gone; EINVAL where only a group or a session has its number."""
 
 
 def identity(pid: int) -> ProcessIdentity | None:
@@ -35,6 +39,31 @@ def is_stopped(process: ProcessIdentity) -> bool:
     """Whether exactly that process is stopped (SIGSTOP, a debugger): until it goes on, only SIGKILL reaches it."""
     found = _read(process.pid)
     return found is not None and found.start_time == process.start_time and found.state in b"Tt"
+
+
+def wait(process: ProcessIdentity) -> None:
+    """Returns when exactly that process has ended, whoever its parent is."""
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except OSError as error:
+        if error.errno in _GONE:
+            return
+        raise
+    try:
+        if is_alive(process):
+            select.select([descriptor], [], [])
+    finally:
+        os.close(descriptor)
+
+
+def own_memory(process: ProcessIdentity) -> int | None:
+    """The bytes of memory that it does not share with a file, resident; None where it is gone."""
+    try:
+        status = Path(f"/proc/{process.pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    found = re.search(r"^RssAnon:\s+(\d+) kB$", status, re.MULTILINE)
+    return int(found[1]) << 10 if found else None
 
 
 def descendants(*pids: int) -> list[ProcessIdentity]:
@@ -86,8 +115,7 @@ def send(process: ProcessIdentity, number: signal.Signals) -> bool:
     try:
         descriptor = os.pidfd_open(process.pid)
     except OSError as error:
-        # Older kernels answer EINVAL where the process is gone, and only a group or a session has its number.
-        if error.errno in {errno.ESRCH, errno.EINVAL}:
+        if error.errno in _GONE:
             return False
         raise
     try:

@@ -9,7 +9,7 @@ from torchyard.job import EndReason
 from torchyard.rundir import ExitReport, LaunchPlan, ProcessIdentity, RunDir
 from torchyard.schema import format_duration
 from worker.engines.local import process
-from worker.engines.local.verdict import quote
+from worker.engines.local.logtail import quote
 
 _DUMP_S = 1.0  # for the ranks to write their stacks
 _STACKS = 32_000  # characters of them in the report

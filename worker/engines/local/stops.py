@@ -5,7 +5,7 @@ import time
 
 from torchyard.job import EndReason
 from torchyard.rundir import RunDir, StopRequest, write_record
-from worker.untrusted import read_untrusted
+from torchyard.untrusted import read_untrusted
 
 _OVERDUE_S = 15.0
 _WEIGHT = {EndReason.PREEMPTED: 0, EndReason.PAUSED: 1, EndReason.CANCELLED: 3}

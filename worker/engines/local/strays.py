@@ -9,9 +9,9 @@ import time
 
 from torchyard.job import EndReason
 from torchyard.rundir import ProcessIdentity, RunDir, StopRequest, write_record
+from torchyard.untrusted import read_untrusted
 from worker.engines.base import AttemptKey
 from worker.engines.local import orphans, process
-from worker.untrusted import read_untrusted
 
 _POLL_S = 0.25
 _DEADLINE_S = 10.0

@@ -1,16 +1,17 @@
-"""The supervisor of one attempt: `python -P -m worker.engines.local.supervisor RUN_DIR`.
+"""The supervisor of one attempt: a fork of the warm process, or `python -P -m worker.engines.local.supervisor RUN_DIR`.
 
 It starts the launcher, keeps every process that descends from it, ends them all (asked to, at the time limit, at a
 stall, or because the launcher has left), and then says in `exit.json` how the attempt ended. It outlives the worker.
+It never uses torch itself.
 """
 
+from collections.abc import Callable
 import contextlib
 from datetime import timedelta
 import os
 from pathlib import Path
 import select
 import signal
-import subprocess
 import sys
 import time
 
@@ -31,6 +32,9 @@ from torchyard.rundir import (
 )
 from torchyard.schema import format_duration
 from worker.engines.local import process
+from worker.engines.local.launchers.base import Launch
+from worker.engines.local.launchers.torchrun import Agent
+from worker.engines.local.launchers.warm import Forks
 from worker.engines.local.stalls import StallWatch
 from worker.engines.local.verdict import judge, raised
 from worker.untrusted import append_untrusted, read_untrusted
@@ -38,6 +42,7 @@ from worker.untrusted import append_untrusted, read_untrusted
 _POLL_S = 0.2
 _STUBBORN = timedelta(seconds=30)  # for a SIGKILL to be obeyed: a GPU's memory takes its time
 _REPORT_S = 600.0  # for a disk to have room again
+_LAUNCHES: dict[str, Callable[[LaunchPlan, RunDir], Launch]] = {"torchrun": Agent, "warm": Forks}
 _MESSAGES = {
     EndReason.CANCELLED: "cancelled by its owner",
     EndReason.PAUSED: "paused",
@@ -46,9 +51,9 @@ _MESSAGES = {
 }
 
 
-def main() -> None:
-    """Supervises the attempt in the run directory `sys.argv[1]`. Exits with 1 where it cannot say how it ended."""
-    run = RunDir.found(Path(sys.argv[1]).absolute())
+def supervise(root: Path) -> None:
+    """Supervises the attempt in the run directory `root`. Exits with 1 where it cannot say how it ended."""
+    run = RunDir.found(root)
     plan = read_untrusted(run.launch, LaunchPlan)
     if plan is None:
         sys.exit(f"there is no {run.launch}")
@@ -70,7 +75,7 @@ class Supervisor:
     def __init__(self, run: RunDir, plan: LaunchPlan) -> None:
         self._run = run
         self._plan = plan
-        self._launcher_exit: int | None = None
+        self._launch: Launch | None = None
         self._told_to_leave = False
         self._stalls = StallWatch(run, plan)
         for number in (signal.SIGINT, signal.SIGHUP):  # handled, not ignored: what is ignored, children inherit
@@ -79,63 +84,48 @@ class Supervisor:
 
     def supervise(self) -> ExitReport:
         """Runs the attempt and says how it ended. When it returns, or raises, no process of the attempt is left."""
+        launch: Launch | None = None
         try:
             failpoint("supervisor.launch.before")
-            launcher = self._launch()
+            launch = self._launch = _LAUNCHES[self._plan.launcher](self._plan, self._run)
             failpoint("supervisor.launch.after")
         except OSError as error:
+            self._end()
             reason = EndReason.WORKER_LOST if error.errno in PASSING else EndReason.LAUNCH_FAILED
             return ExitReport(reason=reason, message=f"the launcher cannot be started: {error}")
         try:
-            report = self._watch(launcher)
+            report = self._watch(launch)
         finally:
-            self._end(launcher)
-            launcher.returncode = self._launcher_exit
+            self._end()
+            launch.close()
         if report is not None:
             return report
-        return judge(self._run, launcher_exit=self._launcher_exit or 0, world_size=self._plan.world_size)
+        return judge(
+            self._run, launcher_exit=launch.exit or 0, world_size=self._plan.world_size, deaths=launch.deaths()
+        )
 
-    def _launch(self) -> subprocess.Popen[bytes]:
-        with (
-            self._run.log("launcher", "stdout").open("ab") as stdout,
-            self._run.log("launcher", "stderr").open("ab") as stderr,
-        ):
-            return subprocess.Popen(
-                self._plan.argv,
-                env=self._plan.env,
-                cwd=self._plan.cwd,
-                stdin=subprocess.DEVNULL,
-                stdout=stdout,
-                stderr=stderr,
-                start_new_session=True,
-            )
-
-    def _watch(self, launcher: subprocess.Popen[bytes]) -> ExitReport | None:
+    def _watch(self, launch: Launch) -> ExitReport | None:
         """Until the launcher has left (None: of its own accord) or the attempt's end is decided."""
         time_limit = time.monotonic() + self._plan.time_limit.total_seconds()
-        while not self._gone(launcher):
+        while not self._gone(launch):
             request = self._requested()
             if request is None and time.monotonic() >= time_limit:
                 request = StopRequest(reason=EndReason.TIME_LIMIT, grace=self._plan.stop_grace)
                 self._publish(request)
             if request is not None:
-                return self._stop(launcher, request)
+                return self._stop(launch, request)
             if self._stalls.stalled():
                 return self._stalls.report(self._ranks())
         return None
 
-    def _gone(self, launcher: subprocess.Popen[bytes]) -> bool:
+    def _gone(self, launch: Launch) -> bool:
         """Waits a moment; True as soon as the launcher has left. Reaps whoever else has ended."""
-        if self._launcher_exit is None:
-            descriptor = os.pidfd_open(launcher.pid)
-            try:
-                select.select([descriptor], [], [], _POLL_S)
-            finally:
-                os.close(descriptor)
-        self._reap(launcher)
-        return self._launcher_exit is not None
+        select.select(launch.descriptors(), [], [], _POLL_S)
+        launch.tend()
+        self._reap()
+        return launch.exit is not None
 
-    def _reap(self, launcher: subprocess.Popen[bytes]) -> None:
+    def _reap(self) -> None:
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -143,8 +133,8 @@ class Supervisor:
                 return
             if not pid:
                 return
-            if pid == launcher.pid:
-                self._launcher_exit = os.waitstatus_to_exitcode(status)
+            if self._launch is not None:
+                self._launch.note(pid, os.waitstatus_to_exitcode(status))
 
     def _requested(self) -> StopRequest | None:
         there = os.path.lexists(self._run.stop)
@@ -167,7 +157,7 @@ class Supervisor:
         except OSError as error:
             _say(f"{self._run.stop} cannot be written: {error}")
 
-    def _stop(self, launcher: subprocess.Popen[bytes], request: StopRequest) -> ExitReport | None:
+    def _stop(self, launch: Launch, request: StopRequest) -> ExitReport | None:
         """SIGTERM to the ranks, and the grace for them to leave. A later request may change the reason and cut it.
 
         None where the program comes to its own end meanwhile: it has finished, unless it was cancelled.
@@ -180,13 +170,13 @@ class Supervisor:
                 if rank.pid not in told and not os.path.lexists(self._run.finished(number)):
                     told.add(rank.pid)
                     process.send(rank, signal.SIGTERM)
-            if self._gone(launcher):
+            if self._gone(launch):
                 break
             latest = self._requested() or request
             if latest != request:
                 request = latest
                 deadline = min(deadline, time.monotonic() + request.grace.total_seconds())
-        if self._launcher_exit == 0 and request.reason is not EndReason.CANCELLED and self._finished():
+        if launch.exit == 0 and request.reason is not EndReason.CANCELLED and self._finished():
             return None
         message = _MESSAGES.get(request.reason, "the attempt was asked to stop")
         if time.monotonic() >= deadline:
@@ -207,11 +197,12 @@ class Supervisor:
         }
         return {rank: identity for rank, identity in said.items() if identity is not None and identity in ours}
 
-    def _end(self, launcher: subprocess.Popen[bytes]) -> None:
-        """SIGKILLs all that is left, the launcher last, for as long as anything is."""
+    def _end(self) -> None:
+        """SIGKILLs all that is left, what the ranks need last, for as long as anything is."""
+        keeper = self._launch.keeper if self._launch is not None else None
 
         def left() -> list[ProcessIdentity]:
-            self._reap(launcher)
+            self._reap()
             found = {
                 item.pid: item
                 for item in (
@@ -219,13 +210,13 @@ class Supervisor:
                     *process.find(self._plan.job_id, self._plan.attempt),
                 )
             }
-            return sorted(found.values(), key=lambda item: item.pid == launcher.pid)
+            return sorted(found.values(), key=lambda item: item.pid == keeper)
 
         stubborn = process.kill_all(left, timeout=_STUBBORN)
         if stubborn:
             self._tell(process.stubborn(stubborn))
             process.kill_all(left, timeout=None)
-        self._reap(launcher)
+        self._reap()
 
     def _tell(self, text: str) -> None:
         """The job's owner, by a line after those of rank 0, which writes no more."""
@@ -263,4 +254,4 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    supervise(Path(sys.argv[1]).absolute())

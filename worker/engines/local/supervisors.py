@@ -5,27 +5,30 @@ from contextlib import contextmanager
 import fcntl
 import os
 import sys
+import time
 
 from torchyard.failpoints import failpoint
 from torchyard.rundir import ProcessIdentity, RunDir
+from torchyard.untrusted import read_untrusted
 from worker.engines.local import orphans
 from worker.engines.local.environment import inherited
-from worker.untrusted import read_untrusted
+from worker.engines.local.warm.keeper import Lost, NotWarm, WarmProcess
+
+_DEADLINE_S = 20.0
+_POLL_S = 0.02
 
 
-def start(run: RunDir) -> ProcessIdentity | None:
+def start(run: RunDir, *, warm: WarmProcess | None = None) -> ProcessIdentity | None:
     """Starts the supervisor of a prepared run directory, and answers who it is. None where one runs already.
 
-    It is in a session of its own and outlives the worker; while the worker lives, a thread waits for it, so that it
-    leaves no zombie. Raises OSError.
+    It is forked from the warm process, or a program of its own where there is none. It is in a session of its own and
+    outlives the worker. Raises OSError, and NotWarm where the warm process has started nothing.
     """
     failpoint("launch.start.before")
-    with _lock(run) as lock:
-        if lock is None:
-            return None
-        command = [sys.executable, "-P", "-m", "worker.engines.local.supervisor", str(run.root.absolute())]
-        with run.supervisor_log.open("ab") as log:
-            supervisor = orphans.start(command, env=inherited(os.environ), log=log, keep=lock)
+    with orphans.beginning() as know:
+        supervisor = _fork(run, warm) if warm is not None else _execute(run)
+        if supervisor is not None:
+            know(supervisor)
     failpoint("launch.start.after")
     return supervisor
 
@@ -39,6 +42,33 @@ def is_running(run: RunDir) -> bool:
 def recorded(run: RunDir) -> ProcessIdentity | None:
     """Who the attempt's supervisor is or was, by its own record."""
     return read_untrusted(run.supervisor, ProcessIdentity)
+
+
+def wait_for_record(run: RunDir) -> ProcessIdentity | None:
+    """For a supervisor that is about to say who it is; None for one that never does."""
+    deadline = time.monotonic() + _DEADLINE_S
+    while time.monotonic() < deadline:
+        supervisor = recorded(run)
+        if supervisor is not None:
+            return supervisor
+        time.sleep(_POLL_S)
+    return None
+
+
+def _fork(run: RunDir, warm: WarmProcess) -> ProcessIdentity | None:
+    try:
+        with _lock(run) as lock, run.supervisor_log.open("ab") as log:
+            return None if lock is None else warm.fork(run.root.absolute(), lock=lock, log=log.fileno())
+    except Lost:
+        if not is_running(run):  # it ended before it could fork one
+            raise NotWarm("the warm process ended while it was asked") from None
+        return wait_for_record(run)
+
+
+def _execute(run: RunDir) -> ProcessIdentity | None:
+    command = [sys.executable, "-P", "-m", "worker.engines.local.supervisor", str(run.root.absolute())]
+    with _lock(run) as lock, run.supervisor_log.open("ab") as log:
+        return None if lock is None else orphans.start(command, env=inherited(os.environ), log=log, keep=lock)
 
 
 @contextmanager

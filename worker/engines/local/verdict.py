@@ -7,12 +7,8 @@ from torchyard import disk
 from torchyard.faults import device_fault
 from torchyard.job import EndReason
 from torchyard.rundir import ExitReport, ProcessIdentity, RankError, RunDir
-from torchyard.schema import storable
-from worker.engines.local.launchers.torchrun import Torchrun
-from worker.untrusted import read_tail, read_untrusted
-
-TAIL = 16_384
-"""Bytes of a log that a report may quote."""
+from torchyard.untrusted import read_untrusted
+from worker.engines.local.logtail import quote
 
 _FAULT = 1000  # characters of a fault's own words
 _LOST_PEER = re.compile(
@@ -23,15 +19,15 @@ _STUCK = "Watchdog caught collective operation timeout"
 """What NCCL prints before it aborts a rank whose collective has not ended in time."""
 
 
-def judge(run: RunDir, *, launcher_exit: int, world_size: int) -> ExitReport:
-    """The report of an attempt whose launcher left with `launcher_exit` (minus a signal's number) of its own accord.
+def judge(run: RunDir, *, launcher_exit: int, world_size: int, deaths: list[tuple[int, int]]) -> ExitReport:
+    """The report of an attempt whose launcher left with `launcher_exit` (minus a signal's number) of its own accord,
+    and saw the `deaths` of ranks: each one's rank and exit code, the first one in front.
 
     A rank's own error comes first, then a rank that ended without a word, then what only says that a peer was lost.
     """
     if launcher_exit == 0:
         return ExitReport(reason=EndReason.COMPLETED)
     stderr = quote(run, "launcher")
-    deaths = Torchrun().deaths(stderr)
     errors = _by_cause(run, world_size)
     if errors and not _blames_a_peer(errors[0]):
         return _raised(errors[0], dict(deaths))
@@ -50,11 +46,6 @@ def raised(run: RunDir, *, world_size: int) -> ExitReport | None:
     """The report of the first error that a rank recorded; None without any, or where all say that a peer was lost."""
     errors = _by_cause(run, world_size)
     return _raised(errors[0], {}) if errors and not _blames_a_peer(errors[0]) else None
-
-
-def quote(run: RunDir, source: str, *, offset: int = 0) -> str:
-    """The end of what `source` (`launcher`, `rank-N`) wrote to its stderr, of the bytes from `offset` on."""
-    return storable(read_tail(run.log(source, "stderr"), TAIL, start=offset).decode("utf-8", "replace"))
 
 
 def _by_cause(run: RunDir, world_size: int) -> list[RankError]:

@@ -3,12 +3,17 @@
 Rendezvous and collectives stay on loopback, on ports that the kernel chooses, so any number of jobs share the host.
 """
 
+from collections.abc import Sequence
 import os
 from pathlib import Path
 import re
+import subprocess
 import sys
+from typing import Literal
 
+from torchyard.rundir import LaunchPlan, RunDir
 from worker.engines.base import Plan
+from worker.engines.local import logtail
 
 _ELASTIC = (
     "--nnodes=1",
@@ -22,6 +27,10 @@ _DEATH = re.compile(r"^ +rank +: (\d{1,6}) .*\n +exitcode +: (-?\d{1,5}) ", re.M
 
 class Torchrun:
     """torchrun's agent, as `trainer.torchrun` runs it."""
+
+    @property
+    def name(self) -> Literal["torchrun"]:
+        return "torchrun"
 
     def command(self, plan: Plan, *, folder: Path) -> list[str]:
         python = [sys.executable, "-P"]
@@ -40,6 +49,47 @@ class Torchrun:
             "NCCL_SOCKET_IFNAME": "lo",
         }
 
-    def deaths(self, stderr: str) -> list[tuple[int, int]]:
-        found = [(int(rank), int(code)) for rank, code in _DEATH.findall(stderr)]
-        return found[-1:] + found[:-1]
+
+class Agent:
+    """The launcher as a child of the supervisor. Raises OSError where it cannot be started."""
+
+    def __init__(self, plan: LaunchPlan, run: RunDir) -> None:
+        self.exit: int | None = None
+        self._run = run
+        with run.log("launcher", "stdout").open("ab") as stdout, run.log("launcher", "stderr").open("ab") as stderr:
+            self._process = subprocess.Popen(
+                plan.argv,
+                env=plan.env,
+                cwd=plan.cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
+            )
+        self._ends = os.pidfd_open(self._process.pid)
+
+    @property
+    def keeper(self) -> int:
+        return self._process.pid
+
+    def descriptors(self) -> Sequence[int]:
+        return [self._ends] if self.exit is None else []
+
+    def tend(self) -> None:
+        pass
+
+    def note(self, pid: int, code: int) -> None:
+        if pid == self._process.pid:
+            self.exit = self._process.returncode = code
+
+    def deaths(self) -> list[tuple[int, int]]:
+        return deaths(logtail.quote(self._run, "launcher"))
+
+    def close(self) -> None:
+        os.close(self._ends)
+
+
+def deaths(stderr: str) -> list[tuple[int, int]]:
+    """Rank and exit code of each failure in torchrun's summary, the one that it saw first in front."""
+    found = [(int(rank), int(code)) for rank, code in _DEATH.findall(stderr)]
+    return found[-1:] + found[:-1]

@@ -1,0 +1,105 @@
+"""Forking from a warm process: what a child sheds, and how it becomes a rank as a fresh Python would be one."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+import contextlib
+import importlib
+import multiprocessing
+import os
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from typing import NoReturn
+
+from torchyard import rank
+
+OURS = frozenset({"worker", "trainer"})
+"""Packages of ours that no script expects to be imported already: it may have its own of that name."""
+
+_RESET = {
+    signal.SIGTERM: signal.SIG_DFL,
+    signal.SIGHUP: signal.SIG_DFL,
+    signal.SIGCHLD: signal.SIG_DFL,
+    signal.SIGINT: signal.default_int_handler,
+}
+
+
+def child(be: Callable[[], NoReturn], *, keep: Collection[int] = ()) -> int:
+    """Forks a child that sheds what it has of its parent but the descriptors `keep`, and is `be`. Answers its pid.
+
+    Whatever leaves `be` ends the child. A signal that comes too early meets the child's own handlers. Raises OSError.
+    """
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _RESET)
+    try:
+        pid = os.fork()
+    except OSError:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        raise
+    if pid:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        return pid
+    code = 1
+    try:
+        _shed(keep)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        be()
+    except SystemExit as error:
+        code = _exit_code(error)
+    except BaseException:  # noqa: BLE001 nothing may return into the parent's frames
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def become_rank(program: Sequence[str], *, env: Mapping[str, str], cwd: str) -> NoReturn:
+    """Runs `program` (`SCRIPT [ARGS…]` or `-m MODULE [ARGS…]`) as one rank, and leaves."""
+    os.environ.clear()
+    os.environ.update(env)
+    time.tzset()
+    os.chdir(cwd)
+    tempfile.tempdir = None  # it was chosen by the parent's variables
+    _renew_randomness()
+    importlib.import_module("torch").set_num_threads(int(env["OMP_NUM_THREADS"]))
+    _forget_modules(program)
+    sys.argv = [rank.__file__, *program]
+    rank.main()
+
+
+def _shed(keep: Collection[int]) -> None:
+    """The session, the handlers of signals, and every descriptor but the standard ones and `keep`."""
+    os.setsid()
+    signal.set_wakeup_fd(-1)
+    for number, handler in _RESET.items():
+        signal.signal(number, handler)
+    first = 3
+    for descriptor in sorted(keep):
+        os.closerange(first, descriptor)
+        first = descriptor + 1
+    os.closerange(first, os.sysconf("SC_OPEN_MAX"))
+
+
+def _renew_randomness() -> None:
+    """What a fresh process draws from the system, and a fork has in common with its parent.
+
+    `random` does so itself. torch starts from the same seed in every process, and nobody has drawn from it yet.
+    """
+    importlib.import_module("numpy").random.seed()
+    multiprocessing.current_process().authkey = os.urandom(32)
+
+
+def _forget_modules(program: Sequence[str]) -> None:
+    """A recipe runs `trainer.__main__` afresh; a script finds none of our packages but `torchyard`."""
+    kept = {"trainer"} if program[0] == "-m" else set[str]()
+    for name in list(sys.modules):
+        if name.partition(".")[0] in OURS - kept or name == "trainer.__main__":
+            del sys.modules[name]
+
+
+def _exit_code(error: SystemExit) -> int:
+    if error.code is None or isinstance(error.code, int):
+        return error.code or 0
+    print(error.code, file=sys.stderr)  # noqa: T201 as Python does
+    return 1

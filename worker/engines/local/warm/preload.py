@@ -1,0 +1,66 @@
+"""What a warm process imports before it forks, and what must be true of it afterwards."""
+
+import contextlib
+import gc
+import importlib
+from pathlib import Path
+import sys
+
+from worker.engines.local.warm.fork import OURS
+
+MODULES = (
+    "numpy",
+    "torch",
+    "torch._dynamo",  # the first optimizer and the first DistributedDataParallel import it
+    "torch.distributed",
+    "torch.nn.parallel",
+    "torch.utils.data",
+    "safetensors.torch",
+    "trainer.__main__",
+    "trainer.recipes.classification",
+    "trainer.recipes.segmentation",
+    "trainer.recipes.text",
+)
+"""The recipes, and what every training needs. Not transformers, which is imported by those who ask for it."""
+
+
+class Unfit(Exception):
+    """This process must not be forked."""
+
+
+def load() -> frozenset[str]:
+    """Imports them, and answers the top-level names of all that this loaded besides our own. Raises Unfit."""
+    before = _top_level()
+    for name in MODULES:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # else each collection in a child would copy what they share
+    check()
+    return _top_level() - before - OURS
+
+
+def check() -> None:
+    """A second thread would be missing in a child, and might hold a lock; CUDA does not survive a fork.
+
+    Raises Unfit.
+    """
+    threads = len(list(Path("/proc/self/task").iterdir()))
+    if threads != 1:
+        raise Unfit(f"the warm process has {threads} threads")
+    if sys.modules["torch"].cuda.is_initialized():
+        raise Unfit("the warm process has a CUDA context")
+    devices = [target for target in _descriptors() if target.startswith("/dev/nvidia")]
+    if devices:
+        raise Unfit(f"the warm process has opened {', '.join(devices)}")
+
+
+def _top_level() -> frozenset[str]:
+    return frozenset(name.partition(".")[0] for name in sys.modules)
+
+
+def _descriptors() -> list[str]:
+    found: list[str] = []
+    for path in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # the descriptor of the listing itself
+            found.append(str(path.readlink()))
+    return found
