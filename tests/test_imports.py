@@ -153,8 +153,10 @@ def test_settings_are_those_of_the_own_program() -> None:
     assert broken == []
 
 
-def test_torch_is_for_the_trainer_and_lazily_for_the_run_context() -> None:
-    allowed = {(Path("torchyard/run.py"), "lazily"), (Path("torchyard/tensors.py"), "lazily")}
+def test_torch_is_for_the_trainer_and_lazily_for_the_run_context_and_the_warm_process() -> None:
+    local = Path("worker/engines/local")  # a warm process and its forks import it by name
+    lazily = {"torchyard/run.py", "torchyard/tensors.py", f"{local}/launchers/warm.py", f"{local}/warm/fork.py"}
+    allowed = {(Path(name), "lazily") for name in lazily}
     assert [str(found) for found in _used(TORCH, beside={"trainer"}) if (found.file, found.when) not in allowed] == []
 
 

@@ -51,6 +51,11 @@ _MESSAGES = {
 }
 
 
+def main() -> None:
+    """Supervises the attempt in the run directory `sys.argv[1]`."""
+    supervise(Path(sys.argv[1]).absolute())
+
+
 def supervise(root: Path) -> None:
     """Supervises the attempt in the run directory `root`. Exits with 1 where it cannot say how it ended."""
     run = RunDir.found(root)
@@ -254,4 +259,4 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    supervise(Path(sys.argv[1]).absolute())
+    main()
