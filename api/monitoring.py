@@ -6,7 +6,7 @@ import time
 from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 from prometheus_client import CollectorRegistry, Histogram, ProcessCollector
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -75,6 +75,7 @@ class _Service(Collector):
             yield from _of_jobs(found)
             yield from _of_attempts(found)
             yield from _of_workers(found)
+            yield from _of_starts(found)
 
     def _census(self) -> Census | None:
         try:
@@ -131,3 +132,24 @@ def _of_workers(found: Census) -> Iterable[Metric]:
         for (kind, state), count in worker.devices.items():
             devices.add_metric([worker.id, worker.name, kind, state], count)
     return [age, devices]
+
+
+def _of_starts(found: Census) -> Iterable[Metric]:
+    labels = ["worker_id", "worker"]
+    warm = GaugeMetricFamily("torchyard_worker_warm", "1 where jobs start from a warm process.", labels=labels)
+    age = GaugeMetricFamily("torchyard_warm_process_age_seconds", "Since it was started.", labels=labels)
+    forks = CounterMetricFamily("torchyard_warm_process_forks", "Jobs started from warm processes.", labels=labels)
+    memory = GaugeMetricFamily(
+        "torchyard_warm_process_memory_bytes", "What it shares with no file, resident.", labels=labels
+    )
+    for worker in found.workers:
+        if worker.starts is None:
+            continue
+        names = [worker.id, worker.name]
+        warm.add_metric(names, worker.starts.mode == "warm")
+        forks.add_metric(names, worker.starts.forks)
+        if worker.starts.since is not None:
+            age.add_metric(names, found.now / _SECONDS - worker.starts.since.timestamp())
+        if worker.starts.memory_bytes is not None:
+            memory.add_metric(names, worker.starts.memory_bytes)
+    return [warm, age, forks, memory]

@@ -25,6 +25,7 @@ from torchyard.views import (
     MetricView,
     ProgressView,
     QueueEntry,
+    StartsView,
     StatusReason,
     View,
     WaitingReason,
@@ -136,6 +137,7 @@ def worker(row: Worker, alive: bool, holders: dict[tuple[str, str], str]) -> Wor
         started_at=time(row.started_at),
         seen_at=time(row.seen_at),
         devices=[device.model_copy(update={"job_id": holders.get((row.id, device.uuid))}) for device in seen],
+        starts=None if row.starts is None else StartsView.model_validate(row.starts),
     )
 
 

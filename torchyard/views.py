@@ -216,6 +216,21 @@ class DeviceView(View):
     job_id: str | None = None
 
 
+class StartsView(View):
+    """How a worker starts jobs now."""
+
+    mode: Literal["warm", "cold"]
+    """`warm`: by forks of a process that has imported torch; `cold`: by torchrun."""
+    why: str = ""
+    """Why they are cold."""
+    since: datetime | None = None
+    """When the warm process was started."""
+    forks: int = 0
+    """Jobs that the warm processes of this worker have started since the worker was."""
+    memory_bytes: int | None = None
+    """Memory that the warm process shares with no file."""
+
+
 class WorkerView(View):
     id: str
     name: str
@@ -223,6 +238,8 @@ class WorkerView(View):
     started_at: datetime
     seen_at: datetime
     devices: list[DeviceView]
+    starts: StartsView | None = None
+    """None for a worker of an older version."""
 
 
 class WaitingReason(View):

@@ -99,7 +99,8 @@ class Duties:
 
     def _beat(self) -> None:
         views = [view.model_dump(mode="json") for view in self._devices.look()]
-        workers.heartbeat(self._store, self._worker_id, devices=views)
+        starts = self._devices.starts().model_dump(mode="json")
+        workers.heartbeat(self._store, self._worker_id, devices=views, starts=starts)
         with contextlib.suppress(OSError):
             os.utime(self._identity)
 

@@ -17,10 +17,10 @@ def register(store: Store, worker_id: str, *, name: str, devices: list[Any]) -> 
         return adopted
 
 
-def heartbeat(store: Store, worker_id: str, *, devices: list[Any]) -> None:
-    """Says that the daemon lives, and what it sees of its devices."""
+def heartbeat(store: Store, worker_id: str, *, devices: list[Any], starts: dict[str, Any]) -> None:
+    """Says that the daemon lives, what it sees of its devices, and how it starts jobs."""
     with store.write("heartbeat") as session:
-        workers.heartbeat(session, worker_id, devices=devices)
+        workers.heartbeat(session, worker_id, devices=devices, starts=starts)
 
 
 def renew(store: Store, worker_id: str, attempt_ids: Iterable[int]) -> set[int]:

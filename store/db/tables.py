@@ -64,6 +64,8 @@ class Worker(Base):
     started_at: Mapped[int] = mapped_column(BigInteger)
     seen_at: Mapped[int] = mapped_column(BigInteger)
     drain_requested_at: Mapped[int | None] = mapped_column(BigInteger)
+    starts: Mapped[dict[str, Any] | None] = mapped_column(Document)
+    """How it starts jobs: a `torchyard.views.StartsView`."""
 
 
 class Job(Base):

@@ -11,6 +11,7 @@ from store.db.tables import Attempt, Job, Series, Worker
 from store.rows import jobs, workers
 from store.rows.attempts import LEASE
 from torchyard.job import JobState
+from torchyard.views import StartsView
 
 DEVICE_STATES = ("free", "held", "blocked", "lost")
 """`blocked`: not offered, though no job of ours holds it. `lost`: not held, and its worker is silent."""
@@ -39,10 +40,13 @@ class SeenWorker:
     """Microseconds since it was seen."""
     devices: Counter[tuple[str, str]]
     """How many there are of each kind in each of `DEVICE_STATES`."""
+    starts: StartsView | None
 
 
 @dataclass(frozen=True)
 class Census:
+    now: int
+    """Microseconds since the epoch, by the database's clock."""
     jobs: dict[JobState, int]
     attempts: list[OpenAttempt]
     workers: list[SeenWorker]
@@ -54,6 +58,7 @@ def take(session: Session) -> Census:
     now = session.execute(select(now_us())).scalar_one()
     counted = dict(session.execute(select(Job.state, func.count()).group_by(Job.state)).all())
     return Census(
+        now=now,
         jobs={state: counted.get(state, 0) for state in JobState},
         attempts=_open_attempts(session, now),
         workers=_seen_workers(session, now),
@@ -77,9 +82,13 @@ def _open_attempts(session: Session, now: int) -> list[OpenAttempt]:
 def _seen_workers(session: Session, now: int) -> list[SeenWorker]:
     held = jobs.holders(session)
     return [
-        SeenWorker(row.id, row.name, now - row.seen_at, _devices(row, alive, held))
+        SeenWorker(row.id, row.name, now - row.seen_at, _devices(row, alive, held), _starts(row))
         for row, alive in workers.every(session, limit=_EVERY)
     ]
+
+
+def _starts(worker: Worker) -> StartsView | None:
+    return None if worker.starts is None else StartsView.model_validate(worker.starts)
 
 
 def _devices(worker: Worker, alive: bool, held: dict[tuple[str, str], str]) -> Counter[tuple[str, str]]:

@@ -26,9 +26,10 @@ def register(session: Session, worker_id: str, *, name: str, devices: list[Any])
     session.execute(update(Worker).where(Worker.id == worker_id).values(started_at=now_us(), seen_at=now_us()))
 
 
-def heartbeat(session: Session, worker_id: str, *, devices: list[Any]) -> None:
-    """Says that the daemon lives, and what it sees of its devices."""
-    session.execute(update(Worker).where(Worker.id == worker_id).values(seen_at=now_us(), devices=devices))
+def heartbeat(session: Session, worker_id: str, *, devices: list[Any], starts: dict[str, Any] | None = None) -> None:
+    """Says that the daemon lives, what it sees of its devices, and how it starts jobs."""
+    values = {"seen_at": now_us(), "devices": devices, "starts": starts}
+    session.execute(update(Worker).where(Worker.id == worker_id).values(**values))
 
 
 def drains(session: Session, worker_id: str) -> bool:

@@ -53,7 +53,7 @@ def queue(*, as_json: Json = False) -> None:
 def worker_lines(workers: Sequence[WorkerView], *, indent: str = "") -> list[str]:
     """A table of devices; a worker that offers none has a line too."""
     rows = [row for worker in workers for row in _devices(worker)]
-    headers = ("WORKER", "STATE", "DEVICE", "HELD BY", "UTIL", "MEMORY", "NAME", "SEEN")
+    headers = ("WORKER", "STATE", "STARTS", "DEVICE", "HELD BY", "UTIL", "MEMORY", "NAME", "SEEN")
     return output.table(headers, rows, indent=indent)
 
 
@@ -84,7 +84,8 @@ def _named(workers: Sequence[WorkerView], name: str) -> WorkerView:
 
 def _devices(worker: WorkerView) -> list[tuple[str, ...]]:
     devices = [_device(device) for device in worker.devices] or [("none", "", "", "", "")]
-    return [(worker.name, worker.state, *device, output.ago(worker.seen_at)) for device in devices]
+    starts = worker.starts.mode if worker.starts is not None else ""
+    return [(worker.name, worker.state, starts, *device, output.ago(worker.seen_at)) for device in devices]
 
 
 def _device(device: DeviceView) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import shutil
 import time
 
-from torchyard.views import DeviceView
+from torchyard.views import DeviceView, StartsView
 from worker.attempts.roster import Roster
 from worker.devices.quarantine import Quarantine, Use
 from worker.engines.base import Engine
@@ -39,6 +39,10 @@ class DeviceWatch:
         if (trouble := self.trouble()) is not None:  # told as the devices', so that the other workers and the API know
             views = [_blocked(view, trouble) for view in views]
         return views
+
+    def starts(self) -> StartsView:
+        """How jobs on these devices start."""
+        return self._engine.starts()
 
     def note(self, use: Use) -> None:
         """An attempt has ended that had these devices."""

@@ -7,6 +7,7 @@ import argparse
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 import json
+import os
 from pathlib import Path
 import shutil
 import sys
@@ -14,8 +15,9 @@ import textwrap
 
 from torchyard.cli import output
 from torchyard.errors import TorchyardError
-from worker.doctor import disk, gpus, host, pytorch, services
+from worker.doctor import disk, gpus, host, pytorch, services, starts
 from worker.doctor.findings import Finding, Status, failed
+from worker.engines.local.environment import inherited
 from worker.settings import Settings
 
 _COLOURS = {Status.OK: "32", Status.WARNING: "33", Status.FAILED: "31"}
@@ -53,6 +55,8 @@ def _findings(settings: Settings, *, embedded_redis: Path | None) -> Iterator[Fi
         cards += finding.check.startswith("gpu")
         yield finding
     yield from _guarded("torch", lambda: [pytorch.look(gpus=cards)])
+    if settings.launcher == "auto":
+        yield from _guarded("starts", lambda: [starts.look(inherited(os.environ))])
     yield from _guarded("database", lambda: [services.database(settings)])
     yield from _guarded("redis", lambda: [services.redis(settings, embedded=embedded_redis)])
 

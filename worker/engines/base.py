@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 
 from torchyard.job import EndReason
 from torchyard.rundir import ExitReport
-from torchyard.views import DeviceView
+from torchyard.views import DeviceView, StartsView
 
 
 @dataclass(frozen=True)
@@ -132,6 +132,10 @@ class Engine(Protocol):
 
     def kill_others(self, keep: Collection[AttemptKey]) -> None:
         """Ends what runs on this host of attempts that are not among `keep`."""
+        ...
+
+    def starts(self) -> StartsView:
+        """How attempts start now."""
         ...
 
     def capacity(self) -> list[DeviceView]:

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from torchyard.job import EndReason
 from torchyard.rundir import ExitReport
-from torchyard.views import DeviceView
+from torchyard.views import DeviceView, StartsView
 from worker.devices.inventory import Inventory
 from worker.engines import base
 from worker.engines.base import AttemptKey, Handle, Plan
@@ -83,6 +83,9 @@ class MemoryEngine:
         for key, found in self.attempts.items():
             if key not in keep and found.report is None:
                 found.end(EndReason.WORKER_LOST, "killed")
+
+    def starts(self) -> StartsView:
+        return StartsView(mode="warm", forks=len(self.attempts))
 
     def capacity(self) -> list[DeviceView]:
         return self._inventory.observe(ours=set())

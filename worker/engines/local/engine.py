@@ -13,7 +13,7 @@ from torchyard.errors import ConfigError
 from torchyard.job import EndReason
 from torchyard.rundir import ExitReport, LaunchPlan, ProcessIdentity, RunDir, write_record
 from torchyard.untrusted import read_untrusted
-from torchyard.views import DeviceView
+from torchyard.views import DeviceView, StartsView
 from worker.devices.inventory import Inventory
 from worker.engines import base
 from worker.engines.base import AttemptKey, Handle, Plan
@@ -127,6 +127,11 @@ class LocalEngine:
 
     def kill_others(self, keep: Collection[AttemptKey]) -> None:
         strays.kill_strays(self._runs, keep)
+
+    def starts(self) -> StartsView:
+        if self._warm is None:
+            return StartsView(mode="cold", why="this worker keeps no warm process: TORCHYARD_LAUNCHER is torchrun")
+        return self._warm.look()
 
     def capacity(self) -> list[DeviceView]:
         pids = [supervisor.pid for supervisor in list(self._supervisors.values()) if supervisor.pid != NOBODY.pid]

@@ -1,7 +1,8 @@
 """The worker's side of its warm process: starts it, starts it again when it ends, and asks it for supervisors."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 import logging
 from pathlib import Path
 import select
@@ -15,6 +16,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from torchyard.rundir import ProcessIdentity, Record
+from torchyard.views import StartsView
 from worker.engines.local import orphans, process
 from worker.engines.local.warm.fingerprint import fingerprint
 from worker.engines.local.warm.messages import LIMIT, Forked, Ready, Request
@@ -45,24 +47,9 @@ class _Child:
     identity: ProcessIdentity
     channel: socket.socket
     made_of: str
-    began: float
-    """By the clock of the host, in seconds since the epoch."""
+    began: datetime
     loaded: frozenset[str] | None = None
     """None until it is ready."""
-
-
-@dataclass(frozen=True)
-class Warmth:
-    """The warm process as people are told of it."""
-
-    ready: bool
-    trouble: str = ""
-    since: float | None = None
-    """When it was started, in seconds since the epoch."""
-    forks: int = 0
-    """Supervisors that the warm processes of this worker have started."""
-    memory_bytes: int | None = None
-    """What it has for itself, resident."""
 
 
 class WarmProcess:
@@ -74,13 +61,14 @@ class WarmProcess:
         """Guards what follows; notified with each change."""
         self._child: _Child | None = None
         self._closed = False
-        self._trouble = "it was not started"
+        self._trouble = "the warm process was not started"
         self._forks = 0
         self._asking = threading.Lock()
         self._thread = threading.Thread(target=self._keep, name="keeper of the warm process", daemon=True)
 
     def open(self) -> None:
         """Starts it in the background."""
+        self._trouble = ""
         self._thread.start()
 
     def close(self) -> None:
@@ -119,14 +107,15 @@ class WarmProcess:
             self._forks += 1
         return answer.process
 
-    def look(self) -> Warmth:
+    def look(self) -> StartsView:
+        """How starts are now."""
         with self._changed:
-            child = self._child
+            child, forks = self._child, self._forks
             if child is None or child.loaded is None:
-                return Warmth(ready=False, trouble=self._trouble or "it is starting", forks=self._forks)
-            return Warmth(
-                ready=True, since=child.began, forks=self._forks, memory_bytes=process.own_memory(child.identity)
-            )
+                why = self._trouble or "the warm process is starting"
+                return StartsView(mode="cold", why=why, forks=forks)
+        memory = process.own_memory(child.identity)
+        return StartsView(mode="warm", since=child.began, forks=forks, memory_bytes=memory)
 
     def _keep(self) -> None:
         quick = 0
@@ -136,7 +125,7 @@ class WarmProcess:
             try:
                 child = self._start()
             except OSError as error:
-                self._trouble = f"it cannot be started: {error}"
+                self._trouble = f"the warm process cannot be started: {error}"
             else:
                 self._wait_for_end(child)
             quick = quick + 1 if self._trouble or time.monotonic() - began < _SOON_S else 0
@@ -156,7 +145,7 @@ class WarmProcess:
             raise
         finally:
             theirs.close()
-        child = _Child(identity, ours, made_of, time.time())
+        child = _Child(identity, ours, made_of, datetime.now(UTC))
         with self._changed:
             if self._closed:
                 ours.close()
@@ -167,17 +156,15 @@ class WarmProcess:
         ready = _receive(child.channel, Ready, timeout=_READY_S)
         with self._changed:
             if ready is not None and self._child is child:
-                self._child = _Child(
-                    child.identity, child.channel, child.made_of, child.began, frozenset(ready.modules)
-                )
+                self._child = replace(child, loaded=frozenset(ready.modules))
                 self._changed.notify_all()
         if ready is None:
             process.send(child.identity, signal.SIGKILL)
         process.wait(child.identity)
         with self._changed:
             if ready is None and not self._closed:
-                self._trouble = "it ended before it was ready: the worker's log says why"
-                logger.warning("the warm process: %s", self._trouble)
+                self._trouble = "the warm process ended before it was ready: the worker's log says why"
+                logger.warning("%s", self._trouble)
             if self._child is not None and self._child.identity == child.identity:
                 self._child = None
             child.channel.close()

@@ -1,0 +1,25 @@
+"""How workers start jobs: warm or cold
+
+Revision ID: 0006
+Revises: 0005
+"""
+
+from alembic import op
+import sqlalchemy as sa
+
+from migrations.turns import limit_lock_waits
+
+revision = "0006"
+down_revision = "0004"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    limit_lock_waits(op.get_bind())
+    op.add_column("workers", sa.Column("starts", sa.JSON(), nullable=True))
+
+
+def downgrade() -> None:
+    limit_lock_waits(op.get_bind())
+    op.drop_column("workers", "starts")
