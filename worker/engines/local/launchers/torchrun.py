@@ -14,7 +14,10 @@ from typing import Literal
 from torchyard.rundir import LaunchPlan, RunDir
 from worker.engines.base import Plan
 from worker.engines.local import logtail
+from worker.engines.local.warm import fork
 
+_PYTHON = (sys.executable, "-P")
+_MODULE = "trainer.torchrun"
 _ELASTIC = (
     "--nnodes=1",
     "--rdzv-backend=c10d",
@@ -33,10 +36,9 @@ class Torchrun:
         return "torchrun"
 
     def command(self, plan: Plan, *, folder: Path) -> list[str]:
-        python = [sys.executable, "-P"]
-        rank = ["--no-python", *python, "-u", "-m", "torchyard.rank", *plan.program]
+        rank = ["--no-python", *_PYTHON, "-u", "-m", "torchyard.rank", *plan.program]
         here = [f"--nproc-per-node={len(plan.devices)}", f"--log-dir={folder}"]
-        return [*python, "-m", "trainer.torchrun", *_ELASTIC, *here, *rank]
+        return [*_PYTHON, "-m", _MODULE, *_ELASTIC, *here, *rank]
 
     def environment(self, plan: Plan, *, slots: int) -> tuple[dict[str, str], dict[str, str]]:
         threads = max(1, len(os.sched_getaffinity(0)) // max(slots, len(plan.devices)))
@@ -51,26 +53,25 @@ class Torchrun:
 
 
 class Agent:
-    """The launcher as a child of the supervisor. Raises OSError where it cannot be started."""
+    """The launcher as a child of the supervisor. Raises OSError where it cannot be started.
+
+    A supervisor that is a fork of the warm process forks it, too: that spares it the import of torch. Its ranks are
+    programs of their own in any case.
+    """
 
     def __init__(self, plan: LaunchPlan, run: RunDir) -> None:
         self.exit: int | None = None
         self._run = run
-        with run.log("launcher", "stdout").open("ab") as stdout, run.log("launcher", "stderr").open("ab") as stderr:
-            self._process = subprocess.Popen(
-                plan.argv,
-                env=plan.env,
-                cwd=plan.cwd,
-                stdin=subprocess.DEVNULL,
-                stdout=stdout,
-                stderr=stderr,
-                start_new_session=True,
-            )
-        self._ends = os.pidfd_open(self._process.pid)
+        logs = (run.log("launcher", "stdout"), run.log("launcher", "stderr"))
+        if fork.is_fork() and plan.argv[:4] == [*_PYTHON, "-m", _MODULE]:
+            self._pid = fork.child(lambda: fork.become_module(plan.argv, env=plan.env, cwd=plan.cwd, logs=logs))
+        else:
+            self._pid = _execute(plan, logs)
+        self._ends = os.pidfd_open(self._pid)
 
     @property
     def keeper(self) -> int:
-        return self._process.pid
+        return self._pid
 
     def descriptors(self) -> Sequence[int]:
         return [self._ends] if self.exit is None else []
@@ -79,14 +80,29 @@ class Agent:
         pass
 
     def note(self, pid: int, code: int) -> None:
-        if pid == self._process.pid:
-            self.exit = self._process.returncode = code
+        if pid == self._pid:
+            self.exit = code
 
     def deaths(self) -> list[tuple[int, int]]:
         return deaths(logtail.quote(self._run, "launcher"))
 
     def close(self) -> None:
         os.close(self._ends)
+
+
+def _execute(plan: LaunchPlan, logs: tuple[Path, Path]) -> int:
+    with logs[0].open("ab") as stdout, logs[1].open("ab") as stderr:
+        process = subprocess.Popen(
+            plan.argv,
+            env=plan.env,
+            cwd=plan.cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+        )
+    process.returncode = 0  # the supervisor reaps it
+    return process.pid
 
 
 def deaths(stderr: str) -> list[tuple[int, int]]:

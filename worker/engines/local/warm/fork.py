@@ -5,6 +5,7 @@ import contextlib
 import importlib
 import multiprocessing
 import os
+from pathlib import Path
 import signal
 import sys
 import tempfile
@@ -13,6 +14,7 @@ import traceback
 from typing import NoReturn
 
 from torchyard import rank
+from torchyard.exiting import leave
 
 OURS = frozenset({"worker", "trainer"})
 """Packages of ours that no script expects to be imported already: it may have its own of that name."""
@@ -56,16 +58,37 @@ def child(be: Callable[[], NoReturn], *, keep: Collection[int] = ()) -> int:
 
 def become_rank(program: Sequence[str], *, env: Mapping[str, str], cwd: str) -> NoReturn:
     """Runs `program` (`SCRIPT [ARGS…]` or `-m MODULE [ARGS…]`) as one rank, and leaves."""
-    os.environ.clear()
-    os.environ.update(env)
-    time.tzset()
-    os.chdir(cwd)
-    tempfile.tempdir = None  # it was chosen by the parent's variables
+    _enter(env, cwd)
     _renew_randomness()
     importlib.import_module("torch").set_num_threads(int(env["OMP_NUM_THREADS"]))
     _forget_modules(program)
     sys.argv = [rank.__file__, *program]
     rank.main()
+
+
+def become_module(argv: Sequence[str], *, env: Mapping[str, str], cwd: str, logs: tuple[Path, Path]) -> NoReturn:
+    """Runs `python -P -m MODULE [ARGS…]` of ours, with its output in `logs` (stdout, stderr), and leaves."""
+    for descriptor, log in enumerate(logs, start=1):
+        opened = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        os.dup2(opened, descriptor)
+        os.close(opened)
+    _enter(env, cwd)
+    sys.argv = list(argv[3:])
+    importlib.import_module(argv[3]).main()
+    leave(0)
+
+
+def is_fork() -> bool:
+    """Whether this process has all that a warm process has imported."""
+    return "torch" in sys.modules
+
+
+def _enter(env: Mapping[str, str], cwd: str) -> None:
+    os.environ.clear()
+    os.environ.update(env)
+    time.tzset()
+    os.chdir(cwd)
+    tempfile.tempdir = None  # it was chosen by the parent's variables
 
 
 def _shed(keep: Collection[int]) -> None:

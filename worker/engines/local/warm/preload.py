@@ -13,6 +13,7 @@ MODULES = (
     "torch",
     "torch._dynamo",  # the first optimizer and the first DistributedDataParallel import it
     "torch.distributed",
+    "trainer.torchrun",
     "torch.nn.parallel",
     "torch.utils.data",
     "safetensors.torch",
