@@ -7,6 +7,7 @@ from pathlib import Path
 import sys
 
 from worker.engines.local.warm.fork import OURS
+from worker.engines.local.warm.memory import release_file_pages
 
 MODULES = (
     "numpy",
@@ -36,6 +37,7 @@ def load() -> frozenset[str]:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()  # else each collection in a child would copy what they share
+    release_file_pages()
     check()
     return _top_level() - before - OURS
 
