@@ -23,7 +23,7 @@ def leave(code: int) -> NoReturn:
     """
     _keep_torchs_operators()
     _quietly(threading._shutdown)  # pyright: ignore # what Py_Finalize itself calls
-    _quietly(atexit._run_exitfuncs)
+    _quietly(atexit._run_exitfuncs)  # pyright: ignore # so does it
     main = sys.modules.get("__main__")
     if main is not None:
         vars(main).clear()
@@ -45,8 +45,8 @@ def _quietly(do: Callable[[], object]) -> None:
     """What it raises is shown, and changes nothing of the exit status, as in Python's own end."""
     try:
         do()
-    except BaseException:  # noqa: BLE001 SystemExit included: the process is leaving already
-        sys.excepthook(*sys.exc_info())
+    except BaseException as error:  # noqa: BLE001 SystemExit included: the process is leaving already
+        sys.excepthook(type(error), error, error.__traceback__)
 
 
 def _flush_files() -> bool:

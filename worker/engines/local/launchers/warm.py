@@ -3,7 +3,7 @@
 Each rank sees torchrun's environment. Its store is served on loopback by one more fork, once a rank connects to it.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 import contextlib
 import importlib
 import os
@@ -167,7 +167,7 @@ class Forks:
         raise AssertionError
 
 
-def _environment(plan: LaunchPlan, *, rank: int, port: int, error_file: Path) -> Mapping[str, str]:
+def _environment(plan: LaunchPlan, *, rank: int, port: int, error_file: Path) -> dict[str, str]:
     """What torchrun's agent adds for one rank on one host."""
     size = str(plan.world_size)
     return {

@@ -41,7 +41,7 @@ def main() -> None:
 def _serve(channel: socket.socket) -> None:
     ends, ended = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(ended, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGCHLD, _wake)
     while True:
         ready, _, _ = select.select([channel, ends], [], [])
         if ends in ready:
@@ -76,6 +76,10 @@ def _supervise(run: Path, log: int) -> NoReturn:
     os.chdir("/")
     supervisor.supervise(run)
     sys.exit()
+
+
+def _wake(*_: object) -> None:
+    """A signal with a handler writes to the descriptor of `set_wakeup_fd`; one without does not."""
 
 
 def _reap() -> None:
