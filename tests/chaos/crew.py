@@ -41,6 +41,15 @@ def attempts(members: Collection[Member]) -> dict[str, set[int]]:
     return dict(running)
 
 
+def warm_process_of(worker: int) -> int | None:
+    """The pid of the warm process that the worker with this pid has started; None where it has none now."""
+    for path in Path(f"/proc/{worker}/task").glob("*/children"):  # a thread of it is the parent
+        for child in path.read_text().split():
+            if _read(int(child))[0].startswith(b"torchyard:warm"):
+                return int(child)
+    return None
+
+
 def naming(folder: Path) -> list[int]:
     """Running processes, but for this one, whose command line or environment names `folder`."""
     needle, found = os.fsencode(folder), list[int]()

@@ -25,6 +25,7 @@ LABEL = "chaos"
 _PLANS: tuple[Plan, ...] = ("run", "run", "run", "pause", "cancel", "retry")
 _PRIORITIES = (0, 0, 0, 5)
 """Each job may be preempted by one of a higher priority."""
+_LAUNCHERS = ("auto", "auto", "torchrun")
 _AT_ONCE = 5
 _PAUSE_S = 0.25
 _LATEST_S = 8.0
@@ -52,7 +53,6 @@ while step < 120:
 _COMMON: dict[str, Any] = {
     "max_restarts": 1000,
     "stall_timeout": "3m",
-    "env": {"OMP_NUM_THREADS": "1"},
 }
 _DIGITS: dict[str, Any] = {
     "trainer": "image-classification",
@@ -144,7 +144,8 @@ class Stream(threading.Thread):
             key = f"{len(self.errands):04d}"
             kind, plan = self._random.choice(self._kinds), self._random.choice(_PLANS)
             priority = {"priority": self._random.choice(_PRIORITIES), "preemptible": True}
-            body = spec(kind, code=self._code, label=key) | priority
+            launcher = {"launcher": self._random.choice(_LAUNCHERS)}
+            body = spec(kind, code=self._code, label=key) | priority | launcher
             job = self._insist(lambda: self._client.submit(body, idempotency_key=key))
             self.errands.append(Errand(key, kind, plan, job.id))
 

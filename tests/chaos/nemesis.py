@@ -21,7 +21,7 @@ from torchyard.errors import TorchyardError
 from torchyard.job import JobState
 from torchyard.views import CheckpointView
 
-Target = Literal["api", "worker", "redis", "postgresql", "supervisor", "torchrun", "rank"]
+Target = Literal["api", "worker", "warm process", "redis", "postgresql", "supervisor", "torchrun", "rank"]
 Trouble = Literal[
     "worker stopped for seconds",
     "worker stopped past its lease",
@@ -40,6 +40,7 @@ Trouble = Literal[
 _KILLS: dict[Target, int] = {
     "rank": 6,
     "worker": 5,
+    "warm process": 4,
     "supervisor": 4,
     "torchrun": 3,
     "api": 4,
@@ -203,6 +204,8 @@ class Nemesis(threading.Thread):
     def _strike(self, target: str) -> Wound | None:
         if target in {"supervisor", "torchrun", "rank"}:
             return self._strike_crew(target)
+        if target == "warm process":
+            return self._strike_warm_process()
         name = self._random.choice(WORKERS) if target == "worker" else target
         worker = self._yard.worker_id(name) if target == "worker" else None
         part = self._yard.parts.get(name)
@@ -212,6 +215,17 @@ class Nemesis(threading.Thread):
         self._stopped.pop(name, None)
         self._say(f"kill {name} (pid {pid})")
         return Wound(_target(target), time.time(), worker=worker)
+
+    def _strike_warm_process(self) -> Wound | None:
+        name = self._random.choice(WORKERS)
+        worker = self._yard.parts[name].pid
+        pid = crew.warm_process_of(worker) if worker is not None else None
+        if pid is None:
+            return None
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        self._say(f"kill the warm process of {name} (pid {pid})")
+        return Wound("warm process", time.time(), worker=self._yard.worker_id(name))
 
     def _strike_crew(self, target: str) -> Wound | None:
         victim = self._victim(target)

@@ -91,6 +91,9 @@ def is_up(wound: Wound, *, parts: Mapping[str, str], workers: Mapping[str, Worke
     """Whether what was killed is there again; the API is, as it has answered."""
     if wound.worker is not None:
         worker = workers.get(wound.worker)
+        if wound.target == "warm process":
+            since = worker.starts.since if worker is not None and worker.starts is not None else None
+            return since is not None and since.timestamp() > wound.at
         return worker is not None and worker.started_at.timestamp() > wound.at
     return parts.get(wound.target, "ok") == "ok"
 
