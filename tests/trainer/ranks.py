@@ -18,7 +18,7 @@ from torchyard.spec import parse_spec
 DEADLINE_S = 120
 
 _context = get_context("forkserver")
-_context.set_forkserver_preload(["torch._dynamo", "safetensors.torch", "sklearn.datasets", "trainer.__main__"])
+_context.set_forkserver_preload(["torch._dynamo", "safetensors.torch", "trainer.__main__"])
 
 
 def on_ranks(size: int, function: Callable[..., Any], *arguments: Any, env: dict[str, str] | None = None) -> list[Any]:
