@@ -11,12 +11,16 @@ import sys
 from typing import Any
 
 from pydantic import ValidationError
-import torch
 
 from torchyard.errors import ConfigError, DataError, TorchyardError
 from torchyard.recipes import AnyRecipe
 from torchyard.spec import CONFIGS
-from trainer.recipes import make_task
+from trainer import collector
+
+with collector.paused():
+    import torch
+
+    from trainer.recipes import make_task
 
 
 def main() -> None:
