@@ -6,13 +6,13 @@ import sys
 from typing import Any
 
 import torchyard
+from torchyard.collector import paused
 from torchyard.errors import ConfigError, DataError
 from torchyard.recipes import AnyRecipe
 from torchyard.run import Run
 from torchyard.spec import CONFIGS, CheckpointPolicy
-from trainer import collector
 
-with collector.paused():
+with paused():
     import torch
     import torch._dynamo  # the first optimizer imports it
 

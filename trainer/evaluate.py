@@ -12,12 +12,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from torchyard.collector import paused
 from torchyard.errors import ConfigError, DataError, TorchyardError
 from torchyard.recipes import AnyRecipe
 from torchyard.spec import CONFIGS
-from trainer import collector
 
-with collector.paused():
+with paused():
     import torch
 
     from trainer.recipes import make_task

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from torchyard.collector import paused
 from torchyard.errors import ConfigError, DataError
 from torchyard.publishing import Content
 from torchyard.recipes import TextClassification
-from trainer import collector
 from trainer.data.sources import local_path
 from trainer.data.texts import TextData, load_texts
 from trainer.data.tokens import TokenizerFiles, Tokens, tokenize, train_tokenizer
@@ -121,7 +121,7 @@ def make_text_classifier(
     Raises DataError and ConfigError.
     """
     data = load_texts(local_path(source), config.data)
-    with collector.paused():  # transformers is imported in it
+    with paused():  # transformers is imported in it
         model, tokenizer = _rebuilt(facts, data, source) if facts is not None else _new(config, data, weights)
     freeze(model, config.model.freeze)
     train, val = (
