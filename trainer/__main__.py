@@ -14,7 +14,7 @@ from torchyard.spec import CONFIGS, CheckpointPolicy
 
 with paused():
     import torch
-    import torch._dynamo  # the first optimizer imports it
+    import torch._dynamo  # pyright: ignore[reportUnusedImport] the first optimizer imports it
 
     from trainer.loop import Training
     from trainer.randomness import be_deterministic, seed_everything

@@ -130,7 +130,7 @@ def _devices(client: Client) -> tuple[int, str]:
             return 1, "cuda" if kinds["cuda"] else "cpu"
         if time.monotonic() > deadline:
             raise Unavailable(f"no worker offers a device after {_START_S:g} s")
-        time.sleep(0.2)
+        time.sleep(0.05)
 
 
 @contextmanager

@@ -40,6 +40,7 @@ def test_without_scikit_learn_there_are_no_digits(monkeypatch: pytest.MonkeyPatc
         (b"no gzip", "digits.csv.gz cannot be read"),
         (gzip.compress(b"1,2\n3,4\n"), r"has the shape \(2, 2\)"),
     ],
+    ids=["absent", "no gzip", "another shape"],
 )
 def test_a_broken_scikit_learn_is_said_to_be_broken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None, said: str
