@@ -10,6 +10,7 @@ import pytest
 from tests.trainer.ranks import PRELOADED, environment, job, on_ranks, results
 from torchyard.rundir import RunDir
 from trainer import __main__ as rank
+from worker.engines.local.warm.preload import MODULES
 
 RECORDING = f"""
 import importlib, os, random, sys
@@ -31,7 +32,7 @@ sys.meta_path.insert(0, Recorder())
 import numpy
 state = lambda: (random.getstate(), [*map(str, numpy.random.get_state()[2:])], numpy.random.get_state()[1].tobytes())
 before = state()
-for module in {PRELOADED!r}:
+for module in {(*MODULES, *PRELOADED)!r}:
     importlib.import_module(module)
 """
 
