@@ -1,29 +1,38 @@
-"""From a submission to the first training step, beside bare torchrun of the same script: `python -m bench.start`.
+"""From a submission to the first training step and from the last line to the end, beside bare torchrun of the same:
+`python -m bench.start`.
 
-Each step of the way is dated by what it leaves: the answer, the event of the claim, the files of the run directory, and
-what the script itself writes after its first optimizer step.
+Each step of the way is dated by what it leaves: the answers and the stream over REST, the event of the claim, the files
+of the run directory, and what the program itself prints and writes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 import os
 from pathlib import Path
 import subprocess
 import sys
 import time
+from typing import Any
 
 from bench import table
 from bench.service import Service, scratch, script, up, wait_for
 from bench.table import Row
+from bench.torchrun import environment, run_dir
+from bench.watching import Watched, first_metric, watch
 from torchyard.client import Client
-from torchyard.rundir import RunDir
-from torchyard.views import JobView
 
 REPEATS = 5
 PROCESSES = 2
 _PEER = "torchrun"
 _SCRIPT = """
-import os, pathlib, time
+import time
+began = time.time()
+
+import os, pathlib
+rank = int(os.environ["RANK"])
+if rank == 0:
+    print(began, flush=True)
+
 import torch
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
@@ -33,108 +42,159 @@ model = DistributedDataParallel(torch.nn.Linear(8, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 model(torch.randn(4, 8)).sum().backward()
 optimizer.step()
-if distributed.get_rank() == 0:
+if rank == 0:
     told = pathlib.Path(__file__).with_name("first-step")
     told.with_suffix(".new").write_text(str(time.time()))
     told.with_suffix(".new").rename(told)
 distributed.barrier()
 distributed.destroy_process_group()
+if rank == 0:
+    print(time.time(), flush=True)
 """
+_RECIPE: dict[str, Any] = {
+    "trainer": "image-classification",
+    "config": {"data": {"source": "digits"}, "training": {"max_steps": 4}, "logging": {"every_steps": 1}},
+    "resources": {"devices_per_node": PROCESSES, "device": "cpu"},
+}
 
 
 @dataclass(frozen=True)
 class Start:
-    """When each step of one start was reached, in seconds since the epoch."""
+    """When each step of one start of the script was reached, and of its end."""
 
-    submitted: float
-    accepted: float
-    claimed: float
-    """By the database's clock, which may be one of milliseconds."""
-    prepared: float
-    supervised: float
-    launched: float
-    """The supervisor starts torchrun."""
+    watched: Watched
+    printed: float
+    """Its first line, by its own clock."""
     stepped: float
+    left: float
+    """Its last line, by its own clock."""
 
 
 def measure() -> Iterator[Row]:
-    ours: list[Start] = []
-    theirs: list[float] = []
+    warm: list[Start] = []
+    cold: list[Start] = []
+    recipes: list[float] = []
+    bare: list[float] = []
+    bare_recipes: list[float] = []
     with scratch() as folder, up(folder, slots=PROCESSES) as service, service.client() as client:
         wait_for(client.workers, "the worker, which may come after the API")
+        wait_for(lambda: _is_warm(service, client, folder / "first"), "a start from the worker's warm process")
         for number in range(REPEATS):
-            ours.append(_through_service(service, client, folder / f"code-{number}"))
-            theirs.append(_bare(folder / f"bare-{number}"))
+            warm.append(_script(service, client, folder / f"warm-{number}"))
+            cold.append(_script(service, client, folder / f"cold-{number}", launcher="torchrun"))
+            recipes.append(_recipe(service, client))
+            bare.append(_bare(folder / f"bare-{number}"))
+            bare_recipes.append(_bare_recipe(folder / f"bare-recipe-{number}"))
+        assert {start.watched.launcher for start in warm} == {"warm"}
+    yield from _warm_rows(warm, bare)
     yield Row(
-        "POST to torchrun's start",
+        "POST to the first step, 2 ranks, recipe digits", "s", recipes, peer=_PEER, theirs=bare_recipes, at_most=1.0
+    )
+    yield from _cold_rows(cold, bare)
+
+
+def _warm_rows(starts: list[Start], bare: list[float]) -> Iterator[Row]:
+    yield Row(
+        "POST to the first step, 2 ranks, a script",
         "s",
-        [start.launched - start.submitted for start in ours],
+        [start.stepped - start.watched.submitted for start in starts],
+        peer=_PEER,
+        theirs=bare,
+        at_most=0.6,
+        ratio_at_most=0.125,
+    )
+    yield Row("– POST to its answer", "s", [start.watched.accepted - start.watched.submitted for start in starts])
+    yield Row("– to the worker's claim", "s", [start.watched.claimed - start.watched.accepted for start in starts])
+    yield Row("– to the program's first line", "s", [start.printed - start.watched.claimed for start in starts])
+    yield Row("– to the first step", "s", [start.stepped - start.printed for start in starts])
+    yield Row(
+        "POST to the program's first line, over REST",
+        "s",
+        [min(start.watched.lines.values()) - start.watched.submitted for start in starts],
+        at_most=0.25,
+    )
+    yield Row("– by the program's clock", "s", [start.printed - start.watched.submitted for start in starts])
+    yield Row(
+        "the program's last line to `succeeded` over REST",
+        "s",
+        [start.watched.succeeded - start.left for start in starts],
+        at_most=0.3,
+    )
+
+
+def _cold_rows(starts: list[Start], bare: list[float]) -> Iterator[Row]:
+    launched = [start.watched.launched for start in starts]
+    yield Row(
+        "cold: POST to torchrun's start",
+        "s",
+        [at - start.watched.submitted for at, start in zip(launched, starts, strict=True)],
         peer="none: torchrun is what we start",
         at_most=0.5,
     )
-    yield Row("– POST to its answer", "s", [start.accepted - start.submitted for start in ours])
-    yield Row("– to the worker's claim", "s", [start.claimed - start.accepted for start in ours])
-    yield Row("– to the prepared run directory", "s", [start.prepared - start.claimed for start in ours])
-    yield Row("– to its supervisor", "s", [start.supervised - start.prepared for start in ours])
-    yield Row("– to torchrun's start", "s", [start.launched - start.supervised for start in ours])
     yield Row(
-        "torchrun's start to the first step, 2 ranks",
+        "– cold: torchrun's start to the first step, 2 ranks",
         "s",
-        [start.stepped - start.launched for start in ours],
+        [start.stepped - at for at, start in zip(launched, starts, strict=True)],
         peer=_PEER,
-        theirs=theirs,
+        theirs=bare,
+        ratio_at_most=1.0,
     )
     yield Row(
-        "POST to the first step, 2 ranks",
+        "– cold: the program's last line to `succeeded` over REST",
         "s",
-        [start.stepped - start.submitted for start in ours],
-        peer=_PEER,
-        theirs=theirs,
+        [start.watched.succeeded - start.left for start in starts],
     )
 
 
-def _through_service(service: Service, client: Client, code: Path) -> Start:
-    spec = script(code, _SCRIPT, processes=PROCESSES)
-    submitted = time.time()
-    job_id = client.submit(spec).id
-    accepted = time.time()
-    stepped = _first_step(code)
-    run = RunDir(service.data / "runs" / job_id / "1")
-    job = wait_for(lambda: _ended(client, job_id), "the end of the job", pause=0.1)
-    assert job.started_at is not None
-    return Start(
-        submitted=submitted,
-        accepted=accepted,
-        claimed=job.started_at.timestamp(),
-        prepared=run.launch.stat().st_mtime,
-        supervised=run.supervisor.stat().st_mtime,
-        launched=run.log("launcher", "stdout").stat().st_mtime,
-        stepped=stepped,
-    )
+def _is_warm(service: Service, client: Client, code: Path) -> bool:
+    return watch(service, client, script(code, "")).launcher == "warm"
 
 
-def _ended(client: Client, job_id: str) -> JobView | None:
-    job = client.get(job_id)
-    return job if job.state.terminal else None
+def _script(service: Service, client: Client, code: Path, **spec: str) -> Start:
+    watched = watch(service, client, script(code, _SCRIPT, processes=PROCESSES) | spec)
+    printed, left = sorted(map(float, watched.lines))
+    return Start(watched, printed=printed, stepped=_first_step(code), left=left)
+
+
+def _recipe(service: Service, client: Client) -> float:
+    """Seconds from POST to the end of the first step."""
+    watched = watch(service, client, _RECIPE)
+    return watched.first_metric - watched.submitted
 
 
 def _bare(code: Path) -> float:
     """Seconds from torchrun's start to the first step."""
     code.mkdir()
-    script = code / "train.py"
-    script.write_text(_SCRIPT)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={PROCESSES}", script]
+    program = code / "train.py"
+    program.write_text(_SCRIPT)
+    return _torchrun(code, str(program), first_step=lambda: _first_step(code))
+
+
+def _bare_recipe(folder: Path) -> float:
+    folder.mkdir()
+    run = run_dir(folder / "run", _RECIPE)
+    env = environment(run, data="digits")
+    return _torchrun(folder, "-m", "trainer", env=env, first_step=lambda: first_metric(run))
+
+
+def _torchrun(
+    folder: Path, *program: str, first_step: Callable[[], float], env: Mapping[str, str] | None = None
+) -> float:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={PROCESSES}", *program]
     began = time.time()
-    with (code / "log").open("wb") as log:
+    with (folder / "log").open("wb") as log:
         subprocess.run(
-            command, env=os.environ | {"OMP_NUM_THREADS": "1"}, check=True, stdout=log, stderr=subprocess.STDOUT
+            command,
+            env=os.environ | {"OMP_NUM_THREADS": "1"} | dict(env or {}),
+            check=True,
+            stdout=log,
+            stderr=subprocess.STDOUT,
         )
-    return _first_step(code) - began
+    return first_step() - began
 
 
 def _first_step(code: Path) -> float:
-    told = code / "first-step"
-    return float(wait_for(lambda: told.exists() and told.read_text(), "the first step"))
+    return float((code / "first-step").read_text())
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ class Row:
     at_most: float | None = None
     ratio_at_least: float | None = None
     """Of our median to the peer's."""
+    ratio_at_most: float | None = None
 
     @property
     def met(self) -> bool | None:
@@ -35,6 +36,7 @@ class Row:
             *([middle >= self.at_least] if self.at_least is not None else []),
             *([middle <= self.at_most] if self.at_most is not None else []),
             *([self.ratio >= self.ratio_at_least] if self.ratio_at_least is not None and self.ratio else []),
+            *([self.ratio <= self.ratio_at_most] if self.ratio_at_most is not None and self.ratio else []),
         ]
         return all(checks) if checks else None
 
@@ -85,6 +87,7 @@ def _verdict(row: Row) -> str:
         *([f"≥ {row.at_least:,g}"] if row.at_least is not None else []),
         *([f"≤ {row.at_most:,g}"] if row.at_most is not None else []),
         *([f"ratio ≥ {row.ratio_at_least:g}"] if row.ratio_at_least is not None else []),
+        *([f"ratio ≤ {row.ratio_at_most:g}"] if row.ratio_at_most is not None else []),
     ]
     said = {True: " met", False: " MISSED", None: ""}[row.met]
     return ", ".join(targets) + said

@@ -5,19 +5,23 @@ import logging
 import sys
 from typing import Any
 
-import torch
-
 import torchyard
+from torchyard.collector import paused
 from torchyard.errors import ConfigError, DataError
 from torchyard.recipes import AnyRecipe
 from torchyard.run import Run
 from torchyard.spec import CONFIGS, CheckpointPolicy
-from trainer.loop import Training
-from trainer.randomness import be_deterministic, seed_everything
-from trainer.recipes import make_task
-from trainer.recipes.tally import TOP
-from trainer.task import Task
-from trainer.world import World, joined
+
+with paused():
+    import torch
+    import torch._dynamo  # pyright: ignore[reportUnusedImport] the first optimizer imports it
+
+    from trainer.loop import Training
+    from trainer.randomness import be_deterministic, seed_everything
+    from trainer.recipes import make_task
+    from trainer.recipes.tally import TOP
+    from trainer.task import Task
+    from trainer.world import World, joined
 
 
 def main() -> None:

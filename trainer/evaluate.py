@@ -11,25 +11,30 @@ import sys
 from typing import Any
 
 from pydantic import ValidationError
-import torch
 
+from torchyard.collector import paused
 from torchyard.errors import ConfigError, DataError, TorchyardError
 from torchyard.recipes import AnyRecipe
 from torchyard.spec import CONFIGS
-from trainer.recipes import make_task
+
+with paused():
+    import torch
+
+    from trainer.recipes import make_task
 
 
 def main() -> None:
     """Exits with 1 and one line on stderr where the checkpoint or the data cannot be used."""
     parser = argparse.ArgumentParser(prog="trainer.evaluate", description="Evaluate a checkpoint's weights.")
-    parser.add_argument("state", type=Path, metavar="STATE_PT")
+    parser.add_argument("state", metavar="STATE_PT", help="its path; with `-` it is read from a line of stdin")
     parser.add_argument(
         "--data", metavar="SOURCE", help="`digits`, a path or a file:// URL; default: what it was trained on"
     )
     parser.add_argument("--device", default="auto", help="`auto`, `cpu`, `cuda`, `cuda:1`, …")
     arguments = parser.parse_args()
+    state = sys.stdin.readline().rstrip("\n") if arguments.state == "-" else arguments.state
     try:
-        result = evaluate(arguments.state, source=arguments.data, device=arguments.device)
+        result = evaluate(Path(state), source=arguments.data, device=arguments.device)
     except TorchyardError as error:
         sys.exit(f"error: {error.message}")
     print(json.dumps(result))  # noqa: T201 stdout is data

@@ -7,9 +7,12 @@ them: whoever reaches the port could run code here.
 import socket
 from typing import Any
 
-from torch import distributed
-from torch.distributed import TCPStore, run  # pyright: ignore[reportPrivateImportUsage]
-from torch.distributed.elastic.rendezvous import c10d_rendezvous_backend
+from torchyard.collector import paused
+
+with paused():
+    from torch import distributed
+    from torch.distributed import TCPStore, run  # pyright: ignore[reportPrivateImportUsage]
+    from torch.distributed.elastic.rendezvous import c10d_rendezvous_backend
 
 LOOPBACK = "127.0.0.1"
 

@@ -25,6 +25,7 @@ def test_a_row_shows_medians_spread_ratio_and_the_met_target(capsys: pytest.Capt
         Row("too few", "/s", [299.0], at_least=300),
         Row("too long", "ms", [1, 101, 102], at_most=100),
         Row("too slow beside its peer", "MB/s", [49], peer="nginx", theirs=[100], ratio_at_least=0.5),
+        Row("too long beside its peer", "s", [0.51], peer="torchrun", theirs=[1], at_most=2, ratio_at_most=0.5),
     ],
     ids=lambda row: row.what,
 )

@@ -17,8 +17,20 @@ from torchyard.spec import parse_spec
 
 DEADLINE_S = 120
 
+PRELOADED = (
+    "trainer.__main__",
+    "trainer.recipes.classification",
+    "trainer.recipes.segmentation",
+    "trainer.recipes.text",
+    "safetensors.torch",
+    "torchvision.models",
+    "torch.utils.serialization.config",
+    "numpy.ctypeslib",
+)
+"""What ranks would import on their way to the first step and the first checkpoint."""
+
 _context = get_context("forkserver")
-_context.set_forkserver_preload(["torch._dynamo", "safetensors.torch", "sklearn.datasets", "trainer.__main__"])
+_context.set_forkserver_preload([*PRELOADED])
 
 
 def on_ranks(size: int, function: Callable[..., Any], *arguments: Any, env: dict[str, str] | None = None) -> list[Any]:

@@ -8,6 +8,7 @@ import torch
 
 from torchyard.events import LINE, Metric
 from torchyard.rundir import RunDir
+from trainer.data.digits import read_digits
 
 TIMED = "train/samples_per_second"
 
@@ -44,9 +45,7 @@ def same(one: Any, other: Any) -> bool:
 
 def small_pictures(folder: Path, *, train: int = 150, val: int = 67) -> str:
     """An `.npz` file of real digits."""
-    from sklearn.datasets import load_digits
-
-    pictures, labels = load_digits(return_X_y=True)
+    pictures, labels = read_digits()
     images = (pictures.reshape(-1, 8, 8) * 15).astype(np.uint8)
     path, end = folder / "small.npz", train + val
     np.savez(path, x_train=images[:train], y_train=labels[:train], x_test=images[train:end], y_test=labels[train:end])

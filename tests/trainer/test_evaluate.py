@@ -1,5 +1,6 @@
 """Evaluating a checkpoint from its state alone."""
 
+import io
 import json
 from pathlib import Path
 import sys
@@ -79,6 +80,10 @@ def test_the_program_prints_one_line(
     program.main()
     answer = json.loads(capsys.readouterr().out)
     assert set(answer) == {"loss", "accuracy", "accuracy_top5", "samples"}
+    monkeypatch.setattr(sys, "argv", ["trainer.evaluate", "-", "--device", "cpu"])
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{path}\n"))
+    program.main()
+    assert json.loads(capsys.readouterr().out) == answer
     monkeypatch.setattr(sys, "argv", ["trainer.evaluate", str(tmp_path / "absent.pt")])
     with pytest.raises(SystemExit, match=r"error: .*absent\.pt cannot be read as a checkpoint"):
         program.main()

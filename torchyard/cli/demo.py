@@ -45,14 +45,15 @@ def _demo(client: Client, data_dir: Path, *, stays: bool, as_json: bool) -> int:
         "config": {"data": {"source": "digits"}},
     }
     _heading("Train", f"a small CNN on scikit-learn's handwritten digits, {devices} process(es) on {kind}")
-    job = _train(client, spec)
-    if job.state != JobState.SUCCEEDED:
-        output.note(f"The job {job.state}. Its log: torchyard logs {job.id}")
-        return exit_code(job)
-    _heading("Download", "the best checkpoint over HTTP")
-    checkpoint, path = _download(client, job, data_dir)
-    _heading("Verify", "load the file in a plain process and evaluate it")
-    measured = _evaluate(path)
+    with _evaluation() as evaluation:
+        job = _train(client, spec)
+        if job.state != JobState.SUCCEEDED:
+            output.note(f"The job {job.state}. Its log: torchyard logs {job.id}")
+            return exit_code(job)
+        _heading("Download", "the best checkpoint over HTTP")
+        checkpoint, path = _download(client, job, data_dir)
+        _heading("Verify", "load the file in a plain process and evaluate it")
+        measured = _evaluate(evaluation, path)
     reported = checkpoint.metrics[_METRIC]
     equal = measured["accuracy"] == reported
     output.note(f"  reported   {_METRIC} {reported!r}\n  measured   {_METRIC} {measured['accuracy']!r}")
@@ -97,12 +98,23 @@ def _download(client: Client, job: JobView, data_dir: Path) -> tuple[CheckpointV
     return checkpoint, path
 
 
-def _evaluate(path: Path) -> dict[str, Any]:
-    command = [sys.executable, "-P", "-m", "trainer.evaluate", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise Unavailable(f"{path} cannot be evaluated:\n{done.stderr.strip()}")
-    return json.loads(done.stdout)
+@contextmanager
+def _evaluation() -> Generator[subprocess.Popen[str]]:
+    """A plain process that waits for the path of a checkpoint: it imports torch while the job trains."""
+    command = [sys.executable, "-P", "-m", "trainer.evaluate", "-"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _evaluate(evaluation: subprocess.Popen[str], path: Path) -> dict[str, Any]:
+    measured, errors = evaluation.communicate(f"{path}\n")
+    if evaluation.returncode != 0:
+        raise Unavailable(f"{path} cannot be evaluated:\n{errors.strip()}")
+    return json.loads(measured)
 
 
 def _devices(client: Client) -> tuple[int, str]:
@@ -118,7 +130,7 @@ def _devices(client: Client) -> tuple[int, str]:
             return 1, "cuda" if kinds["cuda"] else "cpu"
         if time.monotonic() > deadline:
             raise Unavailable(f"no worker offers a device after {_START_S:g} s")
-        time.sleep(0.2)
+        time.sleep(0.05)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from torch import Tensor
 from torchyard.errors import DataError
 from torchyard.recipes import ImageDataConfig
 from trainer.data.digests import arrays_digest, split_digest
+from trainer.data.digits import read_digits
 from trainer.data.images import ImageData, InMemory, resized, split_indices
 
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
@@ -21,10 +22,8 @@ Array = NDArray[Any]
 
 
 def load_digits(config: ImageDataConfig) -> ImageData:
-    """The 1,797 handwritten digits of 8×8 pixels that ship with scikit-learn, split by the configuration's seed."""
-    from sklearn import datasets
-
-    pictures, labels = datasets.load_digits(return_X_y=True)
+    """The 1,797 handwritten digits that ship with scikit-learn, split by the configuration's seed. Raises DataError."""
+    pictures, labels = read_digits()
     images = torch.from_numpy(pictures).float().div(16).reshape(-1, 1, 8, 8)
     targets = torch.from_numpy(labels).long()
     train, val = split_indices(targets, fraction=config.val_fraction, seed=config.split_seed)

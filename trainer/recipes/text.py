@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from torchyard.collector import paused
 from torchyard.errors import ConfigError, DataError
 from torchyard.publishing import Content
 from torchyard.recipes import TextClassification
@@ -120,7 +121,8 @@ def make_text_classifier(
     Raises DataError and ConfigError.
     """
     data = load_texts(local_path(source), config.data)
-    model, tokenizer = _rebuilt(facts, data, source) if facts is not None else _new(config, data, weights)
+    with paused():  # transformers is imported in it
+        model, tokenizer = _rebuilt(facts, data, source) if facts is not None else _new(config, data, weights)
     freeze(model, config.model.freeze)
     train, val = (
         tokenize(

@@ -1,0 +1,69 @@
+"""A job from its submission to its success, as a client and the run directory show it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+import math
+import time
+from typing import Any
+
+from bench.service import Service
+from torchyard.client import Client
+from torchyard.events import LINE, Metric
+from torchyard.job import JobState
+from torchyard.records import LaunchPlan
+from torchyard.rundir import RunDir
+from torchyard.views import JobView, LogLine
+
+
+@dataclass(frozen=True)
+class Watched:
+    """When each step of the way was reached, in seconds since the epoch."""
+
+    submitted: float
+    accepted: float
+    claimed: float
+    """By the database's clock, which may be one of milliseconds."""
+    launched: float
+    """The supervisor starts torchrun; NaN where it forked the ranks."""
+    lines: Mapping[str, float]
+    """Each line of the job's output, and when it came over the stream."""
+    first_metric: float
+    """By the clock of rank 0; NaN where it measured nothing."""
+    succeeded: float
+    """The client knows that the job has succeeded."""
+    launcher: str
+
+
+def watch(service: Service, client: Client, spec: dict[str, Any]) -> Watched:
+    """Submits a job and follows it to its end, which must be a good one."""
+    lines: dict[str, float] = {}
+    submitted = time.time()
+    job = client.submit(spec)
+    accepted = time.time()
+    for update in client.follow(job.id, metrics=False):
+        if isinstance(update, LogLine) and update.stream == "stdout":
+            lines.setdefault(update.text, time.time())
+        job = update if isinstance(update, JobView) else job
+    succeeded = time.time()
+    assert job.state is JobState.SUCCEEDED, job.status_reason
+    assert job.started_at is not None
+    run = RunDir(service.data / "runs" / job.id / "1")
+    log = run.log("launcher", "stdout")
+    return Watched(
+        submitted=submitted,
+        accepted=accepted,
+        claimed=job.started_at.timestamp(),
+        launched=log.stat().st_mtime if log.exists() else math.nan,
+        lines=lines,
+        first_metric=first_metric(run),
+        succeeded=succeeded,
+        launcher=LaunchPlan.model_validate_json(run.launch.read_bytes()).launcher,
+    )
+
+
+def first_metric(run: RunDir) -> float:
+    """When rank 0 logged for the first time; NaN where it did not."""
+    if not run.events.exists():
+        return math.nan
+    lines = map(LINE.validate_json, run.events.read_text().splitlines())
+    return next((line.time / 1e6 for line in lines if isinstance(line, Metric)), math.nan)

@@ -1,0 +1,57 @@
+"""The digits: scikit-learn's own arrays, read without its import."""
+
+import gzip
+import importlib
+from pathlib import Path
+import subprocess
+import sys
+
+import pytest
+
+from torchyard.errors import DataError
+from trainer.data.digits import read_digits
+
+
+def test_the_digits_are_those_that_scikit_learn_loads() -> None:
+    code = """
+import sys
+from trainer.data.digits import read_digits
+
+pictures, labels = read_digits()
+assert "sklearn" not in sys.modules
+from sklearn.datasets import load_digits
+
+for ours, theirs in zip((pictures, labels), load_digits(return_X_y=True), strict=True):
+    assert (ours.dtype, ours.shape, ours.tobytes()) == (theirs.dtype, theirs.shape, theirs.tobytes())
+"""
+    subprocess.run([sys.executable, "-P", "-c", code], check=True)
+
+
+def test_without_scikit_learn_there_are_no_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    with pytest.raises(DataError, match="scikit-learn, which is not installed"):
+        read_digits()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "the installed scikit-learn has no datasets/data/digits.csv.gz"),
+        (b"no gzip", "digits.csv.gz cannot be read"),
+        (gzip.compress(b"1,2\n3,4\n"), r"has the shape \(2, 2\)"),
+    ],
+    ids=["absent", "no gzip", "another shape"],
+)
+def test_a_broken_scikit_learn_is_said_to_be_broken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None, said: str
+) -> None:
+    folder = tmp_path / "sklearn"
+    (folder / "datasets" / "data").mkdir(parents=True)
+    (folder / "__init__.py").touch()
+    if content is not None:
+        (folder / "datasets" / "data" / "digits.csv.gz").write_bytes(content)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "sklearn", raising=False)
+    importlib.invalidate_caches()
+    with pytest.raises(DataError, match=said):
+        read_digits()
