@@ -6,17 +6,21 @@ import importlib
 from pathlib import Path
 import sys
 
+from torchyard import collector
 from worker.engines.local.warm.fork import OURS
 from worker.engines.local.warm.memory import release_file_pages
 
 MODULES = (
     "numpy",
+    "numpy.ctypeslib",
     "torch",
     "torch._dynamo",  # the first optimizer and the first DistributedDataParallel import it
     "torch.distributed",
     "trainer.torchrun",
     "torch.nn.parallel",
     "torch.utils.data",
+    "torch.utils.serialization.config",
+    "torchvision.models",
     "safetensors.torch",
     "trainer.__main__",
     "trainer.recipes.classification",
@@ -33,10 +37,10 @@ class Unfit(Exception):
 def load() -> frozenset[str]:
     """Imports them, and answers the top-level names of all that this loaded besides our own. Raises Unfit."""
     before = _top_level()
-    for name in MODULES:
-        importlib.import_module(name)
-    gc.collect()
-    gc.freeze()  # else each collection in a child would copy what they share
+    with collector.paused():  # what is frozen at its end, no collection in a child touches, and so copies
+        for name in MODULES:
+            importlib.import_module(name)
+        gc.collect()
     release_file_pages()
     check()
     return _top_level() - before - OURS
