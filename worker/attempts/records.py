@@ -31,7 +31,7 @@ class Records:
         self._store = store
         self._claim = claim
         self._leaving = leaving
-        self._seq = 0
+        self._seq = self._start_step = 0
         self._outage_s = 0.0
 
     def read(self) -> tuple[Attempt, Job]:
@@ -41,7 +41,7 @@ class Records:
             return attempts.open_row(session, self._claim), jobs.get(session, self._claim.job_id)
 
         row, job = self._read(look)
-        self._seq = row.relay_seq
+        self._seq, self._start_step = row.relay_seq, row.start_step
         return row, job
 
     def checkpoints(self) -> list[Checkpoint]:
@@ -66,8 +66,11 @@ class Records:
             return intents.wanted(jobs.get(session, self._claim.job_id))
 
     def prepared(self, start_step: int) -> None:
-        """Records the step that the attempt resumes from, before its processes start."""
+        """Records the step that the attempt resumes from, unless the claim took it for that."""
+        if start_step == self._start_step:
+            return
         self._insist(lambda: commands.prepared(self._store, self._claim, start_step=start_step))
+        self._start_step = start_step
 
     def launched(self, launcher: dict[str, Any]) -> None:
         """Records by what a later daemon finds the attempt's processes again: an engine's handle, as JSON."""
