@@ -136,7 +136,7 @@ class Effects:
             case Prepare() | Start():
                 self._try_to_start(action)
             case MarkRunning():
-                self._records.running(Reason("running", _running(self._handle.world_size)))
+                self._records.will_run(Reason("running", _running(self._handle.world_size)))
                 self._turned = time.monotonic()
             case lifecycle.Store(final):
                 self._store(final=final)
@@ -212,8 +212,10 @@ class Effects:
         assert self._spool is not None
         if final:
             self._seen = self._spool.store_rest()
-        elif self._spool.store_some():
+            return
+        if self._spool.store_some():
             self._stored = time.monotonic()
+        self._records.write_running()
 
     def _until_next_look(self) -> float:
         if self._spool is not None and self._spool.more:
