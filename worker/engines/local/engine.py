@@ -141,6 +141,8 @@ class LocalEngine:
         return self._warm.look()
 
     def capacity(self) -> list[DeviceView]:
+        if self._inventory.nvml is None:
+            return self._inventory.observe(ours=set())  # a look at all processes costs, and tells nothing of CPU slots
         pids = [supervisor.pid for supervisor in list(self._supervisors.values()) if supervisor.pid != NOBODY.pid]
         return self._inventory.observe(ours={item.pid for item in process.descendants(*pids)})
 
