@@ -109,6 +109,11 @@ class Bench:
         return [event.data["text"] for event in self.yard.events(self.claim.job_id) if event.type == "message"]
 
 
+def an_hour(**_: float) -> float:
+    """Between two looks."""
+    return 3600.0
+
+
 @contextmanager
 def heard(engine: Engine, note: Callable[..., None]) -> Generator[None]:
     """`note` gets every statement."""
@@ -157,7 +162,7 @@ def test_all_that_it_wrote_is_stored_before_its_end(bench: Bench) -> None:
 
 def test_an_end_is_seen_at_once_however_rarely_anybody_looks(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     attempt = bench.started()
-    monkeypatch.setattr(pace, "pause_s", lambda **_: 3600.0)
+    monkeypatch.setattr(pace, "pause_s", an_hour)
     bench.say("one\n")
     wait_for(lambda: bench.lines() == ["one"], "the last look")
     bench.say("the last line")
@@ -174,14 +179,14 @@ def test_one_that_ended_while_nobody_looked_is_seen_by_who_adopts_it(
     bench.leave()
     assert attempt.watchers == []
     attempt.end()
-    monkeypatch.setattr(pace, "pause_s", lambda **_: 3600.0)
+    monkeypatch.setattr(pace, "pause_s", an_hour)
     bench.start()
     assert bench.ended().state == JobState.SUCCEEDED
 
 
 def test_a_wish_is_read_when_the_bell_rings(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wishes, "_EVERY_S", 3600.0)
-    monkeypatch.setattr(pace, "pause_s", lambda **_: 3600.0)
+    monkeypatch.setattr(pace, "pause_s", an_hour)
     bench.start()
     wait_for(lambda: bench.row.launcher is not None, "the start")
     bench.ask()
