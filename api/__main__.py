@@ -5,10 +5,13 @@ import resource
 import signal
 import sys
 
-from api.app import create_app
-from api.server import Server
-from api.settings import Settings
+from torchyard.collector import paused
 from torchyard.errors import TorchyardError
+
+with paused():
+    from api.app import create_app
+    from api.server import Server
+    from api.settings import Settings
 
 _OWN_DESCRIPTORS = 256
 """Besides those of connections, each of which may have a file open."""

@@ -1,4 +1,4 @@
-"""What the service costs while nothing happens: memory of all its processes, and processor: `python -m bench.rest`.
+"""What the service costs while nothing happens, and for each job that runs: `python -m bench.rest`.
 
 Memory is the proportional set size (PSS): what processes share is counted once.
 """
@@ -10,23 +10,24 @@ import time
 
 from bench import table
 from bench.peers import inserts
-from bench.service import scratch, up
+from bench.service import Service, scratch, script, up, wait_for
 from bench.table import Row
+from torchyard.client import Client
+from torchyard.job import JobState
+from torchyard.rundir import ProcessIdentity, RunDir, read_record
 
 SETTLE_S = 5.0
 WATCH_S = 30.0
+JOBS = 2
 _PEER = "FastAPI, one insert"
+_SLEEPER = "import time\nprint('sleeps')\ntime.sleep(3600)"
 
 
 def measure() -> Iterator[Row]:
     with scratch() as folder, up(folder) as service, inserts.running(f"sqlite:///{folder / 'peer.db'}") as peer:
         time.sleep(SETTLE_S)
-        before, peer_before = _cpu_ns(service.pids.values()), _cpu_ns([peer.pid])
-        began = time.monotonic()
-        time.sleep(WATCH_S)
-        share = 100 / 1e9 / (time.monotonic() - began)
-        busy = (_cpu_ns(service.pids.values()) - before) * share
-        peer_busy = (_cpu_ns([peer.pid]) - peer_before) * share
+        worker = service.pids["worker"]
+        busy, peer_busy, idle = _shares(service.pids.values(), [peer.pid], [worker])
         memory = {name: pss_mib(pid) for name, pid in service.pids.items()}
         yield Row(
             "memory of the service at rest",
@@ -41,12 +42,38 @@ def measure() -> Iterator[Row]:
         yield Row(
             "processor of the service at rest", "% of a core", [busy], peer=_PEER, theirs=[peer_busy], at_most=1.0
         )
+        with service.client() as client:
+            supervisors = _running(service, client, folder / "code")
+            time.sleep(SETTLE_S)
+            working, supervising = _shares([worker], supervisors)
+        each = (working - idle) / JOBS
+        yield Row("processor of the worker for each job that runs and is silent", "% of a core", [each], at_most=0.3)
+        yield Row("– of its supervisor", "% of a core", [supervising / JOBS])
 
 
 def pss_mib(pid: int) -> float:
     found = re.search(r"^Pss: +(\d+) kB", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE)
     assert found is not None
     return int(found[1]) / 1024
+
+
+def _running(service: Service, client: Client, code: Path) -> list[int]:
+    """Starts jobs that sleep, and answers the pids of their supervisors."""
+    jobs = [client.submit(script(code, _SLEEPER)).id for _ in range(JOBS)]
+    wait_for(lambda: all(client.get(job).state == JobState.RUNNING for job in jobs), "the jobs to run", pause=0.1)
+    runs = [RunDir(service.data / "runs" / job / "1") for job in jobs]
+    found = [read_record(run.supervisor, ProcessIdentity) for run in runs]
+    return [supervisor.pid for supervisor in found if supervisor is not None]
+
+
+def _shares(*groups: Iterable[int]) -> list[float]:
+    """How much of a core each group of processes uses, in percent."""
+    pids = [list(group) for group in groups]
+    before = [_cpu_ns(group) for group in pids]
+    began = time.monotonic()
+    time.sleep(WATCH_S)
+    share = 100 / 1e9 / (time.monotonic() - began)
+    return [(_cpu_ns(group) - earlier) * share for group, earlier in zip(pids, before, strict=True)]
 
 
 def _cpu_ns(pids: Iterable[int]) -> int:

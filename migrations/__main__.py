@@ -51,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(config: Config, action: str, revision: str) -> None:
     if action == "upgrade":
+        config.attributes["compares"] = False
         command.upgrade(config, revision)
     elif action == "downgrade":
         command.downgrade(config, "base" if revision == "head" else revision)

@@ -13,15 +13,18 @@ import signal
 import sys
 from types import FrameType
 
+from torchyard.collector import paused
 from torchyard.errors import TorchyardError
-from worker.daemon import Daemon
-from worker.devices import inventory as devices
-from worker.devices.health import Health
-from worker.engines.local import orphans
-from worker.engines.local.engine import LocalEngine
-from worker.engines.local.environment import inherited
-from worker.engines.local.warm.keeper import WarmProcess
-from worker.settings import Settings
+
+with paused():
+    from worker.daemon import Daemon
+    from worker.devices import inventory as devices
+    from worker.devices.health import Health
+    from worker.engines.local import orphans
+    from worker.engines.local.engine import LocalEngine
+    from worker.engines.local.environment import inherited
+    from worker.engines.local.warm.keeper import WarmProcess
+    from worker.settings import Settings
 
 
 def main() -> int:

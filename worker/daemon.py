@@ -132,16 +132,19 @@ class Daemon:
 
     def _claim(self) -> None:
         began = self._clock()
+        claimed = False
         try:
             waiting = self._scheduler.waiting()
             if waiting:
                 for claim in self._scheduler.claims(waiting, self._devices.look(), may_claim=self._may_claim):
                     self._roster.start(claim)
+                    claimed = True
         except Unavailable as error:
             logger.warning("%s", error.message)
             self._leases.database_was_away()
-        # Each submission rings, and a pass over a long queue is long: most of the time belongs to others.
-        self._freed.wait(min(_REST * (self._clock() - began), _BELL_S))
+        if not claimed:
+            # Each submission rings, and a pass over a long queue is long: most of the time belongs to others.
+            self._freed.wait(min(_REST * (self._clock() - began), _BELL_S))
 
     def _may_claim(self) -> bool:
         return not self._stopping and not self._leaving and self._leases.fresh and self._devices.trouble() is None
@@ -153,6 +156,7 @@ class Daemon:
         except Unavailable as error:
             logger.warning("%s; polling the database instead", error.message)
             self._freed.wait(_BELL_S)
+            self._roster.look()
             rang = False
         if rang:
             self._roster.look()

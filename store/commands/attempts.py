@@ -3,6 +3,8 @@
 from collections.abc import Collection
 from typing import Any
 
+from sqlalchemy.orm import Session
+
 from store.rows import attempts, jobs
 from store.rows.attempts import Batch, Claim
 from store.rows.jobs import Reason
@@ -27,16 +29,16 @@ def launched(store: Store, claim: Claim, launcher: dict[str, Any]) -> None:
 def running(store: Store, claim: Claim, reason: Reason) -> None:
     """Moves the job to `running`; nothing where an earlier call whose answer was lost has done it."""
     with store.write("running") as session:
-        if jobs.get(session, claim.job_id).state != JobState.RUNNING:
-            attempts.running(session, claim, reason=reason)
+        _move_to_running(session, claim, reason)
 
 
-def record(store: Store, claim: Claim, batch: Batch, *, seq: int) -> None:
+def record(store: Store, claim: Claim, batch: Batch, *, seq: int, runs: Reason | None = None) -> None:
     """Stores a batch exactly once, even where the answer to an earlier try was lost.
 
-    `seq` is the number of batches stored before it.
+    `seq` is the number of batches stored before it. `runs`: as `running` before it, in the same transaction.
     """
     with store.write("record") as session:
+        _move_to_running(session, claim, runs)
         try:
             attempts.record(session, claim, batch, seq=seq)
         except StaleClaim:
@@ -44,10 +46,23 @@ def record(store: Store, claim: Claim, batch: Batch, *, seq: int) -> None:
                 raise
 
 
-def end(store: Store, claim: Claim, report: ExitReport, *, asked: Collection[EndReason] = ()) -> JobState:
+def end(
+    store: Store,
+    claim: Claim,
+    report: ExitReport,
+    *,
+    asked: Collection[EndReason] = (),
+    runs: Reason | None = None,
+) -> JobState:
     """Closes the attempt, when all of it is stored and no process is left. Answers the job's next state.
 
-    `asked`: the stops that the worker has asked for.
+    `asked`: the stops that the worker has asked for. `runs`: as `running` before it, in the same transaction.
     """
     with store.write("end") as session:
+        _move_to_running(session, claim, runs)
         return attempts.end(session, claim, report, asked=asked)
+
+
+def _move_to_running(session: Session, claim: Claim, reason: Reason | None) -> None:
+    if reason is not None and jobs.get(session, claim.job_id).state != JobState.RUNNING:
+        attempts.running(session, claim, reason=reason)

@@ -123,7 +123,7 @@ def transition(
     if job is None or job.state not in sources(target):
         return None
     source = JobState(job.state)
-    result = session.execute(
+    moved = session.scalars(
         update(Job)
         .where(Job.id == job_id, Job.state == source)
         .values(
@@ -136,24 +136,23 @@ def transition(
             finished_at=now_us() if target.terminal else None,
             **values,
         )
-        .returning(Job.position)
+        .returning(Job)
+        .execution_options(populate_existing=True, synchronize_session=False)
     ).first()
-    if result is None:
+    if moved is None:
         return None
-    attempt = values.get("attempt", job.attempt) or None
     _insert_state_event(
         session,
         job_id,
-        seq=result.position,
+        seq=moved.position,
         source=source,
         target=target,
         reason=reason,
-        attempt=attempt,
+        attempt=moved.attempt or None,
         detail=detail,
     )
-    session.refresh(job)
-    note(session, job)
-    return job
+    note(session, moved)
+    return moved
 
 
 def note(session: Session, job: Job) -> None:

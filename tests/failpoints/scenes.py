@@ -112,7 +112,8 @@ def report(store: Store, claim: Claim) -> None:
     me = ProcessIdentity.of(os.getpid())
     assert me is not None
     records.launched(me.model_dump())
-    records.running(Reason("running", "1 process runs"))
+    records.will_run(Reason("running", "1 process runs"))
+    records.write_running()
     for step in STEPS:
         points = [NewPoint("loss", step, 1 / step, step)]
         lines = [NewLines(0, "stdout", [f"attempt {claim.number}, step {step}"])]

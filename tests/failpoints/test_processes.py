@@ -25,11 +25,7 @@ from worker.engines.local import process
 SIDES = ("before", "after")
 RECORD = ("fsync", "rename", "renamed")
 WORKER = [
-    *(
-        f"store.{what}.{side}"
-        for what in ("claim", "prepared", "launched", "running", "record", "end")
-        for side in SIDES
-    ),
+    *(f"store.{what}.{side}" for what in ("claim", "launched", "record", "end") for side in SIDES),
     *(f"queue.tell.{side}" for side in SIDES),
     *(f"record.{what}.{step}" for what in ("worker", "config", "plan") for step in RECORD),
     *(f"launch.start.{side}" for side in SIDES),

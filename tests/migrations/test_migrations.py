@@ -166,3 +166,20 @@ def test_what_is_wrong_is_said_in_a_line(tmp_path: Path, url: str, arguments: li
     assert failed.stdout == ""
     assert failed.stderr.splitlines()[0].startswith("error: ")
     assert "Traceback" not in failed.stderr
+
+
+def test_an_upgrade_loads_neither_the_tables_nor_the_specs(tmp_path: Path) -> None:
+    loaded = "{'store.db.tables', 'torchyard.spec'} & set(sys.modules)"
+    code = "import sys; from migrations.__main__ import main; sys.argv[1:] = ['upgrade']; assert not main()"
+    env = os.environ | {
+        "TORCHYARD_DATABASE_URL": f"sqlite:///{tmp_path / 'new.db'}",
+        "TORCHYARD_DATA_DIR": str(tmp_path),
+    }
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", f"{code}; print({loaded} or 'neither')"],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "neither"

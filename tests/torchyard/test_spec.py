@@ -385,6 +385,16 @@ def test_an_entrypoint_stays_inside_the_code() -> None:
     }
 
 
+def test_a_path_has_four_thousand_characters_at_most() -> None:
+    longest = "file:///" + "é" * 4000
+    spec = parse_spec(SCRIPT | {"config": {"code": longest}})
+    assert isinstance(spec, ScriptSpec)
+    assert spec.config.code == longest
+    with pytest.raises(InvalidSpec) as refused:
+        parse_spec(SCRIPT | {"config": {"code": longest + "é"}})
+    assert [error.field for error in refused.value.errors] == ["config.code"]
+
+
 def test_a_script_needs_its_code() -> None:
     assert list(refused({"trainer": "script"})) == ["config"]
     assert list(refused({"trainer": "script", "config": {}})) == ["config.code"]

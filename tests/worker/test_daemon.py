@@ -24,6 +24,7 @@ from tests.worker.attempt import Attempt, wait_for
 from tests.worker.test_devices import Binding
 from torchyard.job import JobState
 from torchyard.rundir import RunDir
+from worker.attempts import wishes
 from worker.cleanup import tidy
 from worker.daemon import Daemon
 from worker.devices.health import Health
@@ -166,6 +167,17 @@ def test_devices_are_not_given_away_while_a_rescued_attempt_still_runs_on_them(s
         assert attempt.left() == []
 
 
+def test_a_cancel_reaches_a_running_job_while_redis_is_away(site: Worksite, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wishes, "_EVERY_S", 3600.0)
+    site.redis_url = "unix:///nowhere/redis.sock"
+    daemon = site.daemon()
+    claim, _ = site.running(daemon)
+    with serving(daemon):
+        wait_for(lambda: site.state(claim.job_id) == JobState.RUNNING, "the adoption")
+        site.yard.cancel(claim.job_id)
+        wait_for(lambda: site.state(claim.job_id) == JobState.CANCELLED, "the end")
+
+
 def test_a_job_that_ruins_its_records_does_not_keep_its_worker_from_starting(site: Worksite) -> None:
     daemon = site.daemon()
     claim, attempt = site.running(daemon)
@@ -191,6 +203,7 @@ def test_a_gpu_whose_memory_is_not_back_is_in_quarantine_until_it_is(site: Works
     with serving(daemon):
         wait_for(lambda: site.yard.attempt(claim).launcher is not None, "the adoption")
         site.yard.cancel(claim.job_id)
+        site.queue.tell(News(ring=True))
         wait_for(lambda: site.state(claim.job_id) == JobState.CANCELLED, "the first job's end")
         second = site.submit()
         said = f"GPU 0 is in quarantine: 21.0 GiB are still in use after {claim.job_id} ended"

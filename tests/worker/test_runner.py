@@ -111,6 +111,11 @@ class Bench:
     def open_gate(self) -> None:
         (self.attempt.run.root.parent / "gate").touch()
 
+    def ask(self, stop: str = "cancel") -> None:
+        """The owner asks, and the bell rings."""
+        getattr(self.yard, stop)(self.claim.job_id)
+        self.runner.orders.look()
+
     def ended(self) -> Job:
         wait_for(lambda: self.runner.done, "the runner's end")
         return self.job
@@ -196,7 +201,7 @@ def test_a_job_without_its_run_directory_can_be_cancelled(bench: Bench) -> None:
     bench.start(LEAVES_ON_TERM)
     bench.ready()
     shutil.rmtree(bench.attempt.run.root)
-    bench.yard.cancel(bench.claim.job_id)
+    bench.ask()
     assert bench.ended().state == JobState.CANCELLED
     assert bench.attempt.left() == []
 
@@ -213,7 +218,7 @@ def refused_stop() -> Generator[None]:
 def test_a_stop_that_cannot_be_written_reaches_the_job_as_a_signal(bench: Bench) -> None:
     bench.start(LEAVES_ON_TERM)
     bench.ready()
-    bench.yard.cancel(bench.claim.job_id)
+    bench.ask()
     assert bench.ended().state == JobState.CANCELLED
     assert "saved" in bench.lines()
 
@@ -261,7 +266,7 @@ def test_a_supervisor_that_somebody_stopped_goes_on(bench: Bench) -> None:
     bench.start(LEAVES_ON_TERM)
     bench.ready()
     process.send(bench.attempt.supervisor, signal.SIGSTOP)
-    bench.yard.cancel(bench.claim.job_id)
+    bench.ask()
     assert bench.ended().state == JobState.CANCELLED
     assert bench.row.end_reason == EndReason.CANCELLED
     assert "saved" in bench.lines()
@@ -297,7 +302,7 @@ def test_a_cancelled_job_whose_rank_is_stopped_ends_with_its_grace(bench: Bench)
     rank = read_record(bench.attempt.run.ranks / "0.json", ProcessIdentity)
     assert rank is not None
     wait_for(lambda: process.is_stopped(rank), "the rank is stopped")
-    bench.yard.cancel(bench.claim.job_id)
+    bench.ask()
     assert bench.ended().state == JobState.CANCELLED
     assert bench.row.detail == "cancelled by its owner; killed after a grace of 1s"
     assert bench.attempt.left() == []

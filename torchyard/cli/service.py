@@ -26,7 +26,7 @@ from torchyard.errors import ConfigError, Conflict, Unavailable
 _START = 60.0
 _WORKER_STOP, _API_STOP, _REDIS_STOP = 50.0, 4.0, 4.0
 """Seconds that each may take to stop; together less than a minute."""
-_TICK, _WATCH = 0.05, 0.2
+_TICK, _WATCH = 0.02, 0.2
 """Seconds between two looks at what starts, and at what runs."""
 
 

@@ -5,12 +5,12 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from torchyard.recipes.training import Seed
-from torchyard.schema import Schema
+from torchyard.schema import LONGEST_URL, Schema
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,100}$")]
-Source = Annotated[str, Field(pattern=r"^(digits|file:///.{1,4000})$")]
-FileSource = Annotated[str, Field(pattern=r"^file:///.{1,4000}$")]
-Weights = Annotated[str, Field(pattern=r"^(none|file:///.{1,4000}|[A-Za-z0-9_.]{1,100})$")]
+Source = Annotated[str, Field(pattern=r"^(digits|file:///.+)$", max_length=LONGEST_URL)]
+FileSource = Annotated[str, Field(pattern=r"^file:///.+$", max_length=LONGEST_URL)]
+Weights = Annotated[str, Field(pattern=r"^(none|file:///.+|[A-Za-z0-9_.]{1,100})$", max_length=LONGEST_URL)]
 Channels = Annotated[list[float], Field(min_length=1, max_length=4)]
 Augmentation = Literal["hflip", "vflip", "rotate90", "crop", "color"]
 Workers = Annotated[int, Field(ge=0, le=64)] | Literal["auto"]

@@ -4,13 +4,13 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from torchyard.schema import Schema, unbuilt
+from torchyard.schema import LONGEST_URL, Schema, unbuilt
 
 
 class Script(Schema):
     """A user's own program, one process per device under torchrun."""
 
-    code: Annotated[str, Field(pattern=r"^file:///.{1,4000}$")] = Field(
+    code: Annotated[str, Field(pattern=r"^file:///.+$", max_length=LONGEST_URL)] = Field(
         description="`file:///…`, a folder below a root that the worker's operator allowed"
     )
     entrypoint: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.\-/]{0,499}\.py$")] = Field(

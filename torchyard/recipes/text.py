@@ -6,7 +6,7 @@ from pydantic import Field
 
 from torchyard.recipes.pictures import FileSource, Init, Patterns
 from torchyard.recipes.training import OptimizerConfig, Recipe, SchedulerConfig, Seed, TrainingConfig
-from torchyard.schema import Schema
+from torchyard.schema import LONGEST_URL, Schema
 
 
 class TextModelConfig(Schema):
@@ -15,7 +15,7 @@ class TextModelConfig(Schema):
         description="a RoBERTa encoder: a tiny one for CPUs, or of the published sizes; not looked at where "
         "`weights` is a directory",
     )
-    weights: Annotated[str, Field(pattern=r"^(none|file:///.{1,4000})$")] = Field(
+    weights: Annotated[str, Field(pattern=r"^(none|file:///.+)$", max_length=LONGEST_URL)] = Field(
         default="none",
         description="`none`: random weights and a tokenizer trained on the training text; `file:///…`: a local "
         "directory below an allowed root, as `transformers` saves it: a RoBERTa or BERT with its tokenizer; a head for "

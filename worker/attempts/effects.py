@@ -1,11 +1,13 @@
 """What a runner sees of its attempt and does to it: the hands of `lifecycle`, which decides."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 import logging
 from pathlib import Path
 import threading
+import time
 
+from store.db.tables import Attempt, Job
 from store.rows.attempts import Claim
 from store.rows.jobs import Reason
 from store.store import Store
@@ -13,7 +15,7 @@ from torchyard import disk
 from torchyard.errors import ConfigError, DataError, InvalidSpec
 from torchyard.job import EndReason
 from torchyard.rundir import ExitReport, RunDir
-from worker.attempts import lifecycle
+from worker.attempts import lifecycle, pace
 from worker.attempts.lifecycle import (
     Action,
     Close,
@@ -40,7 +42,6 @@ from worker.devices.health import Health, Marks
 from worker.devices.quarantine import Use
 from worker.engines.base import AttemptKey, Engine, Handle, Plan
 
-_POLL_S = 0.25
 _RETRY_S = 1.0
 _PREPARE = "prepare"
 
@@ -73,30 +74,37 @@ class Effects:
         self._folder = host.runs / claim.job_id / str(claim.number)
         self._records = Records(host.store, claim, leaving=orders.gone)
         self._notices = Notices(self._records)
+        self._orders = orders
         self._wishes = Wishes(self._records, orders)
         self._handle = Handle(self._key, 0)
+        self._rows: tuple[Attempt, Job] | None = None
+        """As they were at the beginning: what is used of them does not change while the attempt is open."""
         self._plan: Plan | None = None
         self._spool: Spool | None = None
         self._marks: Mapping[str, Marks] = {}
         self._seen: Observation | None = Unprepared()
         """What the last action found out, until it was looked at."""
+        self._turned = self._stored = time.monotonic()
+        """When it started or all its ranks came up, and when something of it was stored."""
+        self._unwatch: Callable[[], object] = _nothing
 
     def begin(self) -> None:
         """Reads the rows, and finds what an earlier daemon started."""
-        row, job = self._records.read()
+        self._rows = row, job = self._records.read()
         self.use = replace(self.use, devices=tuple(str(device["uuid"]) for device in job.devices))
         self._marks = self._host.health.marks(self.use.devices or (), adopted=row.launcher is not None)
-        self._wishes.grace = job.terms.stop_grace
+        self._wishes.learn(job)
         world_size = len(job.devices)
         if row.launcher is not None:
             self._handle = Handle(self._key, world_size, row.launcher)
             self._host.engine.adopt(self._handle)
-            self._watch()
+            self._follow()
         elif (found := self._host.engine.find(self._key, world_size=world_size, claimed_at=row.started_at)) is not None:
             self._launched(found)
 
     def close(self) -> None:
         """Gives up what is under way in this process. Raises OSError."""
+        self._unwatch()
         if self._spool is not None:
             self._spool.close()
 
@@ -119,7 +127,7 @@ class Effects:
             case Undrained(refusals) if refusals:
                 return _RETRY_S
             case None:
-                return 0.0 if self._spool is not None and self._spool.more else _POLL_S
+                return self._until_next_look()
             case _:
                 return 0.0
 
@@ -128,7 +136,8 @@ class Effects:
             case Prepare() | Start():
                 self._try_to_start(action)
             case MarkRunning():
-                self._records.running(Reason("running", _running(self._handle.world_size)))
+                self._records.will_run(Reason("running", _running(self._handle.world_size)))
+                self._turned = time.monotonic()
             case lifecycle.Store(final):
                 self._store(final=final)
             case RequestStop(stop):
@@ -154,7 +163,8 @@ class Effects:
             self._seen = self._refused(error)
 
     def _prepare(self) -> None:
-        row, job = self._records.read()
+        assert self._rows is not None
+        row, job = self._rows
         engine, handle = self._host.engine, self._handle
         preparation = Preparation(
             self._key,
@@ -179,10 +189,11 @@ class Effects:
     def _launched(self, handle: Handle) -> None:
         self._handle = handle
         self._records.launched(dict(handle.stored))
-        self._watch()
+        self._follow()
 
-    def _watch(self) -> None:
-        row, _ = self._records.read()
+    def _follow(self) -> None:
+        assert self._rows is not None
+        row, _ = self._rows
         run = RunDir(self._folder, layout=2 if self._handle.stored.get("layout") == 2 else 1)
         relay = Relay(
             run,
@@ -193,14 +204,24 @@ class Effects:
         )
         self._spool = Spool(relay, records=self._records, notices=self._notices, attempts=self._key.number)
         self._seen = None
+        self._turned = self._stored = time.monotonic()
+        self._unwatch = self._host.engine.watch(self._handle, self._orders.wake)
         self._spool.remove_copies()
 
     def _store(self, *, final: bool) -> None:
         assert self._spool is not None
         if final:
             self._seen = self._spool.store_rest()
-        else:
-            self._spool.store_some()
+            return
+        if self._spool.store_some():
+            self._stored = time.monotonic()
+        self._records.write_running()
+
+    def _until_next_look(self) -> float:
+        if self._spool is not None and self._spool.more:
+            return 0.0
+        now = time.monotonic()
+        return pace.pause_s(since_turn=now - self._turned, since_news=now - self._stored)
 
     def _refused(self, error: OSError) -> Observation:
         """A full disk is waited for; what a broken one kept from starting uses up no restart."""
@@ -217,6 +238,10 @@ class Effects:
         self.use = replace(self.use, over=True, faults=verdict.faults)
         state = self._records.end(report, asked=asked)
         logger.info("%s: attempt %d ended: %s; the job is %s", self._key.job_id, self._key.number, report.reason, state)
+
+
+def _nothing() -> None:
+    pass
 
 
 def _running(world_size: int) -> str:

@@ -137,7 +137,7 @@ class Start:
 
 @dataclass(frozen=True)
 class MarkRunning:
-    """To do: store that every rank has come up. May be repeated."""
+    """To do: store with the next `Store` or `Close` that every rank has come up. May be repeated."""
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ def _go_on(phase: Starting | Running | Stopping, seen: Observation, wanted: Stop
             actions.append(Kill())
         if not ran and seen.ranks >= seen.of:
             ran = True
-            actions.append(MarkRunning())
+            actions.insert(0, MarkRunning())
     stop = _asked(phase, wanted)
     if stop is not None:
         return Decision(Stopping(stop, ran), (*actions, RequestStop(stop)))

@@ -15,8 +15,10 @@ class Orders:
         self.abandon = False
         self.gone = threading.Event()
         """Set with `detach` or `abandon`: nothing is waited for any more."""
+        self.asked = False
+        """The job's owner may want something else by now; cleared by the runner."""
         self.changed = threading.Event()
-        """Set with every order and by `look`; cleared by the runner."""
+        """Set with every order, by `look` and by `wake`; cleared by the runner."""
 
     def give_preempt(self, *, hurry: bool = False) -> None:
         self.preempt = True
@@ -33,6 +35,11 @@ class Orders:
 
     def look(self) -> None:
         """Read the intents of the job's owner now."""
+        self.asked = True
+        self.changed.set()
+
+    def wake(self) -> None:
+        """The attempt may have ended."""
         self.changed.set()
 
     def _leave(self) -> None:

@@ -88,7 +88,9 @@ class Preparation:
                 found = checkpoint
                 break
             skipped.append(checkpoint)
-        self.records.prepared(found.step if found is not None else 0)
+        step = found.step if found is not None else 0
+        if step != self.records.start_step:  # the claim takes the newest checkpoint for a whole one
+            self.records.prepared(step)
         if skipped:
             names = ", ".join(row.id for row in skipped)
             self.notices.once(f"{len(skipped)} damaged checkpoints were skipped: {names}")

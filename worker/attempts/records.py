@@ -31,7 +31,10 @@ class Records:
         self._store = store
         self._claim = claim
         self._leaving = leaving
+        self.start_step = 0
+        """What the attempt's row says of it."""
         self._seq = 0
+        self._runs: Reason | None = None
         self._outage_s = 0.0
 
     def read(self) -> tuple[Attempt, Job]:
@@ -41,7 +44,7 @@ class Records:
             return attempts.open_row(session, self._claim), jobs.get(session, self._claim.job_id)
 
         row, job = self._read(look)
-        self._seq = row.relay_seq
+        self._seq, self.start_step = row.relay_seq, row.start_step
         return row, job
 
     def checkpoints(self) -> list[Checkpoint]:
@@ -68,23 +71,31 @@ class Records:
     def prepared(self, start_step: int) -> None:
         """Records the step that the attempt resumes from, before its processes start."""
         self._insist(lambda: commands.prepared(self._store, self._claim, start_step=start_step))
+        self.start_step = start_step
 
     def launched(self, launcher: dict[str, Any]) -> None:
         """Records by what a later daemon finds the attempt's processes again: an engine's handle, as JSON."""
         self._insist(lambda: commands.launched(self._store, self._claim, launcher))
 
-    def running(self, reason: Reason) -> None:
-        """Moves the job to `running`, if it is not there already."""
-        self._insist(lambda: commands.running(self._store, self._claim, reason))
+    def will_run(self, reason: Reason) -> None:
+        """The next write, of whatever, moves the job to `running`, if it is not there already."""
+        self._runs = reason
+
+    def write_running(self) -> None:
+        """Writes what `will_run` said, where no other write has."""
+        if (reason := self._runs) is not None:
+            self._insist(lambda: commands.running(self._store, self._claim, reason))
+            self._runs = None
 
     def record(self, batch: Batch) -> None:
         """Stores a batch exactly once, even where the answer to an earlier try was lost."""
-        self._insist(lambda: commands.record(self._store, self._claim, batch, seq=self._seq))
+        self._insist(lambda: commands.record(self._store, self._claim, batch, seq=self._seq, runs=self._runs))
         self._seq += 1
+        self._runs = None
 
     def end(self, report: ExitReport, *, asked: Collection[EndReason] = ()) -> JobState:
         """Closes the attempt and answers the job's next state. `asked`: the stops that the worker has asked for."""
-        return self._insist(lambda: commands.end(self._store, self._claim, report, asked=asked))
+        return self._insist(lambda: commands.end(self._store, self._claim, report, asked=asked, runs=self._runs))
 
     def outage_s(self) -> float:
         """The longest wait for the database since the last question, in seconds; 0.0 where it always answered."""

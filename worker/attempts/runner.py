@@ -90,4 +90,6 @@ class Runner:
     def _wait(self) -> None:
         if not isinstance(self._phase, Closed) and self.orders.changed.wait(self._effects.pause_s()):
             self.orders.changed.clear()
-            self._effects.look()
+            if self.orders.asked:
+                self.orders.asked = False
+                self._effects.look()

@@ -33,18 +33,22 @@ class Spool:
         self._refusals = 0
         self._next = 0.0
 
-    def store_some(self) -> None:
-        """As much as one turn may take. Where the host refuses, nothing, and again after a second."""
-        self.more = False
+    def store_some(self) -> bool:
+        """As much as one turn may take; whether that was anything. Where the host refuses, nothing, and again after a
+        second.
+        """
+        self.more = stored = False
         if time.monotonic() < self._next:
-            return
+            return False
         try:
             for _ in range(_BATCHES_AT_ONCE):
                 self.more = self._store(final=False)
+                stored = stored or self.more
                 if not self.more or self._relay.copying:  # a part of a checkpoint is enough for one turn
-                    return
+                    break
         except OSError as error:
             self._refuse(error)
+        return stored
 
     def store_rest(self) -> Undrained | Drained:
         """The next part of what is left, once nothing writes any more."""

@@ -4,13 +4,16 @@ from datetime import timedelta
 import logging
 import time
 
+from store.db.tables import Job
+from store.rows import intents
 from torchyard.errors import Unavailable
 from torchyard.job import EndReason
 from worker.attempts.lifecycle import Intents, Stop
 from worker.attempts.orders import Orders
 from worker.attempts.records import Records
 
-_EVERY_S = 1.0
+_EVERY_S = 5.0
+"""A wish rings the bell. This is for a ring that was lost."""
 _HURRY = timedelta(seconds=30)
 """The longest grace where the worker itself stops."""
 
@@ -18,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class Wishes:
-    """One attempt's. The rows are read once a second, and at once after `look`."""
+    """One attempt's. The rows are read now and then, and at once after `look`."""
 
     def __init__(self, records: Records, orders: Orders) -> None:
         self.grace = _HURRY
@@ -27,6 +30,11 @@ class Wishes:
         self._orders = orders
         self._wanted: EndReason | None = None
         self._next = 0.0
+
+    def learn(self, job: Job) -> None:
+        """The job as it was just read."""
+        self.grace = job.terms.stop_grace
+        self._learn(intents.wanted(job))
 
     def look(self) -> None:
         self._next = 0.0
@@ -47,6 +55,10 @@ class Wishes:
             return
         self._next = time.monotonic() + _EVERY_S
         try:
-            self._wanted = self._records.wanted_end()
+            self._learn(self._records.wanted_end())
         except Unavailable as error:
             logger.warning("cannot look for a cancel: %s", error.message)
+
+    def _learn(self, wanted: EndReason | None) -> None:
+        self._wanted = wanted
+        self._next = time.monotonic() + _EVERY_S

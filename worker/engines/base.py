@@ -1,6 +1,6 @@
 """What runs an attempt, as the worker sees it. An engine starts it, observes it, asks it to stop and ends it."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -115,6 +115,14 @@ class Engine(Protocol):
 
     def poll(self, handle: Handle) -> Observation:
         """How the attempt is now. Waits for nothing."""
+        ...
+
+    def watch(self, handle: Handle, changed: Callable[[], None]) -> Callable[[], None]:
+        """Calls `changed`, in any thread, when the attempt has ended: `poll` may be asked rarely. At once where it has.
+
+        It may be called too often, or where the host is short of something not at all. Answers what takes the watch
+        back.
+        """
         ...
 
     def request_stop(self, handle: Handle, reason: EndReason, grace: timedelta) -> None:

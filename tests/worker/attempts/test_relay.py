@@ -16,6 +16,7 @@ import pytest
 from store.blobs import Blobs
 from store.rows.attempts import Batch
 from torchyard.rundir import Manifest, ManifestFile, RunDir, write_record
+from worker.attempts import lines
 from worker.attempts.relay import Relay
 
 
@@ -60,6 +61,19 @@ def announce(run: RunDir, name: str) -> None:
 
 def texts(batches: list[Batch]) -> list[str]:
     return [event.data["text"] for batch in batches for event in batch.events]
+
+
+def test_a_file_that_has_not_grown_is_not_opened(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    run.log("rank-0", "stdout").write_text("one\n")
+    run.events.touch()
+    relay = relay_of(run)
+    assert [lines.lines for batch in drain(relay) for lines in batch.lines] == [["one"]]
+
+    def refuse(_: Path, *parts: str) -> None:
+        assert parts[-1] not in {"rank-0.stdout", "events.jsonl"}
+
+    monkeypatch.setattr(lines, "open_inside", refuse)
+    assert relay.read() is None
 
 
 def test_only_whole_lines_are_taken_until_the_end(run: RunDir) -> None:

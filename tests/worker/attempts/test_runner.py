@@ -1,6 +1,7 @@
 """A runner over a real store and a real run directory, on an engine without processes."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 import hashlib
@@ -13,6 +14,7 @@ import threading
 from typing import Any
 
 import pytest
+from sqlalchemy import Engine, event
 
 from store.blobs import Blobs
 from store.db.database import Database
@@ -32,6 +34,7 @@ from torchyard.job import EndReason, JobState
 from torchyard.publishing import publish
 from torchyard.rundir import Manifest, ManifestFile, RunDir, read_record
 from torchyard.spec import parse_spec
+from worker.attempts import pace, wishes
 from worker.attempts.effects import Host
 from worker.attempts.runner import Runner
 from worker.devices.health import Health
@@ -82,6 +85,11 @@ class Bench:
         with self.run.events.open("a") as events:
             events.write(CheckpointSaved(time=0, name=name).model_dump_json() + "\n")
 
+    def ask(self, stop: str = "cancel") -> None:
+        """The owner asks, and the bell rings."""
+        getattr(self.yard, stop)(self.claim.job_id)
+        self.runner.orders.look()
+
     def ended(self) -> Job:
         wait_for(lambda: self.runner.done, "the runner's end")
         return self.job
@@ -99,6 +107,21 @@ class Bench:
 
     def messages(self) -> list[str]:
         return [event.data["text"] for event in self.yard.events(self.claim.job_id) if event.type == "message"]
+
+
+def an_hour(**_: float) -> float:
+    """Between two looks."""
+    return 3600.0
+
+
+@contextmanager
+def heard(engine: Engine, note: Callable[..., None]) -> Generator[None]:
+    """`note` gets every statement."""
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        yield
+    finally:
+        event.remove(engine, "before_cursor_execute", note)
 
 
 @pytest.fixture
@@ -137,6 +160,58 @@ def test_all_that_it_wrote_is_stored_before_its_end(bench: Bench) -> None:
     assert bench.host.ended.is_set()
 
 
+def test_an_end_is_seen_at_once_however_rarely_anybody_looks(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    attempt = bench.started()
+    monkeypatch.setattr(pace, "pause_s", an_hour)
+    bench.say("one\n")
+    wait_for(lambda: bench.lines() == ["one"], "the last look")
+    bench.say("the last line")
+    attempt.end()
+    assert bench.ended().state == JobState.SUCCEEDED
+    assert bench.lines() == ["one", "the last line"]
+    assert attempt.watchers == []
+
+
+def test_one_that_ended_while_nobody_looked_is_seen_by_who_adopts_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt = bench.started()
+    bench.leave()
+    assert attempt.watchers == []
+    attempt.end()
+    monkeypatch.setattr(pace, "pause_s", an_hour)
+    bench.start()
+    assert bench.ended().state == JobState.SUCCEEDED
+
+
+def test_a_wish_is_read_when_the_bell_rings(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wishes, "_EVERY_S", 3600.0)
+    monkeypatch.setattr(pace, "pause_s", an_hour)
+    bench.start()
+    wait_for(lambda: bench.row.launcher is not None, "the start")
+    bench.ask()
+    assert bench.ended().state == JobState.CANCELLED
+
+
+def test_an_attempt_costs_few_transactions(bench: Bench) -> None:
+    statements: list[str] = []
+
+    def note(*found: object) -> None:
+        statements.append(str(found[2]))
+
+    with heard(bench.yard.database.engine, note):
+        bench.start()
+        key = AttemptKey(bench.claim.job_id, 1)
+        wait_for(lambda: bench.run.logs.exists() and key in bench.engine.attempts, "the start")
+        bench.say("all that it says")
+        bench.engine.attempts[key].end()
+        bench.runner.join(30)
+    assert bench.job.state == JobState.SUCCEEDED
+    # That it was launched, its lines with that it ran, its end.
+    assert statements.count("BEGIN IMMEDIATE") <= 3
+    assert len(statements) <= 32
+
+
 def test_its_resolved_configuration_is_written_for_the_ranks_to_read(bench: Bench) -> None:
     attempt = bench.started()
     config = json.loads(bench.run.config.read_text())
@@ -169,7 +244,7 @@ def test_what_the_engine_cannot_tell_ends_nothing(bench: Bench) -> None:
 @pytest.mark.parametrize("stop", ["cancel", "pause"])
 def test_a_wish_of_the_owner_reaches_the_engine(bench: Bench, stop: str) -> None:
     attempt = bench.started()
-    getattr(bench.yard, stop)(bench.claim.job_id)
+    bench.ask(stop)
     ends = {"cancel": JobState.CANCELLED, "pause": JobState.PAUSED}
     assert bench.ended().state == ends[stop]
     assert len(attempt.asked) == 1
@@ -182,7 +257,7 @@ def test_a_stop_has_the_jobs_own_grace_unless_the_worker_itself_stops(bench: Ben
     hour, cut = timedelta(hours=1), timedelta(seconds=30)
     bench.runner.orders.give_preempt()
     wait_for(lambda: attempt.asked == [(EndReason.PREEMPTED, hour)], "the stop")
-    bench.yard.cancel(bench.claim.job_id)
+    bench.ask()
     wait_for(lambda: attempt.asked[-1] == (EndReason.CANCELLED, hour), "the cancel")
     bench.runner.orders.give_preempt(hurry=True)
     wait_for(lambda: attempt.asked[-1] == (EndReason.CANCELLED, cut), "the shorter grace")
@@ -348,7 +423,7 @@ def test_a_cancel_ends_the_wait_for_a_full_blob_store(bench: Bench) -> None:
     bench.save(3)
     attempt.end()
     wait_for(bench.messages, "the owner is told")
-    bench.yard.cancel(bench.claim.job_id)
+    bench.ask()
     bench.ended()
     assert bench.yard.held() == {}
 
@@ -384,7 +459,7 @@ def test_an_attempt_that_has_no_room_to_start_obeys_a_stop(
 ) -> None:
     bench.start()
     wait_for(bench.messages, "the owner is told")
-    getattr(bench.yard, stop)(bench.claim.job_id)
+    bench.ask(stop)
     assert bench.ended().state == state
     assert bench.job.restarts == 0
     assert bench.yard.held() == {}

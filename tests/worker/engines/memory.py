@@ -1,6 +1,6 @@
 """An engine without processes: a test says what becomes of each attempt."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -25,9 +25,12 @@ class Simulated:
     stubborn: bool = False
     """It cannot be killed."""
     unknown: bool = False
+    watchers: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
 
     def end(self, reason: EndReason = EndReason.COMPLETED, message: str = "") -> None:
         self.report = ExitReport(reason=reason, message=message)
+        for changed in list(self.watchers):
+            changed()
 
 
 class MemoryEngine:
@@ -59,6 +62,13 @@ class MemoryEngine:
         if not found.ranks and found.supervised:
             return base.Waiting("its ranks come up when the test says so")
         return base.Running(found.ranks, len(found.plan.devices), supervised=found.supervised)
+
+    def watch(self, handle: Handle, changed: Callable[[], None]) -> Callable[[], None]:
+        found = self.attempts[handle.key]
+        found.watchers.append(changed)
+        if found.report is not None:
+            changed()
+        return lambda: found.watchers.remove(changed)
 
     def request_stop(self, handle: Handle, reason: EndReason, grace: timedelta) -> None:
         found = self.attempts[handle.key]

@@ -4,10 +4,11 @@ from collections.abc import Generator
 from datetime import timedelta
 import json
 from pathlib import Path
+import threading
 
 import pytest
 
-from tests.worker.attempt import wait_for
+from tests.worker.attempt import DEADLINE_S, wait_for
 from tests.worker.engines.rigs import LocalRig, MemoryRig, Program, Rig
 from torchyard.job import EndReason
 from torchyard.rundir import ExitReport
@@ -65,6 +66,27 @@ def test_a_second_start_with_the_same_key_finds_the_first(rig: Rig) -> None:
     rig.engine.request_stop(first, EndReason.CANCELLED, LONG)
     end_of(rig.engine, first)
     assert rig.engine.start(plan) == first  # what has ended is not run again
+
+
+def test_who_watches_it_is_told_of_its_end(rig: Rig) -> None:
+    handle = started(rig, "waits")
+    told, not_told = threading.Event(), threading.Event()
+    rig.engine.watch(handle, told.set)
+    rig.engine.watch(handle, not_told.set)()
+    assert not told.is_set()
+    rig.engine.request_stop(handle, EndReason.PAUSED, LONG)
+    assert told.wait(DEADLINE_S)
+    assert isinstance(rig.engine.poll(handle), Ended)
+    assert not not_told.is_set()
+
+
+def test_who_watches_what_is_over_is_told_at_once(rig: Rig) -> None:
+    handle = started(rig, "completes")
+    rig.finish(handle)
+    end_of(rig.engine, handle)
+    told: list[Handle] = []
+    rig.later().watch(handle, lambda: told.append(handle))
+    assert told == [handle]
 
 
 def test_its_handle_is_json_by_which_a_later_daemon_adopts_it(rig: Rig) -> None:

@@ -1,6 +1,6 @@
 """The engine of one host: each attempt is a supervisor and the tree of processes that it keeps."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import timedelta
 import logging
@@ -18,6 +18,7 @@ from worker.devices.inventory import Inventory
 from worker.engines import base
 from worker.engines.base import AttemptKey, Handle, Plan
 from worker.engines.local import orphans, process, strays, supervisors
+from worker.engines.local.endings import Endings
 from worker.engines.local.environment import inherited
 from worker.engines.local.launchers.base import Launcher
 from worker.engines.local.launchers.torchrun import Torchrun
@@ -55,6 +56,7 @@ class LocalEngine:
         self._supervisors: dict[AttemptKey, LocalHandle] = {}
         """Of the attempts that have not ended, as far as is known."""
         self._stops: dict[AttemptKey, Stops] = {}
+        self._endings = Endings()
 
     def start(self, plan: Plan) -> Handle:
         world_size = len(plan.devices)
@@ -91,8 +93,10 @@ class LocalEngine:
             return base.Absent()
         supervisor = LocalHandle.model_validate(handle.stored)
         run = self._run(handle.key, layout=supervisor.layout)
-        if process.is_alive(supervisor):
-            self._rouse(handle.key, supervisor)
+        state = process.state(supervisor)
+        if state != "gone":
+            if state == "stopped":
+                self._rouse(handle.key, supervisor)
             ranks = _ranks(run, handle.world_size)
             if ranks:
                 return base.Running(ranks, handle.world_size)
@@ -104,6 +108,9 @@ class LocalEngine:
             report = ExitReport(reason=EndReason.WORKER_LOST, message=_lost(supervisor))
         self._forget(handle.key)
         return base.Ended(report)
+
+    def watch(self, handle: Handle, changed: Callable[[], None]) -> Callable[[], None]:
+        return self._endings.watch(LocalHandle.model_validate(handle.stored), changed)
 
     def request_stop(self, handle: Handle, reason: EndReason, grace: timedelta) -> None:
         supervisor = LocalHandle.model_validate(handle.stored)
@@ -134,6 +141,8 @@ class LocalEngine:
         return self._warm.look()
 
     def capacity(self) -> list[DeviceView]:
+        if self._inventory.nvml is None:
+            return self._inventory.observe(ours=set())  # a look at all processes costs, and tells nothing of CPU slots
         pids = [supervisor.pid for supervisor in list(self._supervisors.values()) if supervisor.pid != NOBODY.pid]
         return self._inventory.observe(ours={item.pid for item in process.descendants(*pids)})
 
@@ -174,8 +183,6 @@ class LocalEngine:
 
     def _rouse(self, key: AttemptKey, supervisor: ProcessIdentity) -> None:
         """A supervisor that is stopped sees no request, no time limit and no hang: it goes on, or dies at last."""
-        if not process.is_stopped(supervisor):
-            return
         logger.warning("%s: the supervisor of attempt %d is stopped", key.job_id, key.number)
         stops = self._stops.get(key)
         overdue = stops is not None and stops.overdue

@@ -13,6 +13,7 @@ import re
 import select
 import signal
 import time
+from typing import Literal
 
 from torchyard.rundir import Env, ProcessIdentity, process_title
 
@@ -27,18 +28,26 @@ def identity(pid: int) -> ProcessIdentity | None:
     return ProcessIdentity.of(pid)
 
 
-def is_alive(process: ProcessIdentity) -> bool:
-    """Whether exactly that process still runs. A zombie does not."""
+def state(process: ProcessIdentity) -> Literal["runs", "stopped", "gone"]:
+    """How exactly that process is. `stopped` (SIGSTOP, a debugger): until it goes on, only SIGKILL reaches it. A zombie
+    is gone.
+    """
     found = _read(process.pid)
-    return (
-        found is not None and found.running and found.start_time == process.start_time and process.boot_id == boot_id()
-    )
+    if found is None or not found.running:
+        return "gone"
+    if found.start_time != process.start_time or process.boot_id != boot_id():
+        return "gone"
+    return "stopped" if found.state in b"Tt" else "runs"
+
+
+def is_alive(process: ProcessIdentity) -> bool:
+    """Whether exactly that process still runs."""
+    return state(process) != "gone"
 
 
 def is_stopped(process: ProcessIdentity) -> bool:
-    """Whether exactly that process is stopped (SIGSTOP, a debugger): until it goes on, only SIGKILL reaches it."""
-    found = _read(process.pid)
-    return found is not None and found.start_time == process.start_time and found.state in b"Tt"
+    """Whether exactly that process is stopped."""
+    return state(process) == "stopped"
 
 
 def wait(process: ProcessIdentity) -> None:
