@@ -47,8 +47,8 @@ class Scarce:
     def check(self, house: House) -> None:
         """Room is made for the urgent one, once, and the other's reason says so."""
         assert house.job(self.holder).preempted_for == self.urgent
-        assert house.job(self.urgent).reason_code == "preempting"
-        assert f"where room is made for {self.urgent}" in house.job(self.behind).reason_message
+        assert house.reason(self.urgent).code == "preempting"
+        assert f"where room is made for {self.urgent}" in house.reason(self.behind).message
         assert house.moves(self.holder) == ["queued", "starting", "running"]
         house.check_queue()
 

@@ -14,10 +14,11 @@ from store.db.database import Database, now_us
 from store.db.tables import Allocation, Attempt, Base, Job, JobEvent
 from store.ids import new_id
 from store.queue import Queue
-from store.rows import attempts, intents, jobs, workers
+from store.rows import attempts, intents, jobs, reasons, workers
 from store.rows.attempts import Batch, Claim
 from store.rows.checkpoints import NewCheckpoint
 from store.rows.jobs import Reason
+from store.rows.reasons import Shown
 from store.store import Store
 from torchyard.job import EndReason, JobState
 from torchyard.rundir import ExitReport, Manifest, ManifestFile
@@ -95,6 +96,10 @@ class Yard:
 
     def job(self, job_id: str) -> Job:
         return self.read(lambda session: jobs.get(session, job_id))
+
+    def reason(self, job_id: str) -> Shown:
+        """Why the job stands where it stands, as users see it."""
+        return self.read(lambda session: reasons.shown(session, [jobs.get(session, job_id)])[job_id])
 
     def attempt(self, claim: Claim) -> Attempt:
         return self.read(lambda session: attempts.read(session, claim))

@@ -94,8 +94,8 @@ class Rack:
         )
 
     def reason(self, job_id: str) -> tuple[str, str]:
-        job = self.yard.job(job_id)
-        return job.reason_code, job.reason_message
+        reason = self.yard.reason(job_id)
+        return reason.code, reason.message
 
 
 @pytest.fixture
@@ -213,7 +213,7 @@ def test_workers_do_not_correct_each_others_words(rack: Rack) -> None:
     def said() -> list[tuple[str, str, int]]:
         one.look()
         two.look()
-        return [(*rack.reason(job_id), rack.yard.job(job_id).reason_since) for job_id in (urgent, behind, large)]
+        return [(*rack.reason(job_id), rack.yard.reason(job_id).since) for job_id in (urgent, behind, large)]
 
     first = said()
     assert said() == first

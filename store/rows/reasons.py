@@ -1,0 +1,90 @@
+"""Why jobs wait: one row for all jobs of a shape, so that a new sentence is one write however many wait."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import delete, exists, literal_column, or_, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.orm import Session
+
+from store.db.database import now_us
+from store.db.tables import Job, WaitingReason
+from store.rows.jobs import Reason
+from store.rows.waiting import PREEMPTING, is_queued, waits
+from torchyard.job import JobState
+
+_OF_NOBODY = ~exists().where(waits(), Job.shape == WaitingReason.shape)
+
+_IS_FAVOURED = Job.reason_code == literal_column(f"'{PREEMPTING}'")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Why a job stands where it stands, and since when, in microseconds."""
+
+    code: str
+    message: str
+    since: int
+
+
+def shown(session: Session, rows: Iterable[Job]) -> dict[str, Shown]:
+    """The reason of each job by its id: the one of its shape where it waits for nothing of its own."""
+    jobs = list(rows)
+    shapes = {job.shape for job in jobs if _waits_with_others(job)}
+    found: dict[str | None, WaitingReason] = {}
+    if shapes:
+        query = select(WaitingReason).where(WaitingReason.shape.in_(shapes))
+        found = {row.shape: row for row in session.scalars(query)}
+    return {job.id: _shown(job, found.get(job.shape) if _waits_with_others(job) else None) for job in jobs}
+
+
+def said(session: Session) -> dict[str, Reason]:
+    """What is said of each shape."""
+    query = select(WaitingReason.shape, WaitingReason.code, WaitingReason.message)
+    return {shape: Reason(code, message) for shape, code, message in session.execute(query)}
+
+
+def of_favoured(session: Session, job_ids: Collection[str]) -> dict[str, str]:
+    """What is said of those of `job_ids` that are queued, and of all other jobs for which room was made."""
+    query = select(Job.id, Job.reason_message)
+    found = {row.id: row.reason_message for row in session.execute(query.where(is_queued(), _IS_FAVOURED))}
+    if job_ids:
+        rows = session.execute(query.where(is_queued(), Job.id.in_(job_ids)))
+        found |= {row.id: row.reason_message for row in rows}
+    return found
+
+
+def say(session: Session, reasons: Mapping[str, Reason]) -> None:
+    """Says why the jobs of each shape wait. Writes only what is new."""
+    insert = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
+    new = insert(WaitingReason)
+    values = {"code": new.excluded.code, "message": new.excluded.message, "since": now_us()}
+    # One row a statement, in one order for all, as two workers that wait for each other's rows would be a deadlock.
+    statement = new.on_conflict_do_update(
+        index_elements=["shape"],
+        set_=values,
+        where=or_(WaitingReason.message != new.excluded.message, WaitingReason.code != new.excluded.code),
+    )
+    for shape, reason in sorted(reasons.items()):
+        session.execute(statement, {"shape": shape, "code": reason.code, "message": reason.message})
+
+
+def are_idle(session: Session) -> bool:
+    """Whether something is said of a shape of which no job waits."""
+    return session.scalar(select(WaitingReason.shape).where(_OF_NOBODY).limit(1)) is not None
+
+
+def forget_idle(session: Session) -> None:
+    """Forgets what is said of shapes of which no job waits."""
+    idle = select(WaitingReason.shape).where(_OF_NOBODY).order_by(WaitingReason.shape).with_for_update()
+    session.execute(delete(WaitingReason).where(WaitingReason.shape.in_(list(session.scalars(idle)))))
+
+
+def _waits_with_others(job: Job) -> bool:
+    return job.state == JobState.QUEUED and job.not_before is None and job.reason_code != PREEMPTING
+
+
+def _shown(job: Job, common: WaitingReason | None) -> Shown:
+    if common is None:
+        return Shown(job.reason_code, job.reason_message, job.reason_since)
+    return Shown(common.code, common.message, max(common.since, job.reason_since))
