@@ -15,9 +15,9 @@ branch_labels = None
 depends_on = None
 
 INDEXES = {
-    "ix_jobs_waiting": (["shape", "priority", "id"], "state = 'queued' AND not_before IS NULL"),
-    "ix_jobs_held_back": (["not_before"], "state = 'queued' AND not_before IS NOT NULL"),
-    "ix_jobs_favoured": (["id"], "state = 'queued' AND reason_code = 'preempting'"),
+    "ix_jobs_waiting": (["state", "shape", "priority", "id"], "state = 'queued' AND not_before IS NULL"),
+    "ix_jobs_held_back": (["state", "not_before"], "state = 'queued' AND not_before IS NOT NULL"),
+    "ix_jobs_favoured": (["state", "reason_code"], "state = 'queued' AND reason_code = 'preempting'"),
 }
 
 

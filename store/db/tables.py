@@ -40,8 +40,9 @@ def _finished_by(column: str) -> Index:
 
 
 def _of_queued(name: str, *columns: str, where: str) -> Index:
+    # The state stands in front, though it is one: else SQLite takes an index of which the state says more.
     of_queued = text(f"state = '{JobState.QUEUED}' AND {where}")
-    return Index(name, *columns, sqlite_where=of_queued, postgresql_where=of_queued)
+    return Index(name, "state", *columns, sqlite_where=of_queued, postgresql_where=of_queued)
 
 
 class Base(DeclarativeBase):
@@ -85,7 +86,7 @@ class Job(Base):
         _finished_by("events_cut_to"),
         _of_queued("ix_jobs_waiting", "shape", "priority", "id", where="not_before IS NULL"),
         _of_queued("ix_jobs_held_back", "not_before", where="not_before IS NOT NULL"),
-        _of_queued("ix_jobs_favoured", "id", where="reason_code = 'preempting'"),
+        _of_queued("ix_jobs_favoured", "reason_code", where="reason_code = 'preempting'"),
     )
 
     id: Mapped[str] = mapped_column(String(40), primary_key=True)

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, bindparam, exists, literal_column, select, true, tuple_, update
+from sqlalchemy import ColumnElement, and_, bindparam, exists, func, literal_column, select, true, update
 from sqlalchemy.orm import Session, aliased
 
 from store.db.database import now_us
@@ -40,14 +40,15 @@ def waits(job: type[Job] = Job) -> ColumnElement[bool]:
 
 def _first_of_each_group() -> Any:
     """A loose scan of the index: from the first of each group, straight to the first of the next."""
-    first, this, following = aliased(Job), aliased(Job), aliased(Job)
-    begin = select(first.id).where(waits(first), first.shape.is_not(None))
-    begin = begin.order_by(first.shape, first.priority, first.id).limit(1)
-    heads = select(begin.scalar_subquery().label("id")).cte("heads", recursive=True)
-    behind = tuple_(following.shape, following.priority) > tuple_(this.shape, this.priority)
-    step = select(following.id).where(waits(following), behind)
-    step = step.order_by(following.shape, following.priority, following.id).limit(1).correlate(this)
-    heads = heads.union_all(select(step.scalar_subquery()).select_from(heads).join(this, this.id == heads.c.id))
+    this, other = aliased(Job), aliased(Job)
+    groups = select(other.id).order_by(other.shape, other.priority, other.id).limit(1)
+    heads = select(groups.where(waits(other), other.shape > "").scalar_subquery().label("id"))
+    heads = heads.cte("heads", recursive=True)
+    # Two steps, as SQLite reads all of a group to find the first pair of a shape and a priority behind it.
+    higher = groups.where(waits(other), other.shape == this.shape, other.priority > this.priority)
+    others = groups.where(waits(other), other.shape > this.shape)
+    step = func.coalesce(higher.correlate(this).scalar_subquery(), others.correlate(this).scalar_subquery())
+    heads = heads.union_all(select(step).select_from(heads).join(this, this.id == heads.c.id))
     return select(*_COLUMNS).join(heads, heads.c.id == Job.id)
 
 
@@ -59,7 +60,9 @@ _NEXT = (
     .order_by(Job.id)
     .limit(1)
 )
-_HELD_BACK = and_(is_queued(), Job.not_before.is_not(None), Job.not_before <= now_us())
+# The time in a query of its own, as PostgreSQL searches no index for a clock that goes on.
+_NOW = select(now_us()).scalar_subquery()
+_HELD_BACK = and_(is_queued(), Job.not_before.is_not(None), Job.not_before <= _NOW)
 _SHAPELESS = and_(waits(), Job.shape.is_(None))
 _OUTSIDE = select(true()).where(exists().where(_HELD_BACK) | exists().where(_SHAPELESS))
 _SHAPE = update(Base.metadata.tables["jobs"]).where(Base.metadata.tables["jobs"].c.id == bindparam("job"))

@@ -17,6 +17,7 @@ from store.db.tables import Garbage, Worker
 from store.news import News
 from store.queue import Queue
 from store.rows import attempts, deletion, workers
+from store.rows.shapes import shape_of
 from tests import servers
 from tests.databases import away
 from tests.store.yard import Yard, store_on
