@@ -60,14 +60,18 @@ def say(session: Session, reasons: Mapping[str, Reason]) -> None:
     insert = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
     new = insert(WaitingReason)
     values = {"code": new.excluded.code, "message": new.excluded.message, "since": now_us()}
-    # One row a statement, in one order for all, as two workers that wait for each other's rows would be a deadlock.
     statement = new.on_conflict_do_update(
         index_elements=["shape"],
         set_=values,
         where=or_(WaitingReason.message != new.excluded.message, WaitingReason.code != new.excluded.code),
     )
-    for shape, reason in sorted(reasons.items()):
-        session.execute(statement, {"shape": shape, "code": reason.code, "message": reason.message})
+    # In one order for all, as two workers that wait for each other's rows would be a deadlock.
+    rows = [
+        {"shape": shape, "code": reason.code, "message": reason.message}
+        for shape, reason in sorted(reasons.items(), key=lambda item: item[0])
+    ]
+    if rows:
+        session.execute(statement, rows)
 
 
 def are_idle(session: Session) -> bool:

@@ -88,6 +88,8 @@ class Scheduler:
         `heads`: what `waiting` answered. `devices`: the worker's own as they are now. `may_claim` is asked before
         each claim, and before others are asked to make room. Raises Unavailable.
         """
+        if not heads:
+            return
         with self._store.read() as session:
             known = workers.every(session)
             held = jobs.holders(session)
