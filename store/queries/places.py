@@ -14,6 +14,7 @@ _JOBS = Base.metadata.tables["jobs"]
 _QUEUED = select(func.count()).select_from(_JOBS).where(_JOBS.c.state == JobState.QUEUED)
 _HIGHER = _QUEUED.where(_JOBS.c.priority > bindparam("priority"))
 _OLDER = _QUEUED.where(_JOBS.c.priority == bindparam("priority"), _JOBS.c.id < bindparam("id"))
+_AHEAD = select(_HIGHER.scalar_subquery() + _OLDER.scalar_subquery())
 
 
 def place(session: Session, job: Job) -> int:
@@ -48,5 +49,4 @@ def _of_one_priority(session: Session, priority: int, job_ids: Collection[str]) 
 
 
 def _ahead(session: Session, priority: int, job_id: str) -> int:
-    higher = session.execute(_HIGHER, {"priority": priority}).scalar_one()
-    return higher + session.execute(_OLDER, {"priority": priority, "id": job_id}).scalar_one()
+    return session.execute(_AHEAD, {"priority": priority, "id": job_id}).scalar_one()
