@@ -93,7 +93,7 @@ def _copy(connection: Connection, job_id: str, *, first: int, count: int) -> Non
     connection.execute(
         text(
             f"INSERT INTO jobs (id, {columns}) WITH RECURSIVE numbers (n) AS"
-            " (SELECT :first UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < :last)"
+            " (SELECT CAST(:first AS INTEGER) UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < :last)"
             f" SELECT {_NUMBERED[connection.dialect.name]}, {columns} FROM jobs, numbers WHERE id = :id"
         ),
         {"id": job_id, "first": first, "last": first + count},

@@ -76,6 +76,9 @@ class Scheduler:
 
     def waiting(self) -> list[Waiting]:
         """The first job of each group that waits, by the rows. Raises Unavailable."""
+        with self._store.read() as session:
+            if not waiting.are_outside(session):
+                return waiting.heads(session)
         placement.admit(self._store)
         with self._store.read() as session:
             return waiting.heads(session)
