@@ -27,10 +27,16 @@ class Reason:
 
 WAITING = Reason("waiting", "waiting for a worker to look at it")
 
-# What every submission executes is built once: building a statement costs more than the database's work for it.
+# What every submission and every look at the queue executes is built once: building a statement costs more than the
+# database's work for it.
 _JOBS, _EVENTS = Base.metadata.tables["jobs"], Base.metadata.tables["job_events"]
 _NEW_JOB = insert(_JOBS).returning(_JOBS.c.created_at, _JOBS.c.reason_since)
 _NEW_EVENT = insert(_EVENTS)
+_HOLDERS = (
+    select(Allocation.worker_id, Allocation.device, Attempt.job_id)
+    .join(Attempt, Attempt.id == Allocation.attempt_id)
+    .where(Allocation.released_at.is_(None))
+)
 
 
 def submit(session: Session, spec: Spec, *, owner: str, retry_of: str | None = None) -> Job:
@@ -217,12 +223,7 @@ def events(session: Session, job_id: str, *, after: int, limit: int) -> Sequence
 
 def holders(session: Session) -> dict[tuple[str, str], str]:
     """Who holds each device: `(worker id, device uuid)` to job id."""
-    query = (
-        select(Allocation.worker_id, Allocation.device, Attempt.job_id)
-        .join(Attempt, Attempt.id == Allocation.attempt_id)
-        .where(Allocation.released_at.is_(None))
-    )
-    return {(row.worker_id, row.device): row.job_id for row in session.execute(query)}
+    return {(row.worker_id, row.device): row.job_id for row in session.execute(_HOLDERS)}
 
 
 def worker_name(session: Session, worker_id: str) -> str:

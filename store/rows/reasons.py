@@ -16,7 +16,10 @@ from torchyard.job import JobState
 # With a limit, so that PostgreSQL looks into the index once for each shape, and joins no thousands of jobs.
 _OF_NOBODY = select(Job.id).where(waits(), Job.shape == WaitingReason.shape).limit(1).scalar_subquery().is_(None)
 
-_IS_FAVOURED = Job.reason_code == literal_column(f"'{PREEMPTING}'")
+# Built once, as each look at the queue executes them.
+_SAID = select(WaitingReason.shape, WaitingReason.code, WaitingReason.message)
+_OWN = select(Job.id, Job.reason_message).where(is_queued())
+_FAVOURED = _OWN.where(Job.reason_code == literal_column(f"'{PREEMPTING}'"))
 
 
 @dataclass(frozen=True)
@@ -41,16 +44,14 @@ def shown(session: Session, rows: Iterable[Job]) -> dict[str, Shown]:
 
 def said(session: Session) -> dict[str, Reason]:
     """What is said of each shape."""
-    query = select(WaitingReason.shape, WaitingReason.code, WaitingReason.message)
-    return {shape: Reason(code, message) for shape, code, message in session.execute(query)}
+    return {shape: Reason(code, message) for shape, code, message in session.execute(_SAID)}
 
 
 def of_favoured(session: Session, job_ids: Collection[str]) -> dict[str, str]:
     """What is said of those of `job_ids` that are queued, and of all other jobs for which room was made."""
-    query = select(Job.id, Job.reason_message)
-    found = {row.id: row.reason_message for row in session.execute(query.where(is_queued(), _IS_FAVOURED))}
+    found = {row.id: row.reason_message for row in session.execute(_FAVOURED)}
     if job_ids:
-        rows = session.execute(query.where(is_queued(), Job.id.in_(job_ids)))
+        rows = session.execute(_OWN.where(Job.id.in_(job_ids)))
         found |= {row.id: row.reason_message for row in rows}
     return found
 
