@@ -6,10 +6,12 @@ from datetime import UTC, datetime, timedelta
 from store.db import terms
 from store.db.database import Session
 from store.db.tables import Checkpoint, Job, JobEvent, Worker
+from store.queries import places
 from store.queries.journal import Item
-from store.rows import checkpoints, jobs, metrics
+from store.rows import checkpoints, metrics, reasons
 from store.rows.checkpoints import Listed
 from store.rows.logs import Line
+from store.rows.reasons import Shown
 from torchyard.job import JobState
 from torchyard.rundir import STATE_FILE
 from torchyard.spec import SPEC, Spec
@@ -41,20 +43,23 @@ def job(session: Session, row: Job) -> JobView:
 
 def new_job(session: Session, row: Job, spec: Spec) -> JobView:
     """A job that was submitted just now: it has nothing but its spec and its place."""
-    return _job(row, spec, latest={}, best=None, position=jobs.position(session, row) + 1)
+    reason = reasons.shown(session, [row])[row.id]
+    return _job(row, spec, latest={}, best=None, reason=reason, position=places.place(session, row))
 
 
 def job_list(session: Session, rows: Sequence[Job]) -> list[JobView]:
     """The jobs in the order given, with a few queries for all of them together."""
     latest = metrics.latest(session, [row.id for row in rows])
     best = checkpoints.best_of_each(session, rows)
-    positions = _positions(session, rows)
+    why = reasons.shown(session, rows)
+    positions = places.places(session, rows)
     return [
         _job(
             row,
             SPEC.validate_python(row.spec),
             latest=latest[row.id],
             best=best.get(row.id),
+            reason=why[row.id],
             position=positions.get(row.id),
         )
         for row in rows
@@ -113,18 +118,10 @@ def checkpoint(listed: Listed) -> CheckpointView:
     )
 
 
-def queue_entry(place: int, row: Job) -> QueueEntry:
-    return QueueEntry(
-        position=place,
-        job_id=row.id,
-        name=row.name,
-        owner=row.owner,
-        priority=row.priority,
-        resources=terms.resources(row.spec["resources"]),
-        reason=WaitingReason(code=row.reason_code, message=row.reason_message, since=time(row.reason_since)),
-        not_before=None if row.not_before is None else time(row.not_before),
-        created_at=time(row.created_at),
-    )
+def queue(session: Session, found: Sequence[tuple[int, Job]]) -> list[QueueEntry]:
+    """The jobs in the order given, each with its place."""
+    why = reasons.shown(session, [row for _, row in found])
+    return [_queue_entry(place, row, why[row.id]) for place, row in found]
 
 
 def worker(row: Worker, alive: bool, holders: dict[tuple[str, str], str]) -> WorkerView:
@@ -150,13 +147,35 @@ def microseconds(time: datetime) -> int:
     return (time - _EPOCH) // timedelta(microseconds=1)
 
 
-def _job(row: Job, spec: Spec, *, latest: dict[str, float], best: Checkpoint | None, position: int | None) -> JobView:
+def _queue_entry(place: int, row: Job, reason: Shown) -> QueueEntry:
+    return QueueEntry(
+        position=place,
+        job_id=row.id,
+        name=row.name,
+        owner=row.owner,
+        priority=row.priority,
+        resources=terms.resources(row.spec["resources"]),
+        reason=WaitingReason(code=reason.code, message=reason.message, since=time(reason.since)),
+        not_before=None if row.not_before is None else time(row.not_before),
+        created_at=time(row.created_at),
+    )
+
+
+def _job(
+    row: Job,
+    spec: Spec,
+    *,
+    latest: dict[str, float],
+    best: Checkpoint | None,
+    reason: Shown,
+    position: int | None,
+) -> JobView:
     return JobView(
         id=row.id,
         name=row.name,
         state=JobState(row.state),
         status_reason=StatusReason(
-            code=row.reason_code, message=row.reason_message, position=position, since=time(row.reason_since)
+            code=reason.code, message=reason.message, position=position, since=time(reason.since)
         ),
         spec=spec,
         owner=row.owner,
@@ -187,11 +206,3 @@ def _best(row: Job, best: Checkpoint) -> BestView | None:
         step=best.step,
         checkpoint_id=best.id,
     )
-
-
-def _positions(session: Session, rows: Sequence[Job]) -> dict[str, int]:
-    """The place of each queued job in the queue; workers look at 1 first."""
-    waiting = [row for row in rows if row.state == JobState.QUEUED]
-    if len(waiting) <= 1:
-        return {row.id: jobs.position(session, row) + 1 for row in waiting}
-    return {job_id: place for place, (job_id, _) in enumerate(jobs.queued(session), start=1)}

@@ -69,14 +69,14 @@ def _running(service: Service, client: Client, code: Path) -> list[int]:
 def _shares(*groups: Iterable[int]) -> list[float]:
     """How much of a core each group of processes uses, in percent."""
     pids = [list(group) for group in groups]
-    before = [_cpu_ns(group) for group in pids]
+    before = [cpu_ns(group) for group in pids]
     began = time.monotonic()
     time.sleep(WATCH_S)
     share = 100 / 1e9 / (time.monotonic() - began)
-    return [(_cpu_ns(group) - earlier) * share for group, earlier in zip(pids, before, strict=True)]
+    return [(cpu_ns(group) - earlier) * share for group, earlier in zip(pids, before, strict=True)]
 
 
-def _cpu_ns(pids: Iterable[int]) -> int:
+def cpu_ns(pids: Iterable[int]) -> int:
     """Nanoseconds on a processor so far of every thread that still lives: an idle process ends none."""
     threads = (thread for pid in pids for thread in Path(f"/proc/{pid}/task").iterdir())
     return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads)

@@ -56,7 +56,7 @@ class Store:
         Raises Unavailable where the database does not answer.
         """
         try:
-            return self.queue.rebuild(self._queued)
+            return self.queue.rebuild(self._queued, count=self._count)
         except QueueUnavailable as error:
             logger.warning("%s; the queue is rebuilt later", error.message)
             return False
@@ -80,3 +80,7 @@ class Store:
     def _queued(self) -> list[tuple[str, int]]:
         with self.read() as session:
             return jobs.queued(session)
+
+    def _count(self) -> int:
+        with self.read() as session:
+            return jobs.count_queued(session)

@@ -24,7 +24,7 @@ VARIABLE = "TORCHYARD_FAILPOINTS"
 
 COMMITS = (
     *("submit", "change", "cancel", "pause", "resume", "delete"),
-    *("drain", "register", "heartbeat", "renew", "claim", "preempt", "reason", "rescue"),
+    *("drain", "register", "heartbeat", "renew", "claim", "preempt", "admit", "reason", "rescue"),
     *("prepared", "launched", "running", "record", "end"),
     *("collect", "forget", "cut", "thin", "tombstones", "aside", "other"),
 )

@@ -25,8 +25,8 @@ from worker.settings import Settings
 
 _CLAIM_S = 2.0
 _BELL_S = 1.0
-_REST = 3
-"""How much longer than a pass over the queue is the pause after it."""
+_REST = 1
+"""How much longer than a pass over the queue is the pause after it: half of the time belongs to others."""
 _SHUTDOWN_S = 45.0
 _LEAVE_S = 10.0
 
@@ -143,7 +143,7 @@ class Daemon:
             logger.warning("%s", error.message)
             self._leases.database_was_away()
         if not claimed:
-            # Each submission rings, and a pass over a long queue is long: most of the time belongs to others.
+            # Each submission rings, and of many different requests a pass is long.
             self._freed.wait(min(_REST * (self._clock() - began), _BELL_S))
 
     def _may_claim(self) -> bool:

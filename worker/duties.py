@@ -6,7 +6,7 @@ import logging
 import os
 from pathlib import Path
 
-from store.commands import workers
+from store.commands import placement, workers
 from store.rows import workers as rows
 from store.rows.attempts import Claim
 from store.store import Store
@@ -115,4 +115,5 @@ class Duties:
         self._leases.rescue_expired()
         if self._store.rebuild_queue():
             self._store.ring()
+        placement.forget_idle(self._store)
         self._housekeeper.sweep()

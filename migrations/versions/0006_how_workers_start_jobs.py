@@ -11,7 +11,7 @@ from sqlalchemy.dialects import postgresql
 from migrations.turns import limit_lock_waits
 
 revision = "0006"
-down_revision = "0004"
+down_revision = "0005"
 branch_labels = None
 depends_on = None
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from store.news import news_of
-from store.rows import attempts, intents, jobs
+from store.rows import attempts, intents, jobs, reasons, waiting
 from store.rows.attempts import Claim
 from store.rows.jobs import Reason
 from store.store import Store
@@ -41,7 +41,28 @@ def preempt(store: Store, victims: Sequence[str], *, in_favour_of: str, reason: 
         return True
 
 
-def tell_why(store: Store, reasons: Mapping[Reason, Sequence[str]]) -> None:
-    """Says why queued jobs wait, for each reason those that it concerns."""
+def tell_why(store: Store, common: Mapping[str, Reason], own: Mapping[Reason, Sequence[str]]) -> None:
+    """Says why jobs wait: for each shape in `common` what is said of all its jobs, for each reason in `own` the jobs of
+    which it alone is true. What was said of shapes of which no job waits is forgotten."""
     with store.write("reason") as session:
-        jobs.set_waiting_reasons(session, reasons)
+        jobs.set_waiting_reasons(session, own)
+        reasons.say(session, common)
+        reasons.forget_idle(session)
+
+
+def forget_idle(store: Store) -> None:
+    """Forgets why jobs of a shape waited, where none waits any more."""
+    with store.read() as session:
+        idle = reasons.are_idle(session)
+    if idle:
+        with store.write("reason") as session:
+            reasons.forget_idle(session)
+
+
+def admit(store: Store) -> None:
+    """Puts each job that waits into its group, in short transactions; nothing where all are there already."""
+    with store.read() as session:
+        more = waiting.are_outside(session)
+    while more:
+        with store.write("admit") as session:
+            more = waiting.admit(session)

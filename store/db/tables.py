@@ -39,6 +39,12 @@ def _finished_by(column: str) -> Index:
     )
 
 
+def _of_queued(name: str, *columns: str, where: str) -> Index:
+    # The state stands in front, though it is one: else SQLite takes an index of which the state says more.
+    of_queued = text(f"state = '{JobState.QUEUED}' AND {where}")
+    return Index(name, "state", *columns, sqlite_where=of_queued, postgresql_where=of_queued)
+
+
 class Base(DeclarativeBase):
     metadata = MetaData(
         naming_convention={
@@ -78,6 +84,9 @@ class Job(Base):
         Index("ix_jobs_owner_id", "owner", "id"),
         _finished_by("log_cut_to"),
         _finished_by("events_cut_to"),
+        _of_queued("ix_jobs_waiting", "shape", "priority", "id", where="not_before IS NULL"),
+        _of_queued("ix_jobs_held_back", "not_before", where="not_before IS NOT NULL"),
+        _of_queued("ix_jobs_favoured", "reason_code", where="reason_code = 'preempting'"),
     )
 
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
@@ -86,6 +95,8 @@ class Job(Base):
     trainer: Mapped[str] = mapped_column(String(40))
     spec: Mapped[dict[str, Any]]
     priority: Mapped[int]
+    shape: Mapped[str | None] = mapped_column(String(32))
+    """`store.rows.shapes.shape_of` the job; None where a program from before there were shapes has submitted it."""
     labels: Mapped[dict[str, Any]]
     retry_of: Mapped[str | None] = mapped_column(String(40))
     state: Mapped[str] = mapped_column(String(16))
@@ -130,6 +141,17 @@ class Job(Base):
     def terms(self) -> Terms:
         """What the service reads of the spec."""
         return Terms.model_validate(self.spec)
+
+
+class WaitingReason(Base):
+    """Why the jobs of a shape wait: all of those that wait for nothing of their own."""
+
+    __tablename__ = "waiting_reasons"
+
+    shape: Mapped[str] = mapped_column(String(32), primary_key=True)
+    code: Mapped[str] = mapped_column(String(40))
+    message: Mapped[str] = mapped_column(CleanText)
+    since: Mapped[int] = mapped_column(BigInteger, default=now_us())
 
 
 class Attempt(Base):

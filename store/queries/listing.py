@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, and_, func, or_, select
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
 from store.db.tables import Job
+from store.queries import places
 from torchyard.job import JobState
 
 
@@ -46,19 +47,29 @@ def queue(
 
     `owner` leaves out the jobs of others, and `behind` those up to a place, whether a job is still there or not.
     """
-    order = (Job.priority.desc(), Job.id)
-    places = (
-        select(Job.id, func.row_number().over(order_by=order).label("place"))
-        .where(Job.state == JobState.QUEUED)
-        .subquery()
-    )
-    query = select(places.c.place, Job).join(places, places.c.id == Job.id).order_by(*order).limit(limit)
+    found: list[Job] = []
+    if behind is not None:
+        found += _queued(session, behind.priority, limit=limit, owner=owner, after=behind.job_id)
+    priority = _next_priority(session, behind.priority if behind is not None else None)
+    # One priority after the other, so that each is a range of the index, in order.
+    while len(found) < limit and priority is not None:
+        found += _queued(session, priority, limit=limit - len(found), owner=owner)
+        priority = _next_priority(session, priority)
+    known = places.places(session, found)
+    return [(known[job.id], job) for job in found]
+
+
+def _queued(session: Session, priority: int, *, limit: int, owner: str | None, after: str = "") -> Sequence[Job]:
+    query = select(Job).where(Job.state == JobState.QUEUED, Job.priority == priority, Job.id > after)
     if owner is not None:
         query = query.where(Job.owner == owner)
-    if behind is not None:
-        later = and_(Job.priority == behind.priority, Job.id > behind.job_id)
-        query = query.where(or_(Job.priority < behind.priority, later))
-    return [(place, job) for place, job in session.execute(query)]
+    return session.scalars(query.order_by(Job.id).limit(limit)).all()
+
+
+def _next_priority(session: Session, last: int | None) -> int | None:
+    """The highest priority of a queued job below `last`."""
+    query = select(func.max(Job.priority)).where(Job.state == JobState.QUEUED)
+    return session.scalar(query if last is None else query.where(Job.priority < last))
 
 
 def _conditions(where: JobFilter) -> list[ColumnElement[bool]]:

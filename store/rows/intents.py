@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import bindparam, select, update
 from sqlalchemy.orm import Session
 
 from store.db.database import now_us
@@ -16,6 +16,12 @@ from torchyard.errors import Conflict, NotFound
 from torchyard.job import EndReason, JobState
 
 _OPEN = (JobState.STARTING, JobState.RUNNING)
+# Built once, as each look at the queue executes it.
+_HELD = (
+    select(Job, Attempt.started_at)
+    .join(Attempt, Attempt.job_id == Job.id)
+    .where(Attempt.worker_id == bindparam("worker"), Attempt.ended_at.is_(None))
+)
 
 
 def wanted(job: Job) -> EndReason | None:
@@ -93,8 +99,7 @@ class Holder:
 
 def holders(session: Session, worker_id: str) -> list[Holder]:
     """The jobs that hold devices of the worker."""
-    query = select(Job, Attempt.started_at).join(Attempt, Attempt.job_id == Job.id)
-    rows = session.execute(query.where(Attempt.worker_id == worker_id, Attempt.ended_at.is_(None)))
+    rows = session.execute(_HELD, {"worker": worker_id})
     return [
         Holder(
             job_id=job.id,

@@ -1,16 +1,17 @@
 """Jobs: submission, the one function that changes a state, and lists."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import bindparam, func, insert, or_, select, update
+from sqlalchemy import func, insert, select, update
 from sqlalchemy.orm import Session
 
 from store.db.database import now_us
 from store.db.tables import Allocation, Attempt, Base, Job, JobEvent, Worker
 from store.ids import new_id
 from store.news import news_of
+from store.rows.shapes import shape_of
 from torchyard.errors import Conflict, NotFound
 from torchyard.job import JobState, sources
 from torchyard.spec import JobPatch, Spec
@@ -26,30 +27,29 @@ class Reason:
 
 WAITING = Reason("waiting", "waiting for a worker to look at it")
 
-# What every submission executes is built once: building a statement costs more than the database's work for it.
+# What every submission and every look at the queue executes is built once: building a statement costs more than the
+# database's work for it.
 _JOBS, _EVENTS = Base.metadata.tables["jobs"], Base.metadata.tables["job_events"]
 _NEW_JOB = insert(_JOBS).returning(_JOBS.c.created_at, _JOBS.c.reason_since)
 _NEW_EVENT = insert(_EVENTS)
-_AHEAD = (
-    select(func.count())
-    .select_from(_JOBS)
-    .where(
-        _JOBS.c.state == JobState.QUEUED,
-        _JOBS.c.priority >= bindparam("priority"),  # beside the next line, so that one range of the index is read
-        or_(_JOBS.c.priority > bindparam("priority"), _JOBS.c.id < bindparam("id")),
-    )
+_HOLDERS = (
+    select(Allocation.worker_id, Allocation.device, Attempt.job_id)
+    .join(Attempt, Attempt.id == Allocation.attempt_id)
+    .where(Allocation.released_at.is_(None))
 )
 
 
 def submit(session: Session, spec: Spec, *, owner: str, retry_of: str | None = None) -> Job:
     """Stores a new queued job. It is accepted when the transaction commits. The answer is no part of the session."""
+    written = spec.model_dump(mode="json")
     values: dict[str, Any] = {
         "id": new_id("job"),
         "owner": owner,
         "name": spec.name,
         "trainer": spec.trainer,
-        "spec": spec.model_dump(mode="json"),
+        "spec": written,
         "priority": spec.priority,
+        "shape": shape_of(owner, written["resources"]),
         "labels": spec.labels,
         "retry_of": retry_of,
         "state": JobState.QUEUED,
@@ -74,35 +74,14 @@ def get(session: Session, job_id: str, *, owner: str | None = None) -> Job:
     return job
 
 
-def queued(session: Session, *, limit: int = 10_000) -> list[tuple[str, int]]:
+def queued(session: Session, *, limit: int | None = None) -> list[tuple[str, int]]:
     """Id and priority of the queued jobs, in the order in which they are to start."""
     query = select(Job.id, Job.priority).where(Job.state == JobState.QUEUED)
     return [(row.id, row.priority) for row in session.execute(query.order_by(Job.priority.desc(), Job.id).limit(limit))]
 
 
-@dataclass(frozen=True)
-class Startable:
-    """A queued job, as little of it as a scheduler needs: there may be ten thousand."""
-
-    id: str
-    priority: int
-    resources: dict[str, Any]
-    reason: str
-
-
-def startable(session: Session, job_ids: Iterable[str]) -> list[Startable]:
-    """Those of `job_ids` that are queued and not held back, in the order given."""
-    wanted = list(job_ids)
-    due = or_(Job.not_before.is_(None), Job.not_before <= now_us())
-    query = select(Job.id, Job.priority, Job.spec["resources"], Job.reason_message)
-    rows = session.execute(query.where(Job.id.in_(wanted), Job.state == JobState.QUEUED, due))
-    found = {row[0]: Startable(*row) for row in rows}
-    return [found[job_id] for job_id in wanted if job_id in found]
-
-
-def position(session: Session, job: Job) -> int:
-    """How many queued jobs start before this queued one."""
-    return session.scalar(_AHEAD, {"priority": job.priority, "id": job.id}) or 0
+def count_queued(session: Session) -> int:
+    return session.scalar(select(func.count()).select_from(Job).where(Job.state == JobState.QUEUED)) or 0
 
 
 def transition(
@@ -244,12 +223,7 @@ def events(session: Session, job_id: str, *, after: int, limit: int) -> Sequence
 
 def holders(session: Session) -> dict[tuple[str, str], str]:
     """Who holds each device: `(worker id, device uuid)` to job id."""
-    query = (
-        select(Allocation.worker_id, Allocation.device, Attempt.job_id)
-        .join(Attempt, Attempt.id == Allocation.attempt_id)
-        .where(Allocation.released_at.is_(None))
-    )
-    return {(row.worker_id, row.device): row.job_id for row in session.execute(query)}
+    return {(row.worker_id, row.device): row.job_id for row in session.execute(_HOLDERS)}
 
 
 def worker_name(session: Session, worker_id: str) -> str:

@@ -14,6 +14,9 @@ from torchyard.errors import NotFound
 
 _LEASE_US = int(LEASE.total_seconds() * 1_000_000)
 
+# Built once, as each look at the queue executes it.
+_EVERY = select(Worker, (Worker.seen_at > now_us() - _LEASE_US).label("alive")).order_by(Worker.id)
+
 
 def register(session: Session, worker_id: str, *, name: str, devices: list[Any]) -> None:
     """Announces a daemon that has just started; the id is its data directory's, and stays over restarts."""
@@ -50,7 +53,7 @@ def set_drain(session: Session, worker_id: str, *, drain: bool) -> tuple[Worker,
 
 def every(session: Session, *, limit: int = 1000, after: str | None = None) -> Sequence[tuple[Worker, bool]]:
     """All workers with whether each was seen within one lease, by id."""
-    query = select(Worker, (Worker.seen_at > now_us() - _LEASE_US).label("alive")).order_by(Worker.id).limit(limit)
+    query = _EVERY.limit(limit)
     if after is not None:
         query = query.where(Worker.id > after)
     return [(row.Worker, bool(row.alive)) for row in session.execute(query)]
@@ -58,8 +61,7 @@ def every(session: Session, *, limit: int = 1000, after: str | None = None) -> S
 
 def get(session: Session, worker_id: str) -> tuple[Worker, bool]:
     """One worker, as in `every`. Raises NotFound."""
-    query = select(Worker, (Worker.seen_at > now_us() - _LEASE_US).label("alive")).where(Worker.id == worker_id)
-    row = session.execute(query).first()
+    row = session.execute(_EVERY.where(Worker.id == worker_id)).first()
     if row is None:
         raise NotFound(f"there is no worker {worker_id}")
     return row.Worker, bool(row.alive)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from store.rows import jobs
+from store.rows import jobs, reasons
 from store.rows.jobs import Reason
 from tests.api.house import House, both_databases
 from torchyard.views import QueueEntry
@@ -29,6 +29,24 @@ def test_the_queue_is_in_the_order_of_the_workers_with_each_jobs_reason(house: H
     assert entry.reason.since >= entry.created_at
     for place, job_id in places(page):
         assert house.get(f"/v1/jobs/{job_id}")["status_reason"]["position"] == place
+
+
+@both_databases
+def test_what_is_said_of_a_group_is_the_reason_of_each_of_its_jobs(house: House) -> None:
+    first, second = house.submit()["id"], house.submit()["id"]
+    other = house.submit(resources={"devices_per_node": 2})["id"]
+    with house.database.write() as session:
+        shape = jobs.get(session, first).shape
+        assert shape is not None
+        reasons.say(session, {shape: Reason("devices_busy", "needs 1 device; 0 free on box-a")})
+    told = {entry["job_id"]: entry["reason"] for entry in house.get("/v1/queue")["data"]}
+    listed = {job["id"]: job["status_reason"] for job in house.get("/v1/jobs")["data"]}
+    for job_id, code in ((first, "devices_busy"), (second, "devices_busy"), (other, "waiting")):
+        looked_at = house.get(f"/v1/jobs/{job_id}")["status_reason"]
+        assert told[job_id]["code"] == listed[job_id]["code"] == looked_at["code"] == code
+    assert house.submit()["status_reason"]["code"] == "devices_busy", "a new one waits for the same"
+    house.client.post(f"/v1/jobs/{first}/pause")
+    assert house.get(f"/v1/jobs/{first}")["status_reason"]["code"] == "paused"
 
 
 @both_databases

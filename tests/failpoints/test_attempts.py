@@ -23,7 +23,7 @@ TIMES = [
     *((f"store.record.{side}", 2) for side in SIDES),
     *((f"queue.tell.{side}", hit) for side in SIDES for hit in range(2, TOLD + 1)),
 ]
-LOOKS = [f"store.{what}.{side}" for what in ("reason", "preempt") for side in SIDES]
+LOOKS = [f"store.{what}.{side}" for what in ("admit", "reason", "preempt") for side in SIDES]
 BOTH = [f"store.{what}.{side}" for what in ("claim", "running", "end") for side in SIDES]
 
 each_point = pytest.mark.parametrize(("point", "hit"), TIMES, ids=[f"{point}-{hit}" for point, hit in TIMES])
@@ -42,13 +42,15 @@ class Scarce:
     def of(cls, house: House) -> "Scarce":
         worker = house.worker()
         holder = house.running(house.submit(preemptible=True), worker, "cpu-0").job_id
-        return cls(worker, holder, house.queue_up(priority=5), house.queue_up())
+        scarce = cls(worker, holder, house.queue_up(priority=5), house.queue_up())
+        house.hold_back(scarce.behind, seconds=-1)  # it may start again from now on
+        return scarce
 
     def check(self, house: House) -> None:
         """Room is made for the urgent one, once, and the other's reason says so."""
         assert house.job(self.holder).preempted_for == self.urgent
-        assert house.job(self.urgent).reason_code == "preempting"
-        assert f"where room is made for {self.urgent}" in house.job(self.behind).reason_message
+        assert house.reason(self.urgent).code == "preempting"
+        assert f"where room is made for {self.urgent}" in house.reason(self.behind).message
         assert house.moves(self.holder) == ["queued", "starting", "running"]
         house.check_queue()
 

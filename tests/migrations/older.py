@@ -31,7 +31,7 @@ def python_of(commit: str, folder: Path) -> Path:
     (site / "older.pth").write_text(f"{folder / 'source'}\n{sysconfig.get_path('purelib')}\n")
     python = folder / "venv" / "bin" / "python"
     found = subprocess.run(
-        [python, "-P", "-c", "import store.tables; print(store.tables.__file__)"],
+        [python, "-P", "-c", "import worker; print(worker.__file__)"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert Path(found.stdout.strip()).is_relative_to(folder), "today's project came first"

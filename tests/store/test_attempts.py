@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from store.db.database import now_us
 from store.db.tables import Attempt, Job
-from store.rows import attempts, jobs
+from store.rows import attempts, waiting
 from store.rows.attempts import LEASE, Claim, NewEvent
 from store.rows.jobs import Reason
 from store.rows.logs import NewLines
@@ -156,12 +156,14 @@ def test_retries_that_publish_nothing_wait_longer_each_time(yard: Yard) -> None:
         assert not_before is not None
         assert ended_at is not None
         waits.append(round((not_before - ended_at) / _SECOND_US))
-        assert yard.read(lambda session: jobs.startable(session, [job_id])) == []
+        assert (yard.read(waiting.are_outside), yard.read(waiting.heads)) == (False, [])
     assert waits == [1, 2, 4, 8, 16, 32, 60, 60, 60]
 
     past = update(Job).where(Job.id == job_id).values(not_before=now_us() - 1)
     yard.write(lambda session: session.execute(past))
-    assert [job.id for job in yard.read(lambda session: jobs.startable(session, [job_id]))] == [job_id]
+    assert yard.read(waiting.are_outside)
+    yard.write(waiting.admit)
+    assert [job.id for job in yard.read(waiting.heads)] == [job_id]
 
 
 def test_a_retry_after_a_checkpoint_starts_at_once_and_from_its_step(yard: Yard) -> None:

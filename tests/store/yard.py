@@ -1,12 +1,13 @@
 """Short words for what the API and the workers do to a store, each in a transaction of its own."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 import threading
 from typing import Any, TypeVar
 
-from sqlalchemy import select, update
+from sqlalchemy import event, insert, select, update
 from sqlalchemy.orm import Session
 
 from store.blobs import Blobs
@@ -14,10 +15,11 @@ from store.db.database import Database, now_us
 from store.db.tables import Allocation, Attempt, Base, Job, JobEvent
 from store.ids import new_id
 from store.queue import Queue
-from store.rows import attempts, intents, jobs, workers
+from store.rows import attempts, intents, jobs, reasons, workers
 from store.rows.attempts import Batch, Claim
 from store.rows.checkpoints import NewCheckpoint
 from store.rows.jobs import Reason
+from store.rows.reasons import Shown
 from store.store import Store
 from torchyard.job import EndReason, JobState
 from torchyard.rundir import ExitReport, Manifest, ManifestFile
@@ -41,6 +43,21 @@ class Yard:
     def submit(self, *, owner: str = "ada", **spec: Any) -> str:
         parsed = parse_spec({"trainer": "script", "config": {"code": "file:///code"}} | spec)
         return self.write(lambda session: jobs.submit(session, parsed, owner=owner)).id
+
+    def submit_many(self, count: int, *, owner: str = "ada", **spec: Any) -> list[str]:
+        """Alike jobs, in one statement."""
+        like = self.job(self.submit(owner=owner, **spec))
+        table = Base.metadata.tables["jobs"]
+        row = {column.name: getattr(like, column.name) for column in table.columns}
+        rows = [{**row, "id": new_id("job")} for _ in range(count - 1)]
+        if rows:
+            self.write(lambda session: session.execute(insert(table), rows))
+        return [like.id, *(str(new["id"]) for new in rows)]
+
+    def hold_back(self, job_id: str, *, seconds: float) -> None:
+        """Has the job wait as after a failure."""
+        until = now_us() + int(seconds * 1_000_000)
+        self.write(lambda session: session.execute(update(Job).where(Job.id == job_id).values(not_before=until)))
 
     def worker(self, name: str = "box-a") -> str:
         worker_id = new_id("wrk")
@@ -96,6 +113,10 @@ class Yard:
     def job(self, job_id: str) -> Job:
         return self.read(lambda session: jobs.get(session, job_id))
 
+    def reason(self, job_id: str) -> Shown:
+        """Why the job stands where it stands, as users see it."""
+        return self.read(lambda session: reasons.shown(session, [jobs.get(session, job_id)])[job_id])
+
     def attempt(self, claim: Claim) -> Attempt:
         return self.read(lambda session: attempts.read(session, claim))
 
@@ -123,6 +144,22 @@ class Yard:
 
     def allocations(self) -> Sequence[Allocation]:
         return self.read(lambda session: session.scalars(select(Allocation).order_by(Allocation.id)).all())
+
+
+@contextmanager
+def statements(database: Database) -> Generator[list[str]]:
+    """What is executed on the database while the block runs, but for the ends of transactions."""
+    found: list[str] = []
+
+    def note(connection: Any, cursor: Any, statement: str, *_: Any) -> None:
+        if not statement.startswith("BEGIN"):
+            found.append(statement)
+
+    event.listen(database.engine, "before_cursor_execute", note)
+    try:
+        yield found
+    finally:
+        event.remove(database.engine, "before_cursor_execute", note)
 
 
 def store_on(database: Database, *, queue: Queue | None = None, blobs: Blobs | None = None) -> Store:

@@ -3,8 +3,12 @@ from pathlib import Path
 
 import pytest
 
+from store.db.database import Database
+from store.queue import Queue
 from tests.databases import Databases
+from tests.store.yard import Yard
 from tests.worker.attempt import Attempt
+from tests.worker.rack import Rack
 from worker.engines.local import process
 
 
@@ -12,6 +16,11 @@ from worker.engines.local import process
 def databases(request: pytest.FixtureRequest) -> Databases:
     """SQLite: the store's own tests run on both. A test of which SQL is the matter asks for both with `on_both`."""
     return request.getfixturevalue(getattr(request, "param", "sqlite"))
+
+
+@pytest.fixture
+def rack(tmp_path: Path, database: Database) -> Rack:
+    return Rack(Yard(database), Queue(f"unix://{tmp_path / 'nowhere.sock'}"))
 
 
 @pytest.fixture

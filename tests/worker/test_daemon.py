@@ -17,6 +17,7 @@ from store.db.tables import Garbage, Worker
 from store.news import News
 from store.queue import Queue
 from store.rows import attempts, deletion, workers
+from store.rows.shapes import shape_of
 from tests import servers
 from tests.databases import away
 from tests.store.yard import Yard, store_on
@@ -120,9 +121,9 @@ def test_a_job_that_fits_starts_however_many_before_it_do_not(site: Worksite) ->
     with serving(site.daemon()):
         wait_for(lambda: site.state(fits) == JobState.FAILED, "the job that fits was started")
         # The reasons of those that wait are written at the end of the pass, when the one that fits may have ended.
-        wait_for(lambda: site.yard.job(gpus[-1]).reason_code != "waiting", "the others have their reason")
-    last = site.yard.job(gpus[-1])
-    assert (last.reason_code, last.reason_message) == ("no_such_device", "needs 1 GPU; no worker has any")
+        wait_for(lambda: site.yard.reason(gpus[-1]).code != "waiting", "the others have their reason")
+    last = site.yard.reason(gpus[-1])
+    assert (last.code, last.message) == ("no_such_device", "needs 1 GPU; no worker has any")
 
 
 def test_a_job_that_only_a_newer_worker_understands_is_left_to_it(site: Worksite) -> None:
@@ -130,6 +131,7 @@ def test_a_job_that_only_a_newer_worker_understands_is_left_to_it(site: Worksite
     with site.yard.database.write() as session:
         job = site.yard.job(future)
         job.spec = job.spec | {"resources": job.spec["resources"] | {"planets": 2}}
+        job.shape = shape_of(job.owner, job.spec["resources"])
         session.merge(job)
     with serving(site.daemon()):
         wait_for(lambda: site.state(known) == JobState.FAILED, "the other job was started")
@@ -207,7 +209,7 @@ def test_a_gpu_whose_memory_is_not_back_is_in_quarantine_until_it_is(site: Works
         wait_for(lambda: site.state(claim.job_id) == JobState.CANCELLED, "the first job's end")
         second = site.submit()
         said = f"GPU 0 is in quarantine: 21.0 GiB are still in use after {claim.job_id} ended"
-        wait_for(lambda: said in site.yard.job(second).reason_message, "its reason")
+        wait_for(lambda: said in site.yard.reason(second).message, "its reason")
         wait_for(lambda: said in str(site.worker_of(daemon).devices[0]["blocked"]), "the worker shows it")
         assert site.state(second) == JobState.QUEUED
         binding.used = 1 << 29
@@ -221,7 +223,7 @@ def test_a_worker_that_drains_says_why_jobs_wait(site: Worksite) -> None:
     with serving(daemon):
         waits = site.submit()
         said = f"needs 1 device; {daemon.name} is draining"
-        wait_for(lambda: site.yard.job(waits).reason_message == said, "its reason")
+        wait_for(lambda: site.yard.reason(waits).message == said, "its reason")
         assert site.yard.job(waits).attempt == 0
         site.yard.drain(daemon.id, drain=False)
         site.queue.tell(News(ring=True))
@@ -234,7 +236,7 @@ def test_a_worker_whose_disk_is_full_takes_nothing_and_says_so(site: Worksite, m
     with serving(daemon):
         waits = site.submit()
         said = f"worker {daemon.name} has no room on its disk"
-        wait_for(lambda: site.yard.job(waits).reason_message.endswith(f"; {said}"), "its reason")
+        wait_for(lambda: site.yard.reason(waits).message.endswith(f"; {said}"), "its reason")
         wait_for(lambda: site.worker_of(daemon).devices[0]["blocked"] == said, "the worker tells the others")
         assert site.yard.job(waits).attempt == 0
         monkeypatch.setattr("worker.devices.watch.LEAST_FREE", 1)

@@ -1,106 +1,24 @@
 """One pass over the queue, and what several workers on one database make of it."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import update
 
-from store.db.database import Database, now_us
-from store.db.tables import Job
 from store.news import News
 from store.queries import room
 from store.queue import Queue
-from store.rows import jobs, workers
-from store.rows.attempts import Claim
+from store.rows import jobs
 from store.rows.jobs import Reason
 from tests import servers
 from tests.databases import on_both
-from tests.store.yard import Yard, at_once, store_on
+from tests.store.yard import at_once
+from tests.worker.rack import Rack
 from tests.worker.test_schedule import gpu, slot
 from torchyard.job import EndReason, JobState
-from torchyard.views import DeviceView
 from worker.placement import schedule
-from worker.placement.scheduler import Scheduler
-
-
-def _nothing() -> None:
-    pass
-
-
-@dataclass
-class Hand:
-    """A worker as its scheduler knows it, and the jobs that it took."""
-
-    yard: Yard
-    queue: Queue
-    name: str
-    devices: Sequence[DeviceView]
-    id: str = ""
-    may_claim: bool = True
-    meanwhile: Callable[[], object] = _nothing
-    """What others do after the scheduler has read the rows."""
-    taken: list[str] = field(default_factory=list[str])
-
-    def __post_init__(self) -> None:
-        self.id = self.yard.worker(self.name)
-        self.seen(*self.devices)
-
-    def seen(self, *devices: DeviceView) -> None:
-        """What the worker sees of its devices from now on, and told in its last heartbeat."""
-        self.devices = devices
-        rows = [device.model_dump(mode="json") for device in devices]
-        self.yard.write(lambda session: workers.heartbeat(session, self.id, devices=rows))
-
-    def look(self) -> None:
-        store = store_on(self.yard.database, queue=self.queue)
-        scheduler = Scheduler(worker_id=self.id, name=self.name, store=store)
-        self.taken += [
-            claim.job_id for claim in scheduler.claims(scheduler.waiting(), self.devices, may_claim=self._asked)
-        ]
-
-    def runs(self, *devices: str, **spec: Any) -> Claim:
-        return self.yard.running(self.yard.submit(**spec), self.id, *devices)
-
-    def _asked(self) -> bool:
-        self.meanwhile()
-        return self.may_claim
-
-
-@dataclass
-class Rack:
-    """Workers on one database. Without a Redis: they read the rows."""
-
-    yard: Yard
-    queue: Queue
-
-    def hand(self, name: str, *devices: DeviceView) -> Hand:
-        return Hand(self.yard, self.queue, name, devices)
-
-    def submit(self, count: int = 1, *, priority: int = 0, device: str = "auto") -> str:
-        return self.yard.submit(priority=priority, resources={"devices_per_node": count, "device": device})
-
-    def asked(self) -> dict[str, str]:
-        """Who stops for whom."""
-        return {stop.job_id: stop.favoured for stop in self.yard.read(room.stops)}
-
-    def asked_ago(self, victim: str, ago: timedelta) -> None:
-        asked_at = now_us() - ago // timedelta(microseconds=1)
-        self.yard.write(
-            lambda session: session.execute(update(Job).where(Job.id == victim).values(preempt_requested_at=asked_at))
-        )
-
-    def reason(self, job_id: str) -> tuple[str, str]:
-        job = self.yard.job(job_id)
-        return job.reason_code, job.reason_message
-
-
-@pytest.fixture
-def rack(tmp_path: Path, database: Database) -> Rack:
-    return Rack(Yard(database), Queue(f"unix://{tmp_path / 'nowhere.sock'}"))
 
 
 def test_jobs_that_need_the_same_are_looked_at_once(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,7 +131,7 @@ def test_workers_do_not_correct_each_others_words(rack: Rack) -> None:
     def said() -> list[tuple[str, str, int]]:
         one.look()
         two.look()
-        return [(*rack.reason(job_id), rack.yard.job(job_id).reason_since) for job_id in (urgent, behind, large)]
+        return [(*rack.reason(job_id), rack.yard.reason(job_id).since) for job_id in (urgent, behind, large)]
 
     first = said()
     assert said() == first

@@ -1,9 +1,10 @@
 """One pass over the queue: which waiting jobs this worker takes, for which it makes room, and why the others wait."""
 
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 import logging
+from typing import Literal
 
 from pydantic import ValidationError
 
@@ -12,20 +13,23 @@ from store.db import terms
 from store.db.tables import Worker
 from store.queries import room
 from store.queries.room import Stop
-from store.queue import QueueUnavailable
-from store.rows import intents, jobs, workers
+from store.rows import intents, jobs, reasons, waiting, workers
 from store.rows.attempts import Claim
 from store.rows.intents import Holder
-from store.rows.jobs import Reason, Startable
+from store.rows.jobs import Reason
+from store.rows.waiting import PREEMPTING, Waiting
 from store.store import Store
 from torchyard.spec import Resources
 from torchyard.views import DeviceView, HeldDevice
 from worker.placement import schedule
 from worker.placement.floor import Floor
-
-_LOOKED_AT = 10_000
+from worker.placement.line import Line
 
 logger = logging.getLogger(__name__)
+
+_Fate = Claim | Literal["waits", "apart"]
+"""What becomes of a job: it is taken, it waits and its group with it, or it stands apart from the others of its group:
+room is made for it, or it waits no more."""
 
 
 @dataclass
@@ -40,17 +44,20 @@ class _Pass:
     """The jobs on this worker."""
     stops: dict[str, list[Stop]]
     """The jobs that make room, on any worker, by the job that needs it."""
-    waiting: dict[Resources, list[Startable]] = field(default_factory=lambda: defaultdict(list))
-    """The jobs that do not fit, by what they need."""
+    said: Mapping[str, Reason]
+    """What is said of each shape."""
+    favoured: Mapping[str, str]
+    """What is said of each job for which room is made, or was."""
+    waiting: dict[Resources, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """The shapes of jobs that do not fit, by what they need."""
     news: dict[Reason, list[str]] = field(default_factory=lambda: defaultdict(list))
-    """What jobs are to be told."""
+    """What jobs are to be told of which it alone is true."""
     ends: bool = False
     """Whether the worker may claim nothing more."""
 
-    def tell(self, told: Iterable[Startable], reason: Reason) -> None:
-        news = [job.id for job in told if job.reason != reason.message]
-        if news:
-            self.news[reason] += news
+    def tell(self, job_id: str, reason: Reason) -> None:
+        if self.favoured.get(job_id) != reason.message:
+            self.news[reason].append(job_id)
 
 
 class Scheduler:
@@ -67,85 +74,97 @@ class Scheduler:
         self._name = name
         self._store = store
 
-    def waiting(self) -> list[str]:
-        """The ids of the queued jobs, in the order in which they are considered. Raises Unavailable."""
-        try:
-            return self._store.queue.waiting()
-        except QueueUnavailable as error:
-            logger.warning("%s; reading the rows instead", error.message)
+    def waiting(self) -> list[Waiting]:
+        """The first job of each group that waits, by the rows. Raises Unavailable."""
         with self._store.read() as session:
-            return [job_id for job_id, _ in jobs.queued(session)]
+            if not waiting.are_outside(session):
+                return waiting.heads(session)
+        placement.admit(self._store)
+        with self._store.read() as session:
+            return waiting.heads(session)
 
     def claims(
-        self, waiting: Sequence[str], devices: Sequence[DeviceView], *, may_claim: Callable[[], bool]
+        self, heads: Sequence[Waiting], devices: Sequence[DeviceView], *, may_claim: Callable[[], bool]
     ) -> Generator[Claim]:
         """One pass: the attempts that this worker takes, each as soon as it is claimed.
 
-        `waiting`: what `waiting` answered. `devices`: the worker's own as they are now. `may_claim` is asked before
+        `heads`: what `waiting` answered. `devices`: the worker's own as they are now. `may_claim` is asked before
         each claim, and before others are asked to make room. Raises Unavailable.
         """
+        if not heads:
+            return
         with self._store.read() as session:
-            candidates = jobs.startable(session, waiting[:_LOOKED_AT])
-            if not candidates:
-                return
             known = workers.every(session)
             held = jobs.holders(session)
             holders = intents.holders(session, self._id)
-            stops = room.stops(session)
+            stops = _by_favoured(room.stops(session))
+            said, favoured = reasons.said(session), reasons.of_favoured(session, stops)
+            alone = waiting.some(session, stops)
         hosts = {worker.id: _host(worker) for worker, alive in known if alive or worker.id == self._id}
         draining = self._id in hosts and hosts[self._id].draining
         hosts[self._id] = schedule.Host(self._name, devices, draining=draining)
-        turn = _Pass(
-            may_claim, takes=not draining, floor=Floor(hosts, held), holders=holders, stops=_by_favoured(stops)
-        )
-        for job, resources in _understood(candidates):
-            claim = self._consider(turn, job, resources)
-            if claim is not None:
-                yield claim
+        turn = _Pass(may_claim, not draining, Floor(hosts, held), holders, stops, said, favoured)
+        line = Line(heads, alone, self._following)
+        while (job := line.take()) is not None:
+            resources = _understood(job)
+            if resources is None:
+                continue
+            fate = self._consider(turn, job, resources)
+            if isinstance(fate, Claim):
+                yield fate
             if turn.ends:
                 return
+            if fate != "waits":
+                line.move_up(job)
         self._say_why(turn)
 
-    def _consider(self, turn: _Pass, job: Startable, resources: Resources) -> Claim | None:
+    def _following(self, job: Waiting) -> Waiting | None:
+        with self._store.read() as session:
+            return waiting.following(session, job)
+
+    def _consider(self, turn: _Pass, job: Waiting, resources: Resources) -> _Fate:
         """Takes the job, makes room for it, or notes that it waits."""
         # What did not fit before does not fit now, and nobody makes room: in one pass, the free devices only become
         # fewer, and the priorities lower.
         hopeless = resources in turn.waiting or not turn.takes
         chosen = None if hopeless else schedule.pick(resources, turn.floor.offered(self._id))
         if chosen is not None:
-            turn.ends = not turn.may_claim()
-            return None if turn.ends else self._take(turn, job.id, chosen)
+            return self._take(turn, job, resources, chosen)
         stops = turn.stops.get(job.id)
         if stops is not None:
-            turn.tell([job], _preempting(stops))
+            turn.tell(job.id, _preempting(stops))
         elif not hopeless:
             stops = self._make_room(turn, job, resources)
         if not stops:
-            turn.waiting[resources].append(job)
-            return None
+            turn.waiting[resources].add(job.shape)
+            return "waits"
         for stop in stops:
             if not stop.overdue:  # nobody behind the job may take the devices
                 turn.floor.keep(stop.worker_id, resources, job_id=job.id)
-        return None
+        return "apart"
 
-    def _take(self, turn: _Pass, job_id: str, chosen: Sequence[DeviceView]) -> Claim | None:
+    def _take(self, turn: _Pass, job: Waiting, resources: Resources, chosen: Sequence[DeviceView]) -> _Fate:
+        turn.ends = not turn.may_claim()
+        if turn.ends:
+            return "waits"
         devices = [
             HeldDevice(worker=self._id, index=view.index, uuid=view.uuid, name=view.name).model_dump()
             for view in chosen
         ]
-        claim = placement.claim(self._store, job_id, worker_id=self._id, devices=devices)
-        if claim is None:
-            turn.takes = not self._drains()
-            return None  # it waits for others, or for nobody any more
-        turn.floor.take(self._id, chosen, job_id=job_id)
-        logger.info("%s: attempt %d takes %s", job_id, claim.number, ", ".join(view.uuid for view in chosen))
-        return claim
-
-    def _drains(self) -> bool:
+        claim = placement.claim(self._store, job.id, worker_id=self._id, devices=devices)
+        if claim is not None:
+            turn.floor.take(self._id, chosen, job_id=job.id)
+            logger.info("%s: attempt %d takes %s", job.id, claim.number, ", ".join(view.uuid for view in chosen))
+            return claim
         with self._store.read() as session:
-            return workers.drains(session, self._id)
+            turn.takes = not workers.drains(session, self._id)
+            if not waiting.some(session, [job.id]):
+                return "apart"
+        # The worker drains, or somebody was faster to take the devices: so it is for the others of the group.
+        turn.waiting[resources].add(job.shape)
+        return "waits"
 
-    def _make_room(self, turn: _Pass, job: Startable, resources: Resources) -> list[Stop]:
+    def _make_room(self, turn: _Pass, job: Waiting, resources: Resources) -> list[Stop]:
         """Asks jobs of this worker to stop for this one, if that helps; those that it asked."""
         lower = [holder for holder in turn.holders if _may_stop(holder, job)]
         if not lower or turn.floor.fits_elsewhere(self._id, resources):
@@ -164,11 +183,16 @@ class Scheduler:
 
     def _say_why(self, turn: _Pass) -> None:
         """Each worker finds the same words in the same rows: where two look, neither corrects the other."""
-        favoured = {stop.job_id: stop.favoured for stops in turn.stops.values() for stop in stops}
-        for resources, reason in turn.floor.explain(turn.waiting, favoured):
-            turn.tell(turn.waiting[resources], reason)
-        if turn.news:
-            placement.tell_why(self._store, turn.news)
+        for_whom = {stop.job_id: stop.favoured for stops in turn.stops.values() for stop in stops}
+        common: dict[str, Reason] = {}
+        for resources, reason in turn.floor.explain(turn.waiting, for_whom):
+            common |= {shape: reason for shape in turn.waiting[resources] if turn.said.get(shape) != reason}
+        for job_id in turn.favoured.keys() - turn.stops.keys():
+            turn.tell(job_id, jobs.WAITING)  # for what its group waits
+        if common or turn.news:
+            placement.tell_why(self._store, common, turn.news)
+        elif turn.said.keys() - {shape for shapes in turn.waiting.values() for shape in shapes}:
+            placement.forget_idle(self._store)
 
 
 def _host(worker: Worker) -> schedule.Host:
@@ -183,22 +207,20 @@ def _by_favoured(stops: Iterable[Stop]) -> dict[str, list[Stop]]:
     return found
 
 
-def _may_stop(holder: Holder, job: Startable) -> bool:
+def _may_stop(holder: Holder, job: Waiting) -> bool:
     return holder.preemptible and not holder.stopping and holder.priority < job.priority
 
 
 def _preempting(stops: Sequence[Stop]) -> Reason:
     names = " and ".join(sorted({stop.worker for stop in stops}))
     victims = ", ".join(sorted(stop.job_id for stop in stops))
-    return Reason("preempting", f"room is made on {names}: {victims} of lower priority stops first")
+    return Reason(PREEMPTING, f"room is made on {names}: {victims} of lower priority stops first")
 
 
-def _understood(candidates: Iterable[Startable]) -> Generator[tuple[Startable, Resources]]:
-    """Leaves out the jobs that ask for what only a newer worker knows."""
-    for job in candidates:
-        try:
-            resources = terms.resources(job.resources)
-        except ValidationError:
-            logger.warning("%s: this worker does not know what it asks for: %s", job.id, job.resources)
-            continue
-        yield job, resources
+def _understood(job: Waiting) -> Resources | None:
+    """What the job asks for; None where only a newer worker knows."""
+    try:
+        return terms.resources(job.resources)
+    except ValidationError:
+        logger.warning("%s: this worker does not know what it asks for: %s", job.id, job.resources)
+        return None

@@ -1,0 +1,104 @@
+"""A queue of 100,000 jobs that fit nowhere: from POST to the start of one that fits, what the idle worker costs, and
+how long the API takes to tell of a job at its end: `python -m bench.queue`.
+
+The peer is the same service, when nothing else waits. The jobs are of three requests of one user.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+import time
+
+from sqlalchemy import Connection, create_engine, text
+
+from bench import table
+from bench.rest import cpu_ns
+from bench.service import Service, databases, scratch, script, up, wait_for
+from bench.table import Row
+from torchyard.client.client import Client
+
+WAITING = 100_000
+REQUESTS = 3
+REPEATS = 5
+SETTLE_S = 15.0
+"""Long enough for a sweep, and for the first look at all of them."""
+WATCH_S = 30.0
+_PEER = "nothing else waits"
+_NUMBERED = {"sqlite": "printf('job_%032x', n)", "postgresql": "'job_' || lpad(to_hex(n), 32, '0')"}
+
+
+def measure() -> Iterator[Row]:
+    with scratch() as folder, databases() as found:
+        for name, database in found.items():
+            yield from _on(name, database, folder / name)
+
+
+def _on(name: str, database: str | None, folder: Path) -> Iterator[Row]:
+    folder.mkdir()
+    with up(folder, database=database) as service, service.client() as client:
+        fits = script(folder / "code", "")
+        peer_starts = [_start(client, fits) for _ in range(REPEATS)]
+        peer_busy = _busy(service)
+        large = [client.submit(fits | {"resources": {"devices_per_node": 100 + n}}).id for n in range(REQUESTS)]
+        _fill(service.database, large)
+        wait_for(lambda: client.get(large[-1]).status_reason.code == "too_big", "the first look", pause=0.1)
+        starts = [_start(client, fits) for _ in range(REPEATS)]
+        busy = _busy(service)
+        looks = [_timed(client, large[-1]) for _ in range(REPEATS)]
+        where = f"{WAITING:,} that do not fit wait, {name}"
+        yield Row(f"POST to the start of a job that fits, {where}", "s", starts, _PEER, peer_starts, at_most=0.5)
+        yield Row(f"– the idle worker, {where}", "% of a core", [busy], _PEER, [peer_busy], at_most=1.0)
+        yield Row(f"– GET of the last of them, {where}", "ms", looks)
+
+
+def _start(client: Client, spec: dict[str, object]) -> float:
+    """Seconds until a worker has claimed the job, whose end is waited for."""
+    submitted = time.time()
+    job_id = client.submit(spec).id
+    wait_for(lambda: client.get(job_id).state.terminal, "the end of the job", pause=0.1)
+    started = client.get(job_id).started_at
+    assert started is not None
+    return started.timestamp() - submitted
+
+
+def _busy(service: Service) -> float:
+    """The worker's share of a core, in percent."""
+    time.sleep(SETTLE_S)
+    worker = [service.pids["worker"]]
+    before, began = cpu_ns(worker), time.monotonic()
+    time.sleep(WATCH_S)
+    return (cpu_ns(worker) - before) / 1e7 / (time.monotonic() - began)
+
+
+def _timed(client: Client, job_id: str) -> float:
+    began = time.monotonic()
+    assert client.get(job_id).status_reason.position == WAITING + REQUESTS
+    return (time.monotonic() - began) * 1e3
+
+
+def _fill(url: str, job_ids: list[str]) -> None:
+    """Has as many jobs wait as are to, alike to those of `job_ids` and older."""
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        for place, job_id in enumerate(job_ids):
+            _copy(connection, job_id, first=place * WAITING, count=len(range(place, WAITING, len(job_ids))))
+    if engine.dialect.name == "postgresql":  # as it does by itself some time later
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.execute(text("VACUUM ANALYZE jobs"))
+    engine.dispose()
+
+
+def _copy(connection: Connection, job_id: str, *, first: int, count: int) -> None:
+    row = connection.execute(text("SELECT * FROM jobs WHERE id = :id"), {"id": job_id}).mappings().one()
+    columns = ", ".join(column for column in row if column != "id")
+    connection.execute(
+        text(
+            f"INSERT INTO jobs (id, {columns}) WITH RECURSIVE numbers (n) AS"
+            " (SELECT CAST(:first AS INTEGER) UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < :last)"
+            f" SELECT {_NUMBERED[connection.dialect.name]}, {columns} FROM jobs, numbers WHERE id = :id"
+        ),
+        {"id": job_id, "first": first, "last": first + count},
+    )
+
+
+if __name__ == "__main__":
+    table.main(measure)
