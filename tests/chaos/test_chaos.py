@@ -75,4 +75,6 @@ def started(folder: Path) -> set[str]:
 def left_of(folder: Path) -> list[object]:
     """Processes, mounts and files."""
     mounts = [line for line in Path("/proc/mounts").read_text().splitlines() if str(folder) in line]
-    return [*crew.naming(folder), *mounts, *folder.iterdir()]
+    # torch makes the folder of its compiler's cache when Dynamo is imported.
+    files = [path for path in folder.iterdir() if not path.name.startswith("torchinductor_")]
+    return [*crew.naming(folder), *mounts, *files]

@@ -16,7 +16,7 @@ from torchyard.errors import ServerUnreachable
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
-    with running(Service(tmp_path, slots=1)) as service:
+    with running(Service(tmp_path, slots=1, warm=False)) as service:
         yield service
 
 
@@ -64,7 +64,7 @@ def test_a_second_one_is_refused(service: Service, tmp_path: Path) -> None:
 
 
 def test_killed_it_takes_its_children_along_and_the_next_one_takes_over(tmp_path: Path) -> None:
-    service = Service(tmp_path, slots=1)
+    service = Service(tmp_path, slots=1, warm=False)
     service.start()
     token, before = service.server["token"], {*service.processes()}
     assert service.server["pid"] in before
@@ -76,7 +76,7 @@ def test_killed_it_takes_its_children_along_and_the_next_one_takes_over(tmp_path
 
 
 def test_a_second_ctrl_c_kills(tmp_path: Path) -> None:
-    service = Service(tmp_path, slots=1)
+    service = Service(tmp_path, slots=1, warm=False)
     service.start()
     up, worker = service.server["pid"], service.server["processes"]["worker"]
     os.kill(worker, signal.SIGSTOP)  # it will not stop when it is asked to
@@ -90,7 +90,7 @@ def test_a_second_ctrl_c_kills(tmp_path: Path) -> None:
 def test_a_deep_data_directory_has_its_socket_elsewhere(tmp_path: Path) -> None:
     folder = tmp_path / ("d" * 60) / ("e" * 60)
     folder.mkdir(parents=True)
-    with running(Service(folder, slots=1)) as service:
+    with running(Service(folder, slots=1, warm=False)) as service:
         worker = service.server["processes"]["worker"]
         settings = dict(item.split("=", 1) for item in Path(f"/proc/{worker}/environ").read_text().split("\0") if item)
         socket = Path(settings["TORCHYARD_REDIS_URL"].removeprefix("unix://"))

@@ -11,6 +11,7 @@ import sys
 import time
 from typing import Any, TypeVar
 
+from tests.chaos import crew
 from torchyard.client import Client
 from torchyard.job import JobState
 from torchyard.views import JobView
@@ -23,14 +24,24 @@ DEADLINE_S = 120.0
 class Service:
     """Started by `start`, stopped by `stop`; its data stays for the next `start`.
 
-    Without addresses of a database and a Redis it has its own.
+    Without addresses of a database and a Redis it has its own. `warm`: whether its worker keeps a warm process, which
+    costs seconds of a processor.
     """
 
-    def __init__(self, folder: Path, *, slots: int = 2, database: str | None = None, redis: str | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        slots: int = 2,
+        database: str | None = None,
+        redis: str | None = None,
+        warm: bool = True,
+    ) -> None:
         self.data = folder / "data"
         self.code = folder / "code"
         self.code.mkdir(exist_ok=True)
         self._slots = slots
+        self._env = os.environ | ({} if warm else {"TORCHYARD_LAUNCHER": "torchrun"})
         self._elsewhere = [
             *(("--database", database) if database is not None else ()),
             *(("--redis", redis) if redis is not None else ()),
@@ -54,6 +65,7 @@ class Service:
                     *("--data-dir", str(self.data), "--cpu-slots", str(self._slots), "--allow-path", str(self.code)),
                     *self._elsewhere,
                 ],
+                env=self._env,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -91,7 +103,8 @@ class Service:
 
     def processes(self) -> list[int]:
         """Every process of this host that names the data folder: the service's own, and the jobs'."""
-        return processes_naming(self.data)
+        jobs = {path.name for path in (self.data / "runs").glob("job_*")}
+        return [*processes_naming(self.data), *(member.pid for member in crew.muster(jobs))]
 
     def _ready(self) -> bool:
         assert self._up is not None

@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from tests.e2e.service import Service, is_running, processes_naming, until
+from tests.chaos import crew
+from tests.e2e.service import Service, is_running, until
 from torchyard.errors import Conflict, NotFound
 from torchyard.job import EndReason, JobState
 
@@ -110,7 +111,7 @@ def test_a_job_is_cancelled_while_it_starts(service: Service) -> None:
     assert states[:2] == ["queued", "starting"]
     assert states[-1] == "cancelled"
     assert done.attempt == 1
-    assert processes_naming(service.data / "runs" / job.id) == []
+    assert crew.muster({job.id}) == []
 
 
 def test_cancelling_a_running_job_leaves_no_process(service: Service) -> None:

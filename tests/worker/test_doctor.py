@@ -24,7 +24,7 @@ from worker.doctor import disk, gpus, pytorch, services
 from worker.doctor.findings import Finding, Status
 from worker.settings import Settings
 
-CHECKS = ["python", "kernel", "open files", "shm", "clock", "data", "devices", "torch", "database", "redis"]
+CHECKS = ["python", "kernel", "open files", "shm", "clock", "data", "devices", "torch", "starts", "database", "redis"]
 PLAIN = {key: value for key, value in os.environ.items() if not key.startswith("TORCHYARD_")}
 
 
@@ -55,6 +55,7 @@ def test_what_fails_is_said_to_machines_too(tmp_path: Path) -> None:
         "TORCHYARD_DATABASE_URL": f"postgresql://ada:s3cret@127.0.0.1:{free_port()}/torchyard",
         "TORCHYARD_REDIS_URL": f"redis://:s3cret@127.0.0.1:{free_port()}/0",
         "TORCHYARD_DATA_DIR": str(tmp_path),
+        "TORCHYARD_LAUNCHER": "torchrun",
     }
     argv = [sys.executable, "-P", "-m", "torchyard.cli", "doctor", "--json"]
     done = subprocess.run(argv, env=PLAIN | settings, capture_output=True, text=True, check=False)

@@ -107,7 +107,7 @@ def test_an_exception_names_its_rank_and_traceback(attempt: Attempt) -> None:
 @pytest.mark.parametrize(
     ("way", "reason", "code", "message"),
     [
-        ("os._exit(3)", EndReason.USER_ERROR, 3, "rank 1 exited with code 3"),
+        pytest.param("os._exit(3)", EndReason.USER_ERROR, 3, "rank 1 exited with code 3", marks=pytest.mark.thorough),
         (
             "os.kill(os.getpid(), 9)",
             EndReason.KILLED,
