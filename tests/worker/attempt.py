@@ -9,6 +9,8 @@ import sys
 import time
 import uuid
 
+import pytest
+
 from torchyard.job import EndReason
 from torchyard.rundir import (
     Env,
@@ -21,6 +23,10 @@ from torchyard.rundir import (
     write_record,
 )
 from worker.engines.local import process, supervisors
+from worker.engines.local.warm.keeper import WarmProcess
+
+EACH_LAUNCH = pytest.mark.parametrize("attempt", ["cold", "warm"], indirect=True)
+"""Runs a test twice: with a stand-in for torchrun, and with forks of the warm process."""
 
 LAUNCHER = Path(__file__).with_name("launcher.py")
 DEADLINE_S = 90.0
@@ -36,18 +42,19 @@ def wait_for(condition: Callable[[], object], what: str) -> None:
 
 @dataclass
 class Attempt:
-    """One attempt of a job that nobody else has."""
+    """One attempt of a job that nobody else has. Its supervisor, and its ranks by `start`, are forks of `warm`."""
 
     run: RunDir
     job_id: str
     number: int = 2
     world_size: int = 1
+    warm: WarmProcess | None = None
 
     @classmethod
-    def create(cls, folder: Path) -> "Attempt":
+    def create(cls, folder: Path, *, warm: WarmProcess | None = None) -> "Attempt":
         run = RunDir(folder / "run")
         run.create()
-        return cls(run, f"job_{uuid.uuid4()}")
+        return cls(run, f"job_{uuid.uuid4()}", warm=warm)
 
     @property
     def supervisor(self) -> ProcessIdentity:
@@ -71,18 +78,20 @@ class Attempt:
         stall: int = 600,
         reports: bool = False,
     ) -> None:
-        """Runs `text` as the ranks' script under the stand-in for torchrun."""
+        """Runs `text` as the ranks' script."""
         self.world_size = world_size
-        argv = [sys.executable, "-P", str(LAUNCHER), str(world_size), str(self.script(text))]
+        script = str(self.script(text))
+        argv = [sys.executable, "-P", str(LAUNCHER), str(world_size), script] if self.warm is None else [script]
         plan = self.plan(argv, grace=grace, time_limit=time_limit, stall=stall)
-        self.start_plan(plan.model_copy(update={"reports": reports}))
+        launcher = "torchrun" if self.warm is None else "warm"
+        self.start_plan(plan.model_copy(update={"reports": reports, "launcher": launcher}))
 
     def plan(self, argv: list[str], *, grace: int = 30, time_limit: int = 600, stall: int = 600) -> LaunchPlan:
         return LaunchPlan(
             job_id=self.job_id,
             attempt=self.number,
             argv=argv,
-            env={"PATH": os.environ["PATH"], **self.environment()},
+            env={"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", **self.environment()},
             cwd=str(self.run.job),
             world_size=self.world_size,
             time_limit=timedelta(seconds=time_limit),
@@ -95,7 +104,7 @@ class Attempt:
 
     def start_plan(self, plan: LaunchPlan) -> None:
         write_record(self.run.launch, plan)
-        supervisors.start(self.run)
+        supervisors.start(self.run, warm=self.warm)
 
     def stop(self, reason: EndReason = EndReason.CANCELLED, *, grace: int = 30) -> None:
         write_record(self.run.stop, StopRequest(reason=reason, grace=timedelta(seconds=grace)))
