@@ -113,6 +113,8 @@ def _run_to_its_end(arguments: list[str]) -> None:
 def _run(arguments: list[str]) -> None:
     main_module = ModuleType("__main__")
     sys.modules["__main__"] = main_module
+    if "__mp_main__" in sys.modules:  # in a fork: multiprocessing names it so when it is imported, for its pickles
+        sys.modules["__mp_main__"] = main_module
     if arguments[0] == "-m":
         sys.argv = arguments[1:]
         runpy._run_module_as_main(arguments[1])  # pyright: ignore # what `python -m` itself calls
