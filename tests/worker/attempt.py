@@ -1,6 +1,6 @@
 """An attempt over real processes, without a database: a run directory, a supervisor, and what they leave."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 import os
@@ -22,7 +22,13 @@ from torchyard.rundir import (
     read_record,
     write_record,
 )
+from torchyard.spec import parse_spec
+from worker.attempts.prepare import plan_of
+from worker.engines.base import AttemptKey
 from worker.engines.local import process, supervisors
+from worker.engines.local.engine import launch_plan
+from worker.engines.local.launchers.torchrun import Torchrun
+from worker.engines.local.launchers.warm import Warm
 from worker.engines.local.warm.keeper import WarmProcess
 
 EACH_LAUNCH = pytest.mark.parametrize("attempt", ["cold", "warm"], indirect=True)
@@ -101,6 +107,26 @@ class Attempt:
 
     def environment(self) -> dict[str, str]:
         return {Env.JOB_ID: self.job_id, Env.ATTEMPT: str(self.number), Env.RUN_DIR: str(self.run.job)}
+
+    def start_job(
+        self, text: str, *, args: Sequence[str] = (), env: Mapping[str, str] | None = None, world_size: int = 2
+    ) -> None:
+        """Runs `text` as a job's script, as a worker does: by torchrun itself, or as forks of the warm process."""
+        self.world_size = world_size
+        self.script(text)
+        config = {"code": f"file://{self.run.root}/code", "args": list(args)}
+        plan = plan_of(
+            parse_spec({"trainer": "script", "config": config, "env": dict(env or {})}),
+            key=AttemptKey(self.job_id, self.number),
+            claimed_at=1,
+            run=self.run,
+            devices=tuple(f"cpu-{rank}" for rank in range(world_size)),
+            resume_from=None,
+            time_left=timedelta(minutes=5),
+            allowed=[self.run.root],
+        )
+        launcher = Torchrun() if self.warm is None else Warm()
+        self.start_plan(launch_plan(plan, run=self.run, launcher=launcher, slots=world_size))
 
     def start_plan(self, plan: LaunchPlan) -> None:
         write_record(self.run.launch, plan)
