@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 import sys
 import time
+from typing import Any, Literal
 import uuid
 
 import pytest
@@ -32,7 +33,7 @@ from worker.engines.local.launchers.warm import Warm
 from worker.engines.local.warm.keeper import WarmProcess
 
 EACH_LAUNCH = pytest.mark.parametrize("attempt", ["cold", "warm"], indirect=True)
-"""Runs a test twice: with a stand-in for torchrun, and with forks of the warm process."""
+"""Runs a test twice: with torchrun or its stand-in, and with forks of the warm process."""
 
 LAUNCHER = Path(__file__).with_name("launcher.py")
 DEADLINE_S = 90.0
@@ -48,19 +49,23 @@ def wait_for(condition: Callable[[], object], what: str) -> None:
 
 @dataclass
 class Attempt:
-    """One attempt of a job that nobody else has. Its supervisor, and its ranks by `start`, are forks of `warm`."""
+    """One attempt of a job that nobody else has. Its supervisor is a fork of `warm`, if that is given."""
 
     run: RunDir
     job_id: str
     number: int = 2
     world_size: int = 1
     warm: WarmProcess | None = None
+    launcher: Literal["torchrun", "warm"] = "torchrun"
+    """Of the ranks that `start` and `start_job` start; with `start`, a program stands in for torchrun."""
 
     @classmethod
-    def create(cls, folder: Path, *, warm: WarmProcess | None = None) -> "Attempt":
+    def create(
+        cls, folder: Path, *, warm: WarmProcess | None = None, launcher: Literal["torchrun", "warm"] = "torchrun"
+    ) -> "Attempt":
         run = RunDir(folder / "run")
         run.create()
-        return cls(run, f"job_{uuid.uuid4()}", warm=warm)
+        return cls(run, f"job_{uuid.uuid4()}", warm=warm, launcher=launcher)
 
     @property
     def supervisor(self) -> ProcessIdentity:
@@ -74,7 +79,12 @@ class Attempt:
         path.write_text(text)
         return path
 
-    def start(
+    def start(self, text: str, **options: Any) -> None:
+        """Runs `text` as the ranks' script. `options`: as `write`."""
+        self.write(text, **options)
+        supervisors.start(self.run, warm=self.warm)
+
+    def write(
         self,
         text: str,
         *,
@@ -84,13 +94,14 @@ class Attempt:
         stall: int = 600,
         reports: bool = False,
     ) -> None:
-        """Runs `text` as the ranks' script."""
+        """Writes the plan to run `text` as the ranks' script."""
         self.world_size = world_size
         script = str(self.script(text))
-        argv = [sys.executable, "-P", str(LAUNCHER), str(world_size), script] if self.warm is None else [script]
+        argv = (
+            [sys.executable, "-P", str(LAUNCHER), str(world_size), script] if self.launcher == "torchrun" else [script]
+        )
         plan = self.plan(argv, grace=grace, time_limit=time_limit, stall=stall)
-        launcher = "torchrun" if self.warm is None else "warm"
-        self.start_plan(plan.model_copy(update={"reports": reports, "launcher": launcher}))
+        write_record(self.run.launch, plan.model_copy(update={"reports": reports, "launcher": self.launcher}))
 
     def plan(self, argv: list[str], *, grace: int = 30, time_limit: int = 600, stall: int = 600) -> LaunchPlan:
         return LaunchPlan(
@@ -111,7 +122,7 @@ class Attempt:
     def start_job(
         self, text: str, *, args: Sequence[str] = (), env: Mapping[str, str] | None = None, world_size: int = 2
     ) -> None:
-        """Runs `text` as a job's script, as a worker does: by torchrun itself, or as forks of the warm process."""
+        """Runs `text` as a job's script, as a worker does."""
         self.world_size = world_size
         self.script(text)
         config = {"code": f"file://{self.run.root}/code", "args": list(args)}
@@ -125,7 +136,7 @@ class Attempt:
             time_left=timedelta(minutes=5),
             allowed=[self.run.root],
         )
-        launcher = Torchrun() if self.warm is None else Warm()
+        launcher = Torchrun() if self.launcher == "torchrun" else Warm()
         self.start_plan(launch_plan(plan, run=self.run, launcher=launcher, slots=world_size))
 
     def start_plan(self, plan: LaunchPlan) -> None:

@@ -34,8 +34,12 @@ def rack(tmp_path: Path, database: Database) -> Rack:
 
 @pytest.fixture
 def attempt(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Attempt]:
-    """An attempt of a job of its own; whatever it leaves is killed. See `EACH_LAUNCH`."""
-    is_warm = getattr(request, "param", "cold") == "warm"
-    created = Attempt.create(tmp_path, warm=request.getfixturevalue("warm_process") if is_warm else None)
+    """An attempt of a job of its own; whatever it leaves is killed.
+
+    Its parameter may be `warm`, or `agent`: torchrun by a supervisor that is a fork of the warm process.
+    """
+    way = getattr(request, "param", "cold")
+    warm_process = None if way == "cold" else request.getfixturevalue("warm_process")
+    created = Attempt.create(tmp_path, warm=warm_process, launcher="warm" if way == "warm" else "torchrun")
     yield created
     assert process.kill_attempt(created.job_id, created.number) == []

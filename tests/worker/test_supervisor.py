@@ -253,7 +253,7 @@ def test_a_killed_rank_ends_the_others_which_may_save_first(attempt: Attempt) ->
     process.send(_rank(attempt, 1), signal.SIGKILL)
     report = attempt.report()
     # the stand-in does not say, as torchrun does, who failed
-    known = (EndReason.USER_ERROR, None) if attempt.warm is None else (EndReason.KILLED, 1)
+    known = (EndReason.USER_ERROR, None) if attempt.launcher == "torchrun" else (EndReason.KILLED, 1)
     assert (report.reason, report.rank) == known
     assert (attempt.run.job / "saved-0").exists()
     assert attempt.left() == []
@@ -354,7 +354,7 @@ def test_a_killed_supervisors_attempt_is_found_and_ended(attempt: Attempt) -> No
     assert supervisor in attempt.left()
     process.send(supervisor, signal.SIGKILL)
     wait_for(lambda: not process.is_alive(supervisor), "the supervisor's end")
-    assert len(attempt.left()) == (3 if attempt.warm is None else 2)  # the ranks go on, and their launcher
+    assert len(attempt.left()) == (3 if attempt.launcher == "torchrun" else 2)  # the ranks go on, and their launcher
     assert process.kill_attempt(attempt.job_id, attempt.number) == []
     assert attempt.left() == []
     assert not attempt.run.exit.exists()
