@@ -94,7 +94,7 @@ def _code(error: SystemExit) -> int:
     if error.code is None:
         return 0
     if isinstance(error.code, int):
-        return error.code & 0xFF
+        return error.code & 0xFF if error.code.bit_length() < 64 else 0xFF
     print(error.code, file=sys.stderr)  # noqa: T201
     return 1
 
