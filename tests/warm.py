@@ -3,9 +3,13 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 import os
+from pathlib import Path
 
+from torchyard.rundir import ProcessIdentity
+from worker.engines.local import process
 from worker.engines.local.environment import inherited
 from worker.engines.local.warm.keeper import WarmProcess
+from worker.engines.local.warm.process import TITLE
 
 START_S = 120.0
 
@@ -20,3 +24,10 @@ def warm_process() -> Generator[WarmProcess]:
         yield warm
     finally:
         warm.close()
+
+
+def identity() -> ProcessIdentity:
+    """Who this process's warm process is."""
+    below = process.descendants(os.getpid())
+    (found,) = [item for item in below if Path(f"/proc/{item.pid}/cmdline").read_bytes().startswith(TITLE.encode())]
+    return found

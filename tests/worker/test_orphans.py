@@ -38,6 +38,7 @@ del sys.argv[1:]
 sys.exit(main())
 """
 """The worker's program; its arguments are what it starts in torchrun's place."""
+SECRET = "only the services know it"
 ROOT = Path(__file__).parents[2]
 ONCE = "import os, sys\nif os.environ['TORCHYARD_ATTEMPT'] != '1': sys.exit()\n" + DAEMONS
 
@@ -113,6 +114,7 @@ def _worker(folder: Path, database: str, redis: str, *, launcher: str) -> Genera
         "TORCHYARD_ALLOW_PATHS": str(folder / "code"),
         "TORCHYARD_CPU_SLOTS": "2",
         "TORCHYARD_LAUNCHER": launcher,
+        "TORCHYARD_S3_SECRET_KEY": SECRET,
     }
     ranks = [sys.executable, "-P", str(LAUNCHER), "1", str(folder / "code" / "train.py")]
     with subprocess.Popen([sys.executable, "-P", "-c", WORKER, str(ROOT), *ranks], env=environment) as worker:
@@ -126,8 +128,23 @@ def _kill_warm_process(worker: int) -> None:
     below = process.descendants(worker)
     titles = {item: Path(f"/proc/{item.pid}/cmdline").read_bytes().rstrip(b"\0").decode() for item in below}
     (found,) = [item for item, title in titles.items() if title == TITLE]
+    assert (_remembers(worker, SECRET), _remembers(found.pid, SECRET)) == (True, False)
     process.send(found, signal.SIGKILL)
     wait_for(lambda: not process.is_alive(found), "the warm process's end")
+
+
+def _remembers(pid: int, text: str) -> bool:
+    """Whether `text` is anywhere in the memory that a process has for itself."""
+    with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
+        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+            bounds, mode, *_ = line.split()
+            start, end = (int(bound, 16) for bound in bounds.split("-"))
+            if "rw" not in mode:
+                continue
+            memory.seek(start)
+            if text.encode() in memory.read(end - start):
+                return True
+    return False
 
 
 def _zombies_of(pid: int) -> list[int]:
