@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+import json
 import os
 from pathlib import Path
 import sys
@@ -123,11 +124,19 @@ class Attempt:
         self, text: str, *, args: Sequence[str] = (), env: Mapping[str, str] | None = None, world_size: int = 2
     ) -> None:
         """Runs `text` as a job's script, as a worker does."""
-        self.world_size = world_size
         self.script(text)
         config = {"code": f"file://{self.run.root}/code", "args": list(args)}
+        spec = {"trainer": "script", "config": config, "env": dict(env or {})}
+        self.start_spec(spec, world_size=world_size)
+
+    def start_spec(self, document: Mapping[str, Any], *, world_size: int = 2) -> None:
+        """Runs a job with this spec, as a worker does. Its data may be in the run directory."""
+        self.world_size = world_size
+        spec = parse_spec(dict(document))
+        resolved = spec.model_dump(mode="json", include={"trainer", "config", "checkpoint"})
+        self.run.config.write_text(json.dumps(resolved))
         plan = plan_of(
-            parse_spec({"trainer": "script", "config": config, "env": dict(env or {})}),
+            spec,
             key=AttemptKey(self.job_id, self.number),
             claimed_at=1,
             run=self.run,
