@@ -1,6 +1,6 @@
 """A warm process that is killed, stopped, changed or unfit hurts no job, and one that can be started again is."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 import os
@@ -74,6 +74,10 @@ def rig(tmp_path: Path, warm: WarmProcess) -> Generator[LocalRig]:
     created = LocalRig(tmp_path, warm=warm)
     yield created
     created.clean_up()
+
+
+def _of_other_code(env: Mapping[str, str]) -> str:
+    return f"other code, with {len(env)} variables"
 
 
 def _ended(engine: Engine, handle: Handle) -> EndReason:
@@ -167,7 +171,7 @@ def test_one_whose_code_has_changed_is_replaced_at_the_next_start(
 ) -> None:
     before = rig.engine.start(rig.plan("waits"))
     rig.come_up(before)
-    monkeypatch.setattr("worker.engines.local.warm.keeper.fingerprint", lambda _: "of other code")
+    monkeypatch.setattr("worker.engines.local.warm.keeper.fingerprint", _of_other_code)
     handle = rig.engine.start(rig.plan("completes"))
     assert _ended(rig.engine, handle) is EndReason.COMPLETED
     assert [process.is_alive(item) for item in light.started] == [False, True]
@@ -182,7 +186,7 @@ def test_one_whose_code_changes_while_it_begins_is_replaced_at_once(
     warm.open()
     try:
         wait_for(lambda: light.started, "the first one")
-        monkeypatch.setattr("worker.engines.local.warm.keeper.fingerprint", lambda _: "of other code")
+        monkeypatch.setattr("worker.engines.local.warm.keeper.fingerprint", _of_other_code)
         assert "torch" in warm.modules(wait_s=START_S)
         assert [process.is_alive(item) for item in light.started] == [False, True]
     finally:

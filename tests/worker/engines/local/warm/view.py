@@ -7,8 +7,8 @@ GLOBALS = {name: repr(value) for name, value in globals().items() if name not in
 PATH = list(sys.path)
 import os  # noqa: E402 the modules of a process that has just begun are looked at first
 
-DESCRIPTORS = {name: f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")}  # noqa: PTH208
-DESCRIPTORS = {name: os.path.realpath(path) for name, path in DESCRIPTORS.items() if os.path.lexists(path)}
+LINKS = {name: f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")}  # noqa: PTH208
+DESCRIPTORS = {name: os.path.realpath(path) for name, path in LINKS.items() if os.path.lexists(path)}
 THREADS = len(os.listdir("/proc/self/task"))  # noqa: PTH208
 
 import contextlib  # noqa: E402
@@ -54,7 +54,7 @@ def view() -> dict[str, object]:
         "command line": Path("/proc/self/cmdline").read_bytes().rstrip(b"\0").decode(),
         "executable": [sys.executable, sys.prefix, sys.exec_prefix],
         "flags": repr(sys.flags),
-        "warn options": [sys.warnoptions, dict(sys._xoptions)],
+        "warn options": sys.warnoptions,
         "path": PATH,
         "finders": [len(sys.path_hooks), [repr(item).partition(" at ")[0] for item in sys.meta_path]],
         "hooks": [sys.excepthook is sys.__excepthook__, sys.displayhook is sys.__displayhook__],
@@ -156,7 +156,6 @@ def _torch() -> dict[str, object]:
         "cuda": [torch.cuda.is_initialized(), "_lazy_init" in vars(torch.cuda)],
         "group": torch.distributed.is_initialized(),
         "sharing": torch.multiprocessing.get_sharing_strategy(),
-        "profiler": torch.autograd._profiler_enabled(),
     }
 
 
