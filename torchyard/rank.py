@@ -94,7 +94,7 @@ def _code(error: SystemExit) -> int:
     if error.code is None:
         return 0
     if isinstance(error.code, int):
-        return error.code & 0xFF
+        return error.code & 0xFF if error.code.bit_length() < 64 else 0xFF
     print(error.code, file=sys.stderr)  # noqa: T201
     return 1
 
@@ -113,6 +113,8 @@ def _run_to_its_end(arguments: list[str]) -> None:
 def _run(arguments: list[str]) -> None:
     main_module = ModuleType("__main__")
     sys.modules["__main__"] = main_module
+    if "__mp_main__" in sys.modules:  # in a fork: multiprocessing names it so when it is imported, for its pickles
+        sys.modules["__mp_main__"] = main_module
     if arguments[0] == "-m":
         sys.argv = arguments[1:]
         runpy._run_module_as_main(arguments[1])  # pyright: ignore # what `python -m` itself calls

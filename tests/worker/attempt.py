@@ -1,13 +1,17 @@
 """An attempt over real processes, without a database: a run directory, a supervisor, and what they leave."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+import json
 import os
 from pathlib import Path
 import sys
 import time
+from typing import Any, Literal
 import uuid
+
+import pytest
 
 from torchyard.job import EndReason
 from torchyard.rundir import (
@@ -20,7 +24,17 @@ from torchyard.rundir import (
     read_record,
     write_record,
 )
+from torchyard.spec import parse_spec
+from worker.attempts.prepare import plan_of
+from worker.engines.base import AttemptKey
 from worker.engines.local import process, supervisors
+from worker.engines.local.engine import launch_plan
+from worker.engines.local.launchers.torchrun import Torchrun
+from worker.engines.local.launchers.warm import Warm
+from worker.engines.local.warm.keeper import WarmProcess
+
+EACH_LAUNCH = pytest.mark.parametrize("attempt", ["cold", "warm"], indirect=True)
+"""Runs a test twice: with torchrun or its stand-in, and with forks of the warm process."""
 
 LAUNCHER = Path(__file__).with_name("launcher.py")
 DEADLINE_S = 90.0
@@ -36,18 +50,23 @@ def wait_for(condition: Callable[[], object], what: str) -> None:
 
 @dataclass
 class Attempt:
-    """One attempt of a job that nobody else has."""
+    """One attempt of a job that nobody else has. Its supervisor is a fork of `warm`, if that is given."""
 
     run: RunDir
     job_id: str
     number: int = 2
     world_size: int = 1
+    warm: WarmProcess | None = None
+    launcher: Literal["torchrun", "warm"] = "torchrun"
+    """Of the ranks that `start` and `start_job` start; with `start`, a program stands in for torchrun."""
 
     @classmethod
-    def create(cls, folder: Path) -> "Attempt":
+    def create(
+        cls, folder: Path, *, warm: WarmProcess | None = None, launcher: Literal["torchrun", "warm"] = "torchrun"
+    ) -> "Attempt":
         run = RunDir(folder / "run")
         run.create()
-        return cls(run, f"job_{uuid.uuid4()}")
+        return cls(run, f"job_{uuid.uuid4()}", warm=warm, launcher=launcher)
 
     @property
     def supervisor(self) -> ProcessIdentity:
@@ -61,7 +80,12 @@ class Attempt:
         path.write_text(text)
         return path
 
-    def start(
+    def start(self, text: str, **options: Any) -> None:
+        """Runs `text` as the ranks' script. `options`: as `write`."""
+        self.write(text, **options)
+        supervisors.start(self.run, warm=self.warm)
+
+    def write(
         self,
         text: str,
         *,
@@ -71,18 +95,21 @@ class Attempt:
         stall: int = 600,
         reports: bool = False,
     ) -> None:
-        """Runs `text` as the ranks' script under the stand-in for torchrun."""
+        """Writes the plan to run `text` as the ranks' script."""
         self.world_size = world_size
-        argv = [sys.executable, "-P", str(LAUNCHER), str(world_size), str(self.script(text))]
+        script = str(self.script(text))
+        argv = (
+            [sys.executable, "-P", str(LAUNCHER), str(world_size), script] if self.launcher == "torchrun" else [script]
+        )
         plan = self.plan(argv, grace=grace, time_limit=time_limit, stall=stall)
-        self.start_plan(plan.model_copy(update={"reports": reports}))
+        write_record(self.run.launch, plan.model_copy(update={"reports": reports, "launcher": self.launcher}))
 
     def plan(self, argv: list[str], *, grace: int = 30, time_limit: int = 600, stall: int = 600) -> LaunchPlan:
         return LaunchPlan(
             job_id=self.job_id,
             attempt=self.number,
             argv=argv,
-            env={"PATH": os.environ["PATH"], **self.environment()},
+            env={"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", **self.environment()},
             cwd=str(self.run.job),
             world_size=self.world_size,
             time_limit=timedelta(seconds=time_limit),
@@ -93,9 +120,37 @@ class Attempt:
     def environment(self) -> dict[str, str]:
         return {Env.JOB_ID: self.job_id, Env.ATTEMPT: str(self.number), Env.RUN_DIR: str(self.run.job)}
 
+    def start_job(
+        self, text: str, *, args: Sequence[str] = (), env: Mapping[str, str] | None = None, world_size: int = 2
+    ) -> None:
+        """Runs `text` as a job's script, as a worker does."""
+        self.script(text)
+        config = {"code": f"file://{self.run.root}/code", "args": list(args)}
+        spec = {"trainer": "script", "config": config, "env": dict(env or {})}
+        self.start_spec(spec, world_size=world_size)
+
+    def start_spec(self, document: Mapping[str, Any], *, world_size: int = 2) -> None:
+        """Runs a job with this spec, as a worker does. Its data may be in the run directory."""
+        self.world_size = world_size
+        spec = parse_spec(dict(document))
+        resolved = spec.model_dump(mode="json", include={"trainer", "config", "checkpoint"})
+        self.run.config.write_text(json.dumps(resolved))
+        plan = plan_of(
+            spec,
+            key=AttemptKey(self.job_id, self.number),
+            claimed_at=1,
+            run=self.run,
+            devices=tuple(f"cpu-{rank}" for rank in range(world_size)),
+            resume_from=None,
+            time_left=timedelta(minutes=5),
+            allowed=[self.run.root],
+        )
+        launcher = Torchrun() if self.launcher == "torchrun" else Warm()
+        self.start_plan(launch_plan(plan, run=self.run, launcher=launcher, slots=world_size))
+
     def start_plan(self, plan: LaunchPlan) -> None:
         write_record(self.run.launch, plan)
-        supervisors.start(self.run)
+        supervisors.start(self.run, warm=self.warm)
 
     def stop(self, reason: EndReason = EndReason.CANCELLED, *, grace: int = 30) -> None:
         write_record(self.run.stop, StopRequest(reason=reason, grace=timedelta(seconds=grace)))

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 
+import pytest
 from sqlalchemy import select
 
 from store.db.database import Database
@@ -21,19 +22,23 @@ from tests.worker.attempt import LAUNCHER, wait_for
 from tests.worker.test_supervisor import DAEMONS
 from torchyard.rundir import ProcessIdentity, RunDir, read_record
 from worker.engines.local import process
+from worker.engines.local.warm.process import TITLE
 
 WORKER = """
 import sys
 sys.path.insert(0, sys.argv.pop(1))
+from tests.worker.engines.local.warm.light import Light
 from tests.worker.standin import StandIn
 from worker.__main__ import main
-from worker.engines.local import engine
+from worker.engines.local import engine, orphans
+orphans.start = Light().start
 argv = sys.argv[1:]
 engine.Torchrun = lambda: StandIn(argv)
 del sys.argv[1:]
 sys.exit(main())
 """
 """The worker's program; its arguments are what it starts in torchrun's place."""
+SECRET = "only the services know it"
 ROOT = Path(__file__).parents[2]
 ONCE = "import os, sys\nif os.environ['TORCHYARD_ATTEMPT'] != '1': sys.exit()\n" + DAEMONS
 
@@ -64,7 +69,11 @@ class Running:
             process.send(item, signal.SIGKILL)
 
 
-def test_what_a_killed_supervisor_leaves_ends_and_other_jobs_go_on(tmp_path: Path, sqlite: SQLiteDatabases) -> None:
+@pytest.mark.parametrize("launcher", ["torchrun", "auto"])
+def test_what_a_killed_supervisor_leaves_ends_and_other_jobs_go_on(
+    tmp_path: Path, sqlite: SQLiteDatabases, launcher: str
+) -> None:
+    """Also where the warm process that forked the supervisors is gone: they are the worker's children then."""
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "train.py").write_text(ONCE)
     started: list[Running] = []
@@ -72,9 +81,11 @@ def test_what_a_killed_supervisor_leaves_ends_and_other_jobs_go_on(tmp_path: Pat
         yard = Yard(database)
         jobs = [yard.submit(config={"code": f"file://{tmp_path / 'code'}"}) for _ in range(2)]
         try:
-            with _worker(tmp_path, url, redis) as worker:
+            with _worker(tmp_path, url, redis, launcher=launcher) as worker:
                 started += [Running.of(RunDir(tmp_path / "data" / "runs" / job_id / "1")) for job_id in jobs]
                 broken, sound = started
+                if launcher == "auto":
+                    _kill_warm_process(worker.pid)
                 process.send(broken.supervisor, signal.SIGKILL)
                 process.send(broken.rank, signal.SIGKILL)
                 wait_for(lambda: _has_ended(yard, broken.job_id), "the end of the attempt")
@@ -94,7 +105,7 @@ def _has_ended(yard: Yard, job_id: str) -> bool:
 
 
 @contextmanager
-def _worker(folder: Path, database: str, redis: str) -> Generator[subprocess.Popen[bytes]]:
+def _worker(folder: Path, database: str, redis: str, *, launcher: str) -> Generator[subprocess.Popen[bytes]]:
     environment = {
         "PATH": os.environ["PATH"],
         "TORCHYARD_DATA_DIR": str(folder / "data"),
@@ -102,6 +113,8 @@ def _worker(folder: Path, database: str, redis: str) -> Generator[subprocess.Pop
         "TORCHYARD_REDIS_URL": redis,
         "TORCHYARD_ALLOW_PATHS": str(folder / "code"),
         "TORCHYARD_CPU_SLOTS": "2",
+        "TORCHYARD_LAUNCHER": launcher,
+        "TORCHYARD_S3_SECRET_KEY": SECRET,
     }
     ranks = [sys.executable, "-P", str(LAUNCHER), "1", str(folder / "code" / "train.py")]
     with subprocess.Popen([sys.executable, "-P", "-c", WORKER, str(ROOT), *ranks], env=environment) as worker:
@@ -109,6 +122,29 @@ def _worker(folder: Path, database: str, redis: str) -> Generator[subprocess.Pop
             yield worker
         finally:
             worker.kill()
+
+
+def _kill_warm_process(worker: int) -> None:
+    below = process.descendants(worker)
+    titles = {item: Path(f"/proc/{item.pid}/cmdline").read_bytes().rstrip(b"\0").decode() for item in below}
+    (found,) = [item for item, title in titles.items() if title == TITLE]
+    assert (_remembers(worker, SECRET), _remembers(found.pid, SECRET)) == (True, False)
+    process.send(found, signal.SIGKILL)
+    wait_for(lambda: not process.is_alive(found), "the warm process's end")
+
+
+def _remembers(pid: int, text: str) -> bool:
+    """Whether `text` is anywhere in the memory that a process has for itself."""
+    with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
+        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+            bounds, mode, *_ = line.split()
+            start, end = (int(bound, 16) for bound in bounds.split("-"))
+            if "rw" not in mode:
+                continue
+            memory.seek(start)
+            if text.encode() in memory.read(end - start):
+                return True
+    return False
 
 
 def _zombies_of(pid: int) -> list[int]:

@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from tests.worker.attempt import LAUNCHER, Attempt, wait_for
+from tests.worker.attempt import EACH_LAUNCH, LAUNCHER, Attempt, wait_for
 from torchyard import failpoints
 from torchyard.events import LINE, Message
 from torchyard.job import EndReason
@@ -180,6 +180,7 @@ def _sleeper() -> Generator[ProcessIdentity]:
             child.kill()
 
 
+@EACH_LAUNCH
 def test_success_is_completed_and_each_rank_has_its_logs(attempt: Attempt) -> None:
     attempt.start(
         READY + "print('out', rank); print('err', rank, file=sys.stderr); print(sys.stdin.read() == '')", world_size=2
@@ -190,6 +191,7 @@ def test_success_is_completed_and_each_rank_has_its_logs(attempt: Attempt) -> No
     assert attempt.left() == []
 
 
+@EACH_LAUNCH
 def test_a_stop_lets_every_rank_save_within_its_grace(attempt: Attempt) -> None:
     attempt.start(SAVES_ON_TERM, world_size=2)
     attempt.wait_for_file("ready-0")
@@ -202,6 +204,7 @@ def test_a_stop_lets_every_rank_save_within_its_grace(attempt: Attempt) -> None:
     assert attempt.left() == []
 
 
+@EACH_LAUNCH
 @pytest.mark.parametrize("asked", [EndReason.PAUSED, EndReason.CANCELLED])
 def test_a_program_that_comes_to_its_end_in_the_grace_has_finished_unless_it_was_cancelled(
     attempt: Attempt, asked: EndReason
@@ -225,6 +228,7 @@ def test_ranks_that_have_finished_are_not_run_again_for_a_stop_before_their_laun
     assert attempt.report().reason is EndReason.COMPLETED
 
 
+@EACH_LAUNCH
 def test_a_program_that_leaves_as_it_was_asked_to_is_as_it_was_asked(attempt: Attempt) -> None:
     attempt.start(ASKS)
     attempt.wait_for_file("ready-0")
@@ -233,6 +237,29 @@ def test_a_program_that_leaves_as_it_was_asked_to_is_as_it_was_asked(attempt: At
     assert (report.reason, report.message) == (EndReason.PAUSED, "paused")
 
 
+@EACH_LAUNCH
+def test_a_rank_that_runs_out_of_memory_says_so(attempt: Attempt) -> None:
+    attempt.start(READY + "if rank == '1': bytearray(1 << 50)\nwhile True: time.sleep(1)", world_size=2)
+    report = attempt.report()
+    assert (report.reason, report.rank) == (EndReason.OUT_OF_MEMORY, 1)
+    assert attempt.left() == []
+
+
+@EACH_LAUNCH
+def test_a_killed_rank_ends_the_others_which_may_save_first(attempt: Attempt) -> None:
+    attempt.start(SAVES_ON_TERM.replace("    assert", "    #"), world_size=2)
+    attempt.wait_for_file("ready-0")
+    attempt.wait_for_file("ready-1")
+    process.send(_rank(attempt, 1), signal.SIGKILL)
+    report = attempt.report()
+    # the stand-in does not say, as torchrun does, who failed
+    known = (EndReason.USER_ERROR, None) if attempt.launcher == "torchrun" else (EndReason.KILLED, 1)
+    assert (report.reason, report.rank) == known
+    assert (attempt.run.job / "saved-0").exists()
+    assert attempt.left() == []
+
+
+@EACH_LAUNCH
 def test_a_save_that_fails_at_a_stop_is_told(attempt: Attempt) -> None:
     attempt.start(ASKS + "raise OSError('no room for the checkpoint')")
     attempt.wait_for_file("ready-0")
@@ -273,6 +300,7 @@ def test_a_stop_while_the_launcher_starts_up_does_not_wait_for_the_grace(attempt
     assert attempt.left() == []
 
 
+@EACH_LAUNCH
 def test_a_later_stop_request_changes_the_reason_and_cuts_the_grace(attempt: Attempt) -> None:
     attempt.start(READY + "signal.signal(signal.SIGTERM, signal.SIG_IGN); ready()\nwhile True: time.sleep(1)")
     attempt.wait_for_file("ready-0")
@@ -281,6 +309,7 @@ def test_a_later_stop_request_changes_the_reason_and_cuts_the_grace(attempt: Att
     assert attempt.report().reason is EndReason.CANCELLED
 
 
+@EACH_LAUNCH
 def test_nothing_survives_a_stop_not_even_a_grandchild_in_its_own_session(attempt: Attempt) -> None:
     attempt.start(HIDDEN_GRANDCHILD, world_size=2)
     attempt.wait_for_file("ready-0")
@@ -293,6 +322,7 @@ def test_nothing_survives_a_stop_not_even_a_grandchild_in_its_own_session(attemp
     assert attempt.left() == []
 
 
+@EACH_LAUNCH
 def test_a_grandchild_left_behind_by_a_successful_rank_is_ended(attempt: Attempt) -> None:
     attempt.start(HIDDEN_GRANDCHILD.rpartition("while True")[0])
     grandchild = _grandchild(attempt)
@@ -313,6 +343,7 @@ def test_a_killed_launcher_leaves_nothing_and_is_reported(attempt: Attempt) -> N
     assert attempt.left() == []
 
 
+@EACH_LAUNCH
 def test_a_killed_supervisors_attempt_is_found_and_ended(attempt: Attempt) -> None:
     attempt.start(
         READY + "signal.signal(signal.SIGTERM, signal.SIG_IGN); ready()\nwhile True: time.sleep(1)", world_size=2
@@ -323,12 +354,13 @@ def test_a_killed_supervisors_attempt_is_found_and_ended(attempt: Attempt) -> No
     assert supervisor in attempt.left()
     process.send(supervisor, signal.SIGKILL)
     wait_for(lambda: not process.is_alive(supervisor), "the supervisor's end")
-    assert len(attempt.left()) == 3  # the launcher and its ranks go on
+    assert len(attempt.left()) == (3 if attempt.launcher == "torchrun" else 2)  # the ranks go on, and their launcher
     assert process.kill_attempt(attempt.job_id, attempt.number) == []
     assert attempt.left() == []
     assert not attempt.run.exit.exists()
 
 
+@EACH_LAUNCH
 def test_daemons_of_a_rank_end_with_it_deaf_or_nameless(attempt: Attempt) -> None:
     attempt.start(DAEMONS)
     attempt.wait_for_file("ready-0")
@@ -338,6 +370,7 @@ def test_daemons_of_a_rank_end_with_it_deaf_or_nameless(attempt: Attempt) -> Non
     assert not any(process.is_alive(daemon) for daemon in daemons)
 
 
+@EACH_LAUNCH
 def test_the_workers_of_a_killed_ranks_data_loader_end_with_it(attempt: Attempt) -> None:
     attempt.start(LOADS)
     workers = [_grandchild(attempt, name) for name in ("loader-0", "loader-1")]
@@ -347,6 +380,7 @@ def test_the_workers_of_a_killed_ranks_data_loader_end_with_it(attempt: Attempt)
     assert attempt.left() == []
 
 
+@EACH_LAUNCH
 def test_a_daemon_outlives_its_killed_supervisor_and_rank_only_until_it_is_searched_for(attempt: Attempt) -> None:
     attempt.start(DAEMONS)
     attempt.wait_for_file("ready-0")
@@ -361,6 +395,7 @@ def test_a_daemon_outlives_its_killed_supervisor_and_rank_only_until_it_is_searc
         process.kill_all(lambda: [nameless] if process.is_alive(nameless) else [], timeout=None)
 
 
+@EACH_LAUNCH
 def test_a_hand_sent_sigterm_preempts_and_sigint_is_ignored(attempt: Attempt) -> None:
     attempt.start(SAVES_ON_TERM)
     attempt.wait_for_file("ready-0")
@@ -371,6 +406,7 @@ def test_a_hand_sent_sigterm_preempts_and_sigint_is_ignored(attempt: Attempt) ->
     assert (attempt.run.job / "saved-0").exists()
 
 
+@EACH_LAUNCH
 def test_the_time_limit_is_a_graceful_stop(attempt: Attempt) -> None:
     attempt.start(SAVES_ON_TERM, time_limit=5)  # longer than a rank takes to come up
     assert attempt.report().reason is EndReason.TIME_LIMIT
@@ -380,6 +416,7 @@ def test_the_time_limit_is_a_graceful_stop(attempt: Attempt) -> None:
     assert request.reason is EndReason.TIME_LIMIT
 
 
+@EACH_LAUNCH
 def test_a_stall_ends_as_a_hang_with_every_ranks_stacks(attempt: Attempt) -> None:
     attempt.start(STUCK, world_size=2, stall=1)
     report = attempt.report()
@@ -390,6 +427,7 @@ def test_a_stall_ends_as_a_hang_with_every_ranks_stacks(attempt: Attempt) -> Non
     assert report.traceback.count("in stuck_here") == 2
 
 
+@EACH_LAUNCH
 def test_a_rank_that_is_stopped_before_the_first_event_is_a_hang_and_is_named(attempt: Attempt) -> None:
     attempt.start(STOPPED, world_size=2, stall=3, reports=True)  # longer than a rank takes to come up
     report = attempt.report()
@@ -414,12 +452,14 @@ def test_a_launcher_that_brings_no_rank_up_is_a_hang(attempt: Attempt) -> None:
     assert attempt.left() == []
 
 
+@EACH_LAUNCH
 def test_a_program_whose_events_a_full_disk_refuses_does_not_stall(attempt: Attempt) -> None:
     lives = "for _ in range(25):\n    time.sleep(0.1)\n    os.utime(root / 'events.jsonl')"
     attempt.start(READY + f"(root / 'events.jsonl').write_text('first')\n{lives}", stall=1)
     assert attempt.report().reason is EndReason.COMPLETED
 
 
+@EACH_LAUNCH
 def test_a_script_that_reports_nothing_never_stalls(attempt: Attempt) -> None:
     attempt.start(READY + "time.sleep(2.5)", stall=1)
     assert attempt.report().reason is EndReason.COMPLETED
@@ -439,6 +479,7 @@ def test_ranks_that_never_came_up_show_the_launchers_last_words(attempt: Attempt
     assert report.message == "the ranks never came up: the launcher exited with code 1: no such flag"
 
 
+@EACH_LAUNCH
 def test_a_data_error_is_told_in_its_own_words(attempt: Attempt) -> None:
     attempt.start("from torchyard.errors import DataError\nraise DataError('there is no /data/x.npz')")
     report = attempt.report()
@@ -460,6 +501,7 @@ def test_a_record_that_names_a_stranger_is_not_believed(attempt: Attempt) -> Non
         assert process.is_alive(stranger)
 
 
+@EACH_LAUNCH
 def test_control_files_forged_in_the_jobs_folder_have_no_effect(attempt: Attempt) -> None:
     forges = "os.mkfifo(root / 'stop.json')\n(root / 'exit.json').write_text('{\"reason\": \"preempted\"}')\n"
     attempt.start(READY + forges + "ready()\nwhile True: time.sleep(1)")
@@ -468,6 +510,7 @@ def test_control_files_forged_in_the_jobs_folder_have_no_effect(attempt: Attempt
     assert attempt.report().reason is EndReason.CANCELLED
 
 
+@EACH_LAUNCH
 def test_a_pipe_in_place_of_the_stop_request_blocks_nobody(attempt: Attempt) -> None:
     attempt.start(READY + "os.mkfifo(root.parent / 'ctl' / 'stop.json')\nready()\nwhile True: time.sleep(1)")
     attempt.wait_for_file("ready-0")
@@ -487,6 +530,7 @@ def test_a_full_or_unwritable_run_directory_leaves_no_process(
     assert "cannot be written" in attempt.run.supervisor_log.read_text()
 
 
+@EACH_LAUNCH
 def test_an_end_that_a_full_disk_refuses_is_recorded_when_there_is_room(attempt: Attempt) -> None:
     attempt.start(READY + "ready()\nwhile not (root / 'gate').exists(): time.sleep(0.01)")
     attempt.wait_for_file("ready-0")
@@ -502,6 +546,7 @@ def test_an_end_that_a_full_disk_refuses_is_recorded_when_there_is_room(attempt:
     assert attempt.report().reason is EndReason.COMPLETED
 
 
+@EACH_LAUNCH
 def test_a_second_supervisor_of_the_same_attempt_refuses(attempt: Attempt) -> None:
     attempt.start(FOREVER)
     attempt.wait_for_file("ready-0")

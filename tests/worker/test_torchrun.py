@@ -1,6 +1,5 @@
-"""The whole chain with the real torchrun: two Gloo ranks, as a script job is launched."""
+"""The whole chain: two Gloo ranks, as a script job is launched, by torchrun, and as forks of the warm process."""
 
-from datetime import timedelta
 import os
 from pathlib import Path
 import signal
@@ -10,12 +9,7 @@ import pytest
 from tests.worker.attempt import Attempt, wait_for
 from torchyard.job import EndReason
 from torchyard.rundir import ProcessIdentity, read_record
-from torchyard.spec import parse_spec
-from worker.attempts.prepare import plan_of
-from worker.engines.base import AttemptKey
 from worker.engines.local import process
-from worker.engines.local.engine import launch_plan
-from worker.engines.local.launchers.torchrun import Torchrun
 
 DDP = """
 import os, sys
@@ -35,7 +29,8 @@ def listeners(pid):
     inodes = {line.split()[9]: line.split()[1] for table in tables for line in table if line.split()[3] == "0A"}
     links = [os.readlink(f) for f in pathlib.Path(f"/proc/{pid}/fd").iterdir() if f.is_symlink()]
     return {inodes[link[8:-1]] for link in links if link[8:-1] in inodes}
-for address in listeners(os.getpid()) | listeners(os.getppid()):
+children = pathlib.Path(f"/proc/{os.getppid()}/task/{os.getppid()}/children").read_text().split()
+for address in set().union(*map(listeners, (os.getpid(), os.getppid(), *children))):
     print("listens", address.rpartition(":")[0])
 dist.barrier()
 dist.destroy_process_group()
@@ -51,20 +46,10 @@ peers()
 """
 
 
-def _start(attempt: Attempt, script: str) -> None:
-    attempt.world_size = 2
-    attempt.script(script)
-    plan = plan_of(
-        parse_spec({"trainer": "script", "config": {"code": f"file://{attempt.run.root}/code"}}),
-        key=AttemptKey(attempt.job_id, attempt.number),
-        claimed_at=1,
-        run=attempt.run,
-        devices=("cpu-0", "cpu-1"),
-        resume_from=None,
-        time_left=timedelta(minutes=5),
-        allowed=[attempt.run.root],
-    )
-    attempt.start_plan(launch_plan(plan, run=attempt.run, launcher=Torchrun(), slots=2))
+EACH_WAY = pytest.mark.parametrize(
+    "attempt", [pytest.param("cold", marks=pytest.mark.thorough), "agent", "warm"], indirect=True
+)
+"""torchrun as a program of its own, torchrun as a fork, forked ranks."""
 
 
 def _rank(attempt: Attempt, rank: int) -> ProcessIdentity:
@@ -73,13 +58,14 @@ def _rank(attempt: Attempt, rank: int) -> ProcessIdentity:
     return found
 
 
+@pytest.mark.parametrize("attempt", ["cold", "agent", "warm"], indirect=True)
 def test_two_ranks_meet_on_loopback_only_and_leave_no_file_elsewhere(
     attempt: Attempt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
-    _start(attempt, DDP + LISTENING)
+    attempt.start_job(DDP + LISTENING)
     report = attempt.report()
     assert report.reason is EndReason.COMPLETED, attempt.log("rank-0", "stderr")
     threads = max(1, len(os.sched_getaffinity(0)) // 2)
@@ -92,8 +78,9 @@ def test_two_ranks_meet_on_loopback_only_and_leave_no_file_elsewhere(
     assert list(temporary.iterdir()) == []
 
 
+@EACH_WAY
 def test_an_exception_names_its_rank_and_traceback(attempt: Attempt) -> None:
-    _start(attempt, DDP + FAILING)
+    attempt.start_job(DDP + FAILING)
     report = attempt.report()
     assert (report.reason, report.rank, report.exit_code) == (EndReason.USER_ERROR, 1, 1)
     assert report.message == "ValueError: bad batch"
@@ -104,6 +91,7 @@ def test_an_exception_names_its_rank_and_traceback(attempt: Attempt) -> None:
     assert "ValueError: bad batch" in attempt.log("rank-1", "stderr")
 
 
+@EACH_WAY
 @pytest.mark.parametrize(
     ("way", "reason", "code", "message"),
     [
@@ -119,14 +107,15 @@ def test_an_exception_names_its_rank_and_traceback(attempt: Attempt) -> None:
 def test_a_rank_that_leaves_without_a_word(
     attempt: Attempt, way: str, reason: EndReason, code: int, message: str
 ) -> None:
-    _start(attempt, DDP + f"if rank == 1: {way}\npeers()")
+    attempt.start_job(DDP + f"if rank == 1: {way}\npeers()")
     report = attempt.report()
     assert (report.reason, report.rank, report.exit_code, report.message) == (reason, 1, code, message)
     assert attempt.left() == []
 
 
+@pytest.mark.parametrize("attempt", [pytest.param("cold", marks=pytest.mark.thorough), "agent"], indirect=True)
 def test_killing_torchrun_leaves_no_rank(attempt: Attempt) -> None:
-    _start(attempt, DDP + "peers()")
+    attempt.start_job(DDP + "peers()")
     wait_for(lambda: attempt.run.log("rank-1", "stdout").exists() and attempt.log("rank-1", "stdout"), "the first step")
     ranks = [_rank(attempt, rank) for rank in (0, 1)]
     torchrun = process.identity(_parent(ranks[0].pid))

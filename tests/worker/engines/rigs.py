@@ -1,6 +1,7 @@
 """What the conformance suite needs of each engine: programs of known behaviour, and a way to let them go on."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 import signal
@@ -16,6 +17,7 @@ from worker.devices.inventory import Device, Inventory
 from worker.engines.base import AttemptKey, Engine, Handle, Plan
 from worker.engines.local import process
 from worker.engines.local.engine import LocalEngine
+from worker.engines.local.warm.keeper import WarmProcess
 
 Program = Literal["waits", "deaf", "completes", "fails"]
 """`waits` leaves when it is asked to, `deaf` does not."""
@@ -107,8 +109,11 @@ class MemoryRig:
 
 
 class LocalRig:
-    def __init__(self, folder: Path) -> None:
+    """The engine of one host: with a stand-in for torchrun, or with `warm` and nothing else."""
+
+    def __init__(self, folder: Path, *, warm: WarmProcess | None = None) -> None:
         self._runs = folder / "runs"
+        self._warm = warm
         self._folder = folder
         self.engine: Engine = self.later()
 
@@ -119,10 +124,11 @@ class LocalRig:
         run = self._run(key)
         run.create()
         env = {Env.JOB_ID: key.job_id, Env.ATTEMPT: "1", Env.RUN_DIR: str(run.job)}
-        return _plan(key, self._folder, [str(script)], {str(name): value for name, value in env.items()})
+        plan = _plan(key, self._folder, [str(script)], {str(name): value for name, value in env.items()})
+        return replace(plan, launcher="torchrun" if self._warm is None else "warm")
 
     def later(self) -> Engine:
-        return LocalEngine(self._runs, Inventory(SLOTS), launcher=StandIn())
+        return LocalEngine(self._runs, Inventory(SLOTS), launcher=StandIn(), warm=self._warm)
 
     def come_up(self, handle: Handle) -> None:
         run = self._run(handle.key)

@@ -17,12 +17,12 @@ from worker.engines.base import Absent, AttemptKey, Ended, Engine, Handle, Runni
 LONG = timedelta(minutes=5)
 
 
-@pytest.fixture(params=["memory", "local"])
+@pytest.fixture(params=["memory", "cold", "warm"])
 def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Rig]:
     if request.param == "memory":
         yield MemoryRig(tmp_path)
         return
-    local = LocalRig(tmp_path)
+    local = LocalRig(tmp_path, warm=request.getfixturevalue("warm_process") if request.param == "warm" else None)
     yield local
     local.clean_up()
 

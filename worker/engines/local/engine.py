@@ -28,6 +28,7 @@ from worker.engines.local.warm.keeper import NotWarm, WarmProcess
 
 _WARM_S = 30.0
 """How long a start waits for a warm process that is about to be ready: a cold start takes as long."""
+_NO_WARM = "this worker keeps no warm process: TORCHYARD_LAUNCHER is torchrun"
 
 logger = logging.getLogger(__name__)
 
@@ -137,7 +138,7 @@ class LocalEngine:
 
     def starts(self) -> StartsView:
         if self._warm is None:
-            return StartsView(mode="cold", why="this worker keeps no warm process: TORCHYARD_LAUNCHER is torchrun")
+            return StartsView(mode="cold", why=_NO_WARM)
         return self._warm.look()
 
     def capacity(self) -> list[DeviceView]:
@@ -156,8 +157,10 @@ class LocalEngine:
 
     def _choose(self, plan: Plan) -> tuple[Launcher, str | None]:
         """The launcher, and why it is not the warm one where that was hoped for."""
-        if plan.launcher == "torchrun" or self._warm is None:
+        if plan.launcher == "torchrun":
             return self._launcher, None
+        if self._warm is None:
+            return self._launcher, _must_be_cold(plan, _NO_WARM) if plan.launcher == "warm" else None
         try:
             reason = obstacle(plan, loaded=self._warm.modules(wait_s=_WARM_S))
         except NotWarm as error:

@@ -50,8 +50,8 @@ def is_stopped(process: ProcessIdentity) -> bool:
     return state(process) == "stopped"
 
 
-def wait(process: ProcessIdentity) -> None:
-    """Returns when exactly that process has ended, whoever its parent is."""
+def wait(process: ProcessIdentity, *, timeout: float | None = None) -> None:
+    """Returns when exactly that process has ended, whoever its parent is, or after `timeout` seconds."""
     try:
         descriptor = os.pidfd_open(process.pid)
     except OSError as error:
@@ -60,7 +60,7 @@ def wait(process: ProcessIdentity) -> None:
         raise
     try:
         if is_alive(process):
-            select.select([descriptor], [], [])
+            select.select([descriptor], [], [], timeout)
     finally:
         os.close(descriptor)
 

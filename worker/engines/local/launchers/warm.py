@@ -117,7 +117,7 @@ class Forks:
             self.exit = code or 1 if self.exit is None else self.exit
             return
         rank = self._ranks.pop(pid)
-        if code:
+        if code and self.exit is None:  # else it was ended because the store was lost
             self._deaths.append((rank, code))
             if self._kill_at is None:
                 self._kill_at = time.monotonic() + _TERM_S

@@ -63,6 +63,7 @@ def become_rank(program: Sequence[str], *, env: Mapping[str, str], cwd: str) -> 
     importlib.import_module("torch").set_num_threads(int(env["OMP_NUM_THREADS"]))
     _forget_modules(program)
     sys.argv = [rank.__file__, *program]
+    sys.orig_argv = [sys.executable, "-P", "-u", "-m", rank.__name__, *program]  # for one that starts itself again
     rank.main()
 
 
@@ -107,9 +108,10 @@ def _shed(keep: Collection[int]) -> None:
 def _renew_randomness() -> None:
     """What a fresh process draws from the system, and a fork has in common with its parent.
 
-    `random` does so itself. torch starts from the same seed in every process, and nobody has drawn from it yet.
+    `random` does so itself. torch's generators of GPUs begin with CUDA, after the fork.
     """
     importlib.import_module("numpy").random.seed()
+    importlib.import_module("torch").default_generator.seed()
     multiprocessing.current_process().authkey = os.urandom(32)
 
 

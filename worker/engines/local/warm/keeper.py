@@ -75,6 +75,7 @@ class WarmProcess:
         """Lets it end. The supervisors that it has started go on."""
         with self._changed:
             self._closed = True
+            self._trouble = "the warm process is closed"
             self._changed.notify_all()
             self._let_go()
         if self._thread.is_alive():
@@ -162,7 +163,7 @@ class WarmProcess:
             process.send(child.identity, signal.SIGKILL)
         process.wait(child.identity)
         with self._changed:
-            if ready is None and not self._closed:
+            if ready is None and not self._closed and self._child is child:  # not let go meanwhile
                 self._trouble = "the warm process ended before it was ready: the worker's log says why"
                 logger.warning("%s", self._trouble)
             if self._child is not None and self._child.identity == child.identity:
@@ -185,6 +186,7 @@ def _ask(child: _Child, run: Path, *, lock: int, log: int) -> Forked:
     answer = _receive(child.channel, Forked, timeout=_FORK_S)
     if answer is None:
         process.send(child.identity, signal.SIGKILL)  # an answer that comes late would be taken for the next one
+        process.wait(child.identity, timeout=_FORK_S)  # until then, it may hold the lock that it was sent
         raise Lost
     return answer
 

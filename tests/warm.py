@@ -1,0 +1,33 @@
+"""The warm process of the tests."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+import os
+from pathlib import Path
+
+from torchyard.rundir import ProcessIdentity
+from worker.engines.local import process
+from worker.engines.local.environment import inherited
+from worker.engines.local.warm.keeper import WarmProcess
+from worker.engines.local.warm.process import TITLE
+
+START_S = 120.0
+
+
+@contextmanager
+def warm_process() -> Generator[WarmProcess]:
+    """One that is ready, and has ended afterwards."""
+    warm = WarmProcess(inherited(os.environ))
+    warm.open()
+    try:
+        warm.modules(wait_s=START_S)
+        yield warm
+    finally:
+        warm.close()
+
+
+def identity() -> ProcessIdentity:
+    """Who this process's warm process is."""
+    below = process.descendants(os.getpid())
+    (found,) = [item for item in below if Path(f"/proc/{item.pid}/cmdline").read_bytes().startswith(TITLE.encode())]
+    return found

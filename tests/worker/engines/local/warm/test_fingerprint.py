@@ -1,0 +1,54 @@
+"""What makes a warm process out of date: the code that it has imported, what is installed, its environment."""
+
+from pathlib import Path
+
+import pytest
+
+from worker.engines.local.warm.fingerprint import fingerprint
+
+ENV = {"PATH": "/bin"}
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout with a module in each package."""
+    for name in ("torchyard/schema.py", "worker/engines/base.py", "trainer/recipes/text.py"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("x = 1")
+    (tmp_path / "requirements.lock").touch()
+    monkeypatch.setattr("worker.engines.local.warm.fingerprint._ROOT", tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["worker/engines/base.py", "trainer/recipes/new.py", "requirements.lock"])
+def test_a_module_that_changes_or_comes_and_the_lock_count(root: Path, name: str) -> None:
+    before = fingerprint(ENV)
+    (root / name).write_text("x = 22")
+    assert fingerprint(ENV) != before
+
+
+def test_a_module_that_goes_counts(root: Path) -> None:
+    before = fingerprint(ENV)
+    (root / "torchyard/schema.py").unlink()
+    assert fingerprint(ENV) != before
+
+
+@pytest.mark.parametrize("name", ["worker/notes.txt", "worker/__pycache__/base.py", "tests/test_x.py", "store/rows.py"])
+def test_what_it_does_not_import_does_not(root: Path, name: str) -> None:
+    before = fingerprint(ENV)
+    (root / name).parent.mkdir(exist_ok=True)
+    (root / name).touch()
+    assert fingerprint(ENV) == before
+
+
+def test_its_environment_and_what_is_installed_count(
+    root: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = fingerprint(ENV)
+    assert fingerprint({**ENV, "TZ": "UTC"}) != before
+    packages = tmp_path_factory.mktemp("packages")
+    monkeypatch.syspath_prepend(packages)
+    installed = fingerprint(ENV)
+    assert installed != before
+    (packages / "new").mkdir()
+    assert fingerprint(ENV) != installed

@@ -1,0 +1,48 @@
+"""A recipe ends with the same checkpoint, bit for bit, by torchrun and from the warm process."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.trainer.runs import same, state
+from tests.worker.attempt import Attempt
+from torchyard.job import EndReason
+from worker.engines.local import process
+from worker.engines.local.warm.keeper import WarmProcess
+
+WAYS = [pytest.param(("cold", "warm"), marks=pytest.mark.thorough), ("agent", "warm")]
+
+
+@pytest.mark.parametrize("ways", WAYS, ids="-".join)
+def test_a_recipe_ends_bit_equal_whichever_launcher_starts_it(
+    tmp_path: Path, warm_process: WarmProcess, ways: tuple[str, str]
+) -> None:
+    one, other = (_trained(tmp_path / way, way, warm_process) for way in ways)
+    assert one["model"]
+    assert one.keys() == other.keys()
+    different = [key for key in one if not same(one[key], other[key])]
+    assert different == ["config"]  # where the data is
+
+
+def _trained(folder: Path, way: str, warm: WarmProcess) -> dict[str, Any]:
+    launcher = "warm" if way == "warm" else "torchrun"
+    attempt = Attempt.create(folder, warm=None if way == "cold" else warm, launcher=launcher)
+    data = attempt.run.root / "pictures.npz"
+    numbers = np.random.default_rng(1)
+    pictures = numbers.integers(0, 255, (48, 8, 8), dtype=np.uint8)
+    labels = np.arange(48) % 4
+    np.savez(data, x_train=pictures[:32], y_train=labels[:32], x_test=pictures[32:], y_test=labels[32:])
+    config = {
+        "data": {"source": f"file://{data}"},
+        "training": {"epochs": 1, "per_device_batch_size": 4},
+    }
+    try:
+        attempt.start_spec({"trainer": "image-classification", "config": config})
+        report = attempt.report()
+        assert report.reason is EndReason.COMPLETED, report
+        newest = max(path.name for path in attempt.run.checkpoints.iterdir())
+        return state(attempt.run, newest)
+    finally:
+        assert process.kill_attempt(attempt.job_id, attempt.number) == []
