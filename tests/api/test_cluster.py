@@ -7,6 +7,7 @@ from store.rows import workers
 from tests.api.house import House
 from torchyard.job import EndReason
 from torchyard.spec import CONFIGS
+from torchyard.views import StartsView
 
 
 def test_trainers_are_listed_with_the_schema_of_their_configuration(house: House) -> None:
@@ -63,6 +64,16 @@ def test_a_worker_shows_its_devices_and_who_holds_them(house: House) -> None:
     house.end(claim, reason=EndReason.COMPLETED)
     freed = house.get(f"/v1/workers/{house.worker_id}")
     assert [device["job_id"] for device in freed["devices"]] == [None, None]
+
+
+def test_a_worker_tells_how_its_jobs_start(house: House) -> None:
+    house.start(house.submit()["id"])
+    path = f"/v1/workers/{house.worker_id}"
+    assert house.get(path)["starts"] is None  # as of an older version, which tells nothing
+    starts = StartsView(mode="cold", why="the warm process is starting", forks=3).model_dump(mode="json")
+    with house.database.write() as session:
+        workers.heartbeat(session, house.worker_id, devices=[], starts=starts)
+    assert house.get(path)["starts"] == starts
 
 
 def test_workers_come_in_pages(house: House) -> None:

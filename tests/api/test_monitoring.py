@@ -1,5 +1,6 @@
 """`/metrics`: what an operator sees of the service."""
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -12,6 +13,7 @@ from store.rows import workers
 from store.rows.metrics import NewPoint
 from tests.api.house import House, both_databases
 from torchyard.job import EndReason, JobState
+from torchyard.views import StartsView
 
 Figures = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -123,6 +125,20 @@ def test_devices_are_free_held_blocked_or_lost(house: House) -> None:
     age = value(found, "torchyard_worker_seen_age_seconds", worker_id=other, worker="box-b")
     assert age is not None
     assert 0 <= age < 30
+
+
+@both_databases
+def test_a_worker_shows_its_warm_process(house: House) -> None:
+    house.start(house.submit()["id"])
+    began = datetime.now(UTC) - timedelta(minutes=1)
+    starts = StartsView(mode="warm", since=began, forks=7, memory_bytes=400_000_000).model_dump(mode="json")
+    with house.database.write() as session:
+        workers.heartbeat(session, house.worker_id, devices=[], starts=starts)
+    found, labels = figures(house), {"worker_id": house.worker_id, "worker": "box-a"}
+    assert value(found, "torchyard_worker_warm", **labels) == 1
+    assert value(found, "torchyard_warm_process_forks_total", **labels) == 7
+    assert value(found, "torchyard_warm_process_memory_bytes", **labels) == 400_000_000
+    assert 60 <= (value(found, "torchyard_warm_process_age_seconds", **labels) or 0) < 120
 
 
 def test_the_process_shows_its_own_figures(house: House) -> None:

@@ -37,12 +37,18 @@ def postgresql_url(postgresql: PostgreSQLDatabases) -> Generator[str]:
 def test_up_on_servers_elsewhere_starts_only_what_is_not_given(
     tmp_path: Path, postgresql_url: str, redis_url: str
 ) -> None:
-    with running(Service(tmp_path, database=postgresql_url, redis=redis_url)) as service:
+    with running(Service(tmp_path, database=postgresql_url, redis=redis_url, warm=False)) as service:
         assert service.server["processes"].keys() == {"api", "worker"}
         assert not (service.data / "torchyard.db").exists()
         job = service.submit_script("trains", SCRIPT)
         service.wait(job.id, JobState.SUCCEEDED)
         assert [line.text for line in service.client.logs(job.id, rank=0)] == ["trained"]
+        starts = service.client.workers()[0].starts
+        assert starts is not None
+        assert (starts.mode, starts.why) == (
+            "cold",
+            "this worker keeps no warm process: TORCHYARD_LAUNCHER is torchrun",
+        )
 
 
 def test_the_programs_one_by_one(tmp_path: Path, postgresql_url: str, redis_url: str) -> None:

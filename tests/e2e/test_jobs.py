@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -92,6 +93,31 @@ def test_two_jobs_share_the_devices_one_after_the_other(service: Service) -> Non
     assert later.started_at is not None
     assert earlier.finished_at <= later.started_at
     assert service.client.cancel(small.id).state is JobState.CANCELLED
+
+
+def test_a_job_starts_warm_or_by_torchrun_as_it_asks_and_is_told_why(service: Service) -> None:
+    def messages(**spec: Any) -> list[str]:
+        job = service.submit_script("starts", LIGHT, **spec)
+        service.wait(job.id, JobState.SUCCEEDED)
+        plan = json.loads((service.data / "runs" / job.id / "1" / "ctl" / "plan.json").read_text())
+        assert plan["launcher"] == ("torchrun" if spec else "warm")
+        return [event.data["text"] for event in service.client.events(job.id) if event.type == "message"]
+
+    assert messages() == []
+    assert messages(launcher="torchrun", resources={"devices_per_node": 2}) == []
+    told = messages(env={"PYTHONHASHSEED": "0"}, resources={"devices_per_node": 2})
+    assert told == ["starts by torchrun, which takes seconds: PYTHONHASHSEED must be set when Python starts"]
+    refused = service.submit_script("refused", LIGHT, env={"OMP_NUM_THREADS": "1"}, launcher="warm")
+    error = service.wait(refused.id, JobState.FAILED).error
+    assert error is not None
+    assert (error.code, error.message) == (
+        "config_error",
+        "launcher: warm is not possible: OMP_NUM_THREADS must be set when Python starts. With auto, the job starts by "
+        "torchrun",
+    )
+    starts = service.client.workers()[0].starts
+    assert starts is not None
+    assert starts.mode == "warm"
 
 
 def test_a_queued_job_is_cancelled_at_once_and_stays_so(service: Service) -> None:

@@ -168,6 +168,8 @@ ANYWHERE: list[tuple[str, Any]] = [
     ("max_restarts", 1001),
     ("max_restarts", False),
     ("max_restarts", None),
+    ("launcher", "slurm"),
+    ("launcher", None),
     ("preemptible", 0),
     ("preemptible", "no"),
     ("resources", 2),
@@ -243,6 +245,11 @@ def test_bad_values_are_refused_by_name(base: dict[str, Any], path: str, value: 
 )
 def test_a_variable_that_the_service_sets_is_refused(name: str) -> None:
     assert refused(SCRIPT | {"env": {name: "1"}}) == {"env": f"{name} is set by the service and cannot be chosen"}
+
+
+def test_only_a_launcher_that_was_chosen_is_stored_as_older_workers_know_none() -> None:
+    assert "launcher" not in parse_spec(SCRIPT).model_dump(mode="json")
+    assert parse_spec(SCRIPT | {"launcher": "warm"}).model_dump(mode="json")["launcher"] == "warm"
 
 
 @pytest.mark.parametrize("name", ["RANKS", "MY_RANK", "OMP_NUM_THREADS", "NCCL_DEBUG", "HF_HOME", "rank"])
@@ -548,6 +555,7 @@ _COMMON = st.fixed_dictionaries(
     optional={
         "name": _NAMES,
         "priority": st.integers(-100, 100),
+        "launcher": st.sampled_from(["auto", "warm", "torchrun"]),
         "max_restarts": st.integers(0, 1000),
         "time_limit": _DURATIONS,
         "stall_timeout": _DURATIONS,
