@@ -1,4 +1,4 @@
-"""How pytest-xdist deals the tests out: by files, the longest first, those of one service to one process."""
+"""How pytest-xdist deals the tests out: the longest files first, those that share what they start to one process."""
 
 from pathlib import Path
 
@@ -8,22 +8,34 @@ from xdist.scheduler import LoadFileScheduling
 _FOLDER = Path(__file__).parent
 _ONE_SERVICE = ("e2e/test_intents.py", "e2e/test_jobs.py", "e2e/test_retention.py", "e2e/test_retry.py")
 """Their tests use the service that runs in `tests/e2e/conftest.py`."""
+_LAUNCHES = ("worker/test_supervisor.py", "worker/test_torchrun.py", "worker/engines/test_conformance.py")
+_WARM = "worker/engines/local/"
+"""Theirs, and those of `_LAUNCHES`, use the warm process of `tests/worker/conftest.py`."""
 _LONGEST = (
     "chaos/test_chaos.py",
     *_ONE_SERVICE,
+    *_LAUNCHES,
+    "worker/engines/local/warm/test_keeper.py",
     "cli/test_service.py",
     "e2e/test_survival.py",
     "failpoints/test_processes.py",
+    "trainer/test_resume.py",
+    "trainer/test_recipes.py",
 )
 """The longest first. What is not here takes less than these."""
 
 
 class Dealer(LoadFileScheduling):
-    """As `--dist loadfile`, but the files of one service are dealt out together."""
+    """As `--dist loadfile`, but files that use one service, or one warm process, are dealt out together."""
 
     def _split_scope(self, nodeid: str) -> str:
         path = super()._split_scope(nodeid)
-        return "tests/e2e" if path.removeprefix("tests/") in _ONE_SERVICE else path
+        name = path.removeprefix("tests/")
+        if name in _ONE_SERVICE:
+            return "tests/e2e"
+        if name in _LAUNCHES:
+            return "launches"
+        return "warm" if name.startswith(_WARM) else path
 
 
 def sort(items: list[pytest.Item]) -> None:

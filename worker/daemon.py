@@ -147,7 +147,9 @@ class Daemon:
             self._freed.wait(min(_REST * (self._clock() - began), _BELL_S))
 
     def _may_claim(self) -> bool:
-        return not self._stopping and not self._leaving and self._leases.fresh and self._devices.trouble() is None
+        if self._stopping or self._leaving or not self._leases.fresh or self._devices.trouble() is not None:
+            return False
+        return self._leases.look()
 
     def _listen(self, bell: Bell) -> bool:
         """Waits for the bell, or for the end of an attempt. True when there may be something to claim."""

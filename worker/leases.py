@@ -38,6 +38,16 @@ class Leases:
             self._roster.keep_only(workers.renew(self._store, self._worker_id, attempt_ids))
         self._renewed_at = began
 
+    def look(self) -> bool:
+        """Whether every attempt in hand is still this worker's. One that is not is abandoned."""
+        attempt_ids = set(self._roster.attempt_ids())
+        if not attempt_ids:
+            return True
+        with self._store.read() as session:
+            ours = {claim.attempt_id for claim in attempts.open_of_worker(session, self._worker_id)}
+        self._roster.keep_only(ours)
+        return attempt_ids <= ours | self._roster.done()
+
     def rescue_expired(self) -> int:
         """Ends the attempts whose lease has expired. How many.
 

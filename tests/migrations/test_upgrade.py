@@ -42,6 +42,7 @@ def old_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return older.python_of(commit, tmp_path_factory.mktemp("before"))
 
 
+@pytest.mark.parametrize("databases", [pytest.param("sqlite", marks=pytest.mark.thorough), "postgresql"], indirect=True)
 def test_the_worker_before_the_newest_migration_runs_jobs_beside_a_new_one(
     old_python: Path, database_url: str, database: Database, tmp_path: Path
 ) -> None:

@@ -1,4 +1,5 @@
 from datetime import timedelta
+from functools import partialmethod
 from pathlib import Path
 import shutil
 
@@ -25,6 +26,21 @@ def train(compiled: bool) -> tuple[list[Tensor], list[str]]:
         return [item.detach().clone() for item in task.model.parameters()], list(task.model.state_dict())
 
 
+def train_traced() -> tuple[list[Tensor], list[str]]:
+    """As `train(True)`, but Dynamo's graphs are run as they are, without a C++ compiler."""
+    nn.Module.compile = partialmethod(nn.Module.compile, backend="eager")  # pyright: ignore[reportAttributeAccessIssue]
+    return train(True)
+
+
+def test_a_traced_model_learns_the_same_and_keeps_its_names() -> None:
+    ((plain, names),) = results(on_ranks(1, train, False))
+    ((traced, others),) = results(on_ranks(1, train_traced))
+    assert names == others
+    for ours, theirs in zip(traced, plain, strict=True):
+        assert torch.allclose(ours, theirs, rtol=0, atol=1e-12)
+
+
+@pytest.mark.thorough
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs g++, which this machine has not")
 def test_a_compiled_model_learns_the_same_and_keeps_its_names(tmp_path: Path) -> None:
     ((plain, names),) = results(on_ranks(1, train, False))

@@ -51,6 +51,7 @@ assert calls or not torch.cuda._is_compiled()
 """)
 
 
+@pytest.mark.thorough
 def test_a_fork_of_the_imports_computes_in_parallel() -> None:
     """It would hang, had the parent ever run a parallel region."""
     _run(f"""{RECORDING}
@@ -64,6 +65,7 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 """)
 
 
+@pytest.mark.thorough
 def test_transformers_is_imported_by_those_who_need_it() -> None:
     others = {"transformers", "sklearn", "scipy", "torch._inductor.compile_fx"}
     _run(f"{RECORDING}\nassert not {others!r} & sys.modules.keys()")

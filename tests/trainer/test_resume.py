@@ -99,9 +99,9 @@ class Chain:
     [
         ("ddp", 4),
         pytest.param("ddp", 10, marks=pytest.mark.thorough),
-        ("powersgd", 2),
         ("fsdp", 2),
-        ("local_sgd", 2),
+        pytest.param("powersgd", 2, marks=pytest.mark.thorough),
+        pytest.param("local_sgd", 2, marks=pytest.mark.thorough),
     ],
 )
 def test_a_run_killed_at_random_steps_ends_as_one_that_never_was(tmp_path: Path, strategy: str, kills: int) -> None:

@@ -238,6 +238,19 @@ def test_a_program_that_leaves_as_it_was_asked_to_is_as_it_was_asked(attempt: At
 
 
 @EACH_LAUNCH
+def test_a_rank_that_leaves_before_its_supervisor_has_seen_the_stop_is_as_it_was_asked(attempt: Attempt) -> None:
+    attempt.start(ASKS)
+    attempt.wait_for_file("ready-0")
+    rank = _rank(attempt, 0)
+    process.send(attempt.supervisor, signal.SIGSTOP)
+    attempt.stop(EndReason.PAUSED, grace=60)
+    wait_for(lambda: not process.is_alive(rank), "the rank's end")
+    process.send(attempt.supervisor, signal.SIGCONT)
+    report = attempt.report()
+    assert (report.reason, report.message) == (EndReason.PAUSED, "paused")
+
+
+@EACH_LAUNCH
 def test_a_rank_that_runs_out_of_memory_says_so(attempt: Attempt) -> None:
     attempt.start(READY + "if rank == '1': bytearray(1 << 50)\nwhile True: time.sleep(1)", world_size=2)
     report = attempt.report()

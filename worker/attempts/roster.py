@@ -40,6 +40,10 @@ class Roster:
     def attempt_ids(self) -> list[int]:
         return list(self._runners)
 
+    def done(self) -> set[int]:
+        """The ids of the attempts that are closed, and were not reaped yet."""
+        return {attempt_id for attempt_id, runner in self._runners.items() if runner.done}
+
     def in_use(self, key: AttemptKey) -> bool:
         """Whether the attempt's run directory may not be touched. May be asked in any thread."""
         claims = [runner.claim for runner in list(self._runners.values())]

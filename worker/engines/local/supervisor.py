@@ -121,7 +121,9 @@ class Supervisor:
                 return self._stop(launch, request)
             if self._stalls.stalled():
                 return self._stalls.report(self._ranks())
-        return None
+        # The ranks read the stop request themselves, and may have left for it before it was seen here.
+        request = self._requested() if launch.exit == 0 else None
+        return self._stop(launch, request) if request is not None else None
 
     def _gone(self, launch: Launch) -> bool:
         """Waits a moment; True as soon as the launcher has left. Reaps whoever else has ended."""
