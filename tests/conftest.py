@@ -20,8 +20,8 @@ settings.load_profile("torchyard")
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Two more than there are cores, as many tests wait for processes that they have started."""
-    return len(os.sched_getaffinity(0)) + 2
+    """One more than there are cores, as many tests wait for processes that they have started."""
+    return len(os.sched_getaffinity(0)) + 1
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> sharing.Dealer:

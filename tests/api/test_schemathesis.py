@@ -27,7 +27,7 @@ request-timeout = 20.0
 headers = { Authorization = "Bearer TOKEN" }
 
 [generation]
-max-examples = 3
+max-examples = 2
 deterministic = true
 no-shrink = true
 database = "none"

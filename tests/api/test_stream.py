@@ -242,7 +242,7 @@ def test_hundreds_of_watchers_share_a_subscription_and_hold_no_thread(
 ) -> None:
     with (
         serving(tmp_path, house.settings.database, own_redis) as (process, url),
-        watching(500, url, claim.job_id) as watchers,
+        watching(200, url, claim.job_id) as watchers,
     ):
         for watcher in watchers:
             assert [next(watcher).event for _ in range(3)] == ["state"] * 3

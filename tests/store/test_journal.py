@@ -57,7 +57,7 @@ def test_everything_has_a_position_of_its_own_in_the_order_of_commits(yard: Yard
     assert [item.content.line for item in items if isinstance(item.content, Line)] == list(range(1, 601))
 
 
-@pytest.mark.parametrize("size", [1, 7, 1000])
+@pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.thorough), 7, 1000])
 def test_pages_join_to_the_whole_whatever_their_size(yard: Yard, job_id: str, size: int) -> None:
     whole = told(after(yard, job_id, 0))
     joined: list[tuple[int, str, object]] = []

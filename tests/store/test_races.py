@@ -17,7 +17,7 @@ from torchyard.errors import Conflict, StaleClaim
 from torchyard.job import EndReason, JobState
 from torchyard.rundir import ExitReport
 
-PAIRS = int(os.environ.get("TORCHYARD_RACE_PAIRS", "40"))
+PAIRS = int(os.environ.get("TORCHYARD_RACE_PAIRS", "16"))
 
 
 def ends(yard: Yard, job_id: str) -> list[str]:

@@ -54,7 +54,10 @@ def train() -> bool:
     ("recipe", "strategy", "make", "data"),
     [
         ("segmentation", "ddp", pairs, {"image_size": 32, "workers": 0}),
-        ("text-classification", "fsdp", texts, {"vocabulary": 300, "val_fraction": 0.2}),
+        pytest.param(
+            *("text-classification", "fsdp", texts, {"vocabulary": 300, "val_fraction": 0.2}),
+            marks=pytest.mark.thorough,
+        ),
     ],
 )
 def test_a_recipe_trains_with_every_technique(

@@ -97,7 +97,8 @@ class Chain:
 @pytest.mark.parametrize(
     ("strategy", "kills"),
     [
-        ("ddp", 4),
+        ("ddp", 2),
+        pytest.param("ddp", 4, marks=pytest.mark.thorough),
         pytest.param("ddp", 10, marks=pytest.mark.thorough),
         ("fsdp", 2),
         pytest.param("powersgd", 2, marks=pytest.mark.thorough),

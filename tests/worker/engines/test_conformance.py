@@ -17,7 +17,7 @@ from worker.engines.base import Absent, AttemptKey, Ended, Engine, Handle, Runni
 LONG = timedelta(minutes=5)
 
 
-@pytest.fixture(params=["memory", "cold", "warm"])
+@pytest.fixture(params=["memory", pytest.param("cold", marks=pytest.mark.thorough), "warm"])
 def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Rig]:
     if request.param == "memory":
         yield MemoryRig(tmp_path)

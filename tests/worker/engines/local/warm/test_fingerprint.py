@@ -50,5 +50,7 @@ def test_its_environment_and_what_is_installed_count(
     monkeypatch.syspath_prepend(packages)
     installed = fingerprint(ENV)
     assert installed != before
-    (packages / "new").mkdir()
+    (packages / "__pycache__").mkdir()
+    assert fingerprint(ENV) == installed, "bytecode is no change"
+    (packages / "new-1.0.dist-info").mkdir()
     assert fingerprint(ENV) != installed
