@@ -73,7 +73,7 @@ class Endings:
         """Whose process has ended. None where another watch has the number of one that was taken back meanwhile."""
         with self._lock:
             item = self._watched.get(descriptor)
-            if item is None or not _readable(descriptor):
+            if item is None or not process.readable([descriptor]):
                 return None
             self._drop(item)
             return item
@@ -88,12 +88,6 @@ class Endings:
         del self._watched[item.descriptor]
         self._waiting.unregister(item.descriptor)
         os.close(item.descriptor)
-
-
-def _readable(descriptor: int) -> bool:
-    look = select.poll()  # select() itself knows no descriptor above 1023
-    look.register(descriptor, select.POLLIN)
-    return bool(look.poll(0))
 
 
 def _nothing() -> None:

@@ -168,7 +168,7 @@ class LocalEngine:
         return (Warm(), None) if reason is None else (self._launcher, _must_be_cold(plan, reason))
 
     def _begin(self, plan: Plan, launcher: Launcher) -> ProcessIdentity | None:
-        """Starts the supervisor. None where one runs already. Raises NotWarm, where `launcher` cannot do without."""
+        """Starts the supervisor; None if one runs already. Raises NotWarm if `launcher` lacks its warm process."""
         run = self._run(plan.key)
         write_record(run.launch, launch_plan(plan, run=run, launcher=launcher, slots=len(self._inventory.devices)))
         if self._warm is None:

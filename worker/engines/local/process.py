@@ -60,9 +60,18 @@ def wait(process: ProcessIdentity, *, timeout: float | None = None) -> None:
         raise
     try:
         if is_alive(process):
-            select.select([descriptor], [], [], timeout)
+            readable([descriptor], timeout=timeout)
     finally:
         os.close(descriptor)
+
+
+def readable(descriptors: Iterable[int], *, timeout: float | None = 0.0) -> bool:
+    """Waits up to `timeout` seconds (None: for ever) until one of them can be read. Any number will do, also one above
+    1023, for which `select` raises."""
+    look = select.poll()
+    for descriptor in descriptors:
+        look.register(descriptor, select.POLLIN)
+    return bool(look.poll(None if timeout is None else timeout * 1000))
 
 
 def own_memory(process: ProcessIdentity) -> int | None:

@@ -10,7 +10,6 @@ import contextlib
 from datetime import timedelta
 import os
 from pathlib import Path
-import select
 import signal
 import sys
 import time
@@ -121,13 +120,13 @@ class Supervisor:
                 return self._stop(launch, request)
             if self._stalls.stalled():
                 return self._stalls.report(self._ranks())
-        # The ranks read the stop request themselves, and may have left for it before it was seen here.
+        # Ranks read the stop request themselves: they may exit before this loop reads it.
         request = self._requested() if launch.exit == 0 else None
         return self._stop(launch, request) if request is not None else None
 
     def _gone(self, launch: Launch) -> bool:
         """Waits a moment; True as soon as the launcher has left. Reaps whoever else has ended."""
-        select.select(launch.descriptors(), [], [], _POLL_S)
+        process.readable(launch.descriptors(), timeout=_POLL_S)
         launch.tend()
         self._reap()
         return launch.exit is not None

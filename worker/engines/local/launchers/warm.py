@@ -9,7 +9,6 @@ import importlib
 import os
 from pathlib import Path
 import re
-import select
 import signal
 import socket
 import time
@@ -19,6 +18,7 @@ from setproctitle import setproctitle
 
 from torchyard.rundir import LaunchPlan, RunDir, process_title
 from worker.engines.base import Plan
+from worker.engines.local import process
 from worker.engines.local.launchers.torchrun import Torchrun
 from worker.engines.local.warm import fork
 
@@ -72,7 +72,7 @@ def _modules_beside(program: Sequence[str]) -> frozenset[str]:
 
 
 class Forks:
-    """The launch of a plan's ranks. Raises OSError where they cannot be forked."""
+    """Forks one process for each rank of a plan. Raises OSError where a fork fails."""
 
     def __init__(self, plan: LaunchPlan, run: RunDir) -> None:
         self.exit: int | None = None
@@ -101,7 +101,7 @@ class Forks:
 
     def tend(self) -> None:
         """Serves the store as soon as a rank asks for it, and kills what outlives its SIGTERM."""
-        if self._listener is not None and select.select([self._listener], [], [], 0)[0]:
+        if self._listener is not None and process.readable([self._listener.fileno()]):
             self._store = self._fork(self._be_store, keep=(self._listener.fileno(),))
             self._listener.close()
             self._listener = None

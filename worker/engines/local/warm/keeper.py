@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 import logging
 from pathlib import Path
-import select
 import signal
 import socket
 import sys
@@ -53,7 +52,7 @@ class _Child:
 
 
 class WarmProcess:
-    """One at a time, from `open` to `close`. Every other method may be called from any thread."""
+    """Keeps one warm process running between `open` and `close`. The other methods may be called from any thread."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._env = dict(env)
@@ -194,7 +193,7 @@ def _ask(child: _Child, run: Path, *, lock: int, log: int) -> Forked:
 def _receive(channel: socket.socket, kind: type[T], *, timeout: float) -> T | None:
     """The next message; None where none comes in time, or it is not one."""
     try:
-        if not select.select([channel], [], [], timeout)[0]:
+        if not process.readable([channel.fileno()], timeout=timeout):
             return None
         message = channel.recv(LIMIT)
         return kind.model_validate_json(message) if message else None

@@ -47,7 +47,8 @@ def load() -> frozenset[str]:
 
 
 def check() -> None:
-    """A second thread would be missing in a child, and might hold a lock; CUDA does not survive a fork.
+    """Checks that this process can be forked: it has one thread (a fork copies no other, but copies locks that others
+    hold), and has not initialised CUDA, which no fork can use.
 
     Raises Unfit.
     """
