@@ -119,7 +119,7 @@ def checkpoint(listed: Listed) -> CheckpointView:
 
 
 def queue(session: Session, found: Sequence[tuple[int, Job]]) -> list[QueueEntry]:
-    """The jobs in the order given, each with its place."""
+    """Presents the jobs in the given order, each with its place in the queue."""
     why = reasons.shown(session, [row for _, row in found])
     return [_queue_entry(place, row, why[row.id]) for place, row in found]
 

@@ -22,7 +22,7 @@ class Watched:
     submitted: float
     accepted: float
     claimed: float
-    """By the database's clock, which may be one of milliseconds."""
+    """Read from the database's clock, which may count in milliseconds."""
     launched: float
     """The supervisor starts torchrun; NaN where it forked the ranks."""
     lines: Mapping[str, float]

@@ -1,4 +1,4 @@
-"""The warm process of the tests."""
+"""Starts a warm process for tests."""
 
 from collections.abc import Generator
 from contextlib import contextmanager

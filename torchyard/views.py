@@ -239,7 +239,7 @@ class WorkerView(View):
     seen_at: datetime
     devices: list[DeviceView]
     starts: StartsView | None = None
-    """None for a worker of an older version."""
+    """None if the worker's version does not report it."""
 
 
 class WaitingReason(View):

@@ -51,7 +51,7 @@ def queue(
     if behind is not None:
         found += _queued(session, behind.priority, limit=limit, owner=owner, after=behind.job_id)
     priority = _next_priority(session, behind.priority if behind is not None else None)
-    # One priority after the other, so that each is a range of the index, in order.
+    # One query for each priority: each reads one range of the index, already in order.
     while len(found) < limit and priority is not None:
         found += _queued(session, priority, limit=limit - len(found), owner=owner)
         priority = _next_priority(session, priority)

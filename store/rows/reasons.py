@@ -76,12 +76,12 @@ def say(session: Session, reasons: Mapping[str, Reason]) -> None:
 
 
 def are_idle(session: Session) -> bool:
-    """Whether something is said of a shape of which no job waits."""
+    """Whether a reason is stored for a shape that no waiting job has."""
     return session.scalar(select(WaitingReason.shape).where(_OF_NOBODY).limit(1)) is not None
 
 
 def forget_idle(session: Session) -> None:
-    """Forgets what is said of shapes of which no job waits."""
+    """Deletes the reasons of shapes that no waiting job has."""
     idle = select(WaitingReason.shape).where(_OF_NOBODY).order_by(WaitingReason.shape).with_for_update()
     session.execute(delete(WaitingReason).where(WaitingReason.shape.in_(list(session.scalars(idle)))))
 

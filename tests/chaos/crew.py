@@ -42,7 +42,7 @@ def attempts(members: Collection[Member]) -> dict[str, set[int]]:
 
 
 def warm_process_of(worker: int) -> int | None:
-    """The pid of the warm process that the worker with this pid has started; None where it has none now."""
+    """Finds the pid of the warm process of the worker with pid `worker`; None if it has none now."""
     for path in Path(f"/proc/{worker}/task").glob("*/children"):  # a thread of it is the parent
         for child in path.read_text().split():
             if _read(int(child))[0].startswith(b"torchyard:warm"):

@@ -1,4 +1,4 @@
-"""Workers on one database, as their schedulers know them."""
+"""Schedulers of several workers on one database."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

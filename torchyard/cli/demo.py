@@ -100,7 +100,7 @@ def _download(client: Client, job: JobView, data_dir: Path) -> tuple[CheckpointV
 
 @contextmanager
 def _evaluation() -> Generator[subprocess.Popen[str]]:
-    """A plain process that waits for the path of a checkpoint: it imports torch while the job trains."""
+    """Starts a process outside the service that imports torch while the job trains, then waits for a path."""
     command = [sys.executable, "-P", "-m", "trainer.evaluate", "-"]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:

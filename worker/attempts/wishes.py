@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class Wishes:
-    """One attempt's. The rows are read now and then, and at once after `look`."""
+    """Reads what is wanted of one attempt: from the rows every few seconds, and at once after `look`."""
 
     def __init__(self, records: Records, orders: Orders) -> None:
         self.grace = _HURRY

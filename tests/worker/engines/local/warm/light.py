@@ -23,7 +23,7 @@ _start: Callable[..., ProcessIdentity] = orphans.start
 
 @dataclass
 class Light:
-    """In the place of `orphans.start`. `change` is Python that each warm process runs before it begins."""
+    """Replaces `orphans.start`. `change` is Python code that each warm process runs before it begins."""
 
     change: str = ""
     started: list[ProcessIdentity] = field(default_factory=list[ProcessIdentity])
