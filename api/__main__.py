@@ -5,8 +5,8 @@ import resource
 import signal
 import sys
 
-from torchyard.collector import paused
-from torchyard.errors import TorchyardError
+from torchyard.contract.collector import paused
+from torchyard.contract.errors import TorchyardError
 
 with paused():
     from api.app import create_app

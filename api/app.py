@@ -13,7 +13,7 @@ from api.guard import AllowedHosts, SecurityHeaders
 from api.routes import checkpoints, cluster, health, jobs, stream, submission, telemetry
 from api.services import Services
 from api.settings import Settings
-from torchyard.errors import ConfigError, NotAuthorized
+from torchyard.contract.errors import ConfigError, NotAuthorized
 
 
 def create_app(settings: Settings) -> FastAPI:

@@ -12,7 +12,7 @@ from store.db.database import Session
 from store.db.tables import Job
 from store.ids import is_id
 from store.rows import jobs
-from torchyard.errors import NotAuthorized, NotFound
+from torchyard.contract.errors import NotAuthorized, NotFound
 
 
 @dataclass(frozen=True)

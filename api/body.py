@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect
 from api.auth import User
 from api.services import Parts
 from store.rows.idempotency import KeyedRequest
-from torchyard.errors import FieldError, InvalidRequest, TooLarge
+from torchyard.contract.errors import FieldError, InvalidRequest, TooLarge
 
 _KEY = "Idempotency-Key"
 _KEY_PATTERN = "^[!-~]{1,255}$"

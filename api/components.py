@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic.json_schema import models_json_schema
 
-from torchyard.errors import (
+from torchyard.contract.errors import (
     Conflict,
     FieldError,
     Forbidden,
@@ -25,8 +25,8 @@ from torchyard.errors import (
     Unavailable,
     UrlTooLong,
 )
-from torchyard.spec import SPEC, JobPatch
-from torchyard.views import EndView, MetricView, Problem
+from torchyard.contract.spec import SPEC, JobPatch
+from torchyard.contract.views import EndView, MetricView, Problem
 
 PROBLEM_TYPE = "application/problem+json"
 """The media type of every error."""

@@ -17,7 +17,7 @@ from api import problems
 from api.files import ZERO_COPY
 from api.guard import SECURITY_HEADERS
 from api.settings import Settings
-from torchyard.errors import (
+from torchyard.contract.errors import (
     HeadersTooLarge,
     MalformedHttp,
     RequestTimeout,

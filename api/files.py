@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from torchyard.errors import NotFound
+from torchyard.contract.errors import NotFound
 
 ZERO_COPY = "http.response.zerocopysend"
 """The ASGI extension by which a server sends a part of an open file."""

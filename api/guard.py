@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api import problems
 from api.settings import Settings
-from torchyard.errors import HostNotAllowed, MalformedHttp, TorchyardError
+from torchyard.contract.errors import HostNotAllowed, MalformedHttp, TorchyardError
 
 SECURITY_HEADERS = (
     (b"x-content-type-options", b"nosniff"),

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import logging
 
 from store import changes
-from torchyard.errors import Unavailable
+from torchyard.contract.errors import Unavailable
 
 _AT_LEAST_S = 5.0
 """An announcement may be lost: so often everybody looks anyway."""

@@ -13,8 +13,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api.services import Services
 from store.queries import census
 from store.queries.census import Census
-from torchyard.errors import Unavailable
-from torchyard.job import JobState
+from torchyard.contract.errors import Unavailable
+from torchyard.contract.job import JobState
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _SECONDS = 1_000_000

@@ -7,7 +7,14 @@ from starlette.responses import Response
 
 from api import components
 from api.components import SCHEMA, headers
-from torchyard.errors import InvalidRequest, NotFound, RangeNotSatisfiable, TooLarge, TorchyardError, UrlTooLong
+from torchyard.contract.errors import (
+    InvalidRequest,
+    NotFound,
+    RangeNotSatisfiable,
+    TooLarge,
+    TorchyardError,
+    UrlTooLong,
+)
 
 DESCRIPTION = """\
 Send `Authorization: Bearer TOKEN` with every request below `/v1`, and with `/metrics`.

@@ -8,8 +8,8 @@ from fastapi import Query
 
 from store.ids import Prefix, is_id
 from store.queries.listing import Place
-from torchyard.errors import InvalidCursor
-from torchyard.views import Page, View
+from torchyard.contract.errors import InvalidCursor
+from torchyard.contract.views import Page, View
 
 V = TypeVar("V", bound=View)
 

@@ -12,10 +12,10 @@ from store.rows import checkpoints, metrics, reasons
 from store.rows.checkpoints import Listed
 from store.rows.logs import Line
 from store.rows.reasons import Shown
-from torchyard.job import JobState
-from torchyard.rundir import STATE_FILE
-from torchyard.spec import SPEC, Spec
-from torchyard.views import (
+from torchyard.contract.job import JobState
+from torchyard.contract.rundir import STATE_FILE
+from torchyard.contract.spec import SPEC, Spec
+from torchyard.contract.views import (
     BestView,
     CheckpointView,
     DeviceView,

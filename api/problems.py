@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 import uuid_utils
 
 from api.components import PROBLEM_TYPE
-from torchyard.errors import (
+from torchyard.contract.errors import (
     FieldError,
     InvalidRequest,
     MethodNotAllowed,
@@ -28,7 +28,7 @@ from torchyard.errors import (
     TorchyardError,
     Unavailable,
 )
-from torchyard.views import Problem
+from torchyard.contract.views import Problem
 
 RETRY_AFTER = {"Retry-After": "1"}
 """What every 503 says, in seconds."""

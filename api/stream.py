@@ -13,9 +13,9 @@ from store.queries import journal
 from store.queries.journal import Item, Kind
 from store.rows import jobs
 from store.store import Store
-from torchyard.errors import NotFound, Unavailable
-from torchyard.job import JobState
-from torchyard.views import EndView
+from torchyard.contract.errors import NotFound, Unavailable
+from torchyard.contract.job import JobState
+from torchyard.contract.views import EndView
 
 _HEARTBEAT_S = 15.0
 _MOST_ITEMS, _MOST_BYTES = 500, 1 << 18

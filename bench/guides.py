@@ -21,10 +21,12 @@ from bench import table
 from bench.service import scratch
 from bench.table import Row
 from bench.torchrun import clean_up_on_sigterm, environment, run_dir, started
-from torchyard.errors import InvalidSpec
-from torchyard.events import LINE, Metric
-from torchyard.rundir import RankError, RunDir, read_record
-from torchyard.spec import parse_spec
+from torchyard.contract.errors import InvalidSpec
+from torchyard.contract.events import LINE, Metric
+from torchyard.contract.recordfiles import read_record
+from torchyard.contract.records import RankError
+from torchyard.contract.rundir import RunDir
+from torchyard.contract.spec import parse_spec
 
 METRICS = {"image-classification": "val/accuracy", "segmentation": "val/iou", "text-classification": "val/accuracy"}
 DEVIATIONS = 3
@@ -32,7 +34,7 @@ DEVIATIONS = 3
 NOTHING = 0.5
 """Percent that are no difference in any case."""
 _SPEED = "train/samples_per_second"
-_TRAINER = ("-P", "-u", "-m", "torchyard.rank", "-m", "trainer")
+_TRAINER = ("-P", "-u", "-m", "torchyard.run.rank", "-m", "trainer")
 _DATA_PARALLEL = ("-m", "bench.peers.data_parallel")
 
 

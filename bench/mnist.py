@@ -19,8 +19,8 @@ from typing import Any
 
 from bench.service import up
 from torchyard.client import Client, MetricPoint
-from torchyard.job import JobState
-from torchyard.views import JobView
+from torchyard.contract.job import JobState
+from torchyard.contract.views import JobView
 
 TARGET = 0.985
 """Of the 10,000 held-out digits."""

@@ -21,7 +21,7 @@ from bench import table
 from bench.service import databases, new_database, scratch, script, up, wait_for
 from bench.table import Row
 from store.db.tables import Series
-from torchyard.eventlog import EventLog
+from torchyard.run.eventlog import EventLog
 
 REPEATS = 3
 POINTS = 100_000

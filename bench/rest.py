@@ -14,8 +14,10 @@ from bench.service import Service, scratch, script, up, wait_for
 from bench.table import Row
 from tests.chaos.crew import warm_process_of
 from torchyard.client import Client
-from torchyard.job import JobState
-from torchyard.rundir import ProcessIdentity, RunDir, read_record
+from torchyard.contract.job import JobState
+from torchyard.contract.recordfiles import read_record
+from torchyard.contract.records import ProcessIdentity
+from torchyard.contract.rundir import RunDir
 
 SETTLE_S = 5.0
 WATCH_S = 30.0

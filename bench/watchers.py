@@ -30,7 +30,7 @@ from store.db.database import Database
 from store.news import News
 from store.queue import Queue
 from store.rows import jobs
-from torchyard.cli import redis_server
+from torchyard.cli.up import redis_server
 
 REPEATS = 15
 WATCHERS = 500

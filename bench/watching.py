@@ -8,11 +8,11 @@ from typing import Any
 
 from bench.service import Service
 from torchyard.client import Client
-from torchyard.events import LINE, Metric
-from torchyard.job import JobState
-from torchyard.records import LaunchPlan
-from torchyard.rundir import RunDir
-from torchyard.views import JobView, LogLine
+from torchyard.contract.events import LINE, Metric
+from torchyard.contract.job import JobState
+from torchyard.contract.records import LaunchPlan
+from torchyard.contract.rundir import RunDir
+from torchyard.contract.views import JobView, LogLine
 
 
 @dataclass(frozen=True)

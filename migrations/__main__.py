@@ -13,7 +13,7 @@ from alembic.util import CommandError
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from store.settings import Settings
-from torchyard.errors import TorchyardError
+from torchyard.contract.errors import TorchyardError
 
 _ACTIONS = ("upgrade", "downgrade", "current", "check", "heads")
 

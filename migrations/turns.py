@@ -9,7 +9,7 @@ from sqlalchemy.exc import OperationalError
 
 from store.db.database import Database
 from store.db.engine import WRITES
-from torchyard.errors import Unavailable
+from torchyard.contract.errors import Unavailable
 
 LOCK_TIMEOUT_S = 5
 _TURN_S = 120

@@ -12,9 +12,9 @@ import time
 from typing import BinaryIO
 from uuid import uuid4
 
-from torchyard.errors import NotFound
-from torchyard.failpoints import failpoint
-from torchyard.rundir import sync_folder
+from torchyard.contract.errors import NotFound
+from torchyard.contract.failpoints import failpoint
+from torchyard.contract.recordfiles import sync_folder
 
 _CHUNK = 1 << 20
 _ABANDONED_S = 24 * 3600

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from redis import RedisError
 from redis.asyncio import Redis
 
-from torchyard.errors import Unavailable
+from torchyard.contract.errors import Unavailable
 
 CHANNEL = "torchyard:changes"
 

@@ -11,8 +11,8 @@ from redis.retry import Retry
 
 from store.changes import CHANNEL
 from store.news import News
-from torchyard.errors import ConfigError, Unavailable
-from torchyard.failpoints import failpoint
+from torchyard.contract.errors import ConfigError, Unavailable
+from torchyard.contract.failpoints import failpoint
 
 _QUEUE = "torchyard:queue"
 _BELL = "torchyard:bell"
@@ -154,7 +154,7 @@ def _client(url: str) -> Redis:
 
 @contextmanager
 def _translated(what: str = "look") -> Generator[None]:
-    """Around one word with Redis; `what` is one of `torchyard.failpoints.PUSHES` where it is more than a look."""
+    """Around one word with Redis; `what` is one of `PUSHES` in contract/failpoints.py, or a read."""
     try:
         failpoint(f"queue.{what}.before")
         yield

@@ -7,7 +7,7 @@ from typing import Self
 from pydantic import ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from torchyard.errors import ConfigError
+from torchyard.contract.errors import ConfigError
 
 _PREFIX = "TORCHYARD_"
 

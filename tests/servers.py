@@ -10,7 +10,7 @@ import time
 
 from redis import Redis, RedisError
 
-from torchyard.cli import redis_server as embedded
+from torchyard.cli.up import redis_server as embedded
 
 _START_S = 30
 

@@ -16,7 +16,7 @@ _LONGEST = (
     *_ONE_SERVICE,
     *_LAUNCHES,
     "worker/engines/local/warm/test_keeper.py",
-    "cli/test_service.py",
+    "torchyard/cli/test_service.py",
     "e2e/test_survival.py",
     "failpoints/test_processes.py",
     "trainer/test_resume.py",

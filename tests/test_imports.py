@@ -155,7 +155,12 @@ def test_settings_are_those_of_the_own_program() -> None:
 
 def test_torch_is_for_the_trainer_and_lazily_for_the_run_context_and_the_warm_process() -> None:
     local = Path("worker/engines/local")  # a warm process and its forks import it by name
-    lazily = {"torchyard/run.py", "torchyard/tensors.py", f"{local}/launchers/warm.py", f"{local}/warm/fork.py"}
+    lazily = {
+        "torchyard/run/context.py",
+        "torchyard/run/tensors.py",
+        f"{local}/launchers/warm.py",
+        f"{local}/warm/fork.py",
+    }
     allowed = {(Path(name), "lazily") for name in lazily}
     assert [str(found) for found in _used(TORCH, beside={"trainer"}) if (found.file, found.when) not in allowed] == []
 
@@ -176,9 +181,9 @@ def test_only_the_local_engine_knows_processes() -> None:
 
 
 def test_the_lifecycle_is_pure() -> None:
-    allowed = {"dataclasses", "datetime", "typing", "torchyard.job", "torchyard.rundir", "worker.engines"}
+    standard, contract = {"dataclasses", "datetime", "typing"}, {"torchyard.contract.job", "torchyard.contract.records"}
     lifecycle = [found for found in ALL if found.file == Path("worker/attempts/lifecycle.py")]
-    assert {found.module for found in lifecycle} <= allowed
+    assert {found.module for found in lifecycle} <= {*standard, *contract, "worker.engines"}
 
 
 def _used(libraries: frozenset[str], *, beside: set[str]) -> list[Import]:

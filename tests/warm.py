@@ -5,7 +5,7 @@ from contextlib import contextmanager
 import os
 from pathlib import Path
 
-from torchyard.rundir import ProcessIdentity
+from torchyard.contract.records import ProcessIdentity
 from worker.engines.local import process
 from worker.engines.local.environment import inherited
 from worker.engines.local.warm.keeper import WarmProcess

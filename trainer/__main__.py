@@ -6,11 +6,11 @@ import sys
 from typing import Any
 
 import torchyard
-from torchyard.collector import paused
-from torchyard.errors import ConfigError, DataError
-from torchyard.recipes import AnyRecipe
+from torchyard.contract.collector import paused
+from torchyard.contract.errors import ConfigError, DataError
+from torchyard.contract.recipes import AnyRecipe
+from torchyard.contract.spec import CONFIGS, CheckpointPolicy
 from torchyard.run import Run
-from torchyard.spec import CONFIGS, CheckpointPolicy
 
 with paused():
     import torch

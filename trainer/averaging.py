@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from torchyard.recipes import EmaConfig, LookaheadConfig
+from torchyard.contract.recipes import EmaConfig, LookaheadConfig
 
 
 class ExponentialAverage:

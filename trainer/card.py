@@ -14,7 +14,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 from torch.utils.flop_counter import FlopCounterMode
 
-from torchyard.recipes import Recipe
+from torchyard.contract.recipes import Recipe
 from trainer.task import Task
 from trainer.world import World
 

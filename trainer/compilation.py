@@ -6,7 +6,7 @@ import shutil
 import torch
 from torch import nn
 
-from torchyard.errors import ConfigError
+from torchyard.contract.errors import ConfigError
 
 
 def compile_in_place(model: nn.Module) -> None:

@@ -12,10 +12,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from torchyard.collector import paused
-from torchyard.errors import ConfigError, DataError, TorchyardError
-from torchyard.recipes import AnyRecipe
-from torchyard.spec import CONFIGS
+from torchyard.contract.collector import paused
+from torchyard.contract.errors import ConfigError, DataError, TorchyardError
+from torchyard.contract.recipes import AnyRecipe
+from torchyard.contract.spec import CONFIGS
 
 with paused():
     import torch

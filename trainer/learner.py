@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.utils import _pytree as pytree
 
-from torchyard.recipes import Recipe
+from torchyard.contract.recipes import Recipe
 from trainer.averaging import ExponentialAverage, Lookahead
 from trainer.compilation import compile_in_place
 from trainer.optimization import make_optimizer

@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from torchyard.errors import ConfigError
-from torchyard.recipes import Recipe
+from torchyard.contract.errors import ConfigError
+from torchyard.contract.recipes import Recipe
+from torchyard.contract.spec import CheckpointPolicy
 from torchyard.run import Run
-from torchyard.spec import CheckpointPolicy
 from trainer.card import Card, describe
 from trainer.learner import Learner
 from trainer.memory import fitting_batch

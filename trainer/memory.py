@@ -5,7 +5,7 @@ import logging
 
 import torch
 
-from torchyard.recipes import Recipe
+from torchyard.contract.recipes import Recipe
 from trainer.models.initial import train_mode
 from trainer.precision import Precision
 from trainer.randomness import random_state, set_random_state

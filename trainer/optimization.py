@@ -7,8 +7,8 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.optim import SGD, Adam, AdamW, Optimizer, RMSprop
 
-from torchyard.errors import ConfigError
-from torchyard.recipes import OptimizerConfig
+from torchyard.contract.errors import ConfigError
+from torchyard.contract.recipes import OptimizerConfig
 
 _FUSED_DEVICES = {"cpu", "cuda"}
 

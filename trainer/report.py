@@ -7,8 +7,8 @@ import time
 
 import torch
 
-from torchyard.errors import NonFiniteLoss
-from torchyard.recipes import Recipe
+from torchyard.contract.errors import NonFiniteLoss
+from torchyard.contract.recipes import Recipe
 from torchyard.run import Run
 from trainer.card import Card, peak_memory
 from trainer.window import LossWindow

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from torch.optim import Optimizer
 
-from torchyard.recipes import SchedulerConfig
+from torchyard.contract.recipes import SchedulerConfig
 from trainer.stopping import improves
 
 

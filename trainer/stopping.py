@@ -4,7 +4,7 @@ from collections.abc import Mapping
 import math
 from typing import Any, Literal
 
-from torchyard.recipes import EarlyStoppingConfig
+from torchyard.contract.recipes import EarlyStoppingConfig
 
 
 def improves(value: float, best: float | None, *, mode: Literal["min", "max"], by_more_than: float = 0.0) -> bool:

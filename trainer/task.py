@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor, nn
 
-from torchyard.publishing import Content
+from torchyard.run.publishing import Content
 from trainer.world import World
 
 

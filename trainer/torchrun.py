@@ -7,7 +7,7 @@ them: whoever reaches the port could run code here.
 import socket
 from typing import Any
 
-from torchyard.collector import paused
+from torchyard.contract.collector import paused
 
 with paused():
     from torch import distributed

@@ -13,8 +13,8 @@ import signal
 import sys
 from types import FrameType
 
-from torchyard.collector import paused
-from torchyard.errors import TorchyardError
+from torchyard.contract.collector import paused
+from torchyard.contract.errors import TorchyardError
 
 with paused():
     from worker.daemon import Daemon

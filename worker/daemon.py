@@ -10,8 +10,9 @@ import time
 from store.ids import new_id
 from store.queue import Bell
 from store.store import Store
-from torchyard.errors import Unavailable
-from torchyard.rundir import Record, read_record, write_record
+from torchyard.contract.errors import Unavailable
+from torchyard.contract.recordfiles import read_record, write_record
+from torchyard.contract.records import Record
 from worker.attempts.effects import Host
 from worker.attempts.roster import Roster
 from worker.cleanup.housekeeper import Housekeeper

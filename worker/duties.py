@@ -10,7 +10,7 @@ from store.commands import placement, workers
 from store.rows import workers as rows
 from store.rows.attempts import Claim
 from store.store import Store
-from torchyard.errors import Unavailable
+from torchyard.contract.errors import Unavailable
 from worker.cleanup.housekeeper import Housekeeper
 from worker.devices.watch import DeviceWatch
 from worker.leases import Leases

@@ -7,17 +7,7 @@ import os
 from pathlib import Path
 from uuid import uuid4
 
-from torchyard.untrusted import RECORD_LIMIT, append_untrusted, folder_inside, open_inside, read_tail, read_untrusted
-
-__all__ = [
-    "RECORD_LIMIT",
-    "append_untrusted",
-    "folders_inside",
-    "open_inside",
-    "read_tail",
-    "read_untrusted",
-    "remove_inside",
-]
+from torchyard.contract.untrusted import folder_inside
 
 
 def folders_inside(root: Path, *parts: str) -> list[str]:

@@ -16,9 +16,9 @@ from store.db.database import Session
 from store.db.tables import Checkpoint, Job
 from store.rows import checkpoints
 from store.rows.checkpoints import Listed
-from torchyard.errors import InvalidCursor, NotFound, Unavailable
-from torchyard.rundir import STATE_FILE
-from torchyard.views import CheckpointView, Page
+from torchyard.contract.errors import InvalidCursor, NotFound, Unavailable
+from torchyard.contract.rundir import STATE_FILE
+from torchyard.contract.views import CheckpointView, Page
 
 router = APIRouter(tags=["checkpoints"], responses=problems(Unavailable))
 

@@ -14,9 +14,9 @@ from store.ids import is_id
 from store.queries import listing
 from store.queries.listing import Place
 from store.rows import jobs, workers
-from torchyard.errors import Forbidden, NotFound, Unavailable
-from torchyard.spec import CONFIGS
-from torchyard.views import Page, QueueEntry, TrainerView, WorkerView
+from torchyard.contract.errors import Forbidden, NotFound, Unavailable
+from torchyard.contract.spec import CONFIGS
+from torchyard.contract.views import Page, QueueEntry, TrainerView, WorkerView
 
 router = APIRouter(tags=["cluster"])
 

@@ -15,8 +15,8 @@ from api.problems import RETRY_AFTER
 from api.services import Parts
 from store.rows import jobs
 from store.store import Store
-from torchyard.errors import NotAuthorized, Unavailable
-from torchyard.views import HealthView, ReadyView
+from torchyard.contract.errors import NotAuthorized, Unavailable
+from torchyard.contract.views import HealthView, ReadyView
 
 router = APIRouter(tags=["service"])
 

@@ -20,10 +20,10 @@ from api.services import Parts, Services
 from store.commands import cleaning, requests
 from store.queries import listing
 from store.rows import jobs
-from torchyard.errors import Conflict, Unavailable
-from torchyard.job import JobState
-from torchyard.spec import parse_patch
-from torchyard.views import EventView, JobView, Page
+from torchyard.contract.errors import Conflict, Unavailable
+from torchyard.contract.job import JobState
+from torchyard.contract.spec import parse_patch
+from torchyard.contract.views import EventView, JobView, Page
 
 router = APIRouter(tags=["jobs"], responses=problems(Unavailable))
 

@@ -11,7 +11,7 @@ from api.openapi import STREAM, problems
 from api.paging import NUMBER, number_after
 from api.services import Parts, Services
 from store.queries.journal import Kind
-from torchyard.errors import Unavailable
+from torchyard.contract.errors import Unavailable
 
 router = APIRouter(tags=["telemetry"], responses=problems(Unavailable))
 

@@ -14,9 +14,9 @@ from store.commands import submission
 from store.commands.submission import Submitted
 from store.db.database import Session
 from store.db.tables import Job
-from torchyard.errors import Conflict, TooLarge, Unavailable
-from torchyard.spec import parse_spec
-from torchyard.views import JobView, SpecView
+from torchyard.contract.errors import Conflict, TooLarge, Unavailable
+from torchyard.contract.spec import parse_spec
+from torchyard.contract.views import JobView, SpecView
 
 router = APIRouter(tags=["jobs"])
 

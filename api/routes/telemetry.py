@@ -11,9 +11,9 @@ from api.paging import AfterNumber, Limit, number_after, page
 from api.services import Parts
 from store.rows import logs, metrics
 from store.rows.metrics import Points
-from torchyard.errors import Unavailable
-from torchyard.schema import MetricKey
-from torchyard.views import LogLine, MetricsView, Page, PointView, SeriesView
+from torchyard.contract.errors import Unavailable
+from torchyard.contract.schema import MetricKey
+from torchyard.contract.views import LogLine, MetricsView, Page, PointView, SeriesView
 
 router = APIRouter(tags=["telemetry"], responses=problems(Unavailable))
 

@@ -17,7 +17,7 @@ from store.backup.restore import check, restore
 from store.blobs import Blobs
 from store.settings import Settings
 from torchyard.cli import output
-from torchyard.errors import TorchyardError
+from torchyard.contract.errors import TorchyardError
 
 _SHOWN = 5
 _NAMES = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}

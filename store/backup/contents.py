@@ -19,8 +19,9 @@ from typing import Literal
 from pydantic import ValidationError
 
 from store.blobs import Blobs
-from torchyard.errors import ConfigError, NotFound
-from torchyard.rundir import ManifestFile, Record, read_record
+from torchyard.contract.errors import ConfigError, NotFound
+from torchyard.contract.recordfiles import read_record
+from torchyard.contract.records import ManifestFile, Record
 
 _BLOB = re.compile(r"([0-9a-f]{64}) ([0-9]{1,18})")
 

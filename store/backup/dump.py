@@ -17,8 +17,8 @@ from sqlalchemy.orm import Session
 from store.backup.contents import private
 from store.db.database import Database
 from store.db.tables import Checkpoint
-from torchyard.errors import ConfigError, Conflict, NotFound, Unavailable
-from torchyard.rundir import sync_folder
+from torchyard.contract.errors import ConfigError, Conflict, NotFound, Unavailable
+from torchyard.contract.recordfiles import sync_folder
 
 _PROGRAM = "torchyard-backup"
 _LONGEST_ERROR = 2000

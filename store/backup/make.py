@@ -11,8 +11,8 @@ import shutil
 from store.backup import dump
 from store.backup.contents import BackupManifest, Folder, described, write_list
 from store.blobs import Blobs
-from torchyard.errors import Conflict, NotFound
-from torchyard.rundir import sync_folder, write_record
+from torchyard.contract.errors import Conflict, NotFound
+from torchyard.contract.recordfiles import sync_folder, write_record
 
 _CANNOT_LINK = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS}
 

@@ -9,8 +9,8 @@ import shutil
 from store.backup import dump
 from store.backup.contents import BackupManifest, Folder, check_files, described, read_list, read_manifest
 from store.blobs import Blobs
-from torchyard.errors import ConfigError, Conflict
-from torchyard.rundir import sync_folder
+from torchyard.contract.errors import ConfigError, Conflict
+from torchyard.contract.recordfiles import sync_folder
 
 _NAMES = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}
 _SKIP = "--skip-damaged restores all but what is damaged"

@@ -9,9 +9,9 @@ from store.rows import attempts, jobs
 from store.rows.attempts import Batch, Claim
 from store.rows.jobs import Reason
 from store.store import Store
-from torchyard.errors import StaleClaim
-from torchyard.job import EndReason, JobState
-from torchyard.rundir import ExitReport
+from torchyard.contract.errors import StaleClaim
+from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.records import ExitReport
 
 
 def prepared(store: Store, claim: Claim, *, start_step: int) -> None:

@@ -11,7 +11,7 @@ from store.rows import attempts, intents, jobs, reasons, waiting
 from store.rows.attempts import Claim
 from store.rows.jobs import Reason
 from store.store import Store
-from torchyard.job import JobState
+from torchyard.contract.job import JobState
 
 
 def claim(store: Store, job_id: str, *, worker_id: str, devices: Sequence[dict[str, Any]]) -> Claim | None:

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from store.db.tables import Job, Worker
 from store.rows import deletion, intents, jobs, workers
 from store.store import Store
-from torchyard.spec import JobPatch
+from torchyard.contract.spec import JobPatch
 
 T = TypeVar("T")
 

@@ -10,8 +10,8 @@ from store.rows import idempotency, jobs
 from store.rows import retry as retries
 from store.rows.idempotency import Answer, KeyedRequest, KeyTaken
 from store.store import Store
-from torchyard.spec import Spec
-from torchyard.views import JobView
+from torchyard.contract.spec import Spec
+from torchyard.contract.views import JobView
 
 Show = Callable[[Session, Job], JobView]
 """How a new job is shown, in the transaction that makes it."""

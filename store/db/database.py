@@ -21,9 +21,9 @@ from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeDecorator
 
 from store.db import engine
-from torchyard.errors import Unavailable
-from torchyard.failpoints import failpoint
-from torchyard.schema import storable
+from torchyard.contract.errors import Unavailable
+from torchyard.contract.failpoints import failpoint
+from torchyard.contract.schema import storable
 
 _NOT_YET = {"42P01", "42703", "25006"}
 """PostgreSQL's codes for a table and a column that are not there, and for a server that only reads: one without room on
@@ -114,7 +114,7 @@ class Database:
     def write(self, purpose: str = "other") -> Generator[Session]:
         """One transaction, committed at the end of the block, undone by any exception. Raises Unavailable.
 
-        `purpose` is one of `torchyard.failpoints.COMMITS`.
+        `purpose` is one of `torchyard.contract.failpoints.COMMITS`.
         """
         with (
             self._turn(),

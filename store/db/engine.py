@@ -5,7 +5,7 @@ import sqlite3
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError
 
-from torchyard.errors import ConfigError
+from torchyard.contract.errors import ConfigError
 
 WRITES = "torchyard_writes"
 """The execution option of an engine whose transactions write."""

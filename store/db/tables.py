@@ -18,7 +18,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from store.db.database import CleanText, Document, Float64, now_us
 from store.db.terms import Terms
-from torchyard.job import JobState
+from torchyard.contract.job import JobState
 
 BigKey = BigInteger().with_variant(Integer, "sqlite")
 
@@ -66,12 +66,12 @@ class Worker(Base):
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
     name: Mapped[str] = mapped_column(String(255))
     devices: Mapped[list[Any]]
-    """What it last saw of its devices: `torchyard.views.DeviceView` each, without who holds them."""
+    """What it last saw of its devices: `torchyard.contract.views.DeviceView` each, without who holds them."""
     started_at: Mapped[int] = mapped_column(BigInteger)
     seen_at: Mapped[int] = mapped_column(BigInteger)
     drain_requested_at: Mapped[int | None] = mapped_column(BigInteger)
     starts: Mapped[dict[str, Any] | None] = mapped_column(Document)
-    """How it starts jobs: a `torchyard.views.StartsView`."""
+    """How it starts jobs: a `torchyard.contract.views.StartsView`."""
 
 
 class Job(Base):
@@ -183,7 +183,7 @@ class Attempt(Base):
     start_step: Mapped[int] = mapped_column(BigInteger, default=0)
     """The step it resumed from; earlier attempts' points beyond it are hidden."""
     launcher: Mapped[dict[str, Any] | None] = mapped_column(Document)
-    """The engine's handle, as JSON: a superset of `torchyard.rundir.ProcessIdentity`."""
+    """The engine's handle, as JSON: a superset of `torchyard.contract.rundir.ProcessIdentity`."""
     relay_seq: Mapped[int] = mapped_column(BigInteger, default=0)
     """Rises with every relayed batch, by compare-and-set."""
     offsets: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)

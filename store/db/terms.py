@@ -5,8 +5,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from torchyard.schema import Duration
-from torchyard.spec import Resources
+from torchyard.contract.schema import Duration
+from torchyard.contract.spec import Resources
 
 
 class _Part(BaseModel):
@@ -14,7 +14,7 @@ class _Part(BaseModel):
 
 
 class CheckpointTerms(_Part):
-    """Which checkpoints stay, and which is the best, as in `torchyard.spec.CheckpointPolicy`."""
+    """Which checkpoints stay, and which is the best, as in `torchyard.contract.spec.CheckpointPolicy`."""
 
     keep_last: int | None = None
     keep_best: int = 1
@@ -23,7 +23,7 @@ class CheckpointTerms(_Part):
 
 
 class Terms(_Part):
-    """Defaults are those of `torchyard.spec`; keys that this version does not know are ignored."""
+    """Defaults are those of `torchyard.contract.spec`; keys that this version does not know are ignored."""
 
     checkpoint: CheckpointTerms = CheckpointTerms()
     preemptible: bool = False

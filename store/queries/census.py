@@ -10,8 +10,8 @@ from store.db.database import now_us
 from store.db.tables import Attempt, Job, Series, Worker
 from store.rows import jobs, workers
 from store.rows.attempts import LEASE
-from torchyard.job import JobState
-from torchyard.views import StartsView
+from torchyard.contract.job import JobState
+from torchyard.contract.views import StartsView
 
 DEVICE_STATES = ("free", "held", "blocked", "lost")
 """`blocked`: not offered, though no job of ours holds it. `lost`: not held, and its worker is silent."""

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from store.db.tables import Job
 from store.queries import places
-from torchyard.job import JobState
+from torchyard.contract.job import JobState
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from sqlalchemy import bindparam, func, select
 from sqlalchemy.orm import Session
 
 from store.db.tables import Base, Job
-from torchyard.job import JobState
+from torchyard.contract.job import JobState
 
 # Built once, as every submission executes them: building a statement costs more than the database's work for it.
 _JOBS = Base.metadata.tables["jobs"]

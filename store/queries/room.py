@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session, aliased
 
 from store.db.database import now_us
 from store.db.tables import Attempt, Job, Worker
-from torchyard.job import JobState
+from torchyard.contract.job import JobState
 
 PATIENCE = timedelta(seconds=90)
 """How long after its grace all that is left of a job that makes room should have ended."""

@@ -18,9 +18,9 @@ from store.rows.checkpoints import NewCheckpoint
 from store.rows.jobs import Reason
 from store.rows.logs import NewLines
 from store.rows.metrics import NewPoint
-from torchyard.errors import StaleClaim
-from torchyard.job import OUTCOMES, EndReason, JobState
-from torchyard.rundir import ExitReport
+from torchyard.contract.errors import StaleClaim
+from torchyard.contract.job import OUTCOMES, EndReason, JobState
+from torchyard.contract.records import ExitReport
 
 LEASE = timedelta(seconds=30)
 _MAX_BACKOFF_S = 60
@@ -62,7 +62,7 @@ class Batch:
 
 
 def claim(session: Session, job_id: str, *, worker_id: str, devices: Sequence[dict[str, Any]]) -> Claim | None:
-    """Takes a queued job and its devices (`torchyard.views.HeldDevice` each) for a worker, all or nothing.
+    """Takes a queued job and its devices (`torchyard.contract.views.HeldDevice` each) for a worker, all or nothing.
 
     None where another worker was faster, the job was cancelled, or a device is held: the transaction is then undone.
     """

@@ -6,8 +6,8 @@ from datetime import timedelta
 from sqlalchemy.orm import Session
 
 from store.db.tables import Attempt, Job, Worker
-from torchyard.job import OUTCOMES, EndReason, JobState
-from torchyard.rundir import ExitReport
+from torchyard.contract.job import OUTCOMES, EndReason, JobState
+from torchyard.contract.records import ExitReport
 
 _STOPS = {EndReason.CANCELLED, EndReason.PAUSED, EndReason.PREEMPTED}
 _MICROSECOND = timedelta(microseconds=1)

@@ -12,9 +12,9 @@ from sqlalchemy.orm import Session
 from store.db.tables import Checkpoint, Job
 from store.ids import is_id, new_id
 from store.rows import jobs
-from torchyard.errors import NotFound
-from torchyard.rundir import Manifest, ManifestFile
-from torchyard.views import json_number
+from torchyard.contract.errors import NotFound
+from torchyard.contract.records import Manifest, ManifestFile
+from torchyard.contract.views import json_number
 
 _NUMBERED = re.compile(r"(epoch|step)-([0-9]{1,18})")
 

@@ -23,8 +23,8 @@ from store.db.tables import (
 )
 from store.news import news_of
 from store.rows import garbage, jobs
-from torchyard.errors import Conflict, NotFound
-from torchyard.job import JobState
+from torchyard.contract.errors import Conflict, NotFound
+from torchyard.contract.job import JobState
 
 TOMBSTONE_KEPT = timedelta(days=30)
 """A worker that was away for longer finds in no row what it has of the job, and removes it for that."""

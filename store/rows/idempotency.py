@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from store.db.database import now_us
 from store.db.tables import IdempotencyKey
-from torchyard.errors import Conflict, IdempotencyMismatch
+from torchyard.contract.errors import Conflict, IdempotencyMismatch
 
 KEPT = timedelta(hours=24)
 _KEPT_US = KEPT // timedelta(microseconds=1)

@@ -12,8 +12,8 @@ from store.db.tables import Attempt, Job
 from store.news import news_of
 from store.rows import jobs
 from store.rows.jobs import Reason
-from torchyard.errors import Conflict, NotFound
-from torchyard.job import EndReason, JobState
+from torchyard.contract.errors import Conflict, NotFound
+from torchyard.contract.job import EndReason, JobState
 
 _OPEN = (JobState.STARTING, JobState.RUNNING)
 # Built once, as each look at the queue executes it.

@@ -12,9 +12,9 @@ from store.db.tables import Allocation, Attempt, Base, Job, JobEvent, Worker
 from store.ids import new_id
 from store.news import news_of
 from store.rows.shapes import shape_of
-from torchyard.errors import Conflict, NotFound
-from torchyard.job import JobState, sources
-from torchyard.spec import JobPatch, Spec
+from torchyard.contract.errors import Conflict, NotFound
+from torchyard.contract.job import JobState, sources
+from torchyard.contract.spec import JobPatch, Spec
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 from store.db.tables import Job
 from store.rows.jobs import Reason
-from torchyard.job import CRASH_LOOP_CAP, OUTCOMES, EndReason, JobState
-from torchyard.rundir import ExitReport
+from torchyard.contract.job import CRASH_LOOP_CAP, OUTCOMES, EndReason, JobState
+from torchyard.contract.records import ExitReport
 
 
 def next_of(job: Job, report: ExitReport, *, barren: int, backoff_s: int) -> tuple[JobState, Reason]:

@@ -11,7 +11,7 @@ from store.db.database import now_us
 from store.db.tables import Job, WaitingReason
 from store.rows.jobs import Reason
 from store.rows.waiting import PREEMPTING, is_queued, waits
-from torchyard.job import JobState
+from torchyard.contract.job import JobState
 
 # With a limit, so that PostgreSQL looks into the index once for each shape, and joins no thousands of jobs.
 _OF_NOBODY = select(Job.id).where(waits(), Job.shape == WaitingReason.shape).limit(1).scalar_subquery().is_(None)

@@ -6,9 +6,9 @@ from sqlalchemy.orm import Session
 from store.db.tables import Checkpoint, Job
 from store.ids import new_id
 from store.rows import checkpoints, jobs
-from torchyard.errors import Conflict, NotFound
-from torchyard.job import JobState
-from torchyard.spec import parse_spec
+from torchyard.contract.errors import Conflict, NotFound
+from torchyard.contract.job import JobState
+from torchyard.contract.spec import parse_spec
 
 
 def retry(session: Session, job_id: str, *, owner: str, sees: str | None = None) -> Job:

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session, aliased
 from store.db.database import now_us
 from store.db.tables import Base, Job
 from store.rows.shapes import shape_of
-from torchyard.job import JobState
+from torchyard.contract.job import JobState
 
 _ADMITTED_AT_ONCE = 1000
 

@@ -10,7 +10,7 @@ from store.db.database import now_us
 from store.db.tables import Worker
 from store.news import news_of
 from store.rows.attempts import LEASE
-from torchyard.errors import NotFound
+from torchyard.contract.errors import NotFound
 
 _LEASE_US = int(LEASE.total_seconds() * 1_000_000)
 

@@ -20,7 +20,7 @@ from store.rows import attempts, jobs, workers
 from store.rows.attempts import Batch, Claim
 from store.rows.checkpoints import NewCheckpoint
 from store.rows.jobs import Reason
-from torchyard.rundir import ExitReport, Manifest, ManifestFile
+from torchyard.contract.records import ExitReport, Manifest, ManifestFile
 
 TOKEN = "the-admin-token"
 SPEC: dict[str, Any] = {"trainer": "image-classification", "name": "digits"}

@@ -11,7 +11,7 @@ import time
 from urllib.parse import urlsplit
 
 from tests.api.house import TOKEN
-from torchyard.views import Problem
+from torchyard.contract.views import Problem
 
 _DEADLINE_S = 60
 

@@ -6,7 +6,7 @@ from httpx2 import Response
 import pytest
 
 from tests.api.house import House
-from torchyard.job import EndReason
+from torchyard.contract.job import EndReason
 
 
 def patch(house: House, job_id: str, **change: Any) -> Response:

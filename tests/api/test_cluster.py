@@ -5,9 +5,9 @@ import pytest
 from store.ids import new_id
 from store.rows import workers
 from tests.api.house import House
-from torchyard.job import EndReason
-from torchyard.spec import CONFIGS
-from torchyard.views import StartsView
+from torchyard.contract.job import EndReason
+from torchyard.contract.spec import CONFIGS
+from torchyard.contract.views import StartsView
 
 
 def test_trainers_are_listed_with_the_schema_of_their_configuration(house: House) -> None:

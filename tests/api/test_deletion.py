@@ -3,7 +3,7 @@
 from store.rows.logs import NewLines
 from store.rows.metrics import NewPoint
 from tests.api.house import House, sha256
-from torchyard.job import EndReason
+from torchyard.contract.job import EndReason
 
 
 def ended(house: House, *contents: bytes) -> str:

@@ -12,7 +12,7 @@ from sqlalchemy import delete, update
 from store.db.database import now_us
 from store.db.tables import IdempotencyKey
 from tests.api.house import SPEC, House, both_databases
-from torchyard.job import EndReason
+from torchyard.contract.job import EndReason
 
 DAY_US = 24 * 3600 * 1_000_000
 

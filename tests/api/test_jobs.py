@@ -11,8 +11,8 @@ import pytest
 from store.db.database import Database
 from store.rows.metrics import NewPoint
 from tests.api.house import SPEC, House, both_databases
-from torchyard.job import EndReason, JobState
-from torchyard.views import JobView
+from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.views import JobView
 
 
 def ids(page: dict[str, Any]) -> list[str]:

@@ -12,8 +12,8 @@ from store.queries import census
 from store.rows import workers
 from store.rows.metrics import NewPoint
 from tests.api.house import House, both_databases
-from torchyard.job import EndReason, JobState
-from torchyard.views import StartsView
+from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.views import StartsView
 
 Figures = dict[tuple[str, frozenset[tuple[str, str]]], float]
 

@@ -8,7 +8,7 @@ import pytest
 from api.app import create_app
 from api.settings import Settings
 from tests.api.house import TOKEN, House
-from torchyard.errors import TorchyardError
+from torchyard.contract.errors import TorchyardError
 
 Operation = tuple[str, str, dict[str, Any]]
 

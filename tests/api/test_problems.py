@@ -13,8 +13,8 @@ from api.app import create_app
 from api.settings import Settings
 from store.db.database import Database
 from tests.api.house import SPEC, TOKEN, House
-from torchyard.errors import ConfigError
-from torchyard.views import Problem
+from torchyard.contract.errors import ConfigError
+from torchyard.contract.views import Problem
 
 NOBODY = "job_" + "0" * 32
 OPEN = ("/healthz", "/readyz", "/docs", "/openapi.json")

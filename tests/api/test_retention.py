@@ -9,7 +9,7 @@ from store.rows.trimming import Keep
 from tests.api.house import House
 from tests.api.test_stream import parsed
 from tests.store.yard import store_on
-from torchyard.job import EndReason
+from torchyard.contract.job import EndReason
 
 
 def stream(house: House, job_id: str, after: int) -> list[tuple[int, str]]:

@@ -6,8 +6,8 @@ from sqlalchemy import select
 
 from store.db.tables import Checkpoint, Job
 from tests.api.house import SPEC, House
-from torchyard.job import EndReason
-from torchyard.views import JobView, SpecView
+from torchyard.contract.job import EndReason
+from torchyard.contract.views import JobView, SpecView
 
 
 def finished(house: House, *steps: int, **spec: Any) -> str:

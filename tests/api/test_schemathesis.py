@@ -15,8 +15,8 @@ from store.rows.logs import NewLines
 from store.rows.metrics import NewPoint
 from tests.api.house import TOKEN, House
 from tests.api.test_process import serving
-from torchyard.errors import NotFound, StaleClaim
-from torchyard.job import EndReason
+from torchyard.contract.errors import NotFound, StaleClaim
+from torchyard.contract.job import EndReason
 
 _LONGEST_S = 540
 """On a machine with other work; it is a minute on one without."""

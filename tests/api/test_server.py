@@ -20,7 +20,7 @@ from tests.api.house import TOKEN, House
 from tests.api.raw import Served, get, read_answer, wait_until
 from tests.api.test_process import serving
 from tests.databases import SQLiteDatabases
-from torchyard.rundir import Manifest, ManifestFile
+from torchyard.contract.records import Manifest, ManifestFile
 
 BIG = 256 << 20
 SHA256 = "ab" * 32

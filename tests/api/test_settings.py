@@ -3,7 +3,7 @@
 import pytest
 
 from api.settings import Settings
-from torchyard.errors import ConfigError
+from torchyard.contract.errors import ConfigError
 
 
 @pytest.mark.parametrize(

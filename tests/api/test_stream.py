@@ -31,7 +31,7 @@ from tests.api.house import TOKEN, House
 from tests.api.test_process import serving
 from tests.servers import redis_server
 from tests.store.yard import store_on
-from torchyard.job import EndReason
+from torchyard.contract.job import EndReason
 
 # What a test of connections shows does not depend on the kind of database, but for PostgreSQL's own connections.
 on_sqlite = pytest.mark.parametrize("databases", ["sqlite"], indirect=True)

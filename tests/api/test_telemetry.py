@@ -8,8 +8,8 @@ import pytest
 from store.rows.logs import NewLines
 from store.rows.metrics import NewPoint
 from tests.api.house import House
-from torchyard.job import EndReason
-from torchyard.views import MetricsView
+from torchyard.contract.job import EndReason
+from torchyard.contract.views import MetricsView
 
 
 def series(answer: dict[str, Any]) -> dict[str, list[tuple[int, Any]]]:

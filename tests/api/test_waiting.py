@@ -14,7 +14,7 @@ import pytest
 from store.db.database import Database
 from store.news import News
 from tests.api.house import House
-from torchyard.job import EndReason
+from torchyard.contract.job import EndReason
 
 DEADLINE_S = 30.0
 

@@ -8,9 +8,9 @@ import re
 import tempfile
 
 from torchyard.client import Client, MetricPoint
-from torchyard.errors import NotFound, ServerError
-from torchyard.job import CRASH_LOOP_CAP, EndReason, JobState
-from torchyard.views import CheckpointView, EventView, JobView
+from torchyard.contract.errors import NotFound, ServerError
+from torchyard.contract.job import CRASH_LOOP_CAP, EndReason, JobState
+from torchyard.contract.views import CheckpointView, EventView, JobView
 
 _WEIGHTS = "model.safetensors"
 _TIMING = frozenset({"train/samples_per_second"})

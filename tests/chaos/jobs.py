@@ -9,9 +9,9 @@ import time
 from typing import Any, Literal, TypeVar
 
 from torchyard.client import Client
-from torchyard.errors import Conflict, ServerUnreachable, TorchyardError, Unavailable
-from torchyard.job import JobState
-from torchyard.views import JobView
+from torchyard.contract.errors import Conflict, ServerUnreachable, TorchyardError, Unavailable
+from torchyard.contract.job import JobState
+from torchyard.contract.views import JobView
 
 T = TypeVar("T")
 

@@ -17,9 +17,9 @@ from tests.chaos import crew
 from tests.chaos.history import Damage
 from tests.chaos.jobs import Stream
 from tests.chaos.yard import WORKERS, Yard
-from torchyard.errors import TorchyardError
-from torchyard.job import JobState
-from torchyard.views import CheckpointView
+from torchyard.contract.errors import TorchyardError
+from torchyard.contract.job import JobState
+from torchyard.contract.views import CheckpointView
 
 Target = Literal["api", "worker", "warm process", "redis", "postgresql", "supervisor", "torchrun", "rank"]
 Trouble = Literal[

@@ -17,7 +17,7 @@ from tests.chaos.watch import Watch
 from tests.chaos.yard import Kind as Database
 from tests.chaos.yard import Yard, yard
 from torchyard.client import Client
-from torchyard.job import JobState
+from torchyard.contract.job import JobState
 
 _REFERENCE_S = 240.0
 _DRAIN_S = 600.0

@@ -10,9 +10,9 @@ import pytest
 from tests.chaos import history
 from tests.chaos.history import Damage, Story
 from torchyard.client import MetricPoint
-from torchyard.job import CRASH_LOOP_CAP, EndReason, JobState
-from torchyard.spec import parse_spec
-from torchyard.views import (
+from torchyard.contract.job import CRASH_LOOP_CAP, EndReason, JobState
+from torchyard.contract.spec import parse_spec
+from torchyard.contract.views import (
     CheckpointFile,
     CheckpointView,
     ErrorView,

@@ -10,9 +10,9 @@ import time
 from tests.chaos import crew
 from tests.chaos.nemesis import Wound
 from torchyard.client import Client
-from torchyard.errors import NotFound, TorchyardError
-from torchyard.job import JobState
-from torchyard.views import JobView, WorkerView
+from torchyard.contract.errors import NotFound, TorchyardError
+from torchyard.contract.job import JobState
+from torchyard.contract.views import JobView, WorkerView
 
 _PAUSE_S = 0.25
 _ACTIVE = (JobState.STARTING, JobState.RUNNING)

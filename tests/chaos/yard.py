@@ -20,9 +20,9 @@ from tests.chaos.parts import Database, Part, Program
 from tests.chaos.proxy import Proxy, proxy
 from tests.postgresql import postgresql_server
 from tests.servers import free_port
-from torchyard.cli import redis_server
+from torchyard.cli.up import redis_server
 from torchyard.client import Client
-from torchyard.errors import TorchyardError
+from torchyard.contract.errors import TorchyardError
 
 Kind = Literal["postgresql", "sqlite"]
 

@@ -25,7 +25,7 @@ from tests.deploy.stack import Stack
 from tests.e2e.service import processes_naming, until
 from tests.e2e.test_survival import GATED
 from tests.postgresql import PostgreSQLServer, postgresql_server
-from torchyard.cli.redis_server import find_binary
+from torchyard.cli.up.redis_server import find_binary
 
 
 @pytest.fixture

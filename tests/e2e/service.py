@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 from tests.chaos import crew
 from torchyard.client import Client
-from torchyard.job import JobState
-from torchyard.views import JobView
+from torchyard.contract.job import JobState
+from torchyard.contract.views import JobView
 
 T = TypeVar("T")
 

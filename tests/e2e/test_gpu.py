@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from tests.e2e.service import Service, running, until
-from torchyard.job import JobState
+from torchyard.contract.job import JobState
 from worker.devices.inventory import discover
 
 GPUS = [device for device in discover(0).devices if device.kind == "cuda"]

@@ -2,8 +2,8 @@
 
 from tests.e2e.service import Service, until
 from tests.e2e.test_survival import GATED
-from torchyard.job import JobState
-from torchyard.views import JobView
+from torchyard.contract.job import JobState
+from torchyard.contract.views import JobView
 
 
 def test_stops_that_people_and_schedulers_ask_for_lose_nothing(service: Service) -> None:

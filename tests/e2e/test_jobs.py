@@ -11,8 +11,8 @@ import pytest
 
 from tests.chaos import crew
 from tests.e2e.service import Service, is_running, until
-from torchyard.errors import Conflict, NotFound
-from torchyard.job import EndReason, JobState
+from torchyard.contract.errors import Conflict, NotFound
+from torchyard.contract.job import EndReason, JobState
 
 LIGHT = "import os, time\nprint('rank', os.environ['RANK'], flush=True)\n"
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.service import Service, until
-from torchyard.errors import NotFound
-from torchyard.job import JobState
+from torchyard.contract.errors import NotFound
+from torchyard.contract.job import JobState
 
 SCRIPT = """
 import torch, torchyard

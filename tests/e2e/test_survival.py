@@ -8,8 +8,8 @@ import pytest
 
 from tests.e2e.service import Service, is_running, running, until
 from tests.postgresql import postgresql_server
-from torchyard.errors import Unavailable
-from torchyard.job import JobState
+from torchyard.contract.errors import Unavailable
+from torchyard.contract.job import JobState
 
 GATED = """
 import os, time, torchyard

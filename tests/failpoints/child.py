@@ -12,8 +12,8 @@ import signal
 import time
 from typing import Any
 
-from torchyard import failpoints
-from torchyard.errors import Conflict, NotFound, StaleClaim
+from torchyard.contract import failpoints
+from torchyard.contract.errors import Conflict, NotFound, StaleClaim
 
 REFUSED = 3
 """How it exits where the store refused what it wanted: another was faster."""

@@ -17,7 +17,7 @@ from store.rows.metrics import POINT
 from tests.failpoints import scenes
 from tests.failpoints.child import until
 from tests.store.yard import Yard, store_on
-from torchyard.job import JobState
+from torchyard.contract.job import JobState
 from worker.settings import Settings
 
 

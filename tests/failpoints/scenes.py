@@ -21,11 +21,11 @@ from store.rows.metrics import NewPoint
 from store.store import Store
 from tests.store.yard import checkpoint
 from tests.worker.standin import StandIn
-from torchyard import failpoints
-from torchyard.job import EndReason
-from torchyard.rundir import ExitReport, ProcessIdentity
-from torchyard.spec import parse_patch, parse_spec
-from torchyard.views import DeviceView
+from torchyard.contract import failpoints
+from torchyard.contract.job import EndReason
+from torchyard.contract.records import ExitReport, ProcessIdentity
+from torchyard.contract.spec import parse_patch, parse_spec
+from torchyard.contract.views import DeviceView
 from worker.attempts.records import Records
 from worker.cleanup.rundirs import RunDirs
 from worker.daemon import Daemon

@@ -8,8 +8,8 @@ import pytest
 from tests.failpoints import scenes
 from tests.failpoints.child import REFUSED, playing, until
 from tests.failpoints.house import House
-from torchyard.errors import Conflict
-from torchyard.job import JobState
+from torchyard.contract.errors import Conflict
+from torchyard.contract.job import JobState
 
 SIDES = ("before", "after")
 STORED = ("claim", "prepared", "launched", "running", "record", "end")

@@ -13,17 +13,17 @@ import time
 import pytest
 
 from tests.failpoints import test_attempts, test_processes, test_requests, test_sweeping
-from torchyard import failpoints
-from torchyard.errors import InvalidSpec
-from torchyard.publishing import publish
-from torchyard.rundir import Manifest
-from torchyard.spec import parse_spec
+from torchyard.contract import failpoints
+from torchyard.contract.errors import InvalidSpec
+from torchyard.contract.records import Manifest
+from torchyard.contract.spec import parse_spec
+from torchyard.run.publishing import publish
 from worker.engines.local.environment import inherited
 
 ROOT = Path(__file__).parent.parent.parent
 COUNTED = """
 import sys
-from torchyard.failpoints import failpoint
+from torchyard.contract.failpoints import failpoint
 for time in range(3):
     print(time, flush=True)
     failpoint("blob.rename")

@@ -19,7 +19,7 @@ from tests.databases import Databases
 from tests.failpoints import scenes
 from tests.failpoints.child import Child, playing, until
 from tests.failpoints.house import House
-from torchyard.job import JobState
+from torchyard.contract.job import JobState
 from worker.engines.local import process
 
 SIDES = ("before", "after")
@@ -69,9 +69,9 @@ printf '{{"type": "checkpoint", "time": 1, "name": "epoch-1"}}\\n' >> events.jso
 SCRIPT = """
 import os
 from pathlib import Path
-from torchyard.eventlog import EventLog
-from torchyard.publishing import publish
-from torchyard.rundir import Env, Manifest, RunDir
+from torchyard.run.eventlog import EventLog
+from torchyard.run.publishing import publish
+from torchyard.contract.rundir import Env, Manifest, RunDir
 
 run = RunDir.of_job(Path(os.environ[Env.RUN_DIR]))
 log = EventLog(run.events, synchronize=lambda: None)

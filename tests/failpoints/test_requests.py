@@ -13,9 +13,9 @@ from store.rows.checkpoints import NewCheckpoint
 from tests.failpoints import scenes
 from tests.failpoints.child import REFUSED, Child, playing
 from tests.failpoints.house import House
-from torchyard.errors import NotFound
-from torchyard.job import EndReason
-from torchyard.rundir import Manifest, ManifestFile
+from torchyard.contract.errors import NotFound
+from torchyard.contract.job import EndReason
+from torchyard.contract.records import Manifest, ManifestFile
 
 SIDES = ("before", "after")
 POINTS = [

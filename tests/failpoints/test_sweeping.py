@@ -18,8 +18,8 @@ from store.rows.logs import NewLines
 from tests.failpoints import scenes
 from tests.failpoints.child import Child, playing, until
 from tests.failpoints.house import House
-from torchyard.job import EndReason
-from torchyard.rundir import ProcessIdentity
+from torchyard.contract.job import EndReason
+from torchyard.contract.records import ProcessIdentity
 
 SIDES = ("before", "after")
 POINTS = [

@@ -20,7 +20,7 @@ from tests import servers
 from tests.e2e.service import until
 from tests.migrations import older
 from tests.store.yard import Yard
-from torchyard.job import JobState
+from torchyard.contract.job import JobState
 from worker.engines.local import process
 
 BEFORE = "fd3a8857677a"

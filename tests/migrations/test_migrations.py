@@ -169,7 +169,7 @@ def test_what_is_wrong_is_said_in_a_line(tmp_path: Path, url: str, arguments: li
 
 
 def test_an_upgrade_loads_neither_the_tables_nor_the_specs(tmp_path: Path) -> None:
-    loaded = "{'store.db.tables', 'torchyard.spec'} & set(sys.modules)"
+    loaded = "{'store.db.tables', 'torchyard.contract.spec'} & set(sys.modules)"
     code = "import sys; from migrations.__main__ import main; sys.argv[1:] = ['upgrade']; assert not main()"
     env = os.environ | {
         "TORCHYARD_DATABASE_URL": f"sqlite:///{tmp_path / 'new.db'}",

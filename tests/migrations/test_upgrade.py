@@ -14,7 +14,7 @@ from tests import servers
 from tests.e2e.service import until
 from tests.migrations import older
 from tests.store.yard import Yard
-from torchyard.job import JobState
+from torchyard.contract.job import JobState
 
 REVISIONS = "migrations/versions"
 SCRIPT = """

@@ -16,9 +16,9 @@ from store.rows.jobs import Reason
 from store.rows.logs import NewLines
 from store.rows.metrics import NewPoint
 from tests.store.yard import Yard, checkpoint
-from torchyard.errors import StaleClaim
-from torchyard.job import CRASH_LOOP_CAP, OUTCOMES, EndReason, JobState
-from torchyard.rundir import ExitReport, ProcessIdentity
+from torchyard.contract.errors import StaleClaim
+from torchyard.contract.job import CRASH_LOOP_CAP, OUTCOMES, EndReason, JobState
+from torchyard.contract.records import ExitReport, ProcessIdentity
 
 RETRIED = [reason for reason, outcome in OUTCOMES.items() if outcome.state is JobState.QUEUED]
 COUNTED = [reason for reason in RETRIED if OUTCOMES[reason].counted]

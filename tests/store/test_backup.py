@@ -34,9 +34,9 @@ from tests.api.house import House
 from tests.databases import Databases, PostgreSQLDatabases, SQLiteDatabases
 from tests.e2e.service import until
 from tests.store.yard import Yard, store_on
-from torchyard.errors import ConfigError, Conflict, NotFound, StaleClaim, Unavailable
-from torchyard.job import EndReason, JobState
-from torchyard.rundir import Manifest, ManifestFile
+from torchyard.contract.errors import ConfigError, Conflict, NotFound, StaleClaim, Unavailable
+from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.records import Manifest, ManifestFile
 
 STATE = os.urandom(300_000)
 

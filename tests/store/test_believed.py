@@ -9,7 +9,7 @@ from store.db.database import now_us
 from store.db.tables import Attempt
 from store.rows.attempts import Claim
 from tests.store.yard import Yard, checkpoint
-from torchyard.job import CRASH_LOOP_CAP, EndReason, JobState
+from torchyard.contract.job import CRASH_LOOP_CAP, EndReason, JobState
 
 STOPS = [EndReason.CANCELLED, EndReason.PAUSED, EndReason.PREEMPTED]
 

@@ -11,7 +11,7 @@ import pytest
 
 from store.blobs import Blob, Blobs
 from tests.store.yard import at_once
-from torchyard.errors import NotFound
+from torchyard.contract.errors import NotFound
 
 _BIG = bytes(range(256)) * 12_288  # 3 MiB: several chunks
 

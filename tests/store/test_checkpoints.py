@@ -9,8 +9,8 @@ from store.rows import checkpoints
 from store.rows.attempts import Claim
 from store.rows.checkpoints import NewCheckpoint
 from tests.store.yard import Yard, checkpoint
-from torchyard.errors import NotFound
-from torchyard.job import EndReason
+from torchyard.contract.errors import NotFound
+from torchyard.contract.job import EndReason
 
 
 @pytest.fixture

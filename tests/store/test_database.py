@@ -16,7 +16,7 @@ from store.rows.logs import NewLines
 from store.rows.metrics import NewPoint
 from tests.databases import SQLiteDatabases
 from tests.store.yard import Yard, at_once
-from torchyard.errors import Unavailable
+from torchyard.contract.errors import Unavailable
 
 
 def test_the_clock_is_microseconds_since_the_epoch(yard: Yard) -> None:

@@ -22,9 +22,9 @@ from store.rows.logs import NewLines
 from store.rows.metrics import NewPoint
 from store.rows.retry import retry
 from tests.store.yard import Yard, at_once, store_on
-from torchyard.errors import Conflict, NotFound, StaleClaim
-from torchyard.job import EndReason, JobState
-from torchyard.rundir import Manifest, ManifestFile
+from torchyard.contract.errors import Conflict, NotFound, StaleClaim
+from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.records import Manifest, ManifestFile
 
 
 def saved(blobs: Blobs, content: bytes, *, step: int = 1) -> NewCheckpoint:

@@ -15,7 +15,7 @@ from tests.databases import PostgreSQLDatabases
 from tests.e2e.service import until
 from tests.postgresql import PostgreSQLServer, postgresql_server
 from tests.store.yard import Yard, at_once
-from torchyard.errors import ConfigError, Unavailable
+from torchyard.contract.errors import ConfigError, Unavailable
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from store.rows.metrics import NewPoint
 from store.rows.trimming import Keep
 from tests.databases import SQLiteDatabases
 from tests.store.yard import Yard, at_once, checkpoint, store_on
-from torchyard.job import EndReason
+from torchyard.contract.job import EndReason
 
 DAY = timedelta(days=1)
 BATCHES = 12

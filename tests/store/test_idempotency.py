@@ -8,8 +8,8 @@ from store.db.tables import IdempotencyKey
 from store.rows import idempotency, jobs
 from store.rows.idempotency import Answer, KeyedRequest, KeyTaken
 from tests.store.yard import Yard, at_once
-from torchyard.errors import IdempotencyMismatch
-from torchyard.spec import parse_spec
+from torchyard.contract.errors import IdempotencyMismatch
+from torchyard.contract.spec import parse_spec
 
 SPEC = parse_spec({"trainer": "script", "config": {"code": "file:///code"}})
 DAY_US = 24 * 3600 * 1_000_000

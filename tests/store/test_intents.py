@@ -7,8 +7,8 @@ from store.db.tables import Job
 from store.rows import deletion, intents
 from store.rows.intents import wanted
 from tests.store.yard import Yard, checkpoint
-from torchyard.errors import Conflict, NotFound
-from torchyard.job import CRASH_LOOP_CAP, EndReason, JobState
+from torchyard.contract.errors import Conflict, NotFound
+from torchyard.contract.job import CRASH_LOOP_CAP, EndReason, JobState
 
 
 def test_a_waiting_job_is_paused_at_once_and_resumed_into_the_queue(yard: Yard) -> None:

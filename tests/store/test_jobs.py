@@ -10,9 +10,9 @@ from store.queries.listing import JobFilter
 from store.rows import intents, jobs, waiting
 from store.rows.jobs import Reason
 from tests.store.yard import Yard
-from torchyard.errors import Conflict, NotFound
-from torchyard.job import EndReason, JobState
-from torchyard.spec import parse_spec
+from torchyard.contract.errors import Conflict, NotFound
+from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.spec import parse_spec
 
 
 def test_a_submitted_job_is_queued_with_its_resolved_spec(yard: Yard) -> None:

@@ -12,7 +12,7 @@ from store.rows.attempts import NewEvent
 from store.rows.logs import Line, NewLines
 from store.rows.metrics import NewPoint
 from tests.store.yard import Yard, checkpoint
-from torchyard.job import EndReason
+from torchyard.contract.job import EndReason
 
 
 def after(yard: Yard, job_id: str, position: int, *kinds: Kind, limit: int | None = None) -> list[Item]:

@@ -6,7 +6,7 @@ from store.rows import logs
 from store.rows.attempts import Claim
 from store.rows.logs import NewLines
 from tests.store.yard import Yard
-from torchyard.job import EndReason
+from torchyard.contract.job import EndReason
 
 ODD = ["", "  indented", "", "naïve ☃ 🎉", "a\rb\x0b\x0c\x1c\u2028c", "tab\t", "\x1b[31mred\x1b[0m"]
 

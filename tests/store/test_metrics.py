@@ -10,7 +10,7 @@ from store.rows import attempts, metrics
 from store.rows.attempts import Claim
 from store.rows.metrics import POINT, NewPoint, PointFilter
 from tests.store.yard import Yard
-from torchyard.job import EndReason
+from torchyard.contract.job import EndReason
 
 EVERYTHING = PointFilter()
 

@@ -33,8 +33,8 @@ from store.rows.jobs import Reason
 from tests import servers
 from tests.databases import Databases
 from tests.store.yard import Yard, checkpoint
-from torchyard.errors import Conflict, StaleClaim
-from torchyard.job import CRASH_LOOP_CAP, OUTCOMES, TRANSITIONS, EndReason, JobState
+from torchyard.contract.errors import Conflict, StaleClaim
+from torchyard.contract.job import CRASH_LOOP_CAP, OUTCOMES, TRANSITIONS, EndReason, JobState
 
 EXAMPLES = int(os.environ.get("TORCHYARD_MODEL_EXAMPLES", "12"))
 DEVICES = ("slot-0", "slot-1", "slot-2")

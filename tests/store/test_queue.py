@@ -15,7 +15,7 @@ from store.queue import Bell, Queue
 from store.rows import jobs
 from tests.servers import redis_server
 from tests.store.yard import Yard, at_once
-from torchyard.errors import ConfigError, Unavailable
+from torchyard.contract.errors import ConfigError, Unavailable
 
 _LONG_S = 20.0
 

@@ -13,9 +13,9 @@ from store.rows.attempts import Batch, Claim, NewEvent
 from store.rows.jobs import Reason
 from store.rows.logs import NewLines
 from tests.store.yard import Yard, at_once
-from torchyard.errors import Conflict, StaleClaim
-from torchyard.job import EndReason, JobState
-from torchyard.rundir import ExitReport
+from torchyard.contract.errors import Conflict, StaleClaim
+from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.records import ExitReport
 
 PAIRS = int(os.environ.get("TORCHYARD_RACE_PAIRS", "16"))
 

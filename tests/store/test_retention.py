@@ -18,9 +18,9 @@ from store.rows.attempts import Batch, Claim
 from store.rows.checkpoints import NewCheckpoint
 from store.rows.retry import retry
 from tests.store.yard import Yard, at_once, checkpoint, store_on
-from torchyard.errors import NotFound
-from torchyard.job import EndReason
-from torchyard.rundir import Manifest, ManifestFile
+from torchyard.contract.errors import NotFound
+from torchyard.contract.job import EndReason
+from torchyard.contract.records import Manifest, ManifestFile
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,11 @@ from store.rows.attempts import Batch, Claim
 from store.rows.jobs import Reason
 from store.store import Store
 from tests.store.yard import Yard, store_on
-from torchyard.errors import Conflict
-from torchyard.job import EndReason, JobState
-from torchyard.rundir import ExitReport
-from torchyard.spec import parse_patch, parse_spec
-from torchyard.views import JobView
+from torchyard.contract.errors import Conflict
+from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.records import ExitReport
+from torchyard.contract.spec import parse_patch, parse_spec
+from torchyard.contract.views import JobView
 
 SPEC = parse_spec({"trainer": "script", "config": {"code": "file:///code"}})
 

@@ -8,7 +8,7 @@ import pytest
 
 from store.db import terms
 from store.db.terms import CheckpointTerms, Terms
-from torchyard.spec import parse_spec
+from torchyard.contract.spec import parse_spec
 
 SCRIPT: dict[str, Any] = {"trainer": "script", "config": {"code": "file:///code"}}
 

@@ -10,7 +10,7 @@ from store.db.tables import Job
 from store.rows import jobs
 from store.rows.jobs import Reason
 from tests.store.yard import Yard
-from torchyard.job import TRANSITIONS, JobState
+from torchyard.contract.job import TRANSITIONS, JobState
 
 REASON = Reason("test", "for the test")
 MOVES = [(source, target) for source in JobState for target in JobState]

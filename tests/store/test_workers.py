@@ -9,7 +9,7 @@ from store.ids import new_id
 from store.rows import workers
 from store.rows.attempts import LEASE
 from tests.store.yard import Yard
-from torchyard.errors import NotFound
+from torchyard.contract.errors import NotFound
 
 
 def unseen(yard: Yard, worker_id: str) -> None:

@@ -21,9 +21,9 @@ from store.rows.checkpoints import NewCheckpoint
 from store.rows.jobs import Reason
 from store.rows.reasons import Shown
 from store.store import Store
-from torchyard.job import EndReason, JobState
-from torchyard.rundir import ExitReport, Manifest, ManifestFile
-from torchyard.spec import parse_spec
+from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.records import ExitReport, Manifest, ManifestFile
+from torchyard.contract.spec import parse_spec
 
 T = TypeVar("T")
 

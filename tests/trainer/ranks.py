@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage]
 
-from torchyard.recipes import ImageClassification
-from torchyard.rundir import Env, RunDir
-from torchyard.spec import parse_spec
+from torchyard.contract.recipes import ImageClassification
+from torchyard.contract.rundir import Env, RunDir
+from torchyard.contract.spec import parse_spec
 
 DEADLINE_S = 120
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from torchyard.publishing import Content
+from torchyard.run.publishing import Content
 from trainer.task import Batch, Evaluation
 from trainer.world import World
 

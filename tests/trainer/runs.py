@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from torchyard.events import LINE, Metric
-from torchyard.rundir import RunDir
+from torchyard.contract.events import LINE, Metric
+from torchyard.contract.rundir import RunDir
 from trainer.data.digits import read_digits
 
 TIMED = "train/samples_per_second"

@@ -14,7 +14,7 @@ from torch.optim import SGD, Optimizer
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.trainer.ranks import on_ranks, results
-from torchyard.recipes import EmaConfig, LookaheadConfig, OptimizerConfig
+from torchyard.contract.recipes import EmaConfig, LookaheadConfig, OptimizerConfig
 from trainer.averaging import ExponentialAverage, Lookahead
 from trainer.optimization import make_optimizer
 

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from tests.trainer.ranks import on_ranks, recipe, results
 from tests.trainer.regression import Regression
-from torchyard.errors import ConfigError
+from torchyard.contract.errors import ConfigError
+from torchyard.contract.spec import CheckpointPolicy
 from torchyard.run import Run
-from torchyard.spec import CheckpointPolicy
 from trainer.compilation import compile_in_place
 from trainer.loop import Training
 from trainer.world import joined

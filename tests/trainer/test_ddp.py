@@ -17,9 +17,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from tests.trainer.ranks import environment, job, on_ranks, recipe, results
 from tests.trainer.regression import SAMPLES, Regression
-from torchyard.recipes import ImageClassification
+from torchyard.contract.recipes import ImageClassification
+from torchyard.contract.spec import CheckpointPolicy
 from torchyard.run import Run
-from torchyard.spec import CheckpointPolicy
 from trainer.__main__ import make_training, read_config
 from trainer.loop import Training
 from trainer.recipes import make_task

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from tests.trainer.runs import small_pictures
-from torchyard.errors import ConfigError, DataError
-from torchyard.recipes import AnyRecipe
-from torchyard.spec import CONFIGS
+from torchyard.contract.errors import ConfigError, DataError
+from torchyard.contract.recipes import AnyRecipe
+from torchyard.contract.spec import CONFIGS
 from trainer import evaluate as program
 from trainer.evaluate import evaluate
 from trainer.recipes import make_task

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from tests.trainer.ranks import on_ranks, recipe, results
+from torchyard.contract.spec import CheckpointPolicy
 from torchyard.run import Run
-from torchyard.spec import CheckpointPolicy
 from trainer.loop import Training
 from trainer.recipes import make_task
 from trainer.window import Step

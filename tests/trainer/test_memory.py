@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from tests.trainer.ranks import on_ranks, recipe, results
 from tests.trainer.regression import Regression
+from torchyard.contract.spec import CheckpointPolicy
 from torchyard.run import Run
-from torchyard.spec import CheckpointPolicy
 from trainer.loop import Training
 from trainer.world import joined
 

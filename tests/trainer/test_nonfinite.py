@@ -12,9 +12,9 @@ from torch.distributed.tensor import DTensor
 
 from tests.trainer.ranks import on_ranks, recipe, results
 from tests.trainer.regression import SAMPLES, Regression
-from torchyard.errors import NonFiniteLoss
+from torchyard.contract.errors import NonFiniteLoss
+from torchyard.contract.spec import CheckpointPolicy
 from torchyard.run import Run
-from torchyard.spec import CheckpointPolicy
 from trainer.loop import Training
 from trainer.optimization import make_optimizer
 from trainer.sampler import TrainSampler

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from torchyard.errors import ConfigError
-from torchyard.recipes import OptimizerConfig
+from torchyard.contract.errors import ConfigError
+from torchyard.contract.recipes import OptimizerConfig
 from trainer.models.vision import SmallCNN
 from trainer.optimization import make_optimizer, scaled_lr
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from torchyard.recipes import SchedulerConfig
+from torchyard.contract.recipes import SchedulerConfig
 from trainer.schedule import Schedule, set_lr
 
 NAN = math.nan

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from tests.trainer.ranks import environment, job, on_ranks, results
 from tests.trainer.runs import lines, load, points, same, small_pictures, state
 import torchyard
-from torchyard.events import CheckpointSaved, Message
-from torchyard.rundir import RunDir
+from torchyard.contract.events import CheckpointSaved, Message
+from torchyard.contract.rundir import RunDir
 from trainer.__main__ import make_training, read_config
 from trainer.loop import Training
 from trainer.soundness import unfit

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 import pytest
 import torch
 
-from torchyard.recipes import EarlyStoppingConfig
+from torchyard.contract.recipes import EarlyStoppingConfig
 from trainer.stopping import EarlyStopping, improves
 
 NAN = math.nan

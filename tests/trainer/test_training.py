@@ -18,9 +18,11 @@ from safetensors.torch import load_file
 from tests.trainer.ranks import environment, job, on_ranks, results
 from tests.trainer.runs import TIMED, lines, points, same, small_pictures, state
 import torchyard
-from torchyard.errors import ConfigError, DataError, NonFiniteLoss
-from torchyard.events import CheckpointSaved, Message, Progress
-from torchyard.rundir import Manifest, RunDir, read_record
+from torchyard.contract.errors import ConfigError, DataError, NonFiniteLoss
+from torchyard.contract.events import CheckpointSaved, Message, Progress
+from torchyard.contract.recordfiles import read_record
+from torchyard.contract.records import Manifest
+from torchyard.contract.rundir import RunDir
 from trainer import __main__ as trainer
 from trainer.evaluate import evaluate
 

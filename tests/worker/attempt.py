@@ -13,18 +13,11 @@ import uuid
 
 import pytest
 
-from torchyard.job import EndReason
-from torchyard.rundir import (
-    Env,
-    ExitReport,
-    LaunchPlan,
-    ProcessIdentity,
-    RunDir,
-    StopRequest,
-    read_record,
-    write_record,
-)
-from torchyard.spec import parse_spec
+from torchyard.contract.job import EndReason
+from torchyard.contract.recordfiles import read_record, write_record
+from torchyard.contract.records import ExitReport, LaunchPlan, ProcessIdentity, StopRequest
+from torchyard.contract.rundir import Env, RunDir
+from torchyard.contract.spec import parse_spec
 from worker.attempts.prepare import plan_of
 from worker.engines.base import AttemptKey
 from worker.engines.local import process, supervisors

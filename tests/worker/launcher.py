@@ -11,7 +11,7 @@ import time
 
 def main() -> None:
     world_size = int(sys.argv[1])
-    command = [sys.executable, "-P", "-u", "-m", "torchyard.rank", *sys.argv[2:]]
+    command = [sys.executable, "-P", "-u", "-m", "torchyard.run.rank", *sys.argv[2:]]
     ranks = [
         subprocess.Popen(command, env=os.environ | {"RANK": str(rank)}, start_new_session=True)
         for rank in range(world_size)

@@ -14,7 +14,7 @@ from store.queue import Queue
 from store.rows import workers
 from store.rows.attempts import Claim
 from tests.store.yard import Yard, store_on
-from torchyard.views import DeviceView
+from torchyard.contract.views import DeviceView
 from worker.placement.scheduler import Scheduler
 
 

@@ -23,8 +23,8 @@ from tests.databases import away
 from tests.store.yard import Yard, store_on
 from tests.worker.attempt import Attempt, wait_for
 from tests.worker.test_devices import Binding
-from torchyard.job import JobState
-from torchyard.rundir import RunDir
+from torchyard.contract.job import JobState
+from torchyard.contract.rundir import RunDir
 from worker.attempts import wishes
 from worker.cleanup import tidy
 from worker.daemon import Daemon

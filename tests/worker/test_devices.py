@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from torchyard.errors import ConfigError
+from torchyard.contract.errors import ConfigError
 from worker.devices.inventory import Device, discover, lock_devices
 from worker.engines.local import process
 

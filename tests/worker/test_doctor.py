@@ -15,9 +15,9 @@ from redis import Redis
 from sqlalchemy import text
 
 from store.db.database import Database
-from tests.cli.terminal import in_terminal
 from tests.databases import Databases, PostgreSQLDatabases, on_both
 from tests.servers import free_port, redis_server, redis_server_with_password
+from tests.torchyard.cli.terminal import in_terminal
 from tests.worker.attempt import wait_for
 from tests.worker.test_devices import GIB, Binding
 from worker.doctor import disk, gpus, pytorch, services

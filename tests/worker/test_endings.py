@@ -8,7 +8,7 @@ import subprocess
 import threading
 
 from tests.worker.attempt import DEADLINE_S, wait_for
-from torchyard.rundir import ProcessIdentity
+from torchyard.contract.records import ProcessIdentity
 from worker.engines.local.endings import Endings
 
 

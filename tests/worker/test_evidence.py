@@ -6,7 +6,7 @@ from store.rows import workers
 from tests.worker.attempt import Attempt, wait_for
 from tests.worker.test_daemon import Worksite, serving, site
 from tests.worker.test_devices import Binding
-from torchyard.rundir import RunDir
+from torchyard.contract.rundir import RunDir
 from worker.daemon import Daemon
 from worker.devices.inventory import discover
 

@@ -19,8 +19,8 @@ from tests.databases import SQLiteDatabases
 from tests.store.yard import Yard, store_on
 from tests.worker.attempt import wait_for
 from tests.worker.attempts.test_relay import little_memory
-from torchyard.eventlog import FLUSH_LINES
-from torchyard.rundir import RunDir
+from torchyard.contract.rundir import RunDir
+from torchyard.run.eventlog import FLUSH_LINES
 from worker.attempts.records import Records
 from worker.attempts.relay import Relay
 
@@ -31,7 +31,7 @@ RATE = 10_000
 WRITER = """
 import json, sys, time
 from pathlib import Path
-from torchyard.eventlog import EventLog
+from torchyard.run.eventlog import EventLog
 
 def kibibytes(name):
     lines = Path("/proc/self/status").read_text().splitlines()

@@ -17,7 +17,7 @@ from tests.databases import Databases, on_both
 from tests.store.yard import Yard, statements
 from tests.worker.rack import Rack
 from tests.worker.test_schedule import slot
-from torchyard.job import EndReason, JobState
+from torchyard.contract.job import EndReason, JobState
 
 LARGE = {"devices_per_node": 8}
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.worker.test_devices import Binding
-from torchyard.job import EndReason
-from torchyard.rundir import ExitReport
+from torchyard.contract.job import EndReason
+from torchyard.contract.records import ExitReport
 from worker.devices.health import FAULT_XIDS, Health, Verdict
 from worker.devices.inventory import discover
 

@@ -15,8 +15,8 @@ from tests.databases import away, on_both
 from tests.servers import redis_server
 from tests.store.yard import Yard, store_on
 from tests.worker.attempt import wait_for
-from torchyard.job import EndReason, JobState
-from torchyard.rundir import RunDir
+from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.rundir import RunDir
 from worker.cleanup.housekeeper import Housekeeper
 from worker.daemon import Daemon
 from worker.devices.inventory import Device, Inventory

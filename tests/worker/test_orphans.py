@@ -20,7 +20,9 @@ from tests.databases import SQLiteDatabases
 from tests.store.yard import Yard
 from tests.worker.attempt import LAUNCHER, wait_for
 from tests.worker.test_supervisor import DAEMONS
-from torchyard.rundir import ProcessIdentity, RunDir, read_record
+from torchyard.contract.recordfiles import read_record
+from torchyard.contract.records import ProcessIdentity
+from torchyard.contract.rundir import RunDir
 from worker.engines.local import process
 from worker.engines.local.warm.process import TITLE
 

@@ -12,7 +12,8 @@ import uuid
 import pytest
 
 from tests.worker.attempt import wait_for
-from torchyard.rundir import Env, ProcessIdentity
+from torchyard.contract.records import ProcessIdentity
+from torchyard.contract.rundir import Env
 from worker.engines.local import process
 
 SLEEP = "import time\nwhile True: time.sleep(1)\n"

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from torchyard.views import DeviceView
+from torchyard.contract.views import DeviceView
 from worker.devices.quarantine import HEALTHY, Quarantine, Use
 
 GIB = 1 << 30

@@ -19,8 +19,8 @@ from store.rows.attempts import Claim
 from tests.databases import on_both
 from tests.store.yard import Yard, at_once
 from tests.worker.attempt import wait_for
-from torchyard.job import EndReason
-from torchyard.rundir import Env, RunDir
+from torchyard.contract.job import EndReason
+from torchyard.contract.rundir import Env, RunDir
 from worker.cleanup import rundirs
 from worker.cleanup.rundirs import RunDirs
 from worker.engines.base import AttemptKey

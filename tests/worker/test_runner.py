@@ -19,15 +19,11 @@ from store.rows import attempts, logs
 from store.rows.attempts import Claim
 from tests.store.yard import Yard, store_on
 from tests.worker.attempt import Attempt, wait_for
-from torchyard import failpoints
-from torchyard.job import EndReason, JobState
-from torchyard.rundir import (
-    ExitReport,
-    ProcessIdentity,
-    RunDir,
-    read_record,
-    write_record,
-)
+from torchyard.contract import failpoints
+from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.recordfiles import read_record, write_record
+from torchyard.contract.records import ExitReport, ProcessIdentity
+from torchyard.contract.rundir import RunDir
 from worker.attempts.effects import Host
 from worker.attempts.runner import Runner
 from worker.devices.health import Health

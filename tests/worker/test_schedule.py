@@ -3,8 +3,8 @@
 import pytest
 
 from store.rows.intents import Holder
-from torchyard.spec import Resources
-from torchyard.views import DeviceView
+from torchyard.contract.spec import Resources
+from torchyard.contract.views import DeviceView
 from worker.placement.schedule import Host, explain, make_room, pick
 
 GIB = 1 << 30

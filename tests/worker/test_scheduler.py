@@ -17,7 +17,7 @@ from tests.databases import on_both
 from tests.store.yard import at_once
 from tests.worker.rack import Rack
 from tests.worker.test_schedule import gpu, slot
-from torchyard.job import EndReason, JobState
+from torchyard.contract.job import EndReason, JobState
 from worker.placement import schedule
 
 

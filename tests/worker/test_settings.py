@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from torchyard.errors import ConfigError
+from torchyard.contract.errors import ConfigError
 from worker.settings import Settings
 
 

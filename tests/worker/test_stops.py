@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from torchyard.job import EndReason
-from torchyard.rundir import RunDir, StopRequest, read_record, write_record
+from torchyard.contract.job import EndReason
+from torchyard.contract.recordfiles import read_record, write_record
+from torchyard.contract.records import StopRequest
+from torchyard.contract.rundir import RunDir
 from worker.engines.local import stops
 from worker.engines.local.stops import Stops
 

@@ -12,10 +12,11 @@ import sys
 import pytest
 
 from tests.worker.attempt import EACH_LAUNCH, LAUNCHER, Attempt, wait_for
-from torchyard import failpoints
-from torchyard.events import LINE, Message
-from torchyard.job import EndReason
-from torchyard.rundir import ProcessIdentity, StopRequest, read_record, write_record
+from torchyard.contract import failpoints
+from torchyard.contract.events import LINE, Message
+from torchyard.contract.job import EndReason
+from torchyard.contract.recordfiles import read_record, write_record
+from torchyard.contract.records import ProcessIdentity, StopRequest
 from worker.engines.local import process
 
 READY = """
@@ -494,11 +495,11 @@ def test_ranks_that_never_came_up_show_the_launchers_last_words(attempt: Attempt
 
 @EACH_LAUNCH
 def test_a_data_error_is_told_in_its_own_words(attempt: Attempt) -> None:
-    attempt.start("from torchyard.errors import DataError\nraise DataError('there is no /data/x.npz')")
+    attempt.start("from torchyard.contract.errors import DataError\nraise DataError('there is no /data/x.npz')")
     report = attempt.report()
     assert (report.reason, report.message, report.rank) == (EndReason.DATA_ERROR, "there is no /data/x.npz", 0)
     assert report.traceback is not None
-    assert "torchyard/rank.py" not in report.traceback
+    assert "torchyard/run/rank.py" not in report.traceback
 
 
 def test_a_record_that_names_a_stranger_is_not_believed(attempt: Attempt) -> None:

@@ -7,8 +7,9 @@ import signal
 import pytest
 
 from tests.worker.attempt import Attempt, wait_for
-from torchyard.job import EndReason
-from torchyard.rundir import ProcessIdentity, read_record
+from torchyard.contract.job import EndReason
+from torchyard.contract.recordfiles import read_record
+from torchyard.contract.records import ProcessIdentity
 from worker.engines.local import process
 
 DDP = """
@@ -87,7 +88,7 @@ def test_an_exception_names_its_rank_and_traceback(attempt: Attempt) -> None:
     assert report.traceback is not None
     assert report.traceback.startswith("Traceback (most recent call last):\n")
     assert "train.py" in report.traceback
-    assert "torchyard/rank.py" not in report.traceback
+    assert "torchyard/run/rank.py" not in report.traceback
     assert "ValueError: bad batch" in attempt.log("rank-1", "stderr")
 
 

@@ -7,9 +7,12 @@ import tempfile
 
 import pytest
 
-from torchyard.job import EndReason
-from torchyard.rundir import RunDir, StopRequest, write_record
-from worker.untrusted import read_tail, read_untrusted, remove_inside
+from torchyard.contract.job import EndReason
+from torchyard.contract.recordfiles import write_record
+from torchyard.contract.records import StopRequest
+from torchyard.contract.rundir import RunDir
+from torchyard.contract.untrusted import read_tail, read_untrusted
+from worker.untrusted import remove_inside
 
 
 def test_a_folder_goes_with_all_in_it_and_what_it_links_to_stays(tmp_path: Path) -> None:

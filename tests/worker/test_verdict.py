@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from tests.disks import mounted
-from torchyard.job import EndReason
-from torchyard.rundir import ExitReport, ProcessIdentity, RankError, RunDir, write_record
+from torchyard.contract.job import EndReason
+from torchyard.contract.recordfiles import write_record
+from torchyard.contract.records import ExitReport, ProcessIdentity, RankError
+from torchyard.contract.rundir import RunDir
 from worker.engines.local import verdict
 from worker.engines.local.launchers.torchrun import deaths
 from worker.engines.local.logtail import quote

@@ -9,8 +9,9 @@ import sys
 
 import typer
 
-from torchyard.cli import checkpoints, cluster, host, jobs, listing, local, submission, telemetry, why
-from torchyard.errors import NotAuthorized, TorchyardError
+from torchyard.cli import checkpoints, cluster, host, jobs, listing, submission, telemetry, why
+from torchyard.cli.up import commands as local
+from torchyard.contract.errors import NotAuthorized, TorchyardError
 
 app = typer.Typer(
     name="torchyard",

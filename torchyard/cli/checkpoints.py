@@ -12,7 +12,7 @@ from torchyard.cli import output
 from torchyard.cli.arguments import JobArgument, Json, connect
 
 if TYPE_CHECKING:
-    from torchyard.views import CheckpointView
+    from torchyard.contract.views import CheckpointView
 
 
 def checkpoints(job: JobArgument, *, as_json: Json = False) -> None:

@@ -10,7 +10,7 @@ from torchyard.cli.arguments import Json, WorkersArgument, connect
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from torchyard.views import DeviceView, QueueEntry, WorkerView
+    from torchyard.contract.views import DeviceView, QueueEntry, WorkerView
 
 
 def workers(*, as_json: Json = False) -> None:
@@ -72,7 +72,7 @@ def _set_drain(names: list[str], *, drain: bool, as_json: bool) -> None:
 
 
 def _named(workers: Sequence[WorkerView], name: str) -> WorkerView:
-    from torchyard.errors import Conflict, NotFound
+    from torchyard.contract.errors import Conflict, NotFound
 
     found = [worker for worker in workers if name in {worker.id, worker.name}]
     if not found:

@@ -26,7 +26,7 @@ def _newest_jobs() -> list[dict[str, Any]]:
     import json
     from urllib.parse import urlsplit
 
-    from torchyard.discovery import discover
+    from torchyard.client.discovery import discover
 
     server = discover()
     address = urlsplit(server.url)

@@ -15,8 +15,8 @@ import typer
 
 from torchyard.cli import output
 from torchyard.client import MetricPoint, Update
-from torchyard.job import JobState
-from torchyard.views import EventView, JobView, LogLine, ProgressView
+from torchyard.contract.job import JobState
+from torchyard.contract.views import EventView, JobView, LogLine, ProgressView
 
 _PLAIN_S = 2.0
 """Seconds between two progress lines where there is no terminal."""

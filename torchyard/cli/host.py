@@ -8,8 +8,8 @@ from typing import Annotated, Never
 
 import typer
 
-from torchyard.cli import redis_server
 from torchyard.cli.arguments import Json
+from torchyard.cli.up import redis_server
 
 DataDir = Annotated[
     Path | None, typer.Option(help="Where everything is kept; else TORCHYARD_DATA_DIR, else .torchyard.")

@@ -14,7 +14,7 @@ from torchyard.cli.card import card_lines
 from torchyard.cli.checkpoints import checkpoint_lines
 
 if TYPE_CHECKING:
-    from torchyard.views import JobView
+    from torchyard.contract.views import JobView
 
 
 def show(job: JobArgument, *, as_json: Json = False) -> None:
@@ -89,7 +89,7 @@ def rm(
 
 
 def _check_ended(jobs: list[JobView]) -> None:
-    from torchyard.errors import Conflict
+    from torchyard.contract.errors import Conflict
 
     for job in jobs:
         if not job.state.terminal:

@@ -13,10 +13,10 @@ import typer
 from torchyard.cli import output
 from torchyard.cli.arguments import Json, connect, moment
 from torchyard.cli.completion import job_names
-from torchyard.job import JobState
+from torchyard.contract.job import JobState
 
 if TYPE_CHECKING:
-    from torchyard.views import JobView
+    from torchyard.contract.views import JobView
 
 _REFRESH_S = 1.0
 _HEADERS = ("ID", "NAME", "STATE", "AGE", "PROGRESS", "BEST OR WHY")
@@ -76,7 +76,7 @@ def _redraw(read: Callable[[], list[JobView]]) -> None:
     from rich.live import Live
     from rich.text import Text
 
-    from torchyard.errors import ServerUnreachable, Unavailable
+    from torchyard.contract.errors import ServerUnreachable, Unavailable
 
     lines: list[str] = []
     try:

@@ -11,14 +11,14 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, TextIO
 
-from torchyard.job import JobState
+from torchyard.contract.job import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pydantic import BaseModel
 
-    from torchyard.views import ErrorView, JobView, LogLine, ProgressView
+    from torchyard.contract.views import ErrorView, JobView, LogLine, ProgressView
 
 COLOURS = {
     JobState.QUEUED: "yellow",

@@ -6,7 +6,7 @@ from typing import Any
 
 import plotext
 
-from torchyard.views import SeriesView
+from torchyard.contract.views import SeriesView
 
 _HEIGHT = 16
 

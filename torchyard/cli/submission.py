@@ -13,7 +13,7 @@ from torchyard.cli.arguments import FileArgument, Follow, JobArgument, Json, con
 
 if TYPE_CHECKING:
     from torchyard.client import Client
-    from torchyard.views import JobView
+    from torchyard.contract.views import JobView
 
 
 def validate(file: FileArgument, *, as_json: Json = False) -> None:
@@ -60,7 +60,7 @@ def _accepted(client: Client, job: JobView, *, follow: bool, as_json: bool) -> N
 
 def _watch(client: Client, job: JobView, *, as_json: bool) -> int:
     from torchyard.cli.follow import Watch, detachable, exit_code
-    from torchyard.views import JobView
+    from torchyard.contract.views import JobView
 
     last = job
     with detachable(job), Watch(log=None if as_json else output.log_line) as watch:
@@ -75,7 +75,7 @@ def _watch(client: Client, job: JobView, *, as_json: bool) -> int:
 def _read_spec(file: str) -> dict[str, Any]:
     import yaml
 
-    from torchyard.errors import InvalidSpec
+    from torchyard.contract.errors import InvalidSpec
 
     name = "standard input" if file == "-" else file
     try:

@@ -13,7 +13,7 @@ from torchyard.cli import output
 from torchyard.cli.arguments import JobArgument, Json, connect, moment
 
 if TYPE_CHECKING:
-    from torchyard.views import JobView, LogLine, MetricsView, SeriesView
+    from torchyard.contract.views import JobView, LogLine, MetricsView, SeriesView
 
 _MOST_POINTS = 100_000
 

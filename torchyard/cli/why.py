@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from torchyard.cli import output
 from torchyard.cli.arguments import JobArgument, Json, connect
 from torchyard.cli.cluster import worker_lines
-from torchyard.job import EndReason, JobState
+from torchyard.contract.job import EndReason, JobState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from torchyard.views import ErrorView, JobView, WorkerView
+    from torchyard.contract.views import ErrorView, JobView, WorkerView
 
 _ADVICE = {
     EndReason.USER_ERROR: "The program failed: its log ends with what went wrong.",

@@ -7,9 +7,9 @@ from typing import TypeVar
 import httpx2
 from pydantic import BaseModel, ValidationError
 
-from torchyard.discovery import Server
-from torchyard.errors import ServerError, ServerUnreachable, TorchyardError
-from torchyard.views import Problem
+from torchyard.client.discovery import Server
+from torchyard.contract.errors import ServerError, ServerUnreachable, TorchyardError
+from torchyard.contract.views import Problem
 
 V = TypeVar("V", bound=BaseModel)
 

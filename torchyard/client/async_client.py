@@ -12,12 +12,12 @@ from torchyard.client.answers import file_name, parse
 from torchyard.client.async_connection import AsyncConnection
 from torchyard.client.calls import Spec
 from torchyard.client.client import LONGEST_WAIT, Update
+from torchyard.client.discovery import Server, discover
 from torchyard.client.download import OnProgress, PartFile, wanted_file
 from torchyard.client.stream import End, Kind, Reading, StreamItem, kinds
-from torchyard.discovery import Server, discover
-from torchyard.errors import NotFound
-from torchyard.spec import JobSpec
-from torchyard.views import (
+from torchyard.contract.errors import NotFound
+from torchyard.contract.spec import JobSpec
+from torchyard.contract.views import (
     CheckpointView,
     EventView,
     JobView,

@@ -20,11 +20,11 @@ from torchyard.client.connection import (
     may_be_sent_again,
     options,
 )
+from torchyard.client.discovery import Server
 from torchyard.client.download import PartFile
 from torchyard.client.stream import Kind, Reading, StreamItem
-from torchyard.discovery import Server
-from torchyard.errors import ServerUnreachable, TorchyardError, Unavailable
-from torchyard.views import Page
+from torchyard.contract.errors import ServerUnreachable, TorchyardError, Unavailable
+from torchyard.contract.views import Page
 
 V = TypeVar("V", bound=BaseModel)
 

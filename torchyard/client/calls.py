@@ -10,8 +10,8 @@ from uuid import uuid4
 
 from pydantic import BaseModel
 
-from torchyard.errors import InvalidSpec
-from torchyard.views import (
+from torchyard.contract.errors import InvalidSpec
+from torchyard.contract.views import (
     CheckpointView,
     EventView,
     JobView,

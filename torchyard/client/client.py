@@ -11,12 +11,12 @@ from torchyard.client import calls
 from torchyard.client.answers import file_name, parse
 from torchyard.client.calls import Spec
 from torchyard.client.connection import Connection
+from torchyard.client.discovery import Server, discover
 from torchyard.client.download import OnProgress, PartFile, wanted_file
 from torchyard.client.stream import End, Kind, MetricPoint, Reading, StreamItem, kinds
-from torchyard.discovery import Server, discover
-from torchyard.errors import NotFound
-from torchyard.spec import JobSpec
-from torchyard.views import (
+from torchyard.contract.errors import NotFound
+from torchyard.contract.spec import JobSpec
+from torchyard.contract.views import (
     CheckpointView,
     EventView,
     JobView,
@@ -37,7 +37,7 @@ LONGEST_WAIT = 20
 
 class Client:
     """Talks to one Torchyard server. Every method raises TorchyardError: by the answer's `code` the class that
-    `torchyard.errors` has for it, ServerUnreachable where nothing answers.
+    `torchyard.contract.errors` has for it, ServerUnreachable where nothing answers.
 
     Without arguments it finds the server through TORCHYARD_URL and TORCHYARD_TOKEN, else the user's login, else the
     `server.json` in `data_dir` that `torchyard up` keeps. `patience` is for how many seconds a call, a stream or a

@@ -13,11 +13,11 @@ from pydantic import BaseModel
 from torchyard.client import calls
 from torchyard.client.answers import Patience, parse, problem, unreachable
 from torchyard.client.calls import Call
+from torchyard.client.discovery import Server
 from torchyard.client.download import PartFile
 from torchyard.client.stream import Kind, Reading, StreamItem
-from torchyard.discovery import Server
-from torchyard.errors import ServerUnreachable, TorchyardError, Unavailable
-from torchyard.views import Page
+from torchyard.contract.errors import ServerUnreachable, TorchyardError, Unavailable
+from torchyard.contract.views import Page
 
 V = TypeVar("V", bound=BaseModel)
 

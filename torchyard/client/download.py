@@ -12,8 +12,8 @@ from typing import Self
 
 import httpx2
 
-from torchyard.errors import Conflict, NotFound, ServerError
-from torchyard.views import CheckpointFile, CheckpointView
+from torchyard.contract.errors import Conflict, NotFound, ServerError
+from torchyard.contract.views import CheckpointFile, CheckpointView
 
 OnProgress = Callable[[int, int], None]
 """Called with the bytes so far and their total: at first with those that an earlier download left."""

@@ -8,8 +8,8 @@ import httpx2
 from pydantic import BaseModel, ValidationError
 
 from torchyard.client.answers import unexpected
-from torchyard.job import JobState
-from torchyard.views import EventView, LogLine, PointView
+from torchyard.contract.job import JobState
+from torchyard.contract.views import EventView, LogLine, PointView
 
 Kind = Literal["state", "metric", "log", "checkpoint", "progress", "message", "end"]
 

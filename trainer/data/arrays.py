@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 import torch
 from torch import Tensor
 
-from torchyard.errors import DataError
-from torchyard.recipes import ImageDataConfig
+from torchyard.contract.errors import DataError
+from torchyard.contract.recipes import ImageDataConfig
 from trainer.data.digests import arrays_digest, split_digest
 from trainer.data.digits import read_digits
 from trainer.data.images import ImageData, InMemory, resized, split_indices

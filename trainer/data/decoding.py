@@ -8,7 +8,7 @@ from PIL import Image, ImageOps
 import torch
 from torch import Tensor
 
-from torchyard.errors import DataError
+from torchyard.contract.errors import DataError
 
 UNREADABLE = (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError)
 """What Pillow raises where a file is no picture that it can read."""

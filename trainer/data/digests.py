@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from torchyard.errors import DataError
+from torchyard.contract.errors import DataError
 
 
 def arrays_digest(arrays: Mapping[str, NDArray[Any]]) -> str:

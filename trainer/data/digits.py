@@ -8,7 +8,7 @@ import zlib
 import numpy as np
 from numpy.typing import NDArray
 
-from torchyard.errors import DataError
+from torchyard.contract.errors import DataError
 
 PIXELS = 64
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from torchyard.errors import DataError
-from torchyard.recipes import ImageDataConfig
+from torchyard.contract.errors import DataError
+from torchyard.contract.recipes import ImageDataConfig
 from trainer.data.decoding import decode, header
 from trainer.data.digests import files_digest, split_digest
 from trainer.data.images import ImageData, split_indices

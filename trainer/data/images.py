@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from torchyard.recipes import Normalization
+from torchyard.contract.recipes import Normalization
 from trainer.data.loading import sent
 
 MEASURED = 2048

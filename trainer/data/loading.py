@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from torchyard.errors import DataError
+from torchyard.contract.errors import DataError
 
 T = TypeVar("T")
 

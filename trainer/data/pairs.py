@@ -10,8 +10,8 @@ from PIL import Image, ImageOps
 import torch
 from torch import Tensor
 
-from torchyard.errors import DataError
-from torchyard.recipes import SegmentationDataConfig
+from torchyard.contract.errors import DataError
+from torchyard.contract.recipes import SegmentationDataConfig
 from trainer.data.decoding import UNREADABLE, header, load, pixels
 from trainer.data.digests import files_digest, split_digest
 from trainer.data.images import MEASURED, split_indices

@@ -10,7 +10,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from torchyard.errors import DataError
+from torchyard.contract.errors import DataError
 
 logger = logging.getLogger(__name__)
 

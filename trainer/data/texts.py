@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from torchyard.errors import DataError
-from torchyard.recipes import TextDataConfig
+from torchyard.contract.errors import DataError
+from torchyard.contract.recipes import TextDataConfig
 from trainer.data.images import split_indices
 from trainer.data.textfiles import Sample, class_files, named_by_suffix, read_classes, read_table
 

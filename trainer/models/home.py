@@ -2,7 +2,7 @@
 
 import torch
 
-from torchyard.recipes import DistributedConfig
+from torchyard.contract.recipes import DistributedConfig
 
 
 def home(config: DistributedConfig, device: torch.device) -> torch.device:

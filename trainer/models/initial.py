@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPrivateUsage]
 from torch.nn.modules.conv import _ConvNd  # pyright: ignore[reportPrivateUsage]
 
-from torchyard.errors import ConfigError
+from torchyard.contract.errors import ConfigError
 
 Init = Literal["default", "xavier", "kaiming"]
 

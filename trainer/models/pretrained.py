@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from torchyard.errors import DataError
+from torchyard.contract.errors import DataError
 from trainer.data.tokens import TokenizerFiles
 from trainer.models.text import for_task, one_argument, quiet
 

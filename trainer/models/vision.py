@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from torchyard.errors import ConfigError
+from torchyard.contract.errors import ConfigError
 
 SMALL_CNN = "small_cnn"
 

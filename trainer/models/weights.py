@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.hub import HASH_REGEX
 
-from torchyard.errors import ConfigError, DataError
+from torchyard.contract.errors import ConfigError, DataError
 from trainer.data.sources import local_path
 
 DOWNLOAD_TIMEOUT_S = 60.0

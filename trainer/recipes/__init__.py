@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from torchyard.recipes import AnyRecipe, ImageClassification, Segmentation, TextClassification
+from torchyard.contract.recipes import AnyRecipe, ImageClassification, Segmentation, TextClassification
 from trainer.task import Task
 
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from torchyard.errors import ConfigError, DataError
-from torchyard.publishing import Content
-from torchyard.recipes import ImageClassification, ImageDataConfig, Normalization
+from torchyard.contract.errors import ConfigError, DataError
+from torchyard.contract.recipes import ImageClassification, ImageDataConfig, Normalization
+from torchyard.run.publishing import Content
 from trainer.data.arrays import load_digits, load_npz
 from trainer.data.augment import Augment
 from trainer.data.folders import load_folders

@@ -10,7 +10,7 @@ from PIL import Image
 import torch
 from torch import Tensor
 
-from torchyard.publishing import Content
+from torchyard.run.publishing import Content
 
 FOLDER = "overlays"
 GAP = 4

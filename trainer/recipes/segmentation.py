@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from torchyard.errors import DataError
-from torchyard.publishing import Content
-from torchyard.recipes import Normalization, Segmentation, SegmentationDataConfig
+from torchyard.contract.errors import DataError
+from torchyard.contract.recipes import Normalization, Segmentation, SegmentationDataConfig
+from torchyard.run.publishing import Content
 from trainer.data.augment import Augment
 from trainer.data.images import IMAGENET, Normalizer, measure
 from trainer.data.loading import loaders, sent

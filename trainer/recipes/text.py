@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from torchyard.collector import paused
-from torchyard.errors import ConfigError, DataError
-from torchyard.publishing import Content
-from torchyard.recipes import TextClassification
+from torchyard.contract.collector import paused
+from torchyard.contract.errors import ConfigError, DataError
+from torchyard.contract.recipes import TextClassification
+from torchyard.run.publishing import Content
 from trainer.data.sources import local_path
 from trainer.data.texts import TextData, load_texts
 from trainer.data.tokens import TokenizerFiles, Tokens, tokenize, train_tokenizer

@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from torchyard.recipes import DistributedConfig
+from torchyard.contract.recipes import DistributedConfig
 from trainer.strategies.batchnorm import synchronized
 from trainer.strategies.ddp import Ddp
 from trainer.strategies.fsdp import Fsdp

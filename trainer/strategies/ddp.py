@@ -7,8 +7,8 @@ from typing import Any
 from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook, fp16_compress_hook
 
-from torchyard.errors import ConfigError
-from torchyard.recipes import DistributedConfig
+from torchyard.contract.errors import ConfigError
+from torchyard.contract.recipes import DistributedConfig
 from trainer.strategies.powersgd import PowerSgd
 from trainer.strategies.replica import Replica, wrap
 from trainer.strategies.tensors import share_buffers

@@ -11,7 +11,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from torchyard.errors import ConfigError
+from torchyard.contract.errors import ConfigError
 from trainer.strategies.tensors import broadcast, share_buffers
 from trainer.world import World
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from torchyard.recipes import DistributedConfig
+from torchyard.contract.recipes import DistributedConfig
 from trainer.strategies.replica import Replica, wrap
 from trainer.strategies.tensors import average, broadcast, share_buffers
 from trainer.world import World

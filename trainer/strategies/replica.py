@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from torchyard.recipes import DistributedConfig
+from torchyard.contract.recipes import DistributedConfig
 from trainer.world import World
 
 

@@ -8,9 +8,10 @@ from pydantic import ValidationError
 
 from store.blobs import Blob, Blobs, Copy
 from store.rows.checkpoints import NewCheckpoint
-from torchyard.errors import DataError
-from torchyard.rundir import MANIFEST, STATE_FILE, Manifest, ManifestFile, RunDir
-from worker.untrusted import open_inside
+from torchyard.contract.errors import DataError
+from torchyard.contract.records import Manifest, ManifestFile
+from torchyard.contract.rundir import MANIFEST, STATE_FILE, RunDir
+from torchyard.contract.untrusted import open_inside
 
 CHECKPOINT_LIMIT = 1 << 40
 """Bytes of one checkpoint, by default."""

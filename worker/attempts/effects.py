@@ -11,10 +11,11 @@ from store.db.tables import Attempt, Job
 from store.rows.attempts import Claim
 from store.rows.jobs import Reason
 from store.store import Store
-from torchyard import disk
-from torchyard.errors import ConfigError, DataError, InvalidSpec
-from torchyard.job import EndReason
-from torchyard.rundir import ExitReport, RunDir
+from torchyard.contract import disk
+from torchyard.contract.errors import ConfigError, DataError, InvalidSpec
+from torchyard.contract.job import EndReason
+from torchyard.contract.records import ExitReport
+from torchyard.contract.rundir import RunDir
 from worker.attempts import lifecycle, pace
 from worker.attempts.lifecycle import (
     Action,

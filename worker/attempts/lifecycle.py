@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
 
-from torchyard.job import EndReason
-from torchyard.rundir import ExitReport
+from torchyard.contract.job import EndReason
+from torchyard.contract.records import ExitReport
 from worker.engines import base
 
 TRIES_ONCE_CANCELLED = 5

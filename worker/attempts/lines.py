@@ -8,9 +8,9 @@ from pathlib import Path
 import stat
 from typing import BinaryIO, NamedTuple
 
-from torchyard.errors import DataError
-from torchyard.schema import storable
-from worker.untrusted import open_inside
+from torchyard.contract.errors import DataError
+from torchyard.contract.schema import storable
+from torchyard.contract.untrusted import open_inside
 
 CHUNK = 1 << 18
 _SEARCH = 1 << 26  # bytes of a file in which one call looks for the end of a line

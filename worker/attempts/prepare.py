@@ -10,10 +10,12 @@ from typing import Any
 
 from store.blobs import Blobs
 from store.db.tables import Checkpoint, Job
-from torchyard import disk
-from torchyard.rundir import Env, Record, RunDir, write_record
-from torchyard.spec import ScriptSpec, Spec, parse_spec
-from torchyard.views import HeldDevice
+from torchyard.contract import disk
+from torchyard.contract.recordfiles import write_record
+from torchyard.contract.records import Record
+from torchyard.contract.rundir import Env, RunDir
+from torchyard.contract.spec import ScriptSpec, Spec, parse_spec
+from torchyard.contract.views import HeldDevice
 from worker.attempts import sources
 from worker.attempts.notices import Notices
 from worker.attempts.records import Records

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from torchyard.events import Progress as Line
+from torchyard.contract.events import Progress as Line
 
 _PAUSE_US = (500_000, 60_000_000)
 """The least and the most time between two events of progress."""

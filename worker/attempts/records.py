@@ -13,9 +13,9 @@ from store.rows import attempts, checkpoints, intents, jobs
 from store.rows.attempts import Batch, Claim
 from store.rows.jobs import Reason
 from store.store import Store
-from torchyard.errors import Unavailable
-from torchyard.job import EndReason, JobState
-from torchyard.rundir import ExitReport
+from torchyard.contract.errors import Unavailable
+from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.records import ExitReport
 
 T = TypeVar("T")
 

@@ -18,10 +18,10 @@ from store.blobs import Blobs
 from store.rows.attempts import Batch, NewEvent
 from store.rows.logs import NewLines
 from store.rows.metrics import NewPoint
-from torchyard.errors import DataError
-from torchyard.events import LINE, Card, CheckpointSaved, Message, Metric
-from torchyard.events import Progress as ProgressLine
-from torchyard.rundir import RunDir
+from torchyard.contract.errors import DataError
+from torchyard.contract.events import LINE, Card, CheckpointSaved, Message, Metric
+from torchyard.contract.events import Progress as ProgressLine
+from torchyard.contract.rundir import RunDir
 from worker.attempts.copying import CHECKPOINT_LIMIT, CheckpointCopy
 from worker.attempts.lines import CHUNK, Line, Lines, as_text
 from worker.attempts.progress import Progress

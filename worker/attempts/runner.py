@@ -5,9 +5,9 @@ import logging
 import threading
 
 from store.rows.attempts import Claim
-from torchyard.errors import StaleClaim, Unavailable
-from torchyard.job import EndReason
-from torchyard.rundir import ExitReport
+from torchyard.contract.errors import StaleClaim, Unavailable
+from torchyard.contract.job import EndReason
+from torchyard.contract.records import ExitReport
 from worker.attempts.effects import Effects, Host
 from worker.attempts.lifecycle import Closed, Failed, Observation, Phase, Preparing, Unprepared, decide
 from worker.attempts.orders import Orders

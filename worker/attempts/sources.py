@@ -5,9 +5,9 @@ import os
 from pathlib import Path
 from urllib.parse import unquote
 
-from torchyard.errors import DataError
-from torchyard.rundir import Env
-from torchyard.spec import RecipeSpec
+from torchyard.contract.errors import DataError
+from torchyard.contract.rundir import Env
+from torchyard.contract.spec import RecipeSpec
 
 _FILE = "file://"
 

@@ -6,8 +6,8 @@ import time
 
 from store.db.tables import Job
 from store.rows import intents
-from torchyard.errors import Unavailable
-from torchyard.job import EndReason
+from torchyard.contract.errors import Unavailable
+from torchyard.contract.job import EndReason
 from worker.attempts.lifecycle import Intents, Stop
 from worker.attempts.orders import Orders
 from worker.attempts.records import Records

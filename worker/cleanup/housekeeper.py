@@ -8,7 +8,7 @@ import time
 from store.commands import cleaning
 from store.rows.trimming import Keep
 from store.store import Store
-from torchyard.errors import Unavailable
+from torchyard.contract.errors import Unavailable
 from worker.cleanup import tidy
 from worker.cleanup.rundirs import RunDirs
 from worker.engines.base import AttemptKey

@@ -20,9 +20,11 @@ from store.ids import is_id
 from store.queries import run_dirs
 from store.queries.run_dirs import KnownJob
 from store.rows import jobs
-from torchyard.rundir import LaunchPlan, RunDir
+from torchyard.contract.records import LaunchPlan
+from torchyard.contract.rundir import RunDir
+from torchyard.contract.untrusted import read_untrusted
 from worker.engines.base import AttemptKey
-from worker.untrusted import folders_inside, read_untrusted, remove_inside
+from worker.untrusted import folders_inside, remove_inside
 
 ORPHAN_AGE = timedelta(days=7)
 """So long must an orphan have been left alone: somebody may have started the worker with the wrong database."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from store.commands import cleaning
 from store.queries import run_dirs
 from store.store import Store
-from torchyard.rundir import RunDir
+from torchyard.contract.rundir import RunDir
 from worker.untrusted import folders_inside, remove_inside
 
 _ASKED_AT_ONCE = 1000

@@ -7,8 +7,8 @@ from typing import Any
 
 import pynvml
 
-from torchyard.job import EndReason
-from torchyard.rundir import ExitReport
+from torchyard.contract.job import EndReason
+from torchyard.contract.records import ExitReport
 from worker.devices.inventory import Nvml, ask
 
 FAULT_XIDS = frozenset({48, 62, 63, 64, 74, 79, 94, 95, 119, 120, 140})

@@ -12,8 +12,8 @@ from typing import Any, Literal, Protocol, Self, TypeVar, cast
 
 import pynvml
 
-from torchyard.errors import ConfigError
-from torchyard.views import DeviceProcess, DeviceView
+from torchyard.contract.errors import ConfigError
+from torchyard.contract.views import DeviceProcess, DeviceView
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 import time
 
-from torchyard.views import DeviceView
+from torchyard.contract.views import DeviceView
 
 HEALTHY = timedelta(minutes=10)
 """How long a GPU must have answered since its fault."""

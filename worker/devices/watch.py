@@ -6,7 +6,7 @@ from pathlib import Path
 import shutil
 import time
 
-from torchyard.views import DeviceView, StartsView
+from torchyard.contract.views import DeviceView, StartsView
 from worker.attempts.roster import Roster
 from worker.devices.quarantine import Quarantine, Use
 from worker.engines.base import Engine

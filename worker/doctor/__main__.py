@@ -14,7 +14,7 @@ import sys
 import textwrap
 
 from torchyard.cli import output
-from torchyard.errors import TorchyardError
+from torchyard.contract.errors import TorchyardError
 from worker.doctor import disk, gpus, host, pytorch, services, starts
 from worker.doctor.findings import Finding, Status, failed
 from worker.engines.local.environment import inherited

@@ -7,7 +7,7 @@ from pathlib import Path
 import tempfile
 
 from torchyard.cli import output
-from torchyard.rundir import sync_folder
+from torchyard.contract.recordfiles import sync_folder
 from worker.doctor.findings import Finding, failed, ok, warning
 
 _LITTLE, _LITTLE_SHARE = 10 << 30, 0.05

@@ -9,8 +9,8 @@ from typing import Protocol, cast
 import pynvml
 
 from torchyard.cli import output
-from torchyard.errors import ConfigError
-from torchyard.views import DeviceView
+from torchyard.contract.errors import ConfigError
+from torchyard.contract.views import DeviceView
 from worker.devices.inventory import LOCK_FOLDER, Nvml, discover
 from worker.doctor.findings import Finding, failed, ok, warning
 from worker.settings import Settings

@@ -7,7 +7,7 @@ import sys
 
 from store import probe
 from store.probe import DatabaseFacts
-from torchyard.errors import ConfigError, Unavailable
+from torchyard.contract.errors import ConfigError, Unavailable
 from worker.doctor.findings import Finding, failed, ok, warning
 from worker.settings import Settings
 

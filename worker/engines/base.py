@@ -6,9 +6,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from torchyard.job import EndReason
-from torchyard.rundir import ExitReport
-from torchyard.views import DeviceView, StartsView
+from torchyard.contract.job import EndReason
+from torchyard.contract.records import ExitReport
+from torchyard.contract.views import DeviceView, StartsView
 
 
 @dataclass(frozen=True)

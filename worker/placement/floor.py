@@ -4,8 +4,8 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from store.rows.jobs import Reason
-from torchyard.spec import Resources
-from torchyard.views import DeviceView
+from torchyard.contract.spec import Resources
+from torchyard.contract.views import DeviceView
 from worker.placement import schedule
 from worker.placement.schedule import Host
 

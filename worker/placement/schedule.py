@@ -7,8 +7,8 @@ from types import MappingProxyType
 
 from store.rows.intents import Holder
 from store.rows.jobs import Reason
-from torchyard.spec import Resources
-from torchyard.views import DeviceView
+from torchyard.contract.spec import Resources
+from torchyard.contract.views import DeviceView
 
 _GIB = 1 << 30
 

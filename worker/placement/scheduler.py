@@ -19,8 +19,8 @@ from store.rows.intents import Holder
 from store.rows.jobs import Reason
 from store.rows.waiting import PREEMPTING, Waiting
 from store.store import Store
-from torchyard.spec import Resources
-from torchyard.views import DeviceView, HeldDevice
+from torchyard.contract.spec import Resources
+from torchyard.contract.views import DeviceView, HeldDevice
 from worker.placement import schedule
 from worker.placement.floor import Floor
 from worker.placement.line import Line

@@ -6,7 +6,7 @@ from PIL import Image
 import pytest
 import torch
 
-from torchyard.errors import DataError
+from torchyard.contract.errors import DataError
 from trainer.data.decoding import decode, header
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from torchyard.errors import DataError
+from torchyard.contract.errors import DataError
 from trainer.data.digests import arrays_digest, files_digest, split_digest
 
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from torchyard.errors import DataError
+from torchyard.contract.errors import DataError
 from trainer.data.digits import read_digits
 
 

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from tests.trainer.walls import blob, pair, walls
-from torchyard.errors import DataError
-from torchyard.recipes import SegmentationDataConfig
+from torchyard.contract.errors import DataError
+from torchyard.contract.recipes import SegmentationDataConfig
 from trainer.data import pairs as module
 from trainer.data.pairs import PairData, Pairs, load_pairs
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from tests.trainer.ranks import recipe
-from torchyard.errors import DataError
-from torchyard.recipes import ImageDataConfig
+from torchyard.contract.errors import DataError
+from torchyard.contract.recipes import ImageDataConfig
 from trainer.data.arrays import load_digits, load_npz
 from trainer.data.folders import load_folders
 from trainer.data.images import ImageData, Pictures, measure

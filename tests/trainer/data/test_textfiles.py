@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from torchyard.errors import DataError
+from torchyard.contract.errors import DataError
 from trainer.data.textfiles import Sample, class_files, read_classes, read_table
 
 

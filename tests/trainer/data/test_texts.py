@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tests.trainer.data.test_textfiles import file
-from torchyard.errors import DataError
-from torchyard.recipes import TextDataConfig
+from torchyard.contract.errors import DataError
+from torchyard.contract.recipes import TextDataConfig
 from trainer.data.texts import TextData, Texts, load_texts
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from torchyard.errors import ConfigError
+from torchyard.contract.errors import ConfigError
 from trainer.models.initial import freeze, initialize, train_mode
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.trainer.models.test_text import BATCH, CLASSES
-from torchyard.errors import DataError
+from torchyard.contract.errors import DataError
 from trainer.data.tokens import train_tokenizer
 from trainer.models import text
 from trainer.models.pretrained import load

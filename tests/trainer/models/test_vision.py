@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from torchyard.errors import ConfigError
+from torchyard.contract.errors import ConfigError
 from trainer.models import vision as models
 
 

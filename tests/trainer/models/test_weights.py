@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 import torch
 from torch import Tensor, nn
 
-from torchyard.errors import ConfigError, DataError
+from torchyard.contract.errors import ConfigError, DataError
 from trainer.models.weights import file_state, fill, is_published, torchvision_state
 
 TENSORS = {"weight": torch.arange(6.0).reshape(3, 2), "bias": torch.ones(3)}

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from tests.trainer.ranks import on_ranks, recipe, results
 from tests.trainer.runs import same, small_pictures
-from torchyard.errors import ConfigError, DataError
+from torchyard.contract.errors import ConfigError, DataError
 from trainer.recipes.classification import Classifier, make_classifier
 from trainer.task import Batch, Task
 from trainer.world import joined

@@ -6,8 +6,8 @@ import numpy as np
 from PIL import Image
 import torch
 
-from torchyard.publishing import publish
-from torchyard.rundir import Manifest
+from torchyard.contract.records import Manifest
+from torchyard.run.publishing import publish
 from trainer.recipes.overlays import GAP, overlays
 
 

@@ -17,10 +17,10 @@ from torchvision.models import ResNet34_Weights
 from tests.trainer.ranks import environment, job, on_ranks, results
 from tests.trainer.runs import load
 from tests.trainer.walls import blob, pair, shifted, walls
-from torchyard.errors import ConfigError, DataError, InvalidSpec
-from torchyard.publishing import Content
-from torchyard.recipes import Segmentation
-from torchyard.spec import parse_spec
+from torchyard.contract.errors import ConfigError, DataError, InvalidSpec
+from torchyard.contract.recipes import Segmentation
+from torchyard.contract.spec import parse_spec
+from torchyard.run.publishing import Content
 from trainer.__main__ import main
 from trainer.evaluate import evaluate
 from trainer.recipes.segmentation import Segmenter, make_segmentation

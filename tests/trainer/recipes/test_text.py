@@ -15,8 +15,8 @@ from torch.nn import functional
 from tests.trainer.data.test_textfiles import file
 from tests.trainer.models.test_pretrained import HEAD, directory
 from tests.trainer.ranks import on_ranks, results
-from torchyard.errors import ConfigError, DataError
-from torchyard.recipes import TextClassification
+from torchyard.contract.errors import ConfigError, DataError
+from torchyard.contract.recipes import TextClassification
 from trainer.data.texts import Texts, load_texts
 from trainer.data.tokens import tokenize, train_tokenizer
 from trainer.models.pretrained import load

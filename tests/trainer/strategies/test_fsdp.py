@@ -12,7 +12,7 @@ from torch.optim import AdamW, Optimizer
 
 from tests.trainer.ranks import on_ranks, results
 from tests.trainer.strategies.toy import MINUTE, Toy, begin, close, descend, equal, inputs, trained, weights
-from torchyard.errors import ConfigError
+from torchyard.contract.errors import ConfigError
 from trainer.strategies import Strategy
 from trainer.world import World, joined
 

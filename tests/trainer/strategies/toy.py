@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from torchyard.recipes import DistributedConfig
+from torchyard.contract.recipes import DistributedConfig
 from trainer.strategies import Strategy, make_strategy
 from trainer.world import World
 

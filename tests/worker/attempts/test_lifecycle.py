@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 import pytest
 
-from torchyard.job import EndReason
-from torchyard.rundir import ExitReport
+from torchyard.contract.job import EndReason
+from torchyard.contract.records import ExitReport
 from worker.attempts.lifecycle import (
     TRIES_ONCE_CANCELLED,
     Action,

@@ -10,9 +10,10 @@ from urllib.parse import quote
 
 import pytest
 
-from torchyard.errors import DataError
-from torchyard.rundir import LaunchPlan, RunDir
-from torchyard.spec import parse_spec
+from torchyard.contract.errors import DataError
+from torchyard.contract.records import LaunchPlan
+from torchyard.contract.rundir import RunDir
+from torchyard.contract.spec import parse_spec
 from worker.attempts.prepare import plan_of
 from worker.devices.inventory import Device
 from worker.engines.base import AttemptKey
@@ -62,7 +63,7 @@ def _script(code: Path, **config: Any) -> dict[str, Any]:
 
 def test_a_recipe_runs_the_trainer_in_the_run_directory(run: RunDir) -> None:
     plan = _plan(run, _recipe())
-    rank = [sys.executable, "-P", "-u", "-m", "torchyard.rank", "-m", "trainer"]
+    rank = [sys.executable, "-P", "-u", "-m", "torchyard.run.rank", "-m", "trainer"]
     assert plan.argv[-len(rank) :] == rank
     assert "--nproc-per-node=2" in plan.argv
     assert (plan.cwd, plan.world_size) == (str(run.job), 2)

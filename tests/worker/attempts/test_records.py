@@ -9,8 +9,8 @@ from store.db.database import Database
 from store.rows import deletion
 from store.rows.attempts import Batch, Claim
 from tests.store.yard import Yard, store_on
-from torchyard.errors import StaleClaim
-from torchyard.job import EndReason
+from torchyard.contract.errors import StaleClaim
+from torchyard.contract.job import EndReason
 from worker.attempts.records import Records
 
 

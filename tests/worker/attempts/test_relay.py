@@ -15,7 +15,9 @@ import pytest
 
 from store.blobs import Blobs
 from store.rows.attempts import Batch
-from torchyard.rundir import Manifest, ManifestFile, RunDir, write_record
+from torchyard.contract.recordfiles import write_record
+from torchyard.contract.records import Manifest, ManifestFile
+from torchyard.contract.rundir import RunDir
 from worker.attempts import lines
 from worker.attempts.relay import Relay
 

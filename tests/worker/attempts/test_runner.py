@@ -28,12 +28,14 @@ from tests.disks import mounted
 from tests.store.yard import Yard, store_on
 from tests.worker.attempt import wait_for
 from tests.worker.engines.memory import MemoryEngine, Simulated
-from torchyard import failpoints
-from torchyard.events import CheckpointSaved
-from torchyard.job import EndReason, JobState
-from torchyard.publishing import publish
-from torchyard.rundir import Manifest, ManifestFile, RunDir, read_record
-from torchyard.spec import parse_spec
+from torchyard.contract import failpoints
+from torchyard.contract.events import CheckpointSaved
+from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.recordfiles import read_record
+from torchyard.contract.records import Manifest, ManifestFile
+from torchyard.contract.rundir import RunDir
+from torchyard.contract.spec import parse_spec
+from torchyard.run.publishing import publish
 from worker.attempts import pace, wishes
 from worker.attempts.effects import Host
 from worker.attempts.runner import Runner

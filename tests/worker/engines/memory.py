@@ -4,9 +4,9 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from torchyard.job import EndReason
-from torchyard.rundir import ExitReport
-from torchyard.views import DeviceView, StartsView
+from torchyard.contract.job import EndReason
+from torchyard.contract.records import ExitReport
+from torchyard.contract.views import DeviceView, StartsView
 from worker.devices.inventory import Inventory
 from worker.engines import base
 from worker.engines.base import AttemptKey, Handle, Plan

@@ -11,8 +11,9 @@ import uuid
 from tests.worker.attempt import wait_for
 from tests.worker.engines.memory import MemoryEngine
 from tests.worker.standin import StandIn
-from torchyard.job import EndReason
-from torchyard.rundir import Env, ProcessIdentity, RunDir
+from torchyard.contract.job import EndReason
+from torchyard.contract.records import ProcessIdentity
+from torchyard.contract.rundir import Env, RunDir
 from worker.devices.inventory import Device, Inventory
 from worker.engines.base import AttemptKey, Engine, Handle, Plan
 from worker.engines.local import process

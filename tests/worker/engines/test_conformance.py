@@ -10,8 +10,8 @@ import pytest
 
 from tests.worker.attempt import DEADLINE_S, wait_for
 from tests.worker.engines.rigs import LocalRig, MemoryRig, Program, Rig
-from torchyard.job import EndReason
-from torchyard.rundir import ExitReport
+from torchyard.contract.job import EndReason
+from torchyard.contract.records import ExitReport
 from worker.engines.base import Absent, AttemptKey, Ended, Engine, Handle, Running, Waiting
 
 LONG = timedelta(minutes=5)

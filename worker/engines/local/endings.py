@@ -8,7 +8,7 @@ import os
 import select
 import threading
 
-from torchyard.rundir import ProcessIdentity
+from torchyard.contract.records import ProcessIdentity
 from worker.engines.local import process
 
 _GONE = {errno.ESRCH, errno.EINVAL}

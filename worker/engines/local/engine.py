@@ -9,11 +9,13 @@ from pathlib import Path
 import signal
 from typing import Literal
 
-from torchyard.errors import ConfigError
-from torchyard.job import EndReason
-from torchyard.rundir import ExitReport, LaunchPlan, ProcessIdentity, RunDir, write_record
-from torchyard.untrusted import read_untrusted
-from torchyard.views import DeviceView, StartsView
+from torchyard.contract.errors import ConfigError
+from torchyard.contract.job import EndReason
+from torchyard.contract.recordfiles import write_record
+from torchyard.contract.records import ExitReport, LaunchPlan, ProcessIdentity
+from torchyard.contract.rundir import RunDir
+from torchyard.contract.untrusted import read_untrusted
+from torchyard.contract.views import DeviceView, StartsView
 from worker.devices.inventory import Inventory
 from worker.engines import base
 from worker.engines.base import AttemptKey, Handle, Plan

@@ -1,8 +1,8 @@
 """The end of what a process of an attempt wrote to its stderr, as a report may quote it."""
 
-from torchyard.rundir import RunDir
-from torchyard.schema import storable
-from torchyard.untrusted import read_tail
+from torchyard.contract.rundir import RunDir
+from torchyard.contract.schema import storable
+from torchyard.contract.untrusted import read_tail
 
 TAIL = 16_384
 """Bytes of a log that a report may quote."""

@@ -14,7 +14,7 @@ import subprocess
 import threading
 from typing import BinaryIO
 
-from torchyard.rundir import ProcessIdentity
+from torchyard.contract.records import ProcessIdentity
 from worker.engines.local import process
 
 _lock = threading.RLock()

@@ -15,7 +15,8 @@ import signal
 import time
 from typing import Literal
 
-from torchyard.rundir import Env, ProcessIdentity, process_title
+from torchyard.contract.records import ProcessIdentity
+from torchyard.contract.rundir import Env, process_title
 
 _PAUSE = 0.02  # seconds between two looks at what a SIGKILL has left
 _PR_SET_CHILD_SUBREAPER = 36

@@ -3,9 +3,11 @@
 from datetime import timedelta
 import time
 
-from torchyard.job import EndReason
-from torchyard.rundir import RunDir, StopRequest, write_record
-from torchyard.untrusted import read_untrusted
+from torchyard.contract.job import EndReason
+from torchyard.contract.recordfiles import write_record
+from torchyard.contract.records import StopRequest
+from torchyard.contract.rundir import RunDir
+from torchyard.contract.untrusted import read_untrusted
 
 _OVERDUE_S = 15.0
 _WEIGHT = {EndReason.PREEMPTED: 0, EndReason.PAUSED: 1, EndReason.CANCELLED: 3}

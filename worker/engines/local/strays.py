@@ -7,9 +7,11 @@ import os
 from pathlib import Path
 import time
 
-from torchyard.job import EndReason
-from torchyard.rundir import ProcessIdentity, RunDir, StopRequest, write_record
-from torchyard.untrusted import read_untrusted
+from torchyard.contract.job import EndReason
+from torchyard.contract.recordfiles import write_record
+from torchyard.contract.records import ProcessIdentity, StopRequest
+from torchyard.contract.rundir import RunDir
+from torchyard.contract.untrusted import read_untrusted
 from worker.engines.base import AttemptKey
 from worker.engines.local import orphans, process
 

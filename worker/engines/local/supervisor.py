@@ -16,27 +16,21 @@ import time
 
 from setproctitle import setproctitle
 
-from torchyard.disk import PASSING, insist
-from torchyard.events import Message
-from torchyard.failpoints import failpoint
-from torchyard.job import EndReason
-from torchyard.rundir import (
-    ExitReport,
-    LaunchPlan,
-    ProcessIdentity,
-    RunDir,
-    StopRequest,
-    process_title,
-    write_record,
-)
-from torchyard.schema import format_duration
+from torchyard.contract.disk import PASSING, insist
+from torchyard.contract.events import Message
+from torchyard.contract.failpoints import failpoint
+from torchyard.contract.job import EndReason
+from torchyard.contract.recordfiles import write_record
+from torchyard.contract.records import ExitReport, LaunchPlan, ProcessIdentity, StopRequest
+from torchyard.contract.rundir import RunDir, process_title
+from torchyard.contract.schema import format_duration
+from torchyard.contract.untrusted import append_untrusted, read_untrusted
 from worker.engines.local import process
 from worker.engines.local.launchers.base import Launch
 from worker.engines.local.launchers.torchrun import Agent
 from worker.engines.local.launchers.warm import Forks
 from worker.engines.local.stalls import StallWatch
 from worker.engines.local.verdict import judge, raised
-from worker.untrusted import append_untrusted, read_untrusted
 
 _POLL_S = 0.2
 _STUBBORN = timedelta(seconds=30)  # for a SIGKILL to be obeyed: a GPU's memory takes its time

@@ -7,9 +7,10 @@ import os
 import sys
 import time
 
-from torchyard.failpoints import failpoint
-from torchyard.rundir import ProcessIdentity, RunDir
-from torchyard.untrusted import read_untrusted
+from torchyard.contract.failpoints import failpoint
+from torchyard.contract.records import ProcessIdentity
+from torchyard.contract.rundir import RunDir
+from torchyard.contract.untrusted import read_untrusted
 from worker.engines.local import orphans
 from worker.engines.local.environment import inherited
 from worker.engines.local.warm.keeper import Lost, NotWarm, WarmProcess

@@ -3,11 +3,12 @@
 import re
 import signal
 
-from torchyard import disk
-from torchyard.faults import device_fault
-from torchyard.job import EndReason
-from torchyard.rundir import ExitReport, ProcessIdentity, RankError, RunDir
-from torchyard.untrusted import read_untrusted
+from torchyard.contract import disk
+from torchyard.contract.faults import device_fault
+from torchyard.contract.job import EndReason
+from torchyard.contract.records import ExitReport, ProcessIdentity, RankError
+from torchyard.contract.rundir import RunDir
+from torchyard.contract.untrusted import read_untrusted
 from worker.engines.local.logtail import quote
 
 _FAULT = 1000  # characters of a fault's own words

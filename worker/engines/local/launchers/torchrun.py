@@ -11,7 +11,8 @@ import subprocess
 import sys
 from typing import Literal
 
-from torchyard.rundir import LaunchPlan, RunDir
+from torchyard.contract.records import LaunchPlan
+from torchyard.contract.rundir import RunDir
 from worker.engines.base import Plan
 from worker.engines.local import logtail
 from worker.engines.local.warm import fork
@@ -36,7 +37,7 @@ class Torchrun:
         return "torchrun"
 
     def command(self, plan: Plan, *, folder: Path) -> list[str]:
-        rank = ["--no-python", *_PYTHON, "-u", "-m", "torchyard.rank", *plan.program]
+        rank = ["--no-python", *_PYTHON, "-u", "-m", "torchyard.run.rank", *plan.program]
         here = [f"--nproc-per-node={len(plan.devices)}", f"--log-dir={folder}"]
         return [*_PYTHON, "-m", _MODULE, *_ELASTIC, *here, *rank]
 

@@ -16,7 +16,8 @@ from typing import Literal, NoReturn
 
 from setproctitle import setproctitle
 
-from torchyard.rundir import LaunchPlan, RunDir, process_title
+from torchyard.contract.records import LaunchPlan
+from torchyard.contract.rundir import RunDir, process_title
 from worker.engines.base import Plan
 from worker.engines.local import process
 from worker.engines.local.launchers.torchrun import Torchrun

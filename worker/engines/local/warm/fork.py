@@ -13,8 +13,8 @@ import time
 import traceback
 from typing import NoReturn
 
-from torchyard import rank
-from torchyard.exiting import leave
+from torchyard.run import rank
+from torchyard.run.exiting import leave
 
 OURS = frozenset({"worker", "trainer"})
 """Packages of ours that no script expects to be imported already: it may have its own of that name."""

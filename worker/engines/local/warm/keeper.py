@@ -14,8 +14,8 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from torchyard.rundir import ProcessIdentity, Record
-from torchyard.views import StartsView
+from torchyard.contract.records import ProcessIdentity, Record
+from torchyard.contract.views import StartsView
 from worker.engines.local import orphans, process
 from worker.engines.local.warm.fingerprint import fingerprint
 from worker.engines.local.warm.messages import LIMIT, Forked, Ready, Request

@@ -1,6 +1,6 @@
 """What a worker and its warm process say to each other, one JSON document a packet."""
 
-from torchyard.rundir import ProcessIdentity, Record
+from torchyard.contract.records import ProcessIdentity, Record
 
 LIMIT = 1 << 17
 """Bytes of a packet."""

@@ -6,7 +6,7 @@ import importlib
 from pathlib import Path
 import sys
 
-from torchyard import collector
+from torchyard.contract import collector
 from worker.engines.local.warm.fork import OURS
 from worker.engines.local.warm.memory import release_file_pages
 

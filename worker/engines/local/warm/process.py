@@ -16,7 +16,7 @@ from typing import NoReturn
 from pydantic import ValidationError
 from setproctitle import setproctitle
 
-from torchyard.rundir import ProcessIdentity
+from torchyard.contract.records import ProcessIdentity
 from worker.engines.local import supervisor
 from worker.engines.local.warm import fork, preload
 from worker.engines.local.warm.messages import LIMIT, Forked, Ready, Request

@@ -9,8 +9,9 @@ import pytest
 from tests.worker.attempt import Attempt, wait_for
 from tests.worker.engines.local.warm.light import Light
 from tests.worker.engines.rigs import LocalRig
-from torchyard.job import EndReason
-from torchyard.rundir import ProcessIdentity, process_title
+from torchyard.contract.job import EndReason
+from torchyard.contract.records import ProcessIdentity
+from torchyard.contract.rundir import process_title
 from worker.engines.base import Ended, Plan
 from worker.engines.local import orphans, process
 from worker.engines.local.launchers.warm import obstacle

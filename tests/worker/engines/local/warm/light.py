@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from tests.warm import START_S
-from torchyard.rundir import ProcessIdentity
+from torchyard.contract.records import ProcessIdentity
 from worker.engines.local import orphans
 from worker.engines.local.warm.keeper import WarmProcess
 

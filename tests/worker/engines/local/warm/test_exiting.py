@@ -12,7 +12,7 @@ import zipfile
 import pytest
 
 from tests.worker.attempt import Attempt
-from torchyard.rundir import Env, RunDir
+from torchyard.contract.rundir import Env, RunDir
 
 IN_ITS_FOLDER = "import os\nos.chdir(os.path.dirname(os.path.abspath(__file__)))\n"
 PROGRAMS = {
@@ -114,7 +114,7 @@ def _as_fresh_rank(folder: Path, text: str) -> End:
     code = folder / "code"
     code.mkdir()
     env = {"PATH": os.environ["PATH"], "RANK": "0", Env.JOB_ID: "job_x", Env.ATTEMPT: "1", Env.RUN_DIR: str(run.job)}
-    command = [sys.executable, "-P", "-u", "-m", "torchyard.rank", str(_program(code, text))]
+    command = [sys.executable, "-P", "-u", "-m", "torchyard.run.rank", str(_program(code, text))]
     ended = subprocess.run(command, env=env, check=False)
     return End(ended.returncode, run.log("rank-0", "stdout").read_text(), _files(code))
 

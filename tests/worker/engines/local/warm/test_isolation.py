@@ -10,7 +10,7 @@ import pytest
 
 from tests.warm import identity
 from tests.worker.attempt import Attempt
-from torchyard.job import EndReason
+from torchyard.contract.job import EndReason
 from worker.engines.local import process
 from worker.engines.local.warm.keeper import WarmProcess
 

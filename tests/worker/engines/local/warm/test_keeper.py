@@ -15,9 +15,9 @@ from tests.warm import START_S
 from tests.worker.attempt import Attempt, wait_for
 from tests.worker.engines.local.warm.light import Light
 from tests.worker.engines.rigs import LocalRig
-from torchyard.errors import ConfigError
-from torchyard.job import EndReason
-from torchyard.rundir import ProcessIdentity
+from torchyard.contract.errors import ConfigError
+from torchyard.contract.job import EndReason
+from torchyard.contract.records import ProcessIdentity
 from worker.engines.base import Ended, Engine, Handle, Running
 from worker.engines.local import orphans, process
 from worker.engines.local.warm.keeper import NotWarm, WarmProcess
@@ -28,7 +28,7 @@ OWNER = """
 from pathlib import Path
 import signal, sys
 from tests.worker.engines.local.warm.light import Light
-from torchyard.rundir import RunDir
+from torchyard.contract.rundir import RunDir
 from worker.engines.local import orphans, supervisors
 light = Light()
 orphans.start = light.start

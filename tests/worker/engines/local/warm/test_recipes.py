@@ -8,7 +8,7 @@ import pytest
 
 from tests.trainer.runs import same, state
 from tests.worker.attempt import Attempt
-from torchyard.job import EndReason
+from torchyard.contract.job import EndReason
 from worker.engines.local import process
 from worker.engines.local.warm.keeper import WarmProcess
 

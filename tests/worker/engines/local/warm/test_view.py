@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.worker.attempt import Attempt
-from torchyard.job import EndReason
+from torchyard.contract.job import EndReason
 from worker.engines.local import process
 from worker.engines.local.warm.keeper import WarmProcess
 

@@ -1,0 +1,331 @@
+"""Every command as a user runs it, against a whole service of real processes."""
+
+import asyncio
+from collections.abc import Generator
+from contextlib import contextmanager
+import csv
+import hashlib
+import io
+import json
+import os
+from pathlib import Path
+import signal
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from tests.e2e.service import Service, running, until
+from tests.torchyard.cli.proxy import breaking_proxy
+from tests.torchyard.cli.terminal import in_terminal
+from torchyard.client import AsyncClient
+from torchyard.contract.job import JobState
+from torchyard.contract.views import CheckpointView, JobView
+
+DIGITS = """
+trainer: image-classification
+name: digits
+labels: {team: bridges}
+config: {data: {source: digits}, training: {epochs: 2}}
+"""
+FAILS = "import os\nprint('about to fail', flush=True)\nraise ValueError('the data is blue')\n"
+PRINTS = """
+import pathlib, time
+for number in range(300):
+    print(f"line {number}", flush=True)
+    while number >= 150 and not pathlib.Path(__file__).with_name("gate").exists():
+        time.sleep(0.01)
+"""
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
+    with running(Service(tmp_path_factory.mktemp("service"))) as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def trained(service: Service) -> JobView:
+    """A job of the built-in trainer that has succeeded."""
+    done = _run(service, "submit", "-", "--follow", stdin=DIGITS)
+    assert done.returncode == 0, done.stderr
+    assert "epoch 2/2" in done.stdout
+    assert "succeeded" in done.stderr.splitlines()[-1]
+    assert "val/accuracy" in done.stderr
+    return service.client.find("digits")
+
+
+@pytest.fixture(scope="module")
+def failed(service: Service) -> JobView:
+    job = service.submit_script("fails", FAILS, max_restarts=0)
+    return service.wait(job.id, JobState.FAILED)
+
+
+@pytest.fixture
+def waiting(service: Service) -> Generator[JobView]:
+    """A job that no worker can start."""
+    job = service.submit_script("large", "", resources={"devices_per_node": 999})
+    yield until(lambda: _with_reason(service.client.get(job.id)), what="the scheduler has looked at it")
+    service.client.cancel(job.id)
+
+
+def test_validate_prints_a_spec_that_is_itself_valid(service: Service) -> None:
+    first = _run(service, "validate", "-", stdin=DIGITS)
+    assert yaml.safe_load(first.stdout)["config"]["training"]["epochs"] == 2
+    assert _run(service, "validate", "-", stdin=first.stdout).stdout == first.stdout
+    assert json.loads(_run(service, "validate", "-", "--json", stdin=DIGITS).stdout) == yaml.safe_load(first.stdout)
+    wrong = _run(service, "validate", "-", stdin=DIGITS.replace("epochs: 2", "epochs: none"))
+    assert (wrong.returncode, wrong.stdout) == (1, "")
+    assert "config.training.epochs: " in wrong.stderr
+
+
+def test_validate_fills_in_every_recipe_of_a_file(service: Service, tmp_path: Path) -> None:
+    for recipe, model in (("segmentation", "unet_small"), ("text-classification", "tiny")):
+        file = tmp_path / f"{recipe}.yaml"
+        file.write_text(f"{{trainer: {recipe}, config: {{data: {{source: 'file:///data'}}}}}}")
+        spec = yaml.safe_load(_run(service, "validate", str(file)).stdout)
+        assert (spec["name"], spec["config"]["model"]["name"]) == (recipe, model)
+        file.write_text(f"{{trainer: {recipe}}}")
+        wrong = _run(service, "validate", str(file))
+        assert (wrong.returncode, wrong.stdout) == (1, "")
+        assert "config: Field required" in wrong.stderr
+
+
+def test_ps_lists_what_is_asked_for(service: Service, trained: JobView, failed: JobView) -> None:
+    def listed(*options: str) -> set[str]:
+        return {job["id"] for job in json.loads(_run(service, "ps", "--json", *options).stdout)}
+
+    assert {trained.id, failed.id} <= listed("--all")
+    assert listed("--name", "digits", "--state", "succeeded", "--since", "1h") >= {trained.id}
+    assert failed.id not in listed("--label", "team=bridges", "--all")
+    assert listed("--since", "2199-01-01T00:00:00Z") == set()
+    lines = _run(service, "ps", "--name", "fails").stdout.splitlines()
+    assert lines[0].split()[:3] == ["ID", "NAME", "STATE"]
+    assert lines[1].split()[:3] == [failed.id, "fails", "failed"]
+    assert lines[1].endswith("ValueError: the data is blue")
+    for misuse in (["--watch"], ["--label", "team"], ["--since", "yesterday"], ["--state", "odd"]):
+        assert _run(service, "ps", *misuse).returncode == 2
+
+
+def test_why_tells_what_a_waiting_job_waits_for(service: Service, waiting: JobView) -> None:
+    told = _run(service, "why", waiting.id).stdout
+    assert told.startswith("large is queued: needs 999 devices; the largest worker, ")
+    assert "position   1 of the queue" in told
+    assert told.count("  free  ") == len(service.client.workers()[0].devices)
+    assert json.loads(_run(service, "why", "large", "--json").stdout)["job"]["id"] == waiting.id
+    entry = _run(service, "queue").stdout.splitlines()[1]
+    assert entry.split()[:3] == ["1", waiting.id, "large"] and "needs 999 devices" in entry
+    assert [item["job_id"] for item in json.loads(_run(service, "queue", "--json").stdout)] == [waiting.id]
+
+
+def test_why_tells_how_a_job_failed_and_what_to_do(service: Service, failed: JobView) -> None:
+    told = _run(service, "why", failed.id).stdout
+    assert told.startswith("fails failed: ValueError: the data is blue")
+    assert "(user_error, rank 0, exit code 1)" in told
+    assert 'File "' in told and "raise ValueError" in told
+    assert f"logs {failed.id} --rank 0" in told and f"retry {failed.id}" in told
+
+
+def test_workers_lists_each_device_with_its_holder(service: Service) -> None:
+    heading, *devices = _run(service, "workers").stdout.splitlines()
+    assert heading.startswith("WORKER")
+    [worker] = json.loads(_run(service, "workers", "--json").stdout)
+    assert [device["kind"] in line for device, line in zip(worker["devices"], devices, strict=True)]
+
+
+def test_metrics_are_a_table_a_curve_csv_and_json(service: Service, trained: JobView) -> None:
+    heading, *rows = _run(service, "metrics", "digits").stdout.splitlines()
+    assert heading.split() == ["METRIC", "LATEST", "STEP", "LEAST", "GREATEST"]
+    assert {row.split()[0] for row in rows} == set(trained.metrics)
+    points = [*csv.DictReader(io.StringIO(_run(service, "metrics", "digits", "-k", "val/accuracy", "--csv").stdout))]
+    assert [point["key"] for point in points] == ["val/accuracy"] * 2
+    assert float(points[-1]["value"]) == trained.metrics["val/accuracy"]
+    view = json.loads(_run(service, "metrics", "digits", "--key", "val/loss", "--json").stdout)
+    assert [series["key"] for series in view["data"]] == ["val/loss"]
+    plot = _run(service, "metrics", "digits", "-k", "train/loss", "--plot", env={"COLUMNS": "60"}).stdout
+    assert "train/loss" in plot and "┤" in plot and "\x1b" not in plot
+    assert max(len(line) for line in plot.splitlines()) == 60
+    assert "This job has" in _run(service, "metrics", "digits", "-k", "other").stderr
+    assert _run(service, "metrics", "digits", "--plot", "--json").returncode == 2
+
+
+def test_logs_begin_at_a_time(service: Service, trained: JobView) -> None:
+    every = _run(service, "logs", trained.id).stdout
+    assert _run(service, "logs", trained.id, "--since", "1d").stdout == every
+    lines = [*service.client.logs(trained.id)]
+    late = [line for line in lines if line.time >= lines[-1].time]
+    shown = _run(service, "logs", trained.id, "--since", lines[-1].time.isoformat(), "--json").stdout
+    assert [json.loads(line)["line"] for line in shown.splitlines()] == [line.line for line in late]
+    done = _run(service, "logs", trained.id, "--since", "2199-01-01T00:00:00Z")
+    assert (done.stdout, done.stderr) == ("", "No output.\n")
+
+
+def test_checkpoints_are_listed_with_their_aliases(service: Service, trained: JobView) -> None:
+    heading, newest, oldest = _run(service, "checkpoints", "digits").stdout.splitlines()
+    assert heading.split()[:5] == ["CHECKPOINT", "EPOCH", "STEP", "SIZE", "ALIASES"]
+    assert "latest" in newest and "epoch-1" in oldest
+    assert [item["epoch"] for item in json.loads(_run(service, "checkpoints", "digits", "--json").stdout)] == [2, 1]
+    assert trained.id in _run(service, "show", "digits").stdout
+
+
+def test_a_download_goes_through_a_connection_that_breaks(service: Service, trained: JobView, tmp_path: Path) -> None:
+    listed = service.client.checkpoint(trained.id)
+    with breaking_proxy(service.server["url"]) as proxy:
+        proxy.limit = listed.size // 3
+        done = _run(service, "download", trained.id, "-o", str(tmp_path), url=proxy.url)
+        assert done.returncode == 0, done.stderr
+        assert proxy.broken >= 3
+        assert proxy.sent < listed.size + 100_000
+    assert _holds(Path(done.stdout.strip()), listed)
+    assert [path.name for path in tmp_path.iterdir()] == [f"digits-epoch-{listed.epoch}.pt"]
+
+
+def test_a_download_that_was_stopped_goes_on_with_the_next_command(
+    service: Service, trained: JobView, tmp_path: Path
+) -> None:
+    listed, half = service.client.checkpoint(trained.id), 1_000_000
+    target = tmp_path / "mine.pt"
+    with breaking_proxy(service.server["url"]) as proxy:
+        proxy.limit, proxy.hangs = half, True
+        with _started(service, "download", trained.id, "-o", str(target), url=proxy.url) as process:
+            until(lambda: any(path.stat().st_size > half // 2 for path in tmp_path.iterdir()), what="half has arrived")
+            process.send_signal(signal.SIGINT)
+            assert process.stderr is not None
+            told = process.stderr.read()
+            assert process.wait(30) == 130
+        assert "the same command goes on" in told
+        proxy.limit, already = None, proxy.sent
+        done = _run(service, "download", trained.id, "-o", str(target), url=proxy.url)
+        assert "Goes on behind" in done.stderr
+        assert proxy.sent - already < listed.size - half // 2
+    assert _holds(target, listed)
+    assert [*tmp_path.iterdir()] == [target]
+
+
+def test_any_file_of_a_checkpoint_can_be_downloaded(service: Service, trained: JobView, tmp_path: Path) -> None:
+    done = _run(service, "download", trained.id, "--file", "model.safetensors", "--latest", cwd=tmp_path)
+    file = next(
+        item for item in service.client.checkpoint(trained.id, "latest").files if item.path == "model.safetensors"
+    )
+    assert hashlib.sha256((tmp_path / done.stdout.strip()).read_bytes()).hexdigest() == file.sha256
+
+
+def test_following_loses_and_repeats_nothing_over_cut_connections_and_a_new_server_process(service: Service) -> None:
+    job = service.submit_script("prints", PRINTS)
+    with breaking_proxy(service.server["url"]) as proxy:
+        proxy.limit = 6000
+        with _started(service, "logs", job.id, "-f", url=proxy.url) as process:
+            assert process.stdout is not None
+            lines = [process.stdout.readline() for _ in range(151)]
+            os.kill(service.server["processes"]["api"], signal.SIGKILL)
+            (service.code / "prints" / "gate").touch()
+            lines += process.stdout.readlines()
+            assert process.wait(60) == 0
+        assert proxy.broken >= 5
+    assert lines == [f"rank 0 | line {number}\n" for number in range(300)]
+
+
+def test_the_async_client_sees_what_the_other_one_sees(service: Service, trained: JobView) -> None:
+    async def positions(url: str) -> list[tuple[int, str]]:
+        async with AsyncClient(url, service.server["token"]) as client:
+            return [(item.position, item.kind) async for item in client.stream(trained.id)]
+
+    with breaking_proxy(service.server["url"]) as proxy:
+        proxy.limit = 6000
+        found = asyncio.run(positions(proxy.url))
+        assert proxy.broken > 0
+    assert found == [(item.position, item.kind) for item in service.client.stream(trained.id)]
+    assert found[-1][1] == "end" and {"state", "metric", "log", "checkpoint"} <= {kind for _, kind in found}
+
+
+def test_retry_makes_a_new_job_and_follows_it(service: Service, failed: JobView) -> None:
+    done = _run(service, "retry", failed.id, "-f")
+    assert done.returncode == 1
+    assert done.stdout.startswith("rank 0 | about to fail\n")
+    again = json.loads(_run(service, "show", "fails", "--json").stdout)
+    assert (again["retry_of"], again["state"]) == (failed.id, "failed")
+
+
+def test_rm_asks_first_and_removes_what_has_ended(service: Service, waiting: JobView) -> None:
+    job = service.submit_script("short", "print('done')")
+    service.wait(job.id, JobState.SUCCEEDED)
+    assert f"cancel {waiting.id}" in _run(service, "rm", job.id, waiting.id, "--yes").stderr
+    refused = _run(service, "rm", job.id)
+    assert refused.returncode == 2 and "--yes" in refused.stderr
+    code, screen = _in_terminal(service, "rm", job.id, answer="n\n")
+    assert code == 1 and job.id in screen
+    assert service.client.get(job.id).id == job.id
+    code, screen = _in_terminal(service, "rm", "short", answer="y\n")
+    assert code == 0 and f"{job.id}  removed" in screen
+    assert "there is no job" in _run(service, "rm", job.id, "--yes").stderr
+
+
+def test_ps_watch_redraws_until_ctrl_c(service: Service, trained: JobView) -> None:
+    code, screen = _in_terminal(service, "ps", "--watch", answer="\x03", shown="digits")
+    assert code == 0
+    assert screen.count("\x1b[?1049h") == screen.count("\x1b[?1049l") == 1
+    assert trained.name in screen
+
+
+def test_the_shell_completes_jobs_and_stays_silent_without_a_server(service: Service, trained: JobView) -> None:
+    asked = {"_TORCHYARD_COMPLETE": "complete_bash", "COMP_WORDS": "torchyard show dig", "COMP_CWORD": "2"}
+    assert _run(service, env=asked).stdout.split() == ["digits"]
+    by_id = {**asked, "COMP_WORDS": f"torchyard logs {trained.id[:-2]}"}
+    assert _run(service, env=by_id).stdout.split() == [trained.id]
+    done = _run(service, env=asked, url="http://127.0.0.1:1")
+    assert (done.stdout.strip(), done.stderr) == ("", "")
+
+
+def _with_reason(job: JobView) -> JobView | None:
+    return job if "needs 999 devices" in job.status_reason.message else None
+
+
+def _holds(path: Path, listed: CheckpointView) -> bool:
+    return hashlib.sha256(path.read_bytes()).hexdigest() == listed.sha256
+
+
+def _run(
+    service: Service,
+    *arguments: str,
+    stdin: str = "",
+    url: str | None = None,
+    env: dict[str, str] | None = None,
+    cwd: Path | None = None,
+) -> subprocess.CompletedProcess[str]:
+    environment = _environment(service, url) | (env or {})
+    return subprocess.run(
+        _command(*arguments),
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+        cwd=cwd,
+        timeout=240,
+    )
+
+
+@contextmanager
+def _started(service: Service, *arguments: str, url: str) -> Generator[subprocess.Popen[str]]:
+    pipe = subprocess.PIPE
+    environment = _environment(service, url)
+    with subprocess.Popen(_command(*arguments), stdout=pipe, stderr=pipe, text=True, env=environment) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _in_terminal(service: Service, *arguments: str, answer: str, shown: str = "?") -> tuple[int, str]:
+    return in_terminal(arguments, _environment(service, None), answer=answer, shown=shown)
+
+
+def _command(*arguments: str) -> list[str]:
+    return [sys.executable, "-P", "-m", "torchyard.cli", *arguments]
+
+
+def _environment(service: Service, url: str | None) -> dict[str, str]:
+    plain = {key: value for key, value in os.environ.items() if not key.startswith("TORCHYARD_")}
+    server = service.server
+    return {**plain, "TORCHYARD_URL": url or server["url"], "TORCHYARD_TOKEN": server["token"]}

@@ -1,0 +1,130 @@
+"""`torchyard up`, for real: its processes, its files, and how it ends. What jobs live through is in tests/e2e."""
+
+from collections.abc import Iterator
+import os
+from pathlib import Path
+import signal
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from tests.e2e.service import Service, processes_naming, running, until
+from torchyard.contract.errors import ServerUnreachable
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    with running(Service(tmp_path, slots=1, warm=False)) as service:
+        yield service
+
+
+def test_its_files_are_the_owners_alone_and_it_is_found_by_them(service: Service) -> None:
+    assert service.server.keys() == {"url", "token", "pid", "processes"}
+    assert service.server["processes"].keys() == {"api", "worker", "redis"}
+    assert service.server["token"] == (service.data / "token").read_text()
+    for path in (service.data / "server.json", service.data / "token", service.data / "redis" / "redis.sock"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+    for path in (service.data, service.data / "redis"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700, path
+    with service.client as client:
+        assert client.ready().status == "ok"
+
+
+def test_whatever_dies_comes_back_at_the_same_address(service: Service) -> None:
+    before = service.server
+    for name, pid in before["processes"].items():
+        os.kill(pid, signal.SIGKILL)
+        until(lambda name=name, pid=pid: service.server["processes"][name] != pid, what=f"{name} is started again")
+    after = service.server
+    assert (after["url"], after["token"], after["pid"]) == (before["url"], before["token"], before["pid"])
+    assert not {*after["processes"].values()} & {*before["processes"].values()}
+
+    def ready() -> bool:
+        try:
+            with service.client as client:
+                return client.ready().status == "ok" and any(worker.state == "ready" for worker in client.workers())
+        except ServerUnreachable:
+            return False
+
+    until(ready, what="the service is ready again")
+
+
+def test_a_second_one_is_refused(service: Service, tmp_path: Path) -> None:
+    done = _up("--port", "0", "--data-dir", str(service.data))
+    assert done.returncode == 1
+    assert service.server["url"] in done.stderr and str(service.server["pid"]) in done.stderr
+    port = service.server["url"].rpartition(":")[2]
+    done = _up("--port", port, "--data-dir", str(tmp_path / "other"))
+    assert done.returncode == 1
+    assert f"port {port} is taken" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert processes_naming(tmp_path / "other") == []
+
+
+def test_killed_it_takes_its_children_along_and_the_next_one_takes_over(tmp_path: Path) -> None:
+    service = Service(tmp_path, slots=1, warm=False)
+    service.start()
+    token, before = service.server["token"], {*service.processes()}
+    assert service.server["pid"] in before
+    assert service.stop(signal.SIGKILL) == -signal.SIGKILL
+    with running(service):
+        until(lambda: _pid(service) not in {None, *before}, what="the next one serves")
+        assert service.server["token"] == token
+        assert not before & {*service.processes()}
+
+
+def test_a_second_ctrl_c_kills(tmp_path: Path) -> None:
+    service = Service(tmp_path, slots=1, warm=False)
+    service.start()
+    up, worker = service.server["pid"], service.server["processes"]["worker"]
+    os.kill(worker, signal.SIGSTOP)  # it will not stop when it is asked to
+    os.kill(up, signal.SIGINT)
+    until(lambda: "Ctrl-C again" in (tmp_path / "up.log").read_text(), what="the service is stopping")
+    assert service.stop() not in {0, -signal.SIGINT}
+    until(lambda: service.processes() == [], what="nothing is left")
+    assert not (service.data / "server.json").exists()
+
+
+def test_a_deep_data_directory_has_its_socket_elsewhere(tmp_path: Path) -> None:
+    folder = tmp_path / ("d" * 60) / ("e" * 60)
+    folder.mkdir(parents=True)
+    with running(Service(folder, slots=1, warm=False)) as service:
+        worker = service.server["processes"]["worker"]
+        settings = dict(item.split("=", 1) for item in Path(f"/proc/{worker}/environ").read_text().split("\0") if item)
+        socket = Path(settings["TORCHYARD_REDIS_URL"].removeprefix("unix://"))
+        assert stat.S_IMODE(socket.parent.stat().st_mode) == 0o700
+        with service.client as client:
+            assert client.ready().redis == "ok"
+    assert not socket.parent.exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "url", "told"),
+    [
+        ("--database", "sqlite:////nowhere/at/all.db", "unable to open database file"),
+        ("--database", "postgresql://ada:s3cret@127.0.0.1:1/torchyard", "port 1 failed"),
+        ("--database", "mysql://ada:s3cret@box/torchyard", "expected sqlite:////path/to/file.db or postgresql://"),
+        ("--redis", "http://:s3cret@box", "expected redis://"),
+    ],
+)
+def test_a_part_that_cannot_start_is_told_with_its_last_words(tmp_path: Path, option: str, url: str, told: str) -> None:
+    done = _up("--port", "0", "--data-dir", str(tmp_path / "data"), option, url)
+    assert done.returncode == 1
+    assert told in done.stderr
+    assert "s3cret" not in done.stderr
+    assert "Traceback" not in done.stderr
+    assert processes_naming(tmp_path) == []
+
+
+def _pid(service: Service) -> int | None:
+    try:
+        return service.server["pid"]
+    except FileNotFoundError:
+        return None
+
+
+def _up(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", "-m", "torchyard.cli", "up", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)

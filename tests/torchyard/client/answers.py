@@ -1,0 +1,77 @@
+"""What a Torchyard server answers, as the design documents it."""
+
+import hashlib
+import json
+from typing import Any
+
+from tests.torchyard.client.fake_server import Answer, FakeServer
+
+NOW = "2026-01-02T03:04:05Z"
+JOB = "/v1/jobs/job_1"
+DATA = b"the bytes of a state" * 1000
+SHA256 = hashlib.sha256(DATA).hexdigest()
+
+
+def serve_checkpoint(
+    server: FakeServer, sent: bytes, headers: dict[str, str] | None = None, *, status: int = 200
+) -> None:
+    file = {"path": "state.pt", "size": len(DATA), "sha256": SHA256}
+    listed = {"id": "ckpt_1", "epoch": 3, "step": 9, "attempt": 1, "metrics": {}, "files": [file], "aliases": ["best"]}
+    size = {"size": file["size"], "sha256": file["sha256"], "created_at": NOW}
+    for ref in ("best", "ckpt_1"):
+        server.on(f"{JOB}/checkpoints/{ref}", {**listed, **size})
+    server.on(f"{JOB}/checkpoints/ckpt_1/download", Answer(sent, status, headers or {}))
+
+
+def job(**changes: Any) -> dict[str, Any]:
+    plain: dict[str, Any] = {
+        "id": "job_1",
+        "name": "a",
+        "state": "queued",
+        "status_reason": {"code": "queued", "message": "waits", "since": NOW},
+        "spec": {"trainer": "image-classification"},
+        "owner": "admin",
+        "priority": 0,
+        "labels": {},
+        "attempt": 0,
+        "progress": {},
+        "metrics": {},
+        "devices": [],
+        "created_at": NOW,
+        "version": 1,
+    }
+    return {**plain, **changes}
+
+
+def page(data: list[Any], *, more: bool = False, next: str | None = None) -> dict[str, Any]:
+    return {"data": data, "has_more": more, "next": next}
+
+
+def event(seq: int, to: str) -> dict[str, Any]:
+    data = {"from": "queued", "to": to, "reason": {"code": "a_code", "message": "a reason"}}
+    return {"seq": seq, "time": NOW, "type": "state", "attempt": 1, "data": data}
+
+
+def line(number: int) -> dict[str, Any]:
+    return {"line": number, "time": NOW, "attempt": 1, "rank": 0, "stream": "stdout", "text": f"text {number}"}
+
+
+def sse(*items: tuple[str, int, Any]) -> Answer:
+    """A stream's connection, which the server ends behind the last of the items (kind, position, data)."""
+    text = ": heartbeat\n\n" + "".join(
+        f"id: {position}\nevent: {kind}\ndata: {json.dumps(data)}\n\n" for kind, position, data in items
+    )
+    return Answer(text.encode(), headers={"Content-Type": "text/event-stream"})
+
+
+def point(key: str, step: int, value: float | str = 1.0) -> dict[str, Any]:
+    return {"key": key, "step": step, "value": value, "time": NOW, "attempt": 1}
+
+
+def metrics(**series: list[int]) -> dict[str, Any]:
+    return {
+        "data": [
+            {"key": key, "points": [{"step": step, "value": 1.0, "time": NOW, "attempt": 1} for step in steps]}
+            for key, steps in series.items()
+        ]
+    }

@@ -1,0 +1,75 @@
+"""A full disk, told from other trouble."""
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from tests.disks import mounted
+from torchyard.contract.disk import check_room, full, insist, refusal
+
+FULL = OSError(errno.ENOSPC, "No space left on device")
+
+
+def raised(
+    error: BaseException, *, cause: BaseException | None = None, behind: BaseException | None = None
+) -> Exception:
+    try:
+        try:
+            if behind is not None:
+                raise behind
+        finally:
+            if cause is not None:
+                raise error from cause
+            raise error
+    except Exception as found:  # noqa: BLE001 whatever it is
+        return found
+
+
+@pytest.mark.parametrize(
+    ("error", "found"),
+    [
+        (FULL, True),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), True),
+        (OSError(errno.EIO, "Input/output error"), False),
+        (ValueError("No space left on device"), False),
+        (raised(RuntimeError("unexpected pos 64 vs 0"), behind=FULL), True),
+        (raised(RuntimeError("the model was not exported"), cause=FULL), True),
+        (raised(RuntimeError("another"), cause=ValueError(), behind=FULL), False),
+    ],
+)
+def test_a_full_disk_is_found_behind_what_it_brings_about(error: BaseException, found: bool) -> None:
+    assert (refusal(error) is not None) is found
+
+
+def test_a_disk_is_full_where_it_takes_no_small_file(tmp_path: Path) -> None:
+    assert full(tmp_path) is None
+    assert full(tmp_path / "absent") is None
+    check_room(tmp_path, 1)
+    with mounted(tmp_path, kibibytes=128):
+        (tmp_path / "ballast").write_bytes(bytes(100 * 1024))
+        found = full(tmp_path)
+        assert found is not None
+        assert found.errno == errno.ENOSPC
+        assert [path.name for path in tmp_path.iterdir()] == ["ballast"]
+        with pytest.raises(OSError, match=f"No space left on device: '{tmp_path}'"):
+            check_room(tmp_path, 100 * 1024)
+
+
+def test_insisting_ends_with_an_answer_another_error_or_the_time() -> None:
+    answers: list[OSError | str] = [FULL, FULL, "done"]
+    heard: list[OSError] = []
+
+    def work() -> str:
+        answer = answers.pop(0)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    assert insist(work, seconds=30, on_refusal=heard.append, pause_s=0) == "done"
+    assert heard == [FULL, FULL]
+    for error, seconds in ((OSError(errno.EIO, "Input/output error"), 30), (FULL, 0)):
+        answers = [error, "done"]
+        with pytest.raises(OSError, match=error.strerror):
+            insist(work, seconds=seconds, on_refusal=heard.append, pause_s=0)
+    assert len(heard) == 2

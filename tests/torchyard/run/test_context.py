@@ -1,0 +1,503 @@
+"""The in-job context: what it writes, what it survives, and how ranks agree to stop."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+import hashlib
+import math
+import os
+from pathlib import Path
+import signal
+import subprocess
+import sys
+import threading
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+import pytest
+from safetensors.torch import load_file
+import torch
+from torch import distributed
+
+from tests.disks import mounted
+from tests.trainer.ranks import on_ranks, results
+import torchyard
+from torchyard.contract.events import LINE, CheckpointSaved, Message, Metric, Progress
+from torchyard.contract.job import EndReason
+from torchyard.contract.recordfiles import read_record, write_record
+from torchyard.contract.records import Manifest, ProcessIdentity, StopRequest
+from torchyard.contract.rundir import Env, RunDir
+from torchyard.run import Run
+from torchyard.run.agreement import StopAgreement
+from trainer.world import joined
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunDir:
+    run = RunDir(tmp_path / "run")
+    run.create()
+    return run
+
+
+def context(folder: RunDir, **environ: str) -> Run:
+    return Run({Env.RUN_DIR: str(folder.job), **environ})
+
+
+def lines(folder: RunDir) -> list[Any]:
+    raw = folder.events.read_text()
+    assert raw.endswith("\n")
+    return [LINE.validate_json(line) for line in raw.splitlines()]
+
+
+def test_importing_it_costs_no_torch() -> None:
+    code = "import sys, torchyard; print(sorted({'torch', 'pydantic', 'numpy'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-P", "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout == "[]\n"
+    with pytest.raises(AttributeError):
+        _ = torchyard.absent
+
+
+def test_outside_the_service_it_does_nothing_harmful(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    handler = signal.getsignal(signal.SIGTERM)
+    run = Run({})
+    run.attach()
+    run.log({"loss": torch.tensor(1.0)}, step=1)
+    run.progress(step=1)
+    run.message("hello")
+    run.card({"parameters": 1})
+    run.save_checkpoint({"step": 1}, step=1, epoch=1, background=True)
+    run.flush()
+    run.close()
+    assert run.resume() is None
+    assert not run.should_stop()
+    assert not run.stop_requested
+    assert (run.rank, run.local_rank, run.world_size, run.config, run.data) == (0, 0, 1, {}, None)
+    assert run.device.type in {"cpu", "cuda"}
+    assert signal.getsignal(signal.SIGTERM) == handler
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_logged_is_written_in_order_with_every_kind_of_number(folder: RunDir) -> None:
+    run = context(folder)
+    values = {"a": math.nan, "b": math.inf, "c": -math.inf, "d": torch.tensor([2.5], requires_grad=True), "e": True}
+    run.log(values, step=3)
+    run.message("x" * 20_000, level="warning")
+    for step in range(4, 2000):
+        run.log({"a": step}, step=step)
+        run.progress(step=step, total_steps=2000, epoch=1, epochs=2)
+    run.log({}, step=5000)
+    run.close()
+    written = lines(folder)
+    first, message = written[:2]
+    assert isinstance(first, Metric)
+    assert math.isnan(first.values.pop("a"))
+    assert first.values == {"b": math.inf, "c": -math.inf, "d": 2.5, "e": 1.0}
+    assert isinstance(message, Message)
+    assert (message.level, len(message.text)) == ("warning", 10_000)
+    assert [line.step for line in written if isinstance(line, Metric)] == list(range(3, 2000))
+    progress = [line for line in written if isinstance(line, Progress)]
+    assert (progress[-1].step, progress[-1].total_steps, progress[-1].epoch, progress[-1].epochs) == (1999, 2000, 1, 2)
+    assert len(progress) < 50
+    assert [line.time for line in written if isinstance(line, Metric)] == sorted(
+        line.time for line in written if isinstance(line, Metric)
+    )
+
+
+def test_a_value_is_kept_as_it_was_when_it_was_logged(folder: RunDir) -> None:
+    run = context(folder)
+    loss = torch.ones(())
+    run.log({"loss": loss}, step=1)
+    loss += 1
+    run.close()
+    (line,) = lines(folder)
+    assert line.values == {"loss": 1.0}
+
+
+@pytest.mark.parametrize("value", [torch.zeros(2), "text", None, [1.0]])
+def test_what_is_no_number_is_refused_at_once(folder: RunDir, value: Any) -> None:
+    run = context(folder)
+    with pytest.raises((TypeError, ValueError)):
+        run.log({"loss": value}, step=1)
+    with pytest.raises(ValueError, match="1 to 200 characters"):
+        run.log({"": 1.0}, step=1)
+    run.close()
+
+
+def test_other_ranks_write_nothing(folder: RunDir) -> None:
+    run = context(folder, RANK="1", WORLD_SIZE="2")
+    run.log({"loss": 1.0}, step=1)
+    run.message("hello")
+    run.save_checkpoint({"step": 1}, step=1)
+    run.close()
+    assert not folder.events.exists()
+    assert list(folder.checkpoints.iterdir()) == []
+
+
+def test_a_failure_to_write_is_raised_by_the_next_call(folder: RunDir) -> None:
+    folder.events.mkdir()
+    run = context(folder)
+    with pytest.raises(IsADirectoryError):
+        for step in range(1, 2000):
+            run.log({"loss": 1.0}, step=step)
+    with pytest.raises(IsADirectoryError):
+        run.save_checkpoint({"step": 1}, step=1)
+
+
+def test_a_checkpoint_is_whole_and_resumes(folder: RunDir) -> None:
+    run = context(folder)
+    weights = {"weight": torch.arange(6.0).reshape(2, 3), "bias": torch.ones(3)}
+    weights["tied"] = weights["weight"]
+    run.log({"loss": 1.0}, step=7)
+    run.save_checkpoint(
+        {"step": 7, "model": weights},
+        step=7,
+        epoch=2,
+        metrics={"val/loss": torch.tensor(0.5), "val/odd": math.nan},
+        files={"tokenizer/vocab.txt": b"a b c", "notes.txt": lambda file: file.write(b"hello")},
+        weights=weights,
+    )
+    run.save_checkpoint({"step": 7}, step=7, epoch=2)
+    run.save_checkpoint({"step": 8}, step=8, epoch=3, end_of_epoch=False)
+    assert sorted(path.name for path in folder.checkpoints.iterdir()) == ["epoch-0002", "step-00000008"]
+    saved = folder.checkpoints / "epoch-0002"
+    manifest = read_record(saved / "manifest.json", Manifest)
+    assert manifest is not None
+    assert [file.path for file in manifest.files] == [
+        "state.pt",
+        "model.safetensors",
+        "tokenizer/vocab.txt",
+        "notes.txt",
+    ]
+    for file in manifest.files:
+        data = (saved / file.path).read_bytes()
+        assert (file.size, file.sha256) == (len(data), hashlib.sha256(data).hexdigest())
+    assert math.isnan(manifest.metrics.pop("val/odd"))
+    assert (manifest.step, manifest.epoch, manifest.metrics) == (7, 2, {"val/loss": 0.5})
+    kinds = [(type(line), getattr(line, "name", None)) for line in lines(folder)]
+    assert kinds[:2] == [(Metric, None), (CheckpointSaved, "epoch-0002")]
+    assert kinds[-1] == (CheckpointSaved, "step-00000008")
+    run.close()
+
+    again = context(folder, RANK="1", WORLD_SIZE="2", **{Env.RESUME_FROM: str(saved)})
+    state = again.resume()
+    assert state is not None
+    assert state["step"] == 7
+    assert torch.equal(state["model"]["tied"], weights["weight"])
+
+
+@pytest.mark.parametrize("background", [True, False])
+def test_a_state_that_is_unfit_is_not_published_and_the_job_is_told(folder: RunDir, background: bool) -> None:
+    def unfit(state: Mapping[str, Any]) -> str | None:
+        assert state["model"].device.type == "cpu"
+        return None if state["model"].isfinite().all() else "it is not finite"
+
+    run = context(folder)
+    weight = torch.zeros(3)
+    for step, value in ((1, 1.0), (2, math.nan), (3, 3.0)):
+        weight.fill_(value)
+        run.save_checkpoint({"model": weight}, step=step, unfit=unfit, background=background)
+    weight.fill_(math.inf)
+    run.close()
+    assert sorted(path.name for path in folder.checkpoints.iterdir()) == ["step-00000001", "step-00000003"]
+    told = [line for line in lines(folder) if isinstance(line, Message)]
+    assert [(line.level, line.text) for line in told] == [
+        ("warning", "no checkpoint at step 2: it is not finite. The last good one stays the newest")
+    ]
+
+
+def test_what_a_script_saves_is_not_judged(folder: RunDir) -> None:
+    run = context(folder)
+    run.save_checkpoint({"model": torch.tensor([math.nan])}, step=1)
+    run.close()
+    state = torch.load(folder.checkpoints / "step-00000001" / "state.pt", weights_only=True)
+    assert math.isnan(state["model"].item())
+
+
+@pytest.mark.parametrize("path", ["../escape", "/absolute", ".hidden", "a//b", ""])
+def test_a_file_name_that_leads_elsewhere_is_refused(folder: RunDir, path: str) -> None:
+    run = context(folder)
+    with pytest.raises(ValueError, match="path"):
+        run.save_checkpoint({"step": 1}, step=1, files={path: b"x"})
+    run.close()
+    assert list(folder.checkpoints.iterdir()) == []
+    assert not (folder.root / "escape").exists()
+
+
+def test_a_save_that_fails_leaves_earlier_checkpoints_and_nothing_of_its_own(folder: RunDir) -> None:
+    def fail(file: Any) -> None:
+        file.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    run = context(folder)
+    run.save_checkpoint({"step": 1}, step=1)
+    before = (folder.checkpoints / "step-00000001" / "state.pt").read_bytes()
+    with pytest.raises(OSError, match="No space left"):
+        run.save_checkpoint({"step": 2}, step=2, files={"half": fail})
+    assert [path.name for path in folder.checkpoints.iterdir()] == ["step-00000001"]
+    assert (folder.checkpoints / "step-00000001" / "state.pt").read_bytes() == before
+    run.save_checkpoint({"step": 2}, step=2)
+    run.close()
+    assert [line.name for line in lines(folder)] == ["step-00000001", "step-00000002"]
+
+
+class Gate:
+    """A part of a state that cannot be written before the gate is open."""
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+
+    def __deepcopy__(self, _: object) -> "Gate":
+        return self
+
+    def __reduce__(self) -> tuple[type[OrderedDict[str, int]], tuple[()]]:
+        assert self.open.wait(60)
+        return OrderedDict, ()
+
+
+@contextmanager
+def opening_soon(gate: Gate) -> Generator[None]:
+    """Opens the gate while the block waits for it."""
+    timer = threading.Timer(0.05, gate.open.set)
+    timer.start()
+    yield
+    timer.join()
+
+
+def test_a_checkpoint_in_the_background_is_the_state_as_it_was(folder: RunDir) -> None:
+    run, gate = context(folder), Gate()
+    weights = {"weight": torch.arange(6.0).reshape(2, 3)}
+    groups = [{"lr": 0.1}]
+    state = {"gate": gate, "model": weights, "tied": weights["weight"], "groups": groups}
+    run.log({"loss": 1.0}, step=7)
+    run.save_checkpoint(state, step=7, epoch=1, weights=weights, card={"shape": (3, 2)}, background=True)
+    assert [path.name for path in folder.checkpoints.iterdir() if not path.name.startswith(".")] == []
+    weights["weight"] += 1
+    groups[0]["lr"] = 0.2
+    gate.open.set()
+    run.flush()
+    saved = folder.checkpoints / "epoch-0001"
+    loaded = torch.load(saved / "state.pt", weights_only=True)
+    assert torch.equal(loaded["model"]["weight"], torch.arange(6.0).reshape(2, 3))
+    assert loaded["tied"].data_ptr() == loaded["model"]["weight"].data_ptr()
+    assert loaded["groups"] == [{"lr": 0.1}]
+    assert torch.equal(load_file(saved / "model.safetensors")["weight"], loaded["tied"])
+    manifest = read_record(saved / "manifest.json", Manifest)
+    assert manifest is not None
+    assert manifest.card == {"shape": [3, 2]}
+    assert [type(line) for line in lines(folder)] == [Metric, CheckpointSaved]
+    run.save_checkpoint(loaded, step=8, epoch=2, weights=loaded["model"])
+    run.close()
+    for name in ("state.pt", "model.safetensors"):
+        again = folder.checkpoints / "epoch-0002" / name
+        assert again.stat().st_size == (saved / name).stat().st_size
+
+
+def test_a_second_checkpoint_waits_for_the_first_and_close_for_both(folder: RunDir) -> None:
+    run, gate = context(folder), Gate()
+    run.save_checkpoint({"gate": gate}, step=1, background=True)
+    with opening_soon(gate):
+        run.save_checkpoint({"gate": gate}, step=2, background=True)
+        assert (folder.checkpoints / "step-00000001").exists()
+    run.close()
+    assert [line.name for line in lines(folder)] == ["step-00000001", "step-00000002"]
+
+
+@pytest.mark.parametrize(
+    "call", ["log", "progress", "message", "card", "should_stop", "save_checkpoint", "flush", "close"]
+)
+def test_a_save_in_the_background_that_fails_is_raised_once_by_the_next_call(folder: RunDir, call: str) -> None:
+    def fail(file: Any) -> None:
+        file.write(b"half")
+        raise OSError(5, "Input/output error")
+
+    run = context(folder)
+    run.save_checkpoint({"step": 1}, step=1)
+    run.save_checkpoint({"step": 2}, step=2, files={"half": fail}, background=True)
+    calls: dict[str, Callable[[], object]] = {
+        "log": lambda: run.log({"loss": 1.0}, step=2),
+        "progress": lambda: run.progress(step=2),
+        "message": lambda: run.message("hello"),
+        "card": lambda: run.card({}),
+        "should_stop": run.should_stop,
+        "save_checkpoint": lambda: run.save_checkpoint({"step": 3}, step=3, background=True),
+        "flush": run.flush,
+        "close": run.close,
+    }
+    with pytest.raises(OSError, match="Input/output error"):
+        while True:
+            calls[call]()
+    calls[call]()
+    assert run.resume() is None
+    run.close()
+    kept = ["step-00000001", "step-00000003"] if call == "save_checkpoint" else ["step-00000001"]
+    assert sorted(path.name for path in folder.checkpoints.iterdir()) == kept
+    assert [line.name for line in lines(folder) if isinstance(line, CheckpointSaved)] == kept
+
+
+def test_metrics_wait_for_a_full_disk_and_the_program_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torchyard.run.context._ROOM_S", 0.0)
+    folder = RunDir(tmp_path / "small")
+    folder.root.mkdir()
+    with mounted(folder.root, kibibytes=256):
+        folder.create()
+        run = context(folder)
+        run.log({"train/loss": 0.0}, step=0)
+        run.flush()
+        ballast = folder.root / "ballast"
+        with ballast.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):
+            while True:
+                file.write(bytes(4096))
+        for step in range(1, 1201):  # more than one write takes
+            run.log({"train/loss": 0.5}, step=step)
+        with pytest.raises(OSError, match="No space left on device"):
+            run.flush()
+        ballast.unlink()
+        run.log({"train/loss": 0.5}, step=1201)
+        run.close()
+        assert [line.step for line in lines(folder)] == list(range(1202))
+
+
+def test_another_rank_copies_nothing(folder: RunDir) -> None:
+    run = context(folder, RANK="1", WORLD_SIZE="2")
+    run.save_checkpoint(
+        {"never written": Gate().__reduce__, "meta": torch.empty(1, device="meta")}, step=1, background=True
+    )
+    run.close()
+    assert list(folder.checkpoints.iterdir()) == []
+
+
+@pytest.mark.parametrize("card", [{"a": object()}, {"a": "b" * 70_000}, {"a\nb": 1}])
+def test_a_card_that_cannot_be_kept_is_refused_at_once(folder: RunDir, card: dict[str, Any]) -> None:
+    run = context(folder)
+    with pytest.raises((TypeError, ValueError)):
+        run.card(card)
+    with pytest.raises((TypeError, ValueError)):
+        run.save_checkpoint({}, step=1, card=card, background=True)
+    run.card({"ok": (1, None)})
+    run.close()
+    (line,) = lines(folder)
+    assert line.values == {"ok": [1, None]}
+
+
+def test_a_lone_rank_stops_at_once_for_the_file(folder: RunDir) -> None:
+    assert not context(folder).should_stop()
+    assert not context(folder).stop_requested
+    write_record(folder.stop, StopRequest(reason=EndReason.CANCELLED))
+    assert context(folder).stop_requested
+    assert context(folder).should_stop()
+
+
+def test_sigterm_asks_to_stop_and_a_forked_child_is_no_rank(folder: RunDir) -> None:
+    code = """
+import os, signal, torchyard
+run = torchyard.init()
+assert run is torchyard.init()
+run.log({"loss": 1.0}, step=1)
+child = os.fork()
+if child == 0:
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    run.log({"loss": 2.0}, step=2)
+else:
+    assert os.waitpid(child, 0)[1] == 0
+    assert not run.should_stop()
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert run.should_stop()
+"""
+    env = {**os.environ, Env.RUN_DIR: str(folder.job)}
+    subprocess.run([sys.executable, "-P", "-c", code], check=True, env=env)
+    (line,) = lines(folder)
+    assert line.values == {"loss": 1.0}
+
+
+class Ranks:
+    """Two ranks whose steps a collective holds together: nobody ends a step that the other has not begun."""
+
+    def __init__(self, folder: RunDir) -> None:
+        self.agents = [StopAgreement(folder, rank=rank, world_size=2, synchronize=lambda: None) for rank in (0, 1)]
+        self.begun = [1, 1]
+        self.last: list[int | None] = [None, None]
+
+    def can_move(self, rank: int) -> bool:
+        return self.last[rank] is None and self.begun[1 - rank] >= self.begun[rank]
+
+    def move(self, rank: int) -> None:
+        """Ends the rank's step, asks whether to stop, and begins the next step."""
+        if self.agents[rank].reached():
+            self.last[rank] = self.begun[rank]
+        else:
+            self.begun[rank] += 1
+
+
+@given(order=st.lists(st.sampled_from([0, 1]), max_size=60), told=st.tuples(st.integers(0, 12), st.integers(0, 12)))
+def test_ranks_stop_at_the_same_step_in_whatever_order_they_run(
+    tmp_path_factory: pytest.TempPathFactory, order: list[int], told: tuple[int, int]
+) -> None:
+    folder = RunDir(tmp_path_factory.mktemp("run"))
+    folder.create()
+    ranks = Ranks(folder)
+    for rank in [*order, *([0, 1] * 40)]:
+        if ranks.begun[rank] > told[rank]:
+            ranks.agents[rank].request()
+        if ranks.can_move(rank):
+            ranks.move(rank)
+    assert ranks.last[0] is not None
+    assert ranks.last[0] == ranks.last[1]
+    assert ranks.last[0] <= max(told) + 4
+
+
+def step_together(stop_at: int) -> int:
+    """The step at which this rank stopped. Rank 1 asks, through the file, and rank 0 finds it."""
+    run = torchyard.init()
+    with joined(timedelta(minutes=1)):
+        for step in range(1, 1_000_000):
+            distributed.all_reduce(torch.ones(1))
+            if run.rank == 1 and step == stop_at:
+                write_record(RunDir.of_job(Path(os.environ[Env.RUN_DIR])).stop, StopRequest(reason=EndReason.PAUSED))
+            if run.should_stop():
+                return step
+    raise AssertionError("nobody stopped")
+
+
+def test_real_ranks_stop_at_the_same_step(folder: RunDir) -> None:
+    first, second, third = results(on_ranks(3, step_together, 5, env={Env.RUN_DIR: str(folder.job)}))
+    assert first == second == third >= 6
+
+
+def test_a_rank_whose_peer_is_gone_does_not_wait_for_it(folder: RunDir) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as peer:
+        identity = ProcessIdentity.of(peer.pid)
+        assert identity is not None
+        write_record(folder.ranks / "1.json", identity)
+        agent = StopAgreement(folder, rank=0, world_size=2, synchronize=lambda: None)
+        agent.request()
+        assert not agent.reached()
+        peer.communicate(b"\n")
+    agent = StopAgreement(folder, rank=0, world_size=2, synchronize=lambda: None)
+    agent.request()
+    assert agent.reached()
+
+
+def test_a_stop_is_agreed_on_when_a_full_disk_has_room_again(tmp_path: Path) -> None:
+    folder = RunDir(tmp_path / "small")
+    folder.root.mkdir()
+    with mounted(folder.root, kibibytes=64):
+        folder.create()
+        ranks = Ranks(folder)
+        for agent in ranks.agents:
+            agent.request()
+        ballast = folder.root / "ballast"
+        with ballast.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):
+            while True:
+                file.write(bytes(4096))
+        for _ in range(5):
+            ranks.move(0)
+            ranks.move(1)
+        assert ranks.last == [None, None]
+        ballast.unlink()
+        for _ in range(3):
+            ranks.move(0)
+            ranks.move(1)
+        assert ranks.last[0] == ranks.last[1] is not None

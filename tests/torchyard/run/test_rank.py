@@ -1,0 +1,376 @@
+"""The start of a rank, as a process: its name, its logs, its `__main__`, and what it records of an error."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+import os
+from pathlib import Path
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.worker.attempt import wait_for
+from torchyard.contract.job import EndReason
+from torchyard.contract.recordfiles import read_record, write_record
+from torchyard.contract.records import ProcessIdentity, RankError, StopRequest
+from torchyard.contract.rundir import Env, RunDir
+from torchyard.run.rank import _reason  # pyright: ignore[reportPrivateUsage]
+
+
+@dataclass(frozen=True)
+class Rank:
+    """Rank 1 of an attempt, with a code folder of its own."""
+
+    run: RunDir
+    code: Path
+
+    def start(self, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
+        env = {
+            "PATH": os.environ["PATH"],
+            "RANK": "1",
+            Env.JOB_ID: "job_x",
+            Env.ATTEMPT: "2",
+            Env.RUN_DIR: str(self.run.job),
+        }
+        command = [sys.executable, "-P", "-u", "-m", "torchyard.run.rank", *arguments]
+        return subprocess.Popen(command, env=env, cwd=self.code, stdin=subprocess.DEVNULL)
+
+    def execute(self, script: str, *arguments: str) -> int:
+        path = self.code / "train.py"
+        path.write_text(script)
+        with self.start([str(path), *arguments]) as started:
+            return started.wait()
+
+    @property
+    def stdout(self) -> str:
+        return self.run.log("rank-1", "stdout").read_text()
+
+    @property
+    def stderr(self) -> str:
+        return self.run.log("rank-1", "stderr").read_text()
+
+    @property
+    def error(self) -> RankError | None:
+        return read_record(self.run.errors / "1.json", RankError)
+
+
+@pytest.fixture
+def rank(tmp_path: Path) -> Rank:
+    run = RunDir(tmp_path / "run")
+    run.create()
+    code = tmp_path / "code"
+    code.mkdir()
+    return Rank(run, code)
+
+
+def _recorded(rank: Rank) -> RankError:
+    assert rank.error is not None
+    return rank.error
+
+
+def test_a_script_sees_what_python_would_show_it(rank: Rank) -> None:
+    script = """
+import sys, os, pathlib
+print(__name__, __file__, sys.argv, sys.path[0], __spec__)
+print(sys.modules["__main__"].__dict__ is globals(), sorted(n for n in globals() if not n.startswith("__")))
+print([m for m in sys.modules if m.split(".")[0] in {"trainer", "api", "store", "worker", "torch"}])
+print(pathlib.Path("/proc/self/cmdline").read_bytes().rstrip(b"\\0").decode())
+print("error", file=sys.stderr)
+"""
+    assert rank.execute(script, "--lr", "1") == 0
+    path = rank.code / "train.py"
+    assert rank.stdout.splitlines() == [
+        f"__main__ {path} {[str(path), '--lr', '1']} {rank.code} None",
+        "True ['os', 'pathlib', 'sys']",
+        "[]",
+        "torchyard job_x attempt 2 rank 1",
+    ]
+    assert rank.stderr == "error\n"
+    assert rank.error is None
+    assert read_record(rank.run.ranks / "1.json", ProcessIdentity) is not None
+
+
+INIT = "import signal, torchyard; run = torchyard.init(); "
+
+
+@pytest.mark.parametrize(
+    ("script", "stop", "finished"),
+    [
+        ("", False, True),
+        ("", True, False),  # it may have trapped SIGTERM for a while
+        (INIT + "raise SystemExit", True, True),
+        (INIT + "assert run.should_stop()", True, False),
+        (INIT + "assert run.stop_requested", True, False),
+        (INIT + "signal.raise_signal(signal.SIGTERM); assert run.should_stop()", False, False),
+        (INIT + "signal.signal(signal.SIGTERM, signal.SIG_IGN)", False, False),
+        (INIT + "raise SystemExit(1)", False, False),
+    ],
+)
+def test_a_program_has_finished_if_it_ends_well_and_never_heard_of_a_stop(
+    rank: Rank, script: str, stop: bool, finished: bool
+) -> None:
+    if stop:
+        write_record(rank.run.stop, StopRequest(reason=EndReason.PAUSED))
+    assert rank.execute(script) == ("SystemExit(1)" in script), rank.stderr
+    assert rank.run.finished(1).exists() == finished
+
+
+def test_a_module_is_run_as_with_dash_m(rank: Rank) -> None:
+    with rank.start(["-m", "json.tool", "--help"]) as started:
+        assert started.wait() == 0
+    assert "usage:" in rank.stdout
+    with rank.start(["-m", "no_such_module"]) as started:
+        assert started.wait() == 1
+    assert "No module named no_such_module" in rank.stderr
+
+
+@pytest.mark.parametrize("name", ["trainer", "store", "worker", "api"])
+def test_the_users_own_package_wins_over_ours(rank: Rank, name: str) -> None:
+    (rank.code / name).mkdir()
+    (rank.code / name / "__init__.py").write_text("OWNER = 'user'")
+    assert rank.execute(f"import torchyard, {name}\nprint({name}.OWNER)") == 0
+    assert rank.stdout == "user\n"
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_processes_and_pickles_of_the_scripts_own_classes_work(rank: Rank, method: str) -> None:
+    script = f"""
+import multiprocessing, pickle
+class Item:
+    def __init__(self, value): self.value = value
+def double(item): return Item(item.value * 2)
+if __name__ == "__main__":
+    with multiprocessing.get_context("{method}").Pool(1) as pool:
+        print([item.value for item in pool.map(double, [Item(1), Item(2)])])
+        pool.close()
+        pool.join()
+    print(type(pickle.loads(pickle.dumps(Item(1)))) is Item)
+"""
+    assert rank.execute(script) == 0, rank.stderr
+    assert rank.stdout == "[2, 4]\nTrue\n"
+
+
+def test_an_exception_is_printed_and_recorded_without_our_frames(rank: Rank) -> None:
+    assert rank.execute("def inner():\n    raise ValueError('boom \\x00 \\ud800')\ninner()") == 1
+    error = _recorded(rank)
+    assert (error.rank, error.reason, error.type) == (1, EndReason.USER_ERROR, "ValueError")
+    assert error.message == "boom \ufffd \ufffd"
+    assert abs(error.time / 1e6 - time.time()) < 3600
+    assert error.traceback.startswith(f'Traceback (most recent call last):\n  File "{rank.code}/train.py", line 3')
+    assert "torchyard" not in error.traceback
+    assert "torchyard" not in rank.stderr
+
+
+@pytest.mark.parametrize(
+    ("raising", "reason"),
+    [
+        ("from torchyard.contract.errors import DataError; raise DataError('x')", EndReason.DATA_ERROR),
+        ("from torchyard.contract.errors import ConfigError; raise ConfigError('x')", EndReason.CONFIG_ERROR),
+        ("from torchyard.contract.errors import NonFiniteLoss; raise NonFiniteLoss('x')", EndReason.USER_ERROR),
+        ("raise MemoryError", EndReason.OUT_OF_MEMORY),
+        ("class OutOfMemoryError(Exception): pass\nraise OutOfMemoryError", EndReason.USER_ERROR),
+        ("raise KeyboardInterrupt", EndReason.USER_ERROR),
+        ("def f(:", EndReason.USER_ERROR),
+    ],
+)
+def test_the_reason_follows_from_the_class(rank: Rank, raising: str, reason: EndReason) -> None:
+    assert rank.execute(raising) == 1
+    assert _recorded(rank).reason is reason
+
+
+ALLOCATES = """
+import psutil, resource, sys
+MiB = 1 << 20
+def allocate(take, more):
+    taken = psutil.Process().memory_info().vms
+    resource.setrlimit(resource.RLIMIT_AS, (taken + more * MiB, taken + more * MiB))
+    return take()
+"""
+
+
+@pytest.mark.parametrize(
+    ("allocation", "wanted"),
+    [
+        ("import torch\nallocate(lambda: torch.empty(3 << 30, dtype=torch.float32), 1024)", r"wanted 12\.0 GiB, "),
+        ("import numpy\nallocate(lambda: numpy.empty(600 * MiB, dtype='u1'), 300)", r"wanted 600\.0 MiB, "),
+        ("allocate(lambda: bytearray(1 << 40), 300)", ""),
+    ],
+    ids=["torch", "numpy", "python"],
+)
+def test_a_failed_allocation_says_what_was_wanted_and_what_is_free(rank: Rank, allocation: str, wanted: str) -> None:
+    assert rank.execute(ALLOCATES + allocation) == 1
+    error = _recorded(rank)
+    assert error.reason is EndReason.OUT_OF_MEMORY
+    found = re.fullmatch(wanted + r"free ([0-9.]+) MiB of [0-9.]+ [GM]iB: take smaller batches", error.message)
+    assert found, error.message
+    assert 0 < float(found[1]) <= 1024
+
+
+def test_a_gpus_allocator_is_quoted_and_a_recipe_told_what_to_set(rank: Rank) -> None:
+    said = "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 79.11 GiB"
+    script = (
+        f"import os, torch\nos.environ['{Env.DATA}'] = 'digits'\nraise torch.OutOfMemoryError({said!r} + 99 * '\\nat')"
+    )
+    assert rank.execute(script) == 1
+    assert _recorded(rank).reason is EndReason.OUT_OF_MEMORY
+    assert _recorded(rank).message == (
+        f"{said}\nat\nat: lower training.per_device_batch_size, or set training.auto_batch"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("CUDA error: uncorrectable ECC error encountered", EndReason.DEVICE_FAULT),
+        ("CUDA error: uncorrectable NVLink error detected during the execution", EndReason.DEVICE_FAULT),
+        ("CUDA error: hardware stack error", EndReason.DEVICE_FAULT),
+        (
+            "CUDA error: Invalid access of peer GPU memory over nvlink or a hardware error",
+            EndReason.DEVICE_FAULT,
+        ),
+        ("CUDA error: CUDA-capable device(s) is/are busy or unavailable", EndReason.DEVICE_FAULT),
+        ("CUDA error: all CUDA-capable devices are busy or unavailable", EndReason.DEVICE_FAULT),
+        ("Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized", EndReason.DEVICE_FAULT),
+        ("CUDA error: system has unsupported display driver / cuda driver combination", EndReason.DEVICE_FAULT),
+        ("NCCL error in: a.cpp:3\nCuda failure 214 'uncorrectable ECC error encountered'", EndReason.DEVICE_FAULT),
+        ("CUDA error: an illegal memory access was encountered", EndReason.USER_ERROR),
+        ("CUDA error: device-side assert triggered", EndReason.USER_ERROR),
+        ("CUDA error: unspecified launch failure", EndReason.USER_ERROR),
+        ("CUDA error: out of memory", EndReason.OUT_OF_MEMORY),
+        ("my parser met a hardware stack error", EndReason.USER_ERROR),
+    ],
+)
+def test_a_fault_of_the_device_is_told_from_one_of_the_program(text: str, reason: EndReason) -> None:
+    raised = type("AcceleratorError", (RuntimeError,), {"__module__": "torch"})
+    assert _reason(raised(f"{text}\nCompile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.")) is reason
+
+
+def test_a_device_fault_is_recorded(rank: Rank) -> None:
+    said = "CUDA error: uncorrectable ECC error encountered"
+    assert rank.execute(f"import torch\nraise torch.AcceleratorError({said!r})") == 1
+    assert (_recorded(rank).reason, _recorded(rank).message) == (EndReason.DEVICE_FAULT, said)
+
+
+def test_a_checkpoint_that_cannot_be_written_fails_the_program_that_has_ended(rank: Rank) -> None:
+    script = """
+import os, sys, torchyard
+os.environ["RANK"] = "0"
+def fail(file): raise OSError(5, "Input/output error")
+run = torchyard.init()
+run.save_checkpoint({}, step=1, background=True)
+run.save_checkpoint({}, step=2, files={"half": fail}, background=True)
+sys.exit()
+"""
+    assert rank.execute(script) == 1
+    assert (_recorded(rank).reason, _recorded(rank).type) == (EndReason.USER_ERROR, "OSError")
+    assert [path.name for path in rank.run.checkpoints.iterdir()] == ["step-00000001"]
+
+
+SAVES_LAST = """
+import os, torchyard, torchyard.run.context
+os.environ["RANK"] = "0"
+torchyard.run.context._ROOM_S = 0.0  # nobody makes room here
+def fail(file): raise OSError(28, "No space left on device")
+run = torchyard.init()
+run.save_checkpoint({}, step=1, files={"half": fail}, background=True)
+"""
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        SAVES_LAST,
+        "raise OSError(122, 'Disk quota exceeded')",
+        "try:\n    raise OSError(28, 'No space left on device')\nexcept OSError:\n    raise RuntimeError('not saved')",
+    ],
+)
+def test_a_program_that_a_full_disk_ends_is_not_at_fault(rank: Rank, script: str) -> None:
+    assert rank.execute(script) == 1
+    assert _recorded(rank).reason is EndReason.WORKER_LOST
+    assert re.match(r"a disk of the worker is full: \[Errno (28|122)\] ", _recorded(rank).message)
+
+
+def test_an_error_that_a_full_disk_cannot_hold_is_recorded_when_there_is_room(rank: Rank) -> None:
+    path = rank.code / "train.py"
+    path.write_text("import os, time\nwhile not os.path.exists('gate'): time.sleep(0.01)\nraise ValueError('x' * 1000)")
+    with rank.start([str(path)]) as started:
+        wait_for((rank.run.ranks / "1.json").exists, "the rank")
+        before = resource.prlimit(started.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(started.pid, resource.RLIMIT_FSIZE, (20, before[1]))  # no file of it may grow beyond it
+        (rank.code / "gate").touch()
+        changes: set[int] = set()
+        wait_for(lambda: changes.add(rank.run.errors.stat().st_mtime_ns) or len(changes) > 3, "a refusal")
+        assert rank.error is None
+        resource.prlimit(started.pid, resource.RLIMIT_FSIZE, before)
+    assert started.returncode == 1
+    assert _recorded(rank).reason is EndReason.USER_ERROR
+
+
+@pytest.mark.parametrize(("code", "status"), [("0", 0), ("", 0), ("None", 0), ("5", 5), ("'a sentence'", 1)])
+def test_an_exit_keeps_its_code(rank: Rank, code: str, status: int) -> None:
+    assert rank.execute(f"import sys; sys.exit({code})") == status
+    if status == 0:
+        assert rank.error is None
+        return
+    assert _recorded(rank).message == ("a sentence" if "sentence" in code else f"exited with code {code}")
+    assert "torchyard" not in _recorded(rank).traceback
+
+
+def test_long_errors_are_cut_and_keep_their_end(rank: Rank) -> None:
+    assert rank.execute("raise ValueError('x' * 100_000 + 'the end')") == 1
+    error = _recorded(rank)
+    assert len(error.message) == 4_000
+    assert len(error.traceback) < 32_100
+    assert error.traceback.endswith("the end\n")
+    assert error.traceback.startswith("Traceback")
+
+
+def test_an_error_whose_text_cannot_be_made_is_still_recorded(rank: Rank) -> None:
+    script = "class Broken(Exception):\n    def __str__(self): raise RuntimeError\nraise Broken"
+    assert rank.execute(script) == 1
+    assert _recorded(rank).message == "<its text cannot be made: RuntimeError>"
+
+
+def test_a_forked_childs_error_is_not_the_ranks(rank: Rank) -> None:
+    script = "import os\nif os.fork() == 0: raise ValueError('child')\nos.wait()"
+    assert rank.execute(script) == 0
+    assert "ValueError: child" in rank.stderr
+    assert rank.error is None
+
+
+def test_the_users_excepthook_prints(rank: Rank) -> None:
+    assert rank.execute("import sys\nsys.excepthook = lambda *_: print('mine')\nraise ValueError") == 1
+    assert rank.stdout == "mine\n"
+    assert _recorded(rank).type == "ValueError"
+
+
+def test_a_signal_dumps_every_threads_stack_and_sigterm_ends(rank: Rank) -> None:
+    script = """
+import os, pathlib, threading, time
+def background():
+    while True: time.sleep(1)
+threading.Thread(target=background, daemon=True).start()
+pathlib.Path("ready").touch()
+while True: time.sleep(0.05)
+"""
+    (rank.code / "train.py").write_text(script)
+    with rank.start([str(rank.code / "train.py")]) as started:
+        try:
+            _wait((rank.code / "ready").exists)
+            started.send_signal(signal.SIGUSR1)
+            _wait(lambda: "Current thread" in rank.stderr and "in background" in rank.stderr)
+            started.send_signal(signal.SIGTERM)
+            assert started.wait() == -signal.SIGTERM
+        finally:
+            started.kill()
+
+
+def _wait(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

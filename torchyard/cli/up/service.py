@@ -1,0 +1,249 @@
+"""The whole service on one machine: what `torchyard up` starts, tends and stops."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+import errno
+import http
+import http.client
+import ipaddress
+import json
+import math
+import os
+from pathlib import Path
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from types import FrameType
+
+from torchyard.cli.up import redis_server
+from torchyard.cli.up.child import Child, spawn
+from torchyard.cli.up.datadir import DataDir
+from torchyard.contract.errors import ConfigError, Conflict, Unavailable
+
+_START = 60.0
+_WORKER_STOP, _API_STOP, _REDIS_STOP = 50.0, 4.0, 4.0
+"""Seconds that each may take to stop; together less than a minute."""
+_TICK, _WATCH = 0.02, 0.2
+"""Seconds between two looks at what starts, and at what runs."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `torchyard up` was asked for; empty database and Redis addresses mean the embedded ones."""
+
+    host: str
+    port: int
+    data_dir: Path
+    cpu_slots: int | None = None
+    allow_paths: tuple[Path, ...] = ()
+    database: str | None = None
+    redis: str | None = None
+
+
+class Service:
+    """Redis, the API and a worker, as child processes. `say` gets sentences for the user."""
+
+    def __init__(self, options: Options, *, say: Callable[[str], None]) -> None:
+        self.data = DataDir(options.data_dir.absolute())
+        self._options = options
+        self._say = say
+        self._children: list[Child] = []
+        self._migration: subprocess.Popen[bytes] | None = None
+        self._migration_log = self.data.logs / "migrations.log"
+        self._signals = 0
+
+    def run(self, on_ready: Callable[[str, str], None]) -> None:
+        """Serves until SIGINT, SIGTERM or SIGHUP; a second one kills. `on_ready` gets the URL and the token.
+
+        Raises Conflict where the data directory or the port is taken, Unavailable where a part does not come up.
+        """
+        self._create_data_dir()
+        with self.data.lock() as keep:
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup stays nohup
+                    signal.signal(number, self._on_signal)
+            try:
+                self._serve(keep, on_ready)
+            except _StopAsked:
+                self._say("Stopping: running jobs save a checkpoint and go back to the queue. Ctrl-C again kills.")
+            finally:
+                self._stop()
+
+    def _create_data_dir(self) -> None:
+        try:
+            self.data.create()
+        except OSError as error:
+            raise ConfigError(f"the data directory cannot be made: {error}") from None
+
+    def _serve(self, keep: int, on_ready: Callable[[str, str], None]) -> None:
+        host, port = self._options.host, _free_port(self._options.host, self._options.port)
+        url, token = f"http://{_authority(_reachable(host), port)}", self.data.token()
+        env = self._environment(port=port, token=token)
+        if self._options.redis is None:
+            env["TORCHYARD_REDIS_URL"] = self._start_redis(env, keep)
+        # They take as long as the migration does to load; the API answers that it is unavailable until that is done.
+        self._start_migration(env)
+        self._add("api", [sys.executable, "-P", "-m", "api"], env=env, keep=keep)
+        self._until(self._migrated, what="the database is not migrated", within=math.inf)
+        self._add("worker", [sys.executable, "-P", "-m", "worker"], env=env, keep=keep)
+        self._until(lambda: _ready(_reachable(host), port), what="the service is not ready")
+        self._publish(url, token)
+        on_ready(url, token)
+        while True:
+            self._check_signals()
+            if self._restart_dead():
+                self._publish(url, token)
+            time.sleep(_WATCH)
+
+    def _environment(self, *, port: int, token: str) -> dict[str, str]:
+        options = self._options
+        settings = {
+            "TORCHYARD_DATA_DIR": str(self.data.root),
+            "TORCHYARD_DATABASE_URL": options.database or f"sqlite:///{self.data.root / 'torchyard.db'}",
+            "TORCHYARD_REDIS_URL": options.redis or "",
+            "TORCHYARD_TOKEN": token,
+            "TORCHYARD_HOST": options.host,
+            "TORCHYARD_PORT": str(port),
+            "TORCHYARD_ALLOW_PATHS": os.pathsep.join(str(path.absolute()) for path in options.allow_paths),
+            "PYTHONUNBUFFERED": "1",
+        }
+        if options.cpu_slots is not None:
+            settings["TORCHYARD_CPU_SLOTS"] = str(options.cpu_slots)
+        return {**os.environ, **settings}
+
+    def _start_redis(self, env: dict[str, str], keep: int) -> str:
+        path = redis_server.socket_in(self.data.redis)
+        command = redis_server.argv(redis_server.find_binary(), folder=self.data.redis, socket_path=path)
+        self._add("redis", command, env=env, keep=keep)
+        return f"unix://{path}"
+
+    def _start_migration(self, env: dict[str, str]) -> None:
+        with self._migration_log.open("wb") as output:
+            command = [sys.executable, "-P", "-m", "migrations", "upgrade"]
+            self._migration = spawn(command, env=env, stdout=output, stderr=output)
+
+    def _migrated(self) -> bool:
+        assert self._migration is not None
+        code = self._migration.poll()
+        if code:
+            log = self._migration_log
+            raise Unavailable(f"the database cannot be migrated (exit code {code}), see {log}\n{_tail(log)}")
+        return code == 0
+
+    def _add(self, name: str, argv: list[str], *, env: dict[str, str], keep: int) -> None:
+        child = Child(name, argv, env=env, log=self.data.logs / f"{name}.log", keep=keep)
+        self._children.append(child)
+        child.start()
+
+    def _until(self, condition: Callable[[], bool], *, what: str, within: float = _START) -> None:
+        """Waits for the condition while every child lives."""
+        deadline = time.monotonic() + within
+        while not condition():
+            self._check_signals()
+            for child in self._children:
+                if (how := child.died()) is not None:
+                    raise Unavailable(f"{child.name} {how}, see {child.log}\n{_tail(child.log)}")
+            if time.monotonic() > deadline:
+                raise Unavailable(f"{what} after {within:g} s, see {self.data.logs}")
+            time.sleep(_TICK)
+
+    def _restart_dead(self) -> bool:
+        started = False
+        for child in self._children:
+            if (how := child.died()) is not None:
+                self._say(f"{child.name} {how}; it starts again in {child.pause:g} s. Its log: {child.log}")
+            if child.due:
+                child.start()
+                started = True
+        return started
+
+    def _publish(self, url: str, token: str) -> None:
+        processes = {child.name: child.pid for child in self._children if child.pid is not None}
+        self.data.publish(url=url, token=token, processes=processes)
+
+    def _check_signals(self) -> None:
+        if self._signals:
+            raise _StopAsked
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        self._signals += 1
+        if self._signals == 1:
+            return
+        for child in self._children:
+            child.kill()
+        self._forget()
+        os._exit(1)
+
+    def _stop(self) -> None:
+        """The worker first, while the API and Redis still serve it; Redis last."""
+        if self._migration is not None and self._migration.poll() is None:
+            self._migration.kill()  # it is one transaction
+            self._migration.wait()
+        limits = {
+            "worker": (signal.SIGINT, _WORKER_STOP),
+            "api": (signal.SIGTERM, _API_STOP),
+            "redis": (signal.SIGTERM, _REDIS_STOP),
+        }
+        by_name = {child.name: child for child in self._children}
+        for name, (number, within) in limits.items():
+            if name in by_name and not by_name[name].stop(number, within=within):
+                self._say(f"{name} did not stop within {within:g} s and was killed. Its log: {by_name[name].log}")
+        self._forget()
+
+    def _forget(self) -> None:
+        self.data.server_file.unlink(missing_ok=True)
+        path = redis_server.socket_in(self.data.redis)
+        if path.parent != self.data.redis:
+            shutil.rmtree(path.parent, ignore_errors=True)
+
+
+class _StopAsked(Exception):
+    """The user asked the service to stop."""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a server on `host`."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _free_port(host: str, port: int) -> int:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with socket.create_server((host, port), family=family) as probe:
+            return probe.getsockname()[1]
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise Conflict(f"port {port} is taken: choose another with --port, or a free one with --port 0") from None
+        raise ConfigError(f"cannot listen on {host}, port {port}: {error.strerror or error}") from None
+
+
+def _reachable(host: str) -> str:
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
+
+
+def _authority(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _ready(host: str, port: int) -> bool:
+    connection = http.client.HTTPConnection(host, port, timeout=2)
+    try:
+        connection.request("GET", "/readyz")
+        answer = connection.getresponse()
+        return answer.status == http.HTTPStatus.OK and json.loads(answer.read())["status"] == "ok"
+    except (OSError, ValueError, KeyError, TypeError, http.client.HTTPException):
+        return False  # not yet
+    finally:
+        connection.close()
+
+
+def _tail(log: Path) -> str:
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - 16_384))
+        return "\n".join(file.read().decode(errors="replace").splitlines()[-15:])

@@ -1,0 +1,121 @@
+"""Named places at which a test breaks a program: before and after each commit, push, fsync, rename and report.
+
+Off, but for a program that is started with `TORCHYARD_FAILPOINTS`, which only tests set:
+
+    store.claim.after=kill;record.exit.rename=delay:0.5@2
+
+An action is `kill` (SIGKILL of the own process), `stop` (SIGSTOP: a delay until somebody continues it),
+`delay:SECONDS` (of the thread alone) or `error:ENOSPC` (OSError, with any of the names in `errno`). With `@N` it takes
+place only when the process comes by for the Nth time, else every time. `log=PATH` has the name of each failpoint that
+acts appended to a file, so that a test knows that it did.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+import errno
+from functools import partial
+import os
+import signal
+import threading
+import time
+
+VARIABLE = "TORCHYARD_FAILPOINTS"
+
+COMMITS = (
+    *("submit", "change", "cancel", "pause", "resume", "delete"),
+    *("drain", "register", "heartbeat", "renew", "claim", "preempt", "admit", "reason", "rescue"),
+    *("prepared", "launched", "running", "record", "end"),
+    *("collect", "forget", "cut", "thin", "tombstones", "aside", "other"),
+)
+"""What a transaction is for, by `store.db.database.Database.write`."""
+PUSHES = ("tell", "rebuild")
+"""What is said to Redis, by `store.queue.Queue`."""
+RECORDS = ("worker", "config", "plan", "supervisor", "stop", "exit", "ranks", "errors", "manifest")
+"""Records by their files, or by the folder of those that are numbered, by `torchyard.contract.rundir.write_record`."""
+
+NAMES = frozenset(
+    [
+        *(f"store.{commit}.{side}" for commit in COMMITS for side in ("before", "after")),
+        *(f"queue.{push}.{side}" for push in PUSHES for side in ("before", "after")),
+        *(f"record.{record}.{step}" for record in RECORDS for step in ("fsync", "rename", "renamed")),
+        *(f"checkpoint.{step}" for step in ("fsync", "manifest", "rename", "renamed")),
+        *(f"blob.{step}" for step in ("fsync", "rename", "renamed")),
+        *(f"events.append.{side}" for side in ("before", "after")),
+        *(f"launch.start.{side}" for side in ("before", "after")),
+        *(f"supervisor.launch.{side}" for side in ("before", "after")),
+        "supervisor.ended",
+    ]
+)
+"""Every failpoint. `fsync`, `rename`: just before it; `renamed`: the new name is there, and not yet synced."""
+
+
+@dataclass(frozen=True)
+class _Plan:
+    action: Callable[[], None]
+    hit: int | None
+
+
+_plans: dict[str, _Plan] = {}
+_log = ""
+_hits: Counter[str] = Counter()
+_lock = threading.Lock()
+
+
+def failpoint(name: str) -> None:
+    """Does what the environment asks for here: nothing, but in a test."""
+    if _plans:
+        _reach(name)
+
+
+def arm(environ: Mapping[str, str] = os.environ) -> None:
+    """Reads the variable, as the import of this module does. Raises ValueError for what it does not know."""
+    global _log  # noqa: PLW0603 read once, when the program starts
+    _plans.clear()
+    _hits.clear()
+    asked = [item.partition("=") for item in environ.get(VARIABLE, "").split(";") if item]
+    _log = next((what for name, _, what in asked if name == "log"), "")
+    for name, _, what in asked:
+        if name == "log":
+            continue
+        if name not in NAMES:
+            raise ValueError(f"{VARIABLE}: there is no failpoint {name!r}")
+        action, _, hit = what.partition("@")
+        _plans[name] = _Plan(_action(action), int(hit) if hit else None)
+
+
+def _reach(name: str) -> None:
+    plan = _plans.get(name)
+    if plan is None:
+        return
+    with _lock:
+        _hits[name] += 1
+        due = plan.hit is None or plan.hit == _hits[name]
+    if not due:
+        return
+    if _log:
+        with open(_log, "a", encoding="utf-8") as file:  # noqa: PTH123 a string, as nothing is prepared before it is on
+            file.write(f"{name}\n")
+    plan.action()
+
+
+def _action(text: str) -> Callable[[], None]:
+    kind, _, argument = text.partition(":")
+    match kind:
+        case "kill":
+            return lambda: os.kill(os.getpid(), signal.SIGKILL)
+        case "stop":
+            return lambda: os.kill(os.getpid(), signal.SIGSTOP)
+        case "delay":
+            return partial(time.sleep, float(argument))
+        case "error" if argument in errno.errorcode.values():
+            return partial(_fail, getattr(errno, argument))
+        case _:
+            raise ValueError(f"{VARIABLE}: there is no action {text!r}")
+
+
+def _fail(number: int) -> None:
+    raise OSError(number, os.strerror(number))
+
+
+arm()

@@ -1,0 +1,27 @@
+"""The configuration of `image-classification`."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from torchyard.contract.recipes.pictures import ImageDataConfig, ImageModelConfig
+from torchyard.contract.recipes.training import Recipe
+from torchyard.contract.schema import Schema
+
+
+class ClassificationLoss(Schema):
+    name: Literal["cross_entropy"] = Field(default="cross_entropy", description="a mean over samples")
+    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = Field(
+        default=0.0, description="share of each target that is spread over all classes"
+    )
+    mixup: Annotated[float, Field(ge=0, le=100)] = Field(
+        default=0.0, description="mixup (arXiv 1710.09412): the α of Beta(α, α); 0: none"
+    )
+
+
+class ImageClassification(Recipe):
+    """A classifier of images: a small CNN or a torchvision model, on class folders, an `.npz` file or `digits`."""
+
+    model: ImageModelConfig = ImageModelConfig()
+    data: ImageDataConfig = ImageDataConfig()
+    loss: ClassificationLoss = ClassificationLoss()

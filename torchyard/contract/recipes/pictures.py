@@ -1,0 +1,78 @@
+"""What the recipes for pictures share."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from torchyard.contract.recipes.training import Seed
+from torchyard.contract.schema import LONGEST_URL, Schema
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,100}$")]
+Source = Annotated[str, Field(pattern=r"^(digits|file:///.+)$", max_length=LONGEST_URL)]
+FileSource = Annotated[str, Field(pattern=r"^file:///.+$", max_length=LONGEST_URL)]
+Weights = Annotated[str, Field(pattern=r"^(none|file:///.+|[A-Za-z0-9_.]{1,100})$", max_length=LONGEST_URL)]
+Channels = Annotated[list[float], Field(min_length=1, max_length=4)]
+Augmentation = Literal["hflip", "vflip", "rotate90", "crop", "color"]
+Workers = Annotated[int, Field(ge=0, le=64)] | Literal["auto"]
+Init = Literal["default", "xavier", "kaiming"]
+Patterns = Annotated[list[Annotated[str, Field(min_length=1, max_length=200)]], Field(max_length=100)]
+
+
+class Normalization(Schema):
+    """Per-channel mean and deviation of pixels scaled to 0…1."""
+
+    mean: Channels = Field(description="of each channel")
+    std: Channels = Field(description="of each channel, above 0")
+
+    @model_validator(mode="after")
+    def _same_length(self) -> Self:
+        if len(self.mean) != len(self.std) or min(self.std) <= 0:
+            raise ValueError("mean and std need the same number of channels, and every std must be above 0")
+        return self
+
+
+class PictureModelConfig(Schema):
+    weights: Weights = Field(
+        default="none",
+        description="`none`: random; `file:///…`: a .safetensors or .pt file below an allowed root; else the name of "
+        "torchvision weights, such as `DEFAULT` or `IMAGENET1K_V1`, which the worker downloads",
+    )
+    init: Init = Field(
+        default="default", description="of layers that `weights` does not fill; `default`: PyTorch's own"
+    )
+    freeze: Patterns = Field(
+        default=[], description="parameters that do not train: names or their beginnings, or patterns with *"
+    )
+
+
+class ImageModelConfig(PictureModelConfig):
+    name: Name = Field(
+        default="small_cnn",
+        description="`small_cnn`, or any torchvision classification model by name, such as `resnet18`",
+    )
+
+
+class ImageDataConfig(Schema):
+    source: Source = Field(
+        default="digits", description="`digits`, or `file:///…` below a root that the worker's operator allowed"
+    )
+    val_fraction: Annotated[float, Field(gt=0, lt=1)] = Field(
+        default=0.15, description="held-out share, where the source has no split of its own"
+    )
+    split_seed: Seed = Field(default=0, description="seed of that split")
+    image_size: Annotated[int, Field(ge=8, le=2048)] | None = Field(
+        default=None, description="pixels a side; null keeps the source's own size"
+    )
+    normalize: Literal["auto", "none", "imagenet"] | Normalization = Field(
+        default="auto",
+        description="`auto`: the mean and deviation of the training images; `imagenet`: those that torchvision's "
+        "weights were trained with",
+    )
+    augment: list[Augmentation] = Field(
+        default=[],
+        description="training-time transforms, in this order: flips, quarter turns, a random part brought back to the "
+        "picture's size, and changes of brightness, contrast and saturation",
+    )
+    workers: Workers = Field(
+        default="auto", description="loader processes per rank; `auto` is 0 for data that lies in memory"
+    )

@@ -1,0 +1,86 @@
+"""The configuration of `segmentation`."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from torchyard.contract.recipes.pictures import Augmentation, FileSource, Normalization, PictureModelConfig, Workers
+from torchyard.contract.recipes.training import OptimizerConfig, Recipe, Seed, TrainingConfig
+from torchyard.contract.schema import Schema
+
+
+class SegmentationModelConfig(PictureModelConfig):
+    name: Literal["unet_small", "unet_vgg16", "unet_resnet34", "unet_resnet101"] = Field(
+        default="unet_small",
+        description="a U-Net: a small one for CPUs, or on a torchvision encoder, which `weights` then fills: with a "
+        "file's, which may hold the whole U-Net, or with torchvision's",
+    )
+
+    @model_validator(mode="after")
+    def _weights_are_published(self) -> Self:
+        if self.name == "unet_small" and self.weights != "none" and not self.weights.startswith("file:///"):
+            raise ValueError(f"there are no weights {self.weights} of unet_small: use none or a file:// URL")
+        return self
+
+
+class SegmentationDataConfig(Schema):
+    source: FileSource = Field(
+        description="`file:///…` below an allowed root: a folder with images/ and masks/, paired by file stem, or "
+        "with both in each of train/ and val/"
+    )
+    val_fraction: Annotated[float, Field(gt=0, lt=1)] = Field(
+        default=0.15, description="held-out share, where the source has no split of its own"
+    )
+    split_seed: Seed = Field(default=0, description="seed of that split")
+    image_size: Annotated[int, Field(ge=32, le=2048, multiple_of=32)] = Field(
+        default=224, description="pixels a side, a multiple of 32"
+    )
+    mask_threshold: Annotated[float, Field(ge=0, lt=1)] = Field(
+        default=0.5, description="a mask's pixel above this share of its full scale is positive"
+    )
+    normalize: Literal["auto", "none", "imagenet"] | Normalization = Field(
+        default="imagenet",
+        description="`imagenet`: that data set's mean and deviation; `auto`: those of the training images",
+    )
+    augment: list[Augmentation] = Field(
+        default=["hflip", "vflip"], description="training-time transforms of picture and mask together, in this order"
+    )
+    workers: Workers = Field(default="auto", description="loader processes per rank")
+
+    @model_validator(mode="after")
+    def _channels_of_colours(self) -> Self:
+        if isinstance(self.normalize, Normalization) and len(self.normalize.mean) not in {1, 3}:
+            raise ValueError("normalize needs 1 channel or 3: all pictures become RGB")
+        return self
+
+
+class SegmentationLoss(Schema):
+    name: Literal["bce"] = Field(default="bce", description="binary cross-entropy with logits, a mean over pixels")
+    pos_weight: Annotated[float, Field(gt=0, le=1e6)] | Literal["auto"] = Field(
+        default="auto",
+        description="weight of positive pixels; `auto`: negative over positive ones of the training masks",
+    )
+    dice: Annotated[float, Field(ge=0, le=100)] = Field(
+        default=0.0, description="weight of the soft Dice loss of each picture, added to the cross-entropy"
+    )
+
+
+class SegmentationTrainingConfig(TrainingConfig):
+    epochs: Annotated[int, Field(ge=1, le=1_000_000)] = Field(default=20, description="passes over the training data")
+    per_device_batch_size: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
+        default=8, description="samples a rank and micro-batch"
+    )
+
+
+class SegmentationOptimizerConfig(OptimizerConfig):
+    lr: Annotated[float, Field(gt=0, le=1000)] = Field(default=0.001, description="after the warm-up; see lr_scaling")
+
+
+class Segmentation(Recipe):
+    """A U-Net that marks the pixels of one class, such as cracks, on folders of pictures and masks."""
+
+    model: SegmentationModelConfig = SegmentationModelConfig()
+    data: SegmentationDataConfig
+    loss: SegmentationLoss = SegmentationLoss()
+    training: SegmentationTrainingConfig = SegmentationTrainingConfig()  # pyright: ignore[reportIncompatibleVariableOverride] it is frozen
+    optimizer: SegmentationOptimizerConfig = SegmentationOptimizerConfig()  # pyright: ignore[reportIncompatibleVariableOverride] it is frozen

@@ -1,0 +1,79 @@
+"""The configuration of `text-classification`."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from torchyard.contract.recipes.pictures import FileSource, Init, Patterns
+from torchyard.contract.recipes.training import OptimizerConfig, Recipe, SchedulerConfig, Seed, TrainingConfig
+from torchyard.contract.schema import LONGEST_URL, Schema
+
+
+class TextModelConfig(Schema):
+    name: Literal["tiny", "roberta_base", "roberta_large"] = Field(
+        default="tiny",
+        description="a RoBERTa encoder: a tiny one for CPUs, or of the published sizes; not looked at where "
+        "`weights` is a directory",
+    )
+    weights: Annotated[str, Field(pattern=r"^(none|file:///.+)$", max_length=LONGEST_URL)] = Field(
+        default="none",
+        description="`none`: random weights and a tokenizer trained on the training text; `file:///…`: a local "
+        "directory below an allowed root, as `transformers` saves it: a RoBERTa or BERT with its tokenizer; a head for "
+        "the same classes is kept",
+    )
+    init: Init = Field(default="default", description="of layers that `weights` does not fill")
+    freeze: Patterns = Field(
+        default=[], description="parameters that do not train: names or their beginnings, or patterns with *"
+    )
+    dropout: Annotated[float, Field(ge=0, lt=1)] = Field(default=0.1, description="of layers, attention and head")
+
+
+class TextDataConfig(Schema):
+    source: FileSource = Field(
+        description="`file:///…` below an allowed root: a folder with one file per class, or a CSV or JSON-lines file "
+        "with text and label"
+    )
+    val_fraction: Annotated[float, Field(gt=0, lt=1)] = Field(
+        default=0.1, description="held-out share, where the source has no split of its own"
+    )
+    split_seed: Seed = Field(default=0, description="seed of that split")
+    max_length: Annotated[int, Field(ge=8, le=512)] = Field(default=128, description="tokens a text; the rest is cut")
+    vocabulary: Annotated[int, Field(ge=300, le=200_000)] = Field(
+        default=8000, description="tokens of a tokenizer that is trained here"
+    )
+
+
+class TextLoss(Schema):
+    name: Literal["cross_entropy"] = Field(default="cross_entropy", description="a mean over samples")
+    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = Field(
+        default=0.0, description="share of each target that is spread over all classes"
+    )
+
+
+class TextTrainingConfig(TrainingConfig):
+    epochs: Annotated[int, Field(ge=1, le=1_000_000)] = Field(default=3, description="passes over the training data")
+
+
+class TextOptimizerConfig(OptimizerConfig):
+    lr: Annotated[float, Field(gt=0, le=1000)] = Field(default=0.0005, description="after the warm-up; see lr_scaling")
+    weight_decay: Annotated[float, Field(ge=0, le=10)] = Field(
+        default=0.05, description="not applied to norms and biases"
+    )
+    clip_grad_norm: Annotated[float, Field(gt=0)] | None = Field(
+        default=1.0, description="the largest norm of all gradients together; null: any"
+    )
+
+
+class TextSchedulerConfig(SchedulerConfig):
+    warmup_steps: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(default=100, description="linear, from above zero")
+
+
+class TextClassification(Recipe):
+    """A classifier of texts: a RoBERTa encoder with a new head."""
+
+    model: TextModelConfig = TextModelConfig()
+    data: TextDataConfig
+    loss: TextLoss = TextLoss()
+    training: TextTrainingConfig = TextTrainingConfig()  # pyright: ignore[reportIncompatibleVariableOverride] it is frozen
+    optimizer: TextOptimizerConfig = TextOptimizerConfig()  # pyright: ignore[reportIncompatibleVariableOverride] it is frozen
+    lr_scheduler: TextSchedulerConfig = TextSchedulerConfig()  # pyright: ignore[reportIncompatibleVariableOverride] it is frozen

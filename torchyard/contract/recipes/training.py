@@ -1,0 +1,215 @@
+"""What every recipe's configuration has: training, optimizer, schedule, averaging, stopping, distribution."""
+
+from datetime import timedelta
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from torchyard.contract.schema import LONGEST, AutoDuration, Count, MetricKey, Schema
+
+STALL_TIMEOUT = timedelta(minutes=10)
+"""A job's `stall_timeout`, where it names none."""
+AFTER_STALL = timedelta(minutes=1)
+"""How much later than `stall_timeout` the process group gives up by itself."""
+
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+
+
+class TrainingConfig(Schema):
+    epochs: Annotated[int, Field(ge=1, le=1_000_000)] = Field(default=3, description="passes over the training data")
+    max_steps: Count | None = Field(default=None, description="stop after this many optimizer steps over the whole run")
+    per_device_batch_size: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
+        default=32, description="samples a rank and micro-batch"
+    )
+    gradient_accumulation_steps: Annotated[int, Field(ge=1, le=100_000)] = Field(
+        default=1, description="micro-batches an optimizer step"
+    )
+    seed: Seed = Field(default=42, description="of weights, order, augmentation and dropout")
+    deterministic: bool = Field(default=False, description="two runs end bitwise equal, at some cost in speed")
+    precision: Literal["auto", "bf16", "fp16", "fp32"] = Field(
+        default="auto", description="of the forward pass in training; `auto`: bf16 on a GPU that has it, else fp32"
+    )
+    channels_last: bool | Literal["auto"] = Field(default="auto", description="`auto`: on CUDA, for pictures")
+    compile: bool = Field(default=False, description="torch.compile; needs a C++ compiler on the worker")
+    auto_batch: bool = Field(
+        default=False,
+        description="where a micro-batch does not fit the memory, halve it and double the accumulation",
+    )
+    max_nonfinite_steps: Count = Field(
+        default=3, description="fail after this many steps in a row with a NaN or infinite loss or gradient norm"
+    )
+
+
+class LookaheadConfig(Schema):
+    """Lookahead (Zhang et al., arXiv 1907.08610): slow weights follow the fast ones."""
+
+    every_steps: Count = Field(default=5, description="optimizer steps between two moves of the slow weights")
+    alpha: Annotated[float, Field(gt=0, le=1)] = Field(default=0.5, description="share of the way that they move")
+
+
+class OptimizerConfig(Schema):
+    name: Literal["sgd", "adam", "adamw", "rmsprop"] = Field(default="adamw", description="PyTorch's own")
+    lr: Annotated[float, Field(gt=0, le=1000)] = Field(default=0.002, description="after the warm-up; see lr_scaling")
+    momentum: Annotated[float, Field(ge=0, lt=1)] = Field(default=0.9, description="sgd and rmsprop only")
+    nesterov: bool = Field(default=False, description="sgd only")
+    weight_decay: Annotated[float, Field(ge=0, le=10)] = Field(
+        default=0.01, description="not applied to norms and biases"
+    )
+    fused: bool | Literal["auto"] = Field(default="auto", description="`auto`: on CUDA, where the optimizer has it")
+    clip_grad_norm: Annotated[float, Field(gt=0)] | None = Field(
+        default=None, description="the largest norm of all gradients together; null: any"
+    )
+    lookahead: LookaheadConfig | None = Field(default=None, description="slow weights beside those that it trains")
+    lr_scaling: Literal["none", "linear", "sqrt"] = Field(
+        default="none", description="multiply lr by the global batch over per_device_batch_size, or by its square root"
+    )
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.name == "sgd" and self.nesterov and self.momentum == 0:
+            raise ValueError("nesterov needs a momentum above 0")
+        if self.name == "rmsprop" and self.fused is True:
+            raise ValueError("PyTorch has no fused rmsprop: leave fused at auto")
+        return self
+
+
+class SchedulerConfig(Schema):
+    name: Literal["constant", "step", "cosine", "plateau"] = Field(
+        default="cosine", description="how the learning rate goes on after the warm-up"
+    )
+    warmup_steps: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(default=0, description="linear, from above zero")
+    step_epochs: Count = Field(default=30, description="`step`: epochs between two drops")
+    gamma: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=0.1, description="`step`, `plateau`: factor of each drop"
+    )
+    patience: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(
+        default=10, description="`plateau`: evaluations in a row without a better checkpoint.monitor before a drop"
+    )
+    min_lr: Annotated[float, Field(ge=0)] = Field(
+        default=0.0, description="`cosine`: where it ends; `plateau`: never below"
+    )
+
+
+class EmaConfig(Schema):
+    """An exponential moving average of weights and buffers, which evaluation and checkpoints use."""
+
+    decay: Annotated[float, Field(ge=0, lt=1)] = Field(
+        default=0.9999, description="share of the average that each optimizer step keeps"
+    )
+    ramp: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(
+        default=2000, description="optimizer steps over which the decay rises: decay · (1 − exp(−step / ramp)); 0: none"
+    )
+
+
+class EarlyStoppingConfig(Schema):
+    monitor: MetricKey = Field(default="val/loss", description="the metric that has to improve")
+    mode: Literal["min", "max"] = Field(default="min", description="whether less or more of it is better")
+    patience: Count = Field(default=50, description="evaluations in a row without an improvement")
+    min_delta: Annotated[float, Field(ge=0)] = Field(default=0.0, description="what counts as an improvement")
+
+
+class LocalSgdConfig(Schema):
+    """Post-local SGD (Lin et al., arXiv 1808.07217)."""
+
+    warmup_steps: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(
+        default=0, description="optimizer steps with an all-reduce of the gradients before it begins"
+    )
+    period: Count = Field(default=4, description="optimizer steps between two averagings of the weights")
+
+
+class DistributedConfig(Schema):
+    """How the ranks train one model together."""
+
+    strategy: Literal["ddp", "local_sgd", "fsdp"] = Field(
+        default="ddp",
+        description="`ddp`: all-reduced gradients; `local_sgd`: each rank alone, weights averaged now and then; "
+        "`fsdp`: parameters, gradients and optimizer sharded over the ranks",
+    )
+    local_sgd: LocalSgdConfig = LocalSgdConfig()
+    sync_batchnorm: bool = Field(default=False, description="batch norm over the micro-batches of all ranks")
+    find_unused_parameters: bool = Field(default=False, description="ddp only")
+    static_graph: bool = Field(default=False, description="ddp only")
+    gradient_as_bucket_view: bool = Field(default=True, description="ddp only")
+    bucket_cap_mb: Annotated[int, Field(ge=1, le=10_000)] = Field(default=25, description="ddp only")
+    comm_hook: Literal["none", "bf16", "fp16", "powersgd"] = Field(
+        default="none", description="ddp only: how gradients are compressed on their way"
+    )
+    timeout: AutoDuration = Field(
+        default="auto",
+        description="of one collective; `auto`: a minute longer than `stall_timeout`, which then ends a hang",
+    )
+
+    def collective_timeout(self, stall_timeout: timedelta = STALL_TIMEOUT) -> timedelta:
+        """`timeout`, or what `auto` stands for: a stall is then found first, and the stacks of all ranks are kept."""
+        if self.timeout == "auto":
+            return min(stall_timeout + AFTER_STALL, LONGEST)
+        return self.timeout
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if not self.timeout:
+            raise ValueError("timeout must be at least 1s")
+        if self.strategy != "ddp":
+            chosen = [
+                name
+                for name in ("find_unused_parameters", "static_graph", "comm_hook")
+                if getattr(self, name) not in {False, "none"}
+            ]
+            if chosen:
+                raise ValueError(f"{', '.join(chosen)} belongs to strategy ddp, and {self.strategy} cannot use it")
+        if self.static_graph and self.find_unused_parameters:
+            raise ValueError("static_graph finds unused parameters itself: leave out find_unused_parameters")
+        if self.static_graph and self.comm_hook == "powersgd":
+            raise ValueError("comm_hook powersgd needs buckets that stay as they are, which static_graph rebuilds")
+        return self
+
+
+class EvaluationConfig(Schema):
+    every_epochs: Count = Field(default=1, description="epochs between two evaluations; there is one at the end, too")
+    threshold: Annotated[float, Field(gt=0, lt=1)] = Field(
+        default=0.5, description="segmentation: a probability above it is a positive pixel"
+    )
+
+
+class LoggingConfig(Schema):
+    every_steps: Count = Field(default=10, description="optimizer steps between two lines of training metrics")
+
+
+class Recipe(Schema):
+    """What each recipe adds to: its model, its data and its loss."""
+
+    training: TrainingConfig = TrainingConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    lr_scheduler: SchedulerConfig = SchedulerConfig()
+    ema: EmaConfig | None = Field(default=None, description="an average of the weights, to evaluate and to keep")
+    early_stopping: EarlyStoppingConfig | None = Field(
+        default=None, description="end the run where a metric improves no more"
+    )
+    distributed: DistributedConfig = DistributedConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    logging: LoggingConfig = LoggingConfig()
+
+    @model_validator(mode="after")
+    def _possible_together(self) -> Self:
+        strategy, training = self.distributed.strategy, self.training
+        if self.distributed.static_graph and training.gradient_accumulation_steps > 1:
+            raise ValueError("distributed.static_graph cannot be combined with gradient accumulation (no_sync)")
+        if self.distributed.static_graph and training.auto_batch:
+            raise ValueError("distributed.static_graph cannot be combined with auto_batch, which may accumulate")
+        if strategy == "fsdp" and training.precision == "fp16":
+            raise ValueError("training.precision fp16 cannot be combined with fsdp: use bf16 or fp32")
+        if strategy == "fsdp" and training.compile:
+            raise ValueError("training.compile cannot be combined with fsdp yet")
+        if strategy == "fsdp" and self.optimizer.name == "sgd" and self.optimizer.fused is True:
+            raise ValueError("optimizer.fused sgd cannot be combined with fsdp: leave fused at auto")
+        if strategy == "fsdp" and training.auto_batch:
+            raise ValueError(
+                "training.auto_batch cannot be combined with fsdp: it tries the whole model on each device"
+            )
+        if strategy == "local_sgd" and training.precision == "fp16":
+            raise ValueError(
+                "training.precision fp16 cannot be combined with local_sgd: the ranks would skip different steps"
+            )
+        if strategy == "local_sgd" and self.distributed.sync_batchnorm:
+            raise ValueError("sync_batchnorm cannot be combined with local_sgd, whose ranks do not wait for each other")
+        return self

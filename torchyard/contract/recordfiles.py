@@ -1,0 +1,68 @@
+"""Writing a record so that it is whole or not there, and reading one."""
+
+import contextlib
+import os
+from pathlib import Path
+import secrets
+from typing import TypeVar
+
+from torchyard.contract.failpoints import failpoint
+from torchyard.contract.records import Record
+
+T = TypeVar("T", bound=Record)
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def write_record(path: Path, record: Record) -> None:
+    """Publishes `record` at `path`: a reader sees all of it or nothing, also after a power cut.
+
+    No link is followed in its folder, nor where the folder itself is one, and nothing is left where it fails. Raises
+    OSError.
+    """
+    kind = path.parent.name if path.stem.isdecimal() else path.stem
+    folder = os.open(path.parent, _FOLDER | os.O_NOFOLLOW)
+    try:
+        _replace(folder, path.name, record.model_dump_json().encode(), kind)
+        failpoint(f"record.{kind}.renamed")
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def sync_folder(path: Path) -> None:
+    """Makes the names in `path` durable. Raises OSError."""
+    descriptor = os.open(path, _FOLDER)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_record(path: Path, kind: type[T]) -> T | None:
+    """The record at `path`, where nobody but us writes; None where there is no such file.
+
+    Raises OSError, and ValueError for a malformed one.
+    """
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    return kind.model_validate_json(raw)
+
+
+def _replace(folder: int, name: str, content: bytes, kind: str) -> None:
+    temporary = f".{name}.{secrets.token_hex(8)}"  # which nobody can have prepared
+    try:
+        with os.fdopen(os.open(temporary, _NEW, 0o600, dir_fd=folder), "wb") as file:
+            file.write(content)
+            file.flush()
+            failpoint(f"record.{kind}.fsync")
+            os.fsync(file.fileno())
+        failpoint(f"record.{kind}.rename")
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary, dir_fd=folder)
+        raise

@@ -1,0 +1,179 @@
+"""One attempt on disk: its files, the records in them, and the environment of a training process.
+
+The supervisor and the ranks share nothing but this folder and the environment named here.
+
+    ctl/               written by worker and supervisor alone
+      plan.json        what to start, and its limits                 the worker writes it, the supervisor reads it
+      supervisor.json  the supervisor's identity                     the supervisor writes it
+      supervisor.log   what the supervisor says
+      stop.json        asks the attempt to stop                      the worker writes it, supervisor and ranks read it
+      exit.json        how the attempt ended; nothing runs any more  the supervisor writes it
+    input/             written by the worker, read-only once the attempt starts
+      config.json      the trainer's resolved configuration
+      resume/          the checkpoint to resume from
+    job/               the job's own: whatever lies here may be forged
+      events.jsonl     lines of `torchyard.contract.events`                   rank 0 appends
+      ranks/N.json     the process of rank N                         rank N writes it when it exists
+      ranks/N.finished its program has come to its own end           rank N touches it
+      errors/N.json    what rank N raised                            rank N writes it
+      stop/            the ranks' agreement on the last step         the ranks write it
+      logs/            one file per rank and stream                  the ranks' output, copied by the operating system
+      torchrun/        torchrun's own folder                         torchrun
+      checkpoints/     published checkpoints, each whole once it has its manifest
+      artifacts/       other files that the job leaves
+
+That is layout 2. In layout 1, of an older version, all of it lies in one folder, and `plan.json` is `launch.json`.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+import os
+from pathlib import Path
+from typing import Literal, Self
+
+MANIFEST = "manifest.json"
+STATE_FILE = "state.pt"
+WEIGHTS_FILE = "model.safetensors"
+
+
+class Env(StrEnum):
+    """Variables that a training process sees, beside torchrun's own."""
+
+    JOB_ID = "TORCHYARD_JOB_ID"
+    ATTEMPT = "TORCHYARD_ATTEMPT"
+    RUN_DIR = "TORCHYARD_RUN_DIR"
+    CONFIG = "TORCHYARD_CONFIG"
+    CHECKPOINT_DIR = "TORCHYARD_CHECKPOINT_DIR"
+    RESUME_FROM = "TORCHYARD_RESUME_FROM"  # a folder with state.pt and manifest.json; absent on a fresh start
+    DATA = "TORCHYARD_DATA"  # the resolved `data.source`: `digits`, or an absolute path; absent for a script
+    WEIGHTS = "TORCHYARD_WEIGHTS"  # the absolute path of `model.weights`; absent where those are no file
+
+
+@dataclass(frozen=True)
+class RunDir:
+    """The paths of one attempt's folder. `layout`: 2, or 1 for an attempt that an older version has started."""
+
+    root: Path
+    layout: Literal[1, 2] = 2
+
+    @classmethod
+    def found(cls, root: Path) -> Self:
+        """With the layout that the folder at `root` has; 2 where there is none yet."""
+        old = os.path.lexists(root / "launch.json") and not os.path.lexists(root / "ctl")
+        return cls(root, layout=1 if old else 2)
+
+    @classmethod
+    def of_job(cls, path: Path) -> Self:
+        """Of a rank: `path` is what TORCHYARD_RUN_DIR says."""
+        if path.name == "job" and os.path.lexists(path.parent / "ctl"):
+            return cls(path.parent)
+        return cls(path, layout=1)
+
+    @property
+    def ctl(self) -> Path:
+        return self._part("ctl")
+
+    @property
+    def input(self) -> Path:
+        return self._part("input")
+
+    @property
+    def job(self) -> Path:
+        """TORCHYARD_RUN_DIR."""
+        return self._part("job")
+
+    @property
+    def config(self) -> Path:
+        return self.input / "config.json"
+
+    @property
+    def launch(self) -> Path:
+        return self.ctl / ("launch.json" if self.layout == 1 else "plan.json")
+
+    @property
+    def supervisor(self) -> Path:
+        return self.ctl / "supervisor.json"
+
+    @property
+    def supervisor_log(self) -> Path:
+        return self.ctl / "supervisor.log"
+
+    @property
+    def stop(self) -> Path:
+        return self.ctl / "stop.json"
+
+    @property
+    def exit(self) -> Path:
+        return self.ctl / "exit.json"
+
+    @property
+    def events(self) -> Path:
+        return self.job / "events.jsonl"
+
+    @property
+    def ranks(self) -> Path:
+        return self.job / "ranks"
+
+    @property
+    def errors(self) -> Path:
+        return self.job / "errors"
+
+    @property
+    def agreement(self) -> Path:
+        return self.job / "stop"
+
+    @property
+    def logs(self) -> Path:
+        return self.job / "logs"
+
+    @property
+    def torchrun(self) -> Path:
+        return self.job / "torchrun"
+
+    @property
+    def resume(self) -> Path:
+        return self.input / "resume"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.job / "checkpoints"
+
+    @property
+    def artifacts(self) -> Path:
+        return self.job / "artifacts"
+
+    def finished(self, rank: int) -> Path:
+        """There once the rank's program has ended well, and not because it was asked to stop."""
+        return self.ranks / f"{rank}.finished"
+
+    def log(self, source: str, stream: str) -> Path:
+        """`source` is `launcher` or `rank-N`, `stream` is `stdout` or `stderr`."""
+        return self.logs / f"{source}.{stream}"
+
+    def create(self) -> None:
+        """Makes the folders, for their owner alone. Inputs that were sealed can be written again. Raises OSError."""
+        self.root.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        own = (self.root, self.ctl, self.input, self.job)
+        for folder in (*own, self.ranks, self.errors, self.agreement, self.logs, self.checkpoints, self.artifacts):
+            folder.mkdir(mode=0o700, exist_ok=True)
+        for folder, _, files in os.walk(self.input) if self.layout == 2 else ():
+            _set_modes(Path(folder), files, folder_mode=0o700, file_mode=0o600)
+
+    def seal(self) -> None:
+        """Makes the inputs read-only, for their owner too, until `create` is called again. Raises OSError."""
+        for folder, _, files in os.walk(self.input, topdown=False) if self.layout == 2 else ():
+            _set_modes(Path(folder), files, folder_mode=0o500, file_mode=0o400)
+
+    def _part(self, name: str) -> Path:
+        return self.root if self.layout == 1 else self.root / name
+
+
+def process_title(job_id: str, attempt: int, role: str) -> str:
+    """What a process of an attempt calls itself: orphans are found by it. `role` is `rank N` or `supervisor`."""
+    return f"torchyard {job_id} attempt {attempt} {role}"
+
+
+def _set_modes(folder: Path, files: list[str], *, folder_mode: int, file_mode: int) -> None:
+    folder.chmod(folder_mode)
+    for name in files:
+        (folder / name).chmod(file_mode)

@@ -1,0 +1,227 @@
+"""The job spec: everything that a user may ask for. A resolved spec is itself a valid spec."""
+
+from datetime import timedelta
+import re
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from torchyard.contract import recipes
+from torchyard.contract.errors import FieldError, InvalidRequest, InvalidSpec
+from torchyard.contract.recipes.training import STALL_TIMEOUT
+from torchyard.contract.schema import Count, Duration, MetricKey, Schema, unstorable
+
+JobName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+LabelKey = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$")]
+Labels = Annotated[
+    dict[LabelKey, Annotated[str, Field(max_length=200)]],
+    Field(max_length=32, json_schema_extra={"additionalProperties": False}),
+]
+Priority = Annotated[int, Field(ge=-100, le=100, description="higher starts first")]
+
+_UNSET: Any = Field(default_factory=lambda: None, validate_default=False)
+"""The default of a key that may be left out, but not be null."""
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
+_RESERVED = re.compile(
+    r"TORCHYARD_.*|TORCHELASTIC_.*|LD_.*|MASTER_.*|GROUP_.*|ROLE_.*|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER"
+    r"|RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|PYTHONPATH|PYTHONHOME|PYTHONSTARTUP|PYTHONUNBUFFERED|PYTHONSAFEPATH"
+)
+
+
+def _one_node(nodes: int) -> int:
+    if nodes > 1:
+        raise ValueError("jobs over several nodes are not built yet: ask for 1")
+    return nodes
+
+
+class Resources(Schema):
+    """What one attempt holds while it runs."""
+
+    nodes: Annotated[int, Field(ge=1, le=10_000), AfterValidator(_one_node)] = 1
+    devices_per_node: Annotated[int, Field(ge=1, le=1024)] = Field(default=1, description="one process (rank) for each")
+    device: Literal["auto", "cuda", "cpu"] = Field(default="auto", description="`auto`: GPUs where the worker has them")
+    min_memory_gb: Annotated[float, Field(gt=0, le=100_000)] | None = Field(default=None, description="per GPU, in GiB")
+
+
+class CheckpointPolicy(Schema):
+    every_epochs: Count | None = Field(default=1, description="null: only by steps, at a stop and at the end")
+    every_steps: Count | None = None
+    keep_last: Count | None = Field(default=None, description="the newest ones to keep; null keeps all")
+    keep_best: Count = Field(default=1, description="the best ones to keep beside them, by `monitor`")
+    monitor: MetricKey = Field(default="val/loss", description="the metric that decides which checkpoint is `best`")
+    mode: Literal["min", "max"] = "min"
+
+
+class _Common(Schema):
+    resources: Resources = Resources()
+    checkpoint: CheckpointPolicy = CheckpointPolicy()
+    priority: Priority = 0
+    preemptible: bool = Field(default=False, description="may be stopped, with a checkpoint, for a higher priority")
+    max_restarts: Annotated[int, Field(ge=0, le=1000)] = Field(default=2, description="retries that count")
+    time_limit: Duration = Field(default=timedelta(hours=24), description="over all attempts")
+    stall_timeout: Duration = Field(
+        default=STALL_TIMEOUT, description="without progress; that of a script counts from its first event"
+    )
+    stop_grace: Duration = Field(default=timedelta(seconds=30), description="from the stop signal to the kill")
+    launcher: Literal["auto", "warm", "torchrun"] = Field(
+        default="auto",
+        exclude_if=lambda launcher: launcher == "auto",  # a resolved spec is one that older workers can read
+        description="`auto`: from the worker's warm process in well under a second, by torchrun where that cannot be",
+    )
+    labels: Labels = {}
+    env: Annotated[dict[str, Annotated[str, Field(max_length=32_768)]], Field(max_length=256)] = {}
+
+    @field_validator("time_limit", "stall_timeout")
+    @classmethod
+    def _above_zero(cls, value: Any) -> Any:
+        if not value:
+            raise ValueError("must be at least 1s")
+        return value
+
+    @field_validator("env")
+    @classmethod
+    def _env_is_the_users(cls, env: dict[str, str]) -> dict[str, str]:
+        for name in env:
+            if not _VARIABLE.fullmatch(name):
+                raise ValueError(f"{name[:200]!r} is no name of an environment variable")
+            if _RESERVED.fullmatch(name):
+                raise ValueError(f"{name} is set by the service and cannot be chosen")
+        return env
+
+
+_R = TypeVar("_R", bound="RecipeSpec")
+
+
+def _group_outlives_a_stall(spec: _R) -> _R:
+    """`distributed.timeout: auto` becomes a duration: the resolved spec is one that older workers can read."""
+    distributed = spec.config.distributed
+    if distributed.timeout != "auto":
+        return spec
+    timeout = distributed.collective_timeout(spec.stall_timeout)
+    resolved = distributed.model_copy(update={"timeout": timeout})
+    config = spec.config.model_copy(update={"distributed": resolved})
+    return spec.model_copy(update={"config": config})
+
+
+def _monitors_are_measured(spec: _R) -> _R:
+    measured = recipes.METRICS[spec.trainer]
+    if spec.checkpoint.monitor not in measured:
+        raise ValueError(f"checkpoint.monitor must be one of {', '.join(sorted(measured))}")
+    evaluated = sorted(key for key in measured if key.startswith("val/"))
+    stopping, schedule = spec.config.early_stopping, spec.config.lr_scheduler
+    if stopping is not None and stopping.monitor not in evaluated:
+        raise ValueError(f"config.early_stopping.monitor must be one of {', '.join(evaluated)}")
+    if schedule.name == "plateau" and spec.checkpoint.monitor not in evaluated:
+        raise ValueError(f"with lr_scheduler plateau, checkpoint.monitor must be one of {', '.join(evaluated)}")
+    return spec
+
+
+class ImageClassificationSpec(_Common):
+    """A job for the built-in image classifier."""
+
+    trainer: Literal["image-classification"]
+    name: JobName = "image-classification"
+    config: recipes.ImageClassification = recipes.ImageClassification()
+
+    _monitors = model_validator(mode="after")(_monitors_are_measured)
+    _timeout = model_validator(mode="after")(_group_outlives_a_stall)
+
+
+class SegmentationSpec(_Common):
+    """A job for the built-in segmentation of pictures."""
+
+    trainer: Literal["segmentation"]
+    name: JobName = "segmentation"
+    config: recipes.Segmentation
+
+    _monitors = model_validator(mode="after")(_monitors_are_measured)
+    _timeout = model_validator(mode="after")(_group_outlives_a_stall)
+
+
+class TextClassificationSpec(_Common):
+    """A job for the built-in text classifier."""
+
+    trainer: Literal["text-classification"]
+    name: JobName = "text-classification"
+    config: recipes.TextClassification
+
+    _monitors = model_validator(mode="after")(_monitors_are_measured)
+    _timeout = model_validator(mode="after")(_group_outlives_a_stall)
+
+
+class ScriptSpec(_Common):
+    """A job that runs the user's own script."""
+
+    trainer: Literal["script"]
+    name: JobName = "script"
+    config: recipes.Script
+
+
+RecipeSpec: TypeAlias = ImageClassificationSpec | SegmentationSpec | TextClassificationSpec
+
+Spec: TypeAlias = RecipeSpec | ScriptSpec
+
+JobSpec = Annotated[Spec, Field(discriminator="trainer")]
+
+SPEC: TypeAdapter[Spec] = TypeAdapter(JobSpec)
+
+
+class JobPatch(Schema):
+    """What can be changed of a submitted job. What is left out stays; `labels` replaces the whole map."""
+
+    name: JobName = _UNSET
+    labels: Labels = _UNSET
+    priority: Priority = _UNSET
+
+
+CONFIGS: dict[str, type[Schema]] = {
+    "image-classification": recipes.ImageClassification,
+    "segmentation": recipes.Segmentation,
+    "text-classification": recipes.TextClassification,
+    "script": recipes.Script,
+}
+"""Each trainer's configuration schema."""
+
+
+def parse_spec(raw: object) -> Spec:
+    """The spec in `raw` (parsed JSON or YAML), every default filled in. Raises InvalidSpec, naming each field."""
+    wrong = unstorable(raw)
+    if wrong is not None:
+        raise InvalidSpec("the job spec is not valid", errors=(FieldError(*wrong),))
+    try:
+        return SPEC.validate_python(raw)
+    except ValidationError as error:
+        raise InvalidSpec("the job spec is not valid", errors=field_errors(error)) from None
+
+
+def parse_patch(raw: object) -> JobPatch:
+    """The change in `raw` (parsed JSON). Raises InvalidRequest, naming each field."""
+    wrong = unstorable(raw)
+    if wrong is not None:
+        raise InvalidRequest("the change is not valid", errors=(FieldError(*wrong),))
+    try:
+        return JobPatch.model_validate(raw)
+    except ValidationError as error:
+        raise InvalidRequest("the change is not valid", errors=field_errors(error)) from None
+
+
+def field_errors(error: ValidationError) -> tuple[FieldError, ...]:
+    """Pydantic's findings as `field: message`, without the name of the union's branch in the path."""
+    return tuple(
+        FieldError("trainer", f"must be one of {', '.join(CONFIGS)}")
+        if item["type"] in {"union_tag_invalid", "union_tag_not_found"}
+        else FieldError(_path(item["loc"]), item["msg"].removeprefix("Value error, "))
+        for item in error.errors(include_url=False, include_context=False, include_input=False)
+    )
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    parts = location[1:] if location and location[0] in CONFIGS else location
+    return ".".join(str(part)[:200] for part in parts)

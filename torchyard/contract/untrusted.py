@@ -1,0 +1,118 @@
+"""Reading what a training process wrote: no link is followed, nothing blocks, only regular files of one name."""
+
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+import errno
+import os
+from pathlib import Path
+import stat
+from typing import BinaryIO, TypeVar
+
+from pydantic import ValidationError
+
+from torchyard.contract.errors import DataError
+from torchyard.contract.records import Record
+
+T = TypeVar("T", bound=Record)
+
+RECORD_LIMIT = 1 << 20
+"""Bytes of a record."""
+
+_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe in a file's place would block whoever opens it
+_OWN = 3  # the last names of a path, at most, that belong to a run directory
+
+
+def read_untrusted(path: Path, kind: type[T]) -> T | None:
+    """The record at `path` in a run directory; None where there is none, or none that can be read."""
+    raw = read_tail(path, RECORD_LIMIT)
+    try:
+        return kind.model_validate_json(raw) if raw else None
+    except ValidationError:
+        return None
+
+
+def read_tail(path: Path, limit: int, *, start: int = 0) -> bytes:
+    """The last `limit` bytes of the file at `path` in a run directory, none of them before the byte `start`.
+
+    Nothing where there is no regular file.
+    """
+    try:
+        file = open_inside(*_split(path))
+    except (DataError, OSError):
+        return b""
+    if file is None:
+        return b""
+    with file:
+        size = os.fstat(file.fileno()).st_size
+        begin = max(start, size - limit)
+        return os.pread(file.fileno(), min(limit, max(0, size - begin)), begin)
+
+
+def append_untrusted(path: Path, data: bytes) -> None:
+    """Appends `data` to the file at `path` in a run directory, which is made.
+
+    Nothing where it cannot be, or no regular file lies there.
+    """
+    root, *parts = _split(path)
+    with suppress(OSError), folder_inside(root, *parts[:-1]) as folder:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | _FLAGS
+        descriptor = os.open(parts[-1], flags, 0o600, dir_fd=folder)
+        try:
+            if _why_not(descriptor) is None:
+                os.write(descriptor, data)
+        finally:
+            os.close(descriptor)
+
+
+def open_inside(root: Path, *parts: str) -> BinaryIO | None:
+    """The file `parts` below `root`, unbuffered; None where there is none.
+
+    Raises DataError where `root` or a part is a link, or the file is no regular one or has other names, and OSError.
+    """
+    name = "/".join(parts)
+    try:
+        with folder_inside(root, *parts[:-1]) as folder:
+            descriptor = os.open(parts[-1], os.O_RDONLY | _FLAGS, dir_fd=folder)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno in {errno.ELOOP, errno.ENOTDIR}:
+            raise DataError(f"{name} is a link or lies behind one") from None
+        if error.errno in {errno.EACCES, errno.ENXIO}:  # the job took our right to read it; a socket
+            raise DataError(f"{name} cannot be opened") from None
+        raise
+    why_not = _why_not(descriptor)
+    if why_not is not None:
+        os.close(descriptor)
+        raise DataError(f"{name} {why_not}")
+    return os.fdopen(descriptor, "rb", buffering=0)
+
+
+@contextmanager
+def folder_inside(root: Path, *parts: str) -> Generator[int]:
+    """A descriptor of the folder `parts` below `root`. Raises OSError, also where `root` or a part is a link."""
+    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | _FLAGS)
+    try:
+        for part in parts:
+            child = os.open(part, os.O_RDONLY | os.O_DIRECTORY | _FLAGS, dir_fd=folder)
+            os.close(folder)
+            folder = child
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def _split(path: Path) -> tuple[Path, *tuple[str, ...]]:
+    """A folder that no job can replace, and the names below it."""
+    whole = path.absolute()
+    names = whole.parts[-_OWN:] if len(whole.parts) > _OWN else whole.parts[1:]
+    return Path(*whole.parts[: -len(names)]).resolve(), *names
+
+
+def _why_not(descriptor: int) -> str | None:
+    """Why an open file is none to read."""
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        return "is no regular file"
+    # Another name may be one outside. None at all is a file that has just been replaced.
+    return "has other names" if status.st_nlink > 1 else None

@@ -1,0 +1,304 @@
+"""What the API answers, and so what the client returns. Times are RFC 3339 in UTC."""
+
+from datetime import datetime
+import math
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, PlainSerializer
+
+from torchyard.contract.errors import FieldError, TorchyardError
+from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.spec import JobSpec, Resources
+
+T = TypeVar("T")
+
+_MOST_ERRORS = 100
+
+
+class View(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+def json_number(value: float) -> float | str:
+    """`value`, or the string that stands for it where JSON has no number."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+Number = Annotated[
+    float,
+    BeforeValidator(lambda value: float(value) if isinstance(value, str) else value),
+    PlainSerializer(json_number, return_type=float | Literal["NaN", "Infinity", "-Infinity"]),
+]
+"""A float that survives JSON: what JSON has no number for is `"NaN"`, `"Infinity"` or `"-Infinity"`."""
+
+
+class Page(View, Generic[T]):
+    """One page of a list. `next` goes into `?after=`."""
+
+    data: list[T]
+    has_more: bool = False
+    next: str | None = None
+
+
+class StatusReason(View):
+    """Why a job stands where it stands, as its scheduler or owner decided."""
+
+    code: str
+    message: str
+    position: int | None = None
+    since: datetime
+
+
+class ProgressView(View):
+    epoch: int | None = None
+    epochs: int | None = None
+    step: int = 0
+    total_steps: int | None = None
+    fraction: float | None = None
+    eta_seconds: float | None = None
+
+
+class BestView(View):
+    metric: str
+    value: Number
+    epoch: int | None
+    step: int
+    checkpoint_id: str
+
+
+class HeldDevice(View):
+    worker: str
+    index: int
+    uuid: str
+    name: str
+
+
+class ErrorView(View):
+    """What failed the job, or its latest attempt. `code` is an EndReason."""
+
+    code: EndReason
+    message: str
+    rank: int | None = None
+    exit_code: int | None = None
+    traceback: str | None = None
+
+
+class JobView(View):
+    id: str
+    name: str
+    state: JobState
+    status_reason: StatusReason
+    spec: JobSpec
+    owner: str
+    priority: int
+    labels: dict[str, str]
+    attempt: int
+    retry_of: str | None = None
+    progress: ProgressView
+    metrics: dict[str, Number]
+    best: BestView | None = None
+    card: dict[str, JsonValue] | None = Field(
+        default=None, description="what the run says of itself: its size, its data, its speed; null until it does"
+    )
+    devices: list[HeldDevice]
+    error: ErrorView | None = None
+    created_at: datetime
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    version: int
+
+
+class SpecView(View):
+    """A spec with every default filled in."""
+
+    spec: JobSpec
+
+
+class EventView(View):
+    seq: int
+    time: datetime
+    type: Literal["state", "message", "checkpoint", "progress"]
+    attempt: int | None
+    data: dict[str, Any]
+
+
+class PointView(View):
+    step: int
+    value: Number
+    time: datetime
+    attempt: int
+
+
+class MetricView(PointView):
+    """One point of the series `key`, as a stream tells it."""
+
+    key: str
+
+
+class EndView(View):
+    """The last thing of a stream: the state in which the job ended."""
+
+    state: JobState
+
+
+class SeriesView(View):
+    key: str
+    points: list[PointView]
+
+
+class MetricsView(View):
+    data: list[SeriesView]
+
+
+class LogLine(View):
+    """One line of output. `line` numbers the job's lines from 1; `rank` is null for the launcher's own."""
+
+    line: int
+    time: datetime
+    attempt: int
+    rank: int | None
+    stream: Literal["stdout", "stderr"]
+    text: str
+
+
+class CheckpointFile(View):
+    path: str
+    size: int
+    sha256: str
+
+
+class CheckpointView(View):
+    """`size` and `sha256` are those of what `/download` sends."""
+
+    id: str
+    epoch: int | None
+    step: int
+    attempt: int
+    metrics: dict[str, Number]
+    files: list[CheckpointFile]
+    size: int
+    sha256: str
+    aliases: list[str]
+    created_at: datetime
+
+
+class TrainerView(View):
+    name: str
+    description: str
+    config_schema: dict[str, Any]
+
+
+class DeviceProcess(View):
+    """A process that holds memory of a device."""
+
+    pid: int
+    memory_bytes: int
+
+
+class DeviceView(View):
+    index: int
+    uuid: str
+    name: str
+    kind: Literal["cuda", "cpu"]
+    memory_bytes: int | None = None
+    memory_used_bytes: int | None = None
+    utilization: float | None = None
+    """Share of the last sample period in which a kernel ran, 0…1."""
+    processes: list[DeviceProcess] = []
+    blocked: str | None = None
+    """Why the device is not offered, though no job of ours holds it."""
+    returning: bool = False
+    """Whether it is `blocked` for some seconds only, until the memory of a job that has just ended is back."""
+    job_id: str | None = None
+
+
+class StartsView(View):
+    """How a worker starts jobs now."""
+
+    mode: Literal["warm", "cold"]
+    """`warm`: by forks of a process that has imported torch; `cold`: by torchrun."""
+    why: str = ""
+    """Why they are cold."""
+    since: datetime | None = None
+    """When the warm process was started."""
+    forks: int = 0
+    """Jobs that the warm processes of this worker have started since the worker was."""
+    memory_bytes: int | None = None
+    """Memory that the warm process shares with no file."""
+
+
+class WorkerView(View):
+    id: str
+    name: str
+    state: Literal["ready", "draining", "lost"]
+    started_at: datetime
+    seen_at: datetime
+    devices: list[DeviceView]
+    starts: StartsView | None = None
+    """None if the worker's version does not report it."""
+
+
+class WaitingReason(View):
+    """Why a job does not start yet, as its scheduler decided."""
+
+    code: str
+    message: str
+    since: datetime
+
+
+class QueueEntry(View):
+    """A queued job.
+
+    `position` counts the whole queue. Workers look at 1 first; they start a later job where it fits and 1 does not.
+    """
+
+    position: int
+    job_id: str
+    name: str
+    owner: str
+    priority: int
+    resources: Resources
+    reason: WaitingReason
+    not_before: datetime | None = None
+    """It is held back until then, as its attempts before failed early."""
+    created_at: datetime
+
+
+class HealthView(View):
+    status: Literal["ok"] = "ok"
+
+
+class ReadyView(View):
+    """Each part that the service needs, and `ok` or what is wrong with it."""
+
+    status: Literal["ok", "degraded", "unavailable"]
+    database: str
+    redis: str
+
+
+class Problem(View):
+    """An RFC 9457 problem."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    request_id: str
+    errors: list[FieldError] = []
+
+    @classmethod
+    def of(cls, error: TorchyardError, *, request_id: str) -> Self:
+        return cls(
+            type=f"urn:torchyard:problem:{error.code}",
+            title=error.title,
+            status=error.status,
+            detail=error.message,
+            code=error.code,
+            request_id=request_id,
+            errors=list(error.errors[:_MOST_ERRORS]),
+        )

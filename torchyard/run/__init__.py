@@ -1,0 +1,5 @@
+"""Inside a training process: logging, checkpoints, resume, and the agreed stop."""
+
+from torchyard.run.context import Run, init
+
+__all__ = ["Run", "init"]

@@ -1,0 +1,176 @@
+"""The writing end of `events.jsonl`: values wait where they are, a thread fetches and appends them."""
+
+from collections.abc import Callable, Mapping
+import contextlib
+from dataclasses import dataclass
+import os
+from pathlib import Path
+import threading
+import time
+from typing import Any, TypeAlias
+
+from torchyard.contract.disk import FULL
+from torchyard.contract.events import Card, CheckpointSaved, Message, Metric, Progress
+from torchyard.contract.failpoints import failpoint
+
+FLUSH_S = 0.5
+FLUSH_LINES = 500
+HELD_BYTES = 16 * 1024 * 1024
+"""Lines that wait in memory while the disk is full; more of them are the OSError."""
+
+
+@dataclass(frozen=True)
+class _Values:
+    """A metric line to be: its tensors are still on their device."""
+
+    time: int
+    step: int
+    values: dict[str, Any]
+
+
+_Line: TypeAlias = _Values | Message | CheckpointSaved | Card
+
+
+class EventLog:
+    """Appends whole lines to one file. What is added is written within FLUSH_S seconds, by a thread; where the disk is
+    full, when there is room again.
+
+    `synchronize` waits for this rank's device. Every method raises the OSError that the thread met, if any.
+    """
+
+    def __init__(self, path: Path, *, synchronize: Callable[[], None]) -> None:
+        self._path = path
+        self._synchronize = synchronize
+        self._file: int | None = None
+        self._pending: list[_Line] = []
+        self._progress: dict[str, int | None] | None = None
+        self._lock = threading.Lock()
+        self._writing = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._closing = threading.Event()
+        self._failure: Exception | None = None
+        self._unwritten = bytearray()
+
+    def log(self, values: Mapping[str, Any], *, step: int) -> None:
+        """Numbers and one-element tensors, copied as they are now without waiting for their device.
+
+        Raises TypeError and ValueError for what is no number.
+        """
+        taken = {key: _snapshot(key, value) for key, value in values.items()}
+        if taken:
+            self._add(_Values(_now(), step, taken))
+
+    def progress(
+        self, *, step: int, total_steps: int | None = None, epoch: int | None = None, epochs: int | None = None
+    ) -> None:
+        """Of several between two writes, only the last one is written."""
+        # The thread makes a line of it, as most never become one.
+        latest = {"time": _now(), "step": step, "total_steps": total_steps, "epoch": epoch, "epochs": epochs}
+        with self._lock:
+            self._progress = latest
+        self._check()
+
+    def message(self, line: Message) -> None:
+        self._add(line)
+
+    def card(self, values: Mapping[str, Any]) -> None:
+        """Raises ValueError for what a card cannot hold."""
+        self._add(Card(time=_now(), values=dict(values)))
+
+    def checkpoint(self, name: str) -> None:
+        """Writes at once, after all that was added before; where the disk is full, when there is room again."""
+        self._add(CheckpointSaved(time=_now(), name=name))
+        self._write(patient=True)
+
+    def flush(self) -> None:
+        """Returns when all that was added is in the file."""
+        self._check()
+        self._write()
+
+    def touch(self) -> None:
+        """Shows that the program lives where nothing can be written: a full disk still takes a file's times.
+
+        Many a file system does so by itself at a write that it refuses: no hang is seen before there is room.
+        """
+        with contextlib.suppress(OSError):
+            os.utime(self._path)
+
+    def close(self) -> None:
+        self._closing.set()
+        if self._thread is not None:
+            self._thread.join()
+        try:
+            self.flush()
+        finally:
+            if self._file is not None:
+                os.close(self._file)
+                self._file = None
+
+    def _add(self, line: _Line) -> None:
+        self._check()
+        with self._lock:
+            self._pending.append(line)
+            full = len(self._pending) >= FLUSH_LINES
+        if full:
+            self._write(patient=True)
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._thread is None and not self._closing.is_set():
+            self._thread = threading.Thread(target=self._run, name="torchyard events", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while not self._closing.wait(FLUSH_S):
+            try:
+                self._write(patient=True)
+            except Exception as error:  # noqa: BLE001 raised by the next call
+                self._failure = error
+                return
+
+    def _write(self, *, patient: bool = False) -> None:
+        """`patient`: where the disk is full, lines wait for the next write, as long as they are not too many."""
+        with self._writing:
+            with self._lock:
+                pending, self._pending = self._pending, []
+                progress, self._progress = self._progress, None
+            lines = [self._metric(item) if isinstance(item, _Values) else item for item in pending]
+            everything = [*lines, *([Progress.model_validate(progress)] if progress else [])]
+            self._unwritten += "".join(f"{line.model_dump_json()}\n" for line in everything).encode()
+            try:
+                self._append()
+            except OSError as error:
+                if not patient or error.errno not in FULL or len(self._unwritten) > HELD_BYTES:
+                    raise
+                self.touch()
+
+    def _metric(self, item: _Values) -> Metric:
+        if any(not isinstance(value, float) for value in item.values.values()):
+            self._synchronize()  # a copy may have been made on a stream that is not this thread's
+        return Metric(time=item.time, step=item.step, values={key: float(value) for key, value in item.values.items()})
+
+    def _append(self) -> None:
+        if not self._unwritten:
+            return
+        if self._file is None:
+            self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        failpoint("events.append.before")
+        while self._unwritten:
+            del self._unwritten[: os.write(self._file, self._unwritten)]
+        failpoint("events.append.after")
+
+
+def _now() -> int:
+    return time.time_ns() // 1000
+
+
+def _snapshot(key: str, value: Any) -> Any:
+    if not 1 <= len(key) <= 200:
+        raise ValueError(f"a metric's key has 1 to 200 characters, not {len(key)}")
+    if not hasattr(value, "detach"):
+        return float(value)
+    if value.numel() != 1:
+        raise ValueError(f"{key}: a tensor of {value.numel()} elements is no number")
+    tensor = value.detach()
+    return float(tensor) if tensor.device.type == "cpu" else tensor.clone()

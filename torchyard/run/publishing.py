@@ -1,0 +1,102 @@
+"""Writing a checkpoint so that it is either whole or not there."""
+
+from collections.abc import Callable, Mapping
+import hashlib
+import io
+import os
+from pathlib import Path
+import shutil
+from typing import Any, BinaryIO, cast
+
+from torchyard.contract.failpoints import failpoint
+from torchyard.contract.recordfiles import sync_folder, write_record
+from torchyard.contract.records import Manifest, ManifestFile
+from torchyard.contract.rundir import MANIFEST
+
+Content = bytes | Callable[[BinaryIO], object]
+"""What a file shall hold, or what writes it."""
+
+
+def publish(
+    folder: Path,
+    name: str,
+    files: Mapping[str, Content],
+    manifest: Manifest,
+) -> None:
+    """Makes the checkpoint `name` of `files` in `folder`, last its `manifest`, which then lists them. One that is there
+    already stays as it is.
+
+    Raises OSError, ValueError for a file name that a manifest does not allow, and what a writer raises; then nothing
+    is left of it.
+    """
+    if (folder / name).exists():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = folder / f".{name}.{os.getpid()}"
+    try:
+        temporary.mkdir()
+        written = [_write(temporary, path, content) for path, content in files.items()]
+        listed = Manifest.model_validate({**manifest.model_dump(), "files": written})
+        failpoint("checkpoint.manifest")
+        write_record(temporary / MANIFEST, listed)
+        failpoint("checkpoint.rename")
+        temporary.rename(folder / name)
+    except BaseException as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        if isinstance(error, OSError) and error.filename is None:  # a write does not say where
+            error.filename = str(folder)
+        raise
+    failpoint("checkpoint.renamed")
+    sync_folder(folder)
+
+
+class _Hashed(io.RawIOBase):
+    """A file that is hashed as it is written."""
+
+    def __init__(self, file: io.FileIO) -> None:
+        self._file = file
+        self.digest = hashlib.sha256()
+        self.size = 0
+        self.failure: OSError | None = None
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        left = whole = memoryview(data).cast("B")
+        try:
+            while left:
+                left = left[self._file.write(left) :]
+        except OSError as error:
+            self.failure = error
+            raise
+        self.digest.update(whole)
+        self.size += len(whole)
+        return len(whole)
+
+
+def _write(folder: Path, name: str, content: Content) -> ManifestFile:
+    # Checked before anything is created: the name must not lead out of the folder.
+    unhashed = ManifestFile(path=name, size=0, sha256="0" * 64)
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("xb", buffering=0) as file:
+        hashed = _Hashed(file)
+        if isinstance(content, bytes):
+            hashed.write(content)
+        else:
+            _fill(hashed, content)
+        failpoint("checkpoint.fsync")
+        os.fsync(file.fileno())
+    if path.parent != folder:
+        sync_folder(path.parent)
+    return unhashed.model_copy(update={"size": hashed.size, "sha256": hashed.digest.hexdigest()})
+
+
+def _fill(file: _Hashed, content: Callable[[BinaryIO], object]) -> None:
+    try:
+        content(cast(BinaryIO, file))
+    except Exception as error:
+        if file.failure is None or error is file.failure:
+            raise
+        raise file.failure from error  # torch.save hides a full disk behind an error about positions

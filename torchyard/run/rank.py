@@ -1,0 +1,229 @@
+"""The start of every rank: `python -P -u -m torchyard.run.rank SCRIPT [ARGS…]`, or `… -m MODULE [ARGS…]`.
+
+It gives the process its title, its logs and its record in the run directory, then runs the program as Python itself
+would, in a `__main__` module of its own, and records the exception that leaves it.
+"""
+
+import faulthandler
+import io
+import os
+from pathlib import Path
+import runpy
+import signal
+import sys
+import time
+import traceback
+from types import ModuleType, TracebackType
+from typing import Literal, NoReturn
+
+from setproctitle import setproctitle
+
+from torchyard.contract import disk
+from torchyard.contract.errors import ConfigError, DataError
+from torchyard.contract.faults import device_fault
+from torchyard.contract.job import EndReason
+from torchyard.contract.recordfiles import write_record
+from torchyard.contract.records import ProcessIdentity, RankError, Record
+from torchyard.contract.rundir import Env, RunDir, process_title
+from torchyard.contract.schema import storable
+from torchyard.run.context import flush, has_finished
+from torchyard.run.exiting import leave
+from torchyard.run.memory import host_shortage
+
+MESSAGE_LIMIT = 4_000
+TRACEBACK_LIMIT = 32_000
+
+_HEAD = 4_000  # characters kept of the start of a long traceback; the end tells more
+_ROOM_S = 60.0  # for a full disk to have room for a record of this rank
+_LINES = 3  # kept of what a GPU's allocator says
+_SMALLER_RECIPE = "lower training.per_device_batch_size, or set training.auto_batch"
+_SMALLER_SCRIPT = "take smaller batches"
+_NOT_THE_USERS = {__file__, runpy.__file__, "<frozen runpy>"}
+
+_Reason = Literal[
+    EndReason.USER_ERROR,
+    EndReason.OUT_OF_MEMORY,
+    EndReason.DATA_ERROR,
+    EndReason.CONFIG_ERROR,
+    EndReason.DEVICE_FAULT,
+    EndReason.WORKER_LOST,
+]
+
+
+def main() -> NoReturn:
+    """Runs the program named in `sys.argv`, and leaves as Python would, by the code of its end."""
+    rank = int(os.environ["RANK"])
+    run_dir = RunDir.of_job(Path(os.environ[Env.RUN_DIR]))
+    setproctitle(process_title(os.environ[Env.JOB_ID], int(os.environ[Env.ATTEMPT]), f"rank {rank}"))
+    _redirect(run_dir, rank)
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    process = os.getpid()
+    identity = ProcessIdentity.of(process)
+    if identity is None:
+        sys.exit("/proc does not show this process")
+    _write(run_dir.ranks / f"{rank}.json", identity)
+    code = 0
+    try:
+        _run_to_its_end(sys.argv[1:])
+    except SystemExit as error:
+        error.__traceback__ = _users_part(error.__traceback__)
+        code = _code(error)
+        if os.getpid() == process and code:
+            _record(run_dir, rank, error)
+    except BaseException as error:  # noqa: BLE001 whatever leaves the program is reported as Python would
+        error.__traceback__ = _users_part(error.__traceback__)
+        if os.getpid() == process:  # a forked child that ran to here is not the rank
+            _record(run_dir, rank, error)
+        sys.excepthook(type(error), error, error.__traceback__)
+        code = 1
+    if os.getpid() == process and not code:
+        _mark(run_dir, rank)
+    leave(code)
+
+
+def _redirect(run_dir: RunDir, rank: int) -> None:
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+        name = stream.name.strip("<>")
+        log = os.open(run_dir.log(f"rank-{rank}", name), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        os.dup2(log, stream.fileno(), inheritable=True)
+        os.close(log)
+
+
+def _code(error: SystemExit) -> int:
+    """The exit status that Python gives it, having printed what is no number."""
+    if error.code is None:
+        return 0
+    if isinstance(error.code, int):
+        return error.code & 0xFF if error.code.bit_length() < 64 else 0xFF
+    print(error.code, file=sys.stderr)  # noqa: T201
+    return 1
+
+
+def _run_to_its_end(arguments: list[str]) -> None:
+    """With all that it saved published, or that fails it."""
+    try:
+        _run(arguments)
+    except SystemExit as left:
+        if left.code in (None, 0):
+            flush()
+        raise
+    flush()
+
+
+def _run(arguments: list[str]) -> None:
+    main_module = ModuleType("__main__")
+    sys.modules["__main__"] = main_module
+    if "__mp_main__" in sys.modules:  # in a fork: multiprocessing names it so when it is imported, for its pickles
+        sys.modules["__mp_main__"] = main_module
+    if arguments[0] == "-m":
+        sys.argv = arguments[1:]
+        runpy._run_module_as_main(arguments[1])  # pyright: ignore # what `python -m` itself calls
+        return
+    script = Path(arguments[0]).absolute()
+    sys.argv = arguments
+    sys.path.insert(0, str(script.resolve().parent))
+    main_module.__file__ = str(script)
+    with io.open_code(str(script)) as file:
+        code = compile(file.read(), str(script), "exec", dont_inherit=True)
+    exec(code, main_module.__dict__)  # noqa: S102 running the user's program is the purpose
+
+
+def _mark(run_dir: RunDir, rank: int) -> None:
+    """For a stop that comes now, or has come: a program that has finished is not to run again."""
+    try:
+        if has_finished(run_dir):
+            run_dir.finished(rank).touch()
+    except OSError as failure:
+        print(f"torchyard: the end could not be recorded: {failure}", file=sys.stderr)  # noqa: T201
+
+
+def _users_part(trace: TracebackType | None) -> TracebackType | None:
+    while trace is not None and trace.tb_frame.f_code.co_filename in _NOT_THE_USERS:
+        trace = trace.tb_next
+    return trace
+
+
+def _record(run_dir: RunDir, rank: int, error: BaseException) -> None:
+    reason = _reason(error)
+    message = _explained(error, reason)
+    record = RankError(
+        rank=rank,
+        time=time.time_ns() // 1000,
+        reason=reason,
+        type=type(error).__qualname__,
+        message=storable(message)[:MESSAGE_LIMIT],
+        traceback=_shorten(storable("".join(traceback.format_exception(error)))),
+    )
+    try:
+        _write(run_dir.errors / f"{rank}.json", record)
+    except OSError as failure:
+        print(f"torchyard: the error could not be recorded: {failure}", file=sys.stderr)  # noqa: T201
+
+
+def _write(path: Path, record: Record) -> None:
+    """Waits a while for a full disk: what a rank does not say, nobody knows. Raises OSError."""
+    disk.insist(lambda: write_record(path, record), seconds=_ROOM_S, on_refusal=lambda _: None)
+
+
+def _reason(error: BaseException) -> _Reason:
+    if isinstance(error, DataError):
+        return EndReason.DATA_ERROR
+    if isinstance(error, ConfigError):
+        return EndReason.CONFIG_ERROR
+    if _host_is_out_of_memory(error) or _device_is_out_of_memory(error):
+        return EndReason.OUT_OF_MEMORY
+    if isinstance(error, RuntimeError) and device_fault(_message(error)) is not None:  # torch's errors are all such
+        return EndReason.DEVICE_FAULT
+    if disk.refusal(error) is not None:  # the host's trouble: no restart of the job's is used up
+        return EndReason.WORKER_LOST
+    return EndReason.USER_ERROR
+
+
+def _explained(error: BaseException, reason: EndReason) -> str:
+    if reason is EndReason.OUT_OF_MEMORY:
+        return _shortage(error)
+    if reason is EndReason.WORKER_LOST:
+        return f"a disk of the worker is full: {disk.refusal(error)}"
+    return _message(error)
+
+
+def _host_is_out_of_memory(error: BaseException) -> bool:
+    return isinstance(error, MemoryError) or (
+        type(error) is RuntimeError and "DefaultCPUAllocator: can't allocate memory" in _message(error)
+    )
+
+
+def _device_is_out_of_memory(error: BaseException) -> bool:
+    torchs = {base.__name__ for base in type(error).__mro__ if base.__module__.split(".")[0] == "torch"}
+    return "OutOfMemoryError" in torchs or (
+        "AcceleratorError" in torchs and "CUDA error: out of memory" in _message(error)
+    )
+
+
+def _shortage(error: BaseException) -> str:
+    """How much was wanted and how much is free, and what to do. A GPU's allocator says so itself."""
+    text = _message(error)
+    known = host_shortage(text) if _host_is_out_of_memory(error) else "\n".join(text.splitlines()[:_LINES])
+    advice = _SMALLER_RECIPE if Env.DATA in os.environ else _SMALLER_SCRIPT
+    return f"{known}: {advice}" if known else advice
+
+
+def _message(error: BaseException) -> str:
+    if isinstance(error, SystemExit) and not isinstance(error.code, str):
+        return f"exited with code {error.code}"
+    try:
+        return str(error)
+    except Exception as broken:  # noqa: BLE001 the user's own __str__
+        return f"<its text cannot be made: {type(broken).__name__}>"
+
+
+def _shorten(text: str) -> str:
+    if len(text) <= TRACEBACK_LIMIT:
+        return text
+    return f"{text[:_HEAD]}\n…\n{text[_HEAD - TRACEBACK_LIMIT :]}"
+
+
+if __name__ == "__main__":
+    main()
