@@ -16,7 +16,7 @@ from store.backup.make import make
 from store.backup.restore import check, restore
 from store.blobs import Blobs
 from store.settings import Settings
-from torchyard.cli import output
+from torchyard.contract import terminal
 from torchyard.contract.errors import TorchyardError
 
 _SHOWN = 5
@@ -34,13 +34,13 @@ def main() -> int:
     try:
         return _run(arguments)
     except DBAPIError as error:
-        output.note(f"error: {' '.join(str(error.orig).split())}")
+        terminal.note(f"error: {' '.join(str(error.orig).split())}")
         return 1
     except (TorchyardError, OSError) as error:
-        output.note(f"error: {error}")
+        terminal.note(f"error: {error}")
         return 1
     except KeyboardInterrupt:
-        output.note("Stopped; nothing is left of it.")
+        terminal.note("Stopped; nothing is left of it.")
         return 130
 
 
@@ -72,21 +72,21 @@ def _run(arguments: argparse.Namespace) -> int:
         skip = arguments.skip_damaged
         manifest, left_out = restore(settings.database, settings.root, blobs, folder, skip_damaged=skip)
     if arguments.json:
-        output.write(manifest.model_dump_json())
+        terminal.write(manifest.model_dump_json())
     else:
-        output.write(f"{folder}  {_told(manifest)}")
+        terminal.write(f"{folder}  {_told(manifest)}")
     if left_out:
         shown = ", ".join(left_out[:_SHOWN]) + (", …" if len(left_out) > _SHOWN else "")
-        output.note(f"warning: {len(left_out)} blobs {_WHY[arguments.action]}: {shown}")
+        terminal.note(f"warning: {len(left_out)} blobs {_WHY[arguments.action]}: {shown}")
     if arguments.action == "restore":
-        output.note("Restored. Jobs that were running go back to the queue half a minute after a worker has started.")
+        terminal.note("Restored. Jobs that were running go back to the queue half a minute after a worker has started.")
     return 1 if arguments.action == "check" and set(left_out) - set(manifest.damaged) else 0
 
 
 def _told(manifest: BackupManifest) -> str:
     counts = ", ".join(f"{manifest.rows.get(table, 0)} {table}" for table in ("jobs", "checkpoints"))
     moment = manifest.made_at.strftime("%Y-%m-%d %H:%M:%S UTC")
-    blobs = f"{manifest.blobs} blobs of {output.size(manifest.bytes)}"
+    blobs = f"{manifest.blobs} blobs of {terminal.size(manifest.bytes)}"
     return f"{moment}, {_NAMES[manifest.database]} at revision {manifest.revision}: {counts}, {blobs}"
 
 

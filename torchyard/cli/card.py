@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from torchyard.cli import output
+from torchyard.contract import terminal
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -55,7 +56,7 @@ def _number(key: str, value: float) -> str:
     if abs(value) >= 1e18:
         return str(value)
     if key.endswith("_bytes"):
-        return output.size(round(value))
+        return terminal.size(round(value))
     if key.endswith("parameters"):
         return _scaled(value)
     if key.startswith("flops"):

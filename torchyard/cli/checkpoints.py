@@ -10,6 +10,7 @@ import typer
 
 from torchyard.cli import output
 from torchyard.cli.arguments import JobArgument, Json, connect
+from torchyard.contract import terminal
 
 if TYPE_CHECKING:
     from torchyard.contract.views import CheckpointView
@@ -22,9 +23,9 @@ def checkpoints(job: JobArgument, *, as_json: Json = False) -> None:
     if as_json:
         return output.write_json(found)
     for line in checkpoint_lines(found):
-        output.write(line)
+        terminal.write(line)
     if not found:
-        output.note("No checkpoints yet.")
+        terminal.note("No checkpoints yet.")
     return None
 
 
@@ -63,11 +64,11 @@ def download(
         with Transfer() as transfer:
             path = client.download(found.id, checkpoint.id, file=file, to=to, on_progress=transfer.show)
     if as_json:
-        output.write(json.dumps({"path": str(path), "checkpoint": checkpoint.model_dump(mode="json")}))
+        terminal.write(json.dumps({"path": str(path), "checkpoint": checkpoint.model_dump(mode="json")}))
     else:
-        output.write(str(path))
+        terminal.write(str(path))
     sha256 = next((item.sha256 for item in checkpoint.files if item.path == file), checkpoint.sha256)
-    output.note(f"sha256 {sha256} is the listed one.")
+    terminal.note(f"sha256 {sha256} is the listed one.")
 
 
 def _row(checkpoint: CheckpointView) -> tuple[str, ...]:
@@ -75,7 +76,7 @@ def _row(checkpoint: CheckpointView) -> tuple[str, ...]:
         checkpoint.id,
         "" if checkpoint.epoch is None else str(checkpoint.epoch),
         str(checkpoint.step),
-        output.size(checkpoint.size),
+        terminal.size(checkpoint.size),
         ", ".join(checkpoint.aliases),
         output.metrics(dict(sorted(checkpoint.metrics.items(), key=lambda item: not item[0].startswith("val/")))),
     )

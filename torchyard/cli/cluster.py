@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from torchyard.cli import output
 from torchyard.cli.arguments import Json, WorkersArgument, connect
+from torchyard.contract import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,9 +21,9 @@ def workers(*, as_json: Json = False) -> None:
     if as_json:
         return output.write_json(found)
     for line in worker_lines(found):
-        output.write(line)
+        terminal.write(line)
     if not found:
-        output.note(f"No workers. {output.command()} up starts one beside the service.")
+        terminal.note(f"No workers. {output.command()} up starts one beside the service.")
     return None
 
 
@@ -43,10 +44,10 @@ def queue(*, as_json: Json = False) -> None:
     if as_json:
         return output.write_json(found)
     if not found:
-        return output.note("Nothing waits.")
+        return terminal.note("Nothing waits.")
     headers = ("POSITION", "ID", "NAME", "PRIORITY", "AGE", "WHY")
     for line in output.table(headers, [_entry(item) for item in found], spare="ID"):
-        output.write(line)
+        terminal.write(line)
     return None
 
 
@@ -67,7 +68,7 @@ def _set_drain(names: list[str], *, drain: bool, as_json: bool) -> None:
     for worker in changed:
         held = {device.job_id for device in worker.devices if device.job_id is not None}
         stops = f"; jobs that save and go back to the queue: {len(held)}" if drain and held else ""
-        output.write(f"{worker.name}  {worker.state}{stops}")
+        terminal.write(f"{worker.name}  {worker.state}{stops}")
     return None
 
 
@@ -85,7 +86,7 @@ def _named(workers: Sequence[WorkerView], name: str) -> WorkerView:
 def _devices(worker: WorkerView) -> list[tuple[str, ...]]:
     devices = [_device(device) for device in worker.devices] or [("none", "", "", "", "")]
     starts = worker.starts.mode if worker.starts is not None else ""
-    return [(worker.name, worker.state, starts, *device, output.ago(worker.seen_at)) for device in devices]
+    return [(worker.name, worker.state, starts, *device, terminal.ago(worker.seen_at)) for device in devices]
 
 
 def _device(device: DeviceView) -> tuple[str, ...]:
@@ -97,10 +98,10 @@ def _device(device: DeviceView) -> tuple[str, ...]:
 def _memory(device: DeviceView) -> str:
     if device.memory_bytes is None:
         return ""
-    total = output.size(device.memory_bytes)
-    return total if device.memory_used_bytes is None else f"{output.size(device.memory_used_bytes)} of {total}"
+    total = terminal.size(device.memory_bytes)
+    return total if device.memory_used_bytes is None else f"{terminal.size(device.memory_used_bytes)} of {total}"
 
 
 def _entry(entry: QueueEntry) -> tuple[str, ...]:
-    age, why = output.age(entry.created_at), entry.reason.message
+    age, why = terminal.age(entry.created_at), entry.reason.message
     return (str(entry.position), entry.job_id, entry.name, str(entry.priority), age, why)

@@ -15,6 +15,7 @@ import typer
 
 from torchyard.cli import output
 from torchyard.client import MetricPoint, Update
+from torchyard.contract import terminal
 from torchyard.contract.job import JobState
 from torchyard.contract.views import EventView, JobView, LogLine, ProgressView
 
@@ -34,8 +35,8 @@ def detachable(job: JobView) -> Generator[None]:
         yield
     except KeyboardInterrupt:
         command = output.command()
-        output.note(f"\nDetached: {job.name} goes on.")
-        output.note(f"  back  {command} logs {job.id} -f\n  stop  {command} cancel {job.id}")
+        terminal.note(f"\nDetached: {job.name} goes on.")
+        terminal.note(f"  back  {command} logs {job.id} -f\n  stop  {command} cancel {job.id}")
         raise typer.Exit(130) from None
 
 
@@ -121,7 +122,7 @@ class Watch:
         if self._terminal and sys.stdout.isatty():
             self._console.print(Text.from_ansi(text), soft_wrap=True)  # above the bar
         else:
-            output.write(text)
+            terminal.write(text)
             sys.stdout.flush()
 
     def _say(self, line: Text) -> None:
@@ -148,7 +149,7 @@ def _ending(job: JobView) -> Text:
     line = _stamp(job.finished_at or job.created_at)
     line.append(f"{job.state:<10}", style=output.COLOURS[job.state])
     if job.started_at is not None and job.finished_at is not None:
-        line.append(f" after {output.duration((job.finished_at - job.started_at).total_seconds())}")
+        line.append(f" after {terminal.duration((job.finished_at - job.started_at).total_seconds())}")
     if job.error is not None:
         line.append(f": {job.error.message}")
         if job.error.traceback:

@@ -12,6 +12,7 @@ from torchyard.cli import output
 from torchyard.cli.arguments import JobArgument, JobsArgument, Json, connect
 from torchyard.cli.card import card_lines
 from torchyard.cli.checkpoints import checkpoint_lines
+from torchyard.contract import terminal
 
 if TYPE_CHECKING:
     from torchyard.contract.views import JobView
@@ -26,12 +27,12 @@ def show(job: JobArgument, *, as_json: Json = False) -> None:
         checkpoints = [*client.checkpoints(found.id)]
     for label, text in _facts(found):
         line = f"{label:<11}{text}"
-        output.write(output.paint_state(line, found.state) if label == "state" else line)
+        terminal.write(output.paint_state(line, found.state) if label == "state" else line)
     if found.error is not None and found.error.traceback:
-        output.write(f"\n{found.error.traceback.rstrip()}")
+        terminal.write(f"\n{found.error.traceback.rstrip()}")
     for lines in (card_lines(found.card or {}), checkpoint_lines(checkpoints)):
         for line in ("", *lines) if len(lines) > 1 else ():
-            output.write(line)
+            terminal.write(line)
     return None
 
 
@@ -42,7 +43,7 @@ def cancel(jobs: JobsArgument, *, as_json: Json = False) -> None:
     if as_json:
         return output.write_json(cancelled)
     for job in cancelled:
-        output.write(f"{job.id}  {job.state}{'' if job.state.terminal else ', is being cancelled'}")
+        terminal.write(f"{job.id}  {job.state}{'' if job.state.terminal else ', is being cancelled'}")
     return None
 
 
@@ -53,7 +54,7 @@ def pause(jobs: JobsArgument, *, as_json: Json = False) -> None:
     if as_json:
         return output.write_json(paused)
     for job in paused:
-        output.write(f"{job.id}  {job.state}{'' if job.state == 'paused' else ', is about to pause'}")
+        terminal.write(f"{job.id}  {job.state}{'' if job.state == 'paused' else ', is about to pause'}")
     return None
 
 
@@ -64,7 +65,7 @@ def resume(jobs: JobsArgument, *, as_json: Json = False) -> None:
     if as_json:
         return output.write_json(resumed)
     for job in resumed:
-        output.write(f"{job.id}  {job.state}")
+        terminal.write(f"{job.id}  {job.state}")
     return None
 
 
@@ -83,9 +84,9 @@ def rm(
         for job_id in found:
             client.delete(job_id)
             if not as_json:
-                output.write(f"{job_id}  removed")
+                terminal.write(f"{job_id}  removed")
     if as_json:
-        output.write(json.dumps({"removed": [*found]}))
+        terminal.write(json.dumps({"removed": [*found]}))
 
 
 def _check_ended(jobs: list[JobView]) -> None:
@@ -100,7 +101,7 @@ def _confirm(jobs: list[JobView]) -> None:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise typer.BadParameter("there is no terminal to ask on: say --yes to remove jobs for good")
     for job in jobs:
-        output.note(f"  {job.id}  {job.name}  {job.state} {output.ago(job.finished_at or job.created_at)}")
+        terminal.note(f"  {job.id}  {job.name}  {job.state} {terminal.ago(job.finished_at or job.created_at)}")
     typer.confirm("Remove with all metrics, logs and checkpoints?", abort=True, err=True)
 
 
@@ -114,7 +115,7 @@ def _facts(job: JobView) -> list[tuple[str, str]]:
     if job.best is not None:
         facts.append(("best", f"{job.best.metric} {job.best.value:.6g} at step {job.best.step}"))
     facts += [
-        (label, f"{moment:%Y-%m-%d %H:%M:%S} UTC ({output.ago(moment)})")
+        (label, f"{moment:%Y-%m-%d %H:%M:%S} UTC ({terminal.ago(moment)})")
         for label, moment in (("created", job.created_at), ("started", job.started_at), ("finished", job.finished_at))
         if moment is not None
     ]

@@ -13,6 +13,7 @@ import typer
 from torchyard.cli import output
 from torchyard.cli.arguments import Json, connect, moment
 from torchyard.cli.completion import job_names
+from torchyard.contract import terminal
 from torchyard.contract.job import JobState
 
 if TYPE_CHECKING:
@@ -66,9 +67,9 @@ def ps(
     if as_json:
         return output.write_json(jobs)
     for line in _lines(jobs):
-        output.write(line)
+        terminal.write(line)
     if not jobs:
-        output.note(f"No such jobs. Submit one: {output.command()} submit FILE")
+        terminal.note(f"No such jobs. Submit one: {output.command()} submit FILE")
     return None
 
 
@@ -85,7 +86,7 @@ def _redraw(read: Callable[[], list[JobView]]) -> None:
                 try:
                     lines, trouble = _lines(read()), []
                 except (ServerUnreachable, Unavailable) as error:
-                    trouble = [output.paint(f"As it was: {error.message}", "33", sys.stdout)]
+                    trouble = [terminal.paint(f"As it was: {error.message}", "33", sys.stdout)]
                 shown = [*trouble, *lines][: shutil.get_terminal_size().lines]
                 live.update(Text.from_ansi("\n".join(shown), no_wrap=True), refresh=True)
                 time.sleep(_REFRESH_S)
@@ -99,7 +100,7 @@ def _lines(jobs: list[JobView]) -> list[str]:
 
 
 def _row(job: JobView) -> tuple[str, ...]:
-    return (job.id, job.name, job.state, output.age(job.created_at), output.short_progress(job), _best_or_why(job))
+    return (job.id, job.name, job.state, terminal.age(job.created_at), output.short_progress(job), _best_or_why(job))
 
 
 def _best_or_why(job: JobView) -> str:

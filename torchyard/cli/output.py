@@ -1,16 +1,16 @@
-"""How the command line writes: data to stdout, sentences for people to stderr, numbers as people read them."""
+"""How the command line shows jobs: JSON, tables, and one-line summaries."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 import json
 import os
 from pathlib import Path
 import shutil
 import sys
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
+from torchyard.contract import terminal
 from torchyard.contract.job import JobState
 
 if TYPE_CHECKING:
@@ -37,20 +37,9 @@ _NARROW = 100
 def write_json(value: BaseModel | Sequence[BaseModel]) -> None:
     """Writes one JSON document, on one line."""
     if isinstance(value, Sequence):
-        write(json.dumps([item.model_dump(mode="json") for item in value]))
+        terminal.write(json.dumps([item.model_dump(mode="json") for item in value]))
     else:
-        write(value.model_dump_json())
-
-
-def write(line: str) -> None:
-    """Writes a line of data."""
-    sys.stdout.write(f"{line}\n")
-
-
-def note(text: str) -> None:
-    """Writes a sentence for people."""
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
+        terminal.write(value.model_dump_json())
 
 
 def command() -> str:
@@ -78,44 +67,7 @@ def table(
 
 def paint_state(line: str, state: JobState) -> str:
     """`line` with the name of the state in its colour, where stdout is a terminal."""
-    return line.replace(state, paint(state, _SGR[COLOURS[state]], sys.stdout), 1)
-
-
-def paint(text: str, style: str, stream: TextIO) -> str:
-    """`text` in a style (an SGR code), where the stream is a terminal that shows colours."""
-    return f"\x1b[{style}m{text}\x1b[0m" if stream.isatty() and not os.environ.get("NO_COLOR") else text
-
-
-def duration(seconds: float) -> str:
-    """`8 s`, `3 m 20 s`, `2 h 5 m`, `3 d 4 h`."""
-    whole = max(0, round(seconds))
-    if whole < 60:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
-    if minutes < 60:
-        return f"{minutes} m {rest} s"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 24:
-        return f"{hours} h {minutes} m"
-    return f"{hours // 24} d {hours % 24} h"
-
-
-def ago(moment: datetime) -> str:
-    return f"{duration((datetime.now(UTC) - moment).total_seconds())} ago"
-
-
-def age(moment: datetime) -> str:
-    """`8s`, `3m`, `2h`, `3d`: where there is little room."""
-    return "".join(duration((datetime.now(UTC) - moment).total_seconds()).split()[:2])
-
-
-def size(count: int) -> str:
-    """Bytes as people read them: `812 B`, `1.4 MiB`."""
-    value, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB"]
-    while value >= 1024 and len(units) > 1:
-        value /= 1024
-        units.pop(0)
-    return f"{count} B" if units[0] == "B" else f"{value:.1f} {units[0]}"
+    return line.replace(state, terminal.paint(state, _SGR[COLOURS[state]], sys.stdout), 1)
 
 
 def metrics(values: dict[str, float]) -> str:
@@ -139,7 +91,7 @@ def progress_of(now: ProgressView, *, loss: float | None, ended: bool = False) -
         f"epoch {now.epoch}{f'/{now.epochs}' if now.epochs else ''}" if now.epoch is not None else "",
         f"step {now.step}{f'/{now.total_steps}' if now.total_steps else ''}" if now.step else "",
         f"loss {loss:.4g}" if loss is not None else "",
-        f"about {duration(now.eta_seconds)} left" if now.eta_seconds and not ended else "",
+        f"about {terminal.duration(now.eta_seconds)} left" if now.eta_seconds and not ended else "",
     ]
     return ", ".join(part for part in parts if part)
 
@@ -156,7 +108,7 @@ def log_line(line: LogLine, *, with_rank: bool = True) -> str:
     if not with_rank:
         return line.text
     source = "launcher" if line.rank is None else f"rank {line.rank}"
-    return f"{paint(f'{source} |', '2', sys.stdout)} {line.text}"
+    return f"{terminal.paint(f'{source} |', '2', sys.stdout)} {line.text}"
 
 
 def _printable(text: str) -> str:

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
 import typer
 
-from torchyard.cli import output
+from torchyard.contract import terminal
 
 
 class Transfer:
@@ -38,7 +38,7 @@ class Transfer:
         if self._terminal:
             self._bar.stop()
         if kind is not None and issubclass(kind, KeyboardInterrupt):
-            output.note(f"\nStopped. {output.size(self._done)} are kept: the same command goes on behind them.")
+            terminal.note(f"\nStopped. {terminal.size(self._done)} are kept: the same command goes on behind them.")
             raise typer.Exit(130) from None
 
     def show(self, done: int, total: int) -> None:
@@ -46,6 +46,6 @@ class Transfer:
         if self._task is None:
             self._task = self._bar.add_task("checkpoint", total=total, completed=done)
             if done:
-                output.note(f"Goes on behind the {output.size(done)} of {output.size(total)} that are there.")
+                terminal.note(f"Goes on behind the {terminal.size(done)} of {terminal.size(total)} that are there.")
         self._done = done
         self._bar.update(self._task, completed=done)

@@ -10,6 +10,7 @@ import typer
 
 from torchyard.cli import output
 from torchyard.cli.arguments import FileArgument, Follow, JobArgument, Json, connect
+from torchyard.contract import terminal
 
 if TYPE_CHECKING:
     from torchyard.client import Client
@@ -26,7 +27,7 @@ def validate(file: FileArgument, *, as_json: Json = False) -> None:
         return output.write_json(spec)
     resolved = {"trainer": spec.trainer, "name": spec.name, **spec.model_dump(mode="json")}
     text = yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True, width=120)
-    return output.write(text.rstrip())
+    return terminal.write(text.rstrip())
 
 
 def submit(
@@ -52,10 +53,10 @@ def retry(job: JobArgument, *, follow: Follow = False, as_json: Json = False) ->
 
 def _accepted(client: Client, job: JobView, *, follow: bool, as_json: bool) -> None:
     if follow:
-        output.note(f"Submitted {job.name}: {job.id}")
+        terminal.note(f"Submitted {job.name}: {job.id}")
         raise typer.Exit(_watch(client, job, as_json=as_json))
-    output.write_json(job) if as_json else output.write(job.id)
-    output.note(f"Submitted {job.name}. Watch it: {output.command()} logs {job.id} -f")
+    output.write_json(job) if as_json else terminal.write(job.id)
+    terminal.note(f"Submitted {job.name}. Watch it: {output.command()} logs {job.id} -f")
 
 
 def _watch(client: Client, job: JobView, *, as_json: bool) -> int:

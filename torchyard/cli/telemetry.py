@@ -11,6 +11,7 @@ import typer
 
 from torchyard.cli import output
 from torchyard.cli.arguments import JobArgument, Json, connect, moment
+from torchyard.contract import terminal
 
 if TYPE_CHECKING:
     from torchyard.contract.views import JobView, LogLine, MetricsView, SeriesView
@@ -37,7 +38,7 @@ def logs(
     begin = moment(since) if since is not None else None
 
     def show_line(line: LogLine) -> None:
-        output.write(line.model_dump_json() if as_json else output.log_line(line, with_rank=rank is None))
+        terminal.write(line.model_dump_json() if as_json else output.log_line(line, with_rank=rank is None))
         sys.stdout.flush()
 
     with connect() as client:
@@ -50,7 +51,7 @@ def logs(
                     show_line(line)
         if not follow:
             if last == first:
-                output.note("No output.")
+                terminal.note("No output.")
             return
         with detachable(found):
             for line in client.follow_logs(found.id, after=last, rank=rank):
@@ -77,13 +78,13 @@ def metrics(
     if as_csv:
         return _write_csv(view)
     if not view.data:
-        return output.note(_nothing(found, key))
+        return terminal.note(_nothing(found, key))
     if plot:
         from torchyard.cli.plot import draw
 
-        return output.write("\n\n".join(draw(series) for series in view.data))
+        return terminal.write("\n\n".join(draw(series) for series in view.data))
     for line in output.table(("METRIC", "LATEST", "STEP", "LEAST", "GREATEST"), [_row(item) for item in view.data]):
-        output.write(line)
+        terminal.write(line)
     return None
 
 

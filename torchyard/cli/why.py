@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from torchyard.cli import output
 from torchyard.cli.arguments import JobArgument, Json, connect
 from torchyard.cli.cluster import worker_lines
+from torchyard.contract import terminal
 from torchyard.contract.job import EndReason, JobState
 
 if TYPE_CHECKING:
@@ -40,14 +41,14 @@ def why(job: JobArgument, *, as_json: Json = False) -> None:
         workers = client.workers() if found.state == JobState.QUEUED else []
     if as_json:
         views = {"job": found.model_dump(mode="json"), "workers": [item.model_dump(mode="json") for item in workers]}
-        return output.write(json.dumps(views))
-    output.write(output.paint_state(_sentence(found), found.state))
+        return terminal.write(json.dumps(views))
+    terminal.write(output.paint_state(_sentence(found), found.state))
     if found.state == JobState.QUEUED:
         _explain_waiting(found, workers)
     if found.error is not None:
         _explain_error(found, found.error)
     for line in _next_steps(found):
-        output.write(line)
+        terminal.write(line)
     return None
 
 
@@ -59,25 +60,25 @@ def _sentence(job: JobView) -> str:
 def _explain_waiting(job: JobView, workers: Sequence[WorkerView]) -> None:
     wanted, reason = job.spec.resources, job.status_reason
     kind = "" if wanted.device == "auto" else f" ({wanted.device})"
-    output.write(f"asks for   {wanted.devices_per_node} device(s){kind} of one worker, at priority {job.priority}")
+    terminal.write(f"asks for   {wanted.devices_per_node} device(s){kind} of one worker, at priority {job.priority}")
     if reason.position is not None:
-        output.write(f"position   {reason.position} of the queue")
-    output.write(f"waits      since {output.ago(reason.since)}")
+        terminal.write(f"position   {reason.position} of the queue")
+    terminal.write(f"waits      since {terminal.ago(reason.since)}")
     if not workers:
-        return output.write("workers    none has ever reported: is one running?")
-    output.write("")
+        return terminal.write("workers    none has ever reported: is one running?")
+    terminal.write("")
     for line in worker_lines(workers):
-        output.write(line)
+        terminal.write(line)
     return None
 
 
 def _explain_error(job: JobView, error: ErrorView) -> None:
-    output.write(f"error      {output.error(error)}")
-    output.write(f"attempts   {job.attempt} (max_restarts: {job.spec.max_restarts})")
+    terminal.write(f"error      {output.error(error)}")
+    terminal.write(f"attempts   {job.attempt} (max_restarts: {job.spec.max_restarts})")
     if error.traceback:
-        output.write(f"\n{error.traceback.rstrip()}\n")
+        terminal.write(f"\n{error.traceback.rstrip()}\n")
     if error.code in _ADVICE:
-        output.write(f"advice     {_ADVICE[error.code]}")
+        terminal.write(f"advice     {_ADVICE[error.code]}")
 
 
 def _next_steps(job: JobView) -> list[str]:
@@ -94,4 +95,4 @@ def _next_steps(job: JobView) -> list[str]:
         JobState.CANCELLED: [(f"{command} retry {job.id}", "the same again, from its newest checkpoint")],
     }.get(job.state, [])
     width = max((len(line) for line, _ in steps), default=0)
-    return ["", *(f"{line:<{width}}  {output.paint(what, '2', sys.stdout)}" for line, what in steps)]
+    return ["", *(f"{line:<{width}}  {terminal.paint(what, '2', sys.stdout)}" for line, what in steps)]

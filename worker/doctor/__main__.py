@@ -13,7 +13,7 @@ import shutil
 import sys
 import textwrap
 
-from torchyard.cli import output
+from torchyard.contract import terminal
 from torchyard.contract.errors import TorchyardError
 from worker.doctor import disk, gpus, host, pytorch, services, starts
 from worker.doctor.findings import Finding, Status, failed
@@ -36,14 +36,14 @@ def main() -> int:
             if not arguments.json:
                 _show(finding)
     except TorchyardError as error:
-        output.note(f"error: {error}")
+        terminal.note(f"error: {error}")
         return 1
     except KeyboardInterrupt:
         return 130
     if arguments.json:
-        output.write(json.dumps([asdict(finding) for finding in found]))
+        terminal.write(json.dumps([asdict(finding) for finding in found]))
     else:
-        output.note(_summary(found))
+        terminal.note(_summary(found))
     return 1 if any(finding.status is Status.FAILED for finding in found) else 0
 
 
@@ -71,12 +71,12 @@ def _guarded(check: str, look: Callable[[], Iterable[Finding]]) -> Iterator[Find
 
 def _show(finding: Finding) -> None:
     """The fact behind its status, and below it what to do."""
-    status = output.paint(f"{finding.status:<{_STATUS_WIDTH}}", _COLOURS[finding.status], sys.stdout)
+    status = terminal.paint(f"{finding.status:<{_STATUS_WIDTH}}", _COLOURS[finding.status], sys.stdout)
     first, *rest = _wrapped(finding.fact)
-    output.write(f"{status}{finding.check:<{_CHECK_WIDTH}}{first}")
+    terminal.write(f"{status}{finding.check:<{_CHECK_WIDTH}}{first}")
     advice = _wrapped(f"→ {finding.advice}") if finding.advice else []
     for line in (*rest, *advice):
-        output.write(f"{'':<{_STATUS_WIDTH + _CHECK_WIDTH}}{line}")
+        terminal.write(f"{'':<{_STATUS_WIDTH + _CHECK_WIDTH}}{line}")
     sys.stdout.flush()
 
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 import tempfile
 
-from torchyard.cli import output
+from torchyard.contract import terminal
 from torchyard.contract.recordfiles import sync_folder
 from worker.doctor.findings import Finding, failed, ok, warning
 
@@ -30,7 +30,7 @@ def _disk(check: str, wanted: Path, *, local: bool) -> Finding:
         )
     found = os.statvfs(place)
     free, total = found.f_frsize * found.f_bavail, found.f_frsize * found.f_blocks
-    fact = f"{name}: {output.size(free)} free of {output.size(total)}, on {_kind(place)}"
+    fact = f"{name}: {terminal.size(free)} free of {terminal.size(total)}, on {_kind(place)}"
     if free < _TOO_LITTLE:
         return failed(check, f"{fact}: no checkpoint can be stored", _MAKE_ROOM)
     if free < _LITTLE or free < _LITTLE_SHARE * total:

@@ -8,7 +8,7 @@ from typing import Protocol, cast
 
 import pynvml
 
-from torchyard.cli import output
+from torchyard.contract import terminal
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.views import DeviceView
 from worker.devices.inventory import LOCK_FOLDER, Nvml, discover
@@ -83,7 +83,7 @@ def _gpu(view: DeviceView) -> Finding:
     memory = (
         ""
         if view.memory_bytes is None
-        else f", {output.size(view.memory_used_bytes or 0)} of {output.size(view.memory_bytes)} used"
+        else f", {terminal.size(view.memory_used_bytes or 0)} of {terminal.size(view.memory_bytes)} used"
     )
     holders = "".join(f", held by {_named(item.pid)}" for item in view.processes or ())
     fact = f"{view.name}{memory}{holders}{_offered(view.uuid)}"

@@ -8,7 +8,7 @@ import platform
 import resource
 import sys
 
-from torchyard.cli import output
+from torchyard.contract import terminal
 from worker.doctor.findings import Finding, failed, ok, warning
 
 _PYTHON_FROM, _PYTHON_TO = (3, 11), (3, 13)
@@ -77,7 +77,7 @@ def _shared_memory(path: Path) -> Finding:
     except OSError as error:
         return warning("shm", f"{path} is not there: {error.strerror}", advice)
     total, free = found.f_frsize * found.f_blocks, found.f_frsize * found.f_bavail
-    fact = f"{path} has {output.size(free)} free of {output.size(total)}"
+    fact = f"{path} has {terminal.size(free)} free of {terminal.size(total)}"
     if free >= _SHARED_MEMORY:
         return ok("shm", fact)
     return warning("shm", f"{fact}: data loaders and NCCL share memory there, and a bus error ends them", advice)

@@ -3,6 +3,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from torchyard.cli import output
+from torchyard.contract import terminal
 
 
 @pytest.mark.parametrize(
@@ -18,8 +19,8 @@ from torchyard.cli import output
     ],
 )
 def test_durations_read_as_people_say_them(seconds: float, text: str) -> None:
-    assert output.duration(seconds) == text
-    assert output.ago(datetime.now(UTC) - timedelta(days=3, hours=4, minutes=5)) == "3 d 4 h ago"
+    assert terminal.duration(seconds) == text
+    assert terminal.ago(datetime.now(UTC) - timedelta(days=3, hours=4, minutes=5)) == "3 d 4 h ago"
 
 
 @pytest.mark.parametrize(
@@ -27,7 +28,7 @@ def test_durations_read_as_people_say_them(seconds: float, text: str) -> None:
     [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (3 * 2**40, "3.0 TiB"), (2**60, "1048576.0 TiB")],
 )
 def test_sizes_keep_a_unit_that_fits(count: int, text: str) -> None:
-    assert output.size(count) == text
+    assert terminal.size(count) == text
 
 
 def test_a_table_aligns_and_keeps_control_characters_out() -> None:

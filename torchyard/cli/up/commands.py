@@ -10,6 +10,7 @@ import typer
 
 from torchyard.cli import output
 from torchyard.cli.arguments import Json
+from torchyard.contract import terminal
 
 DataDirOption = Annotated[Path, typer.Option("--data-dir", help="Where everything is kept.")]
 
@@ -72,4 +73,4 @@ def demo(*, data_dir: DataDirOption = Path(".torchyard"), as_json: Json = False)
 
 def _say(text: str) -> None:
     with contextlib.suppress(OSError):  # a terminal that is gone does not take the service along
-        output.note(text)
+        terminal.note(text)

@@ -17,6 +17,7 @@ from torchyard.cli.up.child import spawn
 from torchyard.cli.up.datadir import DataDir
 from torchyard.client import Client
 from torchyard.client.discovery import SERVER_FILE
+from torchyard.contract import terminal
 from torchyard.contract.errors import ServerUnreachable, Unavailable
 from torchyard.contract.job import JobState
 from torchyard.contract.views import CheckpointView, JobView
@@ -32,7 +33,7 @@ def run(data_dir: Path, *, as_json: bool) -> int:
         with _server(data_dir) as (client, stays):
             return _demo(client, data_dir, stays=stays, as_json=as_json)
     except KeyboardInterrupt:
-        output.note("\nInterrupted.")
+        terminal.note("\nInterrupted.")
         return 130
 
 
@@ -48,7 +49,7 @@ def _demo(client: Client, data_dir: Path, *, stays: bool, as_json: bool) -> int:
     with _evaluation() as evaluation:
         job = _train(client, spec)
         if job.state != JobState.SUCCEEDED:
-            output.note(f"The job {job.state}. Its log: torchyard logs {job.id}")
+            terminal.note(f"The job {job.state}. Its log: torchyard logs {job.id}")
             return exit_code(job)
         _heading("Download", "the best checkpoint over HTTP")
         checkpoint, path = _download(client, job, data_dir)
@@ -56,8 +57,8 @@ def _demo(client: Client, data_dir: Path, *, stays: bool, as_json: bool) -> int:
         measured = _evaluate(evaluation, path)
     reported = checkpoint.metrics[_METRIC]
     equal = measured["accuracy"] == reported
-    output.note(f"  reported   {_METRIC} {reported!r}\n  measured   {_METRIC} {measured['accuracy']!r}")
-    output.note("  They are equal." if equal else "  error: they differ")
+    terminal.note(f"  reported   {_METRIC} {reported!r}\n  measured   {_METRIC} {measured['accuracy']!r}")
+    terminal.note("  They are equal." if equal else "  error: they differ")
     _say_where(job, path, data_dir, stays=stays)
     if as_json:
         facts = {
@@ -67,15 +68,15 @@ def _demo(client: Client, data_dir: Path, *, stays: bool, as_json: bool) -> int:
             "reported": reported,
             "measured": measured,
         }
-        output.write(json.dumps({**facts, "equal": equal}))
+        terminal.write(json.dumps({**facts, "equal": equal}))
     elif not sys.stdout.isatty():
-        output.write(str(path))  # a terminal has it above
+        terminal.write(str(path))  # a terminal has it above
     return 0 if equal else 1
 
 
 def _train(client: Client, spec: dict[str, Any]) -> JobView:
     job = client.submit(spec)
-    output.note(f"  {job.id}")
+    terminal.note(f"  {job.id}")
     try:
         with Watch() as watch:
             for update in client.follow(job.id, logs=False):
@@ -93,8 +94,8 @@ def _download(client: Client, job: JobView, data_dir: Path) -> tuple[CheckpointV
     checkpoint = client.checkpoint(job.id, "best")
     with Transfer() as transfer:
         path = client.download(job.id, checkpoint.id, to=folder, on_progress=transfer.show)
-    output.note(f"  epoch {checkpoint.epoch}, step {checkpoint.step}, {output.size(checkpoint.size)}")
-    output.note(f"  sha256 {checkpoint.sha256}, as listed")
+    terminal.note(f"  epoch {checkpoint.epoch}, step {checkpoint.step}, {terminal.size(checkpoint.size)}")
+    terminal.note(f"  sha256 {checkpoint.sha256}, as listed")
     return checkpoint, path
 
 
@@ -138,7 +139,7 @@ def _server(data_dir: Path) -> Generator[tuple[Client, bool]]:
     """The server that runs on `data_dir`, or one that runs for as long as this; and whether it stays."""
     running = _running(data_dir)
     if running is not None:
-        output.note(f"Using the server at {running.server.url}")
+        terminal.note(f"Using the server at {running.server.url}")
         with running:
             yield running, True
         return
@@ -163,7 +164,7 @@ def _server(data_dir: Path) -> Generator[tuple[Client, bool]]:
     with process:
         try:
             with _connect(process, log) as client:
-                output.note(f"  {client.server.url}")
+                terminal.note(f"  {client.server.url}")
                 yield client, False
         finally:
             _stop(process)
@@ -189,7 +190,7 @@ def _connect(process: subprocess.Popen[bytes], log: Path) -> Client:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    output.note("\nStopping the service …")
+    terminal.note("\nStopping the service …")
     try:
         process.send_signal(signal.SIGINT)
         process.wait(_STOP_S)
@@ -202,7 +203,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 def _say_where(job: JobView, path: Path, data_dir: Path, *, stays: bool) -> None:
     command = output.command()
     _heading("Where", "everything is")
-    output.note(
+    terminal.note(
         f"  checkpoint  {path}\n  data        {data_dir.absolute()}\n  logs        {data_dir.absolute() / 'logs'}"
     )
     _heading("Next", "" if stays else "the demo's service stops now; its data stays")
@@ -215,8 +216,8 @@ def _say_where(job: JobView, path: Path, data_dir: Path, *, stays: bool) -> None
     ]
     width = max(len(line) for line, _ in lines)
     for line, what in lines:
-        output.note(f"  {line:<{width}}  {output.paint(what, '2', sys.stderr)}")
+        terminal.note(f"  {line:<{width}}  {terminal.paint(what, '2', sys.stderr)}")
 
 
 def _heading(title: str, text: str) -> None:
-    output.note(f"\n{output.paint(title, '1', sys.stderr)}  {output.paint(text, '2', sys.stderr)}".rstrip())
+    terminal.note(f"\n{terminal.paint(title, '1', sys.stderr)}  {terminal.paint(text, '2', sys.stderr)}".rstrip())
