@@ -22,7 +22,7 @@ from bench.service import scratch
 from bench.table import Row
 from bench.torchrun import clean_up_on_sigterm, environment, run_dir, started
 from torchyard.contract.errors import InvalidSpec
-from torchyard.contract.events import LINE, Metric
+from torchyard.contract.events import Metric, parse_line
 from torchyard.contract.recordfiles import read_record
 from torchyard.contract.records import RankError
 from torchyard.contract.rundir import RunDir
@@ -228,7 +228,7 @@ def _train(comparison: Comparison, way: Way, *, seed: int) -> Outcome:
 
 def outcome_of(run: RunDir, metric: str) -> Outcome:
     """From what the run has logged: its speed once an epoch, and its evaluations."""
-    lines = [LINE.validate_json(line) for line in run.events.read_bytes().splitlines()]
+    lines = [parse_line(line) for line in run.events.read_bytes().splitlines()]
     logged = [line for line in lines if isinstance(line, Metric)]
     speeds = [line.values[_SPEED] for line in logged if _SPEED in line.values]
     evaluated = [line for line in logged if metric in line.values]

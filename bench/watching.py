@@ -8,7 +8,7 @@ from typing import Any
 
 from bench.service import Service
 from torchyard.client import Client
-from torchyard.contract.events import LINE, Metric
+from torchyard.contract.events import Metric, parse_line
 from torchyard.contract.job import JobState
 from torchyard.contract.records import LaunchPlan
 from torchyard.contract.rundir import RunDir
@@ -57,7 +57,7 @@ def watch(service: Service, client: Client, spec: dict[str, Any]) -> Watched:
         lines=lines,
         first_metric=first_metric(run),
         succeeded=succeeded,
-        launcher=LaunchPlan.model_validate_json(run.launch.read_bytes()).launcher,
+        launcher=LaunchPlan.from_json(run.launch.read_bytes()).launcher,
     )
 
 
@@ -65,5 +65,5 @@ def first_metric(run: RunDir) -> float:
     """When rank 0 logged for the first time; NaN where it did not."""
     if not run.events.exists():
         return math.nan
-    lines = map(LINE.validate_json, run.events.read_text().splitlines())
+    lines = map(parse_line, run.events.read_text().splitlines())
     return next((line.time / 1e6 for line in lines if isinstance(line, Metric)), math.nan)

@@ -1,6 +1,7 @@
 """The daemon of one host: its parts put together, and one loop. Each attempt has a thread of its own."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 import logging
 from pathlib import Path
 import socket
@@ -11,8 +12,8 @@ from store.ids import new_id
 from store.queue import Bell
 from store.store import Store
 from torchyard.contract.errors import Unavailable
+from torchyard.contract.record import Record
 from torchyard.contract.recordfiles import read_record, write_record
-from torchyard.contract.records import Record
 from worker.attempts.effects import Host
 from worker.attempts.roster import Roster
 from worker.cleanup.housekeeper import Housekeeper
@@ -175,5 +176,6 @@ def _identity(path: Path) -> str:
     return record.id
 
 
+@dataclass(frozen=True, kw_only=True)
 class _Identity(Record):
     id: str

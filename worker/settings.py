@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from store import settings
-from torchyard.contract.schema import parse_duration
+from torchyard.contract.durations import parse_duration
 
 
 def _age(value: Any) -> timedelta | None:

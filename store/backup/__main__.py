@@ -72,7 +72,7 @@ def _run(arguments: argparse.Namespace) -> int:
         skip = arguments.skip_damaged
         manifest, left_out = restore(settings.database, settings.root, blobs, folder, skip_damaged=skip)
     if arguments.json:
-        terminal.write(manifest.model_dump_json())
+        terminal.write(manifest.to_json())
     else:
         terminal.write(f"{folder}  {_told(manifest)}")
     if left_out:

@@ -7,7 +7,7 @@ blobs/           those blobs, laid out as in the data directory
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 import hashlib
 from io import BufferedWriter
@@ -16,16 +16,16 @@ from pathlib import Path
 import re
 from typing import Literal
 
-from pydantic import ValidationError
-
 from store.blobs import Blobs
 from torchyard.contract.errors import ConfigError, NotFound
+from torchyard.contract.record import Record
 from torchyard.contract.recordfiles import read_record
-from torchyard.contract.records import ManifestFile, Record
+from torchyard.contract.records import ManifestFile
 
 _BLOB = re.compile(r"([0-9a-f]{64}) ([0-9]{1,18})")
 
 
+@dataclass(frozen=True, kw_only=True)
 class BackupManifest(Record):
     format: Literal[1] = 1
     made_at: datetime
@@ -37,7 +37,7 @@ class BackupManifest(Record):
     blobs: int
     bytes: int
     """Of all blobs together."""
-    damaged: list[str] = []
+    damaged: list[str] = field(default_factory=list[str])
     """Blobs that were missing or of the wrong size in the store itself, and are not here."""
     files: list[ManifestFile]
     """The dump and the list of blobs."""
@@ -75,7 +75,7 @@ def read_manifest(folder: Folder) -> BackupManifest:
     """Raises NotFound where there is no whole backup, ConfigError where it is none that this program knows."""
     try:
         manifest = read_record(folder.manifest, BackupManifest)
-    except (ValidationError, ValueError):
+    except ValueError:
         raise ConfigError(f"{folder.manifest} is not the manifest of a backup that this version can read") from None
     if manifest is None:
         why = "the backup there was never finished" if folder.unfinished.exists() else "it has no manifest.json"

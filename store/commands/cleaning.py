@@ -6,7 +6,7 @@ from datetime import timedelta
 from store.rows import deletion, garbage, trimming
 from store.rows.trimming import EVENTS_OF_ATTEMPTS, LOG_OF_JOB, Keep, Kind
 from store.store import Store
-from torchyard.contract.schema import format_duration
+from torchyard.contract.durations import format_duration
 
 
 def collect(store: Store, *, limit: int = 1000) -> int:

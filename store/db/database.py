@@ -23,7 +23,7 @@ from sqlalchemy.types import TypeDecorator
 from store.db import engine
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.failpoints import failpoint
-from torchyard.contract.schema import storable
+from torchyard.contract.text import storable
 
 _NOT_YET = {"42P01", "42703", "25006"}
 """PostgreSQL's codes for a table and a column that are not there, and for a server that only reads: one without room on

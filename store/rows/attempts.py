@@ -1,7 +1,7 @@
 """Attempts: the claim, the lease, the fence, and the end. All that a worker writes goes through here."""
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -263,13 +263,14 @@ def _is(claim: Claim) -> ColumnElement[bool]:
 
 def _move_on(session: Session, job: Job, report: ExitReport, *, further: bool, ran_us: int) -> JobState:
     if report.reason is EndReason.PREEMPTED and job.preempted_for is not None:
-        report = report.model_copy(update={"message": _made_room(session, job.preempted_for)})
+        report = replace(report, message=_made_room(session, job.preempted_for))
     failed = report.reason not in _ASKED
     barren = 0 if further else job.barren + failed
     backoff_s = min(2 ** (barren - 1), _MAX_BACKOFF_S) if barren and failed else 0
     state, reason = outcome.next_of(job, report, barren=barren, backoff_s=backoff_s)
     retried = state in {JobState.QUEUED, JobState.PAUSED}
-    error = report.model_dump(mode="json", exclude={"reason"}) | {"code": report.reason}
+    error = report.to_dict()
+    error["code"] = error.pop("reason")
     values: dict[str, Any] = {
         "barren": barren,
         "restarts": job.restarts + (1 if retried and OUTCOMES[report.reason].counted else 0),

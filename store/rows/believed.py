@@ -1,6 +1,7 @@
 """What of an attempt's report is believed: it lies where the job might write."""
 
 from collections.abc import Collection
+from dataclasses import replace
 from datetime import timedelta
 
 from sqlalchemy.orm import Session
@@ -27,7 +28,7 @@ def believed(
     limit_us = job.terms.time_limit // _MICROSECOND
     if OUTCOMES[report.reason].state is JobState.QUEUED and job.ran_us + ran_us >= limit_us:
         message = f"the job's time limit was reached; its last attempt ended ({report.reason}): {report.message}"
-        return report.model_copy(update={"reason": EndReason.TIME_LIMIT, "message": message})
+        return replace(report, reason=EndReason.TIME_LIMIT, message=message)
     return report
 
 
@@ -47,4 +48,4 @@ def _was_asked_for(
 
 def _lost(report: ExitReport) -> ExitReport:
     message = f"it stopped, though nobody asked it to: {report.message or report.reason}"
-    return report.model_copy(update={"reason": EndReason.WORKER_LOST, "message": message})
+    return replace(report, reason=EndReason.WORKER_LOST, message=message)

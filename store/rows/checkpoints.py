@@ -13,8 +13,8 @@ from store.db.tables import Checkpoint, Job
 from store.ids import is_id, new_id
 from store.rows import jobs
 from torchyard.contract.errors import NotFound
+from torchyard.contract.record import json_number
 from torchyard.contract.records import Manifest, ManifestFile
-from torchyard.contract.views import json_number
 
 _NUMBERED = re.compile(r"(epoch|step)-([0-9]{1,18})")
 
@@ -59,7 +59,7 @@ def add(session: Session, job_id: str, *, attempt: int, new: NewCheckpoint) -> N
             name=new.name,
             end_of_epoch=new.manifest.end_of_epoch,
             monitored=monitored if monitored is not None and math.isfinite(monitored) else None,
-            files=[file.model_dump() for file in new.files],
+            files=[file.to_dict() for file in new.files],
             **values,
         )
     )

@@ -51,7 +51,7 @@ def test_the_first_epoch_warms_up(tmp_path: Path) -> None:
         when = seconds * 1_000_000
         lines.append(Metric(time=when - 1, step=epoch, values={"train/samples_per_second": speed}))
         lines.append(Metric(time=when, step=epoch, values={"val/accuracy": accuracy}))
-    run.events.write_text("".join(f"{line.model_dump_json()}\n" for line in lines))
+    run.events.write_text("".join(f"{line.to_json()}\n" for line in lines))
     assert outcome_of(run, "val/accuracy") == Outcome(speed=60, epoch_s=2, final=90)
 
 

@@ -111,7 +111,7 @@ def report(store: Store, claim: Claim) -> None:
     records.prepared(0)
     me = ProcessIdentity.of(os.getpid())
     assert me is not None
-    records.launched(me.model_dump())
+    records.launched(me.to_dict())
     records.will_run(Reason("running", "1 process runs"))
     records.write_running()
     for step in STEPS:

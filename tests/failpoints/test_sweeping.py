@@ -79,7 +79,7 @@ def backlog(house: House) -> Backlog:
     worker = house.worker()
     (house.settings.root / "worker.json").write_text(json.dumps({"id": worker}))
     own = house.starting(house.submit(resources=GPU), worker)
-    gone = ProcessIdentity(pid=1, start_time=1, boot_id="another").model_dump()
+    gone = ProcessIdentity(pid=1, start_time=1, boot_id="another").to_dict()
     house.write(lambda session: attempts.launched(session, own, gone))
     lost = house.starting(house.submit(resources=GPU), house.worker("gone"))
     house.expire(lost)

@@ -294,7 +294,7 @@ def test_whoever_lost_the_attempt_can_write_nothing(yard: Yard) -> None:
     identity = ProcessIdentity(pid=1, start_time=2, boot_id="boot")
     writes: list[Callable[[Session], object]] = [
         lambda session: attempts.prepared(session, stale, start_step=1),
-        lambda session: attempts.launched(session, stale, identity.model_dump()),
+        lambda session: attempts.launched(session, stale, identity.to_dict()),
         lambda session: attempts.running(session, stale, reason=Reason("running", "runs")),
         lambda session: attempts.record(session, stale, attempts.Batch(offsets={}), seq=1),
         lambda session: attempts.record(session, stale, attempts.Batch(offsets={}), seq=0),
@@ -305,8 +305,8 @@ def test_whoever_lost_the_attempt_can_write_nothing(yard: Yard) -> None:
             yard.write(write)
     assert yard.everything() == before
 
-    yard.write(lambda session: attempts.launched(session, after, identity.model_dump()))
-    assert yard.attempt(after).launcher == identity.model_dump()
+    yard.write(lambda session: attempts.launched(session, after, identity.to_dict()))
+    assert yard.attempt(after).launcher == identity.to_dict()
 
 
 def test_an_attempt_ends_once(yard: Yard) -> None:

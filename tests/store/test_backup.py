@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 import json
 import os
@@ -255,14 +255,14 @@ def test_nothing_of_a_database_that_is_gone_is_replayed_over_a_restored_one(
 def test_what_is_not_what_the_manifest_tells_of_is_not_left(store: Store, databases: Databases) -> None:
     trained(store.yard, store.blobs, STATE)
     manifest = make(store.url, store.blobs, store.target)
-    lie = manifest.model_copy(update={"rows": {**manifest.rows, "jobs": 7}})
-    Folder(store.target).manifest.write_text(lie.model_dump_json())
+    lie = replace(manifest, rows={**manifest.rows, "jobs": 7})
+    Folder(store.target).manifest.write_text(lie.to_json())
     with databases.empty() as url:
         with pytest.raises(ConfigError, match="not what the manifest tells of"):
             restored(url, store.target, store.away)
         dump.check_empty(url)
         assert [*store.away.root.glob("??/*")] == []
-        Folder(store.target).manifest.write_text(manifest.model_dump_json())
+        Folder(store.target).manifest.write_text(manifest.to_json())
         assert restored(url, store.target, store.away) == []
 
 
@@ -407,7 +407,7 @@ def test_on_the_command_line(sqlite: SQLiteDatabases, blobs: Blobs, tmp_path: Pa
     assert made.stdout.startswith(f"{target}  ") and "1 jobs, 1 checkpoints, 1 blobs of 293.0 KiB" in made.stdout
     again = torchyard("restore", target, "--data-dir", tmp_path / "new", "--json")
     assert (again.returncode, json.loads(again.stdout)["rows"]["jobs"]) == (0, 1)
-    assert read_manifest(Folder(target)).model_dump_json() == again.stdout.strip()
+    assert read_manifest(Folder(target)).to_json() == again.stdout.strip()
     refused = torchyard("restore", target, "--data-dir", tmp_path / "new")
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr.startswith(f"error: {tmp_path / 'new'} is not empty")

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from torchyard.contract.events import LINE, Metric
+from torchyard.contract.events import Metric, parse_line
 from torchyard.contract.rundir import RunDir
 from trainer.data.digits import read_digits
 
@@ -14,7 +14,7 @@ TIMED = "train/samples_per_second"
 
 
 def lines(run: RunDir) -> list[Any]:
-    return [LINE.validate_json(line) for line in run.events.read_text().splitlines()]
+    return [parse_line(line) for line in run.events.read_text().splitlines()]
 
 
 def points(run: RunDir, key: str) -> list[tuple[int, float]]:

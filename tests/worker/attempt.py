@@ -1,7 +1,7 @@
 """An attempt over real processes, without a database: a run directory, a supervisor, and what they leave."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 import json
 import os
@@ -95,7 +95,7 @@ class Attempt:
             [sys.executable, "-P", str(LAUNCHER), str(world_size), script] if self.launcher == "torchrun" else [script]
         )
         plan = self.plan(argv, grace=grace, time_limit=time_limit, stall=stall)
-        write_record(self.run.launch, plan.model_copy(update={"reports": reports, "launcher": self.launcher}))
+        write_record(self.run.launch, replace(plan, reports=reports, launcher=self.launcher))
 
     def plan(self, argv: list[str], *, grace: int = 30, time_limit: int = 600, stall: int = 600) -> LaunchPlan:
         return LaunchPlan(

@@ -2,6 +2,7 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import replace
 import os
 from pathlib import Path
 import subprocess
@@ -54,7 +55,7 @@ def test_who_watches_a_zombie_or_nobody_is_told_at_once() -> None:
     endings.watch(identity, lambda: told.append(2))
     me = ProcessIdentity.of(os.getpid())
     assert me is not None
-    endings.watch(me.model_copy(update={"start_time": me.start_time - 1}), lambda: told.append(3))
+    endings.watch(replace(me, start_time=me.start_time - 1), lambda: told.append(3))
     endings.watch(ProcessIdentity(pid=0, start_time=0, boot_id=""), lambda: told.append(4))
     assert told == [1, 2, 3, 4]
 

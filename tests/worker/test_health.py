@@ -1,6 +1,7 @@
 """Which faults of a GPU are believed: those that the driver itself tells of."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -43,7 +44,7 @@ def test_a_fault_that_no_gpu_confirms_is_the_programs_own_error(binding: Binding
 
 def test_a_rank_that_was_killed_over_a_fault_that_nobody_confirms_was_killed(binding: Binding) -> None:
     health = Health(binding, GPUS)
-    report = health.judge(CLAIM.model_copy(update={"exit_code": -6}), since=health.marks(GPUS)).report
+    report = health.judge(replace(CLAIM, exit_code=-6), since=health.marks(GPUS)).report
     assert report.reason is EndReason.KILLED
 
 
@@ -140,7 +141,7 @@ def test_other_ends_are_left_as_they_are(binding: Binding, reason: EndReason) ->
     health = Health(binding, GPUS)
     since = health.marks(GPUS)
     binding.failing = {"handle"}
-    report = CLAIM.model_copy(update={"reason": reason})
+    report = replace(CLAIM, reason=reason)
     assert health.judge(report, since=since) == Verdict(report)
 
 

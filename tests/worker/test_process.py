@@ -2,11 +2,13 @@
 
 from collections.abc import Generator, Iterator, Mapping
 import contextlib
+from dataclasses import replace
 from datetime import timedelta
 import os
 import signal
 import subprocess
 import sys
+from typing import Any
 import uuid
 
 import pytest
@@ -44,9 +46,9 @@ def test_a_process_is_alive_until_it_is_a_zombie(child: subprocess.Popen[bytes])
 
 @pytest.mark.parametrize("change", [{"start_time": 1}, {"boot_id": "another boot"}])
 def test_a_reused_pid_is_another_process_and_is_never_signalled(
-    child: subprocess.Popen[bytes], change: dict[str, object]
+    child: subprocess.Popen[bytes], change: dict[str, Any]
 ) -> None:
-    before = _identity(child.pid).model_copy(update=change)
+    before = replace(_identity(child.pid), **change)
     assert not process.is_alive(before)
     assert not process.send(before, signal.SIGKILL)
     assert process.kill_all(lambda: [before] if process.is_alive(before) else [], timeout=timedelta(0)) == []

@@ -1,7 +1,7 @@
 """One attempt over a real store and real processes, through what can go wrong in its run directory and its store."""
 
 from collections.abc import Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 import shutil
 import signal
@@ -235,7 +235,7 @@ def test_what_another_attempt_with_its_number_left_is_not_taken_for_its_own(
     bench: Bench, earlier: int, ends: str
 ) -> None:
     run = bench.attempt.run
-    plan = bench.attempt.plan(["/bin/true"]).model_copy(update={"claimed_at": bench.row.started_at - earlier})
+    plan = replace(bench.attempt.plan(["/bin/true"]), claimed_at=bench.row.started_at - earlier)
     write_record(run.launch, plan)
     write_record(run.supervisor, ProcessIdentity(pid=1, start_time=1, boot_id="another"))
     write_record(run.exit, ExitReport(reason=EndReason.COMPLETED))
@@ -319,8 +319,8 @@ def test_a_process_that_has_a_supervisors_pid_is_neither_adopted_nor_killed(benc
         try:
             now = process.identity(stranger.pid)
             assert now is not None
-            supervisor = now.model_copy(update={"start_time": now.start_time - 1})
-            bench.yard.write(lambda session: attempts.launched(session, bench.claim, supervisor.model_dump()))
+            supervisor = replace(now, start_time=now.start_time - 1)
+            bench.yard.write(lambda session: attempts.launched(session, bench.claim, supervisor.to_dict()))
             write_record(bench.attempt.run.supervisor, supervisor)
             bench.run()
             assert bench.ended().state == JobState.QUEUED

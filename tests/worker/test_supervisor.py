@@ -2,6 +2,7 @@
 
 from collections.abc import Generator
 import contextlib
+from dataclasses import replace
 import os
 from pathlib import Path
 import resource
@@ -13,7 +14,7 @@ import pytest
 
 from tests.worker.attempt import EACH_LAUNCH, LAUNCHER, Attempt, wait_for
 from torchyard.contract import failpoints
-from torchyard.contract.events import LINE, Message
+from torchyard.contract.events import Message, parse_line
 from torchyard.contract.job import EndReason
 from torchyard.contract.recordfiles import read_record, write_record
 from torchyard.contract.records import ProcessIdentity, StopRequest
@@ -298,7 +299,7 @@ def test_the_owner_is_told_of_what_cannot_be_killed(attempt: Attempt) -> None:
             (attempt.run.root / "gate").touch()
         assert supervisor.wait() == 0
     half, line = attempt.run.events.read_text().splitlines()
-    message = LINE.validate_json(line)
+    message = parse_line(line)
     assert isinstance(message, Message)
     assert (half, message.level) == ('{"half a line', "warning")
     assert message.text.startswith("these processes cannot be killed, and keep the devices of the attempt")
@@ -459,7 +460,7 @@ def test_a_rank_that_is_stopped_before_the_first_event_is_a_hang_and_is_named(at
 
 def test_a_launcher_that_brings_no_rank_up_is_a_hang(attempt: Attempt) -> None:
     plan = attempt.plan(["/bin/sleep", "600"], stall=1)
-    attempt.start_plan(plan.model_copy(update={"reports": True}))
+    attempt.start_plan(replace(plan, reports=True))
     report = attempt.report()
     assert (report.reason, report.message) == (EndReason.HANG, "no progress for 1s; no rank runs")
     assert report.traceback == "rank 0 does not run; it wrote no stacks"

@@ -32,7 +32,7 @@ def connect(*, patience: float = 30.0) -> Client:
 
 def moment(text: str) -> datetime:
     """`10m` (that long ago) or an RFC 3339 time. Raises BadParameter."""
-    from torchyard.contract.schema import parse_duration
+    from torchyard.contract.durations import parse_duration
 
     try:
         return datetime.now(UTC) - parse_duration(text)

@@ -1,81 +1,92 @@
 """The lines that rank 0 appends to `events.jsonl`: what a training process says while it runs."""
 
-import math
-from typing import Annotated, Literal
+from dataclasses import dataclass
+import json
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, TypeAdapter
-from pydantic_core import to_json
-
-from torchyard.contract.schema import MetricKey, unstorable
+from torchyard.contract.record import Record, at_most, between, json_number, matching, parse_object
+from torchyard.contract.text import METRIC_KEY, unstorable
 
 CARD_BYTES = 64 * 1024
+"""Bytes of a card as JSON, at most."""
 
-_END_OF_TIME_US = 253_402_300_800_000_000  # the year 10000: no date can be later
+_LAST_TIME_US = 253_402_300_799_999_999  # the end of the year 9999: no date can be later
+
+MetricName = Annotated[str, matching(METRIC_KEY), at_most(200)]
+Step = Annotated[int, between(0, 2**63 - 1)]
+Epoch = Annotated[int, between(0, 2**31 - 1)]
 
 
-def _finite(value: JsonValue) -> JsonValue:
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return json_number(value)
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
     return [_finite(item) for item in value] if isinstance(value, list) else value
 
 
-def _card(values: dict[str, JsonValue]) -> dict[str, JsonValue]:
+def _card(values: dict[str, Any]) -> dict[str, Any]:
     wrong = unstorable(values)
     if wrong is not None:
         raise ValueError(f"{wrong[0]}: {wrong[1]}")
     finite = {key: _finite(value) for key, value in values.items()}
-    size = len(to_json(finite))
+    try:
+        size = len(json.dumps(finite, ensure_ascii=False, separators=(",", ":")).encode())
+    except TypeError as error:
+        raise ValueError(f"a card holds what JSON can hold: {error}") from None
     if size > CARD_BYTES:
         raise ValueError(f"a card of {size} bytes is too large: it may have {CARD_BYTES}")
     return finite
 
 
-CardValues = Annotated[dict[MetricKey, JsonValue], Field(max_length=200), AfterValidator(_card)]
+CardValues = Annotated[dict[MetricName, Any], at_most(200), _card]
 """What a card says: anything that JSON can hold, NaN and ±Inf as the strings `NaN`, `Infinity`, `-Infinity`."""
 
 
-class _Line(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True, ser_json_inf_nan="strings")
-
-    time: Annotated[int, Field(ge=0, lt=_END_OF_TIME_US)]
+@dataclass(frozen=True, kw_only=True)
+class _Line(Record):
+    time: Annotated[int, between(0, _LAST_TIME_US)]
     """Microseconds since the epoch, by the rank's clock."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class Metric(_Line):
-    """Values measured at one optimizer step. NaN and ±Inf travel as the strings `NaN`, `Infinity`, `-Infinity`."""
+    """Values measured at one optimizer step."""
 
     type: Literal["metric"] = "metric"
-    step: Annotated[int, Field(ge=0, lt=2**63)]
-    values: Annotated[dict[MetricKey, float], Field(max_length=1000)]
+    step: Step
+    values: Annotated[dict[MetricName, float], at_most(1000)]
 
 
+@dataclass(frozen=True, kw_only=True)
 class Progress(_Line):
-    """How far the run is. `total_steps` and `epochs` are null where the script does not say."""
+    """How far the run is. `total_steps` and `epochs` are null if the script does not say."""
 
     type: Literal["progress"] = "progress"
-    step: Annotated[int, Field(ge=0, lt=2**63)]
-    total_steps: Annotated[int, Field(ge=0, lt=2**63)] | None = None
-    epoch: Annotated[int, Field(ge=0, lt=2**31)] | None = None
-    epochs: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+    step: Step
+    total_steps: Step | None = None
+    epoch: Epoch | None = None
+    epochs: Epoch | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
 class CheckpointSaved(_Line):
     """A checkpoint folder below `checkpoints/` has its manifest."""
 
     type: Literal["checkpoint"] = "checkpoint"
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+    name: Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")]
 
 
+@dataclass(frozen=True, kw_only=True)
 class Message(_Line):
     """A sentence for the people who watch the job."""
 
     type: Literal["message"] = "message"
     level: Literal["info", "warning", "error"] = "info"
-    text: Annotated[str, Field(max_length=10_000)]
+    text: Annotated[str, at_most(10_000)]
 
 
+@dataclass(frozen=True, kw_only=True)
 class Card(_Line):
     """What the run is: its model's size, its data, its speed. The last one that a job wrote counts."""
 
@@ -83,7 +94,21 @@ class Card(_Line):
     values: CardValues
 
 
-Line = Annotated[Metric | Progress | CheckpointSaved | Message | Card, Field(discriminator="type")]
+Line = Metric | Progress | CheckpointSaved | Message | Card
 
-LINE: TypeAdapter[Metric | Progress | CheckpointSaved | Message | Card] = TypeAdapter(Line)
-"""Parses one line: `LINE.validate_json(raw)`."""
+_KINDS: dict[str, type[Line]] = {
+    "metric": Metric,
+    "progress": Progress,
+    "checkpoint": CheckpointSaved,
+    "message": Message,
+    "card": Card,
+}
+
+
+def parse_line(raw: bytes | str) -> Line:
+    """Parses one line of `events.jsonl`. Raises ValueError."""
+    values = parse_object(raw)
+    kind = _KINDS.get(str(values.get("type")))
+    if kind is None:
+        raise ValueError(f"type: must be one of {', '.join(_KINDS)}")
+    return kind.from_dict(values)

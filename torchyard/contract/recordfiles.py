@@ -7,7 +7,7 @@ import secrets
 from typing import TypeVar
 
 from torchyard.contract.failpoints import failpoint
-from torchyard.contract.records import Record
+from torchyard.contract.record import Record
 
 T = TypeVar("T", bound=Record)
 
@@ -24,7 +24,7 @@ def write_record(path: Path, record: Record) -> None:
     kind = path.parent.name if path.stem.isdecimal() else path.stem
     folder = os.open(path.parent, _FOLDER | os.O_NOFOLLOW)
     try:
-        _replace(folder, path.name, record.model_dump_json().encode(), kind)
+        _replace(folder, path.name, record.to_json().encode(), kind)
         failpoint(f"record.{kind}.renamed")
         os.fsync(folder)
     finally:
@@ -49,7 +49,7 @@ def read_record(path: Path, kind: type[T]) -> T | None:
         raw = path.read_bytes()
     except FileNotFoundError:
         return None
-    return kind.model_validate_json(raw)
+    return kind.from_json(raw)
 
 
 def _replace(folder: int, name: str, content: bytes, kind: str) -> None:

@@ -1,22 +1,16 @@
 """What the JSON files of a run directory hold."""
 
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
-
-from torchyard.contract.events import CardValues
+from torchyard.contract.events import CardValues, Epoch, MetricName, Step
 from torchyard.contract.job import EndReason
-from torchyard.contract.schema import Duration, MetricKey
+from torchyard.contract.record import Record, at_most, between, matching
 
 
-class Record(BaseModel):
-    """A JSON file of the run directory. A newer program's extra keys are ignored."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True, ser_json_inf_nan="strings")
-
-
+@dataclass(frozen=True, kw_only=True)
 class ProcessIdentity(Record):
     """A process that no other can be taken for, even after its pid was reused or the host rebooted."""
 
@@ -37,6 +31,7 @@ class ProcessIdentity(Record):
         return cls(pid=pid, start_time=int(fields[19]), boot_id=boot_id)
 
 
+@dataclass(frozen=True, kw_only=True)
 class LaunchPlan(Record):
     """What the supervisor starts."""
 
@@ -52,19 +47,21 @@ class LaunchPlan(Record):
     """The whole environment: nothing else is inherited."""
     cwd: str
     world_size: int
-    time_limit: Duration
+    time_limit: timedelta
     """What is left of the job's limit for this attempt."""
-    stall_timeout: Duration
-    stop_grace: Duration
+    stall_timeout: timedelta
+    stop_grace: timedelta
     reports: bool = False
     """Whether the program is known to write events: without any, `stall_timeout` counts from the launch."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class StopRequest(Record):
     reason: EndReason
-    grace: Duration = timedelta(seconds=30)
+    grace: timedelta = timedelta(seconds=30)
 
 
+@dataclass(frozen=True, kw_only=True)
 class ExitReport(Record):
     """How an attempt ended. When it is there, no process of the attempt is left."""
 
@@ -76,6 +73,7 @@ class ExitReport(Record):
     traceback: str | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
 class RankError(Record):
     """An exception that left a rank's program."""
 
@@ -95,20 +93,22 @@ class RankError(Record):
     traceback: str
 
 
+@dataclass(frozen=True, kw_only=True)
 class ManifestFile(Record):
-    path: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}(/[A-Za-z0-9_][A-Za-z0-9._-]{0,99}){0,4}$")]
-    size: Annotated[int, Field(ge=0)]
-    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    path: Annotated[str, matching(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}(/[A-Za-z0-9_][A-Za-z0-9._-]{0,99}){0,4}")]
+    size: Annotated[int, between(0, 2**63 - 1)]
+    sha256: Annotated[str, matching(r"[0-9a-f]{64}")]
 
 
+@dataclass(frozen=True, kw_only=True)
 class Manifest(Record):
     """Written last, so a checkpoint that has one is whole."""
 
-    step: Annotated[int, Field(ge=0, lt=2**63)]
-    epoch: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+    step: Step
+    epoch: Epoch | None = None
     end_of_epoch: bool = True
     """Whether `epoch` was finished; a checkpoint saved inside an epoch has no `epoch-N` alias."""
-    metrics: Annotated[dict[MetricKey, float], Field(max_length=1000)] = {}
-    files: Annotated[list[ManifestFile], Field(max_length=1000)]
+    metrics: Annotated[dict[MetricName, float], at_most(1000)] = field(default_factory=dict[str, float])
+    files: Annotated[list[ManifestFile], at_most(1000)]
     card: CardValues | None = None
     """What the run was when this was saved."""

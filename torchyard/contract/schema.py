@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
-import re
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -18,11 +17,9 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-_UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
-_DURATION = re.compile(r"([0-9]{1,9})([smhd])")
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
-LONGEST = timedelta(days=3650)
-"""Of all durations that a user may ask for."""
+from torchyard.contract.durations import format_duration, parse_duration
+from torchyard.contract.text import METRIC_KEY
+
 LONGEST_URL = 4008
 """Characters of a `file:///…`. No part of a pattern: one that counts them takes 8 MiB, and 20 ms at each start."""
 
@@ -40,26 +37,6 @@ class Schema(BaseModel):
             if isinstance(default, timedelta):  # pydantic writes the ISO form, which a duration's pattern refuses
                 shown["default"] = format_duration(default)
         return found
-
-
-def parse_duration(value: Any) -> timedelta:
-    """`90s`, `15m`, `24h` or `7d` as a timedelta. Raises ValueError."""
-    if isinstance(value, timedelta):
-        return value
-    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
-        raise ValueError("write a duration as a number and a unit: 90s, 15m, 24h or 7d")
-    duration = timedelta(seconds=int(match[1]) * _UNITS[match[2]])
-    if duration > LONGEST:
-        raise ValueError(f"must be at most {format_duration(LONGEST)}")
-    return duration
-
-
-def format_duration(value: timedelta) -> str:
-    """The shortest spelling that `parse_duration` reads back."""
-    seconds = int(value.total_seconds())
-    unit = next((unit for unit, size in _UNITS.items() if seconds and seconds % size == 0), "s")
-    return f"{seconds // _UNITS[unit]}{unit}"
 
 
 Duration = Annotated[
@@ -105,32 +82,7 @@ class _Only(AfterValidator):
         return {**handler(core), "const": self.value}
 
 
-def storable(text: str) -> str:
-    """`text` with U+FFFD for each NUL and lone surrogate, which not every database stores."""
-    return _UNSTORABLE.sub("\ufffd", text)
-
-
-def unstorable(value: Any) -> tuple[str, str] | None:
-    """The first place in `value` that no database stores, and what is wrong with it; None for a sound value."""
-    return _unstorable(value, ())
-
-
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
-MetricKey = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+MetricKey = Annotated[str, Field(min_length=1, max_length=200, pattern=METRIC_KEY)]
 """The name of a metric: no control characters."""
-
-
-def _unstorable(value: Any, path: tuple[str, ...]) -> tuple[str, str] | None:
-    if len(path) > 32:
-        return ".".join(path), "nested more than 32 levels deep"
-    if isinstance(value, str):
-        return (".".join(path), "text holds a NUL or a lone surrogate") if _UNSTORABLE.search(value) else None
-    parts: list[tuple[str, Any]] = []
-    if isinstance(value, dict):
-        for key, item in value.items():
-            name = storable(str(key))[:200]
-            parts += [(name, key), (name, item)]
-    elif isinstance(value, list):
-        parts = [(str(index), item) for index, item in enumerate(value)]
-    return next((wrong for name, item in parts if (wrong := _unstorable(item, (*path, name)))), None)

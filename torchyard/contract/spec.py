@@ -16,7 +16,8 @@ from pydantic import (
 from torchyard.contract import recipes
 from torchyard.contract.errors import FieldError, InvalidRequest, InvalidSpec
 from torchyard.contract.recipes.training import STALL_TIMEOUT
-from torchyard.contract.schema import Count, Duration, MetricKey, Schema, unstorable
+from torchyard.contract.schema import Count, Duration, MetricKey, Schema
+from torchyard.contract.text import unstorable
 
 JobName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 LabelKey = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$")]

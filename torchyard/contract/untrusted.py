@@ -8,10 +8,8 @@ from pathlib import Path
 import stat
 from typing import BinaryIO, TypeVar
 
-from pydantic import ValidationError
-
 from torchyard.contract.errors import DataError
-from torchyard.contract.records import Record
+from torchyard.contract.record import Record
 
 T = TypeVar("T", bound=Record)
 
@@ -26,8 +24,8 @@ def read_untrusted(path: Path, kind: type[T]) -> T | None:
     """The record at `path` in a run directory; None where there is none, or none that can be read."""
     raw = read_tail(path, RECORD_LIMIT)
     try:
-        return kind.model_validate_json(raw) if raw else None
-    except ValidationError:
+        return kind.from_json(raw) if raw else None
+    except ValueError:
         return None
 
 

@@ -1,13 +1,13 @@
 """What the API answers, and so what the client returns. Times are RFC 3339 in UTC."""
 
 from datetime import datetime
-import math
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, PlainSerializer
 
 from torchyard.contract.errors import FieldError, TorchyardError
 from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.record import json_number
 from torchyard.contract.spec import JobSpec, Resources
 
 T = TypeVar("T")
@@ -17,15 +17,6 @@ _MOST_ERRORS = 100
 
 class View(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-def json_number(value: float) -> float | str:
-    """`value`, or the string that stands for it where JSON has no number."""
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    return value
 
 
 Number = Annotated[

@@ -11,19 +11,22 @@ call n already. Ranks that no collective holds together may stop some calls apar
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 import os
 from pathlib import Path
 import time
 
 from torchyard.contract.disk import FULL
+from torchyard.contract.record import Record
 from torchyard.contract.recordfiles import write_record
-from torchyard.contract.records import ProcessIdentity, Record
+from torchyard.contract.records import ProcessIdentity
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.untrusted import read_untrusted
 
 POLL_S = 0.2
 
 
+@dataclass(frozen=True, kw_only=True)
 class _LastCall(Record):
     call: int
 

@@ -25,7 +25,7 @@ from torchyard.run.agreement import StopAgreement
 from torchyard.run.eventlog import EventLog
 from torchyard.run.publishing import Content, publish
 from torchyard.run.saving import Saving, Unsaved
-from torchyard.run.tensors import on_host, safetensors, write_state
+from torchyard.run.tensors import has_safetensors, on_host, safetensors, write_state
 
 if TYPE_CHECKING:
     import torch
@@ -88,6 +88,7 @@ class Run:
         self._events: EventLog | None = None
         self._agreement: StopAgreement | None = None
         self._saving = Saving(self._tell)
+        self._told: set[str] = set()
         if environ.get(Env.RUN_DIR):
             self._dir = RunDir.of_job(Path(environ[Env.RUN_DIR]))
             self._events = EventLog(self._dir.events, synchronize=_synchronize) if self.rank == 0 else None
@@ -194,6 +195,9 @@ class Run:
             files=[],
             card=None if card is None else _plain(card),
         )
+        if weights is not None and not has_safetensors():
+            self._tell_once(f"checkpoints have no {WEIGHTS_FILE}: the package safetensors is not installed")
+            weights = None
         contents = dict(files or {})
         if background:
             self._saving.begin(lambda: self._unsaved(manifest, state, weights, contents, unfit=unfit, clone=True))
@@ -267,6 +271,11 @@ class Run:
     def _tell(self, text: str, level: Literal["info", "warning", "error"] = "warning") -> None:
         if self._events is not None:
             self._events.message(Message(time=time.time_ns() // 1000, level=level, text=text[:_MESSAGE_LIMIT]))
+
+    def _tell_once(self, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            self._tell(text)
 
     def _unsaved(
         self,

@@ -136,8 +136,8 @@ class EventLog:
                 pending, self._pending = self._pending, []
                 progress, self._progress = self._progress, None
             lines = [self._metric(item) if isinstance(item, _Values) else item for item in pending]
-            everything = [*lines, *([Progress.model_validate(progress)] if progress else [])]
-            self._unwritten += "".join(f"{line.model_dump_json()}\n" for line in everything).encode()
+            everything = [*lines, *([Progress.from_dict(progress)] if progress else [])]
+            self._unwritten += "".join(f"{line.to_json()}\n" for line in everything).encode()
             try:
                 self._append()
             except OSError as error:

@@ -1,4 +1,4 @@
-"""What there is to say of an allocation that failed: how much was wanted, how much is free."""
+"""Describes an allocation that failed: how much memory was wanted, and how much is free."""
 
 from collections.abc import Iterator
 import contextlib
@@ -10,52 +10,56 @@ import resource
 _WANTED = re.compile(r"allocate ([0-9.]+) ?(bytes|[KMGTP]iB)")
 _UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50}
 _CACHE = re.compile(r"^(?:total_)?inactive_file ([0-9]+)$", re.MULTILINE)
+_MEMINFO = re.compile(r"^(\w+): +([0-9]+) kB$", re.MULTILINE)
 _CGROUPS = {
     "": ("sys/fs/cgroup", "memory.max", "memory.current"),
     "memory": ("sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
 }
-"""By controller, the empty one being version 2: where its groups are, the file of the limit and of what is in use."""
+"""By controller (the empty one is version 2): the folder of its groups, the file of the limit, the file of the use."""
 
 
 @dataclass(frozen=True)
-class Room:
-    """Bytes of memory."""
+class FreeMemory:
+    """Bytes of memory: what is free, and the limit that it is free of."""
 
     free: int
     total: int
 
 
-def host_shortage(text: str) -> str:
-    """What an error of the host's allocators is about: `wanted 12.0 GiB, free 3.1 GiB of 7.8 GiB`.
+def describe_shortage(text: str) -> str:
+    """Describes a failed allocation of host memory: `wanted 12.0 GiB, free 3.1 GiB of 7.8 GiB`.
 
-    `text` is its own message; it stays where it does not say how much was wanted.
+    `text` is the allocator's own message. It is kept if it does not say how much was wanted.
     """
     found = _WANTED.search(text)
     wanted = f"wanted {_shown(float(found[1]) * _UNITS[found[2]])}" if found else text
-    # Without memory, looking may fail, too.
-    with contextlib.suppress(MemoryError, OSError, ImportError, ValueError):
-        room = host_room()
-        free = f"free {_shown(room.free)} of {_shown(room.total)}"
+    # Reading the limits may fail too when there is no memory.
+    with contextlib.suppress(MemoryError, OSError, ValueError):
+        memory = free_memory()
+        free = f"free {_shown(memory.free)} of {_shown(memory.total)}"
         return f"{wanted}, {free}" if wanted else free
     return wanted
 
 
-def host_room(root: Path = Path("/")) -> Room:
-    """What this process may still take of the host's memory: the narrowest of the host, its control groups and its own
-    limit of addresses. Raises OSError and ValueError.
+def free_memory(root: Path = Path("/")) -> FreeMemory:
+    """Returns how much memory this process may still take: the narrowest limit of the host, the control groups
+    (whose files are read below `root`) and the process's own address space. Raises OSError and ValueError.
     """
-    import psutil
-
-    host = psutil.virtual_memory()
-    rooms = [Room(host.available, host.total), *_groups(root)]
+    limits = [_of_host(), *_of_groups(root)]
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit != resource.RLIM_INFINITY:
-        rooms.append(Room(max(limit - psutil.Process().memory_info().vms, 0), limit))
-    return min(rooms, key=lambda room: room.free)
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        limits.append(FreeMemory(max(limit - pages * resource.getpagesize(), 0), limit))
+    return min(limits, key=lambda memory: memory.free)
 
 
-def _groups(root: Path) -> Iterator[Room]:
-    """The limits of this process's control groups, its own and those above it."""
+def _of_host() -> FreeMemory:
+    kib = dict(_MEMINFO.findall(Path("/proc/meminfo").read_text()))
+    return FreeMemory(int(kib["MemAvailable"]) * 1024, int(kib["MemTotal"]) * 1024)
+
+
+def _of_groups(root: Path) -> Iterator[FreeMemory]:
+    """Yields the limits of this process's control group and of those above it."""
     for line in (root / "proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         for controller in controllers.split(","):
@@ -67,14 +71,14 @@ def _groups(root: Path) -> Iterator[Room]:
                 yield from filter(None, found)
 
 
-def _group(folder: Path, limit: str, used: str) -> Room | None:
+def _group(folder: Path, limit: str, used: str) -> FreeMemory | None:
     try:
         total = (folder / limit).read_text().strip()
         cache = _CACHE.search((folder / "memory.stat").read_text())
         taken = int((folder / used).read_text()) - (int(cache[1]) if cache else 0)
     except OSError:
         return None
-    return None if total == "max" else Room(max(int(total) - taken, 0), int(total))
+    return None if total == "max" else FreeMemory(max(int(total) - taken, 0), int(total))
 
 
 def _shown(size: float) -> str:

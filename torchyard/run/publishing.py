@@ -1,6 +1,7 @@
 """Writing a checkpoint so that it is either whole or not there."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 import hashlib
 import io
 import os
@@ -36,7 +37,7 @@ def publish(
     try:
         temporary.mkdir()
         written = [_write(temporary, path, content) for path, content in files.items()]
-        listed = Manifest.model_validate({**manifest.model_dump(), "files": written})
+        listed = replace(manifest, files=written)
         failpoint("checkpoint.manifest")
         write_record(temporary / MANIFEST, listed)
         failpoint("checkpoint.rename")
@@ -90,7 +91,7 @@ def _write(folder: Path, name: str, content: Content) -> ManifestFile:
         os.fsync(file.fileno())
     if path.parent != folder:
         sync_folder(path.parent)
-    return unhashed.model_copy(update={"size": hashed.size, "sha256": hashed.digest.hexdigest()})
+    return replace(unhashed, size=hashed.size, sha256=hashed.digest.hexdigest())
 
 
 def _fill(file: _Hashed, content: Callable[[BinaryIO], object]) -> None:

@@ -16,19 +16,18 @@ import traceback
 from types import ModuleType, TracebackType
 from typing import Literal, NoReturn
 
-from setproctitle import setproctitle
-
 from torchyard.contract import disk
 from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.faults import device_fault
 from torchyard.contract.job import EndReason
+from torchyard.contract.record import Record
 from torchyard.contract.recordfiles import write_record
-from torchyard.contract.records import ProcessIdentity, RankError, Record
+from torchyard.contract.records import ProcessIdentity, RankError
 from torchyard.contract.rundir import Env, RunDir, process_title
-from torchyard.contract.schema import storable
+from torchyard.contract.text import storable
 from torchyard.run.context import flush, has_finished
 from torchyard.run.exiting import leave
-from torchyard.run.memory import host_shortage
+from torchyard.run.memory import describe_shortage
 
 MESSAGE_LIMIT = 4_000
 TRACEBACK_LIMIT = 32_000
@@ -54,7 +53,7 @@ def main() -> NoReturn:
     """Runs the program named in `sys.argv`, and leaves as Python would, by the code of its end."""
     rank = int(os.environ["RANK"])
     run_dir = RunDir.of_job(Path(os.environ[Env.RUN_DIR]))
-    setproctitle(process_title(os.environ[Env.JOB_ID], int(os.environ[Env.ATTEMPT]), f"rank {rank}"))
+    _set_title(process_title(os.environ[Env.JOB_ID], int(os.environ[Env.ATTEMPT]), f"rank {rank}"))
     _redirect(run_dir, rank)
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
@@ -80,6 +79,14 @@ def main() -> NoReturn:
     if os.getpid() == process and not code:
         _mark(run_dir, rank)
     leave(code)
+
+
+def _set_title(title: str) -> None:
+    try:
+        from setproctitle import setproctitle
+    except ImportError:  # an environment of the script's own: the rank is found by its variables
+        return
+    setproctitle(title)
 
 
 def _redirect(run_dir: RunDir, rank: int) -> None:
@@ -205,7 +212,7 @@ def _device_is_out_of_memory(error: BaseException) -> bool:
 def _shortage(error: BaseException) -> str:
     """How much was wanted and how much is free, and what to do. A GPU's allocator says so itself."""
     text = _message(error)
-    known = host_shortage(text) if _host_is_out_of_memory(error) else "\n".join(text.splitlines()[:_LINES])
+    known = describe_shortage(text) if _host_is_out_of_memory(error) else "\n".join(text.splitlines()[:_LINES])
     advice = _SMALLER_RECIPE if Env.DATA in os.environ else _SMALLER_SCRIPT
     return f"{known}: {advice}" if known else advice
 

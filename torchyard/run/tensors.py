@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 import copy
+import importlib.util
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -45,8 +46,13 @@ def write_state(state: Mapping[str, Any], file: Any) -> None:
     torch.save(dict(state), file)
 
 
+def has_safetensors() -> bool:
+    """Whether the package safetensors is installed: a script's own environment may do without it."""
+    return importlib.util.find_spec("safetensors") is not None
+
+
 def safetensors(weights: Mapping[str, "torch.Tensor"]) -> bytes:
-    """The file `model.safetensors` of `weights`, each name with a copy of its own of a shared memory."""
+    """Returns the file `model.safetensors` of `weights`. Names that share memory get a copy each."""
     from safetensors.torch import save
 
     tensors: dict[str, torch.Tensor] = {}

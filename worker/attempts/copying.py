@@ -4,8 +4,6 @@ import errno
 import os
 from typing import BinaryIO
 
-from pydantic import ValidationError
-
 from store.blobs import Blob, Blobs, Copy
 from store.rows.checkpoints import NewCheckpoint
 from torchyard.contract.errors import DataError
@@ -86,8 +84,8 @@ class CheckpointCopy:
         with raw:
             text = raw.read(_MAX_MANIFEST)
         try:
-            return Manifest.model_validate_json(text)
-        except ValidationError:
+            return Manifest.from_json(text)
+        except ValueError:
             raise DataError("its manifest cannot be read") from None
 
     def _check(self, files: list[ManifestFile], limit: int) -> None:

@@ -9,7 +9,7 @@ import stat
 from typing import BinaryIO, NamedTuple
 
 from torchyard.contract.errors import DataError
-from torchyard.contract.schema import storable
+from torchyard.contract.text import storable
 from torchyard.contract.untrusted import open_inside
 
 CHUNK = 1 << 18

@@ -11,8 +11,8 @@ from typing import Any
 from store.blobs import Blobs
 from store.db.tables import Checkpoint, Job
 from torchyard.contract import disk
+from torchyard.contract.record import Record
 from torchyard.contract.recordfiles import write_record
-from torchyard.contract.records import Record
 from torchyard.contract.rundir import Env, RunDir
 from torchyard.contract.spec import ScriptSpec, Spec, parse_spec
 from torchyard.contract.views import HeldDevice
@@ -25,6 +25,7 @@ from worker.engines.base import AttemptKey, Plan
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, kw_only=True)
 class _Config(Record):
     trainer: str
     config: dict[str, Any]
@@ -65,7 +66,7 @@ class Preparation:
             allowed=self.allowed,
         )
         resolved = spec.model_dump(mode="json", include={"trainer", "config", "checkpoint"})
-        write_record(self.run.config, _Config.model_validate(resolved))
+        write_record(self.run.config, _Config.from_dict(resolved))
         self.run.seal()
         return plan
 

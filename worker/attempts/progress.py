@@ -33,7 +33,11 @@ class Progress:
         if total and steps > 0 and took > 0:
             eta = round(took / 1e6 / steps * max(total - event.step, 0), 1)
         fraction = min(event.step / total, 1.0) if total else None
-        return event.model_dump(include={"step", "total_steps", "epoch", "epochs"}) | {
+        return {
+            "step": event.step,
+            "total_steps": event.total_steps,
+            "epoch": event.epoch,
+            "epochs": event.epochs,
             "fraction": fraction,
             "eta_seconds": eta,
         }

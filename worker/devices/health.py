@@ -1,7 +1,7 @@
 """What the driver says of a GPU's health: the evidence for a fault that an attempt's report claims."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 import threading
 from typing import Any
 
@@ -130,9 +130,7 @@ def _worse(before: Marks, now: Marks) -> str | None:
 def _unconfirmed(report: ExitReport) -> ExitReport:
     killed = report.exit_code is not None and report.exit_code < 0
     message = f"{report.message} (the driver confirms no fault of a GPU)"
-    return report.model_copy(
-        update={"reason": EndReason.KILLED if killed else EndReason.USER_ERROR, "message": message}
-    )
+    return replace(report, reason=EndReason.KILLED if killed else EndReason.USER_ERROR, message=message)
 
 
 def _uncorrected(nvml: Nvml, handle: Any) -> int:

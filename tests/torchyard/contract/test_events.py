@@ -6,10 +6,9 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 import pytest
 
-from torchyard.contract.events import CARD_BYTES, LINE, Card, CheckpointSaved, Line, Message, Metric, Progress
+from torchyard.contract.events import CARD_BYTES, Card, CheckpointSaved, Line, Message, Metric, Progress, parse_line
 
 _KEYS = st.text(
     st.characters(blacklist_categories=["Cs"], blacklist_characters=[*map(chr, range(32)), "\x7f"]),
@@ -29,9 +28,9 @@ def line(**fields: Any) -> str:
     values=st.dictionaries(_KEYS, st.floats(), max_size=5),
 )
 def test_a_metric_survives_the_trip(time: int, step: int, values: dict[str, float]) -> None:
-    written = Metric(time=time, step=step, values=values).model_dump_json()
+    written = Metric(time=time, step=step, values=values).to_json()
     json.loads(written, parse_constant=_refuse)
-    read = LINE.validate_json(written)
+    read = parse_line(written)
     assert isinstance(read, Metric)
     assert (read.time, read.step, list(read.values)) == (time, step, list(values))
     assert all(_same(one, other) for one, other in zip(read.values.values(), values.values(), strict=True))
@@ -43,7 +42,7 @@ def test_a_metric_survives_the_trip(time: int, step: int, values: dict[str, floa
 )
 def test_numbers_that_json_has_none_for(written: str, value: float) -> None:
     raw = f'{{"type": "metric", "time": 1, "step": 2, "values": {{"train/loss": {written}}}}}'
-    parsed = LINE.validate_json(raw)
+    parsed = parse_line(raw)
     assert isinstance(parsed, Metric)
     assert _same(parsed.values["train/loss"], value)
 
@@ -60,19 +59,19 @@ def test_numbers_that_json_has_none_for(written: str, value: float) -> None:
     ],
 )
 def test_other_lines_survive_the_trip(record: Line) -> None:
-    assert LINE.validate_json(record.model_dump_json()) == record
+    assert parse_line(record.to_json()) == record
 
 
 def test_a_card_has_strings_for_numbers_that_json_has_none_for() -> None:
     values: dict[str, Any] = {"a": math.nan, "b": [math.inf, {"c": -math.inf}]}
     expected = {"a": "NaN", "b": ["Infinity", {"c": "-Infinity"}]}
-    for card in (Card(time=1, values=values), LINE.validate_json(line(type="card", values=values))):
+    for card in (Card(time=1, values=values), parse_line(line(type="card", values=values))):
         assert isinstance(card, Card)
         assert card.values == expected
 
 
 def test_a_newer_writers_keys_are_ignored() -> None:
-    assert LINE.validate_json(line(type="message", text="a", colour="red")) == Message(time=1, text="a")
+    assert parse_line(line(type="message", text="a", colour="red")) == Message(time=1, text="a")
 
 
 @pytest.mark.parametrize(
@@ -124,14 +123,14 @@ def test_a_newer_writers_keys_are_ignored() -> None:
     ],
 )
 def test_a_malformed_line_is_refused(raw: str) -> None:
-    with pytest.raises(ValidationError):
-        LINE.validate_json(raw)
+    with pytest.raises(ValueError):
+        parse_line(raw)
 
 
 @given(st.binary(max_size=200))
 def test_no_bytes_raise_anything_else(raw: bytes) -> None:
-    with pytest.raises(ValidationError):
-        LINE.validate_json(raw)
+    with pytest.raises(ValueError):
+        parse_line(raw)
 
 
 def _same(one: float, other: float) -> bool:

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 import pytest
 
+from torchyard.contract.durations import format_duration, parse_duration
 from torchyard.contract.errors import InvalidSpec
 from torchyard.contract.recipes import METRICS
-from torchyard.contract.schema import format_duration, parse_duration
 from torchyard.contract.spec import CONFIGS, SPEC, ImageClassificationSpec, ScriptSpec, parse_spec
 
 IMAGES: dict[str, Any] = {"trainer": "image-classification"}

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from tests.disks import mounted
-from torchyard.contract.events import LINE, CheckpointSaved, Message
+from torchyard.contract.events import CheckpointSaved, Message, parse_line
 from torchyard.contract.recordfiles import read_record
 from torchyard.contract.records import Manifest
 from torchyard.contract.rundir import Env, RunDir
@@ -35,7 +35,7 @@ def context(folder: RunDir) -> Run:
 
 
 def lines(folder: RunDir) -> list[Any]:
-    return [LINE.validate_json(line) for line in folder.events.read_text().splitlines()]
+    return [parse_line(line) for line in folder.events.read_text().splitlines()]
 
 
 def warnings(folder: RunDir) -> list[str]:

@@ -18,7 +18,7 @@ def drawn(folder: Path, names: list[str]) -> list[str]:
     truth = pictures[:, :1] > 100
     files = overlays(names, pictures, truth.byte(), ~truth)
     publish(folder, "one", files, Manifest(step=1, files=[]))
-    manifest = Manifest.model_validate_json((folder / "one" / "manifest.json").read_bytes())
+    manifest = Manifest.from_json((folder / "one" / "manifest.json").read_bytes())
     return [file.path for file in manifest.files]
 
 

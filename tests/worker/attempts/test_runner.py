@@ -85,7 +85,7 @@ class Bench:
         name = f"step-{step:08d}"
         publish(self.run.checkpoints, name, {"state.pt": bytes([step])}, Manifest(step=step, files=[]))
         with self.run.events.open("a") as events:
-            events.write(CheckpointSaved(time=0, name=name).model_dump_json() + "\n")
+            events.write(CheckpointSaved(time=0, name=name).to_json() + "\n")
 
     def ask(self, stop: str = "cancel") -> None:
         """The owner asks, and the bell rings."""

@@ -139,7 +139,7 @@ class LocalRig:
         wait_for(lambda: self.is_over(handle), "the end of all processes")
 
     def lose_supervision(self, handle: Handle) -> None:
-        supervisor = ProcessIdentity.model_validate(handle.stored)
+        supervisor = ProcessIdentity.from_dict(handle.stored)
         process.send(supervisor, signal.SIGKILL)
         wait_for(lambda: not process.is_alive(supervisor), "the supervisor's end")
 

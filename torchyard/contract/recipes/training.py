@@ -5,7 +5,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from torchyard.contract.schema import LONGEST, AutoDuration, Count, MetricKey, Schema
+from torchyard.contract.durations import LONGEST
+from torchyard.contract.schema import AutoDuration, Count, MetricKey, Schema
 
 STALL_TIMEOUT = timedelta(minutes=10)
 """A job's `stall_timeout`, where it names none."""

@@ -1,7 +1,7 @@
 """The engine of one host: each attempt is a supervisor and the tree of processes that it keeps."""
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 import logging
 import os
@@ -35,6 +35,7 @@ _NO_WARM = "this worker keeps no warm process: TORCHYARD_LAUNCHER is torchrun"
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, kw_only=True)
 class LocalHandle(ProcessIdentity):
     """The supervisor, as the attempt's row keeps it. Older versions stored a `ProcessIdentity` alone."""
 
@@ -89,12 +90,12 @@ class LocalEngine:
         return self._started(key, run, supervisor, world_size)
 
     def adopt(self, handle: Handle) -> None:
-        self._supervisors[handle.key] = LocalHandle.model_validate(handle.stored)
+        self._supervisors[handle.key] = LocalHandle.from_dict(handle.stored)
 
     def poll(self, handle: Handle) -> base.Observation:
         if not handle.stored:
             return base.Absent()
-        supervisor = LocalHandle.model_validate(handle.stored)
+        supervisor = LocalHandle.from_dict(handle.stored)
         run = self._run(handle.key, layout=supervisor.layout)
         state = process.state(supervisor)
         if state != "gone":
@@ -113,10 +114,10 @@ class LocalEngine:
         return base.Ended(report)
 
     def watch(self, handle: Handle, changed: Callable[[], None]) -> Callable[[], None]:
-        return self._endings.watch(LocalHandle.model_validate(handle.stored), changed)
+        return self._endings.watch(LocalHandle.from_dict(handle.stored), changed)
 
     def request_stop(self, handle: Handle, reason: EndReason, grace: timedelta) -> None:
-        supervisor = LocalHandle.model_validate(handle.stored)
+        supervisor = LocalHandle.from_dict(handle.stored)
         run = self._run(handle.key, layout=supervisor.layout)
         try:
             self._stops.setdefault(handle.key, Stops(run)).ask(reason, grace=grace)
@@ -153,9 +154,9 @@ class LocalEngine:
         return RunDir(self._runs / key.job_id / str(key.number), layout=layout)
 
     def _started(self, key: AttemptKey, run: RunDir, supervisor: ProcessIdentity, world_size: int) -> Handle:
-        handle = LocalHandle(**supervisor.model_dump(), layout=run.layout)
+        handle = LocalHandle(**supervisor.to_dict(), layout=run.layout)
         self._supervisors[key] = handle
-        return Handle(key, world_size, handle.model_dump())
+        return Handle(key, world_size, handle.to_dict())
 
     def _choose(self, plan: Plan) -> tuple[Launcher, str | None]:
         """The launcher, and why it is not the warm one where that was hoped for."""

@@ -1,7 +1,7 @@
 """The end of what a process of an attempt wrote to its stderr, as a report may quote it."""
 
 from torchyard.contract.rundir import RunDir
-from torchyard.contract.schema import storable
+from torchyard.contract.text import storable
 from torchyard.contract.untrusted import read_tail
 
 TAIL = 16_384

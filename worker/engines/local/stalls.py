@@ -5,10 +5,10 @@ from pathlib import Path
 import signal
 import time
 
+from torchyard.contract.durations import format_duration
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport, LaunchPlan, ProcessIdentity
 from torchyard.contract.rundir import RunDir
-from torchyard.contract.schema import format_duration
 from worker.engines.local import process
 from worker.engines.local.logtail import quote
 

@@ -7,6 +7,7 @@ It never uses torch itself.
 
 from collections.abc import Callable
 import contextlib
+from dataclasses import replace
 from datetime import timedelta
 import os
 from pathlib import Path
@@ -17,13 +18,13 @@ import time
 from setproctitle import setproctitle
 
 from torchyard.contract.disk import PASSING, insist
+from torchyard.contract.durations import format_duration
 from torchyard.contract.events import Message
 from torchyard.contract.failpoints import failpoint
 from torchyard.contract.job import EndReason
 from torchyard.contract.recordfiles import write_record
 from torchyard.contract.records import ExitReport, LaunchPlan, ProcessIdentity, StopRequest
 from torchyard.contract.rundir import RunDir, process_title
-from torchyard.contract.schema import format_duration
 from torchyard.contract.untrusted import append_untrusted, read_untrusted
 from worker.engines.local import process
 from worker.engines.local.launchers.base import Launch
@@ -183,7 +184,7 @@ class Supervisor:
             message += f"; killed after a grace of {format_duration(timedelta(seconds=round(deadline - asked)))}"
         error = raised(self._run, world_size=self._plan.world_size) or ExitReport(reason=request.reason)
         message += f"; {error.message}" if error.message else ""
-        return error.model_copy(update={"reason": request.reason, "message": message, "exit_code": None})
+        return replace(error, reason=request.reason, message=message, exit_code=None)
 
     def _finished(self) -> bool:
         return all(os.path.lexists(self._run.finished(rank)) for rank in range(self._plan.world_size))
@@ -221,7 +222,7 @@ class Supervisor:
     def _tell(self, text: str) -> None:
         """The job's owner, by a line after those of rank 0, which writes no more."""
         _say(text)
-        line = Message(time=time.time_ns() // 1000, level="warning", text=text).model_dump_json()
+        line = Message(time=time.time_ns() // 1000, level="warning", text=text).to_json()
         append_untrusted(self._run.events, f"\n{line}\n".encode())  # the last line before may lack its end
 
     def _leave(self, *_: object) -> None:
@@ -244,7 +245,7 @@ def _record(run: RunDir, report: ExitReport) -> None:
     try:
         insist(write, seconds=_REPORT_S, errnos=PASSING, on_refusal=say)
     except OSError as error:
-        sys.exit(f"{run.exit} cannot be written: {error}; it would say: {report.model_dump_json()}")
+        sys.exit(f"{run.exit} cannot be written: {error}; it would say: {report.to_json()}")
 
 
 def _say(text: str) -> None:

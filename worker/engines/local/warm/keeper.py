@@ -12,9 +12,8 @@ import threading
 import time
 from typing import TypeVar
 
-from pydantic import ValidationError
-
-from torchyard.contract.records import ProcessIdentity, Record
+from torchyard.contract.record import Record
+from torchyard.contract.records import ProcessIdentity
 from torchyard.contract.views import StartsView
 from worker.engines.local import orphans, process
 from worker.engines.local.warm.fingerprint import fingerprint
@@ -177,7 +176,7 @@ class WarmProcess:
 
 
 def _ask(child: _Child, run: Path, *, lock: int, log: int) -> Forked:
-    request = Request(run=str(run)).model_dump_json().encode()
+    request = Request(run=str(run)).to_json().encode()
     try:
         socket.send_fds(child.channel, [request], [lock, log])
     except OSError as error:
@@ -196,6 +195,6 @@ def _receive(channel: socket.socket, kind: type[T], *, timeout: float) -> T | No
         if not process.readable([channel.fileno()], timeout=timeout):
             return None
         message = channel.recv(LIMIT)
-        return kind.model_validate_json(message) if message else None
-    except (OSError, ValueError, ValidationError):  # ValueError: it was closed meanwhile
+        return kind.from_json(message) if message else None
+    except (OSError, ValueError):  # ValueError: it was closed meanwhile
         return None

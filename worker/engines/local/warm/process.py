@@ -13,7 +13,6 @@ import socket
 import sys
 from typing import NoReturn
 
-from pydantic import ValidationError
 from setproctitle import setproctitle
 
 from torchyard.contract.records import ProcessIdentity
@@ -33,7 +32,7 @@ def main() -> None:
     except (ImportError, preload.Unfit) as error:
         sys.exit(str(error))
     ready = Ready(modules=sorted(loaded))
-    channel.send(ready.model_dump_json().encode())
+    channel.send(ready.to_json().encode())
     _serve(channel)
     os._exit(0)  # an interpreter with torch takes a second to be taken apart
 
@@ -57,15 +56,15 @@ def _answer(channel: socket.socket) -> bool:
     if not message:
         return False
     try:
-        run, (lock, log) = Path(Request.model_validate_json(message).run), descriptors
+        run, (lock, log) = Path(Request.from_json(message).run), descriptors
         pid = fork.child(lambda: _supervise(run, log), keep=(lock, log))
         answer = Forked(process=ProcessIdentity.of(pid))  # nobody has reaped it yet
-    except (ValidationError, ValueError, OSError) as error:
+    except (ValueError, OSError) as error:
         answer = Forked(trouble=str(error))
     finally:
         for descriptor in descriptors:
             os.close(descriptor)
-    channel.send(answer.model_dump_json().encode())
+    channel.send(answer.to_json().encode())
     return True
 
 

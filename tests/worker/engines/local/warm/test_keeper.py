@@ -34,7 +34,7 @@ light = Light()
 orphans.start = light.start
 warm = light.open()
 supervisors.start(RunDir(Path(sys.argv[1])), warm=warm)
-print(light.started[0].model_dump_json(), flush=True)
+print(light.started[0].to_json(), flush=True)
 signal.pause()
 """
 """A worker with a warm process and an attempt that the test has written."""
@@ -156,7 +156,7 @@ def test_it_ends_when_its_worker_is_killed_and_its_jobs_go_on(attempt: Attempt) 
     command = [sys.executable, "-P", "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{OWNER}"]
     with subprocess.Popen([*command, str(attempt.run.root)], stdout=subprocess.PIPE) as owner:
         assert owner.stdout is not None
-        warm = ProcessIdentity.model_validate_json(owner.stdout.readline())
+        warm = ProcessIdentity.from_json(owner.stdout.readline())
         attempt.wait_for_file("ready")
         assert process.is_alive(warm)
         owner.kill()

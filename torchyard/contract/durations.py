@@ -1,0 +1,31 @@
+"""Durations as people write them: `90s`, `15m`, `24h`, `7d`."""
+
+from datetime import timedelta
+import re
+from typing import Any
+
+LONGEST = timedelta(days=3650)
+"""Of all durations that a user may ask for."""
+
+_UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
+_DURATION = re.compile(r"([0-9]{1,9})([smhd])")
+
+
+def parse_duration(value: Any) -> timedelta:
+    """Returns `90s`, `15m`, `24h` or `7d` as a timedelta, and a timedelta as it is. Raises ValueError."""
+    if isinstance(value, timedelta):
+        return value
+    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError("write a duration as a number and a unit: 90s, 15m, 24h or 7d")
+    duration = timedelta(seconds=int(match[1]) * _UNITS[match[2]])
+    if duration > LONGEST:
+        raise ValueError(f"must be at most {format_duration(LONGEST)}")
+    return duration
+
+
+def format_duration(value: timedelta) -> str:
+    """Returns the shortest spelling that `parse_duration` reads back; parts of a second are cut off."""
+    seconds = int(value.total_seconds())
+    unit = next((unit for unit, size in _UNITS.items() if seconds and seconds % size == 0), "s")
+    return f"{seconds // _UNITS[unit]}{unit}"
