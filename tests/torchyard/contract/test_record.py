@@ -135,7 +135,7 @@ def test_what_is_no_json_object_is_refused(raw: bytes | str) -> None:
         Part.from_json(raw)
 
 
-@given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(), lambda inner: st.lists(inner), max_leaves=5))
+@given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists, max_leaves=5))
 def test_nothing_but_value_error_leaves_a_parser(value: Any) -> None:
     for name in ("count", "share", "first", "parts", "values", "mode", "took", "at"):
         try:
