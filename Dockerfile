@@ -8,11 +8,13 @@ RUN python -m venv --without-pip /opt/venv
 COPY bootstrap.lock ./
 RUN --mount=type=cache,target=/root/.cache/pip \
     pip install --disable-pip-version-check --root-user-action=ignore --require-hashes -r bootstrap.lock
-# The lock constrains and has every hash; what pyproject.toml needs at run time is what is installed, no tool of the tests.
+# The lock constrains and has every hash; what the two pyproject.toml need at run time is installed, no tool of the tests.
 # torch is the index's CUDA build, which also runs where there is no GPU.
 COPY pyproject.toml requirements.lock ./
+COPY deploy/server deploy/server
 RUN --mount=type=cache,target=/root/.cache/uv \
-    uv pip install --require-hashes --only-binary :all: --constraint requirements.lock --requirement pyproject.toml
+    uv pip install --require-hashes --only-binary :all: --constraint requirements.lock \
+        --requirement pyproject.toml --requirement deploy/server/pyproject.toml
 COPY README.md ./
 COPY torchyard torchyard
 COPY store store
@@ -21,7 +23,7 @@ COPY worker worker
 COPY trainer trainer
 COPY migrations migrations
 RUN --mount=type=cache,target=/root/.cache/uv \
-    uv pip install --no-deps --no-build-isolation .
+    uv pip install --no-deps --no-build-isolation . ./deploy/server
 
 FROM python:3.11.14-slim-bookworm
 # A new volume takes the owner of the folder on which it is mounted: /data is a worker's, /data/blobs is shared.

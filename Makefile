@@ -11,7 +11,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-thorough races test-gpu check bench bench-trainer bench-guides bench-mnist chaos env lock clean
+.PHONY: help setup demo up test test-thorough races test-gpu check bench bench-trainer bench-guides bench-mnist chaos env lock build clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,16 +65,20 @@ env:  ## Write .env, the secrets of docker-compose.yml; never over one that is t
 	@$(PYTHON) deploy/env.py
 
 lock: $(STAMP)  ## Resolve the dependencies again and write the locks
-	$(COMPILE) pyproject.toml --group dev --upgrade --output-file requirements.lock
+	$(COMPILE) pyproject.toml deploy/server/pyproject.toml --group dev --upgrade --output-file requirements.lock
 	echo 'uv==$(UV_VERSION)' | $(COMPILE) --output-file bootstrap.lock -
 
+build: $(STAMP)  ## Build wheels and sdists of torchyard and torchyard-server into dist/
+	@for project in . deploy/server; do $(BIN)/python -m build --no-isolation --outdir dist $$project || exit; done
+
 clean:  ## Remove caches and what builds left; .venv and .torchyard stay
-	rm -rf .pytest_cache .ruff_cache .pyright build *.egg-info
+	rm -rf .pytest_cache .ruff_cache .pyright dist
+	for project in . deploy/server; do rm -rf $$project/build $$project/*.egg-info; done
 	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
 
-$(STAMP): requirements.lock bootstrap.lock pyproject.toml
+$(STAMP): requirements.lock bootstrap.lock pyproject.toml deploy/server/pyproject.toml
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r bootstrap.lock
 	$(BIN)/uv pip install --python $(BIN)/python --require-hashes -r requirements.lock
-	$(BIN)/uv pip install --python $(BIN)/python --quiet --no-deps --no-build-isolation -e .
+	$(BIN)/uv pip install --python $(BIN)/python --quiet --no-deps --no-build-isolation -e . -e deploy/server
 	@touch $@

@@ -128,24 +128,9 @@ def test_the_dockerfile_has_no_finding() -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_the_dockerfile_copies_all_that_is_installed(tmp_path: Path) -> None:
-    copied = _copied()
-    for name in copied:
-        source = ROOT / name
-        if source.is_dir():
-            shutil.copytree(source, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(source, tmp_path)
-    build = "import sys, setuptools.build_meta as backend; backend.build_wheel(sys.argv[1])"
-    done = _run([sys.executable, "-c", build, "wheel"], cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    (wheel,) = (tmp_path / "wheel").glob("*.whl")
-    shutil.unpack_archive(wheel, tmp_path / "installed", "zip")
-    packages = [name for name in copied if (ROOT / name).is_dir()]
-    there = {path.relative_to(tmp_path) for name in packages for path in (tmp_path / name).rglob("*") if path.is_file()}
-    installed = {path.relative_to(tmp_path / "installed") for path in (tmp_path / "installed").rglob("*")}
-    assert there <= installed
-    assert {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"tests", "bench"} == {*packages}
+def test_the_dockerfile_copies_all_that_is_installed() -> None:
+    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"tests", "bench"}
+    assert {*packages, "pyproject.toml", "README.md", "deploy/server"} <= {*_copied()}
 
 
 def _copied() -> list[str]:

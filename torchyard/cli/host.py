@@ -9,7 +9,7 @@ from typing import Annotated, Never
 import typer
 
 from torchyard.cli.arguments import Json
-from torchyard.cli.up import redis_server
+from torchyard.cli.up import programs, redis_server
 
 DataDir = Annotated[
     Path | None, typer.Option(help="Where everything is kept; else TORCHYARD_DATA_DIR, else .torchyard.")
@@ -83,6 +83,6 @@ def _settings(*, data_dir: Path | None, database: str | None, redis: str | None 
 
 
 def _become(module: str, arguments: list[str], environment: Mapping[str, str]) -> Never:
-    """Replaces this process by the program. Raises OSError."""
+    """Replaces this process by the program. Raises ConfigError and OSError."""
     sys.stdout.flush()
-    os.execve(sys.executable, [sys.executable, "-P", "-m", module, *arguments], dict(environment))  # noqa: S606
+    os.execve(sys.executable, programs.argv(module, *arguments), dict(environment))  # noqa: S606

@@ -13,6 +13,7 @@ from typing import Any
 from torchyard.cli import output
 from torchyard.cli.follow import Watch, exit_code
 from torchyard.cli.progress import Transfer
+from torchyard.cli.up import programs
 from torchyard.cli.up.child import spawn
 from torchyard.cli.up.datadir import DataDir
 from torchyard.client import Client
@@ -28,7 +29,11 @@ _METRIC = "val/accuracy"
 
 
 def run(data_dir: Path, *, as_json: bool) -> int:
-    """The exit code: 0 where the downloaded weights reach the reported accuracy."""
+    """Returns the exit code: 0 if the downloaded weights reach the reported accuracy.
+
+    Raises ConfigError if torchyard-server is not installed.
+    """
+    programs.check_installed()
     try:
         with _server(data_dir) as (client, stays):
             return _demo(client, data_dir, stays=stays, as_json=as_json)
@@ -102,7 +107,7 @@ def _download(client: Client, job: JobView, data_dir: Path) -> tuple[CheckpointV
 @contextmanager
 def _evaluation() -> Generator[subprocess.Popen[str]]:
     """Starts a process outside the service that imports torch while the job trains, then waits for a path."""
-    command = [sys.executable, "-P", "-m", "trainer.evaluate", "-"]
+    command = programs.argv("trainer.evaluate", "-")
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
         try:
@@ -148,18 +153,7 @@ def _server(data_dir: Path) -> Generator[tuple[Client, bool]]:
     data.create()
     log = data.logs / "up.log"
     with log.open("wb") as errors:
-        command = [
-            sys.executable,
-            "-P",
-            "-m",
-            "torchyard.cli",
-            "up",
-            "--port",
-            "0",
-            "--data-dir",
-            str(data.root),
-            "--json",
-        ]
+        command = programs.argv("torchyard.cli", "up", "--port", "0", "--data-dir", str(data.root), "--json")
         process = spawn(command, stdout=subprocess.PIPE, stderr=errors)
     with process:
         try:

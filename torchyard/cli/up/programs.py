@@ -1,0 +1,30 @@
+"""The programs of the package torchyard-server. They are started by name, and never imported here."""
+
+from importlib.metadata import PackageNotFoundError, version
+import sys
+
+from torchyard.contract.errors import ConfigError
+
+
+def argv(module: str, *arguments: str) -> list[str]:
+    """Returns the command that runs a module of torchyard-server, from any folder, whatever lies in it.
+
+    Raises ConfigError if torchyard-server is not installed at the version of torchyard.
+    """
+    check_installed()
+    return [sys.executable, "-P", "-m", module, *arguments]
+
+
+def check_installed() -> None:
+    """Raises ConfigError if torchyard-server is not installed at the version of torchyard."""
+    own = version("torchyard")
+    try:
+        server = version("torchyard-server")
+    except PackageNotFoundError:
+        raise ConfigError(
+            "the service is not installed here, only the client: pip install 'torchyard[server]'"
+        ) from None
+    if server != own:
+        raise ConfigError(
+            f"torchyard is {own}, but torchyard-server is {server}: pip install 'torchyard[server]=={own}'"
+        )
