@@ -66,6 +66,7 @@ env:  ## Write .env, the secrets of docker-compose.yml; never over one that is t
 
 lock: $(STAMP)  ## Resolve the dependencies again and write the locks
 	$(COMPILE) pyproject.toml deploy/server/pyproject.toml --group dev --upgrade --output-file requirements.lock
+	echo 'pydantic<2' | $(COMPILE) --output-file tests/deploy/pydantic1.lock -
 	echo 'uv==$(UV_VERSION)' | $(COMPILE) --output-file bootstrap.lock -
 
 build: $(STAMP)  ## Build wheels and sdists of torchyard and torchyard-server into dist/

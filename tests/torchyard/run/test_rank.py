@@ -14,9 +14,10 @@ import time
 import pytest
 
 from tests.worker.attempt import wait_for
+from torchyard.contract.events import Message, parse_line
 from torchyard.contract.job import EndReason
 from torchyard.contract.recordfiles import read_record, write_record
-from torchyard.contract.records import ProcessIdentity, RankError, StopRequest
+from torchyard.contract.records import Manifest, ProcessIdentity, RankError, StopRequest
 from torchyard.contract.rundir import Env, RunDir
 from torchyard.run.rank import _reason  # pyright: ignore[reportPrivateUsage]
 
@@ -70,6 +71,28 @@ def rank(tmp_path: Path) -> Rank:
 def _recorded(rank: Rank) -> RankError:
     assert rank.error is not None
     return rank.error
+
+
+def test_a_checkpoint_without_safetensors_has_its_state_and_the_job_is_told(rank: Rank) -> None:
+    script = """
+import os, sys
+for name in ("pydantic", "safetensors", "setproctitle", "psutil"):
+    sys.modules[name] = None  # whoever imports it gets ImportError
+os.environ["RANK"] = "0"
+import torch, torchyard
+
+run = torchyard.init()
+for step in (1, 2):
+    run.save_checkpoint({"step": step}, step=step, weights={"layer": torch.ones(2)})
+"""
+    assert rank.execute(script) == 0, rank.stderr
+    manifest = read_record(rank.run.checkpoints / "step-00000002" / "manifest.json", Manifest)
+    assert manifest is not None
+    assert [file.path for file in manifest.files] == ["state.pt"]
+    lines = [parse_line(line) for line in rank.run.events.read_bytes().splitlines()]
+    assert [line.text for line in lines if isinstance(line, Message)] == [
+        "checkpoints have no model.safetensors: the package safetensors is not installed"
+    ]
 
 
 def test_a_script_sees_what_python_would_show_it(rank: Rank) -> None:
