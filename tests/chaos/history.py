@@ -103,14 +103,14 @@ def _wrong_end(story: Story, ends: Collection[JobState]) -> list[str]:
 
 def _is_given_up(story: Story) -> bool:
     """Whether so many attempts in a row failed without a checkpoint that the service is to give the job up."""
-    fruitful = {event.attempt for event in story.events if event.type == "checkpoint"}
-    barren = 0
+    published_checkpoint = {event.attempt for event in story.events if event.type == "checkpoint"}
+    attempts_without_checkpoint = 0
     for event in reversed(story.events):
-        if event.attempt in fruitful:
+        if event.attempt in published_checkpoint:
             break
         error = event.data.get("error") or {}
-        barren += error.get("code") not in {None, EndReason.PREEMPTED, EndReason.PAUSED}
-    return story.job.state is JobState.FAILED and barren >= CRASH_LOOP_CAP
+        attempts_without_checkpoint += error.get("code") not in {None, EndReason.PREEMPTED, EndReason.PAUSED}
+    return story.job.state is JobState.FAILED and attempts_without_checkpoint >= CRASH_LOOP_CAP
 
 
 def _wrong_attempts(story: Story) -> list[str]:

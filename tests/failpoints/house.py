@@ -7,9 +7,9 @@ from typing import Any
 
 from sqlalchemy import select
 
+from store.announcement import Announcement
 from store.db.database import Database
 from store.db.tables import Attempt, Checkpoint, Job, PointChunk
-from store.news import News
 from store.queue import Queue
 from store.rows import jobs, logs
 from store.rows.attempts import Claim
@@ -40,7 +40,7 @@ class House(Yard):
     def queue_up(self, **spec: Any) -> str:
         """A job that waits, and is in the queue."""
         job_id = self.submit(**spec)
-        self.queue.tell(News(places={job_id: self.job(job_id).priority}))
+        self.queue.announce(Announcement(priorities={job_id: self.job(job_id).priority}))
         return job_id
 
     def jobs(self) -> Sequence[Job]:

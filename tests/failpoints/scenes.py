@@ -11,7 +11,7 @@ import threading
 import time
 
 from api import present
-from store.commands import cleaning, requests, submission
+from store.commands import cleanup, requests, submission
 from store.db.tables import Job
 from store.rows.attempts import Batch, Claim
 from store.rows.idempotency import KeyedRequest
@@ -51,7 +51,7 @@ def _submit(store: Store, _: str) -> None:
 
 def _delete(store: Store, job_id: str) -> None:
     requests.delete(store, job_id)
-    cleaning.collect(store)  # as after the API's answer
+    cleanup.collect_garbage(store)  # as after the API's answer
 
 
 def _id(_: object, row: Job) -> str:
@@ -81,7 +81,7 @@ def request(settings: Settings, what: str, subject: str) -> None:
 
 def collect(settings: Settings) -> None:
     with _store(settings) as store:
-        cleaning.collect(store)
+        cleanup.collect_garbage(store)
 
 
 def remove_orphans(settings: Settings) -> None:

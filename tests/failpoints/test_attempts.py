@@ -12,19 +12,19 @@ from torchyard.contract.errors import Conflict
 from torchyard.contract.job import JobState
 
 SIDES = ("before", "after")
-STORED = ("claim", "prepared", "launched", "running", "record", "end")
+STORED = ("claim", "mark_prepared", "mark_launched", "mark_running", "store_batch", "end")
 POINTS = [
     *(f"store.{what}.{side}" for what in STORED for side in SIDES),
-    *(f"queue.tell.{side}" for side in SIDES),
+    *(f"queue.announce.{side}" for side in SIDES),
 ]
 TOLD = 5  # the claim, that it runs, two batches, its end
 TIMES = [
     *((point, 1) for point in POINTS),
-    *((f"store.record.{side}", 2) for side in SIDES),
-    *((f"queue.tell.{side}", hit) for side in SIDES for hit in range(2, TOLD + 1)),
+    *((f"store.store_batch.{side}", 2) for side in SIDES),
+    *((f"queue.announce.{side}", hit) for side in SIDES for hit in range(2, TOLD + 1)),
 ]
-LOOKS = [f"store.{what}.{side}" for what in ("admit", "reason", "preempt") for side in SIDES]
-BOTH = [f"store.{what}.{side}" for what in ("claim", "running", "end") for side in SIDES]
+LOOKS = [f"store.{what}.{side}" for what in ("group_jobs", "reason", "preempt") for side in SIDES]
+BOTH = [f"store.{what}.{side}" for what in ("claim", "mark_running", "end") for side in SIDES]
 
 each_point = pytest.mark.parametrize(("point", "hit"), TIMES, ids=[f"{point}-{hit}" for point, hit in TIMES])
 
@@ -62,11 +62,11 @@ def test_another_worker_goes_on_where_one_was_killed(house: House, point: str, h
         assert child.wait() == -9
         assert child.acted == [point]
     _, what, side = point.split(".")
-    if what in {"claim", "launched", "running", "record", "end"}:
+    if what in {"claim", "mark_launched", "mark_running", "store_batch", "end"}:
         assert _is_stored(house, what, job_id, hit=hit) == (side == "after")
     house.take_over(job_id)
     house.check(job_id)
-    done = point in {"store.end.after", "store.claim.before"} or (point.startswith("queue.tell") and hit == TOLD)
+    done = point in {"store.end.after", "store.claim.before"} or (point.startswith("queue.announce") and hit == TOLD)
     assert house.job(job_id).attempt == (1 if done else 2)
 
 
@@ -151,8 +151,8 @@ def _is_stored(house: House, what: str, job_id: str, *, hit: int) -> bool:
         return job.attempt == 1
     (attempt,) = house.attempts(job_id)
     return {
-        "launched": attempt.launcher is not None,
-        "running": job.state == JobState.RUNNING,
-        "record": attempt.relay_seq == hit,
+        "mark_launched": attempt.launcher is not None,
+        "mark_running": job.state == JobState.RUNNING,
+        "store_batch": attempt.relay_seq == hit,
         "end": attempt.ended_at is not None,
     }[what]

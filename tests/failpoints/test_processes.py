@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
+from store.announcement import Announcement
 from store.db.database import Database
 from store.db.tables import Job
-from store.news import News
 from tests.databases import Databases
 from tests.failpoints import scenes
 from tests.failpoints.child import Child, playing, until
@@ -25,8 +25,8 @@ from worker.engines.local import process
 SIDES = ("before", "after")
 RECORD = ("fsync", "rename", "renamed")
 WORKER = [
-    *(f"store.{what}.{side}" for what in ("claim", "launched", "record", "end") for side in SIDES),
-    *(f"queue.tell.{side}" for side in SIDES),
+    *(f"store.{what}.{side}" for what in ("claim", "mark_launched", "store_batch", "end") for side in SIDES),
+    *(f"queue.announce.{side}" for side in SIDES),
     *(f"record.{what}.{step}" for what in ("worker", "config", "plan") for step in RECORD),
     *(f"launch.start.{side}" for side in SIDES),
     *(f"blob.{step}" for step in RECORD),
@@ -113,7 +113,7 @@ class Site:
     def turn(self) -> None:
         """Wakes the daemon, and lets the time of a backoff pass."""
         self.house.write(lambda session: session.execute(update(Job).values(not_before=None)))
-        self.house.queue.tell(News(ring=True))
+        self.house.queue.announce(Announcement(wakes_workers=True))
 
     def wait(self, job_id: str) -> Job:
         self.until(lambda: JobState(self.house.job(job_id).state).terminal, "the job has ended")

@@ -20,9 +20,9 @@ from torchyard.contract.records import Manifest, ManifestFile
 SIDES = ("before", "after")
 POINTS = [
     *((what, f"store.{what}.{side}") for what in scenes.REQUESTS for side in SIDES),
-    *(("submit", f"queue.tell.{side}") for side in SIDES),
-    *(("resume", f"queue.tell.{side}") for side in SIDES),
-    *(("delete", f"store.{what}.{side}") for what in ("collect", "forget") for side in SIDES),
+    *(("submit", f"queue.announce.{side}") for side in SIDES),
+    *(("resume", f"queue.announce.{side}") for side in SIDES),
+    *(("delete", f"store.{what}.{side}") for what in ("collect", "forget_garbage") for side in SIDES),
 ]
 MOVES = {
     "submit": ["queued"],

@@ -9,9 +9,9 @@ import json
 import pytest
 from sqlalchemy import insert
 
+from store.announcement import Announcement
 from store.blobs import Blobs
 from store.db.tables import Garbage
-from store.news import News
 from store.rows import attempts, jobs
 from store.rows.attempts import NewEvent
 from store.rows.logs import NewLines
@@ -24,10 +24,14 @@ from torchyard.contract.records import ProcessIdentity
 SIDES = ("before", "after")
 POINTS = [
     *(f"store.{what}.{side}" for what in ("register", "heartbeat", "renew", "rescue") for side in SIDES),
-    *(f"store.{what}.{side}" for what in ("collect", "forget", "cut", "thin", "tombstones") for side in SIDES),
-    *(f"queue.{what}.{side}" for what in ("rebuild", "tell") for side in SIDES),
+    *(
+        f"store.{what}.{side}"
+        for what in ("collect", "forget_garbage", "trim_log", "trim_events", "delete_tombstones")
+        for side in SIDES
+    ),
+    *(f"queue.{what}.{side}" for what in ("rebuild", "announce") for side in SIDES),
 ]
-ASIDE = [f"store.aside.{side}" for side in SIDES]
+ASIDE = [f"store.move_aside.{side}" for side in SIDES]
 GPU = {"device": "cuda"}
 """What no worker here has: nothing is started."""
 
@@ -80,7 +84,7 @@ def backlog(house: House) -> Backlog:
     (house.settings.root / "worker.json").write_text(json.dumps({"id": worker}))
     own = house.starting(house.submit(resources=GPU), worker)
     gone = ProcessIdentity(pid=1, start_time=1, boot_id="another").to_dict()
-    house.write(lambda session: attempts.launched(session, own, gone))
+    house.write(lambda session: attempts.mark_launched(session, own, gone))
     lost = house.starting(house.submit(resources=GPU), house.worker("gone"))
     house.expire(lost)
     blob = Blobs(house.settings.blobs).add(BytesIO(b"state")).sha256
@@ -145,4 +149,4 @@ def test_an_orphan_that_two_workers_remove_at_once_is_removed(house: House, poin
 
 def _ring(house: House) -> None:
     """Has the daemon's loop turn, so that nobody waits for it."""
-    house.queue.tell(News(ring=True))
+    house.queue.announce(Announcement(wakes_workers=True))

@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from migrations.__main__ import configuration
 from store.db.database import Database
-from store.queries import journal
+from store.queries import timeline
 from store.rows import metrics
 from store.rows.logs import Line
 from store.rows.metrics import PointFilter
@@ -100,7 +100,7 @@ def test_what_a_job_has_stored_is_kept_upwards_and_downwards(empty_url: str) -> 
 
     with closing(Database(empty_url)) as database:
         yard = Yard(database)
-        items = yard.read(lambda session: list(journal.after(session, JOB, 0)))
+        items = yard.read(lambda session: list(timeline.after(session, JOB, 0)))
         assert [item.position for item in items] == list(range(1, 2 + 5002 + 3 + 1))
         assert [item.kind for item in items[:3]] == ["message", "message", "metric"]
         assert [item.content.text for item in items[-3:] if isinstance(item.content, Line)] == ["one", "two", "three"]

@@ -20,7 +20,7 @@ def test_jobs_that_waited_before_are_found_in_their_groups(database_url: str) ->
     with closing(Database(database_url)) as database:
         yard = Yard(database)
         assert yard.job(large).shape is None
-        assert yard.read(waiting.heads) == []
-        placement.admit(store_on(database))
-        assert {head.id for head in yard.read(waiting.heads)} == {alike[0], large}
+        assert yard.read(waiting.group_heads) == []
+        placement.group_waiting_jobs(store_on(database))
+        assert {head.id for head in yard.read(waiting.group_heads)} == {alike[0], large}
         assert yard.job(yard.submit()).shape == yard.job(alike[0]).shape

@@ -11,9 +11,9 @@ import sys
 import pytest
 from sqlalchemy import select
 
+from store.announcement import Announcement
 from store.db.database import Database
 from store.db.tables import Attempt, Series
-from store.news import News
 from store.queue import Queue
 from store.rows import checkpoints, logs, workers
 from tests import servers
@@ -68,8 +68,8 @@ class House:
         code.mkdir()
         (code / "train.py").write_text(SCRIPT)
         job_id = self.yard.submit(config={"code": f"file://{code}"}, stop_grace="60s")
-        self.queue.tell(News(places={job_id: 0}))
-        self.queue.tell(News(ring=True))
+        self.queue.announce(Announcement(priorities={job_id: 0}))
+        self.queue.announce(Announcement(wakes_workers=True))
         return job_id
 
     def finish(self, name: str) -> None:
@@ -140,7 +140,7 @@ def test_a_worker_of_today_carries_what_an_older_one_runs_to_its_end(house: Hous
         for job_id, seen in left_at.items():
             until(house.trains(job_id, beyond=seen), what=f"{job_id} goes on")
         house.yard.cancel(cancelled)
-        house.queue.tell(News(ring=True))
+        house.queue.announce(Announcement(wakes_workers=True))
         until(house.ended(cancelled), what="the cancel")
         house.finish("finishes")
         until(house.ended(finishes), what="the end")
@@ -159,7 +159,7 @@ def test_a_worker_of_today_carries_what_an_older_one_runs_to_its_end(house: Hous
 @pytest.mark.thorough
 def test_an_older_worker_beside_a_newer_one_runs_jobs_to_their_end(house: House) -> None:
     with house.worker(house.old_python, "old"), house.worker(sys.executable, "new"):
-        until(lambda: len(house.yard.read(workers.every)) == 2, what="both workers are there")
+        until(lambda: len(house.yard.read(workers.list_all)) == 2, what="both workers are there")
         submitted = {name: house.submit(name) for name in ("one", "two")}
         for job_id in submitted.values():
             until(house.trains(job_id), what=f"{job_id} trains")

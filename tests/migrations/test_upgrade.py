@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
+from store.announcement import Announcement
 from store.db.database import Database
-from store.news import News
 from store.queue import Queue
 from store.rows import jobs, workers
 from tests import servers
@@ -55,12 +55,12 @@ def test_the_worker_before_the_newest_migration_runs_jobs_beside_a_new_one(
         running.callback(queue.close)
         for name, python in (("old", old_python), ("new", sys.executable)):
             running.enter_context(older.worker(python, tmp_path / name, database=database_url, redis=redis))
-        until(lambda: len(yard.read(workers.every)) == 2, what="both workers are there")
+        until(lambda: len(yard.read(workers.list_all)) == 2, what="both workers are there")
         # Each worker has one slot, so each takes one.
         submitted = [yard.submit(config={"code": f"file://{code}"}) for _ in range(2)]
         for job_id in submitted:
-            queue.tell(News(places={job_id: 0}))
-        queue.tell(News(ring=True))
+            queue.announce(Announcement(priorities={job_id: 0}))
+        queue.announce(Announcement(wakes_workers=True))
 
         def ended() -> bool:
             return all(JobState(yard.job(job_id).state).terminal for job_id in submitted)

@@ -142,7 +142,7 @@ def test_a_checkpoint_starts_the_crash_loop_count_anew(yard: Yard) -> None:
         if number == CRASH_LOOP_CAP - 1:
             yard.record(claim, seq=0, checkpoints=[checkpoint("step-5", step=5)])
         assert yard.end(claim, EndReason.WORKER_LOST) is JobState.QUEUED
-    assert yard.job(job_id).barren == CRASH_LOOP_CAP - 1
+    assert yard.job(job_id).attempts_without_checkpoint == CRASH_LOOP_CAP - 1
     assert yard.end(yard.running(job_id, worker), EndReason.WORKER_LOST) is JobState.FAILED
 
 
@@ -156,14 +156,14 @@ def test_retries_that_publish_nothing_wait_longer_each_time(yard: Yard) -> None:
         assert not_before is not None
         assert ended_at is not None
         waits.append(round((not_before - ended_at) / _SECOND_US))
-        assert (yard.read(waiting.are_outside), yard.read(waiting.heads)) == (False, [])
+        assert (yard.read(waiting.any_ungrouped), yard.read(waiting.group_heads)) == (False, [])
     assert waits == [1, 2, 4, 8, 16, 32, 60, 60, 60]
 
     past = update(Job).where(Job.id == job_id).values(not_before=now_us() - 1)
     yard.write(lambda session: session.execute(past))
-    assert yard.read(waiting.are_outside)
-    yard.write(waiting.admit)
-    assert [job.id for job in yard.read(waiting.heads)] == [job_id]
+    assert yard.read(waiting.any_ungrouped)
+    yard.write(waiting.group_jobs)
+    assert [job.id for job in yard.read(waiting.group_heads)] == [job_id]
 
 
 def test_a_retry_after_a_checkpoint_starts_at_once_and_from_its_step(yard: Yard) -> None:
@@ -175,7 +175,7 @@ def test_a_retry_after_a_checkpoint_starts_at_once_and_from_its_step(yard: Yard)
     assert yard.job(job_id).not_before is None
     again = yard.starting(job_id, worker)
     assert yard.attempt(again).start_step == 7
-    yard.write(lambda session: attempts.prepared(session, again, start_step=3))
+    yard.write(lambda session: attempts.mark_prepared(session, again, start_step=3))
     assert yard.attempt(again).start_step == 3
 
 
@@ -293,9 +293,9 @@ def test_whoever_lost_the_attempt_can_write_nothing(yard: Yard) -> None:
 
     identity = ProcessIdentity(pid=1, start_time=2, boot_id="boot")
     writes: list[Callable[[Session], object]] = [
-        lambda session: attempts.prepared(session, stale, start_step=1),
-        lambda session: attempts.launched(session, stale, identity.to_dict()),
-        lambda session: attempts.running(session, stale, reason=Reason("running", "runs")),
+        lambda session: attempts.mark_prepared(session, stale, start_step=1),
+        lambda session: attempts.mark_launched(session, stale, identity.to_dict()),
+        lambda session: attempts.mark_running(session, stale, reason=Reason("running", "runs")),
         lambda session: attempts.record(session, stale, attempts.Batch(offsets={}), seq=1),
         lambda session: attempts.record(session, stale, attempts.Batch(offsets={}), seq=0),
         lambda session: attempts.end(session, stale, ExitReport(reason=EndReason.COMPLETED)),
@@ -305,7 +305,7 @@ def test_whoever_lost_the_attempt_can_write_nothing(yard: Yard) -> None:
             yard.write(write)
     assert yard.everything() == before
 
-    yard.write(lambda session: attempts.launched(session, after, identity.to_dict()))
+    yard.write(lambda session: attempts.mark_launched(session, after, identity.to_dict()))
     assert yard.attempt(after).launcher == identity.to_dict()
 
 
@@ -321,18 +321,18 @@ def test_an_attempt_ends_once(yard: Yard) -> None:
 def test_an_attempt_is_rescued_only_when_its_lease_has_run_out(yard: Yard) -> None:
     job_id, worker = yard.submit(), yard.worker("box-a")
     claim = yard.running(job_id, worker)
-    assert yard.read(attempts.expired) == []
+    assert yard.read(attempts.expired_claims) == []
     assert not yard.rescue(claim)
 
     yard.expire(claim)
-    assert yard.read(attempts.expired) == [claim]
+    assert yard.read(attempts.expired_claims) == [claim]
     assert yard.rescue(claim)
 
     job = yard.job(job_id)
     assert (job.state, job.restarts) == (JobState.QUEUED, 0)
     assert "the lease of worker box-a expired" in job.reason_message
     assert yard.held() == {}
-    assert yard.read(attempts.expired) == []
+    assert yard.read(attempts.expired_claims) == []
     assert not yard.rescue(claim)
 
 
@@ -356,7 +356,7 @@ def test_a_renewal_answers_only_open_attempts_of_the_worker(yard: Yard) -> None:
     assert yard.write(lambda session: attempts.renew(session, mine, ids)) == {kept.attempt_id}
     assert yard.attempt(foreign).lease_until == before
     assert yard.write(lambda session: attempts.renew(session, mine, [])) == set()
-    assert yard.read(lambda session: attempts.open_of_worker(session, mine)) == [kept]
+    assert yard.read(lambda session: attempts.open_claims(session, mine)) == [kept]
 
 
 def _record_all(yard: Yard, claim: Claim, *, seq: int) -> None:

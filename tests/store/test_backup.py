@@ -24,7 +24,7 @@ from store.backup.contents import Folder, read_manifest
 from store.backup.make import make
 from store.backup.restore import check, restore
 from store.blobs import Blobs
-from store.commands import cleaning
+from store.commands import cleanup
 from store.db.database import Database
 from store.rows import attempts, deletion
 from store.rows.checkpoints import NewCheckpoint
@@ -82,7 +82,7 @@ def saved(blobs: Blobs, content: bytes, *, step: int = 1) -> NewCheckpoint:
 def trained(yard: Yard, blobs: Blobs, *contents: bytes) -> str:
     """A job that has ended, with a checkpoint of each content."""
     claim = yard.running(yard.submit(), yard.worker())
-    with blobs.sharing():
+    with blobs.shared_lock():
         new = [saved(blobs, content, step=step) for step, content in enumerate(contents, start=1)]
         points, lines = [NewPoint("train/loss", 1, float("nan"), 1)], [NewLines(0, "stdout", ["hello \N{SNOWMAN}"])]
         yard.record(claim, seq=0, points=points, lines=lines, checkpoints=new)
@@ -153,7 +153,7 @@ def test_while_others_write_and_delete_all_that_is_listed_is_there(
             number += 1
             job_id = trained(yard, blobs, f"{name} {number}".encode(), b"shared")
             yard.write(lambda session: deletion.delete_job(session, job_id))  # noqa: B023
-            collected.append(cleaning.collect(store_on(yard.database, blobs=blobs)))
+            collected.append(cleanup.collect_garbage(store_on(yard.database, blobs=blobs)))
 
     trained(yard, blobs, STATE)
     (tmp_path / "scratch").mkdir()
@@ -184,14 +184,14 @@ def test_no_blob_of_the_snapshot_is_removed_before_it_is_taken(
     def delete_at_once(url: str, path: Path) -> dump.Snapshot:
         found = take(url, path)
         yard.write(lambda session: deletion.delete_job(session, job_id))
-        collected.append(cleaning.collect(store_on(yard.database, blobs=blobs)))
+        collected.append(cleanup.collect_garbage(store_on(yard.database, blobs=blobs)))
         return found
 
     monkeypatch.setattr(dump, "dump", delete_at_once)
     assert make(database_url, blobs, tmp_path / "backup").damaged == []
     assert collected == [0]
     assert check(tmp_path / "backup")[1] == []
-    assert cleaning.collect(store_on(yard.database, blobs=blobs)) == 1
+    assert cleanup.collect_garbage(store_on(yard.database, blobs=blobs)) == 1
 
 
 def test_a_job_that_ran_goes_on_where_it_was_and_its_old_worker_can_write_nothing(
@@ -209,7 +209,7 @@ def test_a_job_that_ran_goes_on_where_it_was_and_its_old_worker_can_write_nothin
             with pytest.raises(StaleClaim):
                 again.record(claim, seq=2)
             again.expire(claim)  # half a minute later
-            assert again.read(attempts.expired) == [claim]
+            assert again.read(attempts.expired_claims) == [claim]
             assert again.rescue(claim)
             job = again.job(claim.job_id)
             assert (job.state, job.restarts, job.reason_code) == (JobState.QUEUED, 0, "retrying")

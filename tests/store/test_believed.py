@@ -19,7 +19,7 @@ def test_a_stop_that_nobody_asked_for_is_a_lost_worker(yard: Yard, reason: EndRe
     claim = yard.running(yard.submit(max_restarts=0), yard.worker())
     assert yard.end(claim, reason, "forged", asked=False) is JobState.QUEUED
     job = yard.job(claim.job_id)
-    assert (job.barren, job.restarts, job.not_before is not None) == (1, 0, True)
+    assert (job.attempts_without_checkpoint, job.restarts, job.not_before is not None) == (1, 0, True)
     assert yard.attempt(claim).end_reason == EndReason.WORKER_LOST
     assert "(worker_lost): it stopped, though nobody asked it to: forged" in job.reason_message
 
@@ -38,7 +38,7 @@ def test_a_stop_is_believed_where_the_rows_tell_of_it(yard: Yard) -> None:
     preempted = yard.running(yard.submit(preemptible=True), worker, "c")
     yard.pause(paused.job_id)
     yard.cancel(cancelled.job_id)
-    assert yard.preempt(preempted.job_id, in_favour_of=high)
+    assert yard.preempt(preempted.job_id, preemptor=high)
     assert yard.end(paused, EndReason.PAUSED, asked=False) is JobState.PAUSED
     assert yard.end(cancelled, EndReason.CANCELLED, asked=False) is JobState.CANCELLED
     assert yard.end(preempted, EndReason.PREEMPTED, asked=False) is JobState.QUEUED

@@ -164,6 +164,6 @@ def test_the_best_of_many_jobs_in_one_look(yard: Yard) -> None:
         add(yard, claim, *[checkpoint(f"c{loss}", step=loss, val_loss=loss) for loss in (2, 1, 3)])
     add(yard, none, checkpoint("c", step=1, val_loss=math.nan))
     jobs = [yard.job(claim.job_id) for claim in (least, most, none)]
-    found = yard.read(lambda session: checkpoints.best_of_each(session, jobs))
+    found = yard.read(lambda session: checkpoints.best_of_jobs(session, jobs))
     assert {job_id: row.name for job_id, row in found.items()} == {least.job_id: "c1", most.job_id: "c3"}
-    assert yard.read(lambda session: checkpoints.best_of_each(session, [])) == {}
+    assert yard.read(lambda session: checkpoints.best_of_jobs(session, [])) == {}

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import select
 
 from store.blobs import Blobs
-from store.commands import cleaning
+from store.commands import cleanup
 from store.db.tables import Garbage
 from store.queries import run_dirs
 from store.rows import deletion, idempotency, jobs
@@ -38,7 +38,7 @@ def ended(yard: Yard, blobs: Blobs, *contents: bytes) -> str:
     """A job that has rows in every table."""
     job_id = yard.submit()
     key = KeyedRequest("ada", job_id, "f")
-    yard.write(lambda session: idempotency.remember(session, key, Answer(job_id, 201, "", {})))
+    yard.write(lambda session: idempotency.store_answer(session, key, Answer(job_id, 201, "", {})))
     claim = yard.running(job_id, yard.worker())
     yard.record(
         claim,
@@ -99,35 +99,35 @@ def test_only_who_may_deletes_only_what_has_ended(yard: Yard, blobs: Blobs) -> N
 def test_blobs_go_with_the_last_job_that_refers_to_them(yard: Yard, blobs: Blobs) -> None:
     first, second = ended(yard, blobs, b"same", b"mine"), ended(yard, blobs, b"same")
     delete(yard, first)
-    assert cleaning.collect(store_on(yard.database, blobs=blobs)) == 1
+    assert cleanup.collect_garbage(store_on(yard.database, blobs=blobs)) == 1
     assert stored(blobs) == [b"same"]
     assert garbage(yard) == 0
     delete(yard, second)
-    assert cleaning.collect(store_on(yard.database, blobs=blobs)) == 1
+    assert cleanup.collect_garbage(store_on(yard.database, blobs=blobs)) == 1
     assert (stored(blobs), garbage(yard)) == ([], 0)
-    assert cleaning.collect(store_on(yard.database, blobs=blobs)) == 0
+    assert cleanup.collect_garbage(store_on(yard.database, blobs=blobs)) == 0
 
 
 def test_two_deletions_at_once_leave_nothing(yard: Yard, blobs: Blobs) -> None:
     for _ in range(10):
         pair = [ended(yard, blobs, b"a", b"b", b"c"), ended(yard, blobs, b"c", b"b", b"a")]
-        collect = lambda: cleaning.collect(store_on(yard.database, blobs=blobs))  # noqa: E731
+        collect = lambda: cleanup.collect_garbage(store_on(yard.database, blobs=blobs))  # noqa: E731
         answers = at_once(*[lambda job_id=job_id: delete(yard, job_id) for job_id in pair], collect)
         assert not [answer for answer in answers if isinstance(answer, Exception)], answers
-        cleaning.collect(store_on(yard.database, blobs=blobs))
+        cleanup.collect_garbage(store_on(yard.database, blobs=blobs))
         assert (stored(blobs), garbage(yard)) == ([], 0)
 
 
 def test_a_collector_leaves_a_relay_alone_that_is_storing_the_same_bytes(yard: Yard, blobs: Blobs) -> None:
     old, new = ended(yard, blobs, b"same"), yard.submit()
     claim = yard.running(new, yard.worker())
-    with blobs.sharing():
+    with blobs.shared_lock():
         checkpoint = saved(blobs, b"same")
         delete(yard, old)
-        assert cleaning.collect(store_on(yard.database, blobs=blobs)) == 0
+        assert cleanup.collect_garbage(store_on(yard.database, blobs=blobs)) == 0
         assert garbage(yard) == 1
         yard.record(claim, seq=0, checkpoints=[checkpoint])
-    assert cleaning.collect(store_on(yard.database, blobs=blobs)) == 0
+    assert cleanup.collect_garbage(store_on(yard.database, blobs=blobs)) == 0
     assert (stored(blobs), garbage(yard)) == ([b"same"], 0)
 
 
@@ -135,15 +135,15 @@ def test_a_relay_waits_for_a_collector_and_a_collector_for_nobody(blobs: Blobs) 
     order: list[str] = []
 
     def relay() -> None:
-        with blobs.sharing():
+        with blobs.shared_lock():
             order.append("relay")
 
     with ThreadPoolExecutor() as pool:
-        with blobs.alone() as alone:
+        with blobs.exclusive_lock() as alone:
             assert alone
             waiting = pool.submit(relay)
             until_somebody_waits_for(blobs.root / "lock")
-            with Blobs(blobs.root).alone() as second:
+            with Blobs(blobs.root).exclusive_lock() as second:
                 assert not second
             order.append("collector")
         waiting.result(30)
@@ -176,15 +176,15 @@ def test_a_crash_between_the_bytes_and_the_rows_is_made_up_for(
     with monkeypatch.context() as crashing:
         crashing.setattr(blobs, "remove", crash)
         with pytest.raises(OSError, match="crashed"):
-            cleaning.collect(store_on(yard.database, blobs=blobs))
+            cleanup.collect_garbage(store_on(yard.database, blobs=blobs))
     assert (len(stored(blobs)), garbage(yard)) == (1, 2)
-    cleaning.collect(store_on(yard.database, blobs=blobs))
+    cleanup.collect_garbage(store_on(yard.database, blobs=blobs))
     assert (stored(blobs), garbage(yard)) == ([], 0)
 
 
 def test_at_most_some_are_collected_at_once(yard: Yard, blobs: Blobs) -> None:
     delete(yard, ended(yard, blobs, b"1", b"2", b"3"))
-    assert [cleaning.collect(store_on(yard.database, blobs=blobs), limit=2) for _ in range(3)] == [2, 1, 0]
+    assert [cleanup.collect_garbage(store_on(yard.database, blobs=blobs), limit=2) for _ in range(3)] == [2, 1, 0]
     assert stored(blobs) == []
 
 
@@ -194,7 +194,7 @@ def test_who_reads_a_blob_reads_on_when_it_is_removed(yard: Yard, blobs: Blobs) 
     sha256 = next(blobs.root.glob("??/*")).name
     with blobs.open(sha256) as file:
         first = file.read(10)
-        assert cleaning.collect(store_on(yard.database, blobs=blobs)) == 1
+        assert cleanup.collect_garbage(store_on(yard.database, blobs=blobs)) == 1
         assert first + file.read() == content
     with pytest.raises(NotFound):
         blobs.open(sha256)
@@ -204,11 +204,11 @@ def test_a_retried_job_keeps_the_bytes_that_it_shares(yard: Yard, blobs: Blobs) 
     old = ended(yard, blobs, b"first", b"newest")
     new = yard.write(lambda session: retry(session, old, owner="ada")).id
     delete(yard, old)
-    cleaning.collect(store_on(yard.database, blobs=blobs))
+    cleanup.collect_garbage(store_on(yard.database, blobs=blobs))
     assert stored(blobs) == [b"newest"]
     yard.cancel(new)
     delete(yard, new)
-    cleaning.collect(store_on(yard.database, blobs=blobs))
+    cleanup.collect_garbage(store_on(yard.database, blobs=blobs))
     assert stored(blobs) == []
 
 
@@ -220,7 +220,7 @@ def test_a_retry_against_a_deletion_has_the_checkpoint_or_does_not_happen(yard: 
             lambda: delete(yard, old),  # noqa: B023
         )
         assert deleted is None
-        cleaning.collect(store_on(yard.database, blobs=blobs))
+        cleanup.collect_garbage(store_on(yard.database, blobs=blobs))
         if isinstance(retried, NotFound):
             assert stored(blobs) == []
         else:
@@ -229,7 +229,7 @@ def test_a_retry_against_a_deletion_has_the_checkpoint_or_does_not_happen(yard: 
             assert stored(blobs) == [b"state"]
             yard.cancel(retried.id)
             delete(yard, retried.id)
-            cleaning.collect(store_on(yard.database, blobs=blobs))
+            cleanup.collect_garbage(store_on(yard.database, blobs=blobs))
 
 
 def test_a_worker_that_was_away_cannot_write_for_an_attempt_with_a_deleted_ones_number(

@@ -21,12 +21,12 @@ def request(key: str = "k", *, owner: str = "ada", fingerprint: str = "f") -> Ke
 
 def make(session: Session, asked: KeyedRequest) -> Answer:
     """A submission as the API makes it."""
-    known = idempotency.recall(session, asked)
+    known = idempotency.find_answer(session, asked)
     if known is not None:
         return known
     job = jobs.submit(session, SPEC, owner=asked.owner)
     answer = Answer(job.id, 201, f"/v1/jobs/{job.id}", {"id": job.id, "n": 0.5, "é": None})
-    idempotency.remember(session, asked, answer)
+    idempotency.store_answer(session, asked, answer)
     return answer
 
 
@@ -39,12 +39,12 @@ def keys(yard: Yard) -> list[str]:
 
 
 def test_an_answer_is_recalled_as_it_was(yard: Yard) -> None:
-    assert yard.read(lambda session: idempotency.recall(session, request())) is None
+    assert yard.read(lambda session: idempotency.find_answer(session, request())) is None
     made = yard.write(lambda session: make(session, request()))
-    assert yard.read(lambda session: idempotency.recall(session, request())) == made
-    assert yard.read(lambda session: idempotency.recall(session, request(owner="eve"))) is None
+    assert yard.read(lambda session: idempotency.find_answer(session, request())) == made
+    assert yard.read(lambda session: idempotency.find_answer(session, request(owner="eve"))) is None
     with pytest.raises(IdempotencyMismatch, match=made.job_id):
-        yard.read(lambda session: idempotency.recall(session, request(fingerprint="other")))
+        yard.read(lambda session: idempotency.find_answer(session, request(fingerprint="other")))
 
 
 def test_a_key_is_gone_after_a_day_and_its_row_when_the_next_one_comes(yard: Yard) -> None:
@@ -52,7 +52,7 @@ def test_a_key_is_gone_after_a_day_and_its_row_when_the_next_one_comes(yard: Yar
     age(yard, DAY_US - 60_000_000)
     assert yard.write(lambda session: make(session, request())) == first
     age(yard, DAY_US)
-    assert yard.read(lambda session: idempotency.recall(session, request(fingerprint="other"))) is None
+    assert yard.read(lambda session: idempotency.find_answer(session, request(fingerprint="other"))) is None
     yard.write(lambda session: make(session, request("next")))
     assert keys(yard) == ["next"]
 
@@ -80,7 +80,7 @@ def test_who_comes_second_to_a_key_undoes_all(yard: Yard) -> None:
     def both_look_first(session: Session) -> Answer:
         job = jobs.submit(session, SPEC, owner="ada")
         answer = Answer(job.id, 201, "", {})
-        idempotency.remember(session, request(), answer)
+        idempotency.store_answer(session, request(), answer)
         return answer
 
     for turn in range(20):

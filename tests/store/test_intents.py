@@ -5,7 +5,7 @@ from sqlalchemy import update
 
 from store.db.tables import Job
 from store.rows import deletion, intents
-from store.rows.intents import wanted
+from store.rows.intents import requested_stop
 from tests.store.yard import Yard, checkpoint
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import CRASH_LOOP_CAP, EndReason, JobState
@@ -27,12 +27,12 @@ def test_a_running_job_is_asked_and_paused_by_the_end_of_its_attempt(yard: Yard)
     claim = yard.running(yard.submit(), worker)
     before = yard.job(claim.job_id).version
     job = yard.pause(claim.job_id)
-    assert (job.state, job.reason_code, wanted(job)) == (JobState.RUNNING, "stopping", EndReason.PAUSED)
+    assert (job.state, job.reason_code, requested_stop(job)) == (JobState.RUNNING, "stopping", EndReason.PAUSED)
     assert job.version == before + 1
     assert yard.pause(claim.job_id).version == job.version
     assert yard.end(claim, EndReason.PAUSED) is JobState.PAUSED
     job = yard.job(claim.job_id)
-    assert (job.finished_at, job.barren, job.restarts, job.not_before) == (None, 0, 0, None)
+    assert (job.finished_at, job.attempts_without_checkpoint, job.restarts, job.not_before) == (None, 0, 0, None)
     assert yard.held() == {}
     yard.resume(claim.job_id)
     assert yard.starting(claim.job_id, worker).number == 2
@@ -42,7 +42,7 @@ def test_a_pause_that_is_taken_back_lets_the_job_wait_for_its_turn(yard: Yard) -
     claim = yard.running(yard.submit(), yard.worker())
     yard.pause(claim.job_id)
     resumed = yard.resume(claim.job_id)
-    assert wanted(resumed) is None
+    assert requested_stop(resumed) is None
     assert (resumed.state, resumed.reason_code, resumed.reason_message) == (
         "running",
         "running",
@@ -80,7 +80,7 @@ def test_a_failure_that_used_up_the_restarts_is_no_pause(yard: Yard) -> None:
 def test_a_cancel_is_stronger_than_a_pause_and_neither_is_taken_back(yard: Yard, reason: EndReason) -> None:
     claim = yard.running(yard.submit(), yard.worker())
     yard.pause(claim.job_id)
-    assert wanted(yard.cancel(claim.job_id)) is EndReason.CANCELLED
+    assert requested_stop(yard.cancel(claim.job_id)) is EndReason.CANCELLED
     for ask in (yard.pause, yard.resume):
         with pytest.raises(Conflict, match="is being cancelled"):
             ask(claim.job_id)
@@ -125,7 +125,7 @@ def test_making_room_is_no_crash_loop(yard: Yard) -> None:
         yard.end(yard.running(job_id, worker), EndReason.WORKER_LOST)
     for _ in range(2):
         assert yard.end(yard.running(job_id, worker), EndReason.PREEMPTED) is JobState.QUEUED
-        assert (yard.job(job_id).barren, yard.job(job_id).not_before) == (CRASH_LOOP_CAP - 1, None)
+        assert (yard.job(job_id).attempts_without_checkpoint, yard.job(job_id).not_before) == (CRASH_LOOP_CAP - 1, None)
     assert yard.end(yard.running(job_id, worker), EndReason.WORKER_LOST) is JobState.FAILED, "as if it never had"
 
 
@@ -144,12 +144,12 @@ def test_lower_priorities_make_room_all_or_none(yard: Yard) -> None:
     two = yard.running(yard.submit(preemptible=True, priority=2), worker, "b")
     firm = yard.running(yard.submit(priority=1), worker, "c")
     high, equal = yard.submit(priority=5), yard.submit(priority=2)
-    assert not yard.preempt(one.job_id, firm.job_id, in_favour_of=high), "a job that may not be preempted"
-    assert not yard.preempt(one.job_id, two.job_id, in_favour_of=equal), "one whose priority is no lower"
+    assert not yard.preempt(one.job_id, firm.job_id, preemptor=high), "a job that may not be preempted"
+    assert not yard.preempt(one.job_id, two.job_id, preemptor=equal), "one whose priority is no lower"
     assert [holder.stopping for holder in yard.read(lambda session: intents.holders(session, worker))] == [False] * 3
-    assert yard.preempt(one.job_id, two.job_id, in_favour_of=high)
-    assert not yard.preempt(one.job_id, two.job_id, in_favour_of=high), "room for it is being made already"
-    assert wanted(yard.job(one.job_id)) is EndReason.PREEMPTED
+    assert yard.preempt(one.job_id, two.job_id, preemptor=high)
+    assert not yard.preempt(one.job_id, two.job_id, preemptor=high), "room for it is being made already"
+    assert requested_stop(yard.job(one.job_id)) is EndReason.PREEMPTED
 
     yard.record(one, seq=0, checkpoints=[checkpoint("c", step=1)])
     assert yard.end(one, EndReason.PREEMPTED, "the worker was asked to stop") is JobState.QUEUED
@@ -165,7 +165,7 @@ def test_a_job_that_made_room_says_for_whom_as_far_as_that_is_known(yard: Yard) 
     crashed = yard.running(yard.submit(preemptible=True), worker, "b")
     drained = yard.running(yard.submit(), worker, "c")
     high = yard.submit(priority=5)
-    assert yard.preempt(low.job_id, crashed.job_id, in_favour_of=high)
+    assert yard.preempt(low.job_id, crashed.job_id, preemptor=high)
     yard.cancel(high)
     yard.write(lambda session: deletion.delete_job(session, high, owner="ada"))
     yard.end(low, EndReason.PREEMPTED)
@@ -185,7 +185,7 @@ def test_wishes_that_an_older_worker_left_on_a_job_that_waits(yard: Yard) -> Non
     assert yard.pause(paused).state == JobState.PAUSED
     job = yard.resume(resumed)
     assert (job.state, job.pause_requested_at, job.reason_code) == (JobState.QUEUED, None, "waiting")
-    assert wanted(yard.job(yard.starting(preempted, yard.worker()).job_id)) is None
+    assert requested_stop(yard.job(yard.starting(preempted, yard.worker()).job_id)) is None
     assert yard.job(preempted).preempted_for is None
 
 
@@ -194,8 +194,8 @@ def test_no_room_is_made_for_a_job_that_waits_no_more(yard: Yard) -> None:
     low = yard.running(yard.submit(preemptible=True), worker, "a")
     high = yard.submit(priority=5)
     yard.running(high, worker, "b")
-    assert not yard.preempt(low.job_id, in_favour_of=high)
-    assert not yard.preempt(low.job_id, in_favour_of="job_gone")
+    assert not yard.preempt(low.job_id, preemptor=high)
+    assert not yard.preempt(low.job_id, preemptor="job_gone")
 
 
 def test_a_draining_worker_claims_nothing(yard: Yard) -> None:

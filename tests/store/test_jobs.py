@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from store.ids import is_id, new_id
-from store.queries import listing, places
+from store.queries import listing, queue_positions
 from store.queries.listing import JobFilter
 from store.rows import intents, jobs, waiting
 from store.rows.jobs import Reason
@@ -66,13 +66,18 @@ def test_the_queue_is_by_priority_then_submission(yard: Yard) -> None:
     expected = [high, first, second, low]
     assert yard.read(jobs.queued) == [(high, 5), (first, 0), (second, 0), (low, -5)]
     assert yard.read(lambda session: jobs.queued(session, limit=2)) == [(high, 5), (first, 0)]
-    assert [yard.read(lambda s, i=i: places.place(s, jobs.get(s, i))) for i in expected] == [1, 2, 3, 4]
+    assert [yard.read(lambda s, i=i: queue_positions.queue_position(s, jobs.get(s, i))) for i in expected] == [
+        1,
+        2,
+        3,
+        4,
+    ]
 
     yard.cancel(first)
     assert [job_id for job_id, _ in yard.read(jobs.queued)] == [high, second, low]
-    assert yard.read(lambda session: places.place(session, jobs.get(session, low))) == 3
+    assert yard.read(lambda session: queue_positions.queue_position(session, jobs.get(session, low))) == 3
     asked = [low, first, second, new_id("job")]
-    assert {job.id for job in yard.read(lambda session: waiting.some(session, asked))} == {low, second}
+    assert {job.id for job in yard.read(lambda session: waiting.waiting_among(session, asked))} == {low, second}
 
 
 def test_why_a_job_waits_is_written_only_when_it_is_new_and_only_while_it_waits(yard: Yard) -> None:

@@ -6,8 +6,8 @@ from itertools import islice
 import pytest
 
 from store.db.tables import JobEvent
-from store.queries import journal
-from store.queries.journal import Item, Kind, StoredPoint
+from store.queries import timeline
+from store.queries.timeline import ItemKind, StoredPoint, TimelineItem
 from store.rows.attempts import NewEvent
 from store.rows.logs import Line, NewLines
 from store.rows.metrics import NewPoint
@@ -15,13 +15,13 @@ from tests.store.yard import Yard, checkpoint
 from torchyard.contract.job import EndReason
 
 
-def after(yard: Yard, job_id: str, position: int, *kinds: Kind, limit: int | None = None) -> list[Item]:
+def after(yard: Yard, job_id: str, position: int, *kinds: ItemKind, limit: int | None = None) -> list[TimelineItem]:
     return yard.read(
-        lambda session: list(islice(journal.after(session, job_id, position, kinds=frozenset(kinds)), limit))
+        lambda session: list(islice(timeline.after(session, job_id, position, kinds=frozenset(kinds)), limit))
     )
 
 
-def told(items: Iterable[Item]) -> list[tuple[int, str, object]]:
+def told(items: Iterable[TimelineItem]) -> list[tuple[int, str, object]]:
     return [(item.position, item.kind, _content(item.content)) for item in items]
 
 

@@ -99,7 +99,7 @@ def test_jobs_do_not_see_each_others_points(yard: Yard) -> None:
 def trained(yard: Yard, job_id: str, worker: str, *, start: int, last: int, first: int | None = None) -> Claim:
     """An attempt from `start` that logged its own number at each step to `last`, and was then lost."""
     claim = yard.running(job_id, worker)
-    yard.write(lambda session: attempts.prepared(session, claim, start_step=start))
+    yard.write(lambda session: attempts.mark_prepared(session, claim, start_step=start))
     steps = range(start + 1 if first is None else first, last + 1)
     yard.record(claim, seq=0, points=[point(step, claim.number) for step in steps])
     yard.end(claim, EndReason.WORKER_LOST)

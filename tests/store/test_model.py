@@ -23,9 +23,9 @@ import pytest
 from redis import Redis
 from sqlalchemy import select
 
+from store.announcement import Announcement
 from store.db.database import Database
 from store.db.tables import Allocation, Attempt, Job, JobEvent
-from store.news import News
 from store.queue import Queue
 from store.rows import attempts, jobs, retry
 from store.rows.attempts import Claim
@@ -52,7 +52,7 @@ class Model:
     state: JobState = JobState.QUEUED
     attempt: int = 0
     restarts: int = 0
-    barren: int = 0
+    attempts_without_checkpoint: int = 0
     start: int = 0
     """The newest checkpoint's step when the attempt began."""
     newest: int = 0
@@ -64,7 +64,9 @@ class Model:
         """As an attempt ends."""
         outcome = OUTCOMES[reason]
         asked = reason in {EndReason.PAUSED, EndReason.PREEMPTED}
-        self.barren = 0 if self.newest > self.start else self.barren + (not asked)
+        self.attempts_without_checkpoint = (
+            0 if self.newest > self.start else self.attempts_without_checkpoint + (not asked)
+        )
         self.preempted_for = None
         self.state = outcome.state if outcome.state.terminal else self._retried(counted=outcome.counted)
         if outcome.counted and self.state in {JobState.QUEUED, JobState.PAUSED}:
@@ -73,7 +75,7 @@ class Model:
     def _retried(self, *, counted: bool) -> JobState:
         if self.cancel:
             return JobState.CANCELLED
-        if (counted and self.restarts >= self.limit) or self.barren >= CRASH_LOOP_CAP:
+        if (counted and self.restarts >= self.limit) or self.attempts_without_checkpoint >= CRASH_LOOP_CAP:
             return JobState.FAILED
         return JobState.PAUSED if self.pause else JobState.QUEUED
 
@@ -130,7 +132,7 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
         def submit(self, priority: int, preemptible: bool, limit: int) -> str:
             job_id = self.yard.submit(priority=priority, preemptible=preemptible, max_restarts=limit)
             self.models[job_id] = Model(priority, preemptible, limit)
-            self.queue.tell(News(places={job_id: priority}))
+            self.queue.announce(Announcement(priorities={job_id: priority}))
             return job_id
 
         @rule(job_id=submitted, number=st.integers(0, 1), device=st.sampled_from(DEVICES))
@@ -199,7 +201,7 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
                 lambda: self.yard.record(held.claim, seq=held.stored),
                 lambda: self.yard.end(held.claim, EndReason.COMPLETED),
                 lambda: self._run(held),
-                lambda: self.yard.write(lambda session: attempts.prepared(session, held.claim, start_step=1)),
+                lambda: self.yard.write(lambda session: attempts.mark_prepared(session, held.claim, start_step=1)),
             ):
                 with pytest.raises(StaleClaim):
                     work()
@@ -269,7 +271,7 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
                 and not (model.cancel or model.pause or model.preempted_for)
                 and not any(job.preempted_for == favoured and job.state in OPEN for job in self.models.values())
             )
-            assert self.yard.preempt(victim, in_favour_of=favoured) is allowed
+            assert self.yard.preempt(victim, preemptor=favoured) is allowed
             if allowed:
                 model.preempted_for = favoured
 
@@ -306,11 +308,11 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
             self._check_devices(tried, allocated)
 
         def _check_job(self, row: Job, model: Model, tried: list[Attempt]) -> None:
-            assert (row.state, row.attempt, row.restarts, row.barren) == (
+            assert (row.state, row.attempt, row.restarts, row.attempts_without_checkpoint) == (
                 model.state,
                 model.attempt,
                 model.restarts,
-                model.barren,
+                model.attempts_without_checkpoint,
             )
             assert (row.finished_at is not None) == model.state.terminal
             assert (row.cancel_requested_at is not None) == model.cancel
@@ -344,7 +346,7 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
 
         def _run(self, held: Held) -> None:
             reason = Reason("running", "runs")
-            self.yard.write(lambda session: attempts.running(session, held.claim, reason=reason))
+            self.yard.write(lambda session: attempts.mark_running(session, held.claim, reason=reason))
 
         def _pick(self, data: st.DataObject) -> tuple[str, Held]:
             job_id = data.draw(st.sampled_from(sorted(self.held)))
@@ -353,7 +355,7 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
         def _closed(self, job_id: str) -> Held:
             held = self.held.pop(job_id)
             with suppress(KeyError):
-                self.queue.tell(News(places={job_id: None}))
+                self.queue.announce(Announcement(priorities={job_id: None}))
             return held
 
     return Store

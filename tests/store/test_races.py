@@ -205,7 +205,7 @@ def test_events_from_everybody_are_numbered_without_a_gap_in_the_order_of_their_
             yard.write(lambda session: jobs.add_event(session, job_id, type="message", attempt=None, data={}))
 
     def states() -> None:
-        yard.write(lambda session: attempts.running(session, claim, reason=Reason("running", "runs")))
+        yard.write(lambda session: attempts.mark_running(session, claim, reason=Reason("running", "runs")))
         yard.cancel(job_id)
 
     calls: list[Callable[[], Any]] = [relay, notes, states]

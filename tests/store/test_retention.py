@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import select
 
 from store.blobs import Blobs
-from store.commands import cleaning
+from store.commands import cleanup
 from store.db.tables import Garbage
 from store.rows import attempts, checkpoints, deletion
 from store.rows.attempts import Batch, Claim
@@ -91,7 +91,7 @@ def test_any_sequence_leaves_what_the_policy_says(
     worker = yard.worker()
     for number, (start, batches) in enumerate(runs, start=1):
         claim = yard.running(job_id, worker)
-        yard.write(lambda session: attempts.prepared(session, claim, start_step=start))  # noqa: B023 - called at once
+        yard.write(lambda session: attempts.mark_prepared(session, claim, start_step=start))  # noqa: B023 - called at once
         shelf.starts[number] = start
         for seq, batch in enumerate(batches):
             first = len(shelf.ever)
@@ -167,7 +167,7 @@ def test_what_is_removed_stays_in_the_events_and_is_not_listed_again(yard: Yard)
     add(yard, claim, checkpoint("c1", step=1, epoch=1))
     assert [(event.seq, event.data) for event in yard.events(claim.job_id)] == before
     assert steps(yard, claim.job_id) == [3]
-    known = yard.read(lambda session: checkpoints.names(session, claim.job_id, attempt=1))
+    known = yard.read(lambda session: checkpoints.recorded_names(session, claim.job_id, attempt=1))
     assert sorted(known) == ["c1", "c2", "c3"]
     asked = ["c1", "c3", "c9", "é"]
     removed = yard.read(lambda s: checkpoints.removed_among(s, claim.job_id, attempt=1, names=asked))
@@ -195,11 +195,11 @@ def test_what_follows_a_removed_checkpoint_in_the_list(yard: Yard) -> None:
     second = yard.read(lambda session: checkpoints.resolve(session, yard.job(claim.job_id), "step-2")).row.id
     add(yard, claim, checkpoint("c4", step=4))
     assert steps(yard, claim.job_id) == [4, 3, 1]
-    rest = yard.read(lambda session: checkpoints.behind(session, yard.job(claim.job_id), second))
+    rest = yard.read(lambda session: checkpoints.older_than(session, yard.job(claim.job_id), second))
     assert [item.row.step for item in rest] == [1]
     other = yard.submit()
     with pytest.raises(NotFound):
-        yard.read(lambda session: checkpoints.behind(session, yard.job(other), second))
+        yard.read(lambda session: checkpoints.older_than(session, yard.job(other), second))
 
 
 def test_the_bytes_go_when_they_are_collected_and_only_those(yard: Yard, blobs: Blobs) -> None:
@@ -209,12 +209,12 @@ def test_the_bytes_go_when_they_are_collected_and_only_those(yard: Yard, blobs: 
     for step, content in enumerate((b"one", b"two", b"three"), start=1):
         add(yard, claim, saved(blobs, step, content, b"tokenizer", loss=step))
     assert stored(blobs) == [b"one", b"three", b"tokenizer", b"two"]
-    assert cleaning.collect(store_on(yard.database, blobs=blobs)) == 1
+    assert cleanup.collect_garbage(store_on(yard.database, blobs=blobs)) == 1
     assert (stored(blobs), garbage(yard)) == ([b"one", b"three", b"tokenizer"], 0)
     add(yard, claim, saved(blobs, 4, b"four", b"tokenizer", loss=0.1))
     yard.end(other, EndReason.COMPLETED)
     yard.write(lambda session: deletion.delete_job(session, other.job_id))
-    cleaning.collect(store_on(yard.database, blobs=blobs))
+    cleanup.collect_garbage(store_on(yard.database, blobs=blobs))
     assert (stored(blobs), garbage(yard)) == ([b"four", b"tokenizer"], 0)
 
 
@@ -234,7 +234,7 @@ def test_a_crash_before_the_commit_removes_nothing_and_one_after_it_is_made_up_f
     assert yard.everything() == before
     add(yard, claim, new)
     # Whoever would have collected is gone: what is garbage is in the database, for the next one.
-    assert cleaning.collect(store_on(yard.database, blobs=Blobs(blobs.root))) == 1
+    assert cleanup.collect_garbage(store_on(yard.database, blobs=Blobs(blobs.root))) == 1
     assert (stored(blobs), garbage(yard)) == ([b"two"], 0)
 
 
@@ -252,7 +252,7 @@ def test_jobs_that_push_out_the_same_bytes_at_once_leave_nothing_of_them(yard: Y
             partial(yard.write, partial(deletion.delete_job, job_id=ended.job_id)),
         )
         assert answers == [None, None, None]
-        cleaning.collect(store_on(yard.database, blobs=blobs))
+        cleanup.collect_garbage(store_on(yard.database, blobs=blobs))
         assert (stored(blobs), garbage(yard)) == ([b"newest"], 0)
 
 
@@ -265,7 +265,7 @@ def test_a_retried_job_pushes_out_what_it_began_with_and_the_old_job_keeps_it(ya
     claim = yard.running(new, yard.worker())
     add(yard, claim, saved(blobs, 2, b"two", loss=0.1))
     assert (steps(yard, new), steps(yard, old.job_id)) == ([2], [1])
-    cleaning.collect(store_on(yard.database, blobs=blobs))
+    cleanup.collect_garbage(store_on(yard.database, blobs=blobs))
     assert stored(blobs) == [b"one", b"two"]
 
 
@@ -276,5 +276,5 @@ def test_a_deleted_job_takes_its_removed_checkpoints_along(yard: Yard, blobs: Bl
     yard.end(claim, EndReason.COMPLETED)
     yard.write(lambda session: deletion.delete_job(session, claim.job_id))
     assert yard.everything()["checkpoints"] == []
-    cleaning.collect(store_on(yard.database, blobs=blobs))
+    cleanup.collect_garbage(store_on(yard.database, blobs=blobs))
     assert (stored(blobs), garbage(yard)) == ([], 0)

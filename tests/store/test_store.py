@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from store.announcement import Announcement, announcement_of
 from store.commands import attempts, placement, requests, submission, workers
 from store.db.database import Database, Session
 from store.db.tables import Job
-from store.news import News, news_of
-from store.queue import Bell, Queue
+from store.queue import Queue, WakeupListener
 from store.rows import attempts as rows
 from store.rows import intents
 from store.rows.attempts import Batch, Claim
@@ -32,10 +32,10 @@ def store(database: Database, queue: Queue) -> Store:
 
 
 @pytest.fixture
-def bell(queue: Queue) -> Generator[Bell]:
-    with closing(queue.bell()) as bell:
+def bell(queue: Queue) -> Generator[WakeupListener]:
+    with closing(queue.listener()) as bell:
         while not bell.wait(0.1):  # until it listens
-            queue.tell(News(ring=True))
+            queue.announce(Announcement(wakes_workers=True))
         while bell.wait(0.2):
             pass
         yield bell
@@ -59,15 +59,15 @@ def claimed(store: Store, yard: Yard, job_id: str) -> Claim:
 
 def running(store: Store, yard: Yard) -> Claim:
     claim = claimed(store, yard, yard.submit())
-    attempts.running(store, claim, Reason("running", "runs"))
+    attempts.mark_running(store, claim, Reason("running", "runs"))
     return claim
 
 
-def rang(bell: Bell) -> bool:
+def rang(bell: WakeupListener) -> bool:
     return bell.wait(0.2)
 
 
-def test_a_submitted_job_is_in_the_queue_and_the_workers_are_woken(store: Store, bell: Bell) -> None:
+def test_a_submitted_job_is_in_the_queue_and_the_workers_are_woken(store: Store, bell: WakeupListener) -> None:
     def show(_: Session, row: Job) -> JobView:
         return JobView.model_construct(id=row.id)
 
@@ -94,14 +94,14 @@ def test_a_claim_takes_the_job_out_of_the_queue_and_so_does_one_that_comes_too_l
     store.rebuild_queue()
     claimed(store, yard, job_id)
     assert store.queue.waiting() == []
-    store.queue.tell(News(places={job_id: 0}))
+    store.queue.announce(Announcement(priorities={job_id: 0}))
     assert placement.claim(store, job_id, worker_id=yard.worker("late"), devices=[]) is None
     assert store.queue.waiting() == []
 
 
 @pytest.mark.parametrize("how", ["end", "rescue"])
 def test_an_attempt_that_ends_to_be_retried_puts_its_job_back_and_wakes_the_workers(
-    store: Store, yard: Yard, bell: Bell, how: str
+    store: Store, yard: Yard, bell: WakeupListener, how: str
 ) -> None:
     claim = running(store, yard)
     rang(bell)
@@ -114,23 +114,25 @@ def test_an_attempt_that_ends_to_be_retried_puts_its_job_back_and_wakes_the_work
 
 
 @pytest.mark.parametrize("what", ["cancel", "pause"])
-def test_what_is_asked_of_a_running_job_wakes_its_worker(store: Store, yard: Yard, bell: Bell, what: str) -> None:
+def test_what_is_asked_of_a_running_job_wakes_its_worker(
+    store: Store, yard: Yard, bell: WakeupListener, what: str
+) -> None:
     claim = running(store, yard)
     rang(bell)
     ask(store, what, claim.job_id)
     assert (rang(bell), store.queue.waiting()) == (True, [])
 
 
-def test_a_batch_is_announced_and_wakes_no_worker(store: Store, yard: Yard, bell: Bell) -> None:
+def test_a_batch_is_announced_and_wakes_no_worker(store: Store, yard: Yard, bell: WakeupListener) -> None:
     claim = running(store, yard)
     rang(bell)
     with store.write("other") as session:
         rows.record(session, claim, Batch(offsets={}), seq=0)
-        assert news_of(session).changed == {claim.job_id}
+        assert announcement_of(session).changed == {claim.job_id}
     assert not rang(bell)
 
 
-def test_what_is_undone_is_told_to_nobody(store: Store, yard: Yard, bell: Bell) -> None:
+def test_what_is_undone_is_told_to_nobody(store: Store, yard: Yard, bell: WakeupListener) -> None:
     job_id = yard.submit()
     with suppress(Conflict), store.write("other") as session:
         intents.request_pause(session, job_id)
@@ -141,7 +143,7 @@ def test_what_is_undone_is_told_to_nobody(store: Store, yard: Yard, bell: Bell) 
 def test_a_request_that_comes_again_tells_what_redis_missed(store: Store, yard: Yard) -> None:
     job_id = yard.submit()
     ask(store, "cancel", job_id)
-    store.queue.tell(News(places={job_id: 0}))
+    store.queue.announce(Announcement(priorities={job_id: 0}))
     ask(store, "cancel", job_id)
     assert store.queue.waiting() == []
 

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 from sqlalchemy import select
 
+from store.announcement import Announcement
 from store.commands import placement
 from store.db.tables import Job, WaitingReason
-from store.news import News
-from store.queries import listing, places
-from store.queries.listing import Place
+from store.queries import listing, queue_positions
+from store.queries.listing import QueueCursor
 from store.queue import Queue
 from store.rows import jobs, reasons, waiting
 from store.rows.jobs import Reason
@@ -23,11 +23,11 @@ def test_the_first_of_each_request_priority_and_owner_is_found_and_who_follows_i
     urgent = [yard.submit(priority=7), yard.submit(priority=7)]
     others = [yard.submit(owner="bob"), yard.submit(resources={"devices_per_node": 2}), yard.submit(priority=-100)]
     yard.cancel(second)
-    found = {head.id: head for head in yard.read(waiting.heads)}
+    found = {head.id: head for head in yard.read(waiting.group_heads)}
     assert found.keys() == {first, urgent[0], *others}
 
     def after(job: waiting.Waiting) -> waiting.Waiting | None:
-        return yard.read(lambda session: waiting.following(session, job))
+        return yard.read(lambda session: waiting.next_of_group(session, job))
 
     follows = after(found[first])
     assert follows is not None
@@ -45,7 +45,7 @@ def test_the_first_of_the_groups_are_read_by_one_statement(yard: Yard) -> None:
     for count in range(1, 9):
         yard.submit_many(20, resources={"devices_per_node": count})
     with statements(yard.database) as found:
-        assert len(yard.read(waiting.heads)) == 8
+        assert len(yard.read(waiting.group_heads)) == 8
     assert len(found) == 1
 
 
@@ -54,10 +54,10 @@ def test_more_jobs_than_are_admitted_at_once_are_admitted_in_several_transaction
     with yard.database.write() as session:
         for row in session.scalars(select(Job)):
             row.shape = None
-    placement.admit(store_on(yard.database))
+    placement.group_waiting_jobs(store_on(yard.database))
     with yard.database.read() as session:
         assert session.scalars(select(Job.id).where(Job.shape.is_(None))).all() == []
-    assert [head.id for head in yard.read(waiting.heads)] == [min(old)]
+    assert [head.id for head in yard.read(waiting.group_heads)] == [min(old)]
 
 
 def test_why_a_group_waits_is_written_only_when_it_is_new(yard: Yard) -> None:
@@ -65,7 +65,7 @@ def test_why_a_group_waits_is_written_only_when_it_is_new(yard: Yard) -> None:
     assert job.shape is not None
 
     def say(reason: Reason) -> tuple[str, int]:
-        yard.write(lambda session: reasons.say(session, {str(job.shape): reason}))
+        yard.write(lambda session: reasons.store_reasons(session, {str(job.shape): reason}))
         row = yard.read(lambda session: session.scalars(select(WaitingReason)).one())
         return row.message, row.since
 
@@ -80,10 +80,10 @@ def test_workers_that_say_much_at_once_do_not_wait_for_each_other_in_a_circle(ya
 
     def say(name: str, order: list[str]) -> None:
         news: Mapping[str, Reason] = {shape: Reason("devices_busy", f"{name} {shape}") for shape in order}
-        yard.write(lambda session: reasons.say(session, news))
+        yard.write(lambda session: reasons.store_reasons(session, news))
 
     def forget(_: int) -> None:
-        yard.write(reasons.forget_idle)
+        yard.write(reasons.delete_unused)
 
     for turn in range(5):
         done = at_once(
@@ -101,11 +101,13 @@ def test_each_has_its_place_in_a_queue_of_many_priorities(yard: Yard) -> None:
     order = [job_id for job_id, _ in yard.read(jobs.queued)]
     expected = {job_id: place for place, job_id in enumerate(order, start=1)}
     rows = yard.read(lambda session: session.scalars(select(Job)).all())
-    assert yard.read(lambda session: places.places(session, rows)) == expected
+    assert yard.read(lambda session: queue_positions.queue_positions(session, rows)) == expected
     some = [row for row in rows if expected.get(row.id, 0) % 3 == 1]
-    assert yard.read(lambda session: places.places(session, some)) == {row.id: expected[row.id] for row in some}
+    assert yard.read(lambda session: queue_positions.queue_positions(session, some)) == {
+        row.id: expected[row.id] for row in some
+    }
     waits = next(row for row in rows if row.id == order[-1])
-    assert yard.read(lambda session: places.place(session, waits)) == len(order)
+    assert yard.read(lambda session: queue_positions.queue_position(session, waits)) == len(order)
 
 
 def test_a_page_of_the_queue_goes_on_where_the_one_before_ended_over_priorities(yard: Yard) -> None:
@@ -113,16 +115,16 @@ def test_a_page_of_the_queue_goes_on_where_the_one_before_ended_over_priorities(
         yard.submit_many(3, priority=priority)
     order = yard.read(jobs.queued)
     seen: list[tuple[int, str]] = []
-    behind: Place | None = None
+    behind: QueueCursor | None = None
     while page := yard.read(lambda session: listing.queue(session, limit=5, behind=behind)):  # noqa: B023
         seen += [(place, job.id) for place, job in page]
-        behind = Place(page[-1][1].priority, page[-1][1].id)
+        behind = QueueCursor(page[-1][1].priority, page[-1][1].id)
     assert seen == [(place, job_id) for place, (job_id, _) in enumerate(order, start=1)]
 
 
 def test_of_a_long_queue_in_redis_only_the_length_is_compared(queue: Queue) -> None:
     places_of = {f"job_{number:04}": 0 for number in range(1500)}
-    queue.tell(News(changed={"job_0000"}, places=dict(places_of)))
+    queue.announce(Announcement(changed={"job_0000"}, priorities=dict(places_of)))
     read: list[str] = []
 
     def rows() -> list[tuple[str, int]]:

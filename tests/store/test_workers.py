@@ -36,7 +36,7 @@ def test_a_daemon_that_starts_again_is_the_same_worker(yard: Yard) -> None:
     unseen(yard, worker_id)
     before, _ = yard.read(lambda session: workers.get(session, worker_id))
     yard.write(lambda session: workers.register(session, worker_id, name="box-b", devices=[{"index": 1}]))
-    (worker, alive), *others = yard.read(workers.every)
+    (worker, alive), *others = yard.read(workers.list_all)
     assert others == []
     assert (worker.name, worker.devices, alive) == ("box-b", [{"index": 1}], True)
     assert worker.seen_at > before.seen_at
@@ -45,12 +45,12 @@ def test_a_daemon_that_starts_again_is_the_same_worker(yard: Yard) -> None:
 def test_workers_are_listed_in_pages(yard: Yard) -> None:
     ids = [yard.worker(name) for name in "abc"]
     unseen(yard, ids[1])
-    assert [(worker.id, alive) for worker, alive in yard.read(workers.every)] == [
+    assert [(worker.id, alive) for worker, alive in yard.read(workers.list_all)] == [
         (ids[0], True),
         (ids[1], False),
         (ids[2], True),
     ]
-    page = yard.read(lambda session: workers.every(session, limit=1, after=ids[0]))
+    page = yard.read(lambda session: workers.list_all(session, limit=1, after=ids[0]))
     assert [worker.id for worker, _ in page] == [ids[1]]
 
 

@@ -19,7 +19,7 @@ from store.rows import attempts, intents, jobs, reasons, workers
 from store.rows.attempts import Batch, Claim
 from store.rows.checkpoints import NewCheckpoint
 from store.rows.jobs import Reason
-from store.rows.reasons import Shown
+from store.rows.reasons import DisplayedReason
 from store.store import Store
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.records import ExitReport, Manifest, ManifestFile
@@ -75,7 +75,7 @@ class Yard:
 
     def running(self, job_id: str, worker_id: str, *devices: str) -> Claim:
         claim = self.starting(job_id, worker_id, *devices)
-        self.write(lambda session: attempts.running(session, claim, reason=Reason("running", "runs")))
+        self.write(lambda session: attempts.mark_running(session, claim, reason=Reason("running", "runs")))
         return claim
 
     def record(self, claim: Claim, *, seq: int, **batch: Any) -> None:
@@ -85,7 +85,7 @@ class Yard:
     def end(self, claim: Claim, reason: EndReason, message: str = "", *, asked: bool = True) -> JobState:
         """`asked`: where the reason is a stop, whether the worker has asked for it."""
         report, stops = ExitReport(reason=reason, message=message), {reason} if asked else set[EndReason]()
-        return self.write(lambda session: attempts.end(session, claim, report, asked=stops))
+        return self.write(lambda session: attempts.end(session, claim, report, requested_stops=stops))
 
     def cancel(self, job_id: str) -> Job:
         return self.write(lambda session: intents.request_cancel(session, job_id))
@@ -96,8 +96,8 @@ class Yard:
     def resume(self, job_id: str) -> Job:
         return self.write(lambda session: intents.resume(session, job_id))
 
-    def preempt(self, *victims: str, in_favour_of: str) -> bool:
-        return self.write(lambda session: intents.request_preempt(session, victims, in_favour_of=in_favour_of))
+    def preempt(self, *victims: str, preemptor: str) -> bool:
+        return self.write(lambda session: intents.request_preempt(session, victims, preemptor=preemptor))
 
     def drain(self, worker_id: str, *, drain: bool = True) -> None:
         self.write(lambda session: workers.set_drain(session, worker_id, drain=drain))
@@ -113,9 +113,9 @@ class Yard:
     def job(self, job_id: str) -> Job:
         return self.read(lambda session: jobs.get(session, job_id))
 
-    def reason(self, job_id: str) -> Shown:
+    def reason(self, job_id: str) -> DisplayedReason:
         """Why the job stands where it stands, as users see it."""
-        return self.read(lambda session: reasons.shown(session, [jobs.get(session, job_id)])[job_id])
+        return self.read(lambda session: reasons.displayed(session, [jobs.get(session, job_id)])[job_id])
 
     def attempt(self, claim: Claim) -> Attempt:
         return self.read(lambda session: attempts.read(session, claim))
@@ -128,7 +128,7 @@ class Yard:
         return [event.data["to"] for event in self.events(job_id) if event.type == "state"]
 
     def held(self) -> dict[tuple[str, str], str]:
-        return self.read(jobs.holders)
+        return self.read(jobs.device_holders)
 
     def everything(self) -> dict[str, list[dict[str, Any]]]:
         """Every row of every table, to compare."""

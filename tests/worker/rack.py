@@ -9,7 +9,7 @@ from sqlalchemy import update
 
 from store.db.database import now_us
 from store.db.tables import Job
-from store.queries import room
+from store.queries import preemption
 from store.queue import Queue
 from store.rows import workers
 from store.rows.attempts import Claim
@@ -78,7 +78,7 @@ class Rack:
 
     def asked(self) -> dict[str, str]:
         """Who stops for whom."""
-        return {stop.job_id: stop.favoured for stop in self.yard.read(room.stops)}
+        return {stop.job_id: stop.preemptor for stop in self.yard.read(preemption.preempted_jobs)}
 
     def asked_ago(self, victim: str, ago: timedelta) -> None:
         asked_at = now_us() - ago // timedelta(microseconds=1)

@@ -12,7 +12,7 @@ from store.db.database import Database
 from store.db.tables import Job
 from store.queue import Queue
 from store.rows import reasons
-from store.rows.reasons import Shown
+from store.rows.reasons import DisplayedReason
 from tests.databases import Databases, on_both
 from tests.store.yard import Yard, statements
 from tests.worker.rack import Rack
@@ -31,7 +31,7 @@ def rows_of(rack: Rack, job_ids: list[str]) -> set[tuple[str, str]]:
 def shown(rack: Rack, job_ids: list[str]) -> set[tuple[str, str]]:
     """What users see."""
     found = rack.yard.read(
-        lambda session: reasons.shown(session, session.scalars(select(Job).where(Job.id.in_(job_ids))).all())
+        lambda session: reasons.displayed(session, session.scalars(select(Job).where(Job.id.in_(job_ids))).all())
     )
     return {(reason.code, reason.message) for reason in found.values()}
 
@@ -89,7 +89,7 @@ def test_a_job_has_the_reason_of_its_group_since_it_waits(rack: Rack) -> None:
     hand.look()
     later = rack.submit(2)
     of_first, of_later = rack.yard.reason(first), rack.yard.reason(later)
-    assert of_later == Shown(of_first.code, of_first.message, rack.yard.job(later).created_at)
+    assert of_later == DisplayedReason(of_first.code, of_first.message, rack.yard.job(later).created_at)
     hand.look()
     assert rack.yard.reason(later) == of_later
 
@@ -100,15 +100,15 @@ def test_what_was_said_of_jobs_that_wait_no_more_is_forgotten(rack: Rack) -> Non
     runs = hand.runs("cpu-0")
     waits, other = rack.submit(), rack.submit(2)
     hand.look()
-    assert len(rack.yard.read(reasons.said)) == 2
+    assert len(rack.yard.read(reasons.by_shape)) == 2
     rack.yard.end(runs, EndReason.COMPLETED)
     hand.look()
     assert hand.taken == [waits]
-    assert set(rack.yard.read(reasons.said)) == {rack.yard.job(other).shape}
+    assert set(rack.yard.read(reasons.by_shape)) == {rack.yard.job(other).shape}
     rack.yard.cancel(other)
-    assert rack.yard.read(reasons.are_idle)
-    rack.yard.write(reasons.forget_idle)
-    assert rack.yard.read(reasons.said) == {}
+    assert rack.yard.read(reasons.any_unused)
+    rack.yard.write(reasons.delete_unused)
+    assert rack.yard.read(reasons.by_shape) == {}
 
 
 def test_jobs_of_one_group_start_in_the_order_of_their_submission_as_long_as_devices_are_free(rack: Rack) -> None:
@@ -187,7 +187,7 @@ def test_devices_are_kept_for_a_job_that_came_to_stand_behind_another_of_its_gro
     victim = hand.runs("cpu-1", preemptible=True, priority=-1)
     urgent = rack.submit(2, priority=0)
     rack.yard.write(lambda session: session.execute(_asks_for(older.job_id, like=urgent)))
-    assert rack.yard.preempt(victim.job_id, in_favour_of=urgent)
+    assert rack.yard.preempt(victim.job_id, preemptor=urgent)
     rack.yard.end(older, EndReason.PREEMPTED)
     small = rack.submit(1, priority=-5)
     hand.look()

@@ -320,7 +320,7 @@ def test_a_process_that_has_a_supervisors_pid_is_neither_adopted_nor_killed(benc
             now = process.identity(stranger.pid)
             assert now is not None
             supervisor = replace(now, start_time=now.start_time - 1)
-            bench.yard.write(lambda session: attempts.launched(session, bench.claim, supervisor.to_dict()))
+            bench.yard.write(lambda session: attempts.mark_launched(session, bench.claim, supervisor.to_dict()))
             write_record(bench.attempt.run.supervisor, supervisor)
             bench.run()
             assert bench.ended().state == JobState.QUEUED

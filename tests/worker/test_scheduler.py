@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from store.news import News
-from store.queries import room
+from store.announcement import Announcement
+from store.queries import preemption
 from store.queue import Queue
 from store.rows import jobs
 from store.rows.jobs import Reason
@@ -111,10 +111,10 @@ def test_only_what_suits_the_favoured_job_is_kept_for_it_and_not_for_ever(rack: 
     hand.look()
     assert hand.taken == [other]
     assert rack.reason(small)[1] == f"needs 1 CPU slot; 1 free on box, where room is made for {urgent}"
-    rack.asked_ago(victim.job_id, timedelta(seconds=5) + room.PATIENCE - timedelta(seconds=20))
+    rack.asked_ago(victim.job_id, timedelta(seconds=5) + preemption.OVERDUE_AFTER - timedelta(seconds=20))
     hand.look()
     assert hand.taken == [other]
-    rack.asked_ago(victim.job_id, timedelta(seconds=5) + room.PATIENCE + timedelta(seconds=1))
+    rack.asked_ago(victim.job_id, timedelta(seconds=5) + preemption.OVERDUE_AFTER + timedelta(seconds=1))
     hand.look()
     assert hand.taken == [other, small]
     assert rack.asked() == {victim.job_id: urgent}
@@ -180,7 +180,7 @@ def test_a_job_that_this_worker_may_not_take_stays_in_the_queue_for_others(rack:
         hand = rack.hand("box", slot(0))
         job_ids = [rack.submit(), rack.submit()]
         for job_id in job_ids:
-            rack.queue.tell(News(places={job_id: 0}))
+            rack.queue.announce(Announcement(priorities={job_id: 0}))
         hand.meanwhile = lambda: rack.yard.drain(hand.id)
         hand.look()
         assert hand.taken == []

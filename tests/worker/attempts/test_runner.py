@@ -287,7 +287,7 @@ def test_a_preempt_before_it_was_prepared_starts_nothing(bench: Bench) -> None:
 def test_an_end_that_nobody_asked_for_is_not_believed(bench: Bench) -> None:
     bench.started().end(EndReason.PREEMPTED)
     bench.ended()
-    assert (bench.row.end_reason, bench.job.barren) == (EndReason.WORKER_LOST, 1)
+    assert (bench.row.end_reason, bench.job.attempts_without_checkpoint) == (EndReason.WORKER_LOST, 1)
 
 
 def test_a_detached_attempt_goes_on_and_the_next_runner_adopts_it(bench: Bench) -> None:

@@ -33,7 +33,7 @@ class OpenAttempt:
 
 
 @dataclass(frozen=True)
-class SeenWorker:
+class WorkerStats:
     id: str
     name: str
     age: int
@@ -44,20 +44,20 @@ class SeenWorker:
 
 
 @dataclass(frozen=True)
-class Census:
+class ServiceStats:
     now: int
     """Microseconds since the epoch, by the database's clock."""
     jobs: dict[JobState, int]
     attempts: list[OpenAttempt]
-    workers: list[SeenWorker]
+    workers: list[WorkerStats]
     points: int
     """Metric points that are stored."""
 
 
-def take(session: Session) -> Census:
+def collect(session: Session) -> ServiceStats:
     now = session.execute(select(now_us())).scalar_one()
     counted = dict(session.execute(select(Job.state, func.count()).group_by(Job.state)).all())
-    return Census(
+    return ServiceStats(
         now=now,
         jobs={state: counted.get(state, 0) for state in JobState},
         attempts=_open_attempts(session, now),
@@ -79,11 +79,11 @@ def _open_attempts(session: Session, now: int) -> list[OpenAttempt]:
     ]
 
 
-def _seen_workers(session: Session, now: int) -> list[SeenWorker]:
-    held = jobs.holders(session)
+def _seen_workers(session: Session, now: int) -> list[WorkerStats]:
+    held = jobs.device_holders(session)
     return [
-        SeenWorker(row.id, row.name, now - row.seen_at, _devices(row, alive, held), _starts(row))
-        for row, alive in workers.every(session, limit=_EVERY)
+        WorkerStats(row.id, row.name, now - row.seen_at, _devices(row, alive, held), _starts(row))
+        for row, alive in workers.list_all(session, limit=_EVERY)
     ]
 
 

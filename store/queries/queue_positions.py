@@ -17,12 +17,12 @@ _OLDER = _QUEUED.where(_JOBS.c.priority == bindparam("priority"), _JOBS.c.id < b
 _AHEAD = select(_HIGHER.scalar_subquery() + _OLDER.scalar_subquery())
 
 
-def place(session: Session, job: Job) -> int:
+def queue_position(session: Session, job: Job) -> int:
     """The place of a queued job, from 1."""
     return _ahead(session, job.priority, job.id) + 1
 
 
-def places(session: Session, rows: Iterable[Job]) -> dict[str, int]:
+def queue_positions(session: Session, rows: Iterable[Job]) -> dict[str, int]:
     """The places of those of `rows` that are queued, by id."""
     by_priority: dict[int, list[str]] = defaultdict(list)
     for row in rows:

@@ -15,7 +15,7 @@ from store.rows.metrics import POINT
 
 T = TypeVar("T")
 
-Kind = Literal["state", "message", "checkpoint", "progress", "metric", "log"]
+ItemKind = Literal["state", "message", "checkpoint", "progress", "metric", "log"]
 
 _AT_ONCE = 32
 """Rows read at once: a chunk may hold a thousand lines."""
@@ -31,17 +31,19 @@ class StoredPoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class TimelineItem:
     """One thing stored of a job."""
 
     position: int
-    kind: Kind
+    kind: ItemKind
     content: JobEvent | StoredPoint | Line
 
 
-def after(session: Session, job_id: str, position: int, *, kinds: frozenset[Kind] = frozenset()) -> Iterator[Item]:
+def after(
+    session: Session, job_id: str, position: int, *, kinds: frozenset[ItemKind] = frozenset()
+) -> Iterator[TimelineItem]:
     """What is stored behind `position`, of some kinds or of all, in order. Rows are read as they are asked for."""
-    sources: list[Iterator[Item]] = []
+    sources: list[Iterator[TimelineItem]] = []
     if not kinds or kinds - {"metric", "log"}:
         sources.append(_events(session, job_id, position, kinds))
     if not kinds or "metric" in kinds:
@@ -51,15 +53,15 @@ def after(session: Session, job_id: str, position: int, *, kinds: frozenset[Kind
     yield from merge(*sources, key=lambda item: item.position)
 
 
-def _events(session: Session, job_id: str, position: int, kinds: frozenset[Kind]) -> Iterator[Item]:
+def _events(session: Session, job_id: str, position: int, kinds: frozenset[ItemKind]) -> Iterator[TimelineItem]:
     query = select(JobEvent).where(JobEvent.job_id == job_id).order_by(JobEvent.seq).limit(_AT_ONCE)
     if kinds:
         query = query.where(JobEvent.type.in_(kinds))
     rows = _paged(lambda last: session.scalars(query.where(JobEvent.seq > last)).all(), position, lambda row: row.seq)
-    return (Item(row.seq, row.type, row) for row in rows)  # pyright: ignore[reportArgumentType] - the column's values
+    return (TimelineItem(row.seq, row.type, row) for row in rows)  # pyright: ignore[reportArgumentType] - the column's values
 
 
-def _points(session: Session, job_id: str, position: int) -> Iterator[Item]:
+def _points(session: Session, job_id: str, position: int) -> Iterator[TimelineItem]:
     query = select(PointChunk, Series.key).join(Series, Series.id == PointChunk.series_id)
     query = query.where(PointChunk.job_id == job_id).order_by(PointChunk.first).limit(_AT_ONCE)
     # The chunk that holds the next position is the last one that starts at or before it.
@@ -71,10 +73,10 @@ def _points(session: Session, job_id: str, position: int) -> Iterator[Item]:
     for chunk, key in rows:
         for place, (step, value, time) in enumerate(POINT.iter_unpack(chunk.data), start=chunk.first):
             if place > position:
-                yield Item(place, "metric", StoredPoint(key, step, value, time, chunk.attempt))
+                yield TimelineItem(place, "metric", StoredPoint(key, step, value, time, chunk.attempt))
 
 
-def _lines(session: Session, job_id: str, position: int) -> Iterator[Item]:
+def _lines(session: Session, job_id: str, position: int) -> Iterator[TimelineItem]:
     query = select(LogChunk).where(LogChunk.job_id == job_id).order_by(LogChunk.position).limit(_AT_ONCE)
     start = select(func.max(LogChunk.position)).where(LogChunk.job_id == job_id, LogChunk.position <= position + 1)
     begin = session.scalar(start) or 0
@@ -84,7 +86,7 @@ def _lines(session: Session, job_id: str, position: int) -> Iterator[Item]:
     for chunk in rows:
         for place, line in enumerate(logs.lines(chunk), start=chunk.position):
             if place > position:
-                yield Item(place, "log", line)
+                yield TimelineItem(place, "log", line)
 
 
 def _paged(read: Callable[[int], Iterable[T]], begin: int, place: Callable[[T], int]) -> Iterator[T]:

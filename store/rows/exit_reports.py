@@ -14,18 +14,24 @@ _STOPS = {EndReason.CANCELLED, EndReason.PAUSED, EndReason.PREEMPTED}
 _MICROSECOND = timedelta(microseconds=1)
 
 
-def believed(
-    session: Session, attempt: Attempt, job: Job, report: ExitReport, *, asked: Collection[EndReason], ran_us: int
+def verified(
+    session: Session,
+    attempt: Attempt,
+    job: Job,
+    report: ExitReport,
+    *,
+    requested_stops: Collection[EndReason],
+    ran_us: int,
 ) -> ExitReport:
     """`report`, or what it is taken for: `worker_lost` for a stop that nobody asked for, `time_limit` for a failure
     after which no time is left.
 
-    `asked`: the stops that the worker has asked for, besides those that the rows tell of. `ran_us`: microseconds that
+    `requested_stops`: the stops that the worker has asked for, besides those that the rows tell of. `ran_us`: microseconds that
     the attempt ran.
     """
     if report.reason in _STOPS:
-        return report if _was_asked_for(session, attempt, job, report.reason, asked) else _lost(report)
-    limit_us = job.terms.time_limit // _MICROSECOND
+        return report if _was_asked_for(session, attempt, job, report.reason, requested_stops) else _lost(report)
+    limit_us = job.stored_spec.time_limit // _MICROSECOND
     if OUTCOMES[report.reason].state is JobState.QUEUED and job.ran_us + ran_us >= limit_us:
         message = f"the job's time limit was reached; its last attempt ended ({report.reason}): {report.message}"
         return replace(report, reason=EndReason.TIME_LIMIT, message=message)
@@ -33,7 +39,7 @@ def believed(
 
 
 def _was_asked_for(
-    session: Session, attempt: Attempt, job: Job, reason: EndReason, asked: Collection[EndReason]
+    session: Session, attempt: Attempt, job: Job, reason: EndReason, requested_stops: Collection[EndReason]
 ) -> bool:
     drained = session.get_one(Worker, attempt.worker_id).drain_requested_at
     rows = {
@@ -41,7 +47,7 @@ def _was_asked_for(
         EndReason.PAUSED: job.pause_requested_at,
         EndReason.PREEMPTED: job.preempt_requested_at or drained,
     }
-    known = {*asked, *(stop for stop, since in rows.items() if since is not None)}
+    known = {*requested_stops, *(stop for stop, since in rows.items() if since is not None)}
     # A supervisor that could only be told by a signal says `preempted`, whatever was asked for.
     return reason in known or (bool(known) and reason is EndReason.PREEMPTED)
 

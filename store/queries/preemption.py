@@ -10,16 +10,16 @@ from store.db.database import now_us
 from store.db.tables import Attempt, Job, Worker
 from torchyard.contract.job import JobState
 
-PATIENCE = timedelta(seconds=90)
+OVERDUE_AFTER = timedelta(seconds=90)
 """How long after its grace all that is left of a job that makes room should have ended."""
 
 
 @dataclass(frozen=True)
-class Stop:
+class PreemptedJob:
     """A job that holds devices of a worker and was asked to give them back."""
 
     job_id: str
-    favoured: str
+    preemptor: str
     """The job that needs the devices."""
     worker_id: str
     worker: str
@@ -39,15 +39,15 @@ _STOPS = (
 )
 
 
-def stops(session: Session) -> list[Stop]:
+def preempted_jobs(session: Session) -> list[PreemptedJob]:
     """All jobs of all workers that make room for a job that still waits, and hold their devices yet, by id."""
     found = [
-        Stop(
+        PreemptedJob(
             job.id,
             str(job.preempted_for),
             worker_id,
             worker,
-            overdue=timedelta(microseconds=us) > job.terms.stop_grace + PATIENCE,
+            overdue=timedelta(microseconds=us) > job.stored_spec.stop_grace + OVERDUE_AFTER,
         )
         for job, us, worker_id, worker in session.execute(_STOPS)
     ]

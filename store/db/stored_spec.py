@@ -13,7 +13,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-class CheckpointTerms(_Part):
+class StoredCheckpointPolicy(_Part):
     """Which checkpoints stay, and which is the best, as in `torchyard.contract.spec.CheckpointPolicy`."""
 
     keep_last: int | None = None
@@ -22,16 +22,16 @@ class CheckpointTerms(_Part):
     mode: str = "min"
 
 
-class Terms(_Part):
+class StoredSpec(_Part):
     """Defaults are those of `torchyard.contract.spec`; keys that this version does not know are ignored."""
 
-    checkpoint: CheckpointTerms = CheckpointTerms()
+    checkpoint: StoredCheckpointPolicy = StoredCheckpointPolicy()
     preemptible: bool = False
     max_restarts: int = 2
     stop_grace: Duration = timedelta(seconds=30)
     time_limit: Duration = timedelta(hours=24)
 
 
-def resources(written: dict[str, Any]) -> Resources:
+def parse_resources(written: dict[str, Any]) -> Resources:
     """The resources of a stored spec. Raises pydantic.ValidationError for what only a newer version knows."""
     return Resources.model_validate(written)
