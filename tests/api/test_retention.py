@@ -8,7 +8,7 @@ from store.rows.logs import NewLines
 from store.rows.trimming import TrimLimits
 from tests.api.house import House
 from tests.api.test_stream import parsed
-from tests.store.yard import store_on
+from tests.store.fixture import store_on
 from torchyard.contract.job import EndReason
 
 

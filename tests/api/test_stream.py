@@ -30,7 +30,7 @@ from store.rows.metrics import NewPoint
 from tests.api.house import TOKEN, House
 from tests.api.test_process import serving
 from tests.servers import redis_server
-from tests.store.yard import store_on
+from tests.store.fixture import store_on
 from torchyard.contract.job import EndReason
 
 # What a test of connections shows does not depend on the kind of database, but for PostgreSQL's own connections.

@@ -17,7 +17,7 @@ import migrations
 from migrations.__main__ import configuration
 from store.db.database import Database
 from tests.databases import PostgreSQLDatabases, SQLiteDatabases
-from tests.store.yard import Yard, at_once
+from tests.store.fixture import StoreFixture, run_together
 
 
 def tables(url: str) -> set[str]:
@@ -66,10 +66,10 @@ def test_down_and_up_again(empty_url: str) -> None:
 def test_an_upgrade_of_what_is_up_to_date_keeps_the_rows(empty_url: str) -> None:
     command.upgrade(configuration(empty_url), "head")
     with closing(Database(empty_url)) as database:
-        job_id = Yard(database).submit()
+        job_id = StoreFixture(database).submit()
     command.upgrade(configuration(empty_url), "head")
     with closing(Database(empty_url)) as database:
-        assert Yard(database).job(job_id).state == "queued"
+        assert StoreFixture(database).job(job_id).state == "queued"
 
 
 def test_many_rows_are_clustered_by_their_key(sqlite: SQLiteDatabases) -> None:
@@ -94,7 +94,7 @@ def test_the_program_migrates_and_checks(empty_url: str, tmp_path: Path) -> None
 
 def test_two_that_start_at_once_take_turns(empty_url: str, tmp_path: Path) -> None:
     calls = [lambda: migrate(url=empty_url, folder=tmp_path)] * 3
-    assert [done for done in at_once(*calls) if isinstance(done, Exception) or done.returncode != 0] == []
+    assert [done for done in run_together(*calls) if isinstance(done, Exception) or done.returncode != 0] == []
     assert migrate("check", url=empty_url, folder=tmp_path).returncode == 0
 
 
@@ -117,8 +117,8 @@ REVISION = """
 
 def test_a_revision_of_the_template_makes_a_table_anew_to_which_others_refer(database_url: str, tmp_path: Path) -> None:
     with closing(Database(database_url)) as database:
-        yard = Yard(database)
-        claim = yard.starting(yard.submit(), yard.worker())
+        db = StoreFixture(database)
+        claim = db.starting(db.submit(), db.worker())
     config = configuration(database_url)
     versions = f"{Path(migrations.__file__).parent / 'versions'} {tmp_path}"
     config.set_main_option("path_separator", "space")
@@ -134,12 +134,12 @@ def test_a_revision_of_the_template_makes_a_table_anew_to_which_others_refer(dat
         assert session.execute(text("SELECT id FROM jobs")).all() == [(claim.job_id,)]
         (name,) = [column for column in inspect(database.engine).get_columns("jobs") if column["name"] == "name"]
         assert str(name["type"]) == "VARCHAR(200)"
-        assert Yard(database).attempt(claim).job_id == claim.job_id
+        assert StoreFixture(database).attempt(claim).job_id == claim.job_id
 
 
 def test_rows_that_would_refer_to_nothing_stop_a_migration(sqlite: SQLiteDatabases) -> None:
     with sqlite.migrated() as url, closing(Database(url)) as database:
-        Yard(database).submit()
+        StoreFixture(database).submit()
         command.downgrade(configuration(url), "-1")
         with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
             connection.execute("INSERT INTO job_events (job_id, seq, time, type, data) VALUES ('no', 1, 1, 'x', '')")

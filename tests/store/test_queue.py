@@ -14,7 +14,7 @@ from store.announcement import Announcement
 from store.queue import Queue, WakeupListener
 from store.rows import jobs
 from tests.servers import redis_server
-from tests.store.yard import Yard, at_once
+from tests.store.fixture import StoreFixture, run_together
 from torchyard.contract.errors import ConfigError, Unavailable
 
 _LONG_S = 20.0
@@ -49,31 +49,31 @@ def test_the_highest_priority_comes_first_then_the_order_of_submission(queue: Qu
     assert queue.waiting() == ["job_3", "job_2", "job_1", "job_0"]
 
 
-def test_the_queue_is_rebuilt_from_the_rows_after_a_wipe(queue: Queue, yard: Yard) -> None:
-    ids = [yard.submit(priority=priority) for priority in (0, 5, 0)]
-    gone = yard.submit()
-    yard.cancel(gone)
+def test_the_queue_is_rebuilt_from_the_rows_after_a_wipe(queue: Queue, db: StoreFixture) -> None:
+    ids = [db.submit(priority=priority) for priority in (0, 5, 0)]
+    gone = db.submit()
+    db.cancel(gone)
     queue.announce(Announcement(priorities={gone: 50}))
     queue.announce(Announcement(priorities={ids[1]: -1}))
 
-    assert queue.rebuild(lambda: yard.read(jobs.queued))
+    assert queue.rebuild(lambda: db.read(jobs.queued))
     assert queue.waiting() == [ids[1], ids[0], ids[2]]
-    assert not queue.rebuild(lambda: yard.read(jobs.queued))
+    assert not queue.rebuild(lambda: db.read(jobs.queued))
     assert queue.rebuild(list)
     assert queue.waiting() == []
     assert not queue.rebuild(list)
 
 
-def test_a_job_submitted_during_a_rebuild_stays_in_the_queue(queue: Queue, yard: Yard) -> None:
-    first = yard.submit()
+def test_a_job_submitted_during_a_rebuild_stays_in_the_queue(queue: Queue, db: StoreFixture) -> None:
+    first = db.submit()
 
     def rows_as_they_were_before_another_submission() -> list[tuple[str, int]]:
-        rows = yard.read(jobs.queued)
-        queue.announce(Announcement(priorities={yard.submit(): 0}))
+        rows = db.read(jobs.queued)
+        queue.announce(Announcement(priorities={db.submit(): 0}))
         return rows
 
     queue.rebuild(rows_as_they_were_before_another_submission)
-    assert queue.waiting() == [job_id for job_id, _ in yard.read(jobs.queued)]
+    assert queue.waiting() == [job_id for job_id, _ in db.read(jobs.queued)]
     assert queue.waiting()[0] == first
     assert len(queue.waiting()) == 2
 
@@ -105,7 +105,7 @@ def test_the_bell_wakes_every_listener(queue: Queue) -> None:
         listening(two, queue)
         while one.wait(0) or two.wait(0):
             pass
-        assert at_once(
+        assert run_together(
             lambda: rings(one), lambda: rings(two), lambda: queue.announce(Announcement(wakes_workers=True)) is None
         ) == [
             True,

@@ -19,8 +19,8 @@ from store.queue import Queue
 from store.rows import attempts, deletion, workers
 from store.rows.shapes import shape_of
 from tests import servers
-from tests.databases import away
-from tests.store.yard import Yard, store_on
+from tests.databases import unavailable
+from tests.store.fixture import StoreFixture, store_on
 from tests.worker.attempt import Attempt, wait_for
 from tests.worker.test_devices import Binding
 from torchyard.contract.job import JobState
@@ -51,7 +51,7 @@ class Worksite:
     """A store and a Redis, on which daemons work in threads of this process."""
 
     folder: Path
-    yard: Yard
+    yard: StoreFixture
     queue: Queue
     redis_url: str
 
@@ -96,7 +96,7 @@ class Worksite:
 def site(tmp_path: Path, database: Database) -> Generator[Worksite]:
     with servers.redis_server(tmp_path) as url:
         queue = Queue(url)
-        yield Worksite(tmp_path, Yard(database), queue, url)
+        yield Worksite(tmp_path, StoreFixture(database), queue, url)
         queue.close()
 
 
@@ -146,7 +146,7 @@ def test_nobody_is_rescued_until_the_database_has_answered_for_a_lease(
     with serving(site.daemon(clock)):
         _wait_for_a_sweep(site, clock)
         clock.ahead += LEASE_S + 1  # from now on it would rescue
-        with away(site.yard.database):
+        with unavailable(site.yard.database):
             clock.ahead += 11
             wait_for(lambda: "the database does not answer" in caplog.text, "the outage is noticed")
         site.yard.expire(lost)

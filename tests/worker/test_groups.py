@@ -14,7 +14,7 @@ from store.queue import Queue
 from store.rows import reasons
 from store.rows.reasons import DisplayedReason
 from tests.databases import Databases, on_both
-from tests.store.yard import Yard, statements
+from tests.store.fixture import StoreFixture, recorded_statements
 from tests.worker.rack import Rack
 from tests.worker.test_schedule import slot
 from torchyard.contract.job import EndReason, JobState
@@ -51,7 +51,7 @@ def test_a_pass_executes_no_more_statements_for_more_alike_jobs(rack: Rack) -> N
     hand = rack.hand("box", slot(0))
 
     def executed() -> int:
-        with statements(rack.yard.database) as found:
+        with recorded_statements(rack.yard.database) as found:
             hand.look()
         return len(found)
 
@@ -73,7 +73,7 @@ def test_a_new_sentence_for_a_whole_group_is_one_write(rack: Rack) -> None:
     hand.look()
     assert shown(rack, waiting) == {("devices_busy", "needs 2 devices; 1 free on box")}
     hand.runs("cpu-1")
-    with statements(rack.yard.database) as found:
+    with recorded_statements(rack.yard.database) as found:
         hand.look()
     assert shown(rack, waiting) == {("devices_busy", "needs 2 devices; 0 free on box")}
     assert rows_of(rack, waiting) == rows
@@ -128,7 +128,7 @@ def test_one_that_is_held_back_hides_no_other_and_costs_no_pass(rack: Rack) -> N
     hand.look()
     assert hand.taken == [next_one]
     hand.look()
-    with statements(rack.yard.database) as found:
+    with recorded_statements(rack.yard.database) as found:
         hand.look()
     assert len(found) == 2, "whether any is due, and the groups"
     assert rack.yard.reason(held_back).code == "waiting", "its own: its group has none"
@@ -172,7 +172,7 @@ def test_room_is_made_for_one_of_a_group_after_the_other(rack: Rack) -> None:
     assert rack.asked() == {first: urgent[0]}
     assert rack.reason(urgent[0])[0] == "preempting"
     assert {code for code, _ in shown(rack, urgent[1:])} == {"devices_busy"}
-    with statements(rack.yard.database) as found:
+    with recorded_statements(rack.yard.database) as found:
         hand.look()
     assert not [statement for statement in found if not statement.startswith(("SELECT", "WITH"))]
     for victim in sorted(victims, key=lambda victim: victim.job_id != first):
@@ -304,7 +304,7 @@ TURNS = st.lists(
 @given(turns=TURNS, slots=st.integers(1, 4))
 def test_jobs_start_as_if_each_were_looked_at(databases: Databases, turns: list[Turn], slots: int) -> None:
     with databases.migrated() as url, closing(Database(url)) as database:
-        rack = Rack(Yard(database), Queue("unix:///nowhere/redis.sock"))
+        rack = Rack(StoreFixture(database), Queue("unix:///nowhere/redis.sock"))
         hand, naive = rack.hand("box", *(slot(index) for index in range(slots))), Naive(slots)
         for turn in turns:
             for asked in turn.submitted:

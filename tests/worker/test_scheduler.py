@@ -14,7 +14,7 @@ from store.rows import jobs
 from store.rows.jobs import Reason
 from tests import servers
 from tests.databases import on_both
-from tests.store.yard import at_once
+from tests.store.fixture import run_together
 from tests.worker.rack import Rack
 from tests.worker.test_schedule import gpu, slot
 from torchyard.contract.job import EndReason, JobState
@@ -159,7 +159,7 @@ def test_workers_that_say_many_reasons_at_once_do_not_wait_for_each_other_in_a_c
         rack.yard.write(lambda session: jobs.set_waiting_reasons(session, news))
 
     for turn in range(10):
-        one = at_once(lambda: say(f"a{turn}", halves), lambda: say(f"b{turn}", halves[::-1]))  # noqa: B023
+        one = run_together(lambda: say(f"a{turn}", halves), lambda: say(f"b{turn}", halves[::-1]))  # noqa: B023
         assert one == [None, None]
 
 

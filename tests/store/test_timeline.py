@@ -11,12 +11,14 @@ from store.queries.timeline import ItemKind, StoredPoint, TimelineItem
 from store.rows.attempts import NewEvent
 from store.rows.logs import Line, NewLines
 from store.rows.metrics import NewPoint
-from tests.store.yard import Yard, checkpoint
+from tests.store.fixture import StoreFixture, checkpoint
 from torchyard.contract.job import EndReason
 
 
-def after(yard: Yard, job_id: str, position: int, *kinds: ItemKind, limit: int | None = None) -> list[TimelineItem]:
-    return yard.read(
+def after(
+    db: StoreFixture, job_id: str, position: int, *kinds: ItemKind, limit: int | None = None
+) -> list[TimelineItem]:
+    return db.read(
         lambda session: list(islice(timeline.after(session, job_id, position, kinds=frozenset(kinds)), limit))
     )
 
@@ -30,11 +32,11 @@ def _content(content: JobEvent | StoredPoint | Line) -> object:
 
 
 @pytest.fixture
-def job_id(yard: Yard) -> str:
+def job_id(db: StoreFixture) -> str:
     """A job that stored something of each kind, in several batches, and more than one read holds."""
-    claim = yard.running(yard.submit(), yard.worker())
+    claim = db.running(db.submit(), db.worker())
     for seq in range(100):
-        yard.record(
+        db.record(
             claim,
             seq=seq,
             points=[NewPoint(key, seq, float(seq), seq) for key in ("train/loss", "train/lr")],
@@ -42,14 +44,14 @@ def job_id(yard: Yard) -> str:
             events=[NewEvent("progress", {"step": seq}, 1)],
             checkpoints=[checkpoint(f"step-{seq}", step=seq)] if seq % 10 == 0 else [],
         )
-    yard.end(claim, EndReason.COMPLETED)
+    db.end(claim, EndReason.COMPLETED)
     return claim.job_id
 
 
-def test_everything_has_a_position_of_its_own_in_the_order_of_commits(yard: Yard, job_id: str) -> None:
-    items = after(yard, job_id, 0)
+def test_everything_has_a_position_of_its_own_in_the_order_of_commits(db: StoreFixture, job_id: str) -> None:
+    items = after(db, job_id, 0)
     assert [item.position for item in items] == list(range(1, len(items) + 1))
-    assert len(items) == yard.job(job_id).position == 4 + 100 * (2 + 6 + 1) + 10
+    assert len(items) == db.job(job_id).position == 4 + 100 * (2 + 6 + 1) + 10
     assert [item.kind for item in items[:4]] == ["state", "state", "state", "metric"]
     assert items[-1].kind == "state"
     steps = [item.content.step for item in items if isinstance(item.content, StoredPoint)]
@@ -58,24 +60,24 @@ def test_everything_has_a_position_of_its_own_in_the_order_of_commits(yard: Yard
 
 
 @pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.thorough), 7, 1000])
-def test_pages_join_to_the_whole_whatever_their_size(yard: Yard, job_id: str, size: int) -> None:
-    whole = told(after(yard, job_id, 0))
+def test_pages_join_to_the_whole_whatever_their_size(db: StoreFixture, job_id: str, size: int) -> None:
+    whole = told(after(db, job_id, 0))
     joined: list[tuple[int, str, object]] = []
-    while page := after(yard, job_id, joined[-1][0] if joined else 0, limit=size):
+    while page := after(db, job_id, joined[-1][0] if joined else 0, limit=size):
         joined += told(page)
     assert joined == whole
 
 
-def test_some_kinds_alone(yard: Yard, job_id: str) -> None:
-    whole = after(yard, job_id, 0)
+def test_some_kinds_alone(db: StoreFixture, job_id: str) -> None:
+    whole = after(db, job_id, 0)
     for kinds in ({"log"}, {"metric"}, {"state", "checkpoint"}, {"progress", "log"}):
-        chosen = after(yard, job_id, 5, *kinds)  # pyright: ignore[reportArgumentType] - each is a kind
+        chosen = after(db, job_id, 5, *kinds)  # pyright: ignore[reportArgumentType] - each is a kind
         assert told(chosen) == told(item for item in whole if item.kind in kinds and item.position > 5)
 
 
-def test_jobs_have_positions_of_their_own_and_nothing_comes_after_the_last(yard: Yard, job_id: str) -> None:
-    other = yard.submit()
-    assert [item.position for item in after(yard, other, 0)] == [1]
-    assert after(yard, job_id, yard.job(job_id).position) == []
-    assert after(yard, job_id, 2**62) == []
-    assert after(yard, "job_" + "0" * 32, 0) == []
+def test_jobs_have_positions_of_their_own_and_nothing_comes_after_the_last(db: StoreFixture, job_id: str) -> None:
+    other = db.submit()
+    assert [item.position for item in after(db, other, 0)] == [1]
+    assert after(db, job_id, db.job(job_id).position) == []
+    assert after(db, job_id, 2**62) == []
+    assert after(db, "job_" + "0" * 32, 0) == []

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.chaos import history
-from tests.chaos.history import Damage, Story
+from tests.chaos import job_history
+from tests.chaos.job_history import Damage, JobHistory
 from torchyard.client import MetricPoint
 from torchyard.contract.job import CRASH_LOOP_CAP, EndReason, JobState
 from torchyard.contract.spec import parse_spec
@@ -81,7 +81,7 @@ JOB = JobView(
     version=9,
 )
 RESUMED = event(7, "message", attempt=2, level="info", text="resumes from checkpoint ckpt_5 (step 5)")
-GOOD = Story(
+GOOD = JobHistory(
     job=JOB,
     events=[
         state(1, JobState.QUEUED, attempt=None),
@@ -103,8 +103,10 @@ GOOD = Story(
 REFERENCE = replace(GOOD, checkpoints=[checkpoint("ckpt_0", 10)])
 
 
-def found(story: Story, *damaged: Damage, ends: frozenset[JobState] = frozenset({JobState.SUCCEEDED})) -> list[str]:
-    return history.violations(story, ends=ends, reference=REFERENCE, damaged=damaged)
+def found(
+    history: JobHistory, *damaged: Damage, ends: frozenset[JobState] = frozenset({JobState.SUCCEEDED})
+) -> list[str]:
+    return job_history.violations(history, ends=ends, reference=REFERENCE, damaged=damaged)
 
 
 def damage(name: str, *, after: float) -> Damage:
@@ -137,56 +139,64 @@ def test_a_job_is_given_up_only_after_so_many_attempts_without_a_checkpoint() ->
 
 
 def test_a_hole_in_the_curve_of_a_cancelled_job_is_a_loss() -> None:
-    story = cancelled(last=7)
-    curve = {"train/loss": {step: value for step, value in story.curve["train/loss"].items() if step != 3}}
-    assert found(replace(story, curve=curve), ends=frozenset({JobState.CANCELLED})) == [
+    history = cancelled(last=7)
+    curve = {"train/loss": {step: value for step, value in history.curve["train/loss"].items() if step != 3}}
+    assert found(replace(history, curve=curve), ends=frozenset({JobState.CANCELLED})) == [
         "job_1 (chaos-digits): train/loss has lost 1 points, such as that of step 3"
     ]
 
 
-PLANTED: list[tuple[str, Callable[[Story], Story]]] = [
+PLANTED: list[tuple[str, Callable[[JobHistory], JobHistory]]] = [
     (
         "is failed, not succeeded: too bad",
-        lambda story: with_job(story, state=JobState.FAILED, error=ErrorView(code=EndReason.HANG, message="too bad")),
+        lambda history: with_job(
+            history, state=JobState.FAILED, error=ErrorView(code=EndReason.HANG, message="too bad")
+        ),
     ),
-    ("finished at None", lambda story: with_job(story, finished_at=None)),
-    ("its events say ['succeeded', 'succeeded']", lambda story: with_events(story, state(11, JobState.SUCCEEDED))),
-    ("the last one ['queued']", lambda story: with_events(story, state(11, JobState.QUEUED))),
-    ("its events say no end", lambda story: replace(story, events=story.events[:-1])),
-    ("its attempts started as [1, 2, 4]", lambda story: with_events(story, state(0, JobState.STARTING, attempt=4))),
-    ("its attempts started as [1, 2], and it counts 3", lambda story: with_job(story, attempt=3)),
+    ("finished at None", lambda history: with_job(history, finished_at=None)),
+    (
+        "its events say ['succeeded', 'succeeded']",
+        lambda history: with_events(history, state(11, JobState.SUCCEEDED)),
+    ),
+    ("the last one ['queued']", lambda history: with_events(history, state(11, JobState.QUEUED))),
+    ("its events say no end", lambda history: replace(history, events=history.events[:-1])),
+    (
+        "its attempts started as [1, 2, 4]",
+        lambda history: with_events(history, state(0, JobState.STARTING, attempt=4)),
+    ),
+    ("its attempts started as [1, 2], and it counts 3", lambda history: with_job(history, attempt=3)),
     (
         "1 points are stored more than once, such as ('train/loss', 2, 6)",
-        lambda story: replace(story, points=[*story.points, *points(range(6, 7), attempt=2)]),
+        lambda history: replace(history, points=[*history.points, *points(range(6, 7), attempt=2)]),
     ),
-    ("train/loss has lost 1 points, such as that of step 6", lambda story: with_losses(story, {}, without=6)),
-    ("train/loss has lost 10 points, such as that of step 1", lambda story: replace(story, curve={})),
+    ("train/loss has lost 1 points, such as that of step 6", lambda history: with_losses(history, {}, without=6)),
+    ("train/loss has lost 10 points, such as that of step 1", lambda history: replace(history, curve={})),
     (
         "train/loss has 1 points too many, such as that of step 11",
-        lambda story: with_losses(story, {11: 0.1}),
+        lambda history: with_losses(history, {11: 0.1}),
     ),
     (
         "train/loss differs at 1 steps, first at 4: 0.2500000000000001, not 0.25",
-        lambda story: with_losses(story, {4: 0.2500000000000001}),
+        lambda history: with_losses(history, {4: 0.2500000000000001}),
     ),
     (
         "its last checkpoint (step, weights) is (10, 'cd'), not (10, 'ab')",
-        lambda story: replace(story, checkpoints=[checkpoint("ckpt_10", 10, attempt=2, weights="cd")]),
+        lambda history: replace(history, checkpoints=[checkpoint("ckpt_10", 10, attempt=2, weights="cd")]),
     ),
-    ("its last checkpoint (step, weights) is None", lambda story: replace(story, checkpoints=[])),
-    ("checkpoint ckpt_5 is not what is listed", lambda story: replace(story, unsound=frozenset({"ckpt_5"}))),
+    ("its last checkpoint (step, weights) is None", lambda history: replace(history, checkpoints=[])),
+    ("checkpoint ckpt_5 is not what is listed", lambda history: replace(history, damaged_ids=frozenset({"ckpt_5"}))),
 ]
 
 
 @pytest.mark.parametrize(("expected", "plant"), PLANTED)
-def test_what_is_planted_is_found(expected: str, plant: Callable[[Story], Story]) -> None:
+def test_what_is_planted_is_found(expected: str, plant: Callable[[JobHistory], JobHistory]) -> None:
     sentences = found(plant(GOOD))
     assert any(expected in sentence for sentence in sentences), sentences
     assert all(sentence.startswith("job_1 (chaos-digits): ") for sentence in sentences)
 
 
 def test_a_damaged_checkpoint_may_be_unsound_but_not_used() -> None:
-    damaged = replace(GOOD, unsound=frozenset({"ckpt_5"}))
+    damaged = replace(GOOD, damaged_ids=frozenset({"ckpt_5"}))
     assert found(damaged, damage("ckpt_5", after=7.5)) == []
     assert found(damaged, damage("ckpt_5", after=4.5)) == [
         "job_1 (chaos-digits): was resumed from checkpoint ckpt_5, which was damaged",
@@ -206,13 +216,13 @@ def test_a_damaged_checkpoint_is_skipped_aloud() -> None:
 
 
 def test_two_attempts_may_run_side_by_side_only_once_the_first_ones_lease_has_expired() -> None:
-    assert history.side_by_side(GOOD, 1, 2) == ["job_1: attempt 2 ran beside attempt 1, whose lease had not expired"]
+    assert job_history.overlapping(GOOD, 1, 2) == ["job_1: attempt 2 ran beside attempt 1, whose lease had not expired"]
     lost = {"code": "worker_lost", "message": "the lease of worker box expired"}
     events = [state(5, JobState.QUEUED, error=lost) if each.seq == 5 else each for each in GOOD.events]
-    assert history.side_by_side(replace(GOOD, events=events), 1, 2) == []
+    assert job_history.overlapping(replace(GOOD, events=events), 1, 2) == []
 
 
-def given_up(*, after: int) -> Story:
+def given_up(*, after: int) -> JobHistory:
     """Preempted once, then lost so often."""
     codes = [EndReason.PREEMPTED, *[EndReason.WORKER_LOST] * after]
     events = [
@@ -228,21 +238,21 @@ def given_up(*, after: int) -> Story:
     return replace(GOOD, job=job, events=[*GOOD.events[:5], *events])
 
 
-def cancelled(*, last: int) -> Story:
+def cancelled(*, last: int) -> JobHistory:
     curve = {"train/loss": {step: value for step, value in LOSSES.items() if step <= last}}
     events = [*GOOD.events[:-1], state(10, JobState.CANCELLED, attempt=2)]
-    story = replace(GOOD, curve=curve, events=events, checkpoints=[checkpoint("ckpt_5", 5)])
-    return with_job(story, state=JobState.CANCELLED)
+    history = replace(GOOD, curve=curve, events=events, checkpoints=[checkpoint("ckpt_5", 5)])
+    return with_job(history, state=JobState.CANCELLED)
 
 
-def with_job(story: Story, **values: Any) -> Story:
-    return replace(story, job=story.job.model_copy(update=values))
+def with_job(history: JobHistory, **values: Any) -> JobHistory:
+    return replace(history, job=history.job.model_copy(update=values))
 
 
-def with_events(story: Story, *more: EventView) -> Story:
-    return replace(story, events=[*story.events, *more])
+def with_events(history: JobHistory, *more: EventView) -> JobHistory:
+    return replace(history, events=[*history.events, *more])
 
 
-def with_losses(story: Story, losses: Mapping[int, float], *, without: int | None = None) -> Story:
+def with_losses(history: JobHistory, losses: Mapping[int, float], *, without: int | None = None) -> JobHistory:
     changed = {**LOSSES, **losses}
-    return replace(story, curve={"train/loss": {step: value for step, value in changed.items() if step != without}})
+    return replace(history, curve={"train/loss": {step: value for step, value in changed.items() if step != without}})

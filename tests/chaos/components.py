@@ -14,7 +14,7 @@ from torchyard.cli.up.child import spawn
 _PAUSE_S = 0.5
 
 
-class Part(Protocol):
+class Component(Protocol):
     """`tend` and `stop` belong to one thread, whose end the process does not outlive; the rest is anybody's."""
 
     @property
@@ -22,7 +22,7 @@ class Part(Protocol):
         """None while it does not run."""
         ...
 
-    def tend(self) -> None:
+    def keep_alive(self) -> None:
         """Starts it where it does not run and may."""
         ...
 
@@ -49,7 +49,7 @@ class Program:
         process = self._process
         return process.pid if process is not None and process.returncode is None else None
 
-    def tend(self) -> None:
+    def keep_alive(self) -> None:
         if self._process is not None and self._process.poll() is None:
             return
         if self._process is not None:
@@ -80,7 +80,7 @@ class Database:
     def pid(self) -> int | None:
         return self._server.pid
 
-    def tend(self) -> None:
+    def keep_alive(self) -> None:
         if self._server.pid is not None or time.monotonic() < self._due:
             return
         try:

@@ -14,9 +14,9 @@ import sys
 import time
 from typing import Literal
 
-from tests.chaos import crew
+from tests.chaos import job_processes
+from tests.chaos.components import Component, Database, Program
 from tests.chaos.disk import Disk, disk
-from tests.chaos.parts import Database, Part, Program
 from tests.chaos.proxy import Proxy, proxy
 from tests.postgresql import postgresql_server
 from tests.servers import free_port
@@ -24,7 +24,7 @@ from torchyard.cli.up import redis_server
 from torchyard.client import Client
 from torchyard.contract.errors import TorchyardError
 
-Kind = Literal["postgresql", "sqlite"]
+DatabaseKind = Literal["postgresql", "sqlite"]
 
 WORKERS = ("worker-1", "worker-2")
 SLOTS = 2
@@ -38,12 +38,12 @@ _TICK_S = 0.05
 
 
 @dataclass(frozen=True)
-class Yard:
+class Deployment:
     """Redis and PostgreSQL are reached through `proxies` alone. Blobs and run directories are on `disk`."""
 
     folder: Path
     disk: Disk
-    parts: dict[str, Part]
+    components: dict[str, Component]
     """`api`, the workers, `redis`, and `postgresql` where that is the database."""
     proxies: dict[str, Proxy]
     url: str
@@ -64,18 +64,18 @@ class Yard:
     def client(self, *, patience: float = 30.0) -> Client:
         return Client(self.url, self.token, patience=patience)
 
-    def tend(self) -> None:
+    def keep_alive(self) -> None:
         """Starts again what has ended. For the thread that started it all."""
-        for part in self.parts.values():
-            part.tend()
+        for component in self.components.values():
+            component.keep_alive()
 
-    def tend_until(self, condition: Callable[[], bool], *, within: float, every: float = _TICK_S) -> bool:
+    def keep_alive_until(self, condition: Callable[[], bool], *, within: float, every: float = _TICK_S) -> bool:
         """Whether the condition, which is looked at `every` so many seconds, came true `within` so many."""
         deadline = time.monotonic() + within
         while not condition():
             if time.monotonic() > deadline:
                 return False
-            self.tend()
+            self.keep_alive()
             time.sleep(every)
         return True
 
@@ -95,7 +95,7 @@ class Yard:
 
 
 @contextmanager
-def yard(folder: Path, *, database: Kind) -> Generator[Yard]:
+def deployed(folder: Path, *, database: DatabaseKind) -> Generator[Deployment]:
     """A service that is ready. Afterwards nothing of it runs, its jobs included, and its disk is gone.
 
     Raises TimeoutError where it does not come up.
@@ -103,24 +103,24 @@ def yard(folder: Path, *, database: Kind) -> Generator[Yard]:
     with ExitStack() as stack:
         for name in ("logs", "code", "redis"):
             (folder / name).mkdir()
-        made = _made(folder, stack, database=database)
+        made = _with_servers(folder, stack, database=database)
         stack.callback(_end, made)
         environment = _environment(made)
         migration = [sys.executable, "-P", "-m", "migrations", "upgrade"]
-        made.parts["redis"].tend()
+        made.components["redis"].keep_alive()
         subprocess.run(migration, env=environment, cwd=folder, check=True, capture_output=True, timeout=_START_S)
         log = folder / "logs"
         api = [sys.executable, "-P", "-m", "api"]
-        made.parts["api"] = Program(api, env=environment | _place(made, "api"), log=log / "api.log")
+        made.components["api"] = Program(api, env=environment | _data_dir(made, "api"), log=log / "api.log")
         for name in WORKERS:
             argv = [sys.executable, "-P", "-m", "worker"]
-            made.parts[name] = Program(argv, env=environment | _place(made, name), log=log / f"{name}.log")
-        if not made.tend_until(made.ready, within=_START_S, every=0.2):
+            made.components[name] = Program(argv, env=environment | _data_dir(made, name), log=log / f"{name}.log")
+        if not made.keep_alive_until(made.ready, within=_START_S, every=0.2):
             raise TimeoutError(f"the service is not ready after {_START_S:g} s\n{made.logs()}")
         yield made
 
 
-def _made(folder: Path, stack: ExitStack, *, database: Kind) -> Yard:
+def _with_servers(folder: Path, stack: ExitStack, *, database: DatabaseKind) -> Deployment:
     """With the servers that are not ours; the database runs."""
     password = secrets.token_hex(16)
     socket_path = redis_server.socket_in(folder / "redis")
@@ -128,19 +128,19 @@ def _made(folder: Path, stack: ExitStack, *, database: Kind) -> Yard:
         stack.callback(shutil.rmtree, socket_path.parent)
     argv = redis_server.argv(redis_server.find_binary(), folder=folder / "redis", socket_path=socket_path)
     redis = Program([*argv, "--requirepass", password], env=dict(os.environ), log=folder / "logs" / "redis.log")
-    parts: dict[str, Part] = {"redis": redis}
+    components: dict[str, Component] = {"redis": redis}
     proxies = {"redis": stack.enter_context(proxy(socket_path))}
     space = stack.enter_context(disk(folder / "disk", size=_DISK_BYTES))
     (space.folder / "blobs").mkdir(mode=0o700)
     if database == "postgresql":
         server = stack.enter_context(postgresql_server())
-        parts["postgresql"] = Database(server)
+        components["postgresql"] = Database(server)
         proxies["postgresql"] = stack.enter_context(proxy(server.socket))
     (folder / "redis-password").write_text(password)
-    return Yard(folder, space, parts, proxies, f"http://127.0.0.1:{free_port()}", secrets.token_hex(16))
+    return Deployment(folder, space, components, proxies, f"http://127.0.0.1:{free_port()}", secrets.token_hex(16))
 
 
-def _environment(made: Yard) -> dict[str, str]:
+def _environment(made: Deployment) -> dict[str, str]:
     """What all programs have in common."""
     password, redis = (made.folder / "redis-password").read_text(), made.proxies["redis"].port
     database = f"sqlite:///{made.disk.folder / 'torchyard.db'}"
@@ -157,7 +157,7 @@ def _environment(made: Yard) -> dict[str, str]:
     }
 
 
-def _place(made: Yard, name: str) -> dict[str, str]:
+def _data_dir(made: Deployment, name: str) -> dict[str, str]:
     """A data directory of its own, with the blobs that all share."""
     folder = made.disk.folder / name
     folder.mkdir(mode=0o700)
@@ -165,13 +165,13 @@ def _place(made: Yard, name: str) -> dict[str, str]:
     return {"TORCHYARD_DATA_DIR": str(folder)}
 
 
-def _end(made: Yard) -> None:
+def _end(made: Deployment) -> None:
     """Kills every process of the service and of its jobs."""
     for name in ("api", *WORKERS, "redis"):
-        if name in made.parts:
-            made.parts[name].stop()
+        if name in made.components:
+            made.components[name].stop()
     jobs = {path.name for path in made.disk.folder.glob("*/runs/job_*")}
-    _kill(lambda: [*crew.naming(made.folder), *(member.pid for member in crew.muster(jobs))])
+    _kill(lambda: [*job_processes.naming(made.folder), *(process.pid for process in job_processes.find(jobs))])
 
 
 def _kill(left: Callable[[], Collection[int]]) -> None:

@@ -17,7 +17,7 @@ _JOB, _ATTEMPT = f"{Env.JOB_ID}=".encode(), f"{Env.ATTEMPT}=".encode()
 
 
 @dataclass(frozen=True, order=True)
-class Member:
+class JobProcess:
     """One running process of an attempt."""
 
     job_id: str
@@ -26,18 +26,18 @@ class Member:
     pid: int
 
 
-def muster(jobs: Collection[str]) -> list[Member]:
+def find(jobs: Collection[str]) -> list[JobProcess]:
     """Every running process of the `jobs`; a stopped one, too, but no zombie."""
     found = (_member(int(entry.name)) for entry in os.scandir("/proc") if entry.name.isdecimal())
-    return sorted(member for member in found if member is not None and member.job_id in jobs)
+    return sorted(process for process in found if process is not None and process.job_id in jobs)
 
 
-def attempts(members: Collection[Member]) -> dict[str, set[int]]:
+def running_attempts(processes: Collection[JobProcess]) -> dict[str, set[int]]:
     """Of which attempts of each job a rank runs."""
     running: dict[str, set[int]] = defaultdict(set)
-    for member in members:
-        if member.role == "rank":
-            running[member.job_id].add(member.attempt)
+    for process in processes:
+        if process.role == "rank":
+            running[process.job_id].add(process.attempt)
     return dict(running)
 
 
@@ -61,19 +61,19 @@ def naming(folder: Path) -> list[int]:
     return found
 
 
-def _member(pid: int) -> Member | None:
+def _member(pid: int) -> JobProcess | None:
     command, environment = _read(pid)
     title = _TITLE.match(command)
     if title is not None:
         role: Role = "supervisor" if title[3] == b"supervisor" else "rank"
-        member = Member(title[1].decode(), int(title[2]), role, pid)
+        process = JobProcess(title[1].decode(), int(title[2]), role, pid)
     else:
         values = dict(item.split(b"=", 1) for item in environment.split(b"\0") if item.startswith((_JOB, _ATTEMPT)))
         if len(values) < 2:
             return None
         role = "torchrun" if b"trainer.torchrun" in command else "other"
-        member = Member(values[_JOB[:-1]].decode(), int(values[_ATTEMPT[:-1]]), role, pid)
-    return member if _runs(pid) else None
+        process = JobProcess(values[_JOB[:-1]].decode(), int(values[_ATTEMPT[:-1]]), role, pid)
+    return process if _runs(pid) else None
 
 
 def _read(pid: int) -> tuple[bytes, bytes]:

@@ -29,7 +29,7 @@ class Damage:
 
 
 @dataclass(frozen=True)
-class Story:
+class JobHistory:
     """One job, from outside."""
 
     job: JobView
@@ -40,101 +40,101 @@ class Story:
     """What people see: each series by step, where later attempts replace earlier ones."""
     checkpoints: Sequence[CheckpointView]
     """Newest first."""
-    unsound: frozenset[str] = field(default_factory=frozenset[str])
+    damaged_ids: frozenset[str] = field(default_factory=frozenset[str])
     """Checkpoints, by id, whose bytes are not those that are listed."""
 
 
-def read(client: Client, job_id: str) -> Story:
+def read(client: Client, job_id: str) -> JobHistory:
     """Reads all that the service has of the job, and downloads each checkpoint. Raises TorchyardError."""
     series = client.metrics(job_id, max_points=_MOST_POINTS).data
     checkpoints = list(client.checkpoints(job_id))
     points = [item.view for item in client.stream(job_id, only=["metric"]) if isinstance(item.view, MetricPoint)]
-    return Story(
+    return JobHistory(
         job=client.get(job_id),
         events=list(client.events(job_id)),
         points=points,
         curve={one.key: {point.step: point.value for point in one.points} for one in series},
         checkpoints=checkpoints,
-        unsound=frozenset(checkpoint.id for checkpoint in checkpoints if not _is_sound(client, job_id, checkpoint)),
+        damaged_ids=frozenset(checkpoint.id for checkpoint in checkpoints if not _is_sound(client, job_id, checkpoint)),
     )
 
 
 def violations(
-    story: Story, *, ends: Collection[JobState], reference: Story | None, damaged: Sequence[Damage]
+    history: JobHistory, *, ends: Collection[JobState], reference: JobHistory | None, damaged: Sequence[Damage]
 ) -> list[str]:
     """What is wrong: sentences, each with the job's id.
 
     `ends`: how it may have ended; `reference`: the same job, undisturbed; `damaged`: of whatever job.
     """
     found = [
-        *_wrong_end(story, ends),
-        *_wrong_attempts(story),
-        *_doubled(story),
-        *(_wrong_curve(story, reference) if reference is not None else []),
-        *(_wrong_weights(story, reference) if reference is not None else []),
-        *_wrong_bytes(story, damaged),
-        *_silently_skipped(story, damaged),
+        *_wrong_end(history, ends),
+        *_wrong_attempts(history),
+        *_doubled(history),
+        *(_wrong_curve(history, reference) if reference is not None else []),
+        *(_wrong_weights(history, reference) if reference is not None else []),
+        *_wrong_bytes(history, damaged),
+        *_used_damaged(history, damaged),
     ]
-    return [f"{story.job.id} ({story.job.name}): {sentence}" for sentence in found]
+    return [f"{history.job.id} ({history.job.name}): {sentence}" for sentence in found]
 
 
-def side_by_side(story: Story, earlier: int, later: int) -> list[str]:
+def overlapping(history: JobHistory, earlier: int, later: int) -> list[str]:
     """What is wrong with two attempts that ran at the same time: the first one's lease must have expired."""
-    for event in story.events:
+    for event in history.events:
         error = event.data.get("error") or {}
         if event.attempt == earlier and error.get("code") == "worker_lost" and "lease" in str(error.get("message")):
             return []
-    return [f"{story.job.id}: attempt {later} ran beside attempt {earlier}, whose lease had not expired"]
+    return [f"{history.job.id}: attempt {later} ran beside attempt {earlier}, whose lease had not expired"]
 
 
-def _wrong_end(story: Story, ends: Collection[JobState]) -> list[str]:
-    job, found = story.job, list[str]()
-    if job.state not in ends and not _is_given_up(story):
+def _wrong_end(history: JobHistory, ends: Collection[JobState]) -> list[str]:
+    job, found = history.job, list[str]()
+    if job.state not in ends and not _is_given_up(history):
         why = job.error.message if job.error is not None else job.status_reason.message
         found.append(f"is {job.state}, not {' or '.join(sorted(ends))}: {why}")
     if (job.finished_at is not None) != job.state.terminal:
         found.append(f"is {job.state}, and finished at {job.finished_at}")
-    moves = [event.data["to"] for event in story.events if event.type == "state"]
+    moves = [event.data["to"] for event in history.events if event.type == "state"]
     terminal = [state for state in moves if JobState(state).terminal]
     if len(terminal) != 1 or moves[-1] != terminal[0] or terminal[0] != job.state:
         found.append(f"is {job.state}, and its events say {terminal or 'no end'}; the last one {moves[-1:]}")
     return found
 
 
-def _is_given_up(story: Story) -> bool:
+def _is_given_up(history: JobHistory) -> bool:
     """Whether so many attempts in a row failed without a checkpoint that the service is to give the job up."""
-    published_checkpoint = {event.attempt for event in story.events if event.type == "checkpoint"}
+    published_checkpoint = {event.attempt for event in history.events if event.type == "checkpoint"}
     attempts_without_checkpoint = 0
-    for event in reversed(story.events):
+    for event in reversed(history.events):
         if event.attempt in published_checkpoint:
             break
         error = event.data.get("error") or {}
         attempts_without_checkpoint += error.get("code") not in {None, EndReason.PREEMPTED, EndReason.PAUSED}
-    return story.job.state is JobState.FAILED and attempts_without_checkpoint >= CRASH_LOOP_CAP
+    return history.job.state is JobState.FAILED and attempts_without_checkpoint >= CRASH_LOOP_CAP
 
 
-def _wrong_attempts(story: Story) -> list[str]:
+def _wrong_attempts(history: JobHistory) -> list[str]:
     starts = [
-        event.attempt for event in story.events if event.type == "state" and event.data["to"] == JobState.STARTING
+        event.attempt for event in history.events if event.type == "state" and event.data["to"] == JobState.STARTING
     ]
-    if starts == list(range(1, story.job.attempt + 1)):
+    if starts == list(range(1, history.job.attempt + 1)):
         return []
-    return [f"its attempts started as {starts}, and it counts {story.job.attempt}"]
+    return [f"its attempts started as {starts}, and it counts {history.job.attempt}"]
 
 
-def _doubled(story: Story) -> list[str]:
-    counted = Counter((item.key, item.point.attempt, item.point.step) for item in story.points)
+def _doubled(history: JobHistory) -> list[str]:
+    counted = Counter((item.key, item.point.attempt, item.point.step) for item in history.points)
     doubled = [place for place, count in counted.items() if count > 1]
     return [f"{len(doubled)} points are stored more than once, such as {doubled[0]}"] if doubled else []
 
 
-def _wrong_curve(story: Story, reference: Story) -> list[str]:
+def _wrong_curve(history: JobHistory, reference: JobHistory) -> list[str]:
     """A job that was stopped has a beginning of the curve, a retried one an end of it; each value is bit-equal."""
-    first, found = _begins_behind(story), list[str]()
-    succeeded = story.job.state is JobState.SUCCEEDED
-    saved = max((checkpoint.step for checkpoint in story.checkpoints), default=0)
+    first, found = _begins_behind(history), list[str]()
+    succeeded = history.job.state is JobState.SUCCEEDED
+    saved = max((checkpoint.step for checkpoint in history.checkpoints), default=0)
     for key, whole in reference.curve.items():
-        ours = story.curve.get(key, {})
+        ours = history.curve.get(key, {})
         # At the step itself, a stop may have come before the evaluation.
         last = max(whole) if succeeded else max(saved - 1, *ours, first)
         expected = {step: value for step, value in whole.items() if first < step <= last}
@@ -151,53 +151,55 @@ def _wrong_curve(story: Story, reference: Story) -> list[str]:
     return found
 
 
-def _begins_behind(story: Story) -> int:
+def _begins_behind(history: JobHistory) -> int:
     """The step that a retried job goes on from; 0 for every other, and where what it was to go on from was damaged."""
-    texts = [str(event.data["text"]) for event in story.events if event.type == "message"]
+    texts = [str(event.data["text"]) for event in history.events if event.type == "message"]
     told = [int(match[1]) for match in map(_CONTINUES.match, texts) if match is not None]
     behind = max(told, default=0)
-    anew = any(step <= behind for series in story.curve.values() for step in series)
+    anew = any(step <= behind for series in history.curve.values() for step in series)
     return 0 if anew else behind
 
 
-def _wrong_weights(story: Story, reference: Story) -> list[str]:
-    if story.job.state is not JobState.SUCCEEDED:
+def _wrong_weights(history: JobHistory, reference: JobHistory) -> list[str]:
+    if history.job.state is not JobState.SUCCEEDED:
         return []
-    ours, theirs = _weights(story), _weights(reference)
+    ours, theirs = _weights(history), _weights(reference)
     return [] if ours == theirs else [f"its last checkpoint (step, weights) is {ours}, not {theirs}"]
 
 
-def _weights(story: Story) -> tuple[int, str | None] | None:
-    if not story.checkpoints:
+def _weights(history: JobHistory) -> tuple[int, str | None] | None:
+    if not history.checkpoints:
         return None
-    newest = story.checkpoints[0]
+    newest = history.checkpoints[0]
     return newest.step, next((file.sha256 for file in newest.files if file.path == _WEIGHTS), None)
 
 
-def _wrong_bytes(story: Story, damaged: Sequence[Damage]) -> list[str]:
+def _wrong_bytes(history: JobHistory, damaged: Sequence[Damage]) -> list[str]:
     # The same bytes are stored once, whatever lists them: a retried job begins with the other one's.
     expected = {damage.sha256 for damage in damaged}
-    unsound = [item.id for item in story.checkpoints if item.id in story.unsound and item.sha256 not in expected]
-    return [f"checkpoint {name} is not what is listed" for name in unsound]
+    damaged_ids = [
+        item.id for item in history.checkpoints if item.id in history.damaged_ids and item.sha256 not in expected
+    ]
+    return [f"checkpoint {name} is not what is listed" for name in damaged_ids]
 
 
-def _silently_skipped(story: Story, damaged: Sequence[Damage]) -> list[str]:
+def _used_damaged(history: JobHistory, damaged: Sequence[Damage]) -> list[str]:
     """A damaged checkpoint that was the newest when an attempt started must have been skipped, aloud."""
     found: list[str] = []
     for damage in damaged:
         name = damage.checkpoint_id
-        later = [event for event in story.events if event.time.timestamp() > damage.at]
+        later = [event for event in history.events if event.time.timestamp() > damage.at]
         texts = [str(event.data.get("text")) for event in later if event.type == "message"]
         if any(text.startswith(f"resumes from checkpoint {name} ") for text in texts):
             found.append(f"was resumed from checkpoint {name}, which was damaged")
-        if _is_needed(story, name, later) and not any("skipped" in text and name in text for text in texts):
+        if _is_needed(history, name, later) and not any("skipped" in text and name in text for text in texts):
             found.append(f"nobody said that checkpoint {name}, which was damaged, was skipped")
     return found
 
 
-def _is_needed(story: Story, name: str, later: Sequence[EventView]) -> bool:
+def _is_needed(history: JobHistory, name: str, later: Sequence[EventView]) -> bool:
     """Whether an attempt prepared itself, by saying what it resumes from, before a newer checkpoint was listed."""
-    if name not in {checkpoint.id for checkpoint in story.checkpoints}:
+    if name not in {checkpoint.id for checkpoint in history.checkpoints}:
         return False  # of another job, or pushed out by newer ones
     for event in later:
         if event.type == "checkpoint":

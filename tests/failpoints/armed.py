@@ -20,10 +20,10 @@ REFUSED = 3
 DEADLINE_S = 60.0
 
 _forks = multiprocessing.get_context("forkserver")
-_forks.set_forkserver_preload(["tests.failpoints.scenes", "tests.failpoints.child"])
+_forks.set_forkserver_preload(["tests.failpoints.actions", "tests.failpoints.armed"])
 
 
-class Child:
+class ArmedProcess:
     """`scene(*arguments)` with failpoints armed as in `plan`; `log` has the names of those that acted."""
 
     def __init__(self, scene: Callable[..., None], *arguments: Any, plan: str, log: Path) -> None:
@@ -64,9 +64,9 @@ class Child:
 
 
 @contextmanager
-def playing(scene: Callable[..., None], *arguments: Any, plan: str, log: Path) -> Generator[Child]:
+def started(scene: Callable[..., None], *arguments: Any, plan: str, log: Path) -> Generator[ArmedProcess]:
     """The child, which is dead when the block has ended."""
-    child = Child(scene, *arguments, plan=plan, log=log)
+    child = ArmedProcess(scene, *arguments, plan=plan, log=log)
     try:
         yield child
     finally:

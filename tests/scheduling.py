@@ -17,7 +17,7 @@ _LONGEST = (
     *_LAUNCHES,
     "worker/engines/local/warm/test_keeper.py",
     "torchyard/cli/test_service.py",
-    "e2e/test_survival.py",
+    "e2e/test_recovery.py",
     "failpoints/test_processes.py",
     "trainer/test_resume.py",
     "trainer/test_recipes.py",
@@ -25,7 +25,7 @@ _LONGEST = (
 """The longest first. What is not here takes less than these."""
 
 
-class Dealer(LoadFileScheduling):
+class FileScheduling(LoadFileScheduling):
     """As `--dist loadfile`, but files that use one service, or one warm process, are dealt out together."""
 
     def _split_scope(self, nodeid: str) -> str:
@@ -38,7 +38,7 @@ class Dealer(LoadFileScheduling):
         return "warm" if name.startswith(_WARM) else path
 
 
-def sort(items: list[pytest.Item]) -> None:
+def sort_longest_first(items: list[pytest.Item]) -> None:
     """Puts the longest files first, so that none of them is left when all others are done."""
     places = {_FOLDER / name: place for place, name in enumerate(_LONGEST)}
     items.sort(key=lambda item: places.get(item.path, len(places)))

@@ -19,7 +19,7 @@ from store.rows.jobs import Reason
 from store.rows.logs import NewLines
 from store.rows.metrics import NewPoint
 from store.store import Store
-from tests.store.yard import checkpoint
+from tests.store.fixture import checkpoint
 from tests.worker.standin import StandIn
 from torchyard.contract import failpoints
 from torchyard.contract.job import EndReason
@@ -94,14 +94,14 @@ def remove_orphans(settings: Settings) -> None:
 def work(settings: Settings, worker_id: str) -> None:
     """A worker takes what waits and fits, and reports it to its end. Raises StaleClaim."""
     with _store(settings) as store:
-        for claim in _take(store, worker_id):
+        for claim in _claim(store, worker_id):
             report(store, claim)
 
 
-def look(settings: Settings, worker_id: str) -> None:
+def schedule(settings: Settings, worker_id: str) -> None:
     """A worker's look at the queue."""
     with _store(settings) as store:
-        _take(store, worker_id)
+        _claim(store, worker_id)
 
 
 def report(store: Store, claim: Claim) -> None:
@@ -122,7 +122,7 @@ def report(store: Store, claim: Claim) -> None:
     records.end(ExitReport(reason=EndReason.COMPLETED))
 
 
-def serve(settings: Settings, speed: float, patience: float, argv: list[str] | None = None) -> None:
+def run_daemon(settings: Settings, speed: float, patience: float, argv: list[str] | None = None) -> None:
     """A daemon whose clock goes `speed` times as fast, and which waits `patience` seconds for a supervisor to come.
 
     `argv` is started in torchrun's place; attempts after the first meet no failpoint.
@@ -150,7 +150,7 @@ class _InTorchrunsPlace(StandIn):
         return super().command(plan, folder=folder)
 
 
-def _take(store: Store, worker_id: str) -> list[Claim]:
+def _claim(store: Store, worker_id: str) -> list[Claim]:
     device = DeviceView(index=0, uuid="cpu-0", name="CPU slot", kind="cpu")
     scheduler = Scheduler(worker_id=worker_id, name="box", store=store)
     return list(scheduler.claims(scheduler.waiting(), [device], may_claim=lambda: True))

@@ -14,14 +14,14 @@ from store.queue import Queue
 from store.rows import jobs, logs
 from store.rows.attempts import Claim
 from store.rows.metrics import POINT
-from tests.failpoints import scenes
-from tests.failpoints.child import until
-from tests.store.yard import Yard, store_on
+from tests.failpoints import actions
+from tests.failpoints.armed import until
+from tests.store.fixture import StoreFixture, store_on
 from torchyard.contract.job import JobState
 from worker.settings import Settings
 
 
-class House(Yard):
+class FailpointFixture(StoreFixture):
     """A yard with a Redis and folders."""
 
     def __init__(self, folder: Path, database: Database, redis_url: str) -> None:
@@ -37,7 +37,7 @@ class House(Yard):
         self.settings.root.mkdir()
         self.log = folder / "failpoints.log"
 
-    def queue_up(self, **spec: Any) -> str:
+    def submit_queued(self, **spec: Any) -> str:
         """A job that waits, and is in the queue."""
         job_id = self.submit(**spec)
         self.queue.announce(Announcement(priorities={job_id: self.job(job_id).priority}))
@@ -65,7 +65,7 @@ class House(Yard):
             self.end_rescued(job_id)
             claim = self.claim(job_id, other)
             if claim is not None:
-                scenes.report(store_on(self.database, queue=self.queue), claim)
+                actions.report(store_on(self.database, queue=self.queue), claim)
             return False
 
         until(finish, "the job has ended")
@@ -89,7 +89,7 @@ class House(Yard):
         assert all(row.released_at is not None for row in self.allocations())
         points, lines = Counter(self.points(job_id)), Counter(self.lines(job_id))
         assert set(points.values()) | set(lines.values()) <= {1}, (points, lines)
-        assert [step for attempt, step in points if attempt == job.attempt] == list(scenes.STEPS)
+        assert [step for attempt, step in points if attempt == job.attempt] == list(actions.STEPS)
         names = [(row.attempt, row.name) for row in self.checkpoints(job_id)]
         assert len(set(names)) == len(names)
         assert job.attempt in {attempt for attempt, _ in names}

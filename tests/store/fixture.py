@@ -28,7 +28,7 @@ from torchyard.contract.spec import parse_spec
 T = TypeVar("T")
 
 
-class Yard:
+class StoreFixture:
     def __init__(self, database: Database) -> None:
         self.database = database
 
@@ -147,7 +147,7 @@ class Yard:
 
 
 @contextmanager
-def statements(database: Database) -> Generator[list[str]]:
+def recorded_statements(database: Database) -> Generator[list[str]]:
     """What is executed on the database while the block runs, but for the ends of transactions."""
     found: list[str] = []
 
@@ -178,7 +178,7 @@ def checkpoint(
     return NewCheckpoint(name=name, manifest=manifest, files=[file])
 
 
-def at_once(*calls: Callable[[], T]) -> list[T | Exception]:
+def run_together(*calls: Callable[[], T]) -> list[T | Exception]:
     """Runs the calls in threads that start together; each one's answer or exception, in order."""
     barrier = threading.Barrier(len(calls))
 
