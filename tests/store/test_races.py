@@ -17,7 +17,8 @@ from torchyard.contract.errors import Conflict, StaleClaim
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.records import ExitReport
 
-PAIRS = int(os.environ.get("TORCHYARD_RACE_PAIRS", "16"))
+PAIRS = int(os.environ.get("TORCHYARD_RACE_PAIRS", "8"))
+"""Repetitions of each race; `make races` runs 10,000."""
 
 
 def ends(db: StoreFixture, job_id: str) -> list[str]:
