@@ -11,8 +11,8 @@ from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.services import Services
-from store.queries import census
-from store.queries.census import Census
+from store.queries import stats
+from store.queries.stats import ServiceStats
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.job import JobState
 
@@ -77,10 +77,10 @@ class _Service(Collector):
             yield from _of_workers(found)
             yield from _of_starts(found)
 
-    def _census(self) -> Census | None:
+    def _census(self) -> ServiceStats | None:
         try:
             with self._parts.store.read() as session:
-                return census.take(session)
+                return stats.collect(session)
         except Unavailable:
             return None
 
@@ -92,7 +92,7 @@ class _Service(Collector):
         return True
 
 
-def _of_jobs(found: Census) -> Iterable[Metric]:
+def _of_jobs(found: ServiceStats) -> Iterable[Metric]:
     jobs = GaugeMetricFamily("torchyard_jobs", "Jobs that are stored.", labels=["state"])
     for state, count in found.jobs.items():
         jobs.add_metric([state], count)
@@ -101,7 +101,7 @@ def _of_jobs(found: Census) -> Iterable[Metric]:
     yield GaugeMetricFamily("torchyard_points_stored", "Metric points that are stored.", found.points)
 
 
-def _of_attempts(found: Census) -> Iterable[Metric]:
+def _of_attempts(found: ServiceStats) -> Iterable[Metric]:
     age = GaugeMetricFamily(
         "torchyard_lease_age_seconds",
         "Since the worker of each open attempt renewed its lease.",
@@ -118,7 +118,7 @@ def _of_attempts(found: Census) -> Iterable[Metric]:
     return [age, lag]
 
 
-def _of_workers(found: Census) -> Iterable[Metric]:
+def _of_workers(found: ServiceStats) -> Iterable[Metric]:
     age = GaugeMetricFamily(
         "torchyard_worker_seen_age_seconds", "Since each worker was seen.", labels=["worker_id", "worker"]
     )
@@ -134,7 +134,7 @@ def _of_workers(found: Census) -> Iterable[Metric]:
     return [age, devices]
 
 
-def _of_starts(found: Census) -> Iterable[Metric]:
+def _of_starts(found: ServiceStats) -> Iterable[Metric]:
     labels = ["worker_id", "worker"]
     warm = GaugeMetricFamily("torchyard_worker_warm", "1 where jobs start from a warm process.", labels=labels)
     age = GaugeMetricFamily("torchyard_warm_process_age_seconds", "Since it was started.", labels=labels)

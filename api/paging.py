@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Query
 
 from store.ids import Prefix, is_id
-from store.queries.listing import Place
+from store.queries.listing import QueueCursor
 from torchyard.contract.errors import InvalidCursor
 from torchyard.contract.views import Page, View
 
@@ -56,15 +56,15 @@ def id_after(cursor: str | None, prefix: Prefix) -> str | None:
     return cursor
 
 
-def place_after(cursor: str | None) -> Place | None:
+def place_after(cursor: str | None) -> QueueCursor | None:
     """The place in the queue that the page before ended with. Raises InvalidCursor."""
     if cursor is None:
         return None
     match = _PLACE.fullmatch(cursor)
     if match is None or not is_id(match[2], "job"):
         raise InvalidCursor(f"{cursor!r} is no place that this list gave as `next`")
-    return Place(priority=int(match[1]), job_id=match[2])
+    return QueueCursor(priority=int(match[1]), job_id=match[2])
 
 
-def place_cursor(place: Place) -> str:
+def place_cursor(place: QueueCursor) -> str:
     return f"{place.priority}:{place.job_id}"

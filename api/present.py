@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from store.db import terms
+from store.db import stored_spec
 from store.db.database import Session
 from store.db.tables import Checkpoint, Job, JobEvent, Worker
-from store.queries import places
-from store.queries.journal import Item
+from store.queries import queue_positions
+from store.queries.timeline import TimelineItem
 from store.rows import checkpoints, metrics, reasons
-from store.rows.checkpoints import Listed
+from store.rows.checkpoints import ListedCheckpoint
 from store.rows.logs import Line
-from store.rows.reasons import Shown
+from store.rows.reasons import DisplayedReason
 from torchyard.contract.job import JobState
 from torchyard.contract.rundir import STATE_FILE
 from torchyard.contract.spec import SPEC, Spec
@@ -43,16 +43,16 @@ def job(session: Session, row: Job) -> JobView:
 
 def new_job(session: Session, row: Job, spec: Spec) -> JobView:
     """A job that was submitted just now: it has nothing but its spec and its place."""
-    reason = reasons.shown(session, [row])[row.id]
-    return _job(row, spec, latest={}, best=None, reason=reason, position=places.place(session, row))
+    reason = reasons.displayed(session, [row])[row.id]
+    return _job(row, spec, latest={}, best=None, reason=reason, position=queue_positions.queue_position(session, row))
 
 
 def job_list(session: Session, rows: Sequence[Job]) -> list[JobView]:
     """The jobs in the order given, with a few queries for all of them together."""
     latest = metrics.latest(session, [row.id for row in rows])
-    best = checkpoints.best_of_each(session, rows)
-    why = reasons.shown(session, rows)
-    positions = places.places(session, rows)
+    best = checkpoints.best_of_jobs(session, rows)
+    why = reasons.displayed(session, rows)
+    positions = queue_positions.queue_positions(session, rows)
     return [
         _job(
             row,
@@ -72,7 +72,7 @@ def event(row: JobEvent) -> EventView:
     )
 
 
-def item(stored: Item) -> View:
+def item(stored: TimelineItem) -> View:
     """What a stream tells of a stored thing."""
     content = stored.content
     if isinstance(content, JobEvent):
@@ -101,7 +101,7 @@ def log_line(line: Line) -> LogLine:
     )
 
 
-def checkpoint(listed: Listed) -> CheckpointView:
+def checkpoint(listed: ListedCheckpoint) -> CheckpointView:
     row = listed.row
     sent = checkpoints.file_of(row, STATE_FILE)
     return CheckpointView(
@@ -120,7 +120,7 @@ def checkpoint(listed: Listed) -> CheckpointView:
 
 def queue(session: Session, found: Sequence[tuple[int, Job]]) -> list[QueueEntry]:
     """Presents the jobs in the given order, each with its place in the queue."""
-    why = reasons.shown(session, [row for _, row in found])
+    why = reasons.displayed(session, [row for _, row in found])
     return [_queue_entry(place, row, why[row.id]) for place, row in found]
 
 
@@ -147,14 +147,14 @@ def microseconds(time: datetime) -> int:
     return (time - _EPOCH) // timedelta(microseconds=1)
 
 
-def _queue_entry(place: int, row: Job, reason: Shown) -> QueueEntry:
+def _queue_entry(place: int, row: Job, reason: DisplayedReason) -> QueueEntry:
     return QueueEntry(
         position=place,
         job_id=row.id,
         name=row.name,
         owner=row.owner,
         priority=row.priority,
-        resources=terms.resources(row.spec["resources"]),
+        resources=stored_spec.parse_resources(row.spec["resources"]),
         reason=WaitingReason(code=reason.code, message=reason.message, since=time(reason.since)),
         not_before=None if row.not_before is None else time(row.not_before),
         created_at=time(row.created_at),
@@ -167,7 +167,7 @@ def _job(
     *,
     latest: dict[str, float],
     best: Checkpoint | None,
-    reason: Shown,
+    reason: DisplayedReason,
     position: int | None,
 ) -> JobView:
     return JobView(
@@ -200,7 +200,7 @@ def _best(row: Job, best: Checkpoint) -> BestView | None:
     if best.monitored is None:
         return None
     return BestView(
-        metric=row.terms.checkpoint.monitor,
+        metric=row.stored_spec.checkpoint.monitor,
         value=best.monitored,
         epoch=best.epoch,
         step=best.step,

@@ -9,8 +9,8 @@ from anyio import CapacityLimiter, to_thread
 
 from api import present
 from api.live import Live
-from store.queries import journal
-from store.queries.journal import Item, Kind
+from store.queries import timeline
+from store.queries.timeline import ItemKind, TimelineItem
 from store.rows import jobs
 from store.store import Store
 from torchyard.contract.errors import NotFound, Unavailable
@@ -32,7 +32,7 @@ class _Wanted:
     """A page: what follows a position of a job, of some kinds or of all."""
 
     job_id: str
-    kinds: frozenset[Kind]
+    kinds: frozenset[ItemKind]
     after: int
 
 
@@ -64,7 +64,7 @@ class Stream:
         self._cached_bytes = 0
         self._reading: dict[tuple[_Wanted, int], asyncio.Task[_Page]] = {}
 
-    async def events(self, job_id: str, *, after: int, kinds: frozenset[Kind]) -> AsyncGenerator[bytes]:
+    async def events(self, job_id: str, *, after: int, kinds: frozenset[ItemKind]) -> AsyncGenerator[bytes]:
         """Everything stored behind `after` and, as it comes, what is stored later; the end of the job ends it.
 
         A watcher holds one shared page and no thread. It also ends, without an `end`, when the service stops or the job
@@ -125,7 +125,7 @@ class Stream:
             job = jobs.get(session, wanted.job_id)
             events: list[bytes] = []
             size, last = 0, wanted.after
-            for item in journal.after(session, wanted.job_id, wanted.after, kinds=wanted.kinds):
+            for item in timeline.after(session, wanted.job_id, wanted.after, kinds=wanted.kinds):
                 events.append(_encoded(item))
                 size += len(events[-1])
                 last = item.position
@@ -137,7 +137,7 @@ class Stream:
         return _Page(b"".join(events), max(last, job.position), ended=state.terminal)
 
 
-def _encoded(item: Item) -> bytes:
+def _encoded(item: TimelineItem) -> bytes:
     return _event(item.position, item.kind, present.item(item).model_dump_json())
 
 

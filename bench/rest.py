@@ -12,7 +12,7 @@ from bench import table
 from bench.peers import inserts
 from bench.service import Service, scratch, script, up, wait_for
 from bench.table import Row
-from tests.chaos.crew import warm_process_of
+from tests.chaos.job_processes import warm_process_of
 from torchyard.client import Client
 from torchyard.contract.job import JobState
 from torchyard.contract.recordfiles import read_record

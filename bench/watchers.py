@@ -26,8 +26,8 @@ from bench.rest import pss_mib
 from bench.service import Service, scratch, up
 from bench.submit import SPEC
 from bench.table import Row
+from store.announcement import Announcement
 from store.db.database import Database
-from store.news import News
 from store.queue import Queue
 from store.rows import jobs
 from torchyard.cli.up import redis_server
@@ -103,7 +103,7 @@ def _send(database: Database, queue: Queue, job_id: str, number: int) -> float:
     with database.write() as session:
         jobs.add_event(session, job_id, type="message", attempt=None, data={"level": "info", "text": str(number)})
     committed = time.monotonic()
-    queue.tell(News(changed={job_id}))
+    queue.announce(Announcement(changed={job_id}))
     return committed
 
 

@@ -27,14 +27,14 @@ class Blob:
 
 
 @dataclass(frozen=True)
-class Space:
+class DiskSpace:
     """Bytes of a disk."""
 
     total: int
     free: int
 
 
-class Copy:
+class BlobWriter:
     """A blob that is being made, in as many turns as its maker likes: no name in the store is taken before `publish`.
 
     It is the maker's to `discard` in the end, which does nothing after `publish`.
@@ -48,7 +48,7 @@ class Copy:
         self._digest = hashlib.sha256()
         self._file = _new(path)
 
-    def take(self, source: BinaryIO, limit: int) -> int:
+    def copy_from(self, source: BinaryIO, limit: int) -> int:
         """Copies at most `limit` bytes of `source`, and answers how many; 0 at its end. Raises OSError."""
         taken = 0
         while taken < limit and (chunk := source.read(min(_CHUNK, limit - taken))):
@@ -97,23 +97,23 @@ class Blobs:
 
     def add(self, source: BinaryIO) -> Blob:
         """Copies `source` to its end, hashing what is copied; durable when this returns. Raises OSError."""
-        copy = self.begin()
+        writer = self.create()
         try:
-            while copy.take(source, _CHUNK):
+            while writer.copy_from(source, _CHUNK):
                 pass
-            blob = copy.finish()
-            copy.publish()
+            blob = writer.finish()
+            writer.publish()
         finally:
-            copy.discard()
+            writer.discard()
         return blob
 
-    def begin(self) -> "Copy":
+    def create(self) -> BlobWriter:
         """A new blob, empty and without a name. Raises OSError."""
         self._incoming.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return Copy(self, self._incoming / uuid4().hex)
+        return BlobWriter(self, self._incoming / uuid4().hex)
 
     @contextmanager
-    def sharing(self) -> Generator[None]:
+    def shared_lock(self) -> Generator[None]:
         """Held from before blobs get their names until the rows that refer to them are committed: none is removed
         meanwhile.
 
@@ -124,7 +124,7 @@ class Blobs:
             yield
 
     @contextmanager
-    def alone(self) -> Generator[bool]:
+    def exclusive_lock(self) -> Generator[bool]:
         """Held while blobs are removed; False, and nothing is held, where somebody is `sharing`. Raises OSError."""
         with self._locked() as descriptor:
             try:
@@ -148,11 +148,11 @@ class Blobs:
                 if path.stat().st_mtime < before:
                     path.unlink()
 
-    def space(self) -> "Space":
+    def disk_space(self) -> DiskSpace:
         """Of its disk. Raises OSError."""
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         usage = shutil.disk_usage(self.root)
-        return Space(total=usage.total, free=usage.free)
+        return DiskSpace(total=usage.total, free=usage.free)
 
     def path(self, sha256: str) -> Path:
         """Where the blob lies, if it is there."""

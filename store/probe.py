@@ -16,25 +16,25 @@ _OLDEST_REDIS = (6, 2)
 
 
 @dataclass(frozen=True)
-class DatabaseFacts:
+class DatabaseInfo:
     name: str
     """`PostgreSQL 18.1`."""
     supported: bool
     revision: str | None
     """Of the tables; None where there are none."""
-    ahead_s: float
+    clock_ahead_s: float
     """How far its clock is ahead of this host's."""
-    within_s: float
+    clock_uncertainty_s: float
     """How exactly that could be measured."""
 
 
 @dataclass(frozen=True)
-class RedisFacts:
+class RedisInfo:
     name: str
     """`Redis 7.2.4`, `Valkey 8.0.1`."""
     supported: bool
     appendonly: bool
-    policy: str
+    maxmemory_policy: str
     """What it does when its memory is full."""
     writable: bool
 
@@ -48,7 +48,7 @@ def sqlite_file(url: str) -> Path | None:
     return Path(found.database) if found.get_backend_name() == "sqlite" and found.database else None
 
 
-def look_at_database(url: str) -> DatabaseFacts:
+def inspect_database(url: str) -> DatabaseInfo:
     """Raises Unavailable and ConfigError."""
     with closing(Database(url, program="torchyard-doctor")) as database, database.read() as session:
         connection = session.connection()
@@ -59,20 +59,20 @@ def look_at_database(url: str) -> DatabaseFacts:
         now = session.scalars(select(now_us())).one() / 1e6
         after = time.time()
     name = f"{'SQLite' if kind == 'sqlite' else 'PostgreSQL'} {'.'.join(map(str, version))}"
-    return DatabaseFacts(name, version >= _OLDEST[kind], revision, now - (before + after) / 2, (after - before) / 2)
+    return DatabaseInfo(name, version >= _OLDEST[kind], revision, now - (before + after) / 2, (after - before) / 2)
 
 
-def look_at_redis(url: str) -> RedisFacts:
+def inspect_redis(url: str) -> RedisInfo:
     """Raises Unavailable and ConfigError."""
     with closing(Queue(url)) as queue:
         found = queue.info()
     version = str(found["redis_version"])  # Valkey's says with which Redis it is compatible
     name = f"Valkey {found['valkey_version']}" if "valkey_version" in found else f"Redis {version}"
     numbers = tuple(int(part) for part in version.split(".")[:2])
-    return RedisFacts(
+    return RedisInfo(
         name,
         supported=numbers >= _OLDEST_REDIS,
         appendonly=bool(found.get("aof_enabled")),
-        policy=str(found.get("maxmemory_policy", "unknown")),
+        maxmemory_policy=str(found.get("maxmemory_policy", "unknown")),
         writable=found.get("role") == "master",
     )

@@ -9,8 +9,8 @@ from redis import Redis, RedisError
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from store.announcement import Announcement
 from store.changes import CHANNEL
-from store.news import News
 from torchyard.contract.errors import ConfigError, Unavailable
 from torchyard.contract.failpoints import failpoint
 
@@ -36,21 +36,21 @@ class Queue:
         self._redis = _client(url)
         self._quiet_until = 0.0
 
-    def tell(self, news: News) -> None:
+    def announce(self, announcement: Announcement) -> None:
         """Called after a commit: puts each job where it belongs in the queue, tells who watches one, wakes the workers.
 
         Raises QueueUnavailable.
         """
-        queued = {job_id: -priority for job_id, priority in news.places.items() if priority is not None}
-        gone = [job_id for job_id, priority in news.places.items() if priority is None]
-        with self._told("tell"), self._redis.pipeline(transaction=False) as pipeline:
+        queued = {job_id: -priority for job_id, priority in announcement.priorities.items() if priority is not None}
+        gone = [job_id for job_id, priority in announcement.priorities.items() if priority is None]
+        with self._pausing_when_slow("announce"), self._redis.pipeline(transaction=False) as pipeline:
             if queued:
                 pipeline.zadd(_QUEUE, queued)
             if gone:
                 pipeline.zrem(_QUEUE, *gone)
-            if news.ring:
+            if announcement.wakes_workers:
                 pipeline.publish(_BELL, "")
-            for job_id in news.changed:
+            for job_id in announcement.changed:
                 pipeline.publish(CHANNEL, job_id)
             pipeline.execute()
 
@@ -95,15 +95,15 @@ class Queue:
         with _translated():
             return self._redis.info()
 
-    def bell(self) -> "Bell":
-        return Bell(self._redis)
+    def listener(self) -> "WakeupListener":
+        return WakeupListener(self._redis)
 
     def close(self) -> None:
         """A thread that still talks to Redis keeps its connection: taken away, it fails with whatever comes first."""
         self._redis.connection_pool.disconnect(inuse_connections=False)
 
     @contextmanager
-    def _told(self, what: str) -> Generator[None]:
+    def _pausing_when_slow(self, what: str) -> Generator[None]:
         """A Redis that hangs would hold up whoever commits: it is then left alone for some seconds."""
         began = time.monotonic()
         if began < self._quiet_until:
@@ -118,7 +118,7 @@ class Queue:
             raise
 
 
-class Bell:
+class WakeupListener:
     """One listener for the bell, for one thread."""
 
     def __init__(self, redis: Redis) -> None:

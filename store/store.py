@@ -7,9 +7,9 @@ from typing import Self
 
 from sqlalchemy.orm import Session
 
+from store.announcement import Announcement, announcement_of
 from store.blobs import Blobs
 from store.db.database import Database
-from store.news import News, news_of
 from store.queue import Queue, QueueUnavailable
 from store.rows import jobs
 from store.settings import Settings
@@ -44,11 +44,11 @@ class Store:
         """
         with self.database.write(purpose) as session:
             yield session
-        self._tell(news_of(session))
+        self._tell(announcement_of(session))
 
-    def ring(self) -> None:
+    def wake_workers(self) -> None:
         """Wakes every worker. Where Redis does not answer, they look by themselves."""
-        self._tell(News(ring=True))
+        self._tell(Announcement(wakes_workers=True))
 
     def rebuild_queue(self) -> bool:
         """Makes the queue in Redis what the rows say. True if it differed; False, too, where Redis does not answer.
@@ -65,11 +65,11 @@ class Store:
         self.queue.close()
         self.database.close()
 
-    def _tell(self, told: News) -> None:
+    def _tell(self, told: Announcement) -> None:
         if not told:
             return
         try:
-            self.queue.tell(told)
+            self.queue.announce(told)
             self._tells = True
         except QueueUnavailable as error:
             if self._tells:

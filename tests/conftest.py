@@ -10,7 +10,7 @@ import pytest
 from xdist.remote import Producer
 
 from store.db.database import Database
-from tests import sharing
+from tests import scheduling
 from tests.databases import Databases, PostgreSQLDatabases, SQLiteDatabases
 from tests.postgresql import postgresql_server
 
@@ -24,8 +24,8 @@ def pytest_xdist_auto_num_workers() -> int:
     return len(os.sched_getaffinity(0)) + 1
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> sharing.Dealer:
-    return sharing.Dealer(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> scheduling.FileScheduling:
+    return scheduling.FileScheduling(config, log)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -42,7 +42,7 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    sharing.sort(items)
+    scheduling.sort_longest_first(items)
 
 
 @pytest.fixture(scope="session")

@@ -120,7 +120,7 @@ Databases = SQLiteDatabases | PostgreSQLDatabases
 
 
 @contextmanager
-def away(database: Database) -> Generator[None]:
+def unavailable(database: Database) -> Generator[None]:
     """While the block runs, the database does not answer: PostgreSQL lets nobody in, SQLite has no attempts."""
     if database.engine.dialect.name == "sqlite":
         _rename(database, "attempts", "away")

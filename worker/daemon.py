@@ -9,7 +9,7 @@ import threading
 import time
 
 from store.ids import new_id
-from store.queue import Bell
+from store.queue import WakeupListener
 from store.store import Store
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.record import Record
@@ -84,7 +84,7 @@ class Daemon:
 
     def serve(self) -> None:
         """Works until told to stop."""
-        bell = self._store.queue.bell()
+        bell = self._store.queue.listener()
         try:
             self._begin()
             self._loop(bell)
@@ -106,7 +106,7 @@ class Daemon:
             self._roster.adopt(claims)
             return
 
-    def _loop(self, bell: Bell) -> None:
+    def _loop(self, bell: WakeupListener) -> None:
         claim = Every(_CLAIM_S, self._clock)
         deadline: float | None = None
         while not self._leaving:
@@ -153,7 +153,7 @@ class Daemon:
             return False
         return self._leases.look()
 
-    def _listen(self, bell: Bell) -> bool:
+    def _listen(self, bell: WakeupListener) -> bool:
         """Waits for the bell, or for the end of an attempt. True when there may be something to claim."""
         try:
             rang = bell.wait(0.1 if self._stopping else _BELL_S) if not self._freed.is_set() else False

@@ -106,7 +106,7 @@ class Duties:
 
     def _look_for_drain(self) -> None:
         with self._store.read() as session:
-            drained = rows.drains(session, self._worker_id)
+            drained = rows.is_draining(session, self._worker_id)
         if drained != self.drained:
             self.drained = drained
             logger.info("this worker %s", "drains: it gives its jobs back" if drained else "takes jobs again")
@@ -114,6 +114,6 @@ class Duties:
     def _sweep(self) -> None:
         self._leases.rescue_expired()
         if self._store.rebuild_queue():
-            self._store.ring()
-        placement.forget_idle(self._store)
+            self._store.wake_workers()
+        placement.delete_unused_reasons(self._store)
         self._housekeeper.sweep()

@@ -44,7 +44,7 @@ class Leases:
         if not attempt_ids:
             return True
         with self._store.read() as session:
-            ours = {claim.attempt_id for claim in attempts.open_of_worker(session, self._worker_id)}
+            ours = {claim.attempt_id for claim in attempts.open_claims(session, self._worker_id)}
         self._roster.keep_only(ours)
         return attempt_ids <= ours | self._roster.done()
 
@@ -55,7 +55,7 @@ class Leases:
         answered for one lease.
         """
         with self._store.read() as session:
-            late = attempts.expired(session)
+            late = attempts.expired_claims(session)
         self._answers_since = self._answers_since or self._clock()
         if self._clock() - self._answers_since <= LEASE.total_seconds():
             return 0

@@ -15,7 +15,7 @@ from api.services import Parts, Services
 from store.db.database import Session
 from store.db.tables import Checkpoint, Job
 from store.rows import checkpoints
-from store.rows.checkpoints import Listed
+from store.rows.checkpoints import ListedCheckpoint
 from torchyard.contract.errors import InvalidCursor, NotFound, Unavailable
 from torchyard.contract.rundir import STATE_FILE
 from torchyard.contract.views import CheckpointView, Page
@@ -92,11 +92,11 @@ def _handed_over(sendfile: str, blob: Path) -> dict[str, str]:
     return {"X-Accel-Redirect": f"{location.rstrip('/')}/{blob.parent.name}/{blob.name}"}
 
 
-def _listed(session: Session, job: Job, *, behind: str | None) -> list[Listed]:
+def _listed(session: Session, job: Job, *, behind: str | None) -> list[ListedCheckpoint]:
     if behind is None:
         return checkpoints.listed(session, job)
     try:
-        return checkpoints.behind(session, job, behind)
+        return checkpoints.older_than(session, job, behind)
     except NotFound:
         raise InvalidCursor(f"{behind!r} is no checkpoint of this job") from None
 

@@ -12,7 +12,7 @@ from api.services import Parts, Services
 from store.commands import requests
 from store.ids import is_id
 from store.queries import listing
-from store.queries.listing import Place
+from store.queries.listing import QueueCursor
 from store.rows import jobs, workers
 from torchyard.contract.errors import Forbidden, NotFound, Unavailable
 from torchyard.contract.spec import CONFIGS
@@ -37,8 +37,8 @@ def list_workers(parts: Parts, limit: Limit = 100, after: AfterWorker = None) ->
     """Hosts and their devices, and which job holds each."""
     cursor = id_after(after, "wrk")
     with parts.store.read() as session:
-        found = workers.every(session, limit=limit + 1, after=cursor)
-        holders = jobs.holders(session)
+        found = workers.list_all(session, limit=limit + 1, after=cursor)
+        holders = jobs.device_holders(session)
     shown = [present.worker(row, alive, holders) for row, alive in found]
     return page(WorkerView, shown, limit=limit, cursor=lambda worker: worker.id)
 
@@ -49,7 +49,7 @@ def get_worker(parts: Parts, worker_id: str) -> WorkerView:
     _check_id(worker_id)
     with parts.store.read() as session:
         row, alive = workers.get(session, worker_id)
-        return present.worker(row, alive, jobs.holders(session))
+        return present.worker(row, alive, jobs.device_holders(session))
 
 
 @router.post("/workers/{worker_id}/drain", responses=problems(Unavailable, Forbidden))
@@ -74,7 +74,7 @@ def list_queue(parts: Parts, user: User, limit: Limit = 100, after: AfterPlace =
     with parts.store.read() as session:
         entries = present.queue(session, listing.queue(session, limit=limit + 1, owner=user.sees, behind=behind))
     return page(
-        QueueEntry, entries, limit=limit, cursor=lambda entry: place_cursor(Place(entry.priority, entry.job_id))
+        QueueEntry, entries, limit=limit, cursor=lambda entry: place_cursor(QueueCursor(entry.priority, entry.job_id))
     )
 
 
@@ -86,7 +86,7 @@ def _set_drain(parts: Services, user: Principal, worker_id: str, *, drain: bool)
         parts.store,
         worker_id,
         drain=drain,
-        answer=lambda session, row, alive: present.worker(row, alive, jobs.holders(session)),
+        answer=lambda session, row, alive: present.worker(row, alive, jobs.device_holders(session)),
     )
 
 

@@ -17,7 +17,7 @@ from api.body import Body, parsed
 from api.openapi import CONDITIONAL, PATCH_BODY, headers, problems
 from api.paging import AfterJob, AfterNumber, Limit, id_after, number_after, page
 from api.services import Parts, Services
-from store.commands import cleaning, requests
+from store.commands import cleanup, requests
 from store.queries import listing
 from store.rows import jobs
 from torchyard.contract.errors import Conflict, Unavailable
@@ -160,7 +160,7 @@ def _content(parts: Services, user: Principal, job_id: str) -> bytes:
 
 def _collect(parts: Services) -> None:
     try:
-        cleaning.collect(parts.store)
+        cleanup.collect_garbage(parts.store)
     except (Unavailable, OSError) as error:
         _log.warning("what deleted jobs left waits for a worker's sweep: %s", error)
 

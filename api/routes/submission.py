@@ -46,7 +46,7 @@ def submit_job(parts: Parts, user: User, body: Body, keyed: Keyed) -> Response:
 @router.post("/jobs/{job_id}/retry", status_code=201, responses=_CREATED | problems(Conflict, TooLarge))
 def retry_job(parts: Parts, user: User, job_id: JobId, keyed: Keyed) -> Response:
     """Submits the spec of a job that has ended as a new job, which resumes from the newest checkpoint of the old."""
-    made = submission.retry(parts.store, job_id, owner=user.name, sees=user.sees, show=present.job, keyed=keyed)
+    made = submission.retry(parts.store, job_id, owner=user.name, visible_to=user.sees, show=present.job, keyed=keyed)
     return _answer(made)
 
 

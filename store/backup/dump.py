@@ -131,7 +131,7 @@ def _dump_postgresql(database: Database, path: Path) -> Snapshot:
     with database.read() as session:
         for limit in ("statement_timeout", "idle_in_transaction_session_timeout"):
             session.execute(text(f"SET LOCAL {limit} = 0"))
-        # What is counted and listed here is what pg_dump sees, however much is written meanwhile.
+        # What is counted and listed here is what pg_dump visible_to, however much is written meanwhile.
         snapshot = session.scalars(text("SELECT pg_export_snapshot()")).one()
         found = _look(session)
         options = ("--format=custom", "--no-owner", "--no-privileges", f"--snapshot={snapshot}", f"--file={path}")

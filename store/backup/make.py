@@ -25,7 +25,7 @@ def make(url: str, blobs: Blobs, target: Path) -> BackupManifest:
     folder = Folder(target.absolute())
     with _filling(folder):
         # No blob is removed from before the snapshot until all that it refers to are here.
-        with blobs.sharing() if blobs.root.is_dir() else nullcontext():
+        with blobs.shared_lock() if blobs.root.is_dir() else nullcontext():
             found = dump.dump(url, folder.dump)
             damaged = _take(blobs, found.blobs, folder.blobs)
         if damaged and len(damaged) == len(found.blobs):

@@ -14,35 +14,35 @@ from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.records import ExitReport
 
 
-def prepared(store: Store, claim: Claim, *, start_step: int) -> None:
+def mark_prepared(store: Store, claim: Claim, *, start_step: int) -> None:
     """Records the step that the attempt resumes from, before its processes start."""
-    with store.write("prepared") as session:
-        attempts.prepared(session, claim, start_step=start_step)
+    with store.write("mark_prepared") as session:
+        attempts.mark_prepared(session, claim, start_step=start_step)
 
 
-def launched(store: Store, claim: Claim, launcher: dict[str, Any]) -> None:
+def mark_launched(store: Store, claim: Claim, launcher: dict[str, Any]) -> None:
     """Records by what a later daemon finds the attempt's processes again: an engine's handle, as JSON."""
-    with store.write("launched") as session:
-        attempts.launched(session, claim, launcher)
+    with store.write("mark_launched") as session:
+        attempts.mark_launched(session, claim, launcher)
 
 
-def running(store: Store, claim: Claim, reason: Reason) -> None:
+def mark_running(store: Store, claim: Claim, reason: Reason) -> None:
     """Moves the job to `running`; nothing where an earlier call whose answer was lost has done it."""
-    with store.write("running") as session:
+    with store.write("mark_running") as session:
         _move_to_running(session, claim, reason)
 
 
-def record(store: Store, claim: Claim, batch: Batch, *, seq: int, runs: Reason | None = None) -> None:
+def record(store: Store, claim: Claim, batch: Batch, *, seq: int, running_reason: Reason | None = None) -> None:
     """Stores a batch exactly once, even where the answer to an earlier try was lost.
 
     `seq` is the number of batches stored before it. `runs`: as `running` before it, in the same transaction.
     """
-    with store.write("record") as session:
-        _move_to_running(session, claim, runs)
+    with store.write("store_batch") as session:
+        _move_to_running(session, claim, running_reason)
         try:
             attempts.record(session, claim, batch, seq=seq)
         except StaleClaim:
-            if attempts.open_row(session, claim).relay_seq != seq + 1:
+            if attempts.read_open(session, claim).relay_seq != seq + 1:
                 raise
 
 
@@ -51,18 +51,18 @@ def end(
     claim: Claim,
     report: ExitReport,
     *,
-    asked: Collection[EndReason] = (),
-    runs: Reason | None = None,
+    requested_stops: Collection[EndReason] = (),
+    running_reason: Reason | None = None,
 ) -> JobState:
     """Closes the attempt, when all of it is stored and no process is left. Answers the job's next state.
 
-    `asked`: the stops that the worker has asked for. `runs`: as `running` before it, in the same transaction.
+    `requested_stops`: the stops that the worker has asked for. `runs`: as `running` before it, in the same transaction.
     """
     with store.write("end") as session:
-        _move_to_running(session, claim, runs)
-        return attempts.end(session, claim, report, asked=asked)
+        _move_to_running(session, claim, running_reason)
+        return attempts.end(session, claim, report, requested_stops=requested_stops)
 
 
 def _move_to_running(session: Session, claim: Claim, reason: Reason | None) -> None:
     if reason is not None and jobs.get(session, claim.job_id).state != JobState.RUNNING:
-        attempts.running(session, claim, reason=reason)
+        attempts.mark_running(session, claim, reason=reason)

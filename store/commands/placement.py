@@ -6,7 +6,7 @@ All of them raise Unavailable.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from store.news import news_of
+from store.announcement import announcement_of
 from store.rows import attempts, intents, jobs, reasons, waiting
 from store.rows.attempts import Claim
 from store.rows.jobs import Reason
@@ -24,45 +24,45 @@ def claim(store: Store, job_id: str, *, worker_id: str, devices: Sequence[dict[s
         if taken is None:
             job = jobs.lock(session, job_id)
             if job is None or job.state != JobState.QUEUED:
-                news_of(session).dequeue(job_id)
+                announcement_of(session).dequeue(job_id)
         return taken
 
 
-def preempt(store: Store, victims: Sequence[str], *, in_favour_of: str, reason: Reason) -> bool:
+def preempt(store: Store, victims: Sequence[str], *, preemptor: str, reason: Reason) -> bool:
     """Asks all `victims` to save and go back to the queue, and tells the job that needs their devices so.
 
     False, and nothing is asked, where that is not possible, as in `store.rows.intents.request_preempt`.
     """
     with store.write("preempt") as session:
-        if not intents.request_preempt(session, victims, in_favour_of=in_favour_of):
+        if not intents.request_preempt(session, victims, preemptor=preemptor):
             return False
-        jobs.set_waiting_reason(session, [in_favour_of], reason)
-        news_of(session).change(in_favour_of)
+        jobs.set_waiting_reason(session, [preemptor], reason)
+        announcement_of(session).mark_changed(preemptor)
         return True
 
 
-def tell_why(store: Store, common: Mapping[str, Reason], own: Mapping[Reason, Sequence[str]]) -> None:
+def set_waiting_reasons(store: Store, common: Mapping[str, Reason], own: Mapping[Reason, Sequence[str]]) -> None:
     """Says why jobs wait: for each shape in `common` what is said of all its jobs, for each reason in `own` the jobs of
     which it alone is true. What was said of shapes of which no job waits is forgotten."""
     with store.write("reason") as session:
         jobs.set_waiting_reasons(session, own)
-        reasons.say(session, common)
-        reasons.forget_idle(session)
+        reasons.store_reasons(session, common)
+        reasons.delete_unused(session)
 
 
-def forget_idle(store: Store) -> None:
+def delete_unused_reasons(store: Store) -> None:
     """Forgets why jobs of a shape waited, where none waits any more."""
     with store.read() as session:
-        idle = reasons.are_idle(session)
+        idle = reasons.any_unused(session)
     if idle:
         with store.write("reason") as session:
-            reasons.forget_idle(session)
+            reasons.delete_unused(session)
 
 
-def admit(store: Store) -> None:
+def group_waiting_jobs(store: Store) -> None:
     """Puts each job that waits into its group, in short transactions; nothing where all are there already."""
     with store.read() as session:
-        more = waiting.are_outside(session)
+        more = waiting.any_ungrouped(session)
     while more:
-        with store.write("admit") as session:
-            more = waiting.admit(session)
+        with store.write("group_jobs") as session:
+            more = waiting.group_jobs(session)

@@ -59,5 +59,5 @@ def drain(store: Store, worker_id: str, *, drain: bool, answer: Callable[[Sessio
 
 
 def _answered(session: Session, job: Job, answer: Answer[T]) -> T:
-    jobs.note(session, job)
+    jobs.announce(session, job)
     return answer(session, job)

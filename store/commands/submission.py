@@ -33,13 +33,13 @@ def submit(store: Store, spec: Spec, *, owner: str, show: Show, keyed: KeyedRequ
 
 
 def retry(
-    store: Store, job_id: str, *, owner: str, sees: str | None, show: Show, keyed: KeyedRequest | None = None
+    store: Store, job_id: str, *, owner: str, visible_to: str | None, show: Show, keyed: KeyedRequest | None = None
 ) -> Submitted:
     """Submits the spec of a job that has ended anew, as `store.rows.retry` does, and raises what that raises.
 
     Raises Unavailable and IdempotencyMismatch, too.
     """
-    return _once(store, keyed, lambda session: retries.retry(session, job_id, owner=owner, sees=sees), show)
+    return _once(store, keyed, lambda session: retries.retry(session, job_id, owner=owner, visible_to=visible_to), show)
 
 
 def _once(store: Store, keyed: KeyedRequest | None, make: Callable[[Session], Job], show: Show) -> Submitted:
@@ -52,12 +52,12 @@ def _once(store: Store, keyed: KeyedRequest | None, make: Callable[[Session], Jo
 
 def _try(store: Store, keyed: KeyedRequest | None, make: Callable[[Session], Job], show: Show) -> Submitted:
     with store.write("submit") as session:
-        known = idempotency.recall(session, keyed) if keyed is not None else None
+        known = idempotency.find_answer(session, keyed) if keyed is not None else None
         if known is not None:
             return Submitted(JobView.model_validate(known.body), known.status, known.location, replayed=True)
         row = make(session)
         made = Submitted(show(session, row), 201, f"/v1/jobs/{row.id}")
         if keyed is not None:
             body = made.job.model_dump(mode="json")
-            idempotency.remember(session, keyed, Answer(row.id, made.status, made.location, body))
+            idempotency.store_answer(session, keyed, Answer(row.id, made.status, made.location, body))
     return made

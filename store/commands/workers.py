@@ -12,13 +12,13 @@ def register(store: Store, worker_id: str, *, name: str, devices: list[Any]) -> 
     """Announces a daemon that has just started. Answers its open attempts, which it adopts, with fresh leases."""
     with store.write("register") as session:
         workers.register(session, worker_id, name=name, devices=devices)
-        adopted = attempts.open_of_worker(session, worker_id)
+        adopted = attempts.open_claims(session, worker_id)
         attempts.renew(session, worker_id, [claim.attempt_id for claim in adopted])
         return adopted
 
 
 def heartbeat(store: Store, worker_id: str, *, devices: list[Any], starts: dict[str, Any]) -> None:
-    """Says that the daemon lives, what it sees of its devices, and how it starts jobs."""
+    """Says that the daemon lives, what it visible_to of its devices, and how it starts jobs."""
     with store.write("heartbeat") as session:
         workers.heartbeat(session, worker_id, devices=devices, starts=starts)
 

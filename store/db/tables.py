@@ -17,7 +17,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from store.db.database import CleanText, Document, Float64, now_us
-from store.db.terms import Terms
+from store.db.stored_spec import StoredSpec
 from torchyard.contract.job import JobState
 
 BigKey = BigInteger().with_variant(Integer, "sqlite")
@@ -25,7 +25,7 @@ BigKey = BigInteger().with_variant(Integer, "sqlite")
 _TERMINAL = ", ".join(f"'{state}'" for state in JobState if state.terminal)
 
 
-UNCUT = 2**62
+NEVER_TRIMMED = 2**62
 """More bytes than anything has."""
 
 
@@ -116,7 +116,7 @@ class Job(Base):
     """The number of the latest attempt; 0 before the first."""
     restarts: Mapped[int] = mapped_column(default=0)
     """Retries that counted against `max_restarts`."""
-    barren: Mapped[int] = mapped_column(default=0)
+    attempts_without_checkpoint: Mapped[int] = mapped_column("barren", default=0)
     """Attempts in a row that published no checkpoint."""
     ran_us: Mapped[int] = mapped_column(BigInteger, default=0)
     """How long the ended attempts took together; the time limit is over all of them."""
@@ -129,18 +129,18 @@ class Job(Base):
     """The place of the newest thing stored of the job: each event, metric point and log line has one, in the order of
     their commits."""
     log_lines: Mapped[int] = mapped_column(BigInteger, default=0)
-    log_cut_to: Mapped[int] = mapped_column(BigInteger, default=UNCUT, server_default=str(UNCUT))
+    log_cut_to: Mapped[int] = mapped_column(BigInteger, default=NEVER_TRIMMED, server_default=str(NEVER_TRIMMED))
     """The bytes to which housekeeping has cut the log of the finished job."""
-    events_cut_to: Mapped[int] = mapped_column(BigInteger, default=UNCUT, server_default=str(UNCUT))
+    events_cut_to: Mapped[int] = mapped_column(BigInteger, default=NEVER_TRIMMED, server_default=str(NEVER_TRIMMED))
     """As `log_cut_to`, of what its attempts told as events."""
     created_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
     started_at: Mapped[int | None] = mapped_column(BigInteger)
     finished_at: Mapped[int | None] = mapped_column(BigInteger)
 
     @property
-    def terms(self) -> Terms:
+    def stored_spec(self) -> StoredSpec:
         """What the service reads of the spec."""
-        return Terms.model_validate(self.spec)
+        return StoredSpec.model_validate(self.spec)
 
 
 class WaitingReason(Base):

@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
 from store.db.tables import Job
-from store.queries import places
+from store.queries import queue_positions
 from torchyard.contract.job import JobState
 
 
@@ -33,7 +33,7 @@ def newest(session: Session, where: JobFilter, *, limit: int, before: str | None
 
 
 @dataclass(frozen=True)
-class Place:
+class QueueCursor:
     """A place in the queue: the priority decides, then the id."""
 
     priority: int
@@ -41,7 +41,7 @@ class Place:
 
 
 def queue(
-    session: Session, *, limit: int, owner: str | None = None, behind: Place | None = None
+    session: Session, *, limit: int, owner: str | None = None, behind: QueueCursor | None = None
 ) -> list[tuple[int, Job]]:
     """The queued jobs in the order in which they are to start, each with its place in the whole queue from 1.
 
@@ -55,7 +55,7 @@ def queue(
     while len(found) < limit and priority is not None:
         found += _queued(session, priority, limit=limit - len(found), owner=owner)
         priority = _next_priority(session, priority)
-    known = places.places(session, found)
+    known = queue_positions.queue_positions(session, found)
     return [(known[job.id], job) for job in found]
 
 

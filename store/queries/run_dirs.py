@@ -19,7 +19,7 @@ class KnownJob:
     """By number: how long ago the attempt ended, in microseconds; None while it is open."""
 
 
-def known(session: Session, job_ids: Collection[str]) -> dict[str, KnownJob]:
+def known_jobs(session: Session, job_ids: Collection[str]) -> dict[str, KnownJob]:
     """Those of `job_ids` that there are."""
     query = select(Job.id, Job.finished_at).where(Job.id.in_(job_ids))
     found = {row.id: KnownJob(row.finished_at is not None, {}) for row in session.execute(query)}

@@ -9,12 +9,12 @@ from sqlalchemy import ColumnElement, and_, insert, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from store.announcement import announcement_of
 from store.db.database import now_us
 from store.db.tables import Allocation, Attempt, Job, Worker
-from store.news import news_of
 from store.rows import checkpoints, jobs, logs, metrics, outcome, retention
-from store.rows.believed import believed
 from store.rows.checkpoints import NewCheckpoint
+from store.rows.exit_reports import verified
 from store.rows.jobs import Reason
 from store.rows.logs import NewLines
 from store.rows.metrics import NewPoint
@@ -84,7 +84,7 @@ def renew(session: Session, worker_id: str, attempt_ids: Iterable[int]) -> set[i
     return set(rows.scalars())
 
 
-def open_of_worker(session: Session, worker_id: str) -> list[Claim]:
+def open_claims(session: Session, worker_id: str) -> list[Claim]:
     """The worker's open attempts: what a restarted daemon adopts."""
     query = select(Attempt).where(Attempt.worker_id == worker_id, Attempt.ended_at.is_(None)).order_by(Attempt.id)
     return [Claim(row.id, row.job_id, row.number) for row in session.scalars(query)]
@@ -99,12 +99,12 @@ def read(session: Session, claim: Claim) -> Attempt:
     return row
 
 
-def prepared(session: Session, claim: Claim, *, start_step: int) -> None:
+def mark_prepared(session: Session, claim: Claim, *, start_step: int) -> None:
     """Records the step that the attempt resumes from, before its processes start. Raises StaleClaim."""
     _fenced_update(session, claim, start_step=start_step)
 
 
-def open_row(session: Session, claim: Claim) -> Attempt:
+def read_open(session: Session, claim: Claim) -> Attempt:
     """As `read`. Raises StaleClaim, too, where the attempt has ended."""
     row = read(session, claim)
     if row.ended_at is not None:
@@ -112,12 +112,12 @@ def open_row(session: Session, claim: Claim) -> Attempt:
     return row
 
 
-def launched(session: Session, claim: Claim, launcher: dict[str, Any]) -> None:
+def mark_launched(session: Session, claim: Claim, launcher: dict[str, Any]) -> None:
     """Records by what a later daemon finds the attempt's processes again: an engine's handle. Raises StaleClaim."""
     _fenced_update(session, claim, launcher=launcher)
 
 
-def running(session: Session, claim: Claim, *, reason: Reason) -> None:
+def mark_running(session: Session, claim: Claim, *, reason: Reason) -> None:
     """Moves the job to `running`: every rank's process exists. Raises StaleClaim."""
     _fenced_update(session, claim)
     if jobs.transition(session, claim.job_id, JobState.RUNNING, reason=reason) is None:
@@ -142,13 +142,13 @@ def record(session: Session, claim: Claim, batch: Batch, *, seq: int) -> None:
         jobs.set_card(session, claim.job_id, batch.card)
     if batch.progress is not None:
         session.execute(update(Job).where(Job.id == claim.job_id).values(progress=batch.progress))
-    news_of(session).change(claim.job_id)
+    announcement_of(session).mark_changed(claim.job_id)
 
 
-def end(session: Session, claim: Claim, report: ExitReport, *, asked: Collection[EndReason] = ()) -> JobState:
+def end(session: Session, claim: Claim, report: ExitReport, *, requested_stops: Collection[EndReason] = ()) -> JobState:
     """The last transaction of an attempt: its end, the release of its devices, and the job's next state.
 
-    `asked`: the stops that the worker has asked for, besides those that the rows tell of; no other is believed. Called
+    `requested_stops`: the stops that the worker has asked for, besides those that the rows tell of; no other is believed. Called
     when everything of the attempt is stored and every process is gone. Raises StaleClaim.
     """
     ran_us = now_us() - Attempt.started_at
@@ -162,18 +162,18 @@ def end(session: Session, claim: Claim, report: ExitReport, *, asked: Collection
         .where(Allocation.attempt_id == claim.attempt_id, Allocation.released_at.is_(None))
         .values(released_at=now_us())
     )
-    news_of(session).wake()
+    announcement_of(session).wake_workers()
     job = jobs.lock(session, claim.job_id)
     if job is None:
         raise StaleClaim(f"job {claim.job_id} is gone")
-    report = believed(session, closed.Attempt, job, report, asked=asked, ran_us=closed.ran_us)
+    report = verified(session, closed.Attempt, job, report, requested_stops=requested_stops, ran_us=closed.ran_us)
     session.execute(update(Attempt).where(_is(claim)).values(end_reason=report.reason, detail=report.message))
-    furthest = checkpoints.furthest(session, claim.job_id, attempt=claim.number)
-    further = furthest is not None and furthest > closed.Attempt.start_step
-    return _move_on(session, job, report, further=further, ran_us=closed.ran_us)
+    furthest = checkpoints.highest_step(session, claim.job_id, attempt=claim.number)
+    published_checkpoint = furthest is not None and furthest > closed.Attempt.start_step
+    return _move_on(session, job, report, published_checkpoint=published_checkpoint, ran_us=closed.ran_us)
 
 
-def expired(session: Session) -> list[Claim]:
+def expired_claims(session: Session) -> list[Claim]:
     """Open attempts whose lease has run out."""
     query = select(Attempt).where(Attempt.ended_at.is_(None), Attempt.lease_until < now_us())
     return [Claim(row.id, row.job_id, row.number) for row in session.scalars(query)]
@@ -261,18 +261,22 @@ def _is(claim: Claim) -> ColumnElement[bool]:
     return and_(Attempt.id == claim.attempt_id, Attempt.job_id == claim.job_id)
 
 
-def _move_on(session: Session, job: Job, report: ExitReport, *, further: bool, ran_us: int) -> JobState:
+def _move_on(session: Session, job: Job, report: ExitReport, *, published_checkpoint: bool, ran_us: int) -> JobState:
     if report.reason is EndReason.PREEMPTED and job.preempted_for is not None:
         report = replace(report, message=_made_room(session, job.preempted_for))
     failed = report.reason not in _ASKED
-    barren = 0 if further else job.barren + failed
-    backoff_s = min(2 ** (barren - 1), _MAX_BACKOFF_S) if barren and failed else 0
-    state, reason = outcome.next_of(job, report, barren=barren, backoff_s=backoff_s)
+    attempts_without_checkpoint = 0 if published_checkpoint else job.attempts_without_checkpoint + failed
+    backoff_s = (
+        min(2 ** (attempts_without_checkpoint - 1), _MAX_BACKOFF_S) if attempts_without_checkpoint and failed else 0
+    )
+    state, reason = outcome.next_state(
+        job, report, attempts_without_checkpoint=attempts_without_checkpoint, backoff_s=backoff_s
+    )
     retried = state in {JobState.QUEUED, JobState.PAUSED}
     error = report.to_dict()
     error["code"] = error.pop("reason")
     values: dict[str, Any] = {
-        "barren": barren,
+        "attempts_without_checkpoint": attempts_without_checkpoint,
         "restarts": job.restarts + (1 if retried and OUTCOMES[report.reason].counted else 0),
         "ran_us": Job.ran_us + ran_us,
         "error": error if state is JobState.FAILED else None,
@@ -286,9 +290,9 @@ def _move_on(session: Session, job: Job, report: ExitReport, *, further: bool, r
     return state
 
 
-def _made_room(session: Session, favoured: str) -> str:
-    priority = session.scalar(select(Job.priority).where(Job.id == favoured))
-    return f"preempted by {favoured}" + (f" (priority {priority})" if priority is not None else ", deleted since")
+def _made_room(session: Session, preemptor: str) -> str:
+    priority = session.scalar(select(Job.priority).where(Job.id == preemptor))
+    return f"preempted by {preemptor}" + (f" (priority {priority})" if priority is not None else ", deleted since")
 
 
 def _us(duration: timedelta) -> int:

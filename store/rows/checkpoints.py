@@ -29,7 +29,7 @@ class NewCheckpoint:
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedCheckpoint:
     """A checkpoint with the names that lead to it now."""
 
     row: Checkpoint
@@ -44,7 +44,7 @@ def add(session: Session, job_id: str, *, attempt: int, new: NewCheckpoint) -> N
     )
     if session.execute(known).first() is not None:
         return
-    policy = session.get_one(Job, job_id).terms.checkpoint
+    policy = session.get_one(Job, job_id).stored_spec.checkpoint
     monitored = new.manifest.metrics.get(policy.monitor)
     values = {
         "id": new_id("ckpt"),
@@ -74,29 +74,29 @@ def newest_first(session: Session, job_id: str, *, limit: int | None = None) -> 
     return session.scalars(query.limit(limit) if limit is not None else query).all()
 
 
-def furthest(session: Session, job_id: str, *, attempt: int) -> int | None:
+def highest_step(session: Session, job_id: str, *, attempt: int) -> int | None:
     """The highest step of a checkpoint that the attempt published, removed since or not; None without any."""
     query = select(func.max(Checkpoint.step)).where(Checkpoint.job_id == job_id, Checkpoint.attempt == attempt)
     return session.scalar(query)
 
 
-def listed(session: Session, job: Job) -> list[Listed]:
+def listed(session: Session, job: Job) -> list[ListedCheckpoint]:
     """The job's checkpoints, newest first, with their aliases."""
     rows = newest_first(session, job.id)
     owners = _aliases(rows, best_of(session, job))
-    return [Listed(row, [alias for alias, owner in owners.items() if owner == row.id]) for row in rows]
+    return [ListedCheckpoint(row, [alias for alias, owner in owners.items() if owner == row.id]) for row in rows]
 
 
 def best_of(session: Session, job: Job) -> Checkpoint | None:
     """The checkpoint with the best finite value of the monitored metric; of equals, the earliest."""
-    return best_of_each(session, [job]).get(job.id)
+    return best_of_jobs(session, [job]).get(job.id)
 
 
-def best_of_each(session: Session, owners: Sequence[Job]) -> dict[str, Checkpoint]:
+def best_of_jobs(session: Session, owners: Sequence[Job]) -> dict[str, Checkpoint]:
     """`best_of` of many jobs at once, by job id; a job that has none is left out."""
     found: dict[str, Checkpoint] = {}
     for mode, value in (("min", Checkpoint.monitored.asc()), ("max", Checkpoint.monitored.desc())):
-        ids = [job.id for job in owners if job.terms.checkpoint.mode == mode]
+        ids = [job.id for job in owners if job.stored_spec.checkpoint.mode == mode]
         order = (value, Checkpoint.step, Checkpoint.id)
         place = func.row_number().over(partition_by=Checkpoint.job_id, order_by=order).label("place")
         ranked = select(Checkpoint.id, place).where(
@@ -108,7 +108,7 @@ def best_of_each(session: Session, owners: Sequence[Job]) -> dict[str, Checkpoin
     return found
 
 
-def resolve(session: Session, job: Job, ref: str) -> Listed:
+def resolve(session: Session, job: Job, ref: str) -> ListedCheckpoint:
     """The checkpoint that `ref` names: an id, `best`, `latest`, `epoch-N` or `step-N`. Raises NotFound."""
     wanted = _canonical(ref)
     for item in listed(session, job):
@@ -117,7 +117,7 @@ def resolve(session: Session, job: Job, ref: str) -> Listed:
     raise NotFound(f"job {job.id} {_why_not(session, job, wanted)}")
 
 
-def behind(session: Session, job: Job, checkpoint_id: str) -> list[Listed]:
+def older_than(session: Session, job: Job, checkpoint_id: str) -> list[ListedCheckpoint]:
     """Those of `listed` that follow a checkpoint of the job, listed or removed meanwhile. Raises NotFound."""
     row = session.get(Checkpoint, checkpoint_id)
     if row is None or row.job_id != job.id:
@@ -125,7 +125,7 @@ def behind(session: Session, job: Job, checkpoint_id: str) -> list[Listed]:
     return [item for item in listed(session, job) if _age(item.row) < _age(row)]
 
 
-def names(session: Session, job_id: str, *, attempt: int) -> list[str]:
+def recorded_names(session: Session, job_id: str, *, attempt: int) -> list[str]:
     """What the attempt has ever listed."""
     return list(session.scalars(select(Checkpoint.name).where(_of(job_id, attempt))))
 
@@ -168,7 +168,7 @@ def _of(job_id: str, attempt: int) -> ColumnElement[bool]:
 def _why_not(session: Session, job: Job, wanted: str) -> str:
     if job.attempt == 0:
         return "has no checkpoint yet"
-    policy = job.terms.checkpoint
+    policy = job.stored_spec.checkpoint
     if policy.keep_last is not None and _was_removed(session, job.id, wanted):
         kept = f"checkpoint.keep_last {policy.keep_last}, checkpoint.keep_best {policy.keep_best}"
         return f"has checkpoint {wanted!r} no longer: newer and better ones pushed it out ({kept})"

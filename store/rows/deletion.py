@@ -8,6 +8,7 @@ from datetime import timedelta
 from sqlalchemy import Delete, delete, insert, select
 from sqlalchemy.orm import Session
 
+from store.announcement import announcement_of
 from store.db.database import in_us, now_us
 from store.db.tables import (
     Allocation,
@@ -21,7 +22,6 @@ from store.db.tables import (
     PointChunk,
     Series,
 )
-from store.news import news_of
 from store.rows import garbage, jobs
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import JobState
@@ -38,17 +38,17 @@ def delete_job(session: Session, job_id: str, *, owner: str | None = None) -> No
         raise NotFound(f"there is no job {job_id}")
     if not JobState(job.state).terminal:
         raise Conflict(f"job {job_id} is {job.state}: cancel it first, and delete it when it has ended")
-    garbage.leave(session, session.scalars(select(Checkpoint.files).where(Checkpoint.job_id == job_id)))
+    garbage.add(session, session.scalars(select(Checkpoint.files).where(Checkpoint.job_id == job_id)))
     attempts = select(Attempt.id).where(Attempt.job_id == job_id)
     _execute(session, delete(Allocation).where(Allocation.attempt_id.in_(attempts)))
     for table in (PointChunk, Series, LogChunk, JobEvent, Checkpoint, IdempotencyKey, Attempt):
         _execute(session, delete(table).where(table.job_id == job_id))
     _execute(session, delete(Job).where(Job.id == job_id))
     session.execute(insert(DeletedJob).values(job_id=job_id))
-    news_of(session).dequeue(job_id)
+    announcement_of(session).dequeue(job_id)
 
 
-def forget_old(session: Session) -> None:
+def delete_old_tombstones(session: Session) -> None:
     """Removes tombstones that no worker needs any more, some at once."""
     old = DeletedJob.deleted_at < now_us() - in_us(TOMBSTONE_KEPT)
     # Those that another worker is forgetting are left to it: two that wait for each other's would be a deadlock.

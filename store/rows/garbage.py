@@ -16,7 +16,7 @@ from sqlalchemy.sql.expression import column
 from store.db.tables import Checkpoint, Garbage
 
 
-def leave(session: Session, listed: Iterable[list[dict[str, Any]]]) -> None:
+def add(session: Session, listed: Iterable[list[dict[str, Any]]]) -> None:
     """Notes the blobs of checkpoints that go, by the `files` of each, for the collector. Once in a transaction."""
     # All of them: who else refers to a blob is looked at when it is collected, and may change until then. In one order
     # for all, as two that wait for each other would be a deadlock.
@@ -28,12 +28,12 @@ def leave(session: Session, listed: Iterable[list[dict[str, Any]]]) -> None:
         session.execute(new, [{"sha256": sha256} for sha256 in left])
 
 
-def is_there(session: Session) -> bool:
+def exists(session: Session) -> bool:
     """Whether there is anything to judge."""
     return session.scalars(select(Garbage.sha256).limit(1)).first() is not None
 
 
-def unused(session: Session, *, limit: int) -> set[str]:
+def take_unreferenced(session: Session, *, limit: int) -> set[str]:
     """The next blobs to remove. Those that a checkpoint refers to are garbage no longer."""
     next_ones = select(Garbage.sha256).order_by(Garbage.sha256).limit(limit).with_for_update()
     left = set(session.scalars(next_ones))
@@ -43,7 +43,7 @@ def unused(session: Session, *, limit: int) -> set[str]:
     return left - used
 
 
-def forget(session: Session, removed: Collection[str]) -> None:
+def remove(session: Session, removed: Collection[str]) -> None:
     """They are gone."""
     _execute(session, delete(Garbage).where(Garbage.sha256.in_(removed)))
 

@@ -12,8 +12,8 @@ from store.db.database import now_us
 from store.db.tables import IdempotencyKey
 from torchyard.contract.errors import Conflict, IdempotencyMismatch
 
-KEPT = timedelta(hours=24)
-_KEPT_US = KEPT // timedelta(microseconds=1)
+KEPT_FOR = timedelta(hours=24)
+_KEPT_US = KEPT_FOR // timedelta(microseconds=1)
 _FORGOTTEN_AT_ONCE = 100
 
 
@@ -40,7 +40,7 @@ class KeyTaken(Conflict):
     """Another transaction has stored an answer for the key meanwhile: undo this one, and recall that answer."""
 
 
-def recall(session: Session, request: KeyedRequest) -> Answer | None:
+def find_answer(session: Session, request: KeyedRequest) -> Answer | None:
     """The answer of the last 24 hours, by the database's clock. Raises IdempotencyMismatch."""
     query = select(IdempotencyKey).where(
         IdempotencyKey.owner == request.owner,
@@ -58,7 +58,7 @@ def recall(session: Session, request: KeyedRequest) -> Answer | None:
     return Answer(job_id=row.job_id, status=row.status, location=row.location, body=row.answer)
 
 
-def remember(session: Session, request: KeyedRequest, answer: Answer) -> None:
+def store_answer(session: Session, request: KeyedRequest, answer: Answer) -> None:
     """Stores the answer in the transaction that makes what it tells of, and forgets old ones. Raises KeyTaken."""
     _forget_old(session)
     insert = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert

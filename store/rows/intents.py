@@ -1,4 +1,4 @@
-"""What is asked of a job: to be cancelled, paused, resumed, or to make room. Columns that a worker reads, no states."""
+"""Requests to a job: cancel, pause, resume, preempt. They are columns that a worker reads, not states."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,9 +7,9 @@ from typing import Any
 from sqlalchemy import bindparam, select, update
 from sqlalchemy.orm import Session
 
+from store.announcement import announcement_of
 from store.db.database import now_us
 from store.db.tables import Attempt, Job
-from store.news import news_of
 from store.rows import jobs
 from store.rows.jobs import Reason
 from torchyard.contract.errors import Conflict, NotFound
@@ -24,7 +24,7 @@ _HELD = (
 )
 
 
-def wanted(job: Job) -> EndReason | None:
+def requested_stop(job: Job) -> EndReason | None:
     """How the open attempt of the job is to end; None where it may go on. A cancel is the strongest."""
     if job.cancel_requested_at is not None:
         return EndReason.CANCELLED
@@ -45,8 +45,8 @@ def request_cancel(session: Session, job_id: str, *, owner: str | None = None) -
     if state.terminal:
         raise Conflict(f"job {job_id} has already {state}; only a job that has not ended can be cancelled")
     if state not in _OPEN:
-        asked = Reason("cancelled", "cancelled by its owner")
-        return _move(session, job_id, JobState.CANCELLED, reason=asked, cancel_requested_at=now_us())
+        reason = Reason("cancelled", "cancelled by its owner")
+        return _move(session, job_id, JobState.CANCELLED, reason=reason, cancel_requested_at=now_us())
     stopping = Reason("stopping", "cancel requested: the job may save a checkpoint before it stops")
     return _ask(session, job, stopping, cancel_requested_at=now_us())
 
@@ -62,8 +62,8 @@ def request_pause(session: Session, job_id: str, *, owner: str | None = None) ->
     if state is JobState.PAUSED or (state in _OPEN and job.pause_requested_at is not None):
         return job
     if state not in _OPEN:
-        asked = Reason("paused", "paused by its owner")
-        return _move(session, job_id, JobState.PAUSED, reason=asked, pause_requested_at=now_us())
+        reason = Reason("paused", "paused by its owner")
+        return _move(session, job_id, JobState.PAUSED, reason=reason, pause_requested_at=now_us())
     stopping = Reason("stopping", "pause requested: the job saves a checkpoint and then gives its devices back")
     return _ask(session, job, stopping, pause_requested_at=now_us())
 
@@ -88,7 +88,7 @@ def resume(session: Session, job_id: str, *, owner: str | None = None) -> Job:
 
 @dataclass(frozen=True)
 class Holder:
-    """A job with an open attempt. `stopping`: it was asked to end already."""
+    """A job with an open attempt."""
 
     job_id: str
     priority: int
@@ -104,35 +104,40 @@ def holders(session: Session, worker_id: str) -> list[Holder]:
         Holder(
             job_id=job.id,
             priority=job.priority,
-            preemptible=job.terms.preemptible,
+            preemptible=job.stored_spec.preemptible,
             since=since,
-            stopping=wanted(job) is not None,
+            stopping=requested_stop(job) is not None,
         )
         for job, since in rows
     ]
 
 
-def request_preempt(session: Session, victims: Sequence[str], *, in_favour_of: str) -> bool:
+def request_preempt(session: Session, victims: Sequence[str], *, preemptor: str) -> bool:
     """Asks all `victims` to save and go back to the queue, or none: False where one of them, or the queued job that
     needs their devices, is not as it was, or room for it is being made already."""
     # In one order for all, as two schedulers that wait for each other's jobs would be a deadlock.
-    locked = {job_id: jobs.lock(session, job_id) for job_id in sorted({*victims, in_favour_of})}
-    favoured, found = locked[in_favour_of], [locked[job_id] for job_id in victims]
-    if favoured is None or favoured.state != JobState.QUEUED:
+    locked = {job_id: jobs.lock(session, job_id) for job_id in sorted({*victims, preemptor})}
+    waiting, found = locked[preemptor], [locked[job_id] for job_id in victims]
+    if waiting is None or waiting.state != JobState.QUEUED:
         return False
-    if session.scalar(select(Job.id).where(Job.state.in_(_OPEN), Job.preempted_for == in_favour_of).limit(1)):
+    if session.scalar(select(Job.id).where(Job.state.in_(_OPEN), Job.preempted_for == preemptor).limit(1)):
         return False
-    if not all(job is not None and _may_be_preempted(job, favoured) for job in found):
+    if not all(job is not None and _may_be_preempted(job, waiting) for job in found):
         return False
-    stopping = Reason("stopping", f"preempted by {in_favour_of} (priority {favoured.priority}): it saves a checkpoint")
+    stopping = Reason("stopping", f"preempted by {preemptor} (priority {waiting.priority}): it saves a checkpoint")
     for job in found:
         assert job is not None
-        _ask(session, job, stopping, preempt_requested_at=now_us(), preempted_for=in_favour_of)
+        _ask(session, job, stopping, preempt_requested_at=now_us(), preempted_for=preemptor)
     return True
 
 
-def _may_be_preempted(job: Job, favoured: Job) -> bool:
-    return job.state in _OPEN and job.priority < favoured.priority and wanted(job) is None and job.terms.preemptible
+def _may_be_preempted(job: Job, preemptor: Job) -> bool:
+    return (
+        job.state in _OPEN
+        and job.priority < preemptor.priority
+        and requested_stop(job) is None
+        and job.stored_spec.preemptible
+    )
 
 
 def _lock(session: Session, job_id: str, owner: str | None) -> Job:
@@ -168,6 +173,6 @@ def _ask(session: Session, job: Job, reason: Reason, **values: object) -> Job:
         )
     )
     session.refresh(job)
-    jobs.note(session, job)
-    news_of(session).wake()
+    jobs.announce(session, job)
+    announcement_of(session).wake_workers()
     return job

@@ -7,10 +7,10 @@ from typing import Any
 from sqlalchemy import func, insert, select, update
 from sqlalchemy.orm import Session
 
+from store.announcement import announcement_of
 from store.db.database import now_us
 from store.db.tables import Allocation, Attempt, Base, Job, JobEvent, Worker
 from store.ids import new_id
-from store.news import news_of
 from store.rows.shapes import shape_of
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import JobState, sources
@@ -62,7 +62,7 @@ def submit(session: Session, spec: Spec, *, owner: str, retry_of: str | None = N
     }
     stored = session.execute(_NEW_JOB, values).one()
     _insert_state_event(session, values["id"], seq=1, source=None, target=JobState.QUEUED, reason=WAITING, attempt=None)
-    news_of(session).enqueue(values["id"], priority=spec.priority)
+    announcement_of(session).enqueue(values["id"], priority=spec.priority)
     return Job(**values, created_at=stored.created_at, reason_since=stored.reason_since)
 
 
@@ -130,16 +130,16 @@ def transition(
         attempt=moved.attempt or None,
         detail=detail,
     )
-    note(session, moved)
+    announce(session, moved)
     return moved
 
 
-def note(session: Session, job: Job) -> None:
+def announce(session: Session, job: Job) -> None:
     """Notes that the job has changed, and where it stands in the queue now."""
     if job.state == JobState.QUEUED:
-        news_of(session).enqueue(job.id, priority=job.priority)
+        announcement_of(session).enqueue(job.id, priority=job.priority)
     else:
-        news_of(session).dequeue(job.id)
+        announcement_of(session).dequeue(job.id)
 
 
 def lock(session: Session, job_id: str) -> Job | None:
@@ -166,7 +166,7 @@ def change(session: Session, job_id: str, patch: JobPatch, *, owner: str | None 
             update(Job).where(Job.id == job_id).values(version=Job.version + 1, spec={**job.spec, **fresh}, **fresh)
         )
         session.refresh(job)
-        note(session, job)
+        announce(session, job)
     return job
 
 
@@ -198,8 +198,8 @@ def add_event(
     session: Session, job_id: str, *, type: str, attempt: int | None, data: dict[str, Any], time: int | None = None
 ) -> None:
     """Appends an event to the job, in the caller's transaction. `time` is microseconds; None is now."""
-    seq = advance(session, job_id, 1)
-    news_of(session).change(job_id)
+    seq = reserve_positions(session, job_id, 1)
+    announcement_of(session).mark_changed(job_id)
     session.execute(
         insert(JobEvent).values(
             job_id=job_id, seq=seq, time=now_us() if time is None else time, type=type, attempt=attempt, data=data
@@ -207,7 +207,7 @@ def add_event(
     )
 
 
-def advance(session: Session, job_id: str, count: int, **values: Any) -> int:
+def reserve_positions(session: Session, job_id: str, count: int, **values: Any) -> int:
     """Takes the next `count` positions of the job, and sets columns of its row; the first of them."""
     position = session.execute(
         update(Job).where(Job.id == job_id).values(position=Job.position + count, **values).returning(Job.position)
@@ -221,7 +221,7 @@ def events(session: Session, job_id: str, *, after: int, limit: int) -> Sequence
     return session.scalars(query.order_by(JobEvent.seq).limit(limit)).all()
 
 
-def holders(session: Session) -> dict[tuple[str, str], str]:
+def device_holders(session: Session) -> dict[tuple[str, str], str]:
     """Who holds each device: `(worker id, device uuid)` to job id."""
     return {(row.worker_id, row.device): row.job_id for row in session.execute(_HOLDERS)}
 

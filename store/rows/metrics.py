@@ -60,7 +60,7 @@ def add(session: Session, job_id: str, *, attempt: int, points: Sequence[NewPoin
     """Stores points. The series' newest value follows."""
     if not points:
         return
-    first = jobs.advance(session, job_id, len(points))
+    first = jobs.reserve_positions(session, job_id, len(points))
     by_key: dict[str, list[NewPoint]] = {}
     for point in points:
         by_key.setdefault(point.key, []).append(point)
@@ -98,11 +98,11 @@ def read(session: Session, job_id: str, where: PointFilter) -> dict[str, Points]
     query = select(Series.id, Series.key).where(Series.job_id == job_id).order_by(Series.key)
     if where.keys:
         query = query.where(Series.key.in_(where.keys))
-    visible = last_steps(session, job_id) if where.attempt is None else None
+    visible = last_visible_steps(session, job_id) if where.attempt is None else None
     return {row.key: _points(session, row.id, where, visible) for row in session.execute(query).all()}
 
 
-def last_steps(session: Session, job_id: str) -> dict[int, int]:
+def last_visible_steps(session: Session, job_id: str) -> dict[int, int]:
     """Each attempt's last step that no later attempt went back behind; 0 stands for what a retried job began with."""
     query = select(Attempt.number, Attempt.start_step).where(Attempt.job_id == job_id).order_by(Attempt.number.desc())
     found: dict[int, int] = {}

@@ -6,7 +6,9 @@ from torchyard.contract.job import CRASH_LOOP_CAP, OUTCOMES, EndReason, JobState
 from torchyard.contract.records import ExitReport
 
 
-def next_of(job: Job, report: ExitReport, *, barren: int, backoff_s: int) -> tuple[JobState, Reason]:
+def next_state(
+    job: Job, report: ExitReport, *, attempts_without_checkpoint: int, backoff_s: int
+) -> tuple[JobState, Reason]:
     """What the job does next. What its owner asked for meanwhile is weighed here, where its row is held."""
     outcome = OUTCOMES[report.reason]
     code, message = str(report.reason), report.message or report.reason.replace("_", " ")
@@ -14,11 +16,11 @@ def next_of(job: Job, report: ExitReport, *, barren: int, backoff_s: int) -> tup
         return outcome.state, Reason(code, message)
     if job.cancel_requested_at is not None:
         return JobState.CANCELLED, Reason("cancelled", f"cancelled by its owner; its last attempt ended: {message}")
-    limit = job.terms.max_restarts
+    limit = job.stored_spec.max_restarts
     used_up = outcome.counted and job.restarts >= limit
-    if used_up or barren >= CRASH_LOOP_CAP:
+    if used_up or attempts_without_checkpoint >= CRASH_LOOP_CAP:
         restarts = f" (after {job.restarts} of {limit} restarts)" if limit else ""
-        barren_too = f" ({barren} attempts in a row brought the job no further)"
+        barren_too = f" ({attempts_without_checkpoint} attempts in a row brought the job no further)"
         return JobState.FAILED, Reason(code, message + (restarts if used_up else barren_too))
     if job.pause_requested_at is not None:
         return JobState.PAUSED, Reason("paused", f"paused by its owner; its last attempt ended: {message}")

@@ -23,7 +23,7 @@ _FAVOURED = _OWN.where(Job.reason_code == literal_column(f"'{PREEMPTING}'"))
 
 
 @dataclass(frozen=True)
-class Shown:
+class DisplayedReason:
     """Why a job stands where it stands, and since when, in microseconds."""
 
     code: str
@@ -31,7 +31,7 @@ class Shown:
     since: int
 
 
-def shown(session: Session, rows: Iterable[Job]) -> dict[str, Shown]:
+def displayed(session: Session, rows: Iterable[Job]) -> dict[str, DisplayedReason]:
     """The reason of each job by its id: the one of its shape where it waits for nothing of its own."""
     jobs = list(rows)
     shapes = {job.shape for job in jobs if _waits_with_others(job)}
@@ -42,12 +42,12 @@ def shown(session: Session, rows: Iterable[Job]) -> dict[str, Shown]:
     return {job.id: _shown(job, found.get(job.shape) if _waits_with_others(job) else None) for job in jobs}
 
 
-def said(session: Session) -> dict[str, Reason]:
+def by_shape(session: Session) -> dict[str, Reason]:
     """What is said of each shape."""
     return {shape: Reason(code, message) for shape, code, message in session.execute(_SAID)}
 
 
-def of_favoured(session: Session, job_ids: Collection[str]) -> dict[str, str]:
+def of_preemptors(session: Session, job_ids: Collection[str]) -> dict[str, str]:
     """What is said of those of `job_ids` that are queued, and of all other jobs for which room was made."""
     found = {row.id: row.reason_message for row in session.execute(_FAVOURED)}
     if job_ids:
@@ -56,7 +56,7 @@ def of_favoured(session: Session, job_ids: Collection[str]) -> dict[str, str]:
     return found
 
 
-def say(session: Session, reasons: Mapping[str, Reason]) -> None:
+def store_reasons(session: Session, reasons: Mapping[str, Reason]) -> None:
     """Says why the jobs of each shape wait. Writes only what is new."""
     insert = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
     new = insert(WaitingReason)
@@ -75,12 +75,12 @@ def say(session: Session, reasons: Mapping[str, Reason]) -> None:
         session.execute(statement, rows)
 
 
-def are_idle(session: Session) -> bool:
+def any_unused(session: Session) -> bool:
     """Whether a reason is stored for a shape that no waiting job has."""
     return session.scalar(select(WaitingReason.shape).where(_OF_NOBODY).limit(1)) is not None
 
 
-def forget_idle(session: Session) -> None:
+def delete_unused(session: Session) -> None:
     """Deletes the reasons of shapes that no waiting job has."""
     idle = select(WaitingReason.shape).where(_OF_NOBODY).order_by(WaitingReason.shape).with_for_update()
     session.execute(delete(WaitingReason).where(WaitingReason.shape.in_(list(session.scalars(idle)))))
@@ -90,7 +90,7 @@ def _waits_with_others(job: Job) -> bool:
     return job.state == JobState.QUEUED and job.not_before is None and job.reason_code != PREEMPTING
 
 
-def _shown(job: Job, common: WaitingReason | None) -> Shown:
+def _shown(job: Job, common: WaitingReason | None) -> DisplayedReason:
     if common is None:
-        return Shown(job.reason_code, job.reason_message, job.reason_since)
-    return Shown(common.code, common.message, max(common.since, job.reason_since))
+        return DisplayedReason(job.reason_code, job.reason_message, job.reason_since)
+    return DisplayedReason(common.code, common.message, max(common.since, job.reason_since))

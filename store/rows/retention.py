@@ -8,8 +8,8 @@ from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from store.db.database import now_us
+from store.db.stored_spec import StoredCheckpointPolicy
 from store.db.tables import Checkpoint, Job
-from store.db.terms import CheckpointTerms
 from store.rows import garbage, metrics
 
 
@@ -19,7 +19,7 @@ def prune(session: Session, job_id: str) -> None:
     Where `keep_last` is null, none. For the owner of the job's newest attempt, when that has listed a checkpoint: so
     neither the latest one nor the best is ever among them.
     """
-    policy = session.get_one(Job, job_id).terms.checkpoint
+    policy = session.get_one(Job, job_id).stored_spec.checkpoint
     if policy.keep_last is None:
         return
     query = select(Checkpoint.id, Checkpoint.attempt, Checkpoint.step, Checkpoint.monitored)
@@ -27,11 +27,11 @@ def prune(session: Session, job_id: str) -> None:
     rows = [_Row(row.id, row.attempt, row.step, row.monitored) for row in found]
     if len(rows) <= policy.keep_last:
         return
-    last_steps = metrics.last_steps(session, job_id)
+    last_steps = metrics.last_visible_steps(session, job_id)
     kept = _kept(rows, policy, keep_last=policy.keep_last, last_steps=last_steps)
     gone = [row.id for row in rows if row.id not in kept]
     if gone:
-        garbage.leave(session, session.scalars(select(Checkpoint.files).where(Checkpoint.id.in_(gone))))
+        garbage.add(session, session.scalars(select(Checkpoint.files).where(Checkpoint.id.in_(gone))))
         change = update(Checkpoint).where(Checkpoint.id.in_(gone)).values(removed_at=now_us(), files=[])
         session.execute(change, execution_options={"synchronize_session": False})
 
@@ -44,7 +44,9 @@ class _Row(NamedTuple):
     """NaN where there is none."""
 
 
-def _kept(rows: Sequence[_Row], policy: CheckpointTerms, *, keep_last: int, last_steps: Mapping[int, int]) -> set[str]:
+def _kept(
+    rows: Sequence[_Row], policy: StoredCheckpointPolicy, *, keep_last: int, last_steps: Mapping[int, int]
+) -> set[str]:
     """Where a later attempt went back, what it went back behind counts as older than all the rest."""
     sign = 1 if policy.mode == "min" else -1
     newest = sorted(rows, key=lambda row: (row.step <= last_steps[row.attempt], row.attempt, row.step, row.id))

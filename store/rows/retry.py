@@ -11,15 +11,15 @@ from torchyard.contract.job import JobState
 from torchyard.contract.spec import parse_spec
 
 
-def retry(session: Session, job_id: str, *, owner: str, sees: str | None = None) -> Job:
-    """Submits the job's spec anew for `owner`, with its newest checkpoint to resume from. With `sees`, only if it is
+def retry(session: Session, job_id: str, *, owner: str, visible_to: str | None = None) -> Job:
+    """Submits the job's spec anew for `owner`, with its newest checkpoint to resume from. With `visible_to`, only if it is
     theirs.
 
     Raises NotFound, Conflict for a job that has not ended, and InvalidSpec where the spec is not valid any more.
     """
     # Held, so that the job and its checkpoint are not deleted meanwhile.
     old = jobs.lock(session, job_id)
-    if old is None or (sees is not None and old.owner != sees):
+    if old is None or (visible_to is not None and old.owner != visible_to):
         raise NotFound(f"there is no job {job_id}")
     if not JobState(old.state).terminal:
         raise Conflict(f"job {job_id} is {old.state}; only a job that has ended can be retried")

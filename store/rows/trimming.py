@@ -36,11 +36,11 @@ from store.rows import jobs
 
 _JOBS_AT_ONCE = 500
 _ROWS_AT_ONCE = 200
-ALL = 2**62
+PAST_END = 2**62
 
 
 @dataclass(frozen=True)
-class Keep:
+class TrimLimits:
     """What stays of a finished job. None: all of it."""
 
     logs: timedelta | None = None
@@ -52,7 +52,7 @@ class Keep:
 
 
 @dataclass(frozen=True)
-class Kind:
+class TrimTarget:
     """Of the rows of a job: those of one table that may go."""
 
     purpose: str
@@ -70,8 +70,8 @@ class Kind:
 
 
 _JOBS, _CHUNKS, _EVENTS = (Base.metadata.tables[name].c for name in ("jobs", "log_chunks", "job_events"))
-LOG_OF_JOB = Kind(
-    purpose="cut",
+LOG_OF_JOB = TrimTarget(
+    purpose="trim_log",
     table=Base.metadata.tables["log_chunks"],
     place=_CHUNKS.first,
     content=_CHUNKS.text,
@@ -80,8 +80,8 @@ LOG_OF_JOB = Kind(
     last=_CHUNKS.first + _CHUNKS.count - 1,
     gone="lines 1 to {} of the log were removed",
 )
-EVENTS_OF_ATTEMPTS = Kind(
-    purpose="thin",
+EVENTS_OF_ATTEMPTS = TrimTarget(
+    purpose="trim_events",
     table=Base.metadata.tables["job_events"],
     place=_EVENTS.seq,
     content=_EVENTS.data,
@@ -93,7 +93,9 @@ EVENTS_OF_ATTEMPTS = Kind(
 )
 
 
-def due(session: Session, kind: Kind, *, age: timedelta | None, size: int | None) -> Sequence[Row[str, bool]]:
+def jobs_to_trim(
+    session: Session, kind: TrimTarget, *, age: timedelta | None, size: int | None
+) -> Sequence[Row[str, bool]]:
     """Finished jobs that are not cut as far as they are to be, and whether that is for their age."""
     old = Job.finished_at <= now_us() - in_us(age) if age is not None else false()
     large = kind.cut_to > size if size is not None else false()
@@ -103,25 +105,25 @@ def due(session: Session, kind: Kind, *, age: timedelta | None, size: int | None
     return session.execute(query.limit(_JOBS_AT_ONCE)).all()
 
 
-def first_kept(session: Session, kind: Kind, job_id: str, size: int) -> int:
+def first_kept(session: Session, kind: TrimTarget, job_id: str, size: int) -> int:
     """The place of the first of the newest rows that together have no more than `size` bytes: at least one."""
     if session.get_bind().dialect.name == "postgresql":
         length = func.octet_length(cast(kind.content, Text))
     else:
         length = func.length(cast(kind.content, LargeBinary))
     query = select(kind.place.label("place"), length.label("length")).where(_of(kind, job_id))
-    first, left = ALL, size
+    first, left = PAST_END, size
     newest_first = query.order_by(kind.place.desc()).execution_options(yield_per=64)
     with closing(session.execute(newest_first)) as rows:
         for row in rows:
             left -= row.length
-            if left < 0 and first != ALL:
+            if left < 0 and first != PAST_END:
                 break
             first = row.place
     return first
 
 
-def remove_oldest(session: Session, kind: Kind, job_id: str, *, first_kept: int, to: int, why: str) -> bool:
+def remove_oldest(session: Session, kind: TrimTarget, job_id: str, *, first_kept: int, to: int, why: str) -> bool:
     """True where more is left to remove. Otherwise it notes that the job is cut."""
     job = jobs.lock(session, job_id)
     if job is None or getattr(job, kind.cut_to.key) <= to:
@@ -141,5 +143,5 @@ def remove_oldest(session: Session, kind: Kind, job_id: str, *, first_kept: int,
     return False
 
 
-def _of(kind: Kind, job_id: str) -> ColumnElement[bool]:
+def _of(kind: TrimTarget, job_id: str) -> ColumnElement[bool]:
     return and_(kind.table.c.job_id == job_id, kind.removable)

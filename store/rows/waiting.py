@@ -68,18 +68,18 @@ _OUTSIDE = select(true()).where(exists().where(_HELD_BACK) | exists().where(_SHA
 _SHAPE = update(Base.metadata.tables["jobs"]).where(Base.metadata.tables["jobs"].c.id == bindparam("job"))
 
 
-def heads(session: Session) -> list[Waiting]:
+def group_heads(session: Session) -> list[Waiting]:
     """The first of each group, in no order."""
     return [Waiting(*row) for row in session.execute(_HEADS)]
 
 
-def following(session: Session, job: Waiting) -> Waiting | None:
+def next_of_group(session: Session, job: Waiting) -> Waiting | None:
     """The next one of the job's group."""
     row = session.execute(_NEXT, {"shape": job.shape, "priority": job.priority, "id": job.id}).first()
     return None if row is None else Waiting(*row)
 
 
-def some(session: Session, job_ids: Collection[str]) -> list[Waiting]:
+def waiting_among(session: Session, job_ids: Collection[str]) -> list[Waiting]:
     """Those of `job_ids` that wait."""
     if not job_ids:
         return []
@@ -87,12 +87,12 @@ def some(session: Session, job_ids: Collection[str]) -> list[Waiting]:
     return [Waiting(*row) for row in session.execute(query)]
 
 
-def are_outside(session: Session) -> bool:
+def any_ungrouped(session: Session) -> bool:
     """Whether jobs wait that are in no group yet, as `admit` would put them."""
     return session.scalar(_OUTSIDE) is not None
 
 
-def admit(session: Session) -> bool:
+def group_jobs(session: Session) -> bool:
     """Puts jobs into their groups: those whose time to be held back is over, and those that an older program has
     queued. True where there may be more."""
     # In one order for all, as two workers that wait for each other's rows would be a deadlock.

@@ -6,9 +6,9 @@ from typing import Any
 from sqlalchemy import select, true, update
 from sqlalchemy.orm import Session
 
+from store.announcement import announcement_of
 from store.db.database import now_us
 from store.db.tables import Worker
-from store.news import news_of
 from store.rows.attempts import LEASE
 from torchyard.contract.errors import NotFound
 
@@ -30,12 +30,12 @@ def register(session: Session, worker_id: str, *, name: str, devices: list[Any])
 
 
 def heartbeat(session: Session, worker_id: str, *, devices: list[Any], starts: dict[str, Any] | None = None) -> None:
-    """Says that the daemon lives, what it sees of its devices, and how it starts jobs."""
+    """Says that the daemon lives, what it visible_to of its devices, and how it starts jobs."""
     values = {"seen_at": now_us(), "devices": devices, "starts": starts}
     session.execute(update(Worker).where(Worker.id == worker_id).values(**values))
 
 
-def drains(session: Session, worker_id: str) -> bool:
+def is_draining(session: Session, worker_id: str) -> bool:
     """Whether the worker is to take no jobs and give back those that it runs."""
     return session.scalar(select(Worker.drain_requested_at).where(Worker.id == worker_id)) is not None
 
@@ -47,11 +47,11 @@ def set_drain(session: Session, worker_id: str, *, drain: bool) -> tuple[Worker,
         .where(Worker.id == worker_id, Worker.drain_requested_at.is_(None) if drain else true())
         .values(drain_requested_at=now_us() if drain else None)
     )
-    news_of(session).wake()
+    announcement_of(session).wake_workers()
     return get(session, worker_id)
 
 
-def every(session: Session, *, limit: int = 1000, after: str | None = None) -> Sequence[tuple[Worker, bool]]:
+def list_all(session: Session, *, limit: int = 1000, after: str | None = None) -> Sequence[tuple[Worker, bool]]:
     """All workers with whether each was seen within one lease, by id."""
     query = _EVERY.limit(limit)
     if after is not None:

@@ -71,7 +71,7 @@ class House:
         with self.database.write() as session:
             claim = attempts.claim(session, job_id, worker_id=self.worker_id, devices=[held])
             assert claim is not None
-            attempts.running(session, claim, reason=Reason("running", "every rank runs"))
+            attempts.mark_running(session, claim, reason=Reason("running", "every rank runs"))
         return claim
 
     def record(self, claim: Claim, **batch: Any) -> None:
@@ -82,7 +82,7 @@ class House:
 
     def end(self, claim: Claim, **report: Any) -> None:
         with self.database.write() as session:
-            attempts.end(session, claim, ExitReport(**report), asked={report["reason"]})
+            attempts.end(session, claim, ExitReport(**report), requested_stops={report["reason"]})
 
     def new_checkpoint(
         self, *, step: int, epoch: int | None = None, files: dict[str, bytes], **metrics: float

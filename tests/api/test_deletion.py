@@ -80,7 +80,7 @@ def test_another_users_job_is_not_deleted(house: House) -> None:
 def test_while_a_relay_is_at_work_the_bytes_stay_for_a_later_sweep(house: House) -> None:
     job_id = ended(house, b"busy")
     parts = house.app.state.services
-    with parts.store.blobs.sharing():
+    with parts.store.blobs.shared_lock():
         assert house.client.delete(f"/v1/jobs/{job_id}").status_code == 204
         assert blobs(house) == {sha256(b"busy")}
     ended_later = ended(house, b"later")

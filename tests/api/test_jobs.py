@@ -260,7 +260,7 @@ def test_a_queued_job_is_cancelled_at_once(house: House) -> None:
 def test_a_running_job_is_asked_to_stop_and_the_worker_is_woken(house: House) -> None:
     job_id = house.submit()["id"]
     claim = house.start(job_id)
-    bell = house.queue.bell()
+    bell = house.queue.listener()
     bell.wait(10)  # ends when the subscription is confirmed
     answer = house.client.post(f"/v1/jobs/{job_id}/cancel")
     assert (answer.status_code, answer.json()["state"]) == (202, "running")

@@ -8,7 +8,7 @@ from starlette.testclient import TestClient
 
 from store.db.database import Database
 from store.ids import new_id
-from store.queries import census
+from store.queries import stats
 from store.rows import workers
 from store.rows.metrics import NewPoint
 from tests.api.house import House, both_databases
@@ -118,7 +118,7 @@ def test_devices_are_free_held_blocked_or_lost(house: House) -> None:
 
     def of(worker_id: str, worker: str, kind: str) -> dict[str, float | None]:
         labels = {"worker_id": worker_id, "worker": worker, "kind": kind}
-        return {state: value(found, "torchyard_devices", state=state, **labels) for state in census.DEVICE_STATES}
+        return {state: value(found, "torchyard_devices", state=state, **labels) for state in stats.DEVICE_STATES}
 
     assert of(house.worker_id, "box-a", "cpu") == {"free": 1, "held": 1, "blocked": 0, "lost": 0}
     assert of(other, "box-b", "cuda") == {"free": 1, "held": 0, "blocked": 1, "lost": 0}

@@ -38,7 +38,7 @@ def test_what_is_said_of_a_group_is_the_reason_of_each_of_its_jobs(house: House)
     with house.database.write() as session:
         shape = jobs.get(session, first).shape
         assert shape is not None
-        reasons.say(session, {shape: Reason("devices_busy", "needs 1 device; 0 free on box-a")})
+        reasons.store_reasons(session, {shape: Reason("devices_busy", "needs 1 device; 0 free on box-a")})
     told = {entry["job_id"]: entry["reason"] for entry in house.get("/v1/queue")["data"]}
     listed = {job["id"]: job["status_reason"] for job in house.get("/v1/jobs")["data"]}
     for job_id, code in ((first, "devices_busy"), (second, "devices_busy"), (other, "waiting")):

@@ -2,13 +2,13 @@
 
 from datetime import timedelta
 
-from store.commands import cleaning
+from store.commands import cleanup
 from store.rows.attempts import NewEvent
 from store.rows.logs import NewLines
-from store.rows.trimming import Keep
+from store.rows.trimming import TrimLimits
 from tests.api.house import House
 from tests.api.test_stream import parsed
-from tests.store.yard import store_on
+from tests.store.fixture import store_on
 from torchyard.contract.job import EndReason
 
 
@@ -28,7 +28,7 @@ def test_lists_and_streams_go_on_where_something_is_left(house: House) -> None:
     page = house.get(f"{path}/logs", limit=4)
     whole = stream(house, claim.job_id, 0)
     # A reader that was shown some of it, and comes back when that is gone.
-    for _ in cleaning.trim(store_on(house.database), Keep(log_bytes=59, events=timedelta())):
+    for _ in cleanup.trim_finished_jobs(store_on(house.database), TrimLimits(log_bytes=59, events=timedelta())):
         pass
     assert [line["line"] for line in house.get(f"{path}/logs", limit=3)["data"]] == [25, 26, 27]
     assert [line["line"] for line in house.get(f"{path}/logs", tail=1000)["data"]] == list(range(25, 31))

@@ -21,16 +21,16 @@ from redis import Redis
 from api import stream as streams
 from api.live import Live
 from api.stream import Stream
+from store.announcement import Announcement
 from store.db.database import Database
-from store.news import News
-from store.queries import journal
+from store.queries import timeline
 from store.rows.attempts import Claim, NewEvent
 from store.rows.logs import NewLines
 from store.rows.metrics import NewPoint
 from tests.api.house import TOKEN, House
 from tests.api.test_process import serving
 from tests.servers import redis_server
-from tests.store.yard import store_on
+from tests.store.fixture import store_on
 from torchyard.contract.job import EndReason
 
 # What a test of connections shows does not depend on the kind of database, but for PostgreSQL's own connections.
@@ -107,14 +107,14 @@ def run(house: House, claim: Claim, batches: int) -> None:
     """Stores what a whole attempt would, and announces it as a worker does."""
     for number in range(batches):
         house.record(claim, **batch(number))
-        house.queue.tell(News(changed={claim.job_id}))
+        house.queue.announce(Announcement(changed={claim.job_id}))
     house.end(claim, reason=EndReason.COMPLETED)
-    house.queue.tell(News(changed={claim.job_id}))
+    house.queue.announce(Announcement(changed={claim.job_id}))
 
 
 def stored(house: House, job_id: str) -> list[tuple[int, str]]:
     with house.database.read() as session:
-        return [(item.position, item.kind) for item in journal.after(session, job_id, 0)]
+        return [(item.position, item.kind) for item in timeline.after(session, job_id, 0)]
 
 
 @pytest.fixture
@@ -380,11 +380,11 @@ def test_pages_without_events_take_room_in_the_cache_too(
 def counted_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The positions behind which the store is read from now on."""
     read: list[int] = []
-    original = journal.after
+    original = timeline.after
 
     def counted(*args: Any, **kwargs: Any) -> Any:
         read.append(args[2])
         return original(*args, **kwargs)
 
-    monkeypatch.setattr(journal, "after", counted)
+    monkeypatch.setattr(timeline, "after", counted)
     return read

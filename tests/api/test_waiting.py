@@ -11,8 +11,8 @@ from typing import Any
 from httpx2 import Response
 import pytest
 
+from store.announcement import Announcement
 from store.db.database import Database
-from store.news import News
 from tests.api.house import House
 from torchyard.contract.job import EndReason
 
@@ -104,9 +104,9 @@ def test_progress_is_no_change_that_ends_a_wait(house: House) -> None:
     version = house.get(f"/v1/jobs/{job['id']}")["version"]
     with waiting(house, job["id"]) as answers:
         house.record(claim, progress={"step": 1})
-        house.queue.tell(News(changed={job["id"]}))
+        house.queue.announce(Announcement(changed={job["id"]}))
         house.end(claim, reason=EndReason.COMPLETED)
-        house.queue.tell(News(changed={job["id"]}))
+        house.queue.announce(Announcement(changed={job["id"]}))
     assert (answers[0].json()["state"], answers[0].json()["version"]) == ("succeeded", version + 1)
 
 

@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from tests.chaos import crew, history
-from tests.chaos.history import Story
-from tests.chaos.jobs import Errand, Kind
-from tests.chaos.nemesis import Deeds
-from tests.chaos.watch import Watch
-from tests.chaos.yard import Yard
+from tests.chaos import job_history, job_processes
+from tests.chaos.deployment import Deployment
+from tests.chaos.faults import InjectedFaults
+from tests.chaos.job_history import JobHistory
+from tests.chaos.jobs import ChaosJob, Kind
+from tests.chaos.monitor import Monitor
 from torchyard.client import Client
 
 _ORPHANS_S = 45.0
@@ -18,19 +18,19 @@ _ORPHANS_S = 45.0
 
 @dataclass(frozen=True)
 class Evidence:
-    yard: Yard
+    deployment: Deployment
     client: Client
-    errands: Sequence[Errand]
-    complaints: Collection[str]
-    references: Mapping[Kind, Story]
-    deeds: Deeds
-    watch: Watch
+    chaos_jobs: Sequence[ChaosJob]
+    unexpected_errors: Collection[str]
+    references: Mapping[Kind, JobHistory]
+    injected: InjectedFaults
+    monitor: Monitor
 
     def violations(self) -> list[str]:
         """Sentences. Waits for processes that are about to end."""
         return [
-            *sorted(self.watch.booked_twice),
-            *sorted(self.complaints),
+            *sorted(self.monitor.double_booked),
+            *sorted(self.unexpected_errors),
             *self._lost_or_doubled(),
             *self._still_held(),
             *self._orphans(),
@@ -39,22 +39,24 @@ class Evidence:
 
     def _of_each_job(self) -> list[str]:
         found: list[str] = []
-        stories: dict[str, Story] = {}
-        for errand in self.errands:
-            if not errand.over:
-                found.append(f"{errand.job_id}: is {errand.state} long after all has healed")
+        histories: dict[str, JobHistory] = {}
+        for chaos_job in self.chaos_jobs:
+            if not chaos_job.over:
+                found.append(f"{chaos_job.job_id}: is {chaos_job.state} long after all has healed")
                 continue
-            story = stories[errand.job_id] = history.read(self.client, errand.job_id)
-            reference = self.references[errand.kind]
-            found += history.violations(story, ends=errand.ends, reference=reference, damaged=self.deeds.damaged)
-        for job_id, earlier, later in sorted(self.watch.side_by_side):
-            if job_id in stories:
-                found += history.side_by_side(stories[job_id], earlier, later)
+            history = histories[chaos_job.job_id] = job_history.read(self.client, chaos_job.job_id)
+            reference = self.references[chaos_job.kind]
+            found += job_history.violations(
+                history, ends=chaos_job.ends, reference=reference, damaged=self.injected.damaged
+            )
+        for job_id, earlier, later in sorted(self.monitor.overlapping):
+            if job_id in histories:
+                found += job_history.overlapping(histories[job_id], earlier, later)
         return found
 
     def _lost_or_doubled(self) -> list[str]:
-        undisturbed = [story.job.id for story in self.references.values()]
-        accepted = Counter([*(errand.job_id for errand in self.errands), *undisturbed])
+        undisturbed = [history.job.id for history in self.references.values()]
+        accepted = Counter([*(chaos_job.job_id for chaos_job in self.chaos_jobs), *undisturbed])
         listed = Counter(job.id for job in self.client.list())
         lost = [f"{job_id}: was accepted and is not listed" for job_id in accepted - listed]
         return lost + [f"{job_id}: was not accepted, or not so often, and is listed" for job_id in listed - accepted]
@@ -69,9 +71,9 @@ class Evidence:
         ]
 
     def _orphans(self) -> list[str]:
-        ended = [errand.job_id for errand in self.errands if errand.over]
-        self.yard.tend_until(lambda: not crew.muster(ended), within=_ORPHANS_S)
+        ended = [chaos_job.job_id for chaos_job in self.chaos_jobs if chaos_job.over]
+        self.deployment.keep_alive_until(lambda: not job_processes.find(ended), within=_ORPHANS_S)
         return [
-            f"{member.job_id}: {member.role} of attempt {member.attempt} (pid {member.pid}) still runs"
-            for member in crew.muster(ended)
+            f"{process.job_id}: {process.role} of attempt {process.attempt} (pid {process.pid}) still runs"
+            for process in job_processes.find(ended)
         ]

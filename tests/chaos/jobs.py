@@ -76,7 +76,7 @@ def spec(kind: Kind, *, code: Path, label: str) -> dict[str, Any]:
 
 
 @dataclass
-class Errand:
+class ChaosJob:
     """A job, and what its owner does to it."""
 
     key: str
@@ -96,7 +96,7 @@ class Errand:
         return frozenset({JobState.SUCCEEDED, *([JobState.CANCELLED] if self.asked else [])})
 
 
-class Stream(threading.Thread):
+class JobSubmitter(threading.Thread):
     """Keeps some jobs under way until there were `count` of them, or `close` was called; `errands` are all accepted
     ones, and `complaints` answers that no client should get. It ends when each errand is over. `failure` is what it
     could not cope with.
@@ -104,8 +104,8 @@ class Stream(threading.Thread):
 
     def __init__(self, client: Client, *, code: Path, count: int, seed: int, kinds: Sequence[Kind]) -> None:
         super().__init__(name="jobs", daemon=True)
-        self.errands: list[Errand] = []
-        self.complaints: set[str] = set()
+        self.chaos_jobs: list[ChaosJob] = []
+        self.unexpected_errors: set[str] = set()
         self.failure: BaseException | None = None
         self._client, self._code, self._left, self._kinds = client, code, count, kinds
         self._random = Random(f"jobs {seed}")
@@ -125,9 +125,9 @@ class Stream(threading.Thread):
         try:
             for _ in self._until_given_up():
                 self._submit_more()
-                for errand in [each for each in self.errands if not each.over]:
-                    self._attend(errand)
-                if all(each.over for each in self.errands) and (self._closing.is_set() or not self._left):
+                for chaos_job in [each for each in self.chaos_jobs if not each.over]:
+                    self._attend(chaos_job)
+                if all(each.over for each in self.chaos_jobs) and (self._closing.is_set() or not self._left):
                     return
         except _GivenUp:
             return
@@ -139,53 +139,53 @@ class Stream(threading.Thread):
             yield
 
     def _submit_more(self) -> None:
-        if self._left and not self._closing.is_set() and sum(not each.over for each in self.errands) < _AT_ONCE:
+        if self._left and not self._closing.is_set() and sum(not each.over for each in self.chaos_jobs) < _AT_ONCE:
             self._left -= 1
-            key = f"{len(self.errands):04d}"
+            key = f"{len(self.chaos_jobs):04d}"
             kind, plan = self._random.choice(self._kinds), self._random.choice(_PLANS)
             priority = {"priority": self._random.choice(_PRIORITIES), "preemptible": True}
             launcher = {"launcher": self._random.choice(_LAUNCHERS)}
             body = spec(kind, code=self._code, label=key) | priority | launcher
-            job = self._insist(lambda: self._client.submit(body, idempotency_key=key))
-            self.errands.append(Errand(key, kind, plan, job.id))
+            job = self._retry_while_unavailable(lambda: self._client.submit(body, idempotency_key=key))
+            self.chaos_jobs.append(ChaosJob(key, kind, plan, job.id))
 
-    def _attend(self, errand: Errand) -> None:
-        job = self._insist(lambda: self._client.get(errand.job_id))
-        errand.state = job.state
+    def _attend(self, chaos_job: ChaosJob) -> None:
+        job = self._retry_while_unavailable(lambda: self._client.get(chaos_job.job_id))
+        chaos_job.state = job.state
         if job.state.terminal:
-            self._close_errand(errand)
+            self._close_errand(chaos_job)
         elif job.state is JobState.PAUSED:
-            self._try(lambda: self._client.resume(errand.job_id))
-        elif errand.plan != "run" and job.state is JobState.RUNNING:
-            self._disturb(errand)
+            self._try(lambda: self._client.resume(chaos_job.job_id))
+        elif chaos_job.plan != "run" and job.state is JobState.RUNNING:
+            self._disturb(chaos_job)
 
-    def _disturb(self, errand: Errand) -> None:
-        errand.acts_at = errand.acts_at or time.monotonic() + self._random.uniform(0, _LATEST_S)
-        if errand.asked or time.monotonic() < errand.acts_at:
+    def _disturb(self, chaos_job: ChaosJob) -> None:
+        chaos_job.acts_at = chaos_job.acts_at or time.monotonic() + self._random.uniform(0, _LATEST_S)
+        if chaos_job.asked or time.monotonic() < chaos_job.acts_at:
             return
-        ask = self._client.pause if errand.plan == "pause" else self._client.cancel
-        accepted = self._try(lambda: ask(errand.job_id))
-        if accepted and errand.plan == "pause":
-            errand.plan = "run"  # once is enough
+        ask = self._client.pause if chaos_job.plan == "pause" else self._client.cancel
+        accepted = self._try(lambda: ask(chaos_job.job_id))
+        if accepted and chaos_job.plan == "pause":
+            chaos_job.plan = "run"  # once is enough
         elif accepted:
-            errand.asked = True
+            chaos_job.asked = True
 
-    def _close_errand(self, errand: Errand) -> None:
-        errand.over = True
-        if errand.plan == "retry" and errand.state is JobState.CANCELLED:
-            key = f"{errand.key}-again"
-            again = self._insist(lambda: self._client.retry(errand.job_id, idempotency_key=key))
-            self.errands.append(Errand(key, errand.kind, "run", again.id))
+    def _close_errand(self, chaos_job: ChaosJob) -> None:
+        chaos_job.over = True
+        if chaos_job.plan == "retry" and chaos_job.state is JobState.CANCELLED:
+            key = f"{chaos_job.key}-again"
+            again = self._retry_while_unavailable(lambda: self._client.retry(chaos_job.job_id, idempotency_key=key))
+            self.chaos_jobs.append(ChaosJob(key, chaos_job.kind, "run", again.id))
 
     def _try(self, ask: Callable[[], JobView]) -> bool:
         """Whether it was accepted. What met no answer may have been, and is asked again."""
         try:
-            self._insist(ask)
+            self._retry_while_unavailable(ask)
         except Conflict:
             return False  # the job has ended, or gone on, meanwhile
         return True
 
-    def _insist(self, ask: Callable[[], T]) -> T:
+    def _retry_while_unavailable(self, ask: Callable[[], T]) -> T:
         while True:
             try:
                 return ask()
@@ -193,7 +193,7 @@ class Stream(threading.Thread):
                 raise
             except TorchyardError as error:
                 if not isinstance(error, Unavailable | ServerUnreachable):
-                    self.complaints.add(f"answered {type(error).__name__}: {error.message}")
+                    self.unexpected_errors.add(f"answered {type(error).__name__}: {error.message}")
                 if self._given_up.wait(_PAUSE_S):
                     raise _GivenUp from error
 

@@ -12,7 +12,7 @@ class Report:
     minutes: float
     database: str
     kills: Mapping[str, int]
-    troubles: Mapping[str, int]
+    faults: Mapping[str, int]
     impossible: Collection[str]
     """What this machine or this database does not allow."""
     recovered: Mapping[str, Sequence[float]]
@@ -22,24 +22,24 @@ class Report:
     ends: Mapping[str, int]
     attempts: Sequence[int]
     """Of each job."""
-    looks: int
+    polls: int
     violations: Sequence[str]
 
     def __str__(self) -> str:
         total = sum(self.kills.values())
-        parts = [
+        components = [
             f"chaos: seed {self.seed}, {self.minutes:g} min, {self.database}",
             f"kills: {total} ({_counts(self.kills)})",
-            f"other troubles: {sum(self.troubles.values())} ({_counts(self.troubles)})",
+            f"other troubles: {sum(self.faults.values())} ({_counts(self.faults)})",
             *([f"not possible here: {', '.join(sorted(self.impossible))}"] if self.impossible else []),
             *self._recovery(),
             f"jobs: {sum(self.ends.values())} ({_counts(self.ends)}); attempts: {_attempts(self.attempts)}",
-            f"looks at the running service: {self.looks}",
+            f"looks at the running service: {self.polls}",
             f"violations: {len(self.violations)}",
             *(f"  {violation}" for violation in self.violations),
             bound(kills=total, violations=len(self.violations)),
         ]
-        return "\n".join(parts)
+        return "\n".join(components)
 
     def _recovery(self) -> list[str]:
         everything = [seconds for found in self.recovered.values() for seconds in found]

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from tests.chaos import crew
+from tests.chaos import job_processes
 
 ROOT = Path(__file__).parents[2]
 CHAOS = [sys.executable, "-m", "tests.chaos"]
@@ -58,7 +58,7 @@ def test_an_interrupted_run_leaves_nothing(scratch: Path) -> None:
         chaos.send_signal(signal.SIGINT)
         said = chaos.stderr.read()
         assert chaos.wait(60) == 130, said
-    assert crew.muster(jobs) == []
+    assert job_processes.find(jobs) == []
     assert left_of(scratch) == []
 
 
@@ -69,7 +69,7 @@ def environment(folder: Path) -> dict[str, str]:
 def started(folder: Path) -> set[str]:
     """Jobs of which a process runs."""
     jobs = {path.name for path in folder.glob("torchyard-chaos-*/disk/*/runs/job_*")}
-    return {member.job_id for member in crew.muster(jobs) if member.role != "supervisor"}
+    return {process.job_id for process in job_processes.find(jobs) if process.role != "supervisor"}
 
 
 def left_of(folder: Path) -> list[object]:
@@ -77,4 +77,4 @@ def left_of(folder: Path) -> list[object]:
     mounts = [line for line in Path("/proc/mounts").read_text().splitlines() if str(folder) in line]
     # torch makes the folder of its compiler's cache when Dynamo is imported.
     files = [path for path in folder.iterdir() if not path.name.startswith("torchinductor_")]
-    return [*crew.naming(folder), *mounts, *files]
+    return [*job_processes.naming(folder), *mounts, *files]

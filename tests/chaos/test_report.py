@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from tests.chaos import nemesis
+from tests.chaos import faults
 from tests.chaos.report import Report, bound, percentile
 
 
@@ -32,13 +32,13 @@ def test_a_report_says_everything() -> None:
         minutes=2,
         database="postgresql",
         kills={"rank": 2, "api": 1},
-        troubles={"disk full": 1},
+        faults={"disk full": 1},
         impossible={"postgresql restarted"},
         recovered={"rank": [4.0, 8.0], "api": [1.0]},
         unmeasured=1,
         ends={"succeeded": 3, "cancelled": 1},
         attempts=[1, 3, 1, 2],
-        looks=99,
+        polls=99,
         violations=["job_1: is lost"],
     )
     assert str(report).splitlines() == [
@@ -60,18 +60,18 @@ def test_a_report_says_everything() -> None:
 
 
 def test_a_seed_decides_the_plan() -> None:
-    moments = nemesis.plan(seed=1, kills=36, seconds=180)
-    assert moments == nemesis.plan(seed=1, kills=36, seconds=180)
-    assert moments != nemesis.plan(seed=2, kills=36, seconds=180)
-    assert sum(moment.kill for moment in moments) == 36
-    troubles = Counter(moment.what for moment in moments if not moment.kill)
-    assert len(troubles) == 12
-    assert set(troubles.values()) == {1}
-    assert all(0 <= moment.at <= 180 for moment in moments)
-    assert moments == sorted(moments)
+    planned = faults.plan(seed=1, kills=36, seconds=180)
+    assert planned == faults.plan(seed=1, kills=36, seconds=180)
+    assert planned != faults.plan(seed=2, kills=36, seconds=180)
+    assert sum(fault.kill for fault in planned) == 36
+    counts = Counter(fault.what for fault in planned if not fault.kill)
+    assert len(counts) == 12
+    assert set(counts.values()) == {1}
+    assert all(0 <= fault.at <= 180 for fault in planned)
+    assert planned == sorted(planned)
 
 
 def test_a_short_run_leaves_out_what_takes_long() -> None:
-    troubles = {moment.what for moment in nemesis.plan(seed=1, kills=36, seconds=60) if not moment.kill}
-    assert len(troubles) == 10
-    assert not troubles & {"rank stopped for good", "worker stopped past its lease"}
+    names = {fault.what for fault in faults.plan(seed=1, kills=36, seconds=60) if not fault.kill}
+    assert len(names) == 10
+    assert not names & {"rank stopped for good", "worker stopped past its lease"}

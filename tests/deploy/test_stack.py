@@ -23,7 +23,7 @@ from redis.exceptions import AuthenticationError
 from tests.deploy.compose import ROOT
 from tests.deploy.stack import Stack
 from tests.e2e.service import processes_naming, until
-from tests.e2e.test_survival import GATED
+from tests.e2e.test_recovery import GATED
 from tests.postgresql import PostgreSQLServer, postgresql_server
 from torchyard.cli.up.redis_server import find_binary
 

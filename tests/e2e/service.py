@@ -11,7 +11,7 @@ import sys
 import time
 from typing import Any, TypeVar
 
-from tests.chaos import crew
+from tests.chaos import job_processes
 from torchyard.client import Client
 from torchyard.contract.job import JobState
 from torchyard.contract.views import JobView
@@ -104,7 +104,7 @@ class Service:
     def processes(self) -> list[int]:
         """Every process of this host that names the data folder: the service's own, and the jobs'."""
         jobs = {path.name for path in (self.data / "runs").glob("job_*")}
-        return [*processes_naming(self.data), *(member.pid for member in crew.muster(jobs))]
+        return [*processes_naming(self.data), *(member.pid for member in job_processes.find(jobs))]
 
     def _ready(self) -> bool:
         assert self._up is not None

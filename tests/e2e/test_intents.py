@@ -1,7 +1,7 @@
 """Pause, resume, preemption and drain, over real processes: each stop saves, and nothing is counted or lost."""
 
 from tests.e2e.service import Service, until
-from tests.e2e.test_survival import GATED
+from tests.e2e.test_recovery import GATED
 from torchyard.contract.job import JobState
 from torchyard.contract.views import JobView
 

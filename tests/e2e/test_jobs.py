@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.chaos import crew
+from tests.chaos import job_processes
 from tests.e2e.service import Service, is_running, until
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import EndReason, JobState
@@ -137,7 +137,7 @@ def test_a_job_is_cancelled_while_it_starts(service: Service) -> None:
     assert states[:2] == ["queued", "starting"]
     assert states[-1] == "cancelled"
     assert done.attempt == 1
-    assert crew.muster({job.id}) == []
+    assert job_processes.find({job.id}) == []
 
 
 def test_cancelling_a_running_job_leaves_no_process(service: Service) -> None:

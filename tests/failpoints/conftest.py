@@ -7,7 +7,7 @@ from zlib import crc32
 import pytest
 
 from store.db.database import Database
-from tests.failpoints.house import House
+from tests.failpoints.fixture import FailpointFixture
 from tests.servers import redis_server
 
 _PLACES = {"house", "site"}
@@ -37,8 +37,8 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
 
 
 @pytest.fixture
-def house(tmp_path: Path, database: Database, redis_url: str) -> Generator[House]:
-    house = House(tmp_path, database, redis_url)
-    house.queue.rebuild(list)  # the server is shared by the session's tests
-    yield house
-    house.queue.close()
+def service(tmp_path: Path, database: Database, redis_url: str) -> Generator[FailpointFixture]:
+    service = FailpointFixture(tmp_path, database, redis_url)
+    service.queue.rebuild(list)  # the server is shared by the session's tests
+    yield service
+    service.queue.close()

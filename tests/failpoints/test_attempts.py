@@ -5,32 +5,32 @@ import threading
 
 import pytest
 
-from tests.failpoints import scenes
-from tests.failpoints.child import REFUSED, playing, until
-from tests.failpoints.house import House
+from tests.failpoints import actions
+from tests.failpoints.armed import REFUSED, started, until
+from tests.failpoints.fixture import FailpointFixture
 from torchyard.contract.errors import Conflict
 from torchyard.contract.job import JobState
 
 SIDES = ("before", "after")
-STORED = ("claim", "prepared", "launched", "running", "record", "end")
+STORED = ("claim", "mark_prepared", "mark_launched", "mark_running", "store_batch", "end")
 POINTS = [
     *(f"store.{what}.{side}" for what in STORED for side in SIDES),
-    *(f"queue.tell.{side}" for side in SIDES),
+    *(f"queue.announce.{side}" for side in SIDES),
 ]
 TOLD = 5  # the claim, that it runs, two batches, its end
 TIMES = [
     *((point, 1) for point in POINTS),
-    *((f"store.record.{side}", 2) for side in SIDES),
-    *((f"queue.tell.{side}", hit) for side in SIDES for hit in range(2, TOLD + 1)),
+    *((f"store.store_batch.{side}", 2) for side in SIDES),
+    *((f"queue.announce.{side}", hit) for side in SIDES for hit in range(2, TOLD + 1)),
 ]
-LOOKS = [f"store.{what}.{side}" for what in ("admit", "reason", "preempt") for side in SIDES]
-BOTH = [f"store.{what}.{side}" for what in ("claim", "running", "end") for side in SIDES]
+LOOKS = [f"store.{what}.{side}" for what in ("group_jobs", "reason", "preempt") for side in SIDES]
+BOTH = [f"store.{what}.{side}" for what in ("claim", "mark_running", "end") for side in SIDES]
 
 each_point = pytest.mark.parametrize(("point", "hit"), TIMES, ids=[f"{point}-{hit}" for point, hit in TIMES])
 
 
 @dataclass(frozen=True)
-class Scarce:
+class ContendedDevice:
     """A worker whose device is held, and two jobs that wait for it."""
 
     worker: str
@@ -39,120 +39,132 @@ class Scarce:
     behind: str
 
     @classmethod
-    def of(cls, house: House) -> "Scarce":
-        worker = house.worker()
-        holder = house.running(house.submit(preemptible=True), worker, "cpu-0").job_id
-        scarce = cls(worker, holder, house.queue_up(priority=5), house.queue_up())
-        house.hold_back(scarce.behind, seconds=-1)  # it may start again from now on
-        return scarce
+    def of(cls, service: FailpointFixture) -> "ContendedDevice":
+        worker = service.worker()
+        holder = service.running(service.submit(preemptible=True), worker, "cpu-0").job_id
+        contended = cls(worker, holder, service.submit_queued(priority=5), service.submit_queued())
+        service.hold_back(contended.behind, seconds=-1)  # it may start again from now on
+        return contended
 
-    def check(self, house: House) -> None:
+    def check(self, service: FailpointFixture) -> None:
         """Room is made for the urgent one, once, and the other's reason says so."""
-        assert house.job(self.holder).preempted_for == self.urgent
-        assert house.reason(self.urgent).code == "preempting"
-        assert f"where room is made for {self.urgent}" in house.reason(self.behind).message
-        assert house.moves(self.holder) == ["queued", "starting", "running"]
-        house.check_queue()
+        assert service.job(self.holder).preempted_for == self.urgent
+        assert service.reason(self.urgent).code == "preempting"
+        assert f"where room is made for {self.urgent}" in service.reason(self.behind).message
+        assert service.moves(self.holder) == ["queued", "starting", "running"]
+        service.check_queue()
 
 
 @each_point
-def test_another_worker_goes_on_where_one_was_killed(house: House, point: str, hit: int) -> None:
-    job_id = house.queue_up()
-    with playing(scenes.work, house.settings, house.worker(), plan=f"{point}=kill@{hit}", log=house.log) as child:
+def test_another_worker_goes_on_where_one_was_killed(service: FailpointFixture, point: str, hit: int) -> None:
+    job_id = service.submit_queued()
+    with started(
+        actions.work, service.settings, service.worker(), plan=f"{point}=kill@{hit}", log=service.log
+    ) as child:
         assert child.wait() == -9
         assert child.acted == [point]
     _, what, side = point.split(".")
-    if what in {"claim", "launched", "running", "record", "end"}:
-        assert _is_stored(house, what, job_id, hit=hit) == (side == "after")
-    house.take_over(job_id)
-    house.check(job_id)
-    done = point in {"store.end.after", "store.claim.before"} or (point.startswith("queue.tell") and hit == TOLD)
-    assert house.job(job_id).attempt == (1 if done else 2)
+    if what in {"claim", "mark_launched", "mark_running", "store_batch", "end"}:
+        assert _is_stored(service, what, job_id, hit=hit) == (side == "after")
+    service.take_over(job_id)
+    service.check(job_id)
+    done = point in {"store.end.after", "store.claim.before"} or (point.startswith("queue.announce") and hit == TOLD)
+    assert service.job(job_id).attempt == (1 if done else 2)
 
 
 @each_point
-def test_a_worker_that_hangs_until_it_is_rescued_changes_nothing_more(house: House, point: str, hit: int) -> None:
-    job_id = house.queue_up()
-    with playing(scenes.work, house.settings, house.worker(), plan=f"{point}=stop@{hit}", log=house.log) as child:
+def test_a_worker_that_hangs_until_it_is_rescued_changes_nothing_more(
+    service: FailpointFixture, point: str, hit: int
+) -> None:
+    job_id = service.submit_queued()
+    with started(
+        actions.work, service.settings, service.worker(), plan=f"{point}=stop@{hit}", log=service.log
+    ) as child:
         child.wait_for_stop()
-        others = threading.Thread(target=house.take_over, args=(job_id,))
+        others = threading.Thread(target=service.take_over, args=(job_id,))
         others.start()
         if point.endswith(".before") and point.startswith("store."):
             others.join(0.15)  # it holds the row, or SQLite's only writer: they wait for it
             before = None
         else:
             others.join()
-            before = house.everything()
+            before = service.everything()
         child.go_on()
         assert child.wait() in {0, REFUSED}
         others.join()
     if before is not None:
-        assert house.everything() == before
-    house.check(job_id)
+        assert service.everything() == before
+    service.check(job_id)
 
 
 @pytest.mark.parametrize("point", LOOKS)
-def test_a_worker_that_is_killed_while_it_looks_at_the_queue(house: House, point: str) -> None:
-    scarce = Scarce.of(house)
-    with playing(scenes.look, house.settings, scarce.worker, plan=f"{point}=kill", log=house.log) as child:
+def test_a_worker_that_is_killed_while_it_looks_at_the_queue(service: FailpointFixture, point: str) -> None:
+    contended = ContendedDevice.of(service)
+    with started(actions.schedule, service.settings, contended.worker, plan=f"{point}=kill", log=service.log) as child:
         assert child.wait() == -9
         assert child.acted == [point]
-    scenes.look(house.settings, scarce.worker)
-    scarce.check(house)
+    actions.schedule(service.settings, contended.worker)
+    contended.check(service)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("point", LOOKS)
-def test_a_worker_that_looks_at_the_queue_while_an_earlier_look_is_delayed(house: House, point: str) -> None:
-    scarce = Scarce.of(house)
-    with playing(scenes.look, house.settings, scarce.worker, plan=f"{point}=delay:0.3", log=house.log) as child:
+def test_a_worker_that_looks_at_the_queue_while_an_earlier_look_is_delayed(
+    service: FailpointFixture, point: str
+) -> None:
+    contended = ContendedDevice.of(service)
+    with started(
+        actions.schedule, service.settings, contended.worker, plan=f"{point}=delay:0.3", log=service.log
+    ) as child:
         until(lambda: child.acted, "the delay")
-        scenes.look(house.settings, scarce.worker)
+        actions.schedule(service.settings, contended.worker)
         assert child.wait() == 0
-    scenes.look(house.settings, scarce.worker)  # which corrects the reasons of two that did not know of each other
-    scarce.check(house)
+    actions.schedule(
+        service.settings, contended.worker
+    )  # which corrects the reasons of two that did not know of each other
+    contended.check(service)
 
 
 @pytest.mark.parametrize("intent", ["cancel", "pause"])
 @pytest.mark.parametrize("point", BOTH)
-def test_an_intent_and_a_killed_worker_have_one_outcome(house: House, intent: str, point: str) -> None:
-    job_id = house.queue_up()
-    with playing(scenes.work, house.settings, house.worker(), plan=f"{point}=stop", log=house.log) as child:
+def test_an_intent_and_a_killed_worker_have_one_outcome(service: FailpointFixture, intent: str, point: str) -> None:
+    job_id = service.submit_queued()
+    with started(actions.work, service.settings, service.worker(), plan=f"{point}=stop", log=service.log) as child:
         child.wait_for_stop()
-        asking = threading.Thread(target=_ask, args=(house, intent, job_id))
+        asking = threading.Thread(target=_ask, args=(service, intent, job_id))
         asking.start()
         asking.join(0.1)
         child.kill()
         asking.join()
-    house.end_rescued(job_id)
-    job = house.job(job_id)
+    service.end_rescued(job_id)
+    job = service.job(job_id)
     expected = {"cancel": JobState.CANCELLED, "pause": JobState.PAUSED}[intent]
     assert job.state == (JobState.SUCCEEDED if point == "store.end.after" else expected)
     if job.state == JobState.PAUSED:
-        scenes.request(house.settings, "resume", job_id)
-        house.take_over(job_id)
-        house.check(job_id)
+        actions.request(service.settings, "resume", job_id)
+        service.take_over(job_id)
+        service.check(job_id)
     else:
-        assert [move for move in house.moves(job_id) if JobState(move).terminal] == [job.state]
-        assert house.held() == {}
-        house.check_queue()
+        assert [move for move in service.moves(job_id) if JobState(move).terminal] == [job.state]
+        assert service.held() == {}
+        service.check_queue()
 
 
-def _ask(house: House, intent: str, job_id: str) -> None:
+def _ask(service: FailpointFixture, intent: str, job_id: str) -> None:
     try:
-        scenes.request(house.settings, intent, job_id)
+        actions.request(service.settings, intent, job_id)
     except Conflict:  # it has ended
-        assert house.job(job_id).finished_at is not None
+        assert service.job(job_id).finished_at is not None
 
 
-def _is_stored(house: House, what: str, job_id: str, *, hit: int) -> bool:
-    job = house.job(job_id)
+def _is_stored(service: FailpointFixture, what: str, job_id: str, *, hit: int) -> bool:
+    job = service.job(job_id)
     if what == "claim":
         return job.attempt == 1
-    (attempt,) = house.attempts(job_id)
+    (attempt,) = service.attempts(job_id)
     return {
-        "launched": attempt.launcher is not None,
-        "running": job.state == JobState.RUNNING,
-        "record": attempt.relay_seq == hit,
+        "mark_launched": attempt.launcher is not None,
+        "mark_running": job.state == JobState.RUNNING,
+        "store_batch": attempt.relay_seq == hit,
         "end": attempt.ended_at is not None,
     }[what]

@@ -12,21 +12,21 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
+from store.announcement import Announcement
 from store.db.database import Database
 from store.db.tables import Job
-from store.news import News
 from tests.databases import Databases
-from tests.failpoints import scenes
-from tests.failpoints.child import Child, playing, until
-from tests.failpoints.house import House
+from tests.failpoints import actions
+from tests.failpoints.armed import ArmedProcess, started, until
+from tests.failpoints.fixture import FailpointFixture
 from torchyard.contract.job import JobState
 from worker.engines.local import process
 
 SIDES = ("before", "after")
 RECORD = ("fsync", "rename", "renamed")
 WORKER = [
-    *(f"store.{what}.{side}" for what in ("claim", "launched", "record", "end") for side in SIDES),
-    *(f"queue.tell.{side}" for side in SIDES),
+    *(f"store.{what}.{side}" for what in ("claim", "mark_launched", "store_batch", "end") for side in SIDES),
+    *(f"queue.announce.{side}" for side in SIDES),
     *(f"record.{what}.{step}" for what in ("worker", "config", "plan") for step in RECORD),
     *(f"launch.start.{side}" for side in SIDES),
     *(f"blob.{step}" for step in RECORD),
@@ -71,7 +71,8 @@ import os
 from pathlib import Path
 from torchyard.run.eventlog import EventLog
 from torchyard.run.publishing import publish
-from torchyard.contract.rundir import Env, Manifest, RunDir
+from torchyard.contract.records import Manifest
+from torchyard.contract.rundir import Env, RunDir
 
 run = RunDir.of_job(Path(os.environ[Env.RUN_DIR]))
 log = EventLog(run.events, synchronize=lambda: None)
@@ -86,38 +87,38 @@ RAISES = SCRIPT + 'if os.environ[Env.ATTEMPT] == "1": raise ValueError("only onc
 
 
 @dataclass
-class Site:
+class ProcessFixture:
     """A house in which jobs run."""
 
-    house: House
+    service: FailpointFixture
     argv: list[str] = field(default_factory=list[str])
 
     @property
     def code(self) -> Path:
-        return self.house.folder / "code"
+        return self.service.folder / "code"
 
     @property
     def gate(self) -> Path:
-        return self.house.folder / "gate"
+        return self.service.folder / "gate"
 
     def job(self, *, script: str = "", **spec: Any) -> str:
         self.code.mkdir()
         (self.code / "train.py").write_text(script)
         (self.code / "launcher.sh").write_text(LAUNCHER.replace("GATE", str(self.gate)))
-        self.argv = scenes.ranks(self.code / "train.py") if script else ["/bin/sh", str(self.code / "launcher.sh")]
-        return self.house.queue_up(config={"code": f"file://{self.code}"}, max_restarts=2, **spec)
+        self.argv = actions.ranks(self.code / "train.py") if script else ["/bin/sh", str(self.code / "launcher.sh")]
+        return self.service.submit_queued(config={"code": f"file://{self.code}"}, max_restarts=2, **spec)
 
-    def daemon(self, plan: str = "") -> AbstractContextManager[Child]:
-        return playing(scenes.serve, self.house.settings, 1, 2, self.argv, plan=plan, log=self.house.log)
+    def daemon(self, plan: str = "") -> AbstractContextManager[ArmedProcess]:
+        return started(actions.run_daemon, self.service.settings, 1, 2, self.argv, plan=plan, log=self.service.log)
 
     def turn(self) -> None:
         """Wakes the daemon, and lets the time of a backoff pass."""
-        self.house.write(lambda session: session.execute(update(Job).values(not_before=None)))
-        self.house.queue.tell(News(ring=True))
+        self.service.write(lambda session: session.execute(update(Job).values(not_before=None)))
+        self.service.queue.announce(Announcement(wakes_workers=True))
 
     def wait(self, job_id: str) -> Job:
-        self.until(lambda: JobState(self.house.job(job_id).state).terminal, "the job has ended")
-        return self.house.job(job_id)
+        self.until(lambda: JobState(self.service.job(job_id).state).terminal, "the job has ended")
+        return self.service.job(job_id)
 
     def until(self, condition: Callable[[], object], what: str) -> None:
         def look() -> object:
@@ -128,119 +129,119 @@ class Site:
 
     def check(self, job_id: str) -> None:
         """As of the house, and the checkpoints' bytes are right, and no process is left."""
-        self.house.check(job_id)
-        for row in self.house.checkpoints(job_id):
+        self.service.check(job_id)
+        for row in self.service.checkpoints(job_id):
             for file in row.files:
-                blob = self.house.settings.blobs / file["sha256"][:2] / file["sha256"]
+                blob = self.service.settings.blobs / file["sha256"][:2] / file["sha256"]
                 assert hashlib.sha256(blob.read_bytes()).hexdigest() == file["sha256"]
         self.check_processes(job_id)
 
     def check_processes(self, job_id: str) -> None:
-        for row in self.house.attempts(job_id):
+        for row in self.service.attempts(job_id):
             until(lambda number=row.number: not process.find(job_id, number), "no process is left")
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.thorough)])
-def site(request: pytest.FixtureRequest, tmp_path: Path, redis_url: str) -> Generator[Site]:
+def host(request: pytest.FixtureRequest, tmp_path: Path, redis_url: str) -> Generator[ProcessFixture]:
     databases: Databases = request.getfixturevalue(request.param)
     with databases.migrated() as url, closing(Database(url)) as database:
-        site = Site(House(tmp_path, database, redis_url))
-        site.house.queue.rebuild(list)
-        site.gate.touch()
-        yield site
-        for job in site.house.jobs():
-            for row in site.house.attempts(job.id):
+        host = ProcessFixture(FailpointFixture(tmp_path, database, redis_url))
+        host.service.queue.rebuild(list)
+        host.gate.touch()
+        yield host
+        for job in host.service.jobs():
+            for row in host.service.attempts(job.id):
                 process.kill_attempt(job.id, row.number)
-        site.house.queue.close()
+        host.service.queue.close()
 
 
 @pytest.mark.parametrize("point", WORKER)
-def test_a_daemon_that_starts_again_goes_on_where_it_was_killed(site: Site, point: str) -> None:
-    job_id = site.job()
-    with site.daemon(f"{point}=kill") as daemon:
-        site.until(lambda: not daemon.runs, "the kill")
+def test_a_daemon_that_starts_again_goes_on_where_it_was_killed(host: ProcessFixture, point: str) -> None:
+    job_id = host.job()
+    with host.daemon(f"{point}=kill") as daemon:
+        host.until(lambda: not daemon.runs, "the kill")
         assert daemon.wait() == -9
         assert daemon.acted == [point]
-    with site.daemon():
-        site.wait(job_id)
-    site.check(job_id)
+    with host.daemon():
+        host.wait(job_id)
+    host.check(job_id)
 
 
 @pytest.mark.parametrize("point", STOPPING)
-def test_a_cancel_reaches_its_job_though_the_daemon_is_killed(site: Site, point: str) -> None:
-    site.gate.unlink()
-    job_id = site.job()
-    with site.daemon(f"{point}=kill") as daemon:
-        site.until(lambda: any(row.launcher for row in site.house.attempts(job_id)), "the job runs")
-        scenes.request(site.house.settings, "cancel", job_id)
-        site.until(lambda: not daemon.runs, "the kill")
+def test_a_cancel_reaches_its_job_though_the_daemon_is_killed(host: ProcessFixture, point: str) -> None:
+    host.gate.unlink()
+    job_id = host.job()
+    with host.daemon(f"{point}=kill") as daemon:
+        host.until(lambda: any(row.launcher for row in host.service.attempts(job_id)), "the job runs")
+        actions.request(host.service.settings, "cancel", job_id)
+        host.until(lambda: not daemon.runs, "the kill")
         assert daemon.acted == [point]
-    with site.daemon():
-        assert site.wait(job_id).state == JobState.CANCELLED
-    assert site.house.moves(job_id).count("cancelled") == 1
-    assert site.house.held() == {}
-    site.check_processes(job_id)
+    with host.daemon():
+        assert host.wait(job_id).state == JobState.CANCELLED
+    assert host.service.moves(job_id).count("cancelled") == 1
+    assert host.service.held() == {}
+    host.check_processes(job_id)
 
 
 @pytest.mark.parametrize("point", SUPERVISOR)
-def test_a_job_whose_supervisor_was_killed(site: Site, point: str) -> None:
-    _runs_in_spite_of_a_kill(site, site.job(), point)
+def test_a_job_whose_supervisor_was_killed(host: ProcessFixture, point: str) -> None:
+    _runs_in_spite_of_a_kill(host, host.job(), point)
 
 
 @pytest.mark.parametrize("point", RANK)
-def test_a_job_whose_rank_was_killed(site: Site, point: str) -> None:
-    _runs_in_spite_of_a_kill(site, site.job(script=SCRIPT), point)
+def test_a_job_whose_rank_was_killed(host: ProcessFixture, point: str) -> None:
+    _runs_in_spite_of_a_kill(host, host.job(script=SCRIPT), point)
 
 
 @pytest.mark.parametrize("point", RAISING)
-def test_a_job_whose_rank_was_killed_while_it_said_why_it_failed(site: Site, point: str) -> None:
-    _runs_in_spite_of_a_kill(site, site.job(script=RAISES), point)
+def test_a_job_whose_rank_was_killed_while_it_said_why_it_failed(host: ProcessFixture, point: str) -> None:
+    _runs_in_spite_of_a_kill(host, host.job(script=RAISES), point)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("point", [*WORKER, *SUPERVISOR, *RANK, *RAISING])
-def test_a_job_of_which_one_step_is_delayed(site: Site, point: str) -> None:
-    job_id = site.job(script=RAISES if point in RAISING else SCRIPT if point in RANK else "")
-    with site.daemon(f"{point}=delay:0.3") as daemon:
-        assert site.wait(job_id).attempt == (2 if point in RAISING else 1)
+def test_a_job_of_which_one_step_is_delayed(host: ProcessFixture, point: str) -> None:
+    job_id = host.job(script=RAISES if point in RAISING else SCRIPT if point in RANK else "")
+    with host.daemon(f"{point}=delay:0.3") as daemon:
+        assert host.wait(job_id).attempt == (2 if point in RAISING else 1)
         assert set(daemon.acted) == {point}
-    site.check(job_id)
+    host.check(job_id)
 
 
-def test_a_job_whose_programs_are_delayed_everywhere(site: Site) -> None:
+def test_a_job_whose_programs_are_delayed_everywhere(host: ProcessFixture) -> None:
     points = [*WORKER, *SUPERVISOR, *RANK, *RAISING]
-    job_id = site.job(script=RAISES)
-    with site.daemon(";".join(f"{point}=delay:0.03" for point in points)) as daemon:
-        assert site.wait(job_id).attempt == 2
+    job_id = host.job(script=RAISES)
+    with host.daemon(";".join(f"{point}=delay:0.03" for point in points)) as daemon:
+        assert host.wait(job_id).attempt == 2
         assert set(daemon.acted) == set(points)
-    site.check(job_id)
+    host.check(job_id)
 
 
-def test_a_cancel_that_is_delayed_everywhere(site: Site) -> None:
-    _is_cancelled_in_spite_of_delays(site, STOPPING)
+def test_a_cancel_that_is_delayed_everywhere(host: ProcessFixture) -> None:
+    _is_cancelled_in_spite_of_delays(host, STOPPING)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("point", STOPPING)
-def test_a_cancel_of_which_one_step_is_delayed(site: Site, point: str) -> None:
-    _is_cancelled_in_spite_of_delays(site, [point])
+def test_a_cancel_of_which_one_step_is_delayed(host: ProcessFixture, point: str) -> None:
+    _is_cancelled_in_spite_of_delays(host, [point])
 
 
-def _is_cancelled_in_spite_of_delays(site: Site, points: list[str]) -> None:
-    site.gate.unlink()
-    job_id = site.job()
-    with site.daemon(";".join(f"{point}=delay:0.2" for point in points)) as daemon:
-        site.until(lambda: any(row.launcher for row in site.house.attempts(job_id)), "the job runs")
-        scenes.request(site.house.settings, "cancel", job_id)
-        assert site.wait(job_id).state == JobState.CANCELLED
+def _is_cancelled_in_spite_of_delays(host: ProcessFixture, points: list[str]) -> None:
+    host.gate.unlink()
+    job_id = host.job()
+    with host.daemon(";".join(f"{point}=delay:0.2" for point in points)) as daemon:
+        host.until(lambda: any(row.launcher for row in host.service.attempts(job_id)), "the job runs")
+        actions.request(host.service.settings, "cancel", job_id)
+        assert host.wait(job_id).state == JobState.CANCELLED
         assert set(daemon.acted) == set(points)
-    site.check_processes(job_id)
+    host.check_processes(job_id)
 
 
-def _runs_in_spite_of_a_kill(site: Site, job_id: str, point: str) -> None:
-    with site.daemon(f"{point}=kill") as daemon:
-        job = site.wait(job_id)
+def _runs_in_spite_of_a_kill(host: ProcessFixture, job_id: str, point: str) -> None:
+    with host.daemon(f"{point}=kill") as daemon:
+        job = host.wait(job_id)
         assert daemon.acted == [point]
-    site.check(job_id)
+    host.check(job_id)
     # What was killed after it had said all is not missed.
     assert job.attempt == (1 if point == "record.exit.renamed" else 2)

@@ -9,25 +9,29 @@ import json
 import pytest
 from sqlalchemy import insert
 
+from store.announcement import Announcement
 from store.blobs import Blobs
 from store.db.tables import Garbage
-from store.news import News
 from store.rows import attempts, jobs
 from store.rows.attempts import NewEvent
 from store.rows.logs import NewLines
-from tests.failpoints import scenes
-from tests.failpoints.child import Child, playing, until
-from tests.failpoints.house import House
+from tests.failpoints import actions
+from tests.failpoints.armed import ArmedProcess, started, until
+from tests.failpoints.fixture import FailpointFixture
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ProcessIdentity
 
 SIDES = ("before", "after")
 POINTS = [
     *(f"store.{what}.{side}" for what in ("register", "heartbeat", "renew", "rescue") for side in SIDES),
-    *(f"store.{what}.{side}" for what in ("collect", "forget", "cut", "thin", "tombstones") for side in SIDES),
-    *(f"queue.{what}.{side}" for what in ("rebuild", "tell") for side in SIDES),
+    *(
+        f"store.{what}.{side}"
+        for what in ("collect", "forget_garbage", "trim_log", "trim_events", "delete_tombstones")
+        for side in SIDES
+    ),
+    *(f"queue.{what}.{side}" for what in ("rebuild", "announce") for side in SIDES),
 ]
-ASIDE = [f"store.aside.{side}" for side in SIDES]
+ASIDE = [f"store.move_aside.{side}" for side in SIDES]
 GPU = {"device": "cuda"}
 """What no worker here has: nothing is started."""
 
@@ -36,7 +40,7 @@ GPU = {"device": "cuda"}
 class Backlog:
     """What a worker that starts has to put in order."""
 
-    house: House
+    service: FailpointFixture
     lost: str
     """A job whose worker is gone."""
     own: str
@@ -48,54 +52,54 @@ class Backlog:
     ended: str
     """A job whose log and events are to be kept no longer."""
 
-    def play(self, plan: str) -> AbstractContextManager[Child]:
-        settings = self.house.settings.model_copy(update={"keep_logs": timedelta(), "keep_events": timedelta()})
-        return playing(scenes.serve, settings, 300, 0.2, plan=plan, log=self.house.log)
+    def play(self, plan: str) -> AbstractContextManager[ArmedProcess]:
+        settings = self.service.settings.model_copy(update={"keep_logs": timedelta(), "keep_events": timedelta()})
+        return started(actions.run_daemon, settings, 300, 0.2, plan=plan, log=self.service.log)
 
     def is_done(self) -> bool:
-        _ring(self.house)
-        rows = [job_id for job_id, _ in self.house.read(jobs.queued)]
+        _ring(self.service)
+        rows = [job_id for job_id, _ in self.service.read(jobs.queued)]
         return (
             set(rows) == {self.lost, self.own, self.forgotten}
-            and self.house.queue.waiting() == rows
-            and not Blobs(self.house.settings.blobs).path(self.blob).exists()
-            and not self.house.everything()["garbage"]
-            and self.house.lines(self.ended) == []
-            and self.house.told(self.ended) == []
+            and self.service.queue.waiting() == rows
+            and not Blobs(self.service.settings.blobs).path(self.blob).exists()
+            and not self.service.everything()["garbage"]
+            and self.service.lines(self.ended) == []
+            and self.service.told(self.ended) == []
         )
 
     def check(self) -> None:
         for job_id in (self.lost, self.own):
-            assert self.house.moves(job_id) == ["queued", "starting", "queued"]
-            assert [row.end_reason for row in self.house.attempts(job_id)] == ["worker_lost"]
+            assert self.service.moves(job_id) == ["queued", "starting", "queued"]
+            assert [row.end_reason for row in self.service.attempts(job_id)] == ["worker_lost"]
         # Each removal is said once, by the service itself.
-        said = [event.data["text"] for event in self.house.events(self.ended) if event.type == "message"]
+        said = [event.data["text"] for event in self.service.events(self.ended) if event.type == "message"]
         assert len(said) == len({text.split()[0] for text in said}) == 2
-        assert self.house.held() == {}
+        assert self.service.held() == {}
 
 
 @pytest.fixture
-def backlog(house: House) -> Backlog:
-    worker = house.worker()
-    (house.settings.root / "worker.json").write_text(json.dumps({"id": worker}))
-    own = house.starting(house.submit(resources=GPU), worker)
+def backlog(service: FailpointFixture) -> Backlog:
+    worker = service.worker()
+    (service.settings.root / "worker.json").write_text(json.dumps({"id": worker}))
+    own = service.starting(service.submit(resources=GPU), worker)
     gone = ProcessIdentity(pid=1, start_time=1, boot_id="another").to_dict()
-    house.write(lambda session: attempts.launched(session, own, gone))
-    lost = house.starting(house.submit(resources=GPU), house.worker("gone"))
-    house.expire(lost)
-    blob = Blobs(house.settings.blobs).add(BytesIO(b"state")).sha256
-    house.write(lambda session: session.execute(insert(Garbage).values(sha256=blob)))
-    ended = house.running(house.submit(), house.worker("other"))
+    service.write(lambda session: attempts.mark_launched(session, own, gone))
+    lost = service.starting(service.submit(resources=GPU), service.worker("gone"))
+    service.expire(lost)
+    blob = Blobs(service.settings.blobs).add(BytesIO(b"state")).sha256
+    service.write(lambda session: session.execute(insert(Garbage).values(sha256=blob)))
+    ended = service.running(service.submit(), service.worker("other"))
     lines, event = [NewLines(0, "stdout", ["a line"])], NewEvent("message", {"level": "info", "text": "a word"}, 1)
-    house.record(ended, seq=0, lines=lines, events=[event])
-    house.end(ended, EndReason.COMPLETED)
-    return Backlog(house, lost.job_id, own.job_id, house.submit(resources=GPU), blob, ended.job_id)
+    service.record(ended, seq=0, lines=lines, events=[event])
+    service.end(ended, EndReason.COMPLETED)
+    return Backlog(service, lost.job_id, own.job_id, service.submit(resources=GPU), blob, ended.job_id)
 
 
 @pytest.mark.parametrize("point", POINTS)
 def test_the_next_daemon_goes_on_where_one_was_killed(backlog: Backlog, point: str) -> None:
     with backlog.play(f"{point}=kill") as child:
-        until(lambda: _ring(backlog.house) or not child.runs, "the kill", every=0.05)
+        until(lambda: _ring(backlog.service) or not child.runs, "the kill", every=0.05)
         assert child.wait() == -9
         assert child.acted == [point]
     with backlog.play("") as child:
@@ -118,31 +122,31 @@ def test_a_daemon_of_which_one_act_is_delayed(backlog: Backlog, point: str) -> N
 
 
 @pytest.mark.parametrize("point", ASIDE)
-def test_an_orphan_whose_removal_was_killed_is_removed(house: House, point: str) -> None:
-    job_id = house.submit()
-    orphan = house.settings.runs / job_id / "7"
+def test_an_orphan_whose_removal_was_killed_is_removed(service: FailpointFixture, point: str) -> None:
+    job_id = service.submit()
+    orphan = service.settings.runs / job_id / "7"
     orphan.mkdir(parents=True)
-    with playing(scenes.remove_orphans, house.settings, plan=f"{point}=kill", log=house.log) as child:
+    with started(actions.remove_orphans, service.settings, plan=f"{point}=kill", log=service.log) as child:
         assert child.wait() == -9
         assert child.acted == [point]
     assert list(orphan.parent.iterdir())
-    scenes.remove_orphans(house.settings)
+    actions.remove_orphans(service.settings)
     assert list(orphan.parent.iterdir()) == []
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("point", ASIDE)
-def test_an_orphan_that_two_workers_remove_at_once_is_removed(house: House, point: str) -> None:
-    job_id = house.submit()
-    orphan = house.settings.runs / job_id / "7"
+def test_an_orphan_that_two_workers_remove_at_once_is_removed(service: FailpointFixture, point: str) -> None:
+    job_id = service.submit()
+    orphan = service.settings.runs / job_id / "7"
     orphan.mkdir(parents=True)
-    with playing(scenes.remove_orphans, house.settings, plan=f"{point}=delay:0.3", log=house.log) as child:
+    with started(actions.remove_orphans, service.settings, plan=f"{point}=delay:0.3", log=service.log) as child:
         until(lambda: child.acted, "the delay")
-        scenes.remove_orphans(house.settings)
+        actions.remove_orphans(service.settings)
         assert child.wait() == 0
     assert list(orphan.parent.iterdir()) == []
 
 
-def _ring(house: House) -> None:
+def _ring(service: FailpointFixture) -> None:
     """Has the daemon's loop turn, so that nobody waits for it."""
-    house.queue.tell(News(ring=True))
+    service.queue.announce(Announcement(wakes_workers=True))

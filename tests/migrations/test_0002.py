@@ -9,11 +9,11 @@ from sqlalchemy import text
 
 from migrations.__main__ import configuration
 from store.db.database import Database
-from store.queries import journal
+from store.queries import timeline
 from store.rows import metrics
 from store.rows.logs import Line
 from store.rows.metrics import PointFilter
-from tests.store.yard import Yard
+from tests.store.fixture import StoreFixture
 
 JOB = "job_" + "0" * 32
 WORKER = "wrk_" + "0" * 32
@@ -99,13 +99,13 @@ def test_what_a_job_has_stored_is_kept_upwards_and_downwards(empty_url: str) -> 
     command.upgrade(configuration(empty_url), "head")
 
     with closing(Database(empty_url)) as database:
-        yard = Yard(database)
-        items = yard.read(lambda session: list(journal.after(session, JOB, 0)))
+        db = StoreFixture(database)
+        items = db.read(lambda session: list(timeline.after(session, JOB, 0)))
         assert [item.position for item in items] == list(range(1, 2 + 5002 + 3 + 1))
         assert [item.kind for item in items[:3]] == ["message", "message", "metric"]
         assert [item.content.text for item in items[-3:] if isinstance(item.content, Line)] == ["one", "two", "three"]
-        assert yard.job(JOB).position == items[-1].position
-        found = yard.read(lambda session: metrics.read(session, JOB, PointFilter()))["train/loss"]
+        assert db.job(JOB).position == items[-1].position
+        found = db.read(lambda session: metrics.read(session, JOB, PointFilter()))["train/loss"]
         assert found.steps.tolist() == list(range(1, 4003))
         assert math.isnan(found.values[2])
         assert found.attempts.tolist() == [1] * 4000 + [2] * 2

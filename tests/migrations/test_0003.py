@@ -8,16 +8,16 @@ from sqlalchemy import text
 from migrations.__main__ import configuration
 from store.db.database import Database
 from store.rows import checkpoints
-from tests.store.yard import Yard, checkpoint
+from tests.store.fixture import StoreFixture, checkpoint
 
 
 def test_older_programs_see_no_removed_checkpoint(database_url: str) -> None:
     with closing(Database(database_url)) as database:
-        yard = Yard(database)
-        claim = yard.running(yard.submit(checkpoint={"keep_last": 1}), yard.worker())
+        db = StoreFixture(database)
+        claim = db.running(db.submit(checkpoint={"keep_last": 1}), db.worker())
         new = [checkpoint(f"c{step}", step=step) for step in (1, 2)]
-        yard.record(claim, seq=0, checkpoints=new, card={"parameters": 62})
-        assert yard.job(claim.job_id).card == {"parameters": 62}
+        db.record(claim, seq=0, checkpoints=new, card={"parameters": 62})
+        assert db.job(claim.job_id).card == {"parameters": 62}
 
     command.downgrade(configuration(database_url), "0002")
 
@@ -27,7 +27,7 @@ def test_older_programs_see_no_removed_checkpoint(database_url: str) -> None:
     command.upgrade(configuration(database_url), "head")
 
     with closing(Database(database_url)) as database:
-        yard = Yard(database)
-        assert yard.job(claim.job_id).card is None
-        (listed,) = yard.read(lambda session: checkpoints.listed(session, yard.job(claim.job_id)))
+        db = StoreFixture(database)
+        assert db.job(claim.job_id).card is None
+        (listed,) = db.read(lambda session: checkpoints.listed(session, db.job(claim.job_id)))
         assert listed.aliases == ["latest", "step-2"]

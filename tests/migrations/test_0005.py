@@ -8,19 +8,19 @@ from migrations.__main__ import configuration
 from store.commands import placement
 from store.db.database import Database
 from store.rows import waiting
-from tests.store.yard import Yard, store_on
+from tests.store.fixture import StoreFixture, store_on
 
 
 def test_jobs_that_waited_before_are_found_in_their_groups(database_url: str) -> None:
     with closing(Database(database_url)) as database:
-        alike = [Yard(database).submit() for _ in range(3)]
-        large = Yard(database).submit(resources={"devices_per_node": 2})
+        alike = [StoreFixture(database).submit() for _ in range(3)]
+        large = StoreFixture(database).submit(resources={"devices_per_node": 2})
     command.downgrade(configuration(database_url), "0004")
     command.upgrade(configuration(database_url), "head")
     with closing(Database(database_url)) as database:
-        yard = Yard(database)
-        assert yard.job(large).shape is None
-        assert yard.read(waiting.heads) == []
-        placement.admit(store_on(database))
-        assert {head.id for head in yard.read(waiting.heads)} == {alike[0], large}
-        assert yard.job(yard.submit()).shape == yard.job(alike[0]).shape
+        db = StoreFixture(database)
+        assert db.job(large).shape is None
+        assert db.read(waiting.group_heads) == []
+        placement.group_waiting_jobs(store_on(database))
+        assert {head.id for head in db.read(waiting.group_heads)} == {alike[0], large}
+        assert db.job(db.submit()).shape == db.job(alike[0]).shape

@@ -11,15 +11,15 @@ import sys
 import pytest
 from sqlalchemy import select
 
+from store.announcement import Announcement
 from store.db.database import Database
 from store.db.tables import Attempt, Series
-from store.news import News
 from store.queue import Queue
 from store.rows import checkpoints, logs, workers
 from tests import servers
 from tests.e2e.service import until
 from tests.migrations import older
-from tests.store.yard import Yard
+from tests.store.fixture import StoreFixture
 from torchyard.contract.job import JobState
 from worker.engines.local import process
 
@@ -59,7 +59,7 @@ class House:
     folder: Path
     database_url: str
     redis_url: str
-    yard: Yard
+    db: StoreFixture
     queue: Queue
     old_python: Path
 
@@ -67,9 +67,9 @@ class House:
         code = self.folder / name
         code.mkdir()
         (code / "train.py").write_text(SCRIPT)
-        job_id = self.yard.submit(config={"code": f"file://{code}"}, stop_grace="60s")
-        self.queue.tell(News(places={job_id: 0}))
-        self.queue.tell(News(ring=True))
+        job_id = self.db.submit(config={"code": f"file://{code}"}, stop_grace="60s")
+        self.queue.announce(Announcement(priorities={job_id: 0}))
+        self.queue.announce(Announcement(wakes_workers=True))
         return job_id
 
     def finish(self, name: str) -> None:
@@ -93,100 +93,100 @@ class House:
     def points(self, job_id: str) -> int:
         """How many points of its loss are stored."""
         count = select(Series.count).where(Series.job_id == job_id, Series.key == "train/loss")
-        return self.yard.read(lambda session: session.scalars(count).one())
+        return self.db.read(lambda session: session.scalars(count).one())
 
     def newest_step(self, job_id: str) -> int:
-        return self.yard.read(lambda session: checkpoints.newest_first(session, job_id))[0].step
+        return self.db.read(lambda session: checkpoints.newest_first(session, job_id))[0].step
 
     def attempts(self, job_id: str) -> list[Attempt]:
         found = select(Attempt).where(Attempt.job_id == job_id).order_by(Attempt.number)
-        return list(self.yard.read(lambda session: session.scalars(found).all()))
+        return list(self.db.read(lambda session: session.scalars(found).all()))
 
     def trains(self, job_id: str, *, beyond: int = 0) -> Callable[[], bool]:
         return lambda: len(self.steps(job_id)) > beyond
 
     def ended(self, *job_ids: str) -> Callable[[], bool]:
-        return lambda: all(JobState(self.yard.job(job_id).state).terminal for job_id in job_ids)
+        return lambda: all(JobState(self.db.job(job_id).state).terminal for job_id in job_ids)
 
     def _lines(self, job_id: str) -> list[str]:
-        found = self.yard.read(lambda session: logs.after(session, job_id, line=0, limit=100_000))
+        found = self.db.read(lambda session: logs.after(session, job_id, line=0, limit=100_000))
         return [line.text for line in found]
 
 
 @pytest.fixture
-def house(database_url: str, database: Database, tmp_path: Path, old_python: Path) -> Generator[House]:
+def fixture(database_url: str, database: Database, tmp_path: Path, old_python: Path) -> Generator[House]:
     with servers.redis_server(tmp_path) as redis, closing(Queue(redis)) as queue:
-        house = House(tmp_path, database_url, redis, Yard(database), queue, old_python)
-        yield house
+        fixture = House(tmp_path, database_url, redis, StoreFixture(database), queue, old_python)
+        yield fixture
         for folder in tmp_path.glob("*/train.py"):
-            house.finish(folder.parent.name)  # whatever a test that failed has left comes to its end
+            fixture.finish(folder.parent.name)  # whatever a test that failed has left comes to its end
 
 
 on_sqlite = pytest.mark.parametrize("databases", ["sqlite"], indirect=True)
 
 
 @on_sqlite
-def test_a_worker_of_today_carries_what_an_older_one_runs_to_its_end(house: House) -> None:
-    finishes, cancelled = house.submit("finishes"), house.submit("cancelled")
-    with house.worker(house.old_python, "box", slots=2):
+def test_a_worker_of_today_carries_what_an_older_one_runs_to_its_end(fixture: House) -> None:
+    finishes, cancelled = fixture.submit("finishes"), fixture.submit("cancelled")
+    with fixture.worker(fixture.old_python, "box", slots=2):
         for job_id in (finishes, cancelled):
-            until(house.trains(job_id), what=f"{job_id} trains")
-    left_at = {job_id: len(house.steps(job_id)) for job_id in (finishes, cancelled)}
-    supervisors = {job_id: house.attempts(job_id)[0].launcher for job_id in left_at}
-    old_source = str(house.old_python.parents[2] / "source")
-    assert all(old_source in house.source(job_id) for job_id in left_at)
+            until(fixture.trains(job_id), what=f"{job_id} trains")
+    left_at = {job_id: len(fixture.steps(job_id)) for job_id in (finishes, cancelled)}
+    supervisors = {job_id: fixture.attempts(job_id)[0].launcher for job_id in left_at}
+    old_source = str(fixture.old_python.parents[2] / "source")
+    assert all(old_source in fixture.source(job_id) for job_id in left_at)
 
-    with house.worker(sys.executable, "box", slots=2, end=signal.SIGINT):
+    with fixture.worker(sys.executable, "box", slots=2, end=signal.SIGINT):
         for job_id, seen in left_at.items():
-            until(house.trains(job_id, beyond=seen), what=f"{job_id} goes on")
-        house.yard.cancel(cancelled)
-        house.queue.tell(News(ring=True))
-        until(house.ended(cancelled), what="the cancel")
-        house.finish("finishes")
-        until(house.ended(finishes), what="the end")
+            until(fixture.trains(job_id, beyond=seen), what=f"{job_id} goes on")
+        fixture.db.cancel(cancelled)
+        fixture.queue.announce(Announcement(wakes_workers=True))
+        until(fixture.ended(cancelled), what="the cancel")
+        fixture.finish("finishes")
+        until(fixture.ended(finishes), what="the end")
 
-    assert house.yard.moves(finishes) == ["queued", "starting", "running", "succeeded"]
-    assert house.yard.moves(cancelled) == ["queued", "starting", "running", "cancelled"]
+    assert fixture.db.moves(finishes) == ["queued", "starting", "running", "succeeded"]
+    assert fixture.db.moves(cancelled) == ["queued", "starting", "running", "cancelled"]
     for job_id in (finishes, cancelled):
-        last = house.newest_step(job_id)
-        assert house.steps(job_id) == [f"step {step}" for step in range(1, last + 1)]
-        assert house.points(job_id) == last
-        (attempt,) = house.attempts(job_id)
+        last = fixture.newest_step(job_id)
+        assert fixture.steps(job_id) == [f"step {step}" for step in range(1, last + 1)]
+        assert fixture.points(job_id) == last
+        (attempt,) = fixture.attempts(job_id)
         assert (attempt.launcher or {})["pid"] == (supervisors[job_id] or {})["pid"]
-    assert house.yard.held() == {}
+    assert fixture.db.held() == {}
 
 
 @pytest.mark.thorough
-def test_an_older_worker_beside_a_newer_one_runs_jobs_to_their_end(house: House) -> None:
-    with house.worker(house.old_python, "old"), house.worker(sys.executable, "new"):
-        until(lambda: len(house.yard.read(workers.every)) == 2, what="both workers are there")
-        submitted = {name: house.submit(name) for name in ("one", "two")}
+def test_an_older_worker_beside_a_newer_one_runs_jobs_to_their_end(fixture: House) -> None:
+    with fixture.worker(fixture.old_python, "old"), fixture.worker(sys.executable, "new"):
+        until(lambda: len(fixture.db.read(workers.list_all)) == 2, what="both workers are there")
+        submitted = {name: fixture.submit(name) for name in ("one", "two")}
         for job_id in submitted.values():
-            until(house.trains(job_id), what=f"{job_id} trains")
+            until(fixture.trains(job_id), what=f"{job_id} trains")
         for name in submitted:
-            house.finish(name)
-        until(house.ended(*submitted.values()), what="the jobs have ended")
+            fixture.finish(name)
+        until(fixture.ended(*submitted.values()), what="the jobs have ended")
     for job_id in submitted.values():
-        assert house.yard.moves(job_id) == ["queued", "starting", "running", "succeeded"]
-        assert house.points(job_id) == house.newest_step(job_id)
-    took = {attempt.worker_id for job_id in submitted.values() for attempt in house.attempts(job_id)}
+        assert fixture.db.moves(job_id) == ["queued", "starting", "running", "succeeded"]
+        assert fixture.points(job_id) == fixture.newest_step(job_id)
+    took = {attempt.worker_id for job_id in submitted.values() for attempt in fixture.attempts(job_id)}
     assert len(took) == 2
 
 
 @pytest.mark.thorough
 @on_sqlite
 @pytest.mark.parametrize("lost_is_old", [True, False])
-def test_a_job_whose_worker_is_lost_goes_on_with_one_of_another_age(house: House, lost_is_old: bool) -> None:
-    pythons = (house.old_python, sys.executable) if lost_is_old else (sys.executable, house.old_python)
-    job_id = house.submit("lost")
-    with house.worker(pythons[0], "first", end=signal.SIGKILL):
-        until(house.trains(job_id), what="it trains")
-    with house.worker(pythons[1], "second", end=signal.SIGINT):
-        until(lambda: len(house.attempts(job_id)) == 2, what="the rescue, once the lease has expired")
-        until(lambda: house.yard.job(job_id).state == JobState.RUNNING, what="the second attempt")
-        house.finish("lost")
-        until(house.ended(job_id), what="the end")
-    first, second = house.attempts(job_id)
+def test_a_job_whose_worker_is_lost_goes_on_with_one_of_another_age(fixture: House, lost_is_old: bool) -> None:
+    pythons = (fixture.old_python, sys.executable) if lost_is_old else (sys.executable, fixture.old_python)
+    job_id = fixture.submit("lost")
+    with fixture.worker(pythons[0], "first", end=signal.SIGKILL):
+        until(fixture.trains(job_id), what="it trains")
+    with fixture.worker(pythons[1], "second", end=signal.SIGINT):
+        until(lambda: len(fixture.attempts(job_id)) == 2, what="the rescue, once the lease has expired")
+        until(lambda: fixture.db.job(job_id).state == JobState.RUNNING, what="the second attempt")
+        fixture.finish("lost")
+        until(fixture.ended(job_id), what="the end")
+    first, second = fixture.attempts(job_id)
     assert (first.end_reason, second.end_reason) == ("worker_lost", "completed")
     assert first.worker_id != second.worker_id
     until(lambda: process.find(job_id, 1) == [], what="the end of the first attempt's processes, which nobody stopped")

@@ -1,5 +1,6 @@
 """The migrations: the tables they make are the tables that the code uses, and they can be taken back."""
 
+from collections.abc import Callable
 from contextlib import closing
 import os
 from pathlib import Path
@@ -14,10 +15,12 @@ from sqlalchemy import inspect, text
 from sqlalchemy.engine.interfaces import ReflectedIndex
 
 import migrations
-from migrations.__main__ import configuration
+from migrations.__main__ import configuration, main
 from store.db.database import Database
 from tests.databases import PostgreSQLDatabases, SQLiteDatabases
-from tests.store.yard import Yard, at_once
+from tests.store.fixture import StoreFixture, run_together
+
+Migrate = Callable[..., tuple[int, str]]
 
 
 def tables(url: str) -> set[str]:
@@ -66,10 +69,10 @@ def test_down_and_up_again(empty_url: str) -> None:
 def test_an_upgrade_of_what_is_up_to_date_keeps_the_rows(empty_url: str) -> None:
     command.upgrade(configuration(empty_url), "head")
     with closing(Database(empty_url)) as database:
-        job_id = Yard(database).submit()
+        job_id = StoreFixture(database).submit()
     command.upgrade(configuration(empty_url), "head")
     with closing(Database(empty_url)) as database:
-        assert Yard(database).job(job_id).state == "queued"
+        assert StoreFixture(database).job(job_id).state == "queued"
 
 
 def test_many_rows_are_clustered_by_their_key(sqlite: SQLiteDatabases) -> None:
@@ -78,34 +81,51 @@ def test_many_rows_are_clustered_by_their_key(sqlite: SQLiteDatabases) -> None:
         assert set(made.scalars()) == {"point_chunks", "job_events", "log_chunks"}
 
 
-def migrate(*arguments: str, url: str, folder: Path) -> subprocess.CompletedProcess[str]:
+@pytest.fixture
+def migrate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Migrate:
+    """Runs the program in this process: its exit code and what it wrote to stderr."""
+
+    def run(*arguments: str, url: str) -> tuple[int, str]:
+        monkeypatch.setenv("TORCHYARD_DATABASE_URL", url)
+        monkeypatch.setenv("TORCHYARD_DATA_DIR", str(tmp_path / "data"))
+        monkeypatch.setattr(sys, "argv", ["migrations", *arguments])
+        code = main()
+        return code, capsys.readouterr().err
+
+    return run
+
+
+def start(*arguments: str, url: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Runs the program in a process of its own."""
     environment = os.environ | {"TORCHYARD_DATABASE_URL": url, "TORCHYARD_DATA_DIR": str(folder / "data")}
     argv = [sys.executable, "-P", "-m", "migrations", *arguments]
     return subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=120)
 
 
-def test_the_program_migrates_and_checks(empty_url: str, tmp_path: Path) -> None:
-    assert migrate(url=empty_url, folder=tmp_path).returncode == 0
+def test_the_program_migrates_and_checks(empty_url: str, migrate: Migrate) -> None:
+    assert migrate(url=empty_url)[0] == 0
     assert "jobs" in tables(empty_url)
-    assert migrate("check", url=empty_url, folder=tmp_path).returncode == 0
-    assert migrate("downgrade", url=empty_url, folder=tmp_path).returncode == 0
+    assert migrate("check", url=empty_url)[0] == 0
+    assert migrate("downgrade", url=empty_url)[0] == 0
     assert tables(empty_url) == {"alembic_version"}
 
 
-def test_two_that_start_at_once_take_turns(empty_url: str, tmp_path: Path) -> None:
-    calls = [lambda: migrate(url=empty_url, folder=tmp_path)] * 3
-    assert [done for done in at_once(*calls) if isinstance(done, Exception) or done.returncode != 0] == []
-    assert migrate("check", url=empty_url, folder=tmp_path).returncode == 0
+def test_programs_that_start_together_migrate_one_after_the_other(empty_url: str, tmp_path: Path) -> None:
+    calls = [lambda: start(url=empty_url, folder=tmp_path)] * 2
+    assert [done for done in run_together(*calls) if isinstance(done, Exception) or done.returncode != 0] == []
+    command.check(configuration(empty_url))
 
 
-def test_a_table_that_is_in_use_is_not_waited_for_for_ever(postgresql: PostgreSQLDatabases, tmp_path: Path) -> None:
+def test_a_migration_gives_up_after_a_while_if_a_table_is_in_use(
+    postgresql: PostgreSQLDatabases, migrate: Migrate
+) -> None:
     with postgresql.migrated() as url, closing(Database(url)) as database:
         with database.read() as session:
             session.execute(text("SELECT count(*) FROM jobs"))
-            failed = migrate("downgrade", url=url, folder=tmp_path)
-        assert failed.returncode == 1
-        assert failed.stderr.startswith("error: other programs use the tables, and nothing was changed")
-        assert failed.stderr.count("\n") == 1
+            code, error = migrate("downgrade", url=url)
+        assert code == 1
+        assert error.startswith("error: other programs use the tables, and nothing was changed")
+        assert error.count("\n") == 1
         assert "jobs" in tables(url)
 
 
@@ -117,8 +137,8 @@ REVISION = """
 
 def test_a_revision_of_the_template_makes_a_table_anew_to_which_others_refer(database_url: str, tmp_path: Path) -> None:
     with closing(Database(database_url)) as database:
-        yard = Yard(database)
-        claim = yard.starting(yard.submit(), yard.worker())
+        db = StoreFixture(database)
+        claim = db.starting(db.submit(), db.worker())
     config = configuration(database_url)
     versions = f"{Path(migrations.__file__).parent / 'versions'} {tmp_path}"
     config.set_main_option("path_separator", "space")
@@ -134,12 +154,12 @@ def test_a_revision_of_the_template_makes_a_table_anew_to_which_others_refer(dat
         assert session.execute(text("SELECT id FROM jobs")).all() == [(claim.job_id,)]
         (name,) = [column for column in inspect(database.engine).get_columns("jobs") if column["name"] == "name"]
         assert str(name["type"]) == "VARCHAR(200)"
-        assert Yard(database).attempt(claim).job_id == claim.job_id
+        assert StoreFixture(database).attempt(claim).job_id == claim.job_id
 
 
 def test_rows_that_would_refer_to_nothing_stop_a_migration(sqlite: SQLiteDatabases) -> None:
     with sqlite.migrated() as url, closing(Database(url)) as database:
-        Yard(database).submit()
+        StoreFixture(database).submit()
         command.downgrade(configuration(url), "-1")
         with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
             connection.execute("INSERT INTO job_events (job_id, seq, time, type, data) VALUES ('no', 1, 1, 'x', '')")
@@ -160,11 +180,17 @@ def test_rows_that_would_refer_to_nothing_stop_a_migration(sqlite: SQLiteDatabas
         ("", ["upgrade", "9999"]),
     ],
 )
-def test_what_is_wrong_is_said_in_a_line(tmp_path: Path, url: str, arguments: list[str]) -> None:
-    failed = migrate(*arguments, url=url, folder=tmp_path)
-    assert failed.returncode == 1
-    assert failed.stdout == ""
-    assert failed.stderr.splitlines()[0].startswith("error: ")
+def test_an_error_is_one_line(migrate: Migrate, url: str, arguments: list[str]) -> None:
+    code, error = migrate(*arguments, url=url)
+    assert code == 1
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+
+
+def test_an_error_of_the_program_is_its_exit_code(tmp_path: Path) -> None:
+    failed = start(url="nonsense", folder=tmp_path)
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert failed.stderr.startswith("error: ")
     assert "Traceback" not in failed.stderr
 
 

@@ -6,14 +6,14 @@ import sys
 
 import pytest
 
+from store.announcement import Announcement
 from store.db.database import Database
-from store.news import News
 from store.queue import Queue
 from store.rows import jobs, workers
 from tests import servers
 from tests.e2e.service import until
 from tests.migrations import older
-from tests.store.yard import Yard
+from tests.store.fixture import StoreFixture
 from torchyard.contract.job import JobState
 
 REVISIONS = "migrations/versions"
@@ -49,24 +49,24 @@ def test_the_worker_before_the_newest_migration_runs_jobs_beside_a_new_one(
     code = tmp_path / "code"
     code.mkdir()
     (code / "train.py").write_text(SCRIPT)
-    yard = Yard(database)
+    db = StoreFixture(database)
     with servers.redis_server(tmp_path) as redis, ExitStack() as running:
         queue = Queue(redis)
         running.callback(queue.close)
         for name, python in (("old", old_python), ("new", sys.executable)):
             running.enter_context(older.worker(python, tmp_path / name, database=database_url, redis=redis))
-        until(lambda: len(yard.read(workers.every)) == 2, what="both workers are there")
+        until(lambda: len(db.read(workers.list_all)) == 2, what="both workers are there")
         # Each worker has one slot, so each takes one.
-        submitted = [yard.submit(config={"code": f"file://{code}"}) for _ in range(2)]
+        submitted = [db.submit(config={"code": f"file://{code}"}) for _ in range(2)]
         for job_id in submitted:
-            queue.tell(News(places={job_id: 0}))
-        queue.tell(News(ring=True))
+            queue.announce(Announcement(priorities={job_id: 0}))
+        queue.announce(Announcement(wakes_workers=True))
 
         def ended() -> bool:
-            return all(JobState(yard.job(job_id).state).terminal for job_id in submitted)
+            return all(JobState(db.job(job_id).state).terminal for job_id in submitted)
 
         until(ended, what="the jobs have ended")
     for job_id in submitted:
-        assert yard.moves(job_id) == ["queued", "starting", "running", "succeeded"]
-    took = yard.read(lambda session: {jobs.get(session, job_id).devices[0]["worker"] for job_id in submitted})
+        assert db.moves(job_id) == ["queued", "starting", "running", "succeeded"]
+    took = db.read(lambda session: {jobs.get(session, job_id).devices[0]["worker"] for job_id in submitted})
     assert len(took) == 2

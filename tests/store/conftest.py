@@ -10,12 +10,12 @@ from store.blobs import Blobs
 from store.db.database import Database
 from store.queue import Queue
 from tests.servers import redis_server
-from tests.store.yard import Yard
+from tests.store.fixture import StoreFixture
 
 
 @pytest.fixture
-def yard(database: Database) -> Yard:
-    return Yard(database)
+def db(database: Database) -> StoreFixture:
+    return StoreFixture(database)
 
 
 @pytest.fixture

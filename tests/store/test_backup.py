@@ -24,7 +24,7 @@ from store.backup.contents import Folder, read_manifest
 from store.backup.make import make
 from store.backup.restore import check, restore
 from store.blobs import Blobs
-from store.commands import cleaning
+from store.commands import cleanup
 from store.db.database import Database
 from store.rows import attempts, deletion
 from store.rows.checkpoints import NewCheckpoint
@@ -33,7 +33,7 @@ from store.rows.metrics import NewPoint
 from tests.api.house import House
 from tests.databases import Databases, PostgreSQLDatabases, SQLiteDatabases
 from tests.e2e.service import until
-from tests.store.yard import Yard, store_on
+from tests.store.fixture import StoreFixture, store_on
 from torchyard.contract.errors import ConfigError, Conflict, NotFound, StaleClaim, Unavailable
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.records import Manifest, ManifestFile
@@ -54,7 +54,7 @@ class Store:
     """A database with its blobs, and room beside them."""
 
     url: str
-    yard: Yard
+    db: StoreFixture
     blobs: Blobs
     folder: Path
 
@@ -69,8 +69,8 @@ class Store:
 
 
 @pytest.fixture
-def store(database_url: str, yard: Yard, blobs: Blobs, tmp_path: Path) -> Store:
-    return Store(database_url, yard, blobs, tmp_path)
+def store(database_url: str, db: StoreFixture, blobs: Blobs, tmp_path: Path) -> Store:
+    return Store(database_url, db, blobs, tmp_path)
 
 
 def saved(blobs: Blobs, content: bytes, *, step: int = 1) -> NewCheckpoint:
@@ -79,14 +79,14 @@ def saved(blobs: Blobs, content: bytes, *, step: int = 1) -> NewCheckpoint:
     return NewCheckpoint(f"step-{step}", Manifest(step=step, files=files), files)
 
 
-def trained(yard: Yard, blobs: Blobs, *contents: bytes) -> str:
+def trained(db: StoreFixture, blobs: Blobs, *contents: bytes) -> str:
     """A job that has ended, with a checkpoint of each content."""
-    claim = yard.running(yard.submit(), yard.worker())
-    with blobs.sharing():
+    claim = db.running(db.submit(), db.worker())
+    with blobs.shared_lock():
         new = [saved(blobs, content, step=step) for step, content in enumerate(contents, start=1)]
         points, lines = [NewPoint("train/loss", 1, float("nan"), 1)], [NewLines(0, "stdout", ["hello \N{SNOWMAN}"])]
-        yard.record(claim, seq=0, points=points, lines=lines, checkpoints=new)
-    yard.end(claim, EndReason.COMPLETED)
+        db.record(claim, seq=0, points=points, lines=lines, checkpoints=new)
+    db.end(claim, EndReason.COMPLETED)
     return claim.job_id
 
 
@@ -94,8 +94,8 @@ def restored(url: str, source: Path, blobs: Blobs, *, skip_damaged: bool = False
     return restore(url, blobs.root.parent, blobs, source, skip_damaged=skip_damaged)[1]
 
 
-def blobs_listed(yard: Yard) -> set[str]:
-    return {file["sha256"] for row in yard.everything()["checkpoints"] for file in row["files"]}
+def blobs_listed(db: StoreFixture) -> set[str]:
+    return {file["sha256"] for row in db.everything()["checkpoints"] for file in row["files"]}
 
 
 def assert_whole(blobs: Blobs, wanted: set[str], scratch: Path) -> None:
@@ -106,15 +106,15 @@ def assert_whole(blobs: Blobs, wanted: set[str], scratch: Path) -> None:
 
 
 @contextmanager
-def opened(url: str) -> Generator[Yard]:
+def opened(url: str) -> Generator[StoreFixture]:
     with closing(Database(url)) as database:
-        yield Yard(database)
+        yield StoreFixture(database)
 
 
 def test_what_is_restored_has_every_row_and_every_byte(store: Store, databases: Databases) -> None:
-    yard, blobs, away = store.yard, store.blobs, store.away
-    job_id = trained(yard, blobs, STATE, b"later")
-    trained(yard, blobs, b"later", b"")
+    db, blobs, away = store.db, store.blobs, store.away
+    job_id = trained(db, blobs, STATE, b"later")
+    trained(db, blobs, b"later", b"")
     blobs.add(BytesIO(b"nobody refers to this"))
     manifest = make(store.url, blobs, store.target)
     assert (manifest.rows["jobs"], manifest.rows["checkpoints"], manifest.blobs) == (2, 4, 3)
@@ -123,7 +123,7 @@ def test_what_is_restored_has_every_row_and_every_byte(store: Store, databases: 
     with databases.empty() as url:
         assert restored(url, store.target, away) == []
         with opened(url) as again:
-            assert again.everything() == yard.everything()
+            assert again.everything() == db.everything()
             house = House(away.root.parent, again.database, "unix:///nowhere/redis.sock")
             with house.client:
                 answer = house.client.get(f"/v1/jobs/{job_id}/checkpoints/step-1/download")
@@ -132,8 +132,8 @@ def test_what_is_restored_has_every_row_and_every_byte(store: Store, databases: 
     assert len([*away.root.glob("??/*")]) == 3
 
 
-def test_all_of_a_backup_is_its_owners_alone(database_url: str, yard: Yard, blobs: Blobs, tmp_path: Path) -> None:
-    trained(yard, blobs, STATE)
+def test_all_of_a_backup_is_its_owners_alone(database_url: str, db: StoreFixture, blobs: Blobs, tmp_path: Path) -> None:
+    trained(db, blobs, STATE)
     target = tmp_path / "here" / "backup"
     make(database_url, blobs, target)
     others = [path.name for path in (target, *target.rglob("*")) if stat.S_IMODE(path.stat().st_mode) & 0o077]
@@ -143,7 +143,7 @@ def test_all_of_a_backup_is_its_owners_alone(database_url: str, yard: Yard, blob
 
 
 def test_while_others_write_and_delete_all_that_is_listed_is_there(
-    database_url: str, yard: Yard, blobs: Blobs, databases: Databases, tmp_path: Path
+    database_url: str, db: StoreFixture, blobs: Blobs, databases: Databases, tmp_path: Path
 ) -> None:
     stop, collected = threading.Event(), list[int]()
 
@@ -151,11 +151,11 @@ def test_while_others_write_and_delete_all_that_is_listed_is_there(
         number = 0
         while not stop.is_set():
             number += 1
-            job_id = trained(yard, blobs, f"{name} {number}".encode(), b"shared")
-            yard.write(lambda session: deletion.delete_job(session, job_id))  # noqa: B023
-            collected.append(cleaning.collect(store_on(yard.database, blobs=blobs)))
+            job_id = trained(db, blobs, f"{name} {number}".encode(), b"shared")
+            db.write(lambda session: deletion.delete_job(session, job_id))  # noqa: B023
+            collected.append(cleanup.collect_garbage(store_on(db.database, blobs=blobs)))
 
-    trained(yard, blobs, STATE)
+    trained(db, blobs, STATE)
     (tmp_path / "scratch").mkdir()
     with ThreadPoolExecutor() as pool:
         others = [pool.submit(churn, name) for name in ("a", "b")]
@@ -176,32 +176,32 @@ def test_while_others_write_and_delete_all_that_is_listed_is_there(
 
 
 def test_no_blob_of_the_snapshot_is_removed_before_it_is_taken(
-    database_url: str, yard: Yard, blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    database_url: str, db: StoreFixture, blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job_id = trained(yard, blobs, STATE)
+    job_id = trained(db, blobs, STATE)
     take, collected = dump.dump, list[int]()
 
     def delete_at_once(url: str, path: Path) -> dump.Snapshot:
         found = take(url, path)
-        yard.write(lambda session: deletion.delete_job(session, job_id))
-        collected.append(cleaning.collect(store_on(yard.database, blobs=blobs)))
+        db.write(lambda session: deletion.delete_job(session, job_id))
+        collected.append(cleanup.collect_garbage(store_on(db.database, blobs=blobs)))
         return found
 
     monkeypatch.setattr(dump, "dump", delete_at_once)
     assert make(database_url, blobs, tmp_path / "backup").damaged == []
     assert collected == [0]
     assert check(tmp_path / "backup")[1] == []
-    assert cleaning.collect(store_on(yard.database, blobs=blobs)) == 1
+    assert cleanup.collect_garbage(store_on(db.database, blobs=blobs)) == 1
 
 
 def test_a_job_that_ran_goes_on_where_it_was_and_its_old_worker_can_write_nothing(
     store: Store, databases: Databases
 ) -> None:
-    yard, blobs, away = store.yard, store.blobs, store.away
-    claim = yard.running(yard.submit(max_restarts=0), yard.worker())
-    yard.record(claim, seq=0, checkpoints=[saved(blobs, STATE, step=7)])
+    db, blobs, away = store.db, store.blobs, store.away
+    claim = db.running(db.submit(max_restarts=0), db.worker())
+    db.record(claim, seq=0, checkpoints=[saved(blobs, STATE, step=7)])
     make(store.url, blobs, store.target)
-    yard.record(claim, seq=1, lines=[NewLines(0, "stdout", ["after the backup"])])
+    db.record(claim, seq=1, lines=[NewLines(0, "stdout", ["after the backup"])])
     with databases.empty() as url:
         restored(url, store.target, away)
         with opened(url) as again:
@@ -209,7 +209,7 @@ def test_a_job_that_ran_goes_on_where_it_was_and_its_old_worker_can_write_nothin
             with pytest.raises(StaleClaim):
                 again.record(claim, seq=2)
             again.expire(claim)  # half a minute later
-            assert again.read(attempts.expired) == [claim]
+            assert again.read(attempts.expired_claims) == [claim]
             assert again.rescue(claim)
             job = again.job(claim.job_id)
             assert (job.state, job.restarts, job.reason_code) == (JobState.QUEUED, 0, "retrying")
@@ -238,10 +238,10 @@ def test_nothing_of_a_database_that_is_gone_is_replayed_over_a_restored_one(
     sqlite: SQLiteDatabases, blobs: Blobs, tmp_path: Path
 ) -> None:
     away = Blobs(tmp_path / "restored" / "blobs")
-    with sqlite.migrated() as url, sqlite.empty() as target, opened(url) as yard:
-        trained(yard, blobs, STATE)
+    with sqlite.migrated() as url, sqlite.empty() as target, opened(url) as db:
+        trained(db, blobs, STATE)
         make(url, blobs, tmp_path / "backup")
-        trained(yard, blobs, b"later")  # while the database is open, this is in its -wal
+        trained(db, blobs, b"later")  # while the database is open, this is in its -wal
         for suffix in ("-wal", "-shm"):
             left = Path(f"{target.removeprefix('sqlite:///')}{suffix}")
             shutil.copy(f"{url.removeprefix('sqlite:///')}{suffix}", left)
@@ -253,7 +253,7 @@ def test_nothing_of_a_database_that_is_gone_is_replayed_over_a_restored_one(
 
 
 def test_what_is_not_what_the_manifest_tells_of_is_not_left(store: Store, databases: Databases) -> None:
-    trained(store.yard, store.blobs, STATE)
+    trained(store.db, store.blobs, STATE)
     manifest = make(store.url, store.blobs, store.target)
     lie = replace(manifest, rows={**manifest.rows, "jobs": 7})
     Folder(store.target).manifest.write_text(lie.to_json())
@@ -275,8 +275,8 @@ def test_a_database_that_is_not_there_or_has_no_tables_is_no_backup(
 
 
 def test_damage_is_found_and_nothing_of_it_restored(store: Store, databases: Databases) -> None:
-    yard, blobs, away = store.yard, store.blobs, store.away
-    trained(yard, blobs, STATE, b"other")
+    db, blobs, away = store.db, store.blobs, store.away
+    trained(db, blobs, STATE, b"other")
     make(store.url, blobs, store.target)
     blob = max((store.target).glob("blobs/??/*"), key=lambda path: path.stat().st_size)
     blob.unlink()
@@ -300,8 +300,8 @@ def test_damage_is_found_and_nothing_of_it_restored(store: Store, databases: Dat
 
 
 def test_what_the_store_itself_has_lost_is_named_and_the_rest_kept(store: Store, databases: Databases) -> None:
-    yard, blobs, away = store.yard, store.blobs, store.away
-    trained(yard, blobs, STATE, b"other", b"third")
+    db, blobs, away = store.db, store.blobs, store.away
+    trained(db, blobs, STATE, b"other", b"third")
     large, small = sorted(blobs.root.glob("??/*"), key=lambda path: -path.stat().st_size)[:2]
     large.unlink()
     small.write_bytes(b"longer than it was")
@@ -312,15 +312,15 @@ def test_what_the_store_itself_has_lost_is_named_and_the_rest_kept(store: Store,
 
 
 def test_a_folder_that_has_no_blob_is_the_wrong_one_and_is_not_made(store: Store) -> None:
-    trained(store.yard, store.blobs, STATE)
+    trained(store.db, store.blobs, STATE)
     with pytest.raises(NotFound, match="has none of the 1 blobs"):
         make(store.url, store.away, store.target)
     assert not store.target.exists() and not store.away.root.exists()
 
 
 def test_a_backup_that_was_killed_is_none(store: Store) -> None:
-    yard, blobs, away = store.yard, store.blobs, store.away
-    trained(yard, blobs, STATE)
+    db, blobs, away = store.db, store.blobs, store.away
+    trained(db, blobs, STATE)
     done = run("make", store.target, store.url, blobs, TORCHYARD_FAILPOINTS="record.manifest.rename=kill")
     assert done.returncode == -signal.SIGKILL
     with pytest.raises(NotFound, match="never finished"):
@@ -330,16 +330,16 @@ def test_a_backup_that_was_killed_is_none(store: Store) -> None:
 
 
 def test_a_dump_that_does_not_fit_leaves_nothing(store: Store) -> None:
-    trained(store.yard, store.blobs, STATE)
+    trained(store.db, store.blobs, STATE)
     assert_nothing_left(store.url, store.blobs, store.target, room=20_000)
     make(store.url, store.blobs, store.target)
 
 
 def test_a_copy_that_does_not_fit_leaves_nothing(sqlite: SQLiteDatabases, blobs: Blobs) -> None:
-    with sqlite.migrated() as url, opened(url) as yard, TemporaryDirectory(dir="/dev/shm") as elsewhere:
+    with sqlite.migrated() as url, opened(url) as db, TemporaryDirectory(dir="/dev/shm") as elsewhere:
         if Path(elsewhere).stat().st_dev == blobs.root.parent.stat().st_dev:
             pytest.skip("there is no second file system")
-        trained(yard, blobs, os.urandom(1_000_000))
+        trained(db, blobs, os.urandom(1_000_000))
         target = Path(elsewhere, "backup")
         assert_nothing_left(url, blobs, target, room=500_000)
         make(url, blobs, target)
@@ -365,12 +365,12 @@ def test_pg_dump_sees_what_was_listed_and_no_command_line_has_the_password(
     )
     slow.chmod(0o755)
     monkeypatch.setenv("PATH", f"{slow.parent}:{postgresql.binaries}:{os.environ['PATH']}")
-    with postgresql.migrated() as url, opened(url) as yard, ThreadPoolExecutor() as pool:
-        trained(yard, blobs, b"before")
+    with postgresql.migrated() as url, opened(url) as db, ThreadPoolExecutor() as pool:
+        trained(db, blobs, b"before")
         secret = url.replace("postgres@", "postgres:s3%20cret@")
         making = pool.submit(make, secret, blobs, tmp_path / "backup")
         until(lambda: (tmp_path / "begun").exists() or making.done(), what="pg_dump has begun")
-        trained(yard, blobs, b"meanwhile")
+        trained(db, blobs, b"meanwhile")
         (tmp_path / "go").touch()
         assert making.result(60).rows["jobs"] == 1
         password, options = (tmp_path / "begun").read_text().split("--no-password")
@@ -400,8 +400,8 @@ def test_a_backup_is_for_its_own_kind_of_database(
 
 def test_on_the_command_line(sqlite: SQLiteDatabases, blobs: Blobs, tmp_path: Path) -> None:
     data, target = blobs.root.parent, tmp_path / "backup"
-    with sqlite.migrated() as url, opened(url) as yard:
-        trained(yard, blobs, STATE)
+    with sqlite.migrated() as url, opened(url) as db:
+        trained(db, blobs, STATE)
         made = torchyard("backup", target, "--data-dir", data, "--database", url)
     assert (made.returncode, made.stderr) == (0, "")
     assert made.stdout.startswith(f"{target}  ") and "1 jobs, 1 checkpoints, 1 blobs of 293.0 KiB" in made.stdout
@@ -411,8 +411,8 @@ def test_on_the_command_line(sqlite: SQLiteDatabases, blobs: Blobs, tmp_path: Pa
     refused = torchyard("restore", target, "--data-dir", tmp_path / "new")
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr.startswith(f"error: {tmp_path / 'new'} is not empty")
-    with opened(f"sqlite:///{tmp_path / 'new' / 'torchyard.db'}") as yard:
-        assert blobs_listed(yard) == {path.name for path in (tmp_path / "new").glob("blobs/??/*")}
+    with opened(f"sqlite:///{tmp_path / 'new' / 'torchyard.db'}") as db:
+        assert blobs_listed(db) == {path.name for path in (tmp_path / "new").glob("blobs/??/*")}
 
 
 def torchyard(*arguments: str | Path) -> subprocess.CompletedProcess[str]:

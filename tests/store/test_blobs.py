@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from store.blobs import Blob, Blobs
-from tests.store.yard import at_once
+from tests.store.fixture import run_together
 from torchyard.contract.errors import NotFound
 
 _BIG = bytes(range(256)) * 12_288  # 3 MiB: several chunks
@@ -47,7 +47,7 @@ def test_a_blob_is_named_by_its_sha256(blobs: Blobs, content: bytes) -> None:
 
 
 def test_the_same_bytes_are_stored_once(blobs: Blobs) -> None:
-    answers = at_once(*[lambda: blobs.add(io.BytesIO(_BIG))] * 8)
+    answers = run_together(*[lambda: blobs.add(io.BytesIO(_BIG))] * 8)
     assert len(set(answers)) == 1
     assert isinstance(answers[0], Blob)
     assert len(files(blobs)) == 1

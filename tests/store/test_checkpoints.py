@@ -8,58 +8,58 @@ from store.ids import new_id
 from store.rows import checkpoints
 from store.rows.attempts import Claim
 from store.rows.checkpoints import NewCheckpoint
-from tests.store.yard import Yard, checkpoint
+from tests.store.fixture import StoreFixture, checkpoint
 from torchyard.contract.errors import NotFound
 from torchyard.contract.job import EndReason
 
 
 @pytest.fixture
-def claim(yard: Yard) -> Claim:
-    return yard.running(yard.submit(), yard.worker())
+def claim(db: StoreFixture) -> Claim:
+    return db.running(db.submit(), db.worker())
 
 
-def add(yard: Yard, claim: Claim, *new: NewCheckpoint) -> None:
-    yard.record(claim, seq=yard.attempt(claim).relay_seq, checkpoints=list(new))
+def add(db: StoreFixture, claim: Claim, *new: NewCheckpoint) -> None:
+    db.record(claim, seq=db.attempt(claim).relay_seq, checkpoints=list(new))
 
 
-def aliases(yard: Yard, job_id: str) -> dict[str, list[str]]:
+def aliases(db: StoreFixture, job_id: str) -> dict[str, list[str]]:
     """The names of each checkpoint, newest first, keyed `attempt/name`."""
-    found = yard.read(lambda session: checkpoints.listed(session, yard.job(job_id)))
+    found = db.read(lambda session: checkpoints.listed(session, db.job(job_id)))
     return {f"{item.row.attempt}/{item.row.name}": item.aliases for item in found}
 
 
-def name_of(yard: Yard, job_id: str, ref: str) -> str:
-    row = yard.read(lambda session: checkpoints.resolve(session, yard.job(job_id), ref)).row
+def name_of(db: StoreFixture, job_id: str, ref: str) -> str:
+    row = db.read(lambda session: checkpoints.resolve(session, db.job(job_id), ref)).row
     return f"{row.attempt}/{row.name}"
 
 
-def test_a_checkpoint_is_listed_and_said_in_the_events(yard: Yard, claim: Claim) -> None:
-    version = yard.job(claim.job_id).version
-    add(yard, claim, checkpoint("epoch-0001", step=10, epoch=1, val_loss=0.5, train_loss=math.inf))
-    ((item),) = yard.read(lambda session: checkpoints.listed(session, yard.job(claim.job_id)))
+def test_a_checkpoint_is_listed_and_said_in_the_events(db: StoreFixture, claim: Claim) -> None:
+    version = db.job(claim.job_id).version
+    add(db, claim, checkpoint("epoch-0001", step=10, epoch=1, val_loss=0.5, train_loss=math.inf))
+    ((item),) = db.read(lambda session: checkpoints.listed(session, db.job(claim.job_id)))
     assert item.aliases == ["best", "latest", "epoch-1", "step-10"]
     assert (item.row.epoch, item.row.step, item.row.attempt) == (1, 10, 1)
     assert item.row.metrics == {"val/loss": 0.5, "train/loss": "Infinity"}
     assert item.row.files == [{"path": "state.pt", "size": 1, "sha256": "0" * 64}]
-    event = yard.events(claim.job_id)[-1]
+    event = db.events(claim.job_id)[-1]
     assert event.type == "checkpoint"
     assert event.data == {"id": item.row.id, "epoch": 1, "step": 10, "metrics": item.row.metrics}
-    assert yard.job(claim.job_id).version == version + 1
+    assert db.job(claim.job_id).version == version + 1
 
 
-def test_a_name_that_the_attempt_listed_before_is_left_alone(yard: Yard, claim: Claim) -> None:
-    add(yard, claim, checkpoint("one", step=1, val_loss=1.0))
-    before = (aliases(yard, claim.job_id), len(yard.events(claim.job_id)))
-    add(yard, claim, checkpoint("one", step=2, val_loss=0.1))
-    assert (aliases(yard, claim.job_id), len(yard.events(claim.job_id))) == before
+def test_a_name_that_the_attempt_listed_before_is_left_alone(db: StoreFixture, claim: Claim) -> None:
+    add(db, claim, checkpoint("one", step=1, val_loss=1.0))
+    before = (aliases(db, claim.job_id), len(db.events(claim.job_id)))
+    add(db, claim, checkpoint("one", step=2, val_loss=0.1))
+    assert (aliases(db, claim.job_id), len(db.events(claim.job_id))) == before
 
 
-def test_aliases_of_one_attempt(yard: Yard, claim: Claim) -> None:
-    add(yard, claim, checkpoint("epoch-0001", step=10, epoch=1, val_loss=0.5))
-    add(yard, claim, checkpoint("epoch-0002", step=20, epoch=2, val_loss=0.3))
-    add(yard, claim, checkpoint("step-25", step=25, epoch=3, end_of_epoch=False))
-    add(yard, claim, checkpoint("epoch-0003", step=30, epoch=3, val_loss=0.4))
-    assert aliases(yard, claim.job_id) == {
+def test_aliases_of_one_attempt(db: StoreFixture, claim: Claim) -> None:
+    add(db, claim, checkpoint("epoch-0001", step=10, epoch=1, val_loss=0.5))
+    add(db, claim, checkpoint("epoch-0002", step=20, epoch=2, val_loss=0.3))
+    add(db, claim, checkpoint("step-25", step=25, epoch=3, end_of_epoch=False))
+    add(db, claim, checkpoint("epoch-0003", step=30, epoch=3, val_loss=0.4))
+    assert aliases(db, claim.job_id) == {
         "1/epoch-0003": ["latest", "epoch-3", "step-30"],
         "1/step-25": ["step-25"],
         "1/epoch-0002": ["best", "epoch-2", "step-20"],
@@ -67,14 +67,14 @@ def test_aliases_of_one_attempt(yard: Yard, claim: Claim) -> None:
     }
 
 
-def test_aliases_over_attempts_lead_to_the_latest_attempts(yard: Yard, claim: Claim) -> None:
+def test_aliases_over_attempts_lead_to_the_latest_attempts(db: StoreFixture, claim: Claim) -> None:
     for epoch, loss in ((1, 0.5), (2, 0.1), (3, 0.4)):
-        add(yard, claim, checkpoint(f"epoch-000{epoch}", step=10 * epoch, epoch=epoch, val_loss=loss))
-    yard.end(claim, EndReason.WORKER_LOST)
-    again = yard.running(claim.job_id, yard.worker())
-    assert name_of(yard, claim.job_id, "latest") == "1/epoch-0003"
-    add(yard, again, checkpoint("epoch-0002", step=20, epoch=2, val_loss=0.2))
-    assert aliases(yard, claim.job_id) == {
+        add(db, claim, checkpoint(f"epoch-000{epoch}", step=10 * epoch, epoch=epoch, val_loss=loss))
+    db.end(claim, EndReason.WORKER_LOST)
+    again = db.running(claim.job_id, db.worker())
+    assert name_of(db, claim.job_id, "latest") == "1/epoch-0003"
+    add(db, again, checkpoint("epoch-0002", step=20, epoch=2, val_loss=0.2))
+    assert aliases(db, claim.job_id) == {
         "2/epoch-0002": ["latest", "epoch-2", "step-20"],
         "1/epoch-0003": ["epoch-3", "step-30"],
         "1/epoch-0002": ["best"],
@@ -98,72 +98,72 @@ def test_aliases_over_attempts_lead_to_the_latest_attempts(yard: Yard, claim: Cl
     ],
 )
 def test_the_best_is_the_first_with_the_best_number(
-    yard: Yard, mode: str, values: list[float], best: int | None
+    db: StoreFixture, mode: str, values: list[float], best: int | None
 ) -> None:
-    claim = yard.running(yard.submit(checkpoint={"monitor": "val/score", "mode": mode}), yard.worker())
+    claim = db.running(db.submit(checkpoint={"monitor": "val/score", "mode": mode}), db.worker())
     for index, value in enumerate(values):
-        add(yard, claim, checkpoint(f"c{index}", step=index, val_score=value))
+        add(db, claim, checkpoint(f"c{index}", step=index, val_score=value))
     if best is None:
-        assert all("best" not in names for names in aliases(yard, claim.job_id).values())
+        assert all("best" not in names for names in aliases(db, claim.job_id).values())
         with pytest.raises(NotFound, match="no checkpoint 'best'"):
-            name_of(yard, claim.job_id, "best")
+            name_of(db, claim.job_id, "best")
     else:
-        assert name_of(yard, claim.job_id, "best") == f"1/c{best}"
+        assert name_of(db, claim.job_id, "best") == f"1/c{best}"
 
 
-def test_a_checkpoint_without_the_monitored_metric_is_not_best(yard: Yard, claim: Claim) -> None:
-    add(yard, claim, checkpoint("one", step=1, val_accuracy=0.9))
-    assert aliases(yard, claim.job_id) == {"1/one": ["latest", "step-1"]}
-    assert yard.read(lambda session: checkpoints.best_of(session, yard.job(claim.job_id))) is None
+def test_a_checkpoint_without_the_monitored_metric_is_not_best(db: StoreFixture, claim: Claim) -> None:
+    add(db, claim, checkpoint("one", step=1, val_accuracy=0.9))
+    assert aliases(db, claim.job_id) == {"1/one": ["latest", "step-1"]}
+    assert db.read(lambda session: checkpoints.best_of(session, db.job(claim.job_id))) is None
 
 
 @pytest.mark.parametrize(
     "ref", ["epoch-1", "epoch-0001", "epoch-000000000000000001", "step-10", "step-0010", "best", "latest"]
 )
-def test_forms_of_a_reference(yard: Yard, claim: Claim, ref: str) -> None:
-    add(yard, claim, checkpoint("epoch-0001", step=10, epoch=1, val_loss=1.0))
-    assert name_of(yard, claim.job_id, ref) == "1/epoch-0001"
+def test_forms_of_a_reference(db: StoreFixture, claim: Claim, ref: str) -> None:
+    add(db, claim, checkpoint("epoch-0001", step=10, epoch=1, val_loss=1.0))
+    assert name_of(db, claim.job_id, ref) == "1/epoch-0001"
 
 
 @pytest.mark.parametrize(
     "ref",
     ["", "epoch-2", "epoch-", "epoch--1", "epoch-1 ", "Epoch-1", "step-1e1", "step-" + "9" * 400, "state", "../x", "é"],
 )
-def test_a_reference_that_leads_nowhere(yard: Yard, claim: Claim, ref: str) -> None:
-    add(yard, claim, checkpoint("epoch-0001", step=10, epoch=1, val_loss=1.0))
+def test_a_reference_that_leads_nowhere(db: StoreFixture, claim: Claim, ref: str) -> None:
+    add(db, claim, checkpoint("epoch-0001", step=10, epoch=1, val_loss=1.0))
     with pytest.raises(NotFound):
-        name_of(yard, claim.job_id, ref)
+        name_of(db, claim.job_id, ref)
 
 
-def test_a_checkpoint_of_another_job_is_not_found_by_its_id(yard: Yard, claim: Claim) -> None:
-    add(yard, claim, checkpoint("one", step=1))
-    (row,) = yard.read(lambda session: checkpoints.newest_first(session, claim.job_id))
-    other = yard.submit()
-    assert name_of(yard, claim.job_id, row.id) == "1/one"
+def test_a_checkpoint_of_another_job_is_not_found_by_its_id(db: StoreFixture, claim: Claim) -> None:
+    add(db, claim, checkpoint("one", step=1))
+    (row,) = db.read(lambda session: checkpoints.newest_first(session, claim.job_id))
+    other = db.submit()
+    assert name_of(db, claim.job_id, row.id) == "1/one"
     for ref in (row.id, "latest"):
         with pytest.raises(NotFound, match="no checkpoint yet"):
-            name_of(yard, other, ref)
+            name_of(db, other, ref)
     with pytest.raises(NotFound):
-        name_of(yard, claim.job_id, new_id("ckpt"))
+        name_of(db, claim.job_id, new_id("ckpt"))
 
 
-def test_a_file_by_its_listed_name(yard: Yard, claim: Claim) -> None:
-    add(yard, claim, checkpoint("one", step=1))
-    (row,) = yard.read(lambda session: checkpoints.newest_first(session, claim.job_id))
+def test_a_file_by_its_listed_name(db: StoreFixture, claim: Claim) -> None:
+    add(db, claim, checkpoint("one", step=1))
+    (row,) = db.read(lambda session: checkpoints.newest_first(session, claim.job_id))
     assert checkpoints.file_of(row, "state.pt")["sha256"] == "0" * 64
     with pytest.raises(NotFound, match="no file"):
         checkpoints.file_of(row, "./state.pt")
 
 
-def test_the_best_of_many_jobs_in_one_look(yard: Yard) -> None:
-    worker = yard.worker()
-    least = yard.running(yard.submit(checkpoint={"mode": "min"}), worker, "a")
-    most = yard.running(yard.submit(checkpoint={"mode": "max"}), worker, "b")
-    none = yard.running(yard.submit(), worker, "c")
+def test_the_best_of_many_jobs_in_one_look(db: StoreFixture) -> None:
+    worker = db.worker()
+    least = db.running(db.submit(checkpoint={"mode": "min"}), worker, "a")
+    most = db.running(db.submit(checkpoint={"mode": "max"}), worker, "b")
+    none = db.running(db.submit(), worker, "c")
     for claim in (least, most):
-        add(yard, claim, *[checkpoint(f"c{loss}", step=loss, val_loss=loss) for loss in (2, 1, 3)])
-    add(yard, none, checkpoint("c", step=1, val_loss=math.nan))
-    jobs = [yard.job(claim.job_id) for claim in (least, most, none)]
-    found = yard.read(lambda session: checkpoints.best_of_each(session, jobs))
+        add(db, claim, *[checkpoint(f"c{loss}", step=loss, val_loss=loss) for loss in (2, 1, 3)])
+    add(db, none, checkpoint("c", step=1, val_loss=math.nan))
+    jobs = [db.job(claim.job_id) for claim in (least, most, none)]
+    found = db.read(lambda session: checkpoints.best_of_jobs(session, jobs))
     assert {job_id: row.name for job_id, row in found.items()} == {least.job_id: "c1", most.job_id: "c3"}
-    assert yard.read(lambda session: checkpoints.best_of_each(session, [])) == {}
+    assert db.read(lambda session: checkpoints.best_of_jobs(session, [])) == {}

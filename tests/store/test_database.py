@@ -15,76 +15,76 @@ from store.rows import jobs, logs
 from store.rows.logs import NewLines
 from store.rows.metrics import NewPoint
 from tests.databases import SQLiteDatabases
-from tests.store.yard import Yard, at_once
+from tests.store.fixture import StoreFixture, run_together
 from torchyard.contract.errors import Unavailable
 
 
-def test_the_clock_is_microseconds_since_the_epoch(yard: Yard) -> None:
+def test_the_clock_is_microseconds_since_the_epoch(db: StoreFixture) -> None:
     before = time.time_ns() // 1000
-    told = yard.read(lambda session: session.execute(select(now_us())).scalar_one())
+    told = db.read(lambda session: session.execute(select(now_us())).scalar_one())
     after = time.time_ns() // 1000
     assert isinstance(told, int)
     assert before - 1000 <= told <= after + 1000
 
 
-def test_the_clock_does_not_go_back(yard: Yard) -> None:
-    times = [yard.read(lambda session: session.execute(select(now_us())).scalar_one()) for _ in range(200)]
+def test_the_clock_does_not_go_back(db: StoreFixture) -> None:
+    times = [db.read(lambda session: session.execute(select(now_us())).scalar_one()) for _ in range(200)]
     assert times == sorted(times)
 
 
-def test_a_reader_sees_one_moment(yard: Yard) -> None:
-    first = yard.submit()
-    with yard.database.read() as session:
+def test_a_reader_sees_one_moment(db: StoreFixture) -> None:
+    first = db.submit()
+    with db.database.read() as session:
         assert [job_id for job_id, _ in jobs.queued(session)] == [first]
-        yard.submit()
+        db.submit()
         assert [job_id for job_id, _ in jobs.queued(session)] == [first]
-    assert len(yard.read(jobs.queued)) == 2
+    assert len(db.read(jobs.queued)) == 2
 
 
-def test_writers_that_read_first_do_not_lose_each_others_updates(yard: Yard) -> None:
-    job_id = yard.submit()
+def test_writers_that_read_first_do_not_lose_each_others_updates(db: StoreFixture) -> None:
+    job_id = db.submit()
 
     def note() -> None:
         for _ in range(25):
-            with yard.database.write() as session:
+            with db.database.write() as session:
                 job = jobs.lock(session, job_id)
                 assert job is not None
                 job.priority += 1
 
-    assert at_once(*[note] * 4) == [None] * 4
-    assert yard.job(job_id).priority == 100
+    assert run_together(*[note] * 4) == [None] * 4
+    assert db.job(job_id).priority == 100
 
 
-def test_a_broken_constraint_is_the_callers_to_judge(yard: Yard) -> None:
-    worker_id = yard.worker()
+def test_a_broken_constraint_is_the_callers_to_judge(db: StoreFixture) -> None:
+    worker_id = db.worker()
 
     def twice(session: Session) -> None:
         session.add(Worker(id=worker_id, name="again", devices=[], started_at=0, seen_at=0))
 
     with pytest.raises(IntegrityError):
-        yard.write(twice)
+        db.write(twice)
 
 
-def test_a_program_error_is_no_outage(yard: Yard) -> None:
+def test_a_program_error_is_no_outage(db: StoreFixture) -> None:
     with pytest.raises((OverflowError, SQLAlchemyError)):
-        yard.read(lambda session: jobs.events(session, "job", after=2**80, limit=1))
+        db.read(lambda session: jobs.events(session, "job", after=2**80, limit=1))
 
 
 def test_a_full_disk_is_unavailable_and_leaves_nothing_half_stored(sqlite: SQLiteDatabases) -> None:
     with sqlite.migrated() as url, closing(Database(url)) as database:
-        yard = Yard(database)
-        claim = yard.running(yard.submit(), yard.worker())
+        db = StoreFixture(database)
+        claim = db.running(db.submit(), db.worker())
         lines = [NewLines(0, "stdout", [f"{number}" * 20 for number in range(20_000)])]
         points = [NewPoint("loss", step, 0.5, step) for step in range(1000)]
-        before = yard.everything()
+        before = db.everything()
         _let_grow(database, pages=10)
         with pytest.raises(Unavailable, match="full"):
-            yard.record(claim, seq=0, points=points, lines=lines, offsets={"events.jsonl": 1})
-        assert yard.everything() == before
+            db.record(claim, seq=0, points=points, lines=lines, offsets={"events.jsonl": 1})
+        assert db.everything() == before
         _let_grow(database, pages=1_000_000)
-        yard.record(claim, seq=0, points=points, lines=lines, offsets={"events.jsonl": 1})
-        assert yard.attempt(claim).relay_seq == 1
-        assert len(yard.read(lambda session: logs.after(session, claim.job_id, line=0, limit=30_000))) == 20_000
+        db.record(claim, seq=0, points=points, lines=lines, offsets={"events.jsonl": 1})
+        assert db.attempt(claim).relay_seq == 1
+        assert len(db.read(lambda session: logs.after(session, claim.job_id, line=0, limit=30_000))) == 20_000
 
 
 def _let_grow(database: Database, *, pages: int) -> None:

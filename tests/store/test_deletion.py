@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import select
 
 from store.blobs import Blobs
-from store.commands import cleaning
+from store.commands import cleanup
 from store.db.tables import Garbage
 from store.queries import run_dirs
 from store.rows import deletion, idempotency, jobs
@@ -21,7 +21,7 @@ from store.rows.idempotency import Answer, KeyedRequest
 from store.rows.logs import NewLines
 from store.rows.metrics import NewPoint
 from store.rows.retry import retry
-from tests.store.yard import Yard, at_once, store_on
+from tests.store.fixture import StoreFixture, run_together, store_on
 from torchyard.contract.errors import Conflict, NotFound, StaleClaim
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.records import Manifest, ManifestFile
@@ -34,13 +34,13 @@ def saved(blobs: Blobs, content: bytes, *, step: int = 1) -> NewCheckpoint:
     return NewCheckpoint(f"step-{step}", manifest, files)
 
 
-def ended(yard: Yard, blobs: Blobs, *contents: bytes) -> str:
+def ended(db: StoreFixture, blobs: Blobs, *contents: bytes) -> str:
     """A job that has rows in every table."""
-    job_id = yard.submit()
+    job_id = db.submit()
     key = KeyedRequest("ada", job_id, "f")
-    yard.write(lambda session: idempotency.remember(session, key, Answer(job_id, 201, "", {})))
-    claim = yard.running(job_id, yard.worker())
-    yard.record(
+    db.write(lambda session: idempotency.store_answer(session, key, Answer(job_id, 201, "", {})))
+    claim = db.running(job_id, db.worker())
+    db.record(
         claim,
         seq=0,
         points=[NewPoint("train/loss", 1, 0.5, 1)],
@@ -48,20 +48,20 @@ def ended(yard: Yard, blobs: Blobs, *contents: bytes) -> str:
         events=[NewEvent("message", {"level": "info", "text": "hi"}, 1)],
         checkpoints=[saved(blobs, content, step=step) for step, content in enumerate(contents, start=1)],
     )
-    yard.end(claim, EndReason.COMPLETED)
+    db.end(claim, EndReason.COMPLETED)
     return job_id
 
 
-def delete(yard: Yard, job_id: str, **owner: str) -> None:
-    yard.write(lambda session: deletion.delete_job(session, job_id, **owner))
+def delete(db: StoreFixture, job_id: str, **owner: str) -> None:
+    db.write(lambda session: deletion.delete_job(session, job_id, **owner))
 
 
 def stored(blobs: Blobs) -> list[bytes]:
     return sorted(path.read_bytes() for path in blobs.root.glob("??/*"))
 
 
-def garbage(yard: Yard) -> int:
-    return len(yard.read(lambda session: session.scalars(select(Garbage.sha256)).all()))
+def garbage(db: StoreFixture) -> int:
+    return len(db.read(lambda session: session.scalars(select(Garbage.sha256)).all()))
 
 
 def rows_of(everything: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
@@ -69,81 +69,81 @@ def rows_of(everything: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[
     return {table: rows for table, rows in everything.items() if table not in others}
 
 
-def test_every_row_of_the_job_goes_and_no_other(yard: Yard, blobs: Blobs) -> None:
-    other = ended(yard, blobs, b"other")
-    before = rows_of(yard.everything())
+def test_every_row_of_the_job_goes_and_no_other(db: StoreFixture, blobs: Blobs) -> None:
+    other = ended(db, blobs, b"other")
+    before = rows_of(db.everything())
     assert all(before.values()), "the job has a row in every table of jobs"
-    job_id = ended(yard, blobs, b"one", b"two")
-    delete(yard, job_id)
-    assert rows_of(yard.everything()) == before
-    assert yard.read(lambda session: run_dirs.deleted_among(session, [job_id, other])) == [job_id]
+    job_id = ended(db, blobs, b"one", b"two")
+    delete(db, job_id)
+    assert rows_of(db.everything()) == before
+    assert db.read(lambda session: run_dirs.deleted_among(session, [job_id, other])) == [job_id]
     with pytest.raises(NotFound):
-        delete(yard, job_id)
+        delete(db, job_id)
 
 
-def test_only_who_may_deletes_only_what_has_ended(yard: Yard, blobs: Blobs) -> None:
-    job_id = yard.submit()
+def test_only_who_may_deletes_only_what_has_ended(db: StoreFixture, blobs: Blobs) -> None:
+    job_id = db.submit()
     with pytest.raises(Conflict, match="queued"):
-        delete(yard, job_id)
-    claim = yard.running(job_id, yard.worker())
+        delete(db, job_id)
+    claim = db.running(job_id, db.worker())
     with pytest.raises(Conflict, match="running"):
-        delete(yard, job_id)
-    yard.end(claim, EndReason.COMPLETED)
-    before = yard.everything()
+        delete(db, job_id)
+    db.end(claim, EndReason.COMPLETED)
+    before = db.everything()
     with pytest.raises(NotFound):
-        delete(yard, job_id, owner="eve")
-    assert yard.everything() == before
-    delete(yard, job_id, owner="ada")
+        delete(db, job_id, owner="eve")
+    assert db.everything() == before
+    delete(db, job_id, owner="ada")
 
 
-def test_blobs_go_with_the_last_job_that_refers_to_them(yard: Yard, blobs: Blobs) -> None:
-    first, second = ended(yard, blobs, b"same", b"mine"), ended(yard, blobs, b"same")
-    delete(yard, first)
-    assert cleaning.collect(store_on(yard.database, blobs=blobs)) == 1
+def test_blobs_go_with_the_last_job_that_refers_to_them(db: StoreFixture, blobs: Blobs) -> None:
+    first, second = ended(db, blobs, b"same", b"mine"), ended(db, blobs, b"same")
+    delete(db, first)
+    assert cleanup.collect_garbage(store_on(db.database, blobs=blobs)) == 1
     assert stored(blobs) == [b"same"]
-    assert garbage(yard) == 0
-    delete(yard, second)
-    assert cleaning.collect(store_on(yard.database, blobs=blobs)) == 1
-    assert (stored(blobs), garbage(yard)) == ([], 0)
-    assert cleaning.collect(store_on(yard.database, blobs=blobs)) == 0
+    assert garbage(db) == 0
+    delete(db, second)
+    assert cleanup.collect_garbage(store_on(db.database, blobs=blobs)) == 1
+    assert (stored(blobs), garbage(db)) == ([], 0)
+    assert cleanup.collect_garbage(store_on(db.database, blobs=blobs)) == 0
 
 
-def test_two_deletions_at_once_leave_nothing(yard: Yard, blobs: Blobs) -> None:
+def test_two_deletions_at_once_leave_nothing(db: StoreFixture, blobs: Blobs) -> None:
     for _ in range(10):
-        pair = [ended(yard, blobs, b"a", b"b", b"c"), ended(yard, blobs, b"c", b"b", b"a")]
-        collect = lambda: cleaning.collect(store_on(yard.database, blobs=blobs))  # noqa: E731
-        answers = at_once(*[lambda job_id=job_id: delete(yard, job_id) for job_id in pair], collect)
+        pair = [ended(db, blobs, b"a", b"b", b"c"), ended(db, blobs, b"c", b"b", b"a")]
+        collect = lambda: cleanup.collect_garbage(store_on(db.database, blobs=blobs))  # noqa: E731
+        answers = run_together(*[lambda job_id=job_id: delete(db, job_id) for job_id in pair], collect)
         assert not [answer for answer in answers if isinstance(answer, Exception)], answers
-        cleaning.collect(store_on(yard.database, blobs=blobs))
-        assert (stored(blobs), garbage(yard)) == ([], 0)
+        cleanup.collect_garbage(store_on(db.database, blobs=blobs))
+        assert (stored(blobs), garbage(db)) == ([], 0)
 
 
-def test_a_collector_leaves_a_relay_alone_that_is_storing_the_same_bytes(yard: Yard, blobs: Blobs) -> None:
-    old, new = ended(yard, blobs, b"same"), yard.submit()
-    claim = yard.running(new, yard.worker())
-    with blobs.sharing():
+def test_a_collector_leaves_a_relay_alone_that_is_storing_the_same_bytes(db: StoreFixture, blobs: Blobs) -> None:
+    old, new = ended(db, blobs, b"same"), db.submit()
+    claim = db.running(new, db.worker())
+    with blobs.shared_lock():
         checkpoint = saved(blobs, b"same")
-        delete(yard, old)
-        assert cleaning.collect(store_on(yard.database, blobs=blobs)) == 0
-        assert garbage(yard) == 1
-        yard.record(claim, seq=0, checkpoints=[checkpoint])
-    assert cleaning.collect(store_on(yard.database, blobs=blobs)) == 0
-    assert (stored(blobs), garbage(yard)) == ([b"same"], 0)
+        delete(db, old)
+        assert cleanup.collect_garbage(store_on(db.database, blobs=blobs)) == 0
+        assert garbage(db) == 1
+        db.record(claim, seq=0, checkpoints=[checkpoint])
+    assert cleanup.collect_garbage(store_on(db.database, blobs=blobs)) == 0
+    assert (stored(blobs), garbage(db)) == ([b"same"], 0)
 
 
 def test_a_relay_waits_for_a_collector_and_a_collector_for_nobody(blobs: Blobs) -> None:
     order: list[str] = []
 
     def relay() -> None:
-        with blobs.sharing():
+        with blobs.shared_lock():
             order.append("relay")
 
     with ThreadPoolExecutor() as pool:
-        with blobs.alone() as alone:
+        with blobs.exclusive_lock() as alone:
             assert alone
             waiting = pool.submit(relay)
             until_somebody_waits_for(blobs.root / "lock")
-            with Blobs(blobs.root).alone() as second:
+            with Blobs(blobs.root).exclusive_lock() as second:
                 assert not second
             order.append("collector")
         waiting.result(30)
@@ -162,9 +162,9 @@ def until_somebody_waits_for(path: Path) -> None:
 
 
 def test_a_crash_between_the_bytes_and_the_rows_is_made_up_for(
-    yard: Yard, blobs: Blobs, monkeypatch: pytest.MonkeyPatch
+    db: StoreFixture, blobs: Blobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    delete(yard, ended(yard, blobs, b"one", b"two"))
+    delete(db, ended(db, blobs, b"one", b"two"))
     remove, removed = blobs.remove, list[str]()
 
     def crash(sha256: str) -> None:
@@ -176,82 +176,82 @@ def test_a_crash_between_the_bytes_and_the_rows_is_made_up_for(
     with monkeypatch.context() as crashing:
         crashing.setattr(blobs, "remove", crash)
         with pytest.raises(OSError, match="crashed"):
-            cleaning.collect(store_on(yard.database, blobs=blobs))
-    assert (len(stored(blobs)), garbage(yard)) == (1, 2)
-    cleaning.collect(store_on(yard.database, blobs=blobs))
-    assert (stored(blobs), garbage(yard)) == ([], 0)
+            cleanup.collect_garbage(store_on(db.database, blobs=blobs))
+    assert (len(stored(blobs)), garbage(db)) == (1, 2)
+    cleanup.collect_garbage(store_on(db.database, blobs=blobs))
+    assert (stored(blobs), garbage(db)) == ([], 0)
 
 
-def test_at_most_some_are_collected_at_once(yard: Yard, blobs: Blobs) -> None:
-    delete(yard, ended(yard, blobs, b"1", b"2", b"3"))
-    assert [cleaning.collect(store_on(yard.database, blobs=blobs), limit=2) for _ in range(3)] == [2, 1, 0]
+def test_at_most_some_are_collected_at_once(db: StoreFixture, blobs: Blobs) -> None:
+    delete(db, ended(db, blobs, b"1", b"2", b"3"))
+    assert [cleanup.collect_garbage(store_on(db.database, blobs=blobs), limit=2) for _ in range(3)] == [2, 1, 0]
     assert stored(blobs) == []
 
 
-def test_who_reads_a_blob_reads_on_when_it_is_removed(yard: Yard, blobs: Blobs) -> None:
+def test_who_reads_a_blob_reads_on_when_it_is_removed(db: StoreFixture, blobs: Blobs) -> None:
     content = os.urandom(1 << 20)
-    delete(yard, ended(yard, blobs, content))
+    delete(db, ended(db, blobs, content))
     sha256 = next(blobs.root.glob("??/*")).name
     with blobs.open(sha256) as file:
         first = file.read(10)
-        assert cleaning.collect(store_on(yard.database, blobs=blobs)) == 1
+        assert cleanup.collect_garbage(store_on(db.database, blobs=blobs)) == 1
         assert first + file.read() == content
     with pytest.raises(NotFound):
         blobs.open(sha256)
 
 
-def test_a_retried_job_keeps_the_bytes_that_it_shares(yard: Yard, blobs: Blobs) -> None:
-    old = ended(yard, blobs, b"first", b"newest")
-    new = yard.write(lambda session: retry(session, old, owner="ada")).id
-    delete(yard, old)
-    cleaning.collect(store_on(yard.database, blobs=blobs))
+def test_a_retried_job_keeps_the_bytes_that_it_shares(db: StoreFixture, blobs: Blobs) -> None:
+    old = ended(db, blobs, b"first", b"newest")
+    new = db.write(lambda session: retry(session, old, owner="ada")).id
+    delete(db, old)
+    cleanup.collect_garbage(store_on(db.database, blobs=blobs))
     assert stored(blobs) == [b"newest"]
-    yard.cancel(new)
-    delete(yard, new)
-    cleaning.collect(store_on(yard.database, blobs=blobs))
+    db.cancel(new)
+    delete(db, new)
+    cleanup.collect_garbage(store_on(db.database, blobs=blobs))
     assert stored(blobs) == []
 
 
-def test_a_retry_against_a_deletion_has_the_checkpoint_or_does_not_happen(yard: Yard, blobs: Blobs) -> None:
+def test_a_retry_against_a_deletion_has_the_checkpoint_or_does_not_happen(db: StoreFixture, blobs: Blobs) -> None:
     for _ in range(20):
-        old = ended(yard, blobs, b"state")
-        retried, deleted = at_once(
-            lambda: yard.write(lambda session: retry(session, old, owner="ada")),  # noqa: B023
-            lambda: delete(yard, old),  # noqa: B023
+        old = ended(db, blobs, b"state")
+        retried, deleted = run_together(
+            lambda: db.write(lambda session: retry(session, old, owner="ada")),  # noqa: B023
+            lambda: delete(db, old),  # noqa: B023
         )
         assert deleted is None
-        cleaning.collect(store_on(yard.database, blobs=blobs))
+        cleanup.collect_garbage(store_on(db.database, blobs=blobs))
         if isinstance(retried, NotFound):
             assert stored(blobs) == []
         else:
             assert not isinstance(retried, Exception), retried
             assert retried is not None
             assert stored(blobs) == [b"state"]
-            yard.cancel(retried.id)
-            delete(yard, retried.id)
-            cleaning.collect(store_on(yard.database, blobs=blobs))
+            db.cancel(retried.id)
+            delete(db, retried.id)
+            cleanup.collect_garbage(store_on(db.database, blobs=blobs))
 
 
 def test_a_worker_that_was_away_cannot_write_for_an_attempt_with_a_deleted_ones_number(
-    yard: Yard, blobs: Blobs
+    db: StoreFixture, blobs: Blobs
 ) -> None:
-    job_id = yard.submit(max_restarts=0)
-    stale = yard.running(job_id, yard.worker())
-    yard.expire(stale)
-    assert yard.rescue(stale)
-    yard.cancel(job_id)
-    assert yard.job(job_id).state == JobState.CANCELLED
-    delete(yard, job_id)
-    fresh = yard.running(yard.submit(), yard.worker())
+    job_id = db.submit(max_restarts=0)
+    stale = db.running(job_id, db.worker())
+    db.expire(stale)
+    assert db.rescue(stale)
+    db.cancel(job_id)
+    assert db.job(job_id).state == JobState.CANCELLED
+    delete(db, job_id)
+    fresh = db.running(db.submit(), db.worker())
     for write in (
-        lambda: yard.record(stale, seq=0, lines=[NewLines(0, "stdout", ["late"])]),
-        lambda: yard.end(stale, EndReason.COMPLETED),
+        lambda: db.record(stale, seq=0, lines=[NewLines(0, "stdout", ["late"])]),
+        lambda: db.end(stale, EndReason.COMPLETED),
     ):
         with pytest.raises(StaleClaim):
             write()
-    assert not yard.rescue(stale)
-    assert yard.attempt(fresh).ended_at is None
-    assert yard.job(fresh.job_id).log_lines == 0
+    assert not db.rescue(stale)
+    assert db.attempt(fresh).ended_at is None
+    assert db.job(fresh.job_id).log_lines == 0
 
 
 def test_what_a_copy_left_behind_goes_after_a_day(blobs: Blobs, tmp_path: Path) -> None:
@@ -267,8 +267,8 @@ def test_what_a_copy_left_behind_goes_after_a_day(blobs: Blobs, tmp_path: Path) 
     assert blobs.path(blob.sha256).exists()
 
 
-def test_jobs_are_deleted_by_their_ids_alone(yard: Yard) -> None:
-    assert yard.read(lambda session: run_dirs.deleted_among(session, [])) == []
+def test_jobs_are_deleted_by_their_ids_alone(db: StoreFixture) -> None:
+    assert db.read(lambda session: run_dirs.deleted_among(session, [])) == []
     with pytest.raises(NotFound):
-        yard.write(lambda session: deletion.delete_job(session, "job_1"))
-    assert yard.read(jobs.queued) == []
+        db.write(lambda session: deletion.delete_job(session, "job_1"))
+    assert db.read(jobs.queued) == []

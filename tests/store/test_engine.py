@@ -14,7 +14,7 @@ from store.db.database import Database
 from tests.databases import PostgreSQLDatabases
 from tests.e2e.service import until
 from tests.postgresql import PostgreSQLServer, postgresql_server
-from tests.store.yard import Yard, at_once
+from tests.store.fixture import StoreFixture, run_together
 from torchyard.contract.errors import ConfigError, Unavailable
 
 
@@ -118,13 +118,13 @@ def test_a_transaction_that_the_server_ends_as_idle_is_unavailable(url: str) -> 
 
 def test_tables_that_are_not_there_yet_are_unavailable(empty_url: str) -> None:
     with closing(Database(empty_url)) as database, pytest.raises(Unavailable, match="jobs"):
-        Yard(database).submit()
+        StoreFixture(database).submit()
 
 
 def test_of_two_transactions_in_a_deadlock_one_is_unavailable_and_the_other_commits(url: str) -> None:
     with closing(Database(url)) as database:
-        yard = Yard(database)
-        ids = [yard.submit(), yard.submit()]
+        db = StoreFixture(database)
+        ids = [db.submit(), db.submit()]
         both_hold_one = threading.Barrier(2)
 
         def lock(first: str, second: str) -> Callable[[], str]:
@@ -137,12 +137,12 @@ def test_of_two_transactions_in_a_deadlock_one_is_unavailable_and_the_other_comm
 
             return run
 
-        results = at_once(lock(*ids), lock(*reversed(ids)))
+        results = run_together(lock(*ids), lock(*reversed(ids)))
         assert results.count("committed") == 1, results
         (lost,) = (result for result in results if result != "committed")
         assert isinstance(lost, Unavailable)
         assert "deadlock detected" in lost.message
-        assert [yard.job(job_id).priority for job_id in ids] == [7, 7]
+        assert [db.job(job_id).priority for job_id in ids] == [7, 7]
 
 
 def test_a_restart_of_the_server_costs_only_the_call_that_was_under_way(own_server: PostgreSQLServer) -> None:
@@ -154,7 +154,7 @@ def test_a_restart_of_the_server_costs_only_the_call_that_was_under_way(own_serv
                 answer(session, "SELECT 1")
                 all_connected.wait()
 
-        assert at_once(*[connect] * 4) == [None] * 4
+        assert run_together(*[connect] * 4) == [None] * 4
         with pytest.raises(Unavailable), database.write() as session:
             answer(session, "SELECT 1")
             own_server.stop()

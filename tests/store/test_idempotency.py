@@ -7,7 +7,7 @@ from store.db.database import Session, now_us
 from store.db.tables import IdempotencyKey
 from store.rows import idempotency, jobs
 from store.rows.idempotency import Answer, KeyedRequest, KeyTaken
-from tests.store.yard import Yard, at_once
+from tests.store.fixture import StoreFixture, run_together
 from torchyard.contract.errors import IdempotencyMismatch
 from torchyard.contract.spec import parse_spec
 
@@ -21,80 +21,80 @@ def request(key: str = "k", *, owner: str = "ada", fingerprint: str = "f") -> Ke
 
 def make(session: Session, asked: KeyedRequest) -> Answer:
     """A submission as the API makes it."""
-    known = idempotency.recall(session, asked)
+    known = idempotency.find_answer(session, asked)
     if known is not None:
         return known
     job = jobs.submit(session, SPEC, owner=asked.owner)
     answer = Answer(job.id, 201, f"/v1/jobs/{job.id}", {"id": job.id, "n": 0.5, "é": None})
-    idempotency.remember(session, asked, answer)
+    idempotency.store_answer(session, asked, answer)
     return answer
 
 
-def age(yard: Yard, microseconds: int) -> None:
-    yard.write(lambda s: s.execute(update(IdempotencyKey).values(created_at=now_us() - microseconds)))
+def age(db: StoreFixture, microseconds: int) -> None:
+    db.write(lambda s: s.execute(update(IdempotencyKey).values(created_at=now_us() - microseconds)))
 
 
-def keys(yard: Yard) -> list[str]:
-    return sorted(yard.read(lambda session: session.scalars(select(IdempotencyKey.key)).all()))
+def keys(db: StoreFixture) -> list[str]:
+    return sorted(db.read(lambda session: session.scalars(select(IdempotencyKey.key)).all()))
 
 
-def test_an_answer_is_recalled_as_it_was(yard: Yard) -> None:
-    assert yard.read(lambda session: idempotency.recall(session, request())) is None
-    made = yard.write(lambda session: make(session, request()))
-    assert yard.read(lambda session: idempotency.recall(session, request())) == made
-    assert yard.read(lambda session: idempotency.recall(session, request(owner="eve"))) is None
+def test_an_answer_is_recalled_as_it_was(db: StoreFixture) -> None:
+    assert db.read(lambda session: idempotency.find_answer(session, request())) is None
+    made = db.write(lambda session: make(session, request()))
+    assert db.read(lambda session: idempotency.find_answer(session, request())) == made
+    assert db.read(lambda session: idempotency.find_answer(session, request(owner="eve"))) is None
     with pytest.raises(IdempotencyMismatch, match=made.job_id):
-        yard.read(lambda session: idempotency.recall(session, request(fingerprint="other")))
+        db.read(lambda session: idempotency.find_answer(session, request(fingerprint="other")))
 
 
-def test_a_key_is_gone_after_a_day_and_its_row_when_the_next_one_comes(yard: Yard) -> None:
-    first = yard.write(lambda session: make(session, request()))
-    age(yard, DAY_US - 60_000_000)
-    assert yard.write(lambda session: make(session, request())) == first
-    age(yard, DAY_US)
-    assert yard.read(lambda session: idempotency.recall(session, request(fingerprint="other"))) is None
-    yard.write(lambda session: make(session, request("next")))
-    assert keys(yard) == ["next"]
+def test_a_key_is_gone_after_a_day_and_its_row_when_the_next_one_comes(db: StoreFixture) -> None:
+    first = db.write(lambda session: make(session, request()))
+    age(db, DAY_US - 60_000_000)
+    assert db.write(lambda session: make(session, request())) == first
+    age(db, DAY_US)
+    assert db.read(lambda session: idempotency.find_answer(session, request(fingerprint="other"))) is None
+    db.write(lambda session: make(session, request("next")))
+    assert keys(db) == ["next"]
 
 
-def test_only_some_old_keys_are_forgotten_at_once_and_one_of_them_can_be_used_again(yard: Yard) -> None:
+def test_only_some_old_keys_are_forgotten_at_once_and_one_of_them_can_be_used_again(db: StoreFixture) -> None:
     for number in range(103):
-        yard.write(lambda session, key=f"old-{number:03}": make(session, request(key)))
-    age(yard, DAY_US + 1)
-    yard.write(lambda session: make(session, request("old-102")))
-    assert "old-102" in keys(yard)
-    assert len(keys(yard)) <= 4
+        db.write(lambda session, key=f"old-{number:03}": make(session, request(key)))
+    age(db, DAY_US + 1)
+    db.write(lambda session: make(session, request("old-102")))
+    assert "old-102" in keys(db)
+    assert len(keys(db)) <= 4
 
 
-def test_a_transaction_that_fails_remembers_nothing(yard: Yard) -> None:
+def test_a_transaction_that_fails_remembers_nothing(db: StoreFixture) -> None:
     def fail(session: Session) -> None:
         make(session, request())
         raise RuntimeError
 
     with pytest.raises(RuntimeError):
-        yard.write(fail)
-    assert keys(yard) == []
+        db.write(fail)
+    assert keys(db) == []
 
 
-def test_who_comes_second_to_a_key_undoes_all(yard: Yard) -> None:
+def test_who_comes_second_to_a_key_undoes_all(db: StoreFixture) -> None:
     def both_look_first(session: Session) -> Answer:
         job = jobs.submit(session, SPEC, owner="ada")
         answer = Answer(job.id, 201, "", {})
-        idempotency.remember(session, request(), answer)
+        idempotency.store_answer(session, request(), answer)
         return answer
 
     for turn in range(20):
-        answers = at_once(*[lambda: yard.write(both_look_first)] * 2)
+        answers = run_together(*[lambda: db.write(both_look_first)] * 2)
         first = turn == 0
         assert sum(isinstance(answer, Answer) for answer in answers) == first, answers
         assert sum(isinstance(answer, KeyTaken) for answer in answers) == 2 - first
-    assert len(yard.read(jobs.queued)) == 1
+    assert len(db.read(jobs.queued)) == 1
 
 
-def test_many_at_once_with_old_keys_around_wait_for_nobody_forever(yard: Yard) -> None:
+def test_many_at_once_with_old_keys_around_wait_for_nobody_forever(db: StoreFixture) -> None:
     for number in range(8):
-        yard.write(lambda session, key=f"k{number}": make(session, request(key)))
-    age(yard, DAY_US + 1)
-    answers = at_once(*[lambda key=f"k{number}": yard.write(lambda s: make(s, request(key))) for number in range(8)])
+        db.write(lambda session, key=f"k{number}": make(session, request(key)))
+    age(db, DAY_US + 1)
+    answers = run_together(*[lambda key=f"k{number}": db.write(lambda s: make(s, request(key))) for number in range(8)])
     assert all(isinstance(answer, Answer) for answer in answers), answers
-    assert keys(yard) == [f"k{number}" for number in range(8)]
+    assert keys(db) == [f"k{number}" for number in range(8)]

@@ -5,51 +5,51 @@ from sqlalchemy import update
 
 from store.db.tables import Job
 from store.rows import deletion, intents
-from store.rows.intents import wanted
-from tests.store.yard import Yard, checkpoint
+from store.rows.intents import requested_stop
+from tests.store.fixture import StoreFixture, checkpoint
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import CRASH_LOOP_CAP, EndReason, JobState
 
 
-def test_a_waiting_job_is_paused_at_once_and_resumed_into_the_queue(yard: Yard) -> None:
-    job_id = yard.submit()
-    assert yard.pause(job_id).state == JobState.PAUSED
-    assert yard.claim(job_id, yard.worker()) is None
-    assert yard.pause(job_id).version == yard.job(job_id).version
-    job = yard.resume(job_id)
+def test_a_waiting_job_is_paused_at_once_and_resumed_into_the_queue(db: StoreFixture) -> None:
+    job_id = db.submit()
+    assert db.pause(job_id).state == JobState.PAUSED
+    assert db.claim(job_id, db.worker()) is None
+    assert db.pause(job_id).version == db.job(job_id).version
+    job = db.resume(job_id)
     assert (job.state, job.pause_requested_at) == (JobState.QUEUED, None)
-    assert yard.resume(job_id).version == job.version
-    assert yard.moves(job_id) == ["queued", "paused", "queued"]
+    assert db.resume(job_id).version == job.version
+    assert db.moves(job_id) == ["queued", "paused", "queued"]
 
 
-def test_a_running_job_is_asked_and_paused_by_the_end_of_its_attempt(yard: Yard) -> None:
-    worker = yard.worker()
-    claim = yard.running(yard.submit(), worker)
-    before = yard.job(claim.job_id).version
-    job = yard.pause(claim.job_id)
-    assert (job.state, job.reason_code, wanted(job)) == (JobState.RUNNING, "stopping", EndReason.PAUSED)
+def test_a_running_job_is_asked_and_paused_by_the_end_of_its_attempt(db: StoreFixture) -> None:
+    worker = db.worker()
+    claim = db.running(db.submit(), worker)
+    before = db.job(claim.job_id).version
+    job = db.pause(claim.job_id)
+    assert (job.state, job.reason_code, requested_stop(job)) == (JobState.RUNNING, "stopping", EndReason.PAUSED)
     assert job.version == before + 1
-    assert yard.pause(claim.job_id).version == job.version
-    assert yard.end(claim, EndReason.PAUSED) is JobState.PAUSED
-    job = yard.job(claim.job_id)
-    assert (job.finished_at, job.barren, job.restarts, job.not_before) == (None, 0, 0, None)
-    assert yard.held() == {}
-    yard.resume(claim.job_id)
-    assert yard.starting(claim.job_id, worker).number == 2
+    assert db.pause(claim.job_id).version == job.version
+    assert db.end(claim, EndReason.PAUSED) is JobState.PAUSED
+    job = db.job(claim.job_id)
+    assert (job.finished_at, job.attempts_without_checkpoint, job.restarts, job.not_before) == (None, 0, 0, None)
+    assert db.held() == {}
+    db.resume(claim.job_id)
+    assert db.starting(claim.job_id, worker).number == 2
 
 
-def test_a_pause_that_is_taken_back_lets_the_job_wait_for_its_turn(yard: Yard) -> None:
-    claim = yard.running(yard.submit(), yard.worker())
-    yard.pause(claim.job_id)
-    resumed = yard.resume(claim.job_id)
-    assert wanted(resumed) is None
+def test_a_pause_that_is_taken_back_lets_the_job_wait_for_its_turn(db: StoreFixture) -> None:
+    claim = db.running(db.submit(), db.worker())
+    db.pause(claim.job_id)
+    resumed = db.resume(claim.job_id)
+    assert requested_stop(resumed) is None
     assert (resumed.state, resumed.reason_code, resumed.reason_message) == (
         "running",
         "running",
         "the pause was taken back before it took effect",
     )
-    assert yard.end(claim, EndReason.PAUSED) is JobState.QUEUED
-    job = yard.job(claim.job_id)
+    assert db.end(claim, EndReason.PAUSED) is JobState.QUEUED
+    job = db.job(claim.job_id)
     assert (job.reason_code, job.not_before, job.restarts) == ("resumed", None, 0)
 
 
@@ -63,149 +63,151 @@ def test_a_pause_that_is_taken_back_lets_the_job_wait_for_its_turn(yard: Yard) -
         (EndReason.WORKER_LOST, JobState.PAUSED),
     ],
 )
-def test_an_attempt_that_ends_otherwise_before_it_could_pause(yard: Yard, reason: EndReason, ends: JobState) -> None:
-    claim = yard.running(yard.submit(max_restarts=1), yard.worker())
-    yard.pause(claim.job_id)
-    assert yard.end(claim, reason) is ends
-    assert yard.job(claim.job_id).restarts == (reason is EndReason.USER_ERROR)
+def test_an_attempt_that_ends_otherwise_before_it_could_pause(
+    db: StoreFixture, reason: EndReason, ends: JobState
+) -> None:
+    claim = db.running(db.submit(max_restarts=1), db.worker())
+    db.pause(claim.job_id)
+    assert db.end(claim, reason) is ends
+    assert db.job(claim.job_id).restarts == (reason is EndReason.USER_ERROR)
 
 
-def test_a_failure_that_used_up_the_restarts_is_no_pause(yard: Yard) -> None:
-    claim = yard.running(yard.submit(max_restarts=0), yard.worker())
-    yard.pause(claim.job_id)
-    assert yard.end(claim, EndReason.USER_ERROR) is JobState.FAILED
+def test_a_failure_that_used_up_the_restarts_is_no_pause(db: StoreFixture) -> None:
+    claim = db.running(db.submit(max_restarts=0), db.worker())
+    db.pause(claim.job_id)
+    assert db.end(claim, EndReason.USER_ERROR) is JobState.FAILED
 
 
 @pytest.mark.parametrize("reason", [EndReason.PAUSED, EndReason.PREEMPTED, EndReason.WORKER_LOST])
-def test_a_cancel_is_stronger_than_a_pause_and_neither_is_taken_back(yard: Yard, reason: EndReason) -> None:
-    claim = yard.running(yard.submit(), yard.worker())
-    yard.pause(claim.job_id)
-    assert wanted(yard.cancel(claim.job_id)) is EndReason.CANCELLED
-    for ask in (yard.pause, yard.resume):
+def test_a_cancel_is_stronger_than_a_pause_and_neither_is_taken_back(db: StoreFixture, reason: EndReason) -> None:
+    claim = db.running(db.submit(), db.worker())
+    db.pause(claim.job_id)
+    assert requested_stop(db.cancel(claim.job_id)) is EndReason.CANCELLED
+    for ask in (db.pause, db.resume):
         with pytest.raises(Conflict, match="is being cancelled"):
             ask(claim.job_id)
-    assert yard.end(claim, reason) is JobState.CANCELLED
-    for ask in (yard.pause, yard.resume):
+    assert db.end(claim, reason) is JobState.CANCELLED
+    for ask in (db.pause, db.resume):
         with pytest.raises(Conflict, match="has already cancelled"):
             ask(claim.job_id)
 
 
-def test_a_paused_job_is_cancelled_at_once(yard: Yard) -> None:
-    job_id = yard.submit()
-    yard.pause(job_id)
-    assert yard.cancel(job_id).state == JobState.CANCELLED
-    assert yard.moves(job_id) == ["queued", "paused", "cancelled"]
+def test_a_paused_job_is_cancelled_at_once(db: StoreFixture) -> None:
+    job_id = db.submit()
+    db.pause(job_id)
+    assert db.cancel(job_id).state == JobState.CANCELLED
+    assert db.moves(job_id) == ["queued", "paused", "cancelled"]
 
 
-def test_another_users_job_is_neither_paused_nor_resumed(yard: Yard) -> None:
-    job_id = yard.submit(owner="ada")
+def test_another_users_job_is_neither_paused_nor_resumed(db: StoreFixture) -> None:
+    job_id = db.submit(owner="ada")
     for ask in (intents.request_pause, intents.resume):
         with pytest.raises(NotFound):
-            yard.write(lambda session, ask=ask: ask(session, job_id, owner="eve"))
+            db.write(lambda session, ask=ask: ask(session, job_id, owner="eve"))
 
 
-def test_a_pause_that_is_taken_back_from_a_job_that_starts(yard: Yard) -> None:
-    claim = yard.starting(yard.submit(), yard.worker())
-    yard.pause(claim.job_id)
-    assert yard.resume(claim.job_id).reason_code == "starting"
+def test_a_pause_that_is_taken_back_from_a_job_that_starts(db: StoreFixture) -> None:
+    claim = db.starting(db.submit(), db.worker())
+    db.pause(claim.job_id)
+    assert db.resume(claim.job_id).reason_code == "starting"
 
 
-def test_pauses_are_no_crash_loop(yard: Yard) -> None:
-    job_id, worker = yard.submit(), yard.worker()
+def test_pauses_are_no_crash_loop(db: StoreFixture) -> None:
+    job_id, worker = db.submit(), db.worker()
     for _ in range(CRASH_LOOP_CAP + 1):
-        claim = yard.running(job_id, worker)
-        yard.pause(job_id)
-        assert yard.end(claim, EndReason.PAUSED) is JobState.PAUSED
-        assert yard.resume(job_id).not_before is None
+        claim = db.running(job_id, worker)
+        db.pause(job_id)
+        assert db.end(claim, EndReason.PAUSED) is JobState.PAUSED
+        assert db.resume(job_id).not_before is None
 
 
-def test_making_room_is_no_crash_loop(yard: Yard) -> None:
-    job_id, worker = yard.submit(max_restarts=0), yard.worker()
+def test_making_room_is_no_crash_loop(db: StoreFixture) -> None:
+    job_id, worker = db.submit(max_restarts=0), db.worker()
     for _ in range(CRASH_LOOP_CAP - 1):
-        yard.end(yard.running(job_id, worker), EndReason.WORKER_LOST)
+        db.end(db.running(job_id, worker), EndReason.WORKER_LOST)
     for _ in range(2):
-        assert yard.end(yard.running(job_id, worker), EndReason.PREEMPTED) is JobState.QUEUED
-        assert (yard.job(job_id).barren, yard.job(job_id).not_before) == (CRASH_LOOP_CAP - 1, None)
-    assert yard.end(yard.running(job_id, worker), EndReason.WORKER_LOST) is JobState.FAILED, "as if it never had"
+        assert db.end(db.running(job_id, worker), EndReason.PREEMPTED) is JobState.QUEUED
+        assert (db.job(job_id).attempts_without_checkpoint, db.job(job_id).not_before) == (CRASH_LOOP_CAP - 1, None)
+    assert db.end(db.running(job_id, worker), EndReason.WORKER_LOST) is JobState.FAILED, "as if it never had"
 
 
-def test_a_retry_that_is_held_back_says_for_how_long(yard: Yard) -> None:
-    claim = yard.running(yard.submit(), yard.worker())
-    yard.end(claim, EndReason.WORKER_LOST, "the host was restarted")
-    job = yard.job(claim.job_id)
+def test_a_retry_that_is_held_back_says_for_how_long(db: StoreFixture) -> None:
+    claim = db.running(db.submit(), db.worker())
+    db.end(claim, EndReason.WORKER_LOST, "the host was restarted")
+    job = db.job(claim.job_id)
     assert job.not_before is not None
     expected = "attempt 1 ended (worker_lost): the host was restarted; the next one starts 1 s later at the earliest"
     assert job.reason_message == expected
 
 
-def test_lower_priorities_make_room_all_or_none(yard: Yard) -> None:
-    worker = yard.worker()
-    one = yard.running(yard.submit(preemptible=True, priority=1), worker, "a")
-    two = yard.running(yard.submit(preemptible=True, priority=2), worker, "b")
-    firm = yard.running(yard.submit(priority=1), worker, "c")
-    high, equal = yard.submit(priority=5), yard.submit(priority=2)
-    assert not yard.preempt(one.job_id, firm.job_id, in_favour_of=high), "a job that may not be preempted"
-    assert not yard.preempt(one.job_id, two.job_id, in_favour_of=equal), "one whose priority is no lower"
-    assert [holder.stopping for holder in yard.read(lambda session: intents.holders(session, worker))] == [False] * 3
-    assert yard.preempt(one.job_id, two.job_id, in_favour_of=high)
-    assert not yard.preempt(one.job_id, two.job_id, in_favour_of=high), "room for it is being made already"
-    assert wanted(yard.job(one.job_id)) is EndReason.PREEMPTED
+def test_lower_priorities_make_room_all_or_none(db: StoreFixture) -> None:
+    worker = db.worker()
+    one = db.running(db.submit(preemptible=True, priority=1), worker, "a")
+    two = db.running(db.submit(preemptible=True, priority=2), worker, "b")
+    firm = db.running(db.submit(priority=1), worker, "c")
+    high, equal = db.submit(priority=5), db.submit(priority=2)
+    assert not db.preempt(one.job_id, firm.job_id, preemptor=high), "a job that may not be preempted"
+    assert not db.preempt(one.job_id, two.job_id, preemptor=equal), "one whose priority is no lower"
+    assert [holder.stopping for holder in db.read(lambda session: intents.holders(session, worker))] == [False] * 3
+    assert db.preempt(one.job_id, two.job_id, preemptor=high)
+    assert not db.preempt(one.job_id, two.job_id, preemptor=high), "room for it is being made already"
+    assert requested_stop(db.job(one.job_id)) is EndReason.PREEMPTED
 
-    yard.record(one, seq=0, checkpoints=[checkpoint("c", step=1)])
-    assert yard.end(one, EndReason.PREEMPTED, "the worker was asked to stop") is JobState.QUEUED
-    job = yard.job(one.job_id)
+    db.record(one, seq=0, checkpoints=[checkpoint("c", step=1)])
+    assert db.end(one, EndReason.PREEMPTED, "the worker was asked to stop") is JobState.QUEUED
+    job = db.job(one.job_id)
     assert job.reason_message == f"attempt 1 ended (preempted): preempted by {high} (priority 5)"
-    assert yard.events(one.job_id)[-1].data["error"]["message"] == f"preempted by {high} (priority 5)"
+    assert db.events(one.job_id)[-1].data["error"]["message"] == f"preempted by {high} (priority 5)"
     assert (job.preempt_requested_at, job.preempted_for, job.restarts, job.not_before) == (None, None, 0, None)
 
 
-def test_a_job_that_made_room_says_for_whom_as_far_as_that_is_known(yard: Yard) -> None:
-    worker = yard.worker()
-    low = yard.running(yard.submit(preemptible=True), worker, "a")
-    crashed = yard.running(yard.submit(preemptible=True), worker, "b")
-    drained = yard.running(yard.submit(), worker, "c")
-    high = yard.submit(priority=5)
-    assert yard.preempt(low.job_id, crashed.job_id, in_favour_of=high)
-    yard.cancel(high)
-    yard.write(lambda session: deletion.delete_job(session, high, owner="ada"))
-    yard.end(low, EndReason.PREEMPTED)
-    yard.end(crashed, EndReason.KILLED, "rank 0 was killed by SIGKILL")
-    yard.end(drained, EndReason.PREEMPTED, "the worker was asked to stop")
-    reasons = [yard.job(claim.job_id).reason_message.partition("): ")[2] for claim in (low, crashed, drained)]
+def test_a_job_that_made_room_says_for_whom_as_far_as_that_is_known(db: StoreFixture) -> None:
+    worker = db.worker()
+    low = db.running(db.submit(preemptible=True), worker, "a")
+    crashed = db.running(db.submit(preemptible=True), worker, "b")
+    drained = db.running(db.submit(), worker, "c")
+    high = db.submit(priority=5)
+    assert db.preempt(low.job_id, crashed.job_id, preemptor=high)
+    db.cancel(high)
+    db.write(lambda session: deletion.delete_job(session, high, owner="ada"))
+    db.end(low, EndReason.PREEMPTED)
+    db.end(crashed, EndReason.KILLED, "rank 0 was killed by SIGKILL")
+    db.end(drained, EndReason.PREEMPTED, "the worker was asked to stop")
+    reasons = [db.job(claim.job_id).reason_message.partition("): ")[2] for claim in (low, crashed, drained)]
     assert reasons[0] == f"preempted by {high}, deleted since"
     assert reasons[1].startswith("rank 0 was killed by SIGKILL")
     assert reasons[2] == "the worker was asked to stop"
 
 
-def test_wishes_that_an_older_worker_left_on_a_job_that_waits(yard: Yard) -> None:
-    paused, resumed, preempted = (yard.submit() for _ in range(3))
-    _leave(yard, paused, pause_requested_at=1)
-    _leave(yard, resumed, pause_requested_at=1)
-    _leave(yard, preempted, preempt_requested_at=1, preempted_for="job_gone")
-    assert yard.pause(paused).state == JobState.PAUSED
-    job = yard.resume(resumed)
+def test_wishes_that_an_older_worker_left_on_a_job_that_waits(db: StoreFixture) -> None:
+    paused, resumed, preempted = (db.submit() for _ in range(3))
+    _leave(db, paused, pause_requested_at=1)
+    _leave(db, resumed, pause_requested_at=1)
+    _leave(db, preempted, preempt_requested_at=1, preempted_for="job_gone")
+    assert db.pause(paused).state == JobState.PAUSED
+    job = db.resume(resumed)
     assert (job.state, job.pause_requested_at, job.reason_code) == (JobState.QUEUED, None, "waiting")
-    assert wanted(yard.job(yard.starting(preempted, yard.worker()).job_id)) is None
-    assert yard.job(preempted).preempted_for is None
+    assert requested_stop(db.job(db.starting(preempted, db.worker()).job_id)) is None
+    assert db.job(preempted).preempted_for is None
 
 
-def test_no_room_is_made_for_a_job_that_waits_no_more(yard: Yard) -> None:
-    worker = yard.worker()
-    low = yard.running(yard.submit(preemptible=True), worker, "a")
-    high = yard.submit(priority=5)
-    yard.running(high, worker, "b")
-    assert not yard.preempt(low.job_id, in_favour_of=high)
-    assert not yard.preempt(low.job_id, in_favour_of="job_gone")
+def test_no_room_is_made_for_a_job_that_waits_no_more(db: StoreFixture) -> None:
+    worker = db.worker()
+    low = db.running(db.submit(preemptible=True), worker, "a")
+    high = db.submit(priority=5)
+    db.running(high, worker, "b")
+    assert not db.preempt(low.job_id, preemptor=high)
+    assert not db.preempt(low.job_id, preemptor="job_gone")
 
 
-def test_a_draining_worker_claims_nothing(yard: Yard) -> None:
-    worker, job_id = yard.worker(), yard.submit()
-    yard.drain(worker)
-    assert yard.claim(job_id, worker) is None
-    assert yard.moves(job_id) == ["queued"]
-    yard.drain(worker, drain=False)
-    assert yard.starting(job_id, worker).number == 1
+def test_a_draining_worker_claims_nothing(db: StoreFixture) -> None:
+    worker, job_id = db.worker(), db.submit()
+    db.drain(worker)
+    assert db.claim(job_id, worker) is None
+    assert db.moves(job_id) == ["queued"]
+    db.drain(worker, drain=False)
+    assert db.starting(job_id, worker).number == 1
 
 
-def _leave(yard: Yard, job_id: str, **wishes: object) -> None:
-    yard.write(lambda session: session.execute(update(Job).where(Job.id == job_id).values(**wishes)))
+def _leave(db: StoreFixture, job_id: str, **wishes: object) -> None:
+    db.write(lambda session: session.execute(update(Job).where(Job.id == job_id).values(**wishes)))

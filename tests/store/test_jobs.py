@@ -5,50 +5,48 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from store.ids import is_id, new_id
-from store.queries import listing, places
+from store.queries import listing, queue_positions
 from store.queries.listing import JobFilter
 from store.rows import intents, jobs, waiting
 from store.rows.jobs import Reason
-from tests.store.yard import Yard
+from tests.store.fixture import StoreFixture
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.spec import parse_spec
 
 
-def test_a_submitted_job_is_queued_with_its_resolved_spec(yard: Yard) -> None:
-    job = yard.job(yard.submit(name="one", labels={"team": "ü"}, priority=7))
+def test_a_submitted_job_is_queued_with_its_resolved_spec(db: StoreFixture) -> None:
+    job = db.job(db.submit(name="one", labels={"team": "ü"}, priority=7))
     assert (job.state, job.owner, job.name, job.trainer, job.priority) == ("queued", "ada", "one", "script", 7)
     assert (job.labels, job.version, job.attempt, job.position) == ({"team": "ü"}, 1, 0, 1)
     assert parse_spec(job.spec).model_dump(mode="json") == job.spec
     assert (job.spec["max_restarts"], job.spec["time_limit"]) == (2, "1d")
     assert (job.started_at, job.finished_at, job.error, job.progress) == (None, None, None, None)
-    (event,) = yard.events(job.id)
+    (event,) = db.events(job.id)
     assert (event.seq, event.type, event.attempt) == (1, "state", None)
     assert event.data == {"from": None, "to": "queued", "reason": {"code": "waiting", "message": job.reason_message}}
 
 
-def test_a_job_of_somebody_else_is_not_there(yard: Yard) -> None:
-    job_id = yard.submit(owner="ada")
-    assert yard.read(lambda session: jobs.get(session, job_id, owner="ada")).id == job_id
+def test_a_job_of_somebody_else_is_not_there(db: StoreFixture) -> None:
+    job_id = db.submit(owner="ada")
+    assert db.read(lambda session: jobs.get(session, job_id, owner="ada")).id == job_id
     with pytest.raises(NotFound):
-        yard.read(lambda session: jobs.get(session, job_id, owner="eve"))
+        db.read(lambda session: jobs.get(session, job_id, owner="eve"))
     with pytest.raises(NotFound):
-        yard.write(lambda session: intents.request_cancel(session, job_id, owner="eve"))
+        db.write(lambda session: intents.request_cancel(session, job_id, owner="eve"))
     with pytest.raises(NotFound):
-        yard.cancel(new_id("job"))
-    assert yard.job(job_id).state == JobState.QUEUED
+        db.cancel(new_id("job"))
+    assert db.job(job_id).state == JobState.QUEUED
 
 
-def test_lists_are_newest_first_and_filtered(yard: Yard) -> None:
-    a, b, c = yard.submit(name="a"), yard.submit(name="b", owner="eve"), yard.submit(name="a")
-    d = yard.submit(trainer="image-classification", config={}, name="d")
-    yard.cancel(c)
+def test_lists_are_newest_first_and_filtered(db: StoreFixture) -> None:
+    a, b, c = db.submit(name="a"), db.submit(name="b", owner="eve"), db.submit(name="a")
+    d = db.submit(trainer="image-classification", config={}, name="d")
+    db.cancel(c)
 
     def found(limit: int = 10, before: str | None = None, **where: object) -> list[str]:
         chosen = JobFilter(**where)  # pyright: ignore[reportArgumentType]
-        return [
-            job.id for job in yard.read(lambda session: listing.newest(session, chosen, limit=limit, before=before))
-        ]
+        return [job.id for job in db.read(lambda session: listing.newest(session, chosen, limit=limit, before=before))]
 
     assert found() == [d, c, b, a]
     assert found(2) == [d, c]
@@ -61,78 +59,83 @@ def test_lists_are_newest_first_and_filtered(yard: Yard) -> None:
     assert found(states=(JobState.FAILED,)) == []
 
 
-def test_the_queue_is_by_priority_then_submission(yard: Yard) -> None:
-    low, first, second, high = (yard.submit(priority=priority) for priority in (-5, 0, 0, 5))
+def test_the_queue_is_by_priority_then_submission(db: StoreFixture) -> None:
+    low, first, second, high = (db.submit(priority=priority) for priority in (-5, 0, 0, 5))
     expected = [high, first, second, low]
-    assert yard.read(jobs.queued) == [(high, 5), (first, 0), (second, 0), (low, -5)]
-    assert yard.read(lambda session: jobs.queued(session, limit=2)) == [(high, 5), (first, 0)]
-    assert [yard.read(lambda s, i=i: places.place(s, jobs.get(s, i))) for i in expected] == [1, 2, 3, 4]
+    assert db.read(jobs.queued) == [(high, 5), (first, 0), (second, 0), (low, -5)]
+    assert db.read(lambda session: jobs.queued(session, limit=2)) == [(high, 5), (first, 0)]
+    assert [db.read(lambda s, i=i: queue_positions.queue_position(s, jobs.get(s, i))) for i in expected] == [
+        1,
+        2,
+        3,
+        4,
+    ]
 
-    yard.cancel(first)
-    assert [job_id for job_id, _ in yard.read(jobs.queued)] == [high, second, low]
-    assert yard.read(lambda session: places.place(session, jobs.get(session, low))) == 3
+    db.cancel(first)
+    assert [job_id for job_id, _ in db.read(jobs.queued)] == [high, second, low]
+    assert db.read(lambda session: queue_positions.queue_position(session, jobs.get(session, low))) == 3
     asked = [low, first, second, new_id("job")]
-    assert {job.id for job in yard.read(lambda session: waiting.some(session, asked))} == {low, second}
+    assert {job.id for job in db.read(lambda session: waiting.waiting_among(session, asked))} == {low, second}
 
 
-def test_why_a_job_waits_is_written_only_when_it_is_new_and_only_while_it_waits(yard: Yard) -> None:
-    job_id, reason = yard.submit(), Reason("devices_busy", "needs 2 GPUs; 1 free on box-a")
-    yard.write(lambda session: jobs.set_waiting_reason(session, [job_id], reason))
-    since = yard.job(job_id).reason_since
-    assert yard.job(job_id).reason_message == reason.message
+def test_why_a_job_waits_is_written_only_when_it_is_new_and_only_while_it_waits(db: StoreFixture) -> None:
+    job_id, reason = db.submit(), Reason("devices_busy", "needs 2 GPUs; 1 free on box-a")
+    db.write(lambda session: jobs.set_waiting_reason(session, [job_id], reason))
+    since = db.job(job_id).reason_since
+    assert db.job(job_id).reason_message == reason.message
 
-    yard.write(lambda session: jobs.set_waiting_reason(session, [job_id], reason))
-    assert (yard.job(job_id).reason_since, yard.job(job_id).version) == (since, 1)
+    db.write(lambda session: jobs.set_waiting_reason(session, [job_id], reason))
+    assert (db.job(job_id).reason_since, db.job(job_id).version) == (since, 1)
 
-    yard.starting(job_id, yard.worker())
-    yard.write(lambda session: jobs.set_waiting_reason(session, [job_id], reason))
-    assert yard.job(job_id).reason_code == "starting"
-
-
-def test_a_queued_job_is_cancelled_at_once_and_asking_again_changes_nothing(yard: Yard) -> None:
-    job_id = yard.submit()
-    assert yard.cancel(job_id).state == JobState.CANCELLED
-    before = yard.everything()
-    assert yard.cancel(job_id).state == JobState.CANCELLED
-    assert yard.everything() == before
+    db.starting(job_id, db.worker())
+    db.write(lambda session: jobs.set_waiting_reason(session, [job_id], reason))
+    assert db.job(job_id).reason_code == "starting"
 
 
-def test_a_running_job_is_asked_to_stop_once(yard: Yard) -> None:
-    job_id = yard.submit()
-    claim = yard.running(job_id, yard.worker())
-    version = yard.job(job_id).version
-    asked = yard.cancel(job_id)
+def test_a_queued_job_is_cancelled_at_once_and_asking_again_changes_nothing(db: StoreFixture) -> None:
+    job_id = db.submit()
+    assert db.cancel(job_id).state == JobState.CANCELLED
+    before = db.everything()
+    assert db.cancel(job_id).state == JobState.CANCELLED
+    assert db.everything() == before
+
+
+def test_a_running_job_is_asked_to_stop_once(db: StoreFixture) -> None:
+    job_id = db.submit()
+    claim = db.running(job_id, db.worker())
+    version = db.job(job_id).version
+    asked = db.cancel(job_id)
     assert (asked.state, asked.version, asked.reason_code) == (JobState.RUNNING, version + 1, "stopping")
     assert asked.cancel_requested_at is not None
-    before = yard.everything()
-    yard.cancel(job_id)
-    assert yard.everything() == before
-    assert yard.end(claim, EndReason.CANCELLED) is JobState.CANCELLED
+    before = db.everything()
+    db.cancel(job_id)
+    assert db.everything() == before
+    assert db.end(claim, EndReason.CANCELLED) is JobState.CANCELLED
 
 
 @pytest.mark.parametrize("reason", [EndReason.COMPLETED, EndReason.DATA_ERROR])
-def test_a_job_that_has_ended_cannot_be_cancelled(yard: Yard, reason: EndReason) -> None:
-    job_id = yard.submit()
-    state = yard.end(yard.running(job_id, yard.worker()), reason)
-    before = yard.everything()
+def test_a_job_that_has_ended_cannot_be_cancelled(db: StoreFixture, reason: EndReason) -> None:
+    job_id = db.submit()
+    state = db.end(db.running(job_id, db.worker()), reason)
+    before = db.everything()
     with pytest.raises(Conflict, match=f"has already {state}"):
-        yard.cancel(job_id)
-    assert yard.everything() == before
+        db.cancel(job_id)
+    assert db.everything() == before
 
 
-def test_events_are_read_in_pages(yard: Yard) -> None:
-    job_id = yard.submit()
+def test_events_are_read_in_pages(db: StoreFixture) -> None:
+    job_id = db.submit()
     for number in range(5):
-        yard.write(lambda s, n=number: jobs.add_event(s, job_id, type="message", attempt=None, data={"text": f"{n}"}))
-    pages = [yard.read(lambda s, a=after: jobs.events(s, job_id, after=a, limit=2)) for after in (0, 2, 4, 6)]
+        db.write(lambda s, n=number: jobs.add_event(s, job_id, type="message", attempt=None, data={"text": f"{n}"}))
+    pages = [db.read(lambda s, a=after: jobs.events(s, job_id, after=a, limit=2)) for after in (0, 2, 4, 6)]
     assert [[event.seq for event in page] for page in pages] == [[1, 2], [3, 4], [5, 6], []]
 
 
 @pytest.mark.parametrize("data", [{"text": "a\0b"}, {"a\0": ["\udc00"]}, {"text": "\\u0000 é 🎉"}])
-def test_any_text_is_stored(yard: Yard, data: dict[str, object]) -> None:
-    job_id = yard.submit()
-    yard.write(lambda session: jobs.add_event(session, job_id, type="message", attempt=None, data=data))
-    stored = str(yard.events(job_id)[-1].data)
+def test_any_text_is_stored(db: StoreFixture, data: dict[str, object]) -> None:
+    job_id = db.submit()
+    db.write(lambda session: jobs.add_event(session, job_id, type="message", attempt=None, data=data))
+    stored = str(db.events(job_id)[-1].data)
     assert stored == str(data).replace("\\x00", "\ufffd").replace("\\udc00", "\ufffd")
 
 

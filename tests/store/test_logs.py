@@ -5,7 +5,7 @@ import pytest
 from store.rows import logs
 from store.rows.attempts import Claim
 from store.rows.logs import NewLines
-from tests.store.yard import Yard
+from tests.store.fixture import StoreFixture
 from torchyard.contract.job import EndReason
 
 ODD = ["", "  indented", "", "naïve ☃ 🎉", "a\rb\x0b\x0c\x1c\u2028c", "tab\t", "\x1b[31mred\x1b[0m"]
@@ -16,84 +16,84 @@ def lines(*texts: str, rank: int | None = 0, stream: str = "stdout") -> NewLines
 
 
 @pytest.fixture
-def logged(yard: Yard) -> Claim:
+def logged(db: StoreFixture) -> Claim:
     """Ten lines in five chunks of three sources: 1-2 rank 0, 3-5 rank 1, 6 the launcher, 7-8 rank 0, 9-10 rank 1."""
-    claim = yard.running(yard.submit(), yard.worker())
-    yard.record(claim, seq=0, lines=[lines("1", "2"), lines("3", "4", "5", rank=1), lines("6", rank=None)])
-    yard.record(claim, seq=1, lines=[lines(), lines("7", "8", stream="stderr"), lines("9", "10", rank=1)])
+    claim = db.running(db.submit(), db.worker())
+    db.record(claim, seq=0, lines=[lines("1", "2"), lines("3", "4", "5", rank=1), lines("6", rank=None)])
+    db.record(claim, seq=1, lines=[lines(), lines("7", "8", stream="stderr"), lines("9", "10", rank=1)])
     return claim
 
 
-def after(yard: Yard, job_id: str, line: int, limit: int = 100, rank: int | None = None) -> list[int]:
-    found = yard.read(lambda session: logs.after(session, job_id, line=line, limit=limit, rank=rank))
+def after(db: StoreFixture, job_id: str, line: int, limit: int = 100, rank: int | None = None) -> list[int]:
+    found = db.read(lambda session: logs.after(session, job_id, line=line, limit=limit, rank=rank))
     assert all(item.text == str(item.line) for item in found)
     return [item.line for item in found]
 
 
-def tail(yard: Yard, job_id: str, count: int, rank: int | None = None) -> list[int]:
-    found = yard.read(lambda session: logs.tail(session, job_id, count=count, rank=rank))
+def tail(db: StoreFixture, job_id: str, count: int, rank: int | None = None) -> list[int]:
+    found = db.read(lambda session: logs.tail(session, job_id, count=count, rank=rank))
     assert all(item.text == str(item.line) for item in found)
     return [item.line for item in found]
 
 
-def test_lines_are_numbered_over_batches_and_ranks(yard: Yard, logged: Claim) -> None:
-    found = yard.read(lambda session: logs.after(session, logged.job_id, line=0, limit=100))
+def test_lines_are_numbered_over_batches_and_ranks(db: StoreFixture, logged: Claim) -> None:
+    found = db.read(lambda session: logs.after(session, logged.job_id, line=0, limit=100))
     assert [(item.line, item.text) for item in found] == [(number, str(number)) for number in range(1, 11)]
     assert [item.rank for item in found] == [0, 0, 1, 1, 1, None, 0, 0, 1, 1]
     assert [item.line for item in found if item.stream == "stderr"] == [7, 8]
     assert {item.attempt for item in found} == {1}
-    assert yard.job(logged.job_id).log_lines == 10
+    assert db.job(logged.job_id).log_lines == 10
 
 
 @pytest.mark.parametrize("line", range(12))
 @pytest.mark.parametrize("limit", [1, 3, 100])
-def test_pages_after_any_line(yard: Yard, logged: Claim, line: int, limit: int) -> None:
-    assert after(yard, logged.job_id, line, limit) == list(range(line + 1, 11))[:limit]
+def test_pages_after_any_line(db: StoreFixture, logged: Claim, line: int, limit: int) -> None:
+    assert after(db, logged.job_id, line, limit) == list(range(line + 1, 11))[:limit]
     of_rank_1 = [number for number in (3, 4, 5, 9, 10) if number > line]
-    assert after(yard, logged.job_id, line, limit, rank=1) == of_rank_1[:limit]
+    assert after(db, logged.job_id, line, limit, rank=1) == of_rank_1[:limit]
 
 
 @pytest.mark.parametrize("count", range(12))
-def test_the_last_lines(yard: Yard, logged: Claim, count: int) -> None:
+def test_the_last_lines(db: StoreFixture, logged: Claim, count: int) -> None:
     every, of_rank_0 = list(range(1, 11)), [1, 2, 7, 8]
-    assert tail(yard, logged.job_id, count) == every[max(10 - count, 0) :]
-    assert tail(yard, logged.job_id, count, rank=0) == of_rank_0[max(4 - count, 0) :]
+    assert tail(db, logged.job_id, count) == every[max(10 - count, 0) :]
+    assert tail(db, logged.job_id, count, rank=0) == of_rank_0[max(4 - count, 0) :]
 
 
-def test_a_job_or_a_rank_without_lines(yard: Yard, logged: Claim) -> None:
-    assert after(yard, logged.job_id, 0, rank=7) == tail(yard, logged.job_id, 5, rank=7) == []
-    other = yard.submit()
-    assert after(yard, other, 0) == tail(yard, other, 5) == []
+def test_a_job_or_a_rank_without_lines(db: StoreFixture, logged: Claim) -> None:
+    assert after(db, logged.job_id, 0, rank=7) == tail(db, logged.job_id, 5, rank=7) == []
+    other = db.submit()
+    assert after(db, other, 0) == tail(db, other, 5) == []
 
 
-def test_numbers_go_on_in_the_next_attempt(yard: Yard, logged: Claim) -> None:
-    yard.end(logged, EndReason.WORKER_LOST)
-    again = yard.running(logged.job_id, yard.worker())
-    yard.record(again, seq=0, lines=[lines("11")])
-    found = yard.read(lambda session: logs.after(session, logged.job_id, line=9, limit=5))
+def test_numbers_go_on_in_the_next_attempt(db: StoreFixture, logged: Claim) -> None:
+    db.end(logged, EndReason.WORKER_LOST)
+    again = db.running(logged.job_id, db.worker())
+    db.record(again, seq=0, lines=[lines("11")])
+    found = db.read(lambda session: logs.after(session, logged.job_id, line=9, limit=5))
     assert [(item.line, item.attempt) for item in found] == [(10, 1), (11, 2)]
 
 
-def test_empty_and_odd_lines_survive(yard: Yard) -> None:
-    claim = yard.running(yard.submit(), yard.worker())
-    yard.record(claim, seq=0, lines=[lines(*ODD), lines(""), lines("", "")])
-    found = yard.read(lambda session: logs.after(session, claim.job_id, line=0, limit=100))
+def test_empty_and_odd_lines_survive(db: StoreFixture) -> None:
+    claim = db.running(db.submit(), db.worker())
+    db.record(claim, seq=0, lines=[lines(*ODD), lines(""), lines("", "")])
+    found = db.read(lambda session: logs.after(session, claim.job_id, line=0, limit=100))
     assert [item.text for item in found] == [*ODD, "", "", ""]
 
 
-def test_a_line_with_a_nul_is_stored(yard: Yard) -> None:
-    claim = yard.running(yard.submit(), yard.worker())
-    yard.record(claim, seq=0, lines=[lines("a\0b", "c")])
-    found = yard.read(lambda session: logs.after(session, claim.job_id, line=0, limit=100))
+def test_a_line_with_a_nul_is_stored(db: StoreFixture) -> None:
+    claim = db.running(db.submit(), db.worker())
+    db.record(claim, seq=0, lines=[lines("a\0b", "c")])
+    found = db.read(lambda session: logs.after(session, claim.job_id, line=0, limit=100))
     assert [item.text for item in found] == ["a\ufffdb", "c"]
 
 
-def test_many_small_chunks_are_followed_to_the_end(yard: Yard) -> None:
-    claim = yard.running(yard.submit(), yard.worker())
+def test_many_small_chunks_are_followed_to_the_end(db: StoreFixture) -> None:
+    claim = db.running(db.submit(), db.worker())
     for seq in range(5):
-        yard.record(claim, seq=seq, lines=[lines(str(20 * seq + number + 1)) for number in range(20)])
-    assert tail(yard, claim.job_id, 70) == list(range(31, 101))
+        db.record(claim, seq=seq, lines=[lines(str(20 * seq + number + 1)) for number in range(20)])
+    assert tail(db, claim.job_id, 70) == list(range(31, 101))
     seen: list[int] = []
-    while page := after(yard, claim.job_id, seen[-1] if seen else 0, limit=7):
+    while page := after(db, claim.job_id, seen[-1] if seen else 0, limit=7):
         seen += page
     assert seen == list(range(1, 101))

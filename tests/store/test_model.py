@@ -23,16 +23,16 @@ import pytest
 from redis import Redis
 from sqlalchemy import select
 
+from store.announcement import Announcement
 from store.db.database import Database
 from store.db.tables import Allocation, Attempt, Job, JobEvent
-from store.news import News
 from store.queue import Queue
 from store.rows import attempts, jobs, retry
 from store.rows.attempts import Claim
 from store.rows.jobs import Reason
 from tests import servers
 from tests.databases import Databases
-from tests.store.yard import Yard, checkpoint
+from tests.store.fixture import StoreFixture, checkpoint
 from torchyard.contract.errors import Conflict, StaleClaim
 from torchyard.contract.job import CRASH_LOOP_CAP, OUTCOMES, TRANSITIONS, EndReason, JobState
 
@@ -52,7 +52,7 @@ class Model:
     state: JobState = JobState.QUEUED
     attempt: int = 0
     restarts: int = 0
-    barren: int = 0
+    attempts_without_checkpoint: int = 0
     start: int = 0
     """The newest checkpoint's step when the attempt began."""
     newest: int = 0
@@ -64,7 +64,9 @@ class Model:
         """As an attempt ends."""
         outcome = OUTCOMES[reason]
         asked = reason in {EndReason.PAUSED, EndReason.PREEMPTED}
-        self.barren = 0 if self.newest > self.start else self.barren + (not asked)
+        self.attempts_without_checkpoint = (
+            0 if self.newest > self.start else self.attempts_without_checkpoint + (not asked)
+        )
         self.preempted_for = None
         self.state = outcome.state if outcome.state.terminal else self._retried(counted=outcome.counted)
         if outcome.counted and self.state in {JobState.QUEUED, JobState.PAUSED}:
@@ -73,7 +75,7 @@ class Model:
     def _retried(self, *, counted: bool) -> JobState:
         if self.cancel:
             return JobState.CANCELLED
-        if (counted and self.restarts >= self.limit) or self.barren >= CRASH_LOOP_CAP:
+        if (counted and self.restarts >= self.limit) or self.attempts_without_checkpoint >= CRASH_LOOP_CAP:
             return JobState.FAILED
         return JobState.PAUSED if self.pause else JobState.QUEUED
 
@@ -107,7 +109,7 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
             super().__init__()
             self._open = ExitStack()
             url = self._open.enter_context(databases.migrated())
-            self.yard = Yard(self._open.enter_context(closing(Database(url))))
+            self.db = StoreFixture(self._open.enter_context(closing(Database(url))))
             self.queue = self._open.enter_context(closing(Queue(redis_url)))
             self.models: dict[str, Model] = {}
             self.held: dict[str, Held] = {}
@@ -119,7 +121,7 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
 
         @initialize()
         def workers_come(self) -> None:
-            self.workers = [self.yard.worker("one"), self.yard.worker("two")]
+            self.workers = [self.db.worker("one"), self.db.worker("two")]
 
         @rule(
             target=submitted,
@@ -128,16 +130,16 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
             limit=st.integers(0, 2),
         )
         def submit(self, priority: int, preemptible: bool, limit: int) -> str:
-            job_id = self.yard.submit(priority=priority, preemptible=preemptible, max_restarts=limit)
+            job_id = self.db.submit(priority=priority, preemptible=preemptible, max_restarts=limit)
             self.models[job_id] = Model(priority, preemptible, limit)
-            self.queue.tell(News(places={job_id: priority}))
+            self.queue.announce(Announcement(priorities={job_id: priority}))
             return job_id
 
         @rule(job_id=submitted, number=st.integers(0, 1), device=st.sampled_from(DEVICES))
         def claim(self, job_id: str, number: int, device: str) -> None:
             worker, model = self.workers[number], self.models[job_id]
             taken = any((held.worker, held.device) == (worker, device) for held in self.held.values())
-            claim = self.yard.claim(job_id, worker, device)
+            claim = self.db.claim(job_id, worker, device)
             if model.state is not JobState.QUEUED or taken or worker in self.drained:
                 assert claim is None
                 return
@@ -162,9 +164,9 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
         def report(self, data: st.DataObject, saves: bool) -> None:
             job_id, held = self._pick(data)
             saved = [checkpoint(f"c{held.stored}", step=held.stored)] if saves else []
-            self.yard.record(held.claim, seq=held.stored, checkpoints=saved)
+            self.db.record(held.claim, seq=held.stored, checkpoints=saved)
             with pytest.raises(StaleClaim):
-                self.yard.record(held.claim, seq=held.stored, checkpoints=saved)
+                self.db.record(held.claim, seq=held.stored, checkpoints=saved)
             if saves:
                 self.models[job_id].newest = held.stored
             held.stored += 1
@@ -176,7 +178,7 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
             if reason is EndReason.COMPLETED and self.models[job_id].state is JobState.STARTING:
                 return multiple()
             self.models[job_id].end(reason)
-            assert self.yard.end(held.claim, reason) is self.models[job_id].state
+            assert self.db.end(held.claim, reason) is self.models[job_id].state
             return self._closed(job_id)
 
         @precondition(lambda self: bool(self.held))
@@ -184,8 +186,8 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
         def expire(self, data: st.DataObject, late: bool) -> Any:
             job_id, held = self._pick(data)
             if late:
-                self.yard.expire(held.claim)
-            assert self.yard.rescue(held.claim) is late
+                self.db.expire(held.claim)
+            assert self.db.rescue(held.claim) is late
             if not late:
                 return multiple()
             self.models[job_id].end(EndReason.WORKER_LOST)
@@ -193,32 +195,32 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
 
         @rule(held=consumes(lost))
         def a_stale_owner_writes(self, held: Held) -> None:
-            renewed = self.yard.write(lambda session: attempts.renew(session, held.worker, [held.claim.attempt_id]))
+            renewed = self.db.write(lambda session: attempts.renew(session, held.worker, [held.claim.attempt_id]))
             assert renewed == set()
             for work in (
-                lambda: self.yard.record(held.claim, seq=held.stored),
-                lambda: self.yard.end(held.claim, EndReason.COMPLETED),
+                lambda: self.db.record(held.claim, seq=held.stored),
+                lambda: self.db.end(held.claim, EndReason.COMPLETED),
                 lambda: self._run(held),
-                lambda: self.yard.write(lambda session: attempts.prepared(session, held.claim, start_step=1)),
+                lambda: self.db.write(lambda session: attempts.mark_prepared(session, held.claim, start_step=1)),
             ):
                 with pytest.raises(StaleClaim):
                     work()
-            assert not self.yard.rescue(held.claim)
+            assert not self.db.rescue(held.claim)
 
         @rule(number=st.integers(0, 1))
         def renew(self, number: int) -> None:
             mine = {held.claim.attempt_id for held in self.held.values() if held.worker == self.workers[number]}
             everything = [held.claim.attempt_id for held in self.held.values()]
-            assert self.yard.write(lambda session: attempts.renew(session, self.workers[number], everything)) == mine
+            assert self.db.write(lambda session: attempts.renew(session, self.workers[number], everything)) == mine
 
         @rule(job_id=submitted)
         def cancel(self, job_id: str) -> None:
             model = self.models[job_id]
             if model.state.terminal and model.state is not JobState.CANCELLED:
                 with pytest.raises(Conflict):
-                    self.yard.cancel(job_id)
+                    self.db.cancel(job_id)
                 return
-            self.yard.cancel(job_id)
+            self.db.cancel(job_id)
             model.cancel = True
             if model.state not in OPEN:
                 model.state = JobState.CANCELLED
@@ -228,9 +230,9 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
             model = self.models[job_id]
             if model.state.terminal or model.cancel:
                 with pytest.raises(Conflict):
-                    self.yard.pause(job_id)
+                    self.db.pause(job_id)
                 return
-            self.yard.pause(job_id)
+            self.db.pause(job_id)
             model.pause = True
             if model.state is JobState.QUEUED:
                 model.state = JobState.PAUSED
@@ -240,9 +242,9 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
             model = self.models[job_id]
             if model.state.terminal or model.cancel:
                 with pytest.raises(Conflict):
-                    self.yard.resume(job_id)
+                    self.db.resume(job_id)
                 return
-            self.yard.resume(job_id)
+            self.db.resume(job_id)
             model.pause = False
             if model.state is JobState.PAUSED:
                 model.state = JobState.QUEUED
@@ -252,9 +254,9 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
             model = self.models[job_id]
             if not model.state.terminal:
                 with pytest.raises(Conflict):
-                    self.yard.write(lambda session: retry.retry(session, job_id, owner="ada"))
+                    self.db.write(lambda session: retry.retry(session, job_id, owner="ada"))
                 return multiple()
-            new = self.yard.write(lambda session: retry.retry(session, job_id, owner="ada")).id
+            new = self.db.write(lambda session: retry.retry(session, job_id, owner="ada")).id
             self.models[new] = Model(model.priority, model.preemptible, model.limit)
             return new
 
@@ -269,14 +271,14 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
                 and not (model.cancel or model.pause or model.preempted_for)
                 and not any(job.preempted_for == favoured and job.state in OPEN for job in self.models.values())
             )
-            assert self.yard.preempt(victim, in_favour_of=favoured) is allowed
+            assert self.db.preempt(victim, preemptor=favoured) is allowed
             if allowed:
                 model.preempted_for = favoured
 
         @rule(number=st.integers(0, 1), drain=st.booleans())
         def drain(self, number: int, drain: bool) -> None:
             worker = self.workers[number]
-            self.yard.drain(worker, drain=drain)
+            self.db.drain(worker, drain=drain)
             (self.drained.add if drain else self.drained.discard)(worker)
 
         @rule(wiped=st.booleans())
@@ -284,7 +286,7 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
             if wiped:
                 with Redis.from_url(redis_url) as redis:
                     redis.flushall()
-            self.queue.rebuild(lambda: self.yard.read(jobs.queued))
+            self.queue.rebuild(lambda: self.db.read(jobs.queued))
             waiting = sorted(
                 (-model.priority, job_id) for job_id, model in self.models.items() if model.state is JobState.QUEUED
             )
@@ -292,7 +294,7 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
 
         @invariant()
         def the_rows_are_as_they_should_be(self) -> None:
-            with self.yard.database.read() as session:
+            with self.db.database.read() as session:
                 rows = {row.id: row for row in session.scalars(select(Job))}
                 tried = session.scalars(select(Attempt).order_by(Attempt.id)).all()
                 allocated = session.scalars(select(Allocation)).all()
@@ -306,11 +308,11 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
             self._check_devices(tried, allocated)
 
         def _check_job(self, row: Job, model: Model, tried: list[Attempt]) -> None:
-            assert (row.state, row.attempt, row.restarts, row.barren) == (
+            assert (row.state, row.attempt, row.restarts, row.attempts_without_checkpoint) == (
                 model.state,
                 model.attempt,
                 model.restarts,
-                model.barren,
+                model.attempts_without_checkpoint,
             )
             assert (row.finished_at is not None) == model.state.terminal
             assert (row.cancel_requested_at is not None) == model.cancel
@@ -344,7 +346,7 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
 
         def _run(self, held: Held) -> None:
             reason = Reason("running", "runs")
-            self.yard.write(lambda session: attempts.running(session, held.claim, reason=reason))
+            self.db.write(lambda session: attempts.mark_running(session, held.claim, reason=reason))
 
         def _pick(self, data: st.DataObject) -> tuple[str, Held]:
             job_id = data.draw(st.sampled_from(sorted(self.held)))
@@ -353,7 +355,7 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
         def _closed(self, job_id: str) -> Held:
             held = self.held.pop(job_id)
             with suppress(KeyError):
-                self.queue.tell(News(places={job_id: None}))
+                self.queue.announce(Announcement(priorities={job_id: None}))
             return held
 
     return Store

@@ -10,17 +10,17 @@ import time
 
 import pytest
 
-from store.news import News
-from store.queue import Bell, Queue
+from store.announcement import Announcement
+from store.queue import Queue, WakeupListener
 from store.rows import jobs
 from tests.servers import redis_server
-from tests.store.yard import Yard, at_once
+from tests.store.fixture import StoreFixture, run_together
 from torchyard.contract.errors import ConfigError, Unavailable
 
 _LONG_S = 20.0
 
 
-def rings(bell: Bell) -> bool:
+def rings(bell: WakeupListener) -> bool:
     """Whether the bell rings within a generous deadline."""
     deadline = time.monotonic() + _LONG_S
     while time.monotonic() < deadline:
@@ -29,11 +29,11 @@ def rings(bell: Bell) -> bool:
     return False
 
 
-def listening(bell: Bell, queue: Queue) -> Bell:
+def listening(bell: WakeupListener, queue: Queue) -> WakeupListener:
     """The bell, once it certainly hears."""
     deadline = time.monotonic() + _LONG_S
     while time.monotonic() < deadline:
-        queue.tell(News(ring=True))
+        queue.announce(Announcement(wakes_workers=True))
         if bell.wait(0.05):
             return bell
     raise AssertionError("the bell does not hear")
@@ -41,39 +41,39 @@ def listening(bell: Bell, queue: Queue) -> Bell:
 
 def test_the_highest_priority_comes_first_then_the_order_of_submission(queue: Queue) -> None:
     for job_id, priority in (("job_2", 0), ("job_1", 0), ("job_3", 100), ("job_0", -100), ("job_4", 1)):
-        queue.tell(News(places={job_id: priority}))
+        queue.announce(Announcement(priorities={job_id: priority}))
     assert queue.waiting() == ["job_3", "job_4", "job_1", "job_2", "job_0"]
-    queue.tell(News(places={"job_4": None}))
-    queue.tell(News(places={"job_9": None}))
-    queue.tell(News(places={"job_2": 5}))
+    queue.announce(Announcement(priorities={"job_4": None}))
+    queue.announce(Announcement(priorities={"job_9": None}))
+    queue.announce(Announcement(priorities={"job_2": 5}))
     assert queue.waiting() == ["job_3", "job_2", "job_1", "job_0"]
 
 
-def test_the_queue_is_rebuilt_from_the_rows_after_a_wipe(queue: Queue, yard: Yard) -> None:
-    ids = [yard.submit(priority=priority) for priority in (0, 5, 0)]
-    gone = yard.submit()
-    yard.cancel(gone)
-    queue.tell(News(places={gone: 50}))
-    queue.tell(News(places={ids[1]: -1}))
+def test_the_queue_is_rebuilt_from_the_rows_after_a_wipe(queue: Queue, db: StoreFixture) -> None:
+    ids = [db.submit(priority=priority) for priority in (0, 5, 0)]
+    gone = db.submit()
+    db.cancel(gone)
+    queue.announce(Announcement(priorities={gone: 50}))
+    queue.announce(Announcement(priorities={ids[1]: -1}))
 
-    assert queue.rebuild(lambda: yard.read(jobs.queued))
+    assert queue.rebuild(lambda: db.read(jobs.queued))
     assert queue.waiting() == [ids[1], ids[0], ids[2]]
-    assert not queue.rebuild(lambda: yard.read(jobs.queued))
+    assert not queue.rebuild(lambda: db.read(jobs.queued))
     assert queue.rebuild(list)
     assert queue.waiting() == []
     assert not queue.rebuild(list)
 
 
-def test_a_job_submitted_during_a_rebuild_stays_in_the_queue(queue: Queue, yard: Yard) -> None:
-    first = yard.submit()
+def test_a_job_submitted_during_a_rebuild_stays_in_the_queue(queue: Queue, db: StoreFixture) -> None:
+    first = db.submit()
 
     def rows_as_they_were_before_another_submission() -> list[tuple[str, int]]:
-        rows = yard.read(jobs.queued)
-        queue.tell(News(places={yard.submit(): 0}))
+        rows = db.read(jobs.queued)
+        queue.announce(Announcement(priorities={db.submit(): 0}))
         return rows
 
     queue.rebuild(rows_as_they_were_before_another_submission)
-    assert queue.waiting() == [job_id for job_id, _ in yard.read(jobs.queued)]
+    assert queue.waiting() == [job_id for job_id, _ in db.read(jobs.queued)]
     assert queue.waiting()[0] == first
     assert len(queue.waiting()) == 2
 
@@ -87,7 +87,7 @@ def test_a_thread_that_rings_while_the_queue_is_closed_meets_nothing_worse_than_
         rings = 0
         while not closed.is_set():
             with suppress(Unavailable):
-                queue.tell(News(ring=True))
+                queue.announce(Announcement(wakes_workers=True))
             rings += 1
         return rings
 
@@ -100,12 +100,14 @@ def test_a_thread_that_rings_while_the_queue_is_closed_meets_nothing_worse_than_
 
 
 def test_the_bell_wakes_every_listener(queue: Queue) -> None:
-    with closing(queue.bell()) as one, closing(queue.bell()) as two:
+    with closing(queue.listener()) as one, closing(queue.listener()) as two:
         listening(one, queue)
         listening(two, queue)
         while one.wait(0) or two.wait(0):
             pass
-        assert at_once(lambda: rings(one), lambda: rings(two), lambda: queue.tell(News(ring=True)) is None) == [
+        assert run_together(
+            lambda: rings(one), lambda: rings(two), lambda: queue.announce(Announcement(wakes_workers=True)) is None
+        ) == [
             True,
             True,
             True,
@@ -113,10 +115,10 @@ def test_the_bell_wakes_every_listener(queue: Queue) -> None:
 
 
 def test_many_rings_are_one_answer(queue: Queue) -> None:
-    with closing(queue.bell()) as bell:
+    with closing(queue.listener()) as bell:
         listening(bell, queue)
         for _ in range(100):
-            queue.tell(News(ring=True))
+            queue.announce(Announcement(wakes_workers=True))
         assert rings(bell)
         # All that had arrived is one answer; what was still under way may be a second, but never a hundred.
         assert sum(bell.wait(0) for _ in range(100)) < 50
@@ -126,11 +128,11 @@ def test_without_redis_every_call_fails_at_once(tmp_path: Path) -> None:
     with redis_server(tmp_path) as url:
         queue, bell = connected(url)
     calls: list[Callable[[], object]] = [
-        lambda: queue.tell(News(places={"job_2": 0})),
-        lambda: queue.tell(News(places={"job_1": None})),
+        lambda: queue.announce(Announcement(priorities={"job_2": 0})),
+        lambda: queue.announce(Announcement(priorities={"job_1": None})),
         queue.waiting,
         lambda: queue.rebuild(list),
-        lambda: queue.tell(News(ring=True)),
+        lambda: queue.announce(Announcement(wakes_workers=True)),
         queue.ping,
         lambda: bell.wait(600),
     ]
@@ -149,7 +151,7 @@ def test_the_queue_and_the_bell_work_again_after_an_outage(tmp_path: Path) -> No
         with pytest.raises(Unavailable):
             bell.wait(1)
         with redis_server(tmp_path):
-            queue.tell(News(places={"job_2": 0}))
+            queue.announce(Announcement(priorities={"job_2": 0}))
             assert "job_2" in queue.waiting()
             listening(bell, queue)
 
@@ -158,15 +160,15 @@ def test_a_connection_kept_over_a_restart_is_made_anew(tmp_path: Path) -> None:
     with redis_server(tmp_path) as url:
         queue, bell = connected(url)
     with redis_server(tmp_path), closing(queue), closing(bell):
-        queue.tell(News(places={"job_1": 0}))
+        queue.announce(Announcement(priorities={"job_1": 0}))
         assert "job_1" in queue.waiting()
 
 
-def connected(url: str) -> tuple[Queue, Bell]:
+def connected(url: str) -> tuple[Queue, WakeupListener]:
     """A queue and a bell that have spoken with the server."""
     queue = Queue(url)
     queue.ping()
-    return queue, listening(queue.bell(), queue)
+    return queue, listening(queue.listener(), queue)
 
 
 @pytest.mark.parametrize("address", ["nonsense", "http://:s3cret@box", "redis://:s3cret@box:port/0"])
@@ -182,6 +184,6 @@ def test_a_redis_that_hangs_holds_up_one_caller_and_not_each(tmp_path: Path) -> 
         hanging.listen()
         with closing(Queue(f"unix://{tmp_path}/s")) as queue:
             with pytest.raises(Unavailable, match="does not answer"):
-                queue.tell(News(changed={"job_1"}, places={"job_1": 0}))
+                queue.announce(Announcement(changed={"job_1"}, priorities={"job_1": 0}))
             with pytest.raises(Unavailable, match="a moment ago"):
-                queue.tell(News(changed={"job_1"}))
+                queue.announce(Announcement(changed={"job_1"}))

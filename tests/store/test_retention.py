@@ -11,13 +11,13 @@ import pytest
 from sqlalchemy import select
 
 from store.blobs import Blobs
-from store.commands import cleaning
+from store.commands import cleanup
 from store.db.tables import Garbage
 from store.rows import attempts, checkpoints, deletion
 from store.rows.attempts import Batch, Claim
 from store.rows.checkpoints import NewCheckpoint
 from store.rows.retry import retry
-from tests.store.yard import Yard, at_once, checkpoint, store_on
+from tests.store.fixture import StoreFixture, checkpoint, run_together, store_on
 from torchyard.contract.errors import NotFound
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import Manifest, ManifestFile
@@ -84,33 +84,37 @@ ATTEMPTS = st.lists(st.tuples(st.integers(0, 9), BATCHES), min_size=1, max_size=
 @given(keep_last=st.integers(1, 3), keep_best=st.integers(1, 3), mode=st.sampled_from(["min", "max"]), runs=ATTEMPTS)
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_sequence_leaves_what_the_policy_says(
-    yard: Yard, keep_last: int, keep_best: int, mode: str, runs: list[tuple[int, list[list[tuple[int, float | None]]]]]
+    db: StoreFixture,
+    keep_last: int,
+    keep_best: int,
+    mode: str,
+    runs: list[tuple[int, list[list[tuple[int, float | None]]]]],
 ) -> None:
     shelf = Shelf(keep_last, keep_best, mode)
-    job_id = submitted(yard, keep_last=keep_last, keep_best=keep_best, mode=mode)
-    worker = yard.worker()
+    job_id = submitted(db, keep_last=keep_last, keep_best=keep_best, mode=mode)
+    worker = db.worker()
     for number, (start, batches) in enumerate(runs, start=1):
-        claim = yard.running(job_id, worker)
-        yard.write(lambda session: attempts.prepared(session, claim, start_step=start))  # noqa: B023 - called at once
+        claim = db.running(job_id, worker)
+        db.write(lambda session: attempts.mark_prepared(session, claim, start_step=start))  # noqa: B023 - called at once
         shelf.starts[number] = start
         for seq, batch in enumerate(batches):
             first = len(shelf.ever)
             new = [new_checkpoint(first + place, *saved) for place, saved in enumerate(batch)]
-            yard.record(claim, seq=seq, checkpoints=new)
+            db.record(claim, seq=seq, checkpoints=new)
             shelf.put(number, batch)
-            found = yard.read(lambda session: checkpoints.listed(session, yard.job(job_id)))
+            found = db.read(lambda session: checkpoints.listed(session, db.job(job_id)))
             listed = {int(item.row.name): item.aliases for item in found}
             assert listed.keys() == {saved.number for saved in shelf.there}
             # The names lead where they would if nothing had ever been removed.
             assert "latest" in listed[shelf.latest().number]
             best = shelf.best_first(shelf.ever)[:1]
             assert [place for place, aliases in listed.items() if "best" in aliases] == [item.number for item in best]
-        yard.end(claim, EndReason.PREEMPTED)
+        db.end(claim, EndReason.PREEMPTED)
 
 
-def submitted(yard: Yard, *, keep_last: int | None, keep_best: int = 1, mode: str = "min") -> str:
+def submitted(db: StoreFixture, *, keep_last: int | None, keep_best: int = 1, mode: str = "min") -> str:
     policy = {"keep_last": keep_last, "keep_best": keep_best, "mode": mode, "monitor": "val/loss"}
-    return yard.submit(checkpoint=policy)
+    return db.submit(checkpoint=policy)
 
 
 def new_checkpoint(number: int, step: int, value: float | None) -> NewCheckpoint:
@@ -119,16 +123,16 @@ def new_checkpoint(number: int, step: int, value: float | None) -> NewCheckpoint
     return checkpoint(str(number), step=step, val_loss=value)
 
 
-def claimed(yard: Yard, *, keep_last: int | None, keep_best: int = 1) -> Claim:
-    return yard.running(submitted(yard, keep_last=keep_last, keep_best=keep_best), yard.worker())
+def claimed(db: StoreFixture, *, keep_last: int | None, keep_best: int = 1) -> Claim:
+    return db.running(submitted(db, keep_last=keep_last, keep_best=keep_best), db.worker())
 
 
-def add(yard: Yard, claim: Claim, *new: NewCheckpoint) -> None:
-    yard.record(claim, seq=yard.attempt(claim).relay_seq, checkpoints=list(new))
+def add(db: StoreFixture, claim: Claim, *new: NewCheckpoint) -> None:
+    db.record(claim, seq=db.attempt(claim).relay_seq, checkpoints=list(new))
 
 
-def steps(yard: Yard, job_id: str) -> list[int]:
-    return [row.step for row in yard.read(lambda session: checkpoints.newest_first(session, job_id))]
+def steps(db: StoreFixture, job_id: str) -> list[int]:
+    return [row.step for row in db.read(lambda session: checkpoints.newest_first(session, job_id))]
 
 
 def saved(blobs: Blobs, step: int, *contents: bytes, loss: float = 0.5) -> NewCheckpoint:
@@ -146,135 +150,137 @@ def stored(blobs: Blobs) -> list[bytes]:
     return sorted(path.read_bytes() for path in blobs.root.glob("??/*"))
 
 
-def garbage(yard: Yard) -> int:
-    return len(yard.read(lambda session: session.scalars(select(Garbage.sha256)).all()))
+def garbage(db: StoreFixture) -> int:
+    return len(db.read(lambda session: session.scalars(select(Garbage.sha256)).all()))
 
 
-def test_without_keep_last_everything_stays(yard: Yard) -> None:
-    claim = claimed(yard, keep_last=None)
+def test_without_keep_last_everything_stays(db: StoreFixture) -> None:
+    claim = claimed(db, keep_last=None)
     for step in range(1, 8):
-        add(yard, claim, checkpoint(f"c{step}", step=step, val_loss=1.0))
-    assert steps(yard, claim.job_id) == [7, 6, 5, 4, 3, 2, 1]
-    assert garbage(yard) == 0
+        add(db, claim, checkpoint(f"c{step}", step=step, val_loss=1.0))
+    assert steps(db, claim.job_id) == [7, 6, 5, 4, 3, 2, 1]
+    assert garbage(db) == 0
 
 
-def test_what_is_removed_stays_in_the_events_and_is_not_listed_again(yard: Yard) -> None:
-    claim = claimed(yard, keep_last=1)
+def test_what_is_removed_stays_in_the_events_and_is_not_listed_again(db: StoreFixture) -> None:
+    claim = claimed(db, keep_last=1)
     for step in range(1, 4):
-        add(yard, claim, checkpoint(f"c{step}", step=step, epoch=step))
-    before = [(event.seq, event.data) for event in yard.events(claim.job_id)]
+        add(db, claim, checkpoint(f"c{step}", step=step, epoch=step))
+    before = [(event.seq, event.data) for event in db.events(claim.job_id)]
     assert [data["step"] for _, data in before if "step" in data] == [1, 2, 3]
-    add(yard, claim, checkpoint("c1", step=1, epoch=1))
-    assert [(event.seq, event.data) for event in yard.events(claim.job_id)] == before
-    assert steps(yard, claim.job_id) == [3]
-    known = yard.read(lambda session: checkpoints.names(session, claim.job_id, attempt=1))
+    add(db, claim, checkpoint("c1", step=1, epoch=1))
+    assert [(event.seq, event.data) for event in db.events(claim.job_id)] == before
+    assert steps(db, claim.job_id) == [3]
+    known = db.read(lambda session: checkpoints.recorded_names(session, claim.job_id, attempt=1))
     assert sorted(known) == ["c1", "c2", "c3"]
     asked = ["c1", "c3", "c9", "é"]
-    removed = yard.read(lambda s: checkpoints.removed_among(s, claim.job_id, attempt=1, names=asked))
+    removed = db.read(lambda s: checkpoints.removed_among(s, claim.job_id, attempt=1, names=asked))
     assert removed == {"c1"}
-    assert yard.read(lambda s: checkpoints.removed_among(s, claim.job_id, attempt=2, names=asked)) == set()
+    assert db.read(lambda s: checkpoints.removed_among(s, claim.job_id, attempt=2, names=asked)) == set()
 
 
-def test_a_removed_checkpoint_is_not_found_and_the_answer_says_why(yard: Yard) -> None:
-    claim = claimed(yard, keep_last=1)
-    add(yard, claim, checkpoint("c1", step=1, epoch=1))
-    (row,) = yard.read(lambda session: checkpoints.newest_first(session, claim.job_id))
-    add(yard, claim, checkpoint("c2", step=2, epoch=2))
+def test_a_removed_checkpoint_is_not_found_and_the_answer_says_why(db: StoreFixture) -> None:
+    claim = claimed(db, keep_last=1)
+    add(db, claim, checkpoint("c1", step=1, epoch=1))
+    (row,) = db.read(lambda session: checkpoints.newest_first(session, claim.job_id))
+    add(db, claim, checkpoint("c2", step=2, epoch=2))
     for ref in ("epoch-1", "epoch-0001", "step-1", row.id):
         with pytest.raises(NotFound, match=r"no longer: .* \(checkpoint.keep_last 1, checkpoint.keep_best 1\)"):
-            yard.read(lambda session, ref=ref: checkpoints.resolve(session, yard.job(claim.job_id), ref))
+            db.read(lambda session, ref=ref: checkpoints.resolve(session, db.job(claim.job_id), ref))
     for ref in ("epoch-3", "step-0", "best", "c1", "\x00"):
         with pytest.raises(NotFound, match="has no checkpoint"):
-            yard.read(lambda session, ref=ref: checkpoints.resolve(session, yard.job(claim.job_id), ref))
+            db.read(lambda session, ref=ref: checkpoints.resolve(session, db.job(claim.job_id), ref))
 
 
-def test_what_follows_a_removed_checkpoint_in_the_list(yard: Yard) -> None:
-    claim = claimed(yard, keep_last=2)
+def test_what_follows_a_removed_checkpoint_in_the_list(db: StoreFixture) -> None:
+    claim = claimed(db, keep_last=2)
     for step in (1, 2, 3):
-        add(yard, claim, checkpoint(f"c{step}", step=step, val_loss=step))
-    second = yard.read(lambda session: checkpoints.resolve(session, yard.job(claim.job_id), "step-2")).row.id
-    add(yard, claim, checkpoint("c4", step=4))
-    assert steps(yard, claim.job_id) == [4, 3, 1]
-    rest = yard.read(lambda session: checkpoints.behind(session, yard.job(claim.job_id), second))
+        add(db, claim, checkpoint(f"c{step}", step=step, val_loss=step))
+    second = db.read(lambda session: checkpoints.resolve(session, db.job(claim.job_id), "step-2")).row.id
+    add(db, claim, checkpoint("c4", step=4))
+    assert steps(db, claim.job_id) == [4, 3, 1]
+    rest = db.read(lambda session: checkpoints.older_than(session, db.job(claim.job_id), second))
     assert [item.row.step for item in rest] == [1]
-    other = yard.submit()
+    other = db.submit()
     with pytest.raises(NotFound):
-        yard.read(lambda session: checkpoints.behind(session, yard.job(other), second))
+        db.read(lambda session: checkpoints.older_than(session, db.job(other), second))
 
 
-def test_the_bytes_go_when_they_are_collected_and_only_those(yard: Yard, blobs: Blobs) -> None:
-    claim = claimed(yard, keep_last=1)
-    other = yard.running(yard.submit(), yard.worker())
-    add(yard, other, saved(blobs, 1, b"one", b"tokenizer"))
+def test_the_bytes_go_when_they_are_collected_and_only_those(db: StoreFixture, blobs: Blobs) -> None:
+    claim = claimed(db, keep_last=1)
+    other = db.running(db.submit(), db.worker())
+    add(db, other, saved(blobs, 1, b"one", b"tokenizer"))
     for step, content in enumerate((b"one", b"two", b"three"), start=1):
-        add(yard, claim, saved(blobs, step, content, b"tokenizer", loss=step))
+        add(db, claim, saved(blobs, step, content, b"tokenizer", loss=step))
     assert stored(blobs) == [b"one", b"three", b"tokenizer", b"two"]
-    assert cleaning.collect(store_on(yard.database, blobs=blobs)) == 1
-    assert (stored(blobs), garbage(yard)) == ([b"one", b"three", b"tokenizer"], 0)
-    add(yard, claim, saved(blobs, 4, b"four", b"tokenizer", loss=0.1))
-    yard.end(other, EndReason.COMPLETED)
-    yard.write(lambda session: deletion.delete_job(session, other.job_id))
-    cleaning.collect(store_on(yard.database, blobs=blobs))
-    assert (stored(blobs), garbage(yard)) == ([b"four", b"tokenizer"], 0)
+    assert cleanup.collect_garbage(store_on(db.database, blobs=blobs)) == 1
+    assert (stored(blobs), garbage(db)) == ([b"one", b"three", b"tokenizer"], 0)
+    add(db, claim, saved(blobs, 4, b"four", b"tokenizer", loss=0.1))
+    db.end(other, EndReason.COMPLETED)
+    db.write(lambda session: deletion.delete_job(session, other.job_id))
+    cleanup.collect_garbage(store_on(db.database, blobs=blobs))
+    assert (stored(blobs), garbage(db)) == ([b"four", b"tokenizer"], 0)
 
 
-def test_a_crash_before_the_commit_removes_nothing_and_one_after_it_is_made_up_for(yard: Yard, blobs: Blobs) -> None:
-    claim = claimed(yard, keep_last=1)
-    add(yard, claim, saved(blobs, 1, b"one"))
-    before = yard.everything()
+def test_a_crash_before_the_commit_removes_nothing_and_one_after_it_is_made_up_for(
+    db: StoreFixture, blobs: Blobs
+) -> None:
+    claim = claimed(db, keep_last=1)
+    add(db, claim, saved(blobs, 1, b"one"))
+    before = db.everything()
 
     def crash(seq: int) -> None:
-        with yard.database.write() as session:
+        with db.database.write() as session:
             attempts.record(session, claim, Batch(offsets={}, checkpoints=[new]), seq=seq)
             raise KeyboardInterrupt
 
     new = saved(blobs, 2, b"two", loss=0.1)
     with pytest.raises(KeyboardInterrupt):
-        crash(yard.attempt(claim).relay_seq)
-    assert yard.everything() == before
-    add(yard, claim, new)
+        crash(db.attempt(claim).relay_seq)
+    assert db.everything() == before
+    add(db, claim, new)
     # Whoever would have collected is gone: what is garbage is in the database, for the next one.
-    assert cleaning.collect(store_on(yard.database, blobs=Blobs(blobs.root))) == 1
-    assert (stored(blobs), garbage(yard)) == ([b"two"], 0)
+    assert cleanup.collect_garbage(store_on(db.database, blobs=Blobs(blobs.root))) == 1
+    assert (stored(blobs), garbage(db)) == ([b"two"], 0)
 
 
-def test_jobs_that_push_out_the_same_bytes_at_once_leave_nothing_of_them(yard: Yard, blobs: Blobs) -> None:
-    worker = yard.worker()
+def test_jobs_that_push_out_the_same_bytes_at_once_leave_nothing_of_them(db: StoreFixture, blobs: Blobs) -> None:
+    worker = db.worker()
     for turn in range(5):
-        claims = [yard.running(submitted(yard, keep_last=1), worker, f"slot-{turn}-{place}") for place in range(3)]
+        claims = [db.running(submitted(db, keep_last=1), worker, f"slot-{turn}-{place}") for place in range(3)]
         for claim, parts in zip(claims, ((b"a", b"b", b"c"), (b"c", b"b", b"a"), (b"b", b"c", b"a")), strict=True):
-            add(yard, claim, saved(blobs, 1, *parts))
+            add(db, claim, saved(blobs, 1, *parts))
         *training, ended = claims
-        yard.end(ended, EndReason.COMPLETED)
+        db.end(ended, EndReason.COMPLETED)
         newest = saved(blobs, 2, b"newest", loss=0.1)
-        answers = at_once(
-            *[partial(add, yard, claim, newest) for claim in training],
-            partial(yard.write, partial(deletion.delete_job, job_id=ended.job_id)),
+        answers = run_together(
+            *[partial(add, db, claim, newest) for claim in training],
+            partial(db.write, partial(deletion.delete_job, job_id=ended.job_id)),
         )
         assert answers == [None, None, None]
-        cleaning.collect(store_on(yard.database, blobs=blobs))
-        assert (stored(blobs), garbage(yard)) == ([b"newest"], 0)
+        cleanup.collect_garbage(store_on(db.database, blobs=blobs))
+        assert (stored(blobs), garbage(db)) == ([b"newest"], 0)
 
 
-def test_a_retried_job_pushes_out_what_it_began_with_and_the_old_job_keeps_it(yard: Yard, blobs: Blobs) -> None:
-    old = claimed(yard, keep_last=1)
-    add(yard, old, saved(blobs, 1, b"one"))
-    yard.end(old, EndReason.CANCELLED)
-    new = yard.write(lambda session: retry(session, old.job_id, owner="ada")).id
-    assert steps(yard, new) == [1]
-    claim = yard.running(new, yard.worker())
-    add(yard, claim, saved(blobs, 2, b"two", loss=0.1))
-    assert (steps(yard, new), steps(yard, old.job_id)) == ([2], [1])
-    cleaning.collect(store_on(yard.database, blobs=blobs))
+def test_a_retried_job_pushes_out_what_it_began_with_and_the_old_job_keeps_it(db: StoreFixture, blobs: Blobs) -> None:
+    old = claimed(db, keep_last=1)
+    add(db, old, saved(blobs, 1, b"one"))
+    db.end(old, EndReason.CANCELLED)
+    new = db.write(lambda session: retry(session, old.job_id, owner="ada")).id
+    assert steps(db, new) == [1]
+    claim = db.running(new, db.worker())
+    add(db, claim, saved(blobs, 2, b"two", loss=0.1))
+    assert (steps(db, new), steps(db, old.job_id)) == ([2], [1])
+    cleanup.collect_garbage(store_on(db.database, blobs=blobs))
     assert stored(blobs) == [b"one", b"two"]
 
 
-def test_a_deleted_job_takes_its_removed_checkpoints_along(yard: Yard, blobs: Blobs) -> None:
-    claim = claimed(yard, keep_last=1)
+def test_a_deleted_job_takes_its_removed_checkpoints_along(db: StoreFixture, blobs: Blobs) -> None:
+    claim = claimed(db, keep_last=1)
     for step, content in enumerate((b"one", b"two"), start=1):
-        add(yard, claim, saved(blobs, step, content))
-    yard.end(claim, EndReason.COMPLETED)
-    yard.write(lambda session: deletion.delete_job(session, claim.job_id))
-    assert yard.everything()["checkpoints"] == []
-    cleaning.collect(store_on(yard.database, blobs=blobs))
-    assert (stored(blobs), garbage(yard)) == ([], 0)
+        add(db, claim, saved(blobs, step, content))
+    db.end(claim, EndReason.COMPLETED)
+    db.write(lambda session: deletion.delete_job(session, claim.job_id))
+    assert db.everything()["checkpoints"] == []
+    cleanup.collect_garbage(store_on(db.database, blobs=blobs))
+    assert (stored(blobs), garbage(db)) == ([], 0)

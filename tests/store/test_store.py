@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from store.announcement import Announcement, announcement_of
 from store.commands import attempts, placement, requests, submission, workers
 from store.db.database import Database, Session
 from store.db.tables import Job
-from store.news import News, news_of
-from store.queue import Bell, Queue
+from store.queue import Queue, WakeupListener
 from store.rows import attempts as rows
 from store.rows import intents
 from store.rows.attempts import Batch, Claim
 from store.rows.jobs import Reason
 from store.store import Store
-from tests.store.yard import Yard, store_on
+from tests.store.fixture import StoreFixture, store_on
 from torchyard.contract.errors import Conflict
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.records import ExitReport
@@ -32,10 +32,10 @@ def store(database: Database, queue: Queue) -> Store:
 
 
 @pytest.fixture
-def bell(queue: Queue) -> Generator[Bell]:
-    with closing(queue.bell()) as bell:
+def bell(queue: Queue) -> Generator[WakeupListener]:
+    with closing(queue.listener()) as bell:
         while not bell.wait(0.1):  # until it listens
-            queue.tell(News(ring=True))
+            queue.announce(Announcement(wakes_workers=True))
         while bell.wait(0.2):
             pass
         yield bell
@@ -50,24 +50,24 @@ def ask(store: Store, what: str, job_id: str) -> str:
     return commands[what](store, job_id, answer=name)
 
 
-def claimed(store: Store, yard: Yard, job_id: str) -> Claim:
+def claimed(store: Store, db: StoreFixture, job_id: str) -> Claim:
     device = {"worker": "box-a", "index": 0, "uuid": "slot-0", "name": "slot-0"}
-    claim = placement.claim(store, job_id, worker_id=yard.worker(), devices=[device])
+    claim = placement.claim(store, job_id, worker_id=db.worker(), devices=[device])
     assert claim is not None
     return claim
 
 
-def running(store: Store, yard: Yard) -> Claim:
-    claim = claimed(store, yard, yard.submit())
-    attempts.running(store, claim, Reason("running", "runs"))
+def running(store: Store, db: StoreFixture) -> Claim:
+    claim = claimed(store, db, db.submit())
+    attempts.mark_running(store, claim, Reason("running", "runs"))
     return claim
 
 
-def rang(bell: Bell) -> bool:
+def rang(bell: WakeupListener) -> bool:
     return bell.wait(0.2)
 
 
-def test_a_submitted_job_is_in_the_queue_and_the_workers_are_woken(store: Store, bell: Bell) -> None:
+def test_a_submitted_job_is_in_the_queue_and_the_workers_are_woken(store: Store, bell: WakeupListener) -> None:
     def show(_: Session, row: Job) -> JobView:
         return JobView.model_construct(id=row.id)
 
@@ -75,84 +75,88 @@ def test_a_submitted_job_is_in_the_queue_and_the_workers_are_woken(store: Store,
     assert (store.queue.waiting(), rang(bell)) == ([made.job.id], True)
 
 
-def test_a_job_that_changes_its_state_enters_and_leaves_the_queue(store: Store, yard: Yard) -> None:
-    job_id = yard.submit()
+def test_a_job_that_changes_its_state_enters_and_leaves_the_queue(store: Store, db: StoreFixture) -> None:
+    job_id = db.submit()
     for what, waits in (("pause", False), ("resume", True), ("cancel", False)):
         ask(store, what, job_id)
         assert (job_id in store.queue.waiting()) is waits, what
 
 
-def test_a_new_priority_moves_the_job_in_the_queue(store: Store, yard: Yard) -> None:
-    first, second = yard.submit(), yard.submit()
+def test_a_new_priority_moves_the_job_in_the_queue(store: Store, db: StoreFixture) -> None:
+    first, second = db.submit(), db.submit()
     for job_id, priority in ((first, 1), (second, 2)):
         requests.change(store, job_id, parse_patch({"priority": priority}), answer=name)
     assert store.queue.waiting() == [second, first]
 
 
-def test_a_claim_takes_the_job_out_of_the_queue_and_so_does_one_that_comes_too_late(store: Store, yard: Yard) -> None:
-    job_id = yard.submit()
+def test_a_claim_takes_the_job_out_of_the_queue_and_so_does_one_that_comes_too_late(
+    store: Store, db: StoreFixture
+) -> None:
+    job_id = db.submit()
     store.rebuild_queue()
-    claimed(store, yard, job_id)
+    claimed(store, db, job_id)
     assert store.queue.waiting() == []
-    store.queue.tell(News(places={job_id: 0}))
-    assert placement.claim(store, job_id, worker_id=yard.worker("late"), devices=[]) is None
+    store.queue.announce(Announcement(priorities={job_id: 0}))
+    assert placement.claim(store, job_id, worker_id=db.worker("late"), devices=[]) is None
     assert store.queue.waiting() == []
 
 
 @pytest.mark.parametrize("how", ["end", "rescue"])
 def test_an_attempt_that_ends_to_be_retried_puts_its_job_back_and_wakes_the_workers(
-    store: Store, yard: Yard, bell: Bell, how: str
+    store: Store, db: StoreFixture, bell: WakeupListener, how: str
 ) -> None:
-    claim = running(store, yard)
+    claim = running(store, db)
     rang(bell)
     if how == "end":
         assert attempts.end(store, claim, ExitReport(reason=EndReason.PREEMPTED)) is JobState.QUEUED
     else:
-        yard.expire(claim)
+        db.expire(claim)
         assert workers.rescue(store, claim)
     assert (store.queue.waiting(), rang(bell)) == ([claim.job_id], True)
 
 
 @pytest.mark.parametrize("what", ["cancel", "pause"])
-def test_what_is_asked_of_a_running_job_wakes_its_worker(store: Store, yard: Yard, bell: Bell, what: str) -> None:
-    claim = running(store, yard)
+def test_what_is_asked_of_a_running_job_wakes_its_worker(
+    store: Store, db: StoreFixture, bell: WakeupListener, what: str
+) -> None:
+    claim = running(store, db)
     rang(bell)
     ask(store, what, claim.job_id)
     assert (rang(bell), store.queue.waiting()) == (True, [])
 
 
-def test_a_batch_is_announced_and_wakes_no_worker(store: Store, yard: Yard, bell: Bell) -> None:
-    claim = running(store, yard)
+def test_a_batch_is_announced_and_wakes_no_worker(store: Store, db: StoreFixture, bell: WakeupListener) -> None:
+    claim = running(store, db)
     rang(bell)
     with store.write("other") as session:
         rows.record(session, claim, Batch(offsets={}), seq=0)
-        assert news_of(session).changed == {claim.job_id}
+        assert announcement_of(session).changed == {claim.job_id}
     assert not rang(bell)
 
 
-def test_what_is_undone_is_told_to_nobody(store: Store, yard: Yard, bell: Bell) -> None:
-    job_id = yard.submit()
+def test_what_is_undone_is_told_to_nobody(store: Store, db: StoreFixture, bell: WakeupListener) -> None:
+    job_id = db.submit()
     with suppress(Conflict), store.write("other") as session:
         intents.request_pause(session, job_id)
         raise Conflict("no")
-    assert (yard.job(job_id).state, rang(bell)) == (JobState.QUEUED, False)
+    assert (db.job(job_id).state, rang(bell)) == (JobState.QUEUED, False)
 
 
-def test_a_request_that_comes_again_tells_what_redis_missed(store: Store, yard: Yard) -> None:
-    job_id = yard.submit()
+def test_a_request_that_comes_again_tells_what_redis_missed(store: Store, db: StoreFixture) -> None:
+    job_id = db.submit()
     ask(store, "cancel", job_id)
-    store.queue.tell(News(places={job_id: 0}))
+    store.queue.announce(Announcement(priorities={job_id: 0}))
     ask(store, "cancel", job_id)
     assert store.queue.waiting() == []
 
 
 def test_without_redis_all_is_stored_and_it_is_said_once(
-    database: Database, yard: Yard, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    database: Database, db: StoreFixture, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with closing(Queue(f"unix://{tmp_path / 'nowhere.sock'}")) as away:
         store = store_on(database, queue=away)
-        claim = running(store, yard)
+        claim = running(store, db)
         ask(store, "cancel", claim.job_id)
         assert store.rebuild_queue() is False
-    assert yard.job(claim.job_id).cancel_requested_at is not None
+    assert db.job(claim.job_id).cancel_requested_at is not None
     assert caplog.text.count("workers and watchers look by themselves") == 1

@@ -9,42 +9,42 @@ from store.db.database import now_us
 from store.db.tables import Job
 from store.rows import jobs
 from store.rows.jobs import Reason
-from tests.store.yard import Yard
+from tests.store.fixture import StoreFixture
 from torchyard.contract.job import TRANSITIONS, JobState
 
 REASON = Reason("test", "for the test")
 MOVES = [(source, target) for source in JobState for target in JobState]
 
 
-def put(yard: Yard, job_id: str, state: JobState) -> None:
+def put(db: StoreFixture, job_id: str, state: JobState) -> None:
     values = {"state": state, "finished_at": now_us() if state.terminal else None}
-    yard.write(lambda session: session.execute(update(Job).where(Job.id == job_id).values(values)))
+    db.write(lambda session: session.execute(update(Job).where(Job.id == job_id).values(values)))
 
 
-def move(yard: Yard, job_id: str, target: JobState) -> Job | None:
-    return yard.write(lambda session: jobs.transition(session, job_id, target, reason=REASON, detail={"note": 1}))
+def move(db: StoreFixture, job_id: str, target: JobState) -> Job | None:
+    return db.write(lambda session: jobs.transition(session, job_id, target, reason=REASON, detail={"note": 1}))
 
 
 @pytest.mark.parametrize(("source", "target"), MOVES)
 def test_a_legal_move_writes_one_event_and_an_illegal_one_nothing(
-    yard: Yard, source: JobState, target: JobState
+    db: StoreFixture, source: JobState, target: JobState
 ) -> None:
-    job_id = yard.submit()
-    put(yard, job_id, source)
-    before = yard.everything()
+    job_id = db.submit()
+    put(db, job_id, source)
+    before = db.everything()
 
-    moved = move(yard, job_id, target)
+    moved = move(db, job_id, target)
 
     if target not in TRANSITIONS[source]:
         assert moved is None
-        assert yard.everything() == before
+        assert db.everything() == before
         return
-    job = yard.job(job_id)
+    job = db.job(job_id)
     assert moved is not None
     assert (moved.state, moved.version) == (job.state, job.version) == (target, 2)
     assert (job.finished_at is not None) == target.terminal
     assert (job.reason_code, job.reason_message) == ("test", "for the test")
-    submitted, event = yard.events(job_id)
+    submitted, event = db.events(job_id)
     assert submitted.data["to"] == "queued"
     assert (event.seq, event.type, job.position) == (2, "state", 2)
     assert event.data == {
@@ -55,31 +55,31 @@ def test_a_legal_move_writes_one_event_and_an_illegal_one_nothing(
     }
 
 
-def test_a_job_that_is_not_there_does_not_move(yard: Yard) -> None:
-    assert move(yard, "job_" + "0" * 32, JobState.CANCELLED) is None
+def test_a_job_that_is_not_there_does_not_move(db: StoreFixture) -> None:
+    assert move(db, "job_" + "0" * 32, JobState.CANCELLED) is None
 
 
 @pytest.mark.parametrize("state", list(JobState))
-def test_the_database_refuses_a_finish_time_that_does_not_fit_the_state(yard: Yard, state: JobState) -> None:
-    job_id = yard.submit()
+def test_the_database_refuses_a_finish_time_that_does_not_fit_the_state(db: StoreFixture, state: JobState) -> None:
+    job_id = db.submit()
     wrong = {"state": state, "finished_at": None if state.terminal else now_us()}
 
     def write(session: Session) -> None:
         session.execute(update(Job).where(Job.id == job_id).values(wrong))
 
     with pytest.raises(IntegrityError):
-        yard.write(write)
-    assert yard.job(job_id).state == JobState.QUEUED
+        db.write(write)
+    assert db.job(job_id).state == JobState.QUEUED
 
 
-def test_a_move_is_undone_with_its_transaction(yard: Yard) -> None:
-    job_id = yard.submit()
-    before = yard.everything()
+def test_a_move_is_undone_with_its_transaction(db: StoreFixture) -> None:
+    job_id = db.submit()
+    before = db.everything()
 
     def change(session: Session) -> None:
         assert jobs.transition(session, job_id, JobState.CANCELLED, reason=REASON) is not None
         raise KeyError("the caller failed")
 
     with pytest.raises(KeyError):
-        yard.write(change)
-    assert yard.everything() == before
+        db.write(change)
+    assert db.everything() == before

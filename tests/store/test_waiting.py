@@ -4,30 +4,30 @@ from collections.abc import Mapping
 
 from sqlalchemy import select
 
+from store.announcement import Announcement
 from store.commands import placement
 from store.db.tables import Job, WaitingReason
-from store.news import News
-from store.queries import listing, places
-from store.queries.listing import Place
+from store.queries import listing, queue_positions
+from store.queries.listing import QueueCursor
 from store.queue import Queue
 from store.rows import jobs, reasons, waiting
 from store.rows.jobs import Reason
 from store.rows.shapes import shape_of
-from tests.store.yard import Yard, at_once, statements, store_on
+from tests.store.fixture import StoreFixture, recorded_statements, run_together, store_on
 
 BUSY = Reason("devices_busy", "needs 1 device; 0 free on box-a")
 
 
-def test_the_first_of_each_request_priority_and_owner_is_found_and_who_follows_it(yard: Yard) -> None:
-    first, second, third = (yard.submit() for _ in range(3))
-    urgent = [yard.submit(priority=7), yard.submit(priority=7)]
-    others = [yard.submit(owner="bob"), yard.submit(resources={"devices_per_node": 2}), yard.submit(priority=-100)]
-    yard.cancel(second)
-    found = {head.id: head for head in yard.read(waiting.heads)}
+def test_the_first_of_each_request_priority_and_owner_is_found_and_who_follows_it(db: StoreFixture) -> None:
+    first, second, third = (db.submit() for _ in range(3))
+    urgent = [db.submit(priority=7), db.submit(priority=7)]
+    others = [db.submit(owner="bob"), db.submit(resources={"devices_per_node": 2}), db.submit(priority=-100)]
+    db.cancel(second)
+    found = {head.id: head for head in db.read(waiting.group_heads)}
     assert found.keys() == {first, urgent[0], *others}
 
     def after(job: waiting.Waiting) -> waiting.Waiting | None:
-        return yard.read(lambda session: waiting.following(session, job))
+        return db.read(lambda session: waiting.next_of_group(session, job))
 
     follows = after(found[first])
     assert follows is not None
@@ -41,52 +41,52 @@ def test_a_shape_is_of_the_owner_and_what_is_asked_for_however_it_is_written() -
     assert len({shape_of("ada", {"a": 1}), shape_of("ada", {"a": 2}), shape_of("bob", {"a": 1})}) == 3
 
 
-def test_the_first_of_the_groups_are_read_by_one_statement(yard: Yard) -> None:
+def test_the_first_of_the_groups_are_read_by_one_statement(db: StoreFixture) -> None:
     for count in range(1, 9):
-        yard.submit_many(20, resources={"devices_per_node": count})
-    with statements(yard.database) as found:
-        assert len(yard.read(waiting.heads)) == 8
+        db.submit_many(20, resources={"devices_per_node": count})
+    with recorded_statements(db.database) as found:
+        assert len(db.read(waiting.group_heads)) == 8
     assert len(found) == 1
 
 
-def test_more_jobs_than_are_admitted_at_once_are_admitted_in_several_transactions(yard: Yard) -> None:
-    old = yard.submit_many(2001)
-    with yard.database.write() as session:
+def test_more_jobs_than_are_admitted_at_once_are_admitted_in_several_transactions(db: StoreFixture) -> None:
+    old = db.submit_many(2001)
+    with db.database.write() as session:
         for row in session.scalars(select(Job)):
             row.shape = None
-    placement.admit(store_on(yard.database))
-    with yard.database.read() as session:
+    placement.group_waiting_jobs(store_on(db.database))
+    with db.database.read() as session:
         assert session.scalars(select(Job.id).where(Job.shape.is_(None))).all() == []
-    assert [head.id for head in yard.read(waiting.heads)] == [min(old)]
+    assert [head.id for head in db.read(waiting.group_heads)] == [min(old)]
 
 
-def test_why_a_group_waits_is_written_only_when_it_is_new(yard: Yard) -> None:
-    job = yard.job(yard.submit())
+def test_why_a_group_waits_is_written_only_when_it_is_new(db: StoreFixture) -> None:
+    job = db.job(db.submit())
     assert job.shape is not None
 
     def say(reason: Reason) -> tuple[str, int]:
-        yard.write(lambda session: reasons.say(session, {str(job.shape): reason}))
-        row = yard.read(lambda session: session.scalars(select(WaitingReason)).one())
+        db.write(lambda session: reasons.store_reasons(session, {str(job.shape): reason}))
+        row = db.read(lambda session: session.scalars(select(WaitingReason)).one())
         return row.message, row.since
 
     first = say(BUSY)
     assert say(BUSY) == first
     assert say(Reason("devices_busy", "another"))[0] == "another"
-    assert yard.job(job.id).version == 1
+    assert db.job(job.id).version == 1
 
 
-def test_workers_that_say_much_at_once_do_not_wait_for_each_other_in_a_circle(yard: Yard) -> None:
+def test_workers_that_say_much_at_once_do_not_wait_for_each_other_in_a_circle(db: StoreFixture) -> None:
     shapes = [f"{number:032x}" for number in range(200)]
 
     def say(name: str, order: list[str]) -> None:
         news: Mapping[str, Reason] = {shape: Reason("devices_busy", f"{name} {shape}") for shape in order}
-        yard.write(lambda session: reasons.say(session, news))
+        db.write(lambda session: reasons.store_reasons(session, news))
 
     def forget(_: int) -> None:
-        yard.write(reasons.forget_idle)
+        db.write(reasons.delete_unused)
 
     for turn in range(5):
-        done = at_once(
+        done = run_together(
             lambda: say(f"a{turn}", shapes),  # noqa: B023
             lambda: say(f"b{turn}", shapes[::-1]),  # noqa: B023
             lambda: forget(turn),  # noqa: B023
@@ -94,35 +94,37 @@ def test_workers_that_say_much_at_once_do_not_wait_for_each_other_in_a_circle(ya
         assert done == [None, None, None]
 
 
-def test_each_has_its_place_in_a_queue_of_many_priorities(yard: Yard) -> None:
+def test_each_has_its_place_in_a_queue_of_many_priorities(db: StoreFixture) -> None:
     for priority in (0, 3, -2, 3, 0, 100):
-        yard.submit_many(3, priority=priority)
-    yard.cancel(yard.read(jobs.queued)[4][0])
-    order = [job_id for job_id, _ in yard.read(jobs.queued)]
+        db.submit_many(3, priority=priority)
+    db.cancel(db.read(jobs.queued)[4][0])
+    order = [job_id for job_id, _ in db.read(jobs.queued)]
     expected = {job_id: place for place, job_id in enumerate(order, start=1)}
-    rows = yard.read(lambda session: session.scalars(select(Job)).all())
-    assert yard.read(lambda session: places.places(session, rows)) == expected
+    rows = db.read(lambda session: session.scalars(select(Job)).all())
+    assert db.read(lambda session: queue_positions.queue_positions(session, rows)) == expected
     some = [row for row in rows if expected.get(row.id, 0) % 3 == 1]
-    assert yard.read(lambda session: places.places(session, some)) == {row.id: expected[row.id] for row in some}
+    assert db.read(lambda session: queue_positions.queue_positions(session, some)) == {
+        row.id: expected[row.id] for row in some
+    }
     waits = next(row for row in rows if row.id == order[-1])
-    assert yard.read(lambda session: places.place(session, waits)) == len(order)
+    assert db.read(lambda session: queue_positions.queue_position(session, waits)) == len(order)
 
 
-def test_a_page_of_the_queue_goes_on_where_the_one_before_ended_over_priorities(yard: Yard) -> None:
+def test_a_page_of_the_queue_goes_on_where_the_one_before_ended_over_priorities(db: StoreFixture) -> None:
     for priority in (0, 3, -2, 3):
-        yard.submit_many(3, priority=priority)
-    order = yard.read(jobs.queued)
+        db.submit_many(3, priority=priority)
+    order = db.read(jobs.queued)
     seen: list[tuple[int, str]] = []
-    behind: Place | None = None
-    while page := yard.read(lambda session: listing.queue(session, limit=5, behind=behind)):  # noqa: B023
+    behind: QueueCursor | None = None
+    while page := db.read(lambda session: listing.queue(session, limit=5, behind=behind)):  # noqa: B023
         seen += [(place, job.id) for place, job in page]
-        behind = Place(page[-1][1].priority, page[-1][1].id)
+        behind = QueueCursor(page[-1][1].priority, page[-1][1].id)
     assert seen == [(place, job_id) for place, (job_id, _) in enumerate(order, start=1)]
 
 
 def test_of_a_long_queue_in_redis_only_the_length_is_compared(queue: Queue) -> None:
     places_of = {f"job_{number:04}": 0 for number in range(1500)}
-    queue.tell(News(changed={"job_0000"}, places=dict(places_of)))
+    queue.announce(Announcement(changed={"job_0000"}, priorities=dict(places_of)))
     read: list[str] = []
 
     def rows() -> list[tuple[str, int]]:

@@ -8,52 +8,52 @@ from store.db.tables import Worker
 from store.ids import new_id
 from store.rows import workers
 from store.rows.attempts import LEASE
-from tests.store.yard import Yard
+from tests.store.fixture import StoreFixture
 from torchyard.contract.errors import NotFound
 
 
-def unseen(yard: Yard, worker_id: str) -> None:
+def unseen(db: StoreFixture, worker_id: str) -> None:
     """Lets more than a lease pass since the worker was seen."""
     earlier = now_us() - int(LEASE.total_seconds() + 1) * 1_000_000
-    yard.write(lambda session: session.execute(update(Worker).where(Worker.id == worker_id).values(seen_at=earlier)))
+    db.write(lambda session: session.execute(update(Worker).where(Worker.id == worker_id).values(seen_at=earlier)))
 
 
-def test_a_worker_is_alive_while_it_is_seen(yard: Yard) -> None:
-    worker_id = yard.worker("box-a")
-    worker, alive = yard.read(lambda session: workers.get(session, worker_id))
+def test_a_worker_is_alive_while_it_is_seen(db: StoreFixture) -> None:
+    worker_id = db.worker("box-a")
+    worker, alive = db.read(lambda session: workers.get(session, worker_id))
     assert (worker.name, worker.devices, alive) == ("box-a", [], True)
     assert worker.started_at <= worker.seen_at
 
-    unseen(yard, worker_id)
-    assert not yard.read(lambda session: workers.get(session, worker_id))[1]
-    yard.write(lambda session: workers.heartbeat(session, worker_id, devices=[{"index": 0}]))
-    worker, alive = yard.read(lambda session: workers.get(session, worker_id))
+    unseen(db, worker_id)
+    assert not db.read(lambda session: workers.get(session, worker_id))[1]
+    db.write(lambda session: workers.heartbeat(session, worker_id, devices=[{"index": 0}]))
+    worker, alive = db.read(lambda session: workers.get(session, worker_id))
     assert (worker.devices, alive) == ([{"index": 0}], True)
 
 
-def test_a_daemon_that_starts_again_is_the_same_worker(yard: Yard) -> None:
-    worker_id = yard.worker("box-a")
-    unseen(yard, worker_id)
-    before, _ = yard.read(lambda session: workers.get(session, worker_id))
-    yard.write(lambda session: workers.register(session, worker_id, name="box-b", devices=[{"index": 1}]))
-    (worker, alive), *others = yard.read(workers.every)
+def test_a_daemon_that_starts_again_is_the_same_worker(db: StoreFixture) -> None:
+    worker_id = db.worker("box-a")
+    unseen(db, worker_id)
+    before, _ = db.read(lambda session: workers.get(session, worker_id))
+    db.write(lambda session: workers.register(session, worker_id, name="box-b", devices=[{"index": 1}]))
+    (worker, alive), *others = db.read(workers.list_all)
     assert others == []
     assert (worker.name, worker.devices, alive) == ("box-b", [{"index": 1}], True)
     assert worker.seen_at > before.seen_at
 
 
-def test_workers_are_listed_in_pages(yard: Yard) -> None:
-    ids = [yard.worker(name) for name in "abc"]
-    unseen(yard, ids[1])
-    assert [(worker.id, alive) for worker, alive in yard.read(workers.every)] == [
+def test_workers_are_listed_in_pages(db: StoreFixture) -> None:
+    ids = [db.worker(name) for name in "abc"]
+    unseen(db, ids[1])
+    assert [(worker.id, alive) for worker, alive in db.read(workers.list_all)] == [
         (ids[0], True),
         (ids[1], False),
         (ids[2], True),
     ]
-    page = yard.read(lambda session: workers.every(session, limit=1, after=ids[0]))
+    page = db.read(lambda session: workers.list_all(session, limit=1, after=ids[0]))
     assert [worker.id for worker, _ in page] == [ids[1]]
 
 
-def test_a_worker_that_is_not_there(yard: Yard) -> None:
+def test_a_worker_that_is_not_there(db: StoreFixture) -> None:
     with pytest.raises(NotFound):
-        yard.read(lambda session: workers.get(session, new_id("wrk")))
+        db.read(lambda session: workers.get(session, new_id("wrk")))

@@ -7,7 +7,7 @@ from store.db.database import Database
 from store.queue import Queue
 from tests import warm
 from tests.databases import Databases
-from tests.store.yard import Yard
+from tests.store.fixture import StoreFixture
 from tests.worker.attempt import Attempt
 from tests.worker.rack import Rack
 from worker.engines.local import process
@@ -29,7 +29,7 @@ def warm_process() -> Generator[WarmProcess]:
 
 @pytest.fixture
 def rack(tmp_path: Path, database: Database) -> Rack:
-    return Rack(Yard(database), Queue(f"unix://{tmp_path / 'nowhere.sock'}"))
+    return Rack(StoreFixture(database), Queue(f"unix://{tmp_path / 'nowhere.sock'}"))
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ from sqlalchemy import update
 
 from store.db.database import now_us
 from store.db.tables import Job
-from store.queries import room
+from store.queries import preemption
 from store.queue import Queue
 from store.rows import workers
 from store.rows.attempts import Claim
-from tests.store.yard import Yard, store_on
+from tests.store.fixture import StoreFixture, store_on
 from torchyard.contract.views import DeviceView
 from worker.placement.scheduler import Scheduler
 
@@ -26,7 +26,7 @@ def _nothing() -> None:
 class Hand:
     """A worker as its scheduler knows it, and the jobs that it took."""
 
-    yard: Yard
+    yard: StoreFixture
     queue: Queue
     name: str
     devices: Sequence[DeviceView]
@@ -67,7 +67,7 @@ class Hand:
 class Rack:
     """Workers on one database. Without a Redis: they read the rows."""
 
-    yard: Yard
+    yard: StoreFixture
     queue: Queue
 
     def hand(self, name: str, *devices: DeviceView) -> Hand:
@@ -78,7 +78,7 @@ class Rack:
 
     def asked(self) -> dict[str, str]:
         """Who stops for whom."""
-        return {stop.job_id: stop.favoured for stop in self.yard.read(room.stops)}
+        return {stop.job_id: stop.preemptor for stop in self.yard.read(preemption.preempted_jobs)}
 
     def asked_ago(self, victim: str, ago: timedelta) -> None:
         asked_at = now_us() - ago // timedelta(microseconds=1)

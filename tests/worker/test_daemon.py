@@ -11,16 +11,16 @@ import time
 import pytest
 from sqlalchemy import insert
 
+from store.announcement import Announcement
 from store.blobs import Blobs
 from store.db.database import Database
 from store.db.tables import Garbage, Worker
-from store.news import News
 from store.queue import Queue
 from store.rows import attempts, deletion, workers
 from store.rows.shapes import shape_of
 from tests import servers
-from tests.databases import away
-from tests.store.yard import Yard, store_on
+from tests.databases import unavailable
+from tests.store.fixture import StoreFixture, store_on
 from tests.worker.attempt import Attempt, wait_for
 from tests.worker.test_devices import Binding
 from torchyard.contract.job import JobState
@@ -51,7 +51,7 @@ class Worksite:
     """A store and a Redis, on which daemons work in threads of this process."""
 
     folder: Path
-    yard: Yard
+    yard: StoreFixture
     queue: Queue
     redis_url: str
 
@@ -71,8 +71,8 @@ class Worksite:
     def submit(self) -> str:
         """A job that fails as soon as it is started, as its code is not there."""
         job_id = self.yard.submit()
-        self.queue.tell(News(places={job_id: 0}))
-        self.queue.tell(News(ring=True))
+        self.queue.announce(Announcement(priorities={job_id: 0}))
+        self.queue.announce(Announcement(wakes_workers=True))
         return job_id
 
     def state(self, job_id: str) -> str:
@@ -96,7 +96,7 @@ class Worksite:
 def site(tmp_path: Path, database: Database) -> Generator[Worksite]:
     with servers.redis_server(tmp_path) as url:
         queue = Queue(url)
-        yield Worksite(tmp_path, Yard(database), queue, url)
+        yield Worksite(tmp_path, StoreFixture(database), queue, url)
         queue.close()
 
 
@@ -116,7 +116,7 @@ def serving(daemon: Daemon) -> Generator[None]:
 def test_a_job_that_fits_starts_however_many_before_it_do_not(site: Worksite) -> None:
     gpus = [site.yard.submit(resources={"device": "cuda"}) for _ in range(1001)]
     for job_id in gpus:
-        site.queue.tell(News(places={job_id: 0}))
+        site.queue.announce(Announcement(priorities={job_id: 0}))
     fits = site.submit()
     with serving(site.daemon()):
         wait_for(lambda: site.state(fits) == JobState.FAILED, "the job that fits was started")
@@ -146,7 +146,7 @@ def test_nobody_is_rescued_until_the_database_has_answered_for_a_lease(
     with serving(site.daemon(clock)):
         _wait_for_a_sweep(site, clock)
         clock.ahead += LEASE_S + 1  # from now on it would rescue
-        with away(site.yard.database):
+        with unavailable(site.yard.database):
             clock.ahead += 11
             wait_for(lambda: "the database does not answer" in caplog.text, "the outage is noticed")
         site.yard.expire(lost)
@@ -205,7 +205,7 @@ def test_a_gpu_whose_memory_is_not_back_is_in_quarantine_until_it_is(site: Works
     with serving(daemon):
         wait_for(lambda: site.yard.attempt(claim).launcher is not None, "the adoption")
         site.yard.cancel(claim.job_id)
-        site.queue.tell(News(ring=True))
+        site.queue.announce(Announcement(wakes_workers=True))
         wait_for(lambda: site.state(claim.job_id) == JobState.CANCELLED, "the first job's end")
         second = site.submit()
         said = f"GPU 0 is in quarantine: 21.0 GiB are still in use after {claim.job_id} ended"
@@ -226,7 +226,7 @@ def test_a_worker_that_drains_says_why_jobs_wait(site: Worksite) -> None:
         wait_for(lambda: site.yard.reason(waits).message == said, "its reason")
         assert site.yard.job(waits).attempt == 0
         site.yard.drain(daemon.id, drain=False)
-        site.queue.tell(News(ring=True))
+        site.queue.announce(Announcement(wakes_workers=True))
         wait_for(lambda: site.state(waits) == JobState.FAILED, "it was started")
 
 
@@ -240,13 +240,13 @@ def test_a_worker_whose_disk_is_full_takes_nothing_and_says_so(site: Worksite, m
         wait_for(lambda: site.worker_of(daemon).devices[0]["blocked"] == said, "the worker tells the others")
         assert site.yard.job(waits).attempt == 0
         monkeypatch.setattr("worker.devices.watch.LEAST_FREE", 1)
-        site.queue.tell(News(ring=True))
+        site.queue.announce(Announcement(wakes_workers=True))
         wait_for(lambda: site.state(waits) == JobState.FAILED, "it was started")
 
 
 def _wait_for_a_sweep(site: Worksite, clock: Clock) -> None:
     """The sweep's last act is to take what does not wait out of the queue."""
-    site.queue.tell(News(places={"job_unknown": 0}))
+    site.queue.announce(Announcement(priorities={"job_unknown": 0}))
     clock.ahead += 11
     wait_for(lambda: "job_unknown" not in site.queue.waiting(), "a sweep")
 
@@ -261,7 +261,7 @@ def test_what_a_deleted_job_left_on_the_hosts_disks_is_removed(site: Worksite) -
         site.yard.write(lambda session: session.execute(insert(Garbage).values(sha256=blob.sha256)))
         assert (site_data / "runs" / deleted).exists()
         site.yard.write(lambda session: deletion.delete_job(session, deleted))
-        with blobs.sharing():  # somebody is storing something
+        with blobs.shared_lock():  # somebody is storing something
             clock.ahead += 11
             wait_for(lambda: not (site_data / "runs" / deleted).exists(), "the run directory is gone")
             assert blobs.path(blob.sha256).exists()

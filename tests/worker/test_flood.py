@@ -16,7 +16,7 @@ from store.db.database import Database
 from store.db.tables import PointChunk, Series
 from store.rows.metrics import POINT
 from tests.databases import SQLiteDatabases
-from tests.store.yard import Yard, store_on
+from tests.store.fixture import StoreFixture, store_on
 from tests.worker.attempt import wait_for
 from tests.worker.attempts.test_relay import little_memory
 from torchyard.contract.rundir import RunDir
@@ -66,7 +66,7 @@ def test_a_flood_of_points_is_stored_whole_in_little_memory_and_holds_nobody_up(
     run = RunDir(tmp_path / "run")
     run.create()
     with sqlite.migrated() as url, closing(Database(url)) as database:
-        yard = Yard(database)
+        yard = StoreFixture(database)
         claim = yard.running(yard.submit(), yard.worker())
         records = Records(store_on(database), claim, leaving=threading.Event())
         records.read()
@@ -100,7 +100,7 @@ def _relay(relay: Relay, records: Records, *, final: bool = False) -> None:
             records.record(batch)
 
 
-def _stored(yard: Yard) -> dict[str, list[tuple[int, float]]]:
+def _stored(yard: StoreFixture) -> dict[str, list[tuple[int, float]]]:
     """Step and value of each stored point, by key, in the order in which they were stored."""
     query = select(Series.key, PointChunk.data).join_from(PointChunk, Series).order_by(PointChunk.first)
     found: dict[str, list[tuple[int, float]]] = {}

@@ -12,9 +12,9 @@ from store.db.database import Database
 from store.db.tables import Job
 from store.queue import Queue
 from store.rows import reasons
-from store.rows.reasons import Shown
+from store.rows.reasons import DisplayedReason
 from tests.databases import Databases, on_both
-from tests.store.yard import Yard, statements
+from tests.store.fixture import StoreFixture, recorded_statements
 from tests.worker.rack import Rack
 from tests.worker.test_schedule import slot
 from torchyard.contract.job import EndReason, JobState
@@ -31,7 +31,7 @@ def rows_of(rack: Rack, job_ids: list[str]) -> set[tuple[str, str]]:
 def shown(rack: Rack, job_ids: list[str]) -> set[tuple[str, str]]:
     """What users see."""
     found = rack.yard.read(
-        lambda session: reasons.shown(session, session.scalars(select(Job).where(Job.id.in_(job_ids))).all())
+        lambda session: reasons.displayed(session, session.scalars(select(Job).where(Job.id.in_(job_ids))).all())
     )
     return {(reason.code, reason.message) for reason in found.values()}
 
@@ -51,7 +51,7 @@ def test_a_pass_executes_no_more_statements_for_more_alike_jobs(rack: Rack) -> N
     hand = rack.hand("box", slot(0))
 
     def executed() -> int:
-        with statements(rack.yard.database) as found:
+        with recorded_statements(rack.yard.database) as found:
             hand.look()
         return len(found)
 
@@ -73,7 +73,7 @@ def test_a_new_sentence_for_a_whole_group_is_one_write(rack: Rack) -> None:
     hand.look()
     assert shown(rack, waiting) == {("devices_busy", "needs 2 devices; 1 free on box")}
     hand.runs("cpu-1")
-    with statements(rack.yard.database) as found:
+    with recorded_statements(rack.yard.database) as found:
         hand.look()
     assert shown(rack, waiting) == {("devices_busy", "needs 2 devices; 0 free on box")}
     assert rows_of(rack, waiting) == rows
@@ -89,7 +89,7 @@ def test_a_job_has_the_reason_of_its_group_since_it_waits(rack: Rack) -> None:
     hand.look()
     later = rack.submit(2)
     of_first, of_later = rack.yard.reason(first), rack.yard.reason(later)
-    assert of_later == Shown(of_first.code, of_first.message, rack.yard.job(later).created_at)
+    assert of_later == DisplayedReason(of_first.code, of_first.message, rack.yard.job(later).created_at)
     hand.look()
     assert rack.yard.reason(later) == of_later
 
@@ -100,15 +100,15 @@ def test_what_was_said_of_jobs_that_wait_no_more_is_forgotten(rack: Rack) -> Non
     runs = hand.runs("cpu-0")
     waits, other = rack.submit(), rack.submit(2)
     hand.look()
-    assert len(rack.yard.read(reasons.said)) == 2
+    assert len(rack.yard.read(reasons.by_shape)) == 2
     rack.yard.end(runs, EndReason.COMPLETED)
     hand.look()
     assert hand.taken == [waits]
-    assert set(rack.yard.read(reasons.said)) == {rack.yard.job(other).shape}
+    assert set(rack.yard.read(reasons.by_shape)) == {rack.yard.job(other).shape}
     rack.yard.cancel(other)
-    assert rack.yard.read(reasons.are_idle)
-    rack.yard.write(reasons.forget_idle)
-    assert rack.yard.read(reasons.said) == {}
+    assert rack.yard.read(reasons.any_unused)
+    rack.yard.write(reasons.delete_unused)
+    assert rack.yard.read(reasons.by_shape) == {}
 
 
 def test_jobs_of_one_group_start_in_the_order_of_their_submission_as_long_as_devices_are_free(rack: Rack) -> None:
@@ -128,7 +128,7 @@ def test_one_that_is_held_back_hides_no_other_and_costs_no_pass(rack: Rack) -> N
     hand.look()
     assert hand.taken == [next_one]
     hand.look()
-    with statements(rack.yard.database) as found:
+    with recorded_statements(rack.yard.database) as found:
         hand.look()
     assert len(found) == 2, "whether any is due, and the groups"
     assert rack.yard.reason(held_back).code == "waiting", "its own: its group has none"
@@ -172,7 +172,7 @@ def test_room_is_made_for_one_of_a_group_after_the_other(rack: Rack) -> None:
     assert rack.asked() == {first: urgent[0]}
     assert rack.reason(urgent[0])[0] == "preempting"
     assert {code for code, _ in shown(rack, urgent[1:])} == {"devices_busy"}
-    with statements(rack.yard.database) as found:
+    with recorded_statements(rack.yard.database) as found:
         hand.look()
     assert not [statement for statement in found if not statement.startswith(("SELECT", "WITH"))]
     for victim in sorted(victims, key=lambda victim: victim.job_id != first):
@@ -187,7 +187,7 @@ def test_devices_are_kept_for_a_job_that_came_to_stand_behind_another_of_its_gro
     victim = hand.runs("cpu-1", preemptible=True, priority=-1)
     urgent = rack.submit(2, priority=0)
     rack.yard.write(lambda session: session.execute(_asks_for(older.job_id, like=urgent)))
-    assert rack.yard.preempt(victim.job_id, in_favour_of=urgent)
+    assert rack.yard.preempt(victim.job_id, preemptor=urgent)
     rack.yard.end(older, EndReason.PREEMPTED)
     small = rack.submit(1, priority=-5)
     hand.look()
@@ -304,7 +304,7 @@ TURNS = st.lists(
 @given(turns=TURNS, slots=st.integers(1, 4))
 def test_jobs_start_as_if_each_were_looked_at(databases: Databases, turns: list[Turn], slots: int) -> None:
     with databases.migrated() as url, closing(Database(url)) as database:
-        rack = Rack(Yard(database), Queue("unix:///nowhere/redis.sock"))
+        rack = Rack(StoreFixture(database), Queue("unix:///nowhere/redis.sock"))
         hand, naive = rack.hand("box", *(slot(index) for index in range(slots))), Naive(slots)
         for turn in turns:
             for asked in turn.submitted:

@@ -11,9 +11,9 @@ import pytest
 from store.db.database import Database
 from store.rows import logs
 from store.rows.logs import NewLines
-from tests.databases import away, on_both
+from tests.databases import on_both, unavailable
 from tests.servers import redis_server
-from tests.store.yard import Yard, store_on
+from tests.store.fixture import StoreFixture, store_on
 from tests.worker.attempt import wait_for
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.rundir import RunDir
@@ -34,12 +34,12 @@ class Clock:
 
 
 @pytest.fixture
-def yard(database: Database) -> Yard:
-    return Yard(database)
+def yard(database: Database) -> StoreFixture:
+    return StoreFixture(database)
 
 
 @pytest.fixture
-def settings(tmp_path: Path, yard: Yard) -> Callable[..., Settings]:
+def settings(tmp_path: Path, yard: StoreFixture) -> Callable[..., Settings]:
     url = yard.database.engine.url.render_as_string(hide_password=False)
     return partial(Settings, data_dir=tmp_path, database_url=url)
 
@@ -50,7 +50,7 @@ def redis_url(tmp_path: Path) -> Iterator[str]:
         yield url
 
 
-def ended(yard: Yard, runs: Path) -> str:
+def ended(yard: StoreFixture, runs: Path) -> str:
     claim = yard.running(yard.submit(), yard.worker())
     RunDir(runs / claim.job_id / "1").create()
     yard.record(claim, seq=0, lines=[NewLines(0, "stdout", ["hello"])])
@@ -58,12 +58,12 @@ def ended(yard: Yard, runs: Path) -> str:
     return claim.job_id
 
 
-def lines(yard: Yard, job_id: str) -> int:
+def lines(yard: StoreFixture, job_id: str) -> int:
     return len(yard.read(lambda session: logs.after(session, job_id, line=0, limit=10)))
 
 
 def test_a_pass_removes_what_the_settings_keep_no_longer(
-    yard: Yard, settings: Callable[..., Settings], tmp_path: Path
+    yard: StoreFixture, settings: Callable[..., Settings], tmp_path: Path
 ) -> None:
     job_id, clock = ended(yard, tmp_path / "runs"), Clock()
     patient = Housekeeper(settings(), store_on(yard.database), in_use=lambda _: False, clock=clock)
@@ -85,11 +85,11 @@ def test_a_pass_removes_what_the_settings_keep_no_longer(
 
 @on_both
 def test_a_pass_that_meets_no_database_is_made_up_for(
-    yard: Yard, settings: Callable[..., Settings], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    yard: StoreFixture, settings: Callable[..., Settings], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     job_id, clock = ended(yard, tmp_path / "runs"), Clock()
     keeper = Housekeeper(settings(**AT_ONCE), store_on(yard.database), in_use=lambda _: False, clock=clock)
-    with away(yard.database):
+    with unavailable(yard.database):
         keeper.nudge()
         wait_for(lambda: "housekeeping goes on later" in caplog.text or not _at_work(), "the end of the pass")
     assert "housekeeping was broken off" not in caplog.text
@@ -99,7 +99,7 @@ def test_a_pass_that_meets_no_database_is_made_up_for(
 
 
 def test_a_worker_keeps_house_as_it_is_set_to(
-    yard: Yard, settings: Callable[..., Settings], tmp_path: Path, redis_url: str
+    yard: StoreFixture, settings: Callable[..., Settings], tmp_path: Path, redis_url: str
 ) -> None:
     clock = Clock()
     slots = tuple(Device(index, f"cpu-{index}", "CPU slot", "cpu") for index in range(2))

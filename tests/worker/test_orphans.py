@@ -17,7 +17,7 @@ from store.db.database import Database
 from store.db.tables import Attempt
 from tests import servers
 from tests.databases import SQLiteDatabases
-from tests.store.yard import Yard
+from tests.store.fixture import StoreFixture
 from tests.worker.attempt import LAUNCHER, wait_for
 from tests.worker.test_supervisor import DAEMONS
 from torchyard.contract.recordfiles import read_record
@@ -80,7 +80,7 @@ def test_what_a_killed_supervisor_leaves_ends_and_other_jobs_go_on(
     (tmp_path / "code" / "train.py").write_text(ONCE)
     started: list[Running] = []
     with sqlite.migrated() as url, closing(Database(url)) as database, servers.redis_server(tmp_path) as redis:
-        yard = Yard(database)
+        yard = StoreFixture(database)
         jobs = [yard.submit(config={"code": f"file://{tmp_path / 'code'}"}) for _ in range(2)]
         try:
             with _worker(tmp_path, url, redis, launcher=launcher) as worker:
@@ -101,7 +101,7 @@ def test_what_a_killed_supervisor_leaves_ends_and_other_jobs_go_on(
                 process.kill_attempt(job_id, number)
 
 
-def _has_ended(yard: Yard, job_id: str) -> bool:
+def _has_ended(yard: StoreFixture, job_id: str) -> bool:
     query = select(Attempt.ended_at).where(Attempt.job_id == job_id, Attempt.number == 1)
     return yard.read(lambda session: session.scalars(query).one()) is not None
 

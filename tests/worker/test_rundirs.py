@@ -17,7 +17,7 @@ from store.ids import new_id
 from store.rows import deletion
 from store.rows.attempts import Claim
 from tests.databases import on_both
-from tests.store.yard import Yard, at_once
+from tests.store.fixture import StoreFixture, run_together
 from tests.worker.attempt import wait_for
 from torchyard.contract.job import EndReason
 from torchyard.contract.rundir import Env, RunDir
@@ -35,7 +35,7 @@ class Host:
     def __init__(self, folder: Path, database: Database) -> None:
         self.runs = folder / "runs"
         self.runs.mkdir()
-        self.yard = Yard(database)
+        self.yard = StoreFixture(database)
         self.worker = self.yard.worker()
         self.in_hand: set[tuple[str, int]] = set()
 
@@ -247,7 +247,7 @@ def test_two_sweeps_at_once_disturb_neither_each_other(host: Host, caplog: pytes
         host.make(new_id("job"), number + 1)
         host.make(jobs[number], 7)
     with caplog.at_level(logging.ERROR):
-        answers = at_once(*[lambda: host.sweep(keep=DAY, orphans=NOW)] * 3)
+        answers = run_together(*[lambda: host.sweep(keep=DAY, orphans=NOW)] * 3)
     assert answers == [None] * 3
     host.sweep(keep=DAY, orphans=NOW)
     assert list(host.runs.iterdir()) == []

@@ -17,7 +17,7 @@ from store.db.tables import Attempt as AttemptRow
 from store.db.tables import Job
 from store.rows import attempts, logs
 from store.rows.attempts import Claim
-from tests.store.yard import Yard, store_on
+from tests.store.fixture import StoreFixture, store_on
 from tests.worker.attempt import Attempt, wait_for
 from torchyard.contract import failpoints
 from torchyard.contract.job import EndReason, JobState
@@ -80,7 +80,7 @@ DELETES_ALL = READY + "import shutil\nready()\ngate()\nshutil.rmtree(root.parent
 class Bench:
     """A claimed job whose attempt is about to be started under the stand-in for torchrun."""
 
-    yard: Yard
+    yard: StoreFixture
     host: Host
     claim: Claim
     attempt: Attempt
@@ -139,7 +139,7 @@ def spec() -> dict[str, Any]:
 
 @pytest.fixture
 def bench(tmp_path: Path, database: Database, spec: dict[str, Any]) -> Generator[Bench]:
-    yard = Yard(database)
+    yard = StoreFixture(database)
     job_id = yard.submit(**spec)
     claim = yard.starting(job_id, yard.worker())
     runs = tmp_path / "runs"
@@ -320,7 +320,7 @@ def test_a_process_that_has_a_supervisors_pid_is_neither_adopted_nor_killed(benc
             now = process.identity(stranger.pid)
             assert now is not None
             supervisor = replace(now, start_time=now.start_time - 1)
-            bench.yard.write(lambda session: attempts.launched(session, bench.claim, supervisor.to_dict()))
+            bench.yard.write(lambda session: attempts.mark_launched(session, bench.claim, supervisor.to_dict()))
             write_record(bench.attempt.run.supervisor, supervisor)
             bench.run()
             assert bench.ended().state == JobState.QUEUED

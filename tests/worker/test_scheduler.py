@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from store.news import News
-from store.queries import room
+from store.announcement import Announcement
+from store.queries import preemption
 from store.queue import Queue
 from store.rows import jobs
 from store.rows.jobs import Reason
 from tests import servers
 from tests.databases import on_both
-from tests.store.yard import at_once
+from tests.store.fixture import run_together
 from tests.worker.rack import Rack
 from tests.worker.test_schedule import gpu, slot
 from torchyard.contract.job import EndReason, JobState
@@ -111,10 +111,10 @@ def test_only_what_suits_the_favoured_job_is_kept_for_it_and_not_for_ever(rack: 
     hand.look()
     assert hand.taken == [other]
     assert rack.reason(small)[1] == f"needs 1 CPU slot; 1 free on box, where room is made for {urgent}"
-    rack.asked_ago(victim.job_id, timedelta(seconds=5) + room.PATIENCE - timedelta(seconds=20))
+    rack.asked_ago(victim.job_id, timedelta(seconds=5) + preemption.OVERDUE_AFTER - timedelta(seconds=20))
     hand.look()
     assert hand.taken == [other]
-    rack.asked_ago(victim.job_id, timedelta(seconds=5) + room.PATIENCE + timedelta(seconds=1))
+    rack.asked_ago(victim.job_id, timedelta(seconds=5) + preemption.OVERDUE_AFTER + timedelta(seconds=1))
     hand.look()
     assert hand.taken == [other, small]
     assert rack.asked() == {victim.job_id: urgent}
@@ -159,7 +159,7 @@ def test_workers_that_say_many_reasons_at_once_do_not_wait_for_each_other_in_a_c
         rack.yard.write(lambda session: jobs.set_waiting_reasons(session, news))
 
     for turn in range(10):
-        one = at_once(lambda: say(f"a{turn}", halves), lambda: say(f"b{turn}", halves[::-1]))  # noqa: B023
+        one = run_together(lambda: say(f"a{turn}", halves), lambda: say(f"b{turn}", halves[::-1]))  # noqa: B023
         assert one == [None, None]
 
 
@@ -180,7 +180,7 @@ def test_a_job_that_this_worker_may_not_take_stays_in_the_queue_for_others(rack:
         hand = rack.hand("box", slot(0))
         job_ids = [rack.submit(), rack.submit()]
         for job_id in job_ids:
-            rack.queue.tell(News(places={job_id: 0}))
+            rack.queue.announce(Announcement(priorities={job_id: 0}))
         hand.meanwhile = lambda: rack.yard.drain(hand.id)
         hand.look()
         assert hand.taken == []

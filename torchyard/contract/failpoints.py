@@ -24,12 +24,12 @@ VARIABLE = "TORCHYARD_FAILPOINTS"
 
 COMMITS = (
     *("submit", "change", "cancel", "pause", "resume", "delete"),
-    *("drain", "register", "heartbeat", "renew", "claim", "preempt", "admit", "reason", "rescue"),
-    *("prepared", "launched", "running", "record", "end"),
-    *("collect", "forget", "cut", "thin", "tombstones", "aside", "other"),
+    *("drain", "register", "heartbeat", "renew", "claim", "preempt", "group_jobs", "reason", "rescue"),
+    *("mark_prepared", "mark_launched", "mark_running", "store_batch", "end"),
+    *("collect", "forget_garbage", "trim_log", "trim_events", "delete_tombstones", "move_aside", "other"),
 )
 """What a transaction is for, by `store.db.database.Database.write`."""
-PUSHES = ("tell", "rebuild")
+PUSHES = ("announce", "rebuild")
 """What is said to Redis, by `store.queue.Queue`."""
 RECORDS = ("worker", "config", "plan", "supervisor", "stop", "exit", "ranks", "errors", "manifest")
 """Records by their files, or by the folder of those that are numbered, by `torchyard.contract.rundir.write_record`."""

@@ -4,7 +4,7 @@ import errno
 import os
 from typing import BinaryIO
 
-from store.blobs import Blob, Blobs, Copy
+from store.blobs import Blob, Blobs, BlobWriter
 from store.rows.checkpoints import NewCheckpoint
 from torchyard.contract.errors import DataError
 from torchyard.contract.records import Manifest, ManifestFile
@@ -34,8 +34,8 @@ class CheckpointCopy:
         self._blobs = blobs
         self._job = run.job
         self._folder = (*run.checkpoints.relative_to(run.job).parts, name)
-        self._done: list[Copy] = []
-        self._current: tuple[BinaryIO, Copy] | None = None
+        self._done: list[BlobWriter] = []
+        self._current: tuple[BinaryIO, BlobWriter] | None = None
         manifest = self._manifest()
         self._check(manifest.files, limit)
         self._pending = list(manifest.files)
@@ -50,8 +50,8 @@ class CheckpointCopy:
             if limit <= 0:
                 return 0
             file = self._pending[0]
-            source, copy = self._current = self._current or (self._open(file), self._blobs.begin())
-            taken = copy.take(source, min(limit, file.size - copy.size))
+            source, copy = self._current = self._current or (self._open(file), self._blobs.create())
+            taken = copy.copy_from(source, min(limit, file.size - copy.size))
             limit -= max(taken, _FILE_COST)
             if taken and copy.size < file.size:
                 copy.sync()
@@ -97,7 +97,7 @@ class CheckpointCopy:
         for file in files:
             self._open(file).close()
         size = sum(file.size for file in files)
-        space = self._blobs.space()
+        space = self._blobs.disk_space()
         if size > min(limit, space.total):
             raise DataError(f"its {size} bytes are more than the {min(limit, space.total)} that a checkpoint may have")
         if size > space.free:

@@ -41,7 +41,7 @@ class Records:
         """The attempt's row and its job's. Raises StaleClaim where the attempt has ended."""
 
         def look(session: Session) -> tuple[Attempt, Job]:
-            return attempts.open_row(session, self._claim), jobs.get(session, self._claim.job_id)
+            return attempts.read_open(session, self._claim), jobs.get(session, self._claim.job_id)
 
         row, job = self._read(look)
         self._seq, self.start_step = row.relay_seq, row.start_step
@@ -53,7 +53,7 @@ class Records:
 
     def names(self) -> list[str]:
         """Of the checkpoints that the attempt has ever listed."""
-        look = checkpoints.names
+        look = checkpoints.recorded_names
         return self._read(lambda session: look(session, self._claim.job_id, attempt=self._claim.number))
 
     def removed_among(self, attempt: int, names: Collection[str]) -> set[str]:
@@ -65,17 +65,17 @@ class Records:
         """How the attempt is to end, by the job's intents. Raises Unavailable at once, as an intent can be read again
         later, and StaleClaim as `read` does."""
         with self._store.read() as session:
-            attempts.open_row(session, self._claim)
-            return intents.wanted(jobs.get(session, self._claim.job_id))
+            attempts.read_open(session, self._claim)
+            return intents.requested_stop(jobs.get(session, self._claim.job_id))
 
     def prepared(self, start_step: int) -> None:
         """Records the step that the attempt resumes from, before its processes start."""
-        self._insist(lambda: commands.prepared(self._store, self._claim, start_step=start_step))
+        self._insist(lambda: commands.mark_prepared(self._store, self._claim, start_step=start_step))
         self.start_step = start_step
 
     def launched(self, launcher: dict[str, Any]) -> None:
         """Records by what a later daemon finds the attempt's processes again: an engine's handle, as JSON."""
-        self._insist(lambda: commands.launched(self._store, self._claim, launcher))
+        self._insist(lambda: commands.mark_launched(self._store, self._claim, launcher))
 
     def will_run(self, reason: Reason) -> None:
         """The next write, of whatever, moves the job to `running`, if it is not there already."""
@@ -84,18 +84,20 @@ class Records:
     def write_running(self) -> None:
         """Writes what `will_run` said, where no other write has."""
         if (reason := self._runs) is not None:
-            self._insist(lambda: commands.running(self._store, self._claim, reason))
+            self._insist(lambda: commands.mark_running(self._store, self._claim, reason))
             self._runs = None
 
     def record(self, batch: Batch) -> None:
         """Stores a batch exactly once, even where the answer to an earlier try was lost."""
-        self._insist(lambda: commands.record(self._store, self._claim, batch, seq=self._seq, runs=self._runs))
+        self._insist(lambda: commands.record(self._store, self._claim, batch, seq=self._seq, running_reason=self._runs))
         self._seq += 1
         self._runs = None
 
     def end(self, report: ExitReport, *, asked: Collection[EndReason] = ()) -> JobState:
         """Closes the attempt and answers the job's next state. `asked`: the stops that the worker has asked for."""
-        return self._insist(lambda: commands.end(self._store, self._claim, report, asked=asked, runs=self._runs))
+        return self._insist(
+            lambda: commands.end(self._store, self._claim, report, requested_stops=asked, running_reason=self._runs)
+        )
 
     def outage_s(self) -> float:
         """The longest wait for the database since the last question, in seconds; 0.0 where it always answered."""

@@ -108,7 +108,7 @@ class Relay:
 
         The next `read` goes on behind it; where this raises, it reads it again. Raises OSError.
         """
-        with self._blobs.sharing() if self._copied else nullcontext():
+        with self._blobs.shared_lock() if self._copied else nullcontext():
             for copy in self._copied:
                 copy.publish()
             yield

@@ -33,8 +33,8 @@ class Wishes:
 
     def learn(self, job: Job) -> None:
         """The job as it was just read."""
-        self.grace = job.terms.stop_grace
-        self._learn(intents.wanted(job))
+        self.grace = job.stored_spec.stop_grace
+        self._learn(intents.requested_stop(job))
 
     def look(self) -> None:
         self._next = 0.0

@@ -5,8 +5,8 @@ import logging
 import threading
 import time
 
-from store.commands import cleaning
-from store.rows.trimming import Keep
+from store.commands import cleanup
+from store.rows.trimming import TrimLimits
 from store.store import Store
 from torchyard.contract.errors import Unavailable
 from worker.cleanup import tidy
@@ -33,7 +33,7 @@ class Housekeeper:
         in_use: Callable[[AttemptKey], bool],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._keep = Keep(
+        self._keep = TrimLimits(
             logs=settings.keep_logs,
             log_bytes=settings.keep_logs_bytes,
             events=settings.keep_events,
@@ -83,7 +83,7 @@ class Housekeeper:
             logger.exception("housekeeping was broken off")
 
     def _steps(self) -> Generator[None]:
-        yield from cleaning.trim(self._store, self._keep)
-        cleaning.forget_deleted(self._store)
+        yield from cleanup.trim_finished_jobs(self._store, self._keep)
+        cleanup.delete_old_tombstones(self._store)
         yield
         yield from self._run_dirs.sweep()

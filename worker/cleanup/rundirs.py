@@ -91,7 +91,7 @@ class RunDirs:
         for first in range(0, len(names), _ASKED_AT_ONCE):
             some = names[first : first + _ASKED_AT_ONCE]
             with self._database.read() as session:
-                known = run_dirs.known(session, some)
+                known = run_dirs.known_jobs(session, some)
             yield
             for job_id in some:
                 if job_id in known:
@@ -139,9 +139,9 @@ class RunDirs:
     def _set_aside(self, job_id: str, number: str) -> bool:
         """Renames the directory while the job cannot be claimed: its next attempt may have this very number."""
         folder = self._runs / job_id
-        with self._database.write("aside") as session:
+        with self._database.write("move_aside") as session:
             jobs.lock(session, job_id)
-            job = run_dirs.known(session, [job_id]).get(job_id)
+            job = run_dirs.known_jobs(session, [job_id]).get(job_id)
             if job is not None and int(number) in job.attempts:
                 return False
             try:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection
 import logging
 from pathlib import Path
 
-from store.commands import cleaning
+from store.commands import cleanup
 from store.queries import run_dirs
 from store.store import Store
 from torchyard.contract.rundir import RunDir
@@ -54,7 +54,7 @@ def remove_copies(
 def remove_blobs(store: Store) -> None:
     """Removes the blobs that nothing refers to any more, and what was left of copies a day ago. Raises Unavailable."""
     try:
-        removed = cleaning.collect(store, limit=_REMOVED_AT_ONCE)
+        removed = cleanup.collect_garbage(store, limit=_REMOVED_AT_ONCE)
         store.blobs.remove_abandoned()
     except OSError as error:
         logger.warning("cannot remove blobs: %s", error)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from store import probe
-from store.probe import DatabaseFacts
+from store.probe import DatabaseInfo
 from torchyard.contract.errors import ConfigError, Unavailable
 from worker.doctor.findings import Finding, failed, ok, warning
 from worker.settings import Settings
@@ -20,7 +20,7 @@ def database(settings: Settings) -> Finding:
     if file is not None and not file.exists():
         return ok("database", f"SQLite, {file}: not there yet (torchyard up makes it)")
     try:
-        found = probe.look_at_database(settings.database)
+        found = probe.inspect_database(settings.database)
         head = _head()
     except (ConfigError, Unavailable) as error:
         advice = (
@@ -35,7 +35,7 @@ def redis(settings: Settings, *, embedded: Path | None) -> Finding:
     own = not settings.redis_url
     url = f"unix://{embedded}" if own and embedded is not None else settings.redis
     try:
-        found = probe.look_at_redis(url)
+        found = probe.inspect_redis(url)
     except (ConfigError, Unavailable) as error:
         if own:
             return ok("redis", "not running (starts with torchyard up)")
@@ -50,15 +50,17 @@ def redis(settings: Settings, *, embedded: Path | None) -> Finding:
         )
     if not found.appendonly:
         wrong.append(("appendonly no: a restart loses what waits, until it is rebuilt", "appendonly yes"))
-    if found.policy != "noeviction":
-        wrong.append((f"maxmemory-policy {found.policy}: it may drop the queue", "maxmemory-policy noeviction"))
+    if found.maxmemory_policy != "noeviction":
+        wrong.append(
+            (f"maxmemory-policy {found.maxmemory_policy}: it may drop the queue", "maxmemory-policy noeviction")
+        )
     if wrong:
         facts, settings_ = zip(*wrong, strict=True)
         return warning("redis", f"{found.name}, {', '.join(facts)}", f"set in redis.conf: {'; '.join(settings_)}")
     return ok("redis", f"{found.name}, appendonly yes, maxmemory-policy noeviction")
 
 
-def _tables(found: DatabaseFacts, head: str, *, embedded: bool) -> Finding:
+def _tables(found: DatabaseInfo, head: str, *, embedded: bool) -> Finding:
     fact = f"{found.name}, tables at revision {found.revision}"
     if not found.supported:
         return failed("database", f"{fact}: too old", "update it: SQLite 3.40, PostgreSQL 15, or later")
@@ -77,13 +79,15 @@ def _unmigrated(fact: str, *, embedded: bool) -> Finding:
     return (warning if embedded else failed)("database", fact, _MIGRATE)
 
 
-def _clocks(fact: str, found: DatabaseFacts) -> Finding:
-    skew = abs(found.ahead_s)
-    side = "ahead of" if found.ahead_s > 0 else "behind"
-    if skew - found.within_s > _SKEW_S:
+def _clocks(fact: str, found: DatabaseInfo) -> Finding:
+    skew = abs(found.clock_ahead_s)
+    side = "ahead of" if found.clock_ahead_s > 0 else "behind"
+    if skew - found.clock_uncertainty_s > _SKEW_S:
         told = f"{fact}; its clock is {skew:.1f} s {side} this host's, so times in logs and in the database differ"
         return warning("database", told, "synchronise both clocks: timedatectl set-ntp true, or chrony")
-    return ok("database", f"{fact} (the newest), its clock within {skew + found.within_s:.3f} s of this host's")
+    return ok(
+        "database", f"{fact} (the newest), its clock within {skew + found.clock_uncertainty_s:.3f} s of this host's"
+    )
 
 
 @functools.cache

@@ -9,10 +9,10 @@ from typing import Literal
 from pydantic import ValidationError
 
 from store.commands import placement
-from store.db import terms
+from store.db import stored_spec
 from store.db.tables import Worker
-from store.queries import room
-from store.queries.room import Stop
+from store.queries import preemption
+from store.queries.preemption import PreemptedJob
 from store.rows import intents, jobs, reasons, waiting, workers
 from store.rows.attempts import Claim
 from store.rows.intents import Holder
@@ -42,7 +42,7 @@ class _Pass:
     floor: Floor
     holders: list[Holder]
     """The jobs on this worker."""
-    stops: dict[str, list[Stop]]
+    stops: dict[str, list[PreemptedJob]]
     """The jobs that make room, on any worker, by the job that needs it."""
     said: Mapping[str, Reason]
     """What is said of each shape."""
@@ -77,11 +77,11 @@ class Scheduler:
     def waiting(self) -> list[Waiting]:
         """The first job of each group that waits, by the rows. Raises Unavailable."""
         with self._store.read() as session:
-            if not waiting.are_outside(session):
-                return waiting.heads(session)
-        placement.admit(self._store)
+            if not waiting.any_ungrouped(session):
+                return waiting.group_heads(session)
+        placement.group_waiting_jobs(self._store)
         with self._store.read() as session:
-            return waiting.heads(session)
+            return waiting.group_heads(session)
 
     def claims(
         self, heads: Sequence[Waiting], devices: Sequence[DeviceView], *, may_claim: Callable[[], bool]
@@ -94,12 +94,12 @@ class Scheduler:
         if not heads:
             return
         with self._store.read() as session:
-            known = workers.every(session)
-            held = jobs.holders(session)
+            known = workers.list_all(session)
+            held = jobs.device_holders(session)
             holders = intents.holders(session, self._id)
-            stops = _by_favoured(room.stops(session))
-            said, favoured = reasons.said(session), reasons.of_favoured(session, stops)
-            alone = waiting.some(session, stops)
+            stops = _by_favoured(preemption.preempted_jobs(session))
+            said, favoured = reasons.by_shape(session), reasons.of_preemptors(session, stops)
+            alone = waiting.waiting_among(session, stops)
         hosts = {worker.id: _host(worker) for worker, alive in known if alive or worker.id == self._id}
         draining = self._id in hosts and hosts[self._id].draining
         hosts[self._id] = schedule.Host(self._name, devices, draining=draining)
@@ -120,7 +120,7 @@ class Scheduler:
 
     def _following(self, job: Waiting) -> Waiting | None:
         with self._store.read() as session:
-            return waiting.following(session, job)
+            return waiting.next_of_group(session, job)
 
     def _consider(self, turn: _Pass, job: Waiting, resources: Resources) -> _Fate:
         """Takes the job, makes room for it, or notes that it waits."""
@@ -157,14 +157,14 @@ class Scheduler:
             logger.info("%s: attempt %d takes %s", job.id, claim.number, ", ".join(view.uuid for view in chosen))
             return claim
         with self._store.read() as session:
-            turn.takes = not workers.drains(session, self._id)
-            if not waiting.some(session, [job.id]):
+            turn.takes = not workers.is_draining(session, self._id)
+            if not waiting.waiting_among(session, [job.id]):
                 return "apart"
         # The worker drains, or somebody was faster to take the devices: so it is for the others of the group.
         turn.waiting[resources].add(job.shape)
         return "waits"
 
-    def _make_room(self, turn: _Pass, job: Waiting, resources: Resources) -> list[Stop]:
+    def _make_room(self, turn: _Pass, job: Waiting, resources: Resources) -> list[PreemptedJob]:
         """Asks jobs of this worker to stop for this one, if that helps; those that it asked."""
         lower = [holder for holder in turn.holders if _may_stop(holder, job)]
         if not lower or turn.floor.fits_elsewhere(self._id, resources):
@@ -172,9 +172,9 @@ class Scheduler:
         victims = schedule.make_room(resources, turn.floor.offered(self._id), lower)
         if not victims or not turn.may_claim():
             return []
-        stops = [Stop(victim.job_id, job.id, self._id, self._name) for victim in victims]
+        stops = [PreemptedJob(victim.job_id, job.id, self._id, self._name) for victim in victims]
         asked = [stop.job_id for stop in stops]
-        if not placement.preempt(self._store, asked, in_favour_of=job.id, reason=_preempting(stops)):
+        if not placement.preempt(self._store, asked, preemptor=job.id, reason=_preempting(stops)):
             return []
         turn.holders = [holder for holder in turn.holders if holder not in victims]
         turn.stops[job.id] = stops
@@ -183,16 +183,16 @@ class Scheduler:
 
     def _say_why(self, turn: _Pass) -> None:
         """Each worker finds the same words in the same rows: where two look, neither corrects the other."""
-        for_whom = {stop.job_id: stop.favoured for stops in turn.stops.values() for stop in stops}
+        for_whom = {stop.job_id: stop.preemptor for stops in turn.stops.values() for stop in stops}
         common: dict[str, Reason] = {}
         for resources, reason in turn.floor.explain(turn.waiting, for_whom):
             common |= {shape: reason for shape in turn.waiting[resources] if turn.said.get(shape) != reason}
         for job_id in turn.favoured.keys() - turn.stops.keys():
             turn.tell(job_id, jobs.WAITING)  # for what its group waits
         if common or turn.news:
-            placement.tell_why(self._store, common, turn.news)
+            placement.set_waiting_reasons(self._store, common, turn.news)
         elif turn.said.keys() - {shape for shapes in turn.waiting.values() for shape in shapes}:
-            placement.forget_idle(self._store)
+            placement.delete_unused_reasons(self._store)
 
 
 def _host(worker: Worker) -> schedule.Host:
@@ -200,10 +200,10 @@ def _host(worker: Worker) -> schedule.Host:
     return schedule.Host(worker.name, devices, draining=worker.drain_requested_at is not None)
 
 
-def _by_favoured(stops: Iterable[Stop]) -> dict[str, list[Stop]]:
-    found: dict[str, list[Stop]] = defaultdict(list)
+def _by_favoured(stops: Iterable[PreemptedJob]) -> dict[str, list[PreemptedJob]]:
+    found: dict[str, list[PreemptedJob]] = defaultdict(list)
     for stop in stops:
-        found[stop.favoured].append(stop)
+        found[stop.preemptor].append(stop)
     return found
 
 
@@ -211,7 +211,7 @@ def _may_stop(holder: Holder, job: Waiting) -> bool:
     return holder.preemptible and not holder.stopping and holder.priority < job.priority
 
 
-def _preempting(stops: Sequence[Stop]) -> Reason:
+def _preempting(stops: Sequence[PreemptedJob]) -> Reason:
     names = " and ".join(sorted({stop.worker for stop in stops}))
     victims = ", ".join(sorted(stop.job_id for stop in stops))
     return Reason(PREEMPTING, f"room is made on {names}: {victims} of lower priority stops first")
@@ -220,7 +220,7 @@ def _preempting(stops: Sequence[Stop]) -> Reason:
 def _understood(job: Waiting) -> Resources | None:
     """What the job asks for; None where only a newer worker knows."""
     try:
-        return terms.resources(job.resources)
+        return stored_spec.parse_resources(job.resources)
     except ValidationError:
         logger.warning("%s: this worker does not know what it asks for: %s", job.id, job.resources)
         return None

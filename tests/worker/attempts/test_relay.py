@@ -488,7 +488,7 @@ def test_while_a_large_checkpoint_is_copied_logs_go_on_and_blobs_can_be_collecte
     relay, blobs = relay_of(run), Blobs(run.root.parent / "blobs")
     assert relay.read(final=True) is None
     assert relay.copying
-    with blobs.alone() as alone:
+    with blobs.exclusive_lock() as alone:
         assert alone
     run.log("rank-0", "stdout").write_text("a line\n")
     batches = drain(relay, final=True)

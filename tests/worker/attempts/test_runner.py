@@ -23,9 +23,9 @@ from store.db.tables import Job
 from store.rows import checkpoints, logs
 from store.rows.attempts import Claim
 from store.rows.checkpoints import NewCheckpoint
-from tests.databases import away
+from tests.databases import unavailable
 from tests.disks import mounted
-from tests.store.yard import Yard, store_on
+from tests.store.fixture import StoreFixture, store_on
 from tests.worker.attempt import wait_for
 from tests.worker.engines.memory import MemoryEngine, Simulated
 from torchyard.contract import failpoints
@@ -48,7 +48,7 @@ from worker.engines.base import AttemptKey
 class Bench:
     """A claimed job and its runners, one after the other."""
 
-    yard: Yard
+    yard: StoreFixture
     host: Host
     engine: MemoryEngine
     claim: Claim
@@ -137,7 +137,7 @@ def bench(tmp_path: Path, database: Database, spec: dict[str, Any]) -> Generator
     code = tmp_path / "code"
     code.mkdir()
     (code / "train.py").touch()
-    yard = Yard(database)
+    yard = StoreFixture(database)
     job_id = yard.submit(config={"code": f"file://{code}"}, **spec)
     claim = yard.starting(job_id, yard.worker())
     engine = MemoryEngine(Inventory((Device(0, "cpu-0", "CPU slot", "cpu"),)))
@@ -287,7 +287,7 @@ def test_a_preempt_before_it_was_prepared_starts_nothing(bench: Bench) -> None:
 def test_an_end_that_nobody_asked_for_is_not_believed(bench: Bench) -> None:
     bench.started().end(EndReason.PREEMPTED)
     bench.ended()
-    assert (bench.row.end_reason, bench.job.barren) == (EndReason.WORKER_LOST, 1)
+    assert (bench.row.end_reason, bench.job.attempts_without_checkpoint) == (EndReason.WORKER_LOST, 1)
 
 
 def test_a_detached_attempt_goes_on_and_the_next_runner_adopts_it(bench: Bench) -> None:
@@ -515,7 +515,7 @@ def test_a_database_that_is_away_delays_the_end_and_loses_nothing(
 ) -> None:
     monkeypatch.setattr("worker.attempts.spool._OUTAGE_S", 0.1)
     attempt = bench.started()
-    with away(database):
+    with unavailable(database):
         bench.say("the last line")
         attempt.end()
         wait_for(lambda: "trying again" in caplog.text, "the outage is noticed")

@@ -1,0 +1,70 @@
+"""Removing what is kept no longer: blobs, tombstones of deleted jobs, and old logs and events of finished ones."""
+
+from collections.abc import Generator
+from datetime import timedelta
+
+from store.rows import deletion, garbage, trimming
+from store.rows.trimming import EVENTS_OF_ATTEMPTS, LOG_OF_JOB, TrimLimits, TrimTarget
+from store.store import Store
+from torchyard.contract.durations import format_duration
+
+
+def collect_garbage(store: Store, *, limit: int = 1000) -> int:
+    """Removes blobs that were left as garbage and no checkpoint refers to; how many. Raises Unavailable and OSError.
+
+    Nothing, where a relay is at work: whoever calls next makes up for it.
+    """
+    with store.read() as session:
+        if not garbage.exists(session):
+            return 0
+    with store.blobs.exclusive_lock() as alone:
+        if not alone:
+            return 0
+        with store.write("collect") as session:
+            unused = garbage.take_unreferenced(session, limit=limit)
+        # No checkpoint can begin to refer to these: only a relay brings new references, and it waits.
+        for sha256 in unused:
+            store.blobs.remove(sha256)
+        if unused:
+            with store.write("forget_garbage") as session:
+                garbage.remove(session, unused)
+    return len(unused)
+
+
+def delete_old_tombstones(store: Store) -> None:
+    """Removes tombstones that no worker needs any more, some at once. Raises Unavailable."""
+    with store.write("delete_tombstones") as session:
+        deletion.delete_old_tombstones(session)
+
+
+def trim_finished_jobs(store: Store, keep: TrimLimits) -> Generator[None]:
+    """A pass over finished jobs of which more is left than is to be kept, some hundreds at most. Raises Unavailable.
+
+    Yields after each transaction, each of which is short; whoever stops there leaves the rest to a later pass. Any
+    number of workers may do it at once.
+    """
+    for kind, age, size in (
+        (LOG_OF_JOB, keep.logs, keep.log_bytes),
+        (EVENTS_OF_ATTEMPTS, keep.events, keep.event_bytes),
+    ):
+        if age is None and size is None:
+            continue
+        with store.read() as session:
+            due = trimming.jobs_to_trim(session, kind, age=age, size=size)
+        yield
+        for job_id, old in due:
+            if old or size is None:
+                why = f"it is kept for {format_duration(age or timedelta())} after the end of a job"
+                yield from _cut(store, kind, job_id, to=0, why=why)
+            else:
+                yield from _cut(store, kind, job_id, to=size, why=f"the last {size} bytes of it are kept")
+
+
+def _cut(store: Store, kind: TrimTarget, job_id: str, *, to: int, why: str) -> Generator[None]:
+    with store.read() as session:
+        first = trimming.first_kept(session, kind, job_id, to) if to else trimming.PAST_END
+    more = True
+    while more:
+        with store.write(kind.purpose) as session:
+            more = trimming.remove_oldest(session, kind, job_id, first_kept=first, to=to, why=why)
+        yield

@@ -1,0 +1,104 @@
+"""How the whole service stands, for who operates it."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from store.db.database import now_us
+from store.db.tables import Attempt, Job, Series, Worker
+from store.rows import jobs, workers
+from store.rows.attempts import LEASE
+from torchyard.contract.job import JobState
+from torchyard.contract.views import StartsView
+
+DEVICE_STATES = ("free", "held", "blocked", "lost")
+"""`blocked`: not offered, though no job of ours holds it. `lost`: not held, and its worker is silent."""
+
+_LEASE_US = int(LEASE.total_seconds() * 1_000_000)
+_EVERY = 10_000
+
+
+@dataclass(frozen=True)
+class OpenAttempt:
+    """Times are microseconds."""
+
+    job_id: str
+    worker: str
+    lease_age: int
+    """Since its worker last renewed the lease."""
+    relay_lag: int
+    """How old the oldest line of the newest batch was when it was read."""
+
+
+@dataclass(frozen=True)
+class WorkerStats:
+    id: str
+    name: str
+    age: int
+    """Microseconds since it was seen."""
+    devices: Counter[tuple[str, str]]
+    """How many there are of each kind in each of `DEVICE_STATES`."""
+    starts: StartsView | None
+
+
+@dataclass(frozen=True)
+class ServiceStats:
+    now: int
+    """Microseconds since the epoch, by the database's clock."""
+    jobs: dict[JobState, int]
+    attempts: list[OpenAttempt]
+    workers: list[WorkerStats]
+    points: int
+    """Metric points that are stored."""
+
+
+def collect(session: Session) -> ServiceStats:
+    now = session.execute(select(now_us())).scalar_one()
+    counted = dict(session.execute(select(Job.state, func.count()).group_by(Job.state)).all())
+    return ServiceStats(
+        now=now,
+        jobs={state: counted.get(state, 0) for state in JobState},
+        attempts=_open_attempts(session, now),
+        workers=_seen_workers(session, now),
+        points=int(session.scalar(select(func.sum(Series.count))) or 0),
+    )
+
+
+def _open_attempts(session: Session, now: int) -> list[OpenAttempt]:
+    query = (
+        select(Attempt.job_id, Worker.name, Attempt.lease_until, Attempt.relay_lag_us)
+        .join(Worker, Worker.id == Attempt.worker_id)
+        .where(Attempt.ended_at.is_(None))
+        .order_by(Attempt.id)
+    )
+    return [
+        OpenAttempt(job_id, name, now - (lease_until - _LEASE_US), lag)
+        for job_id, name, lease_until, lag in session.execute(query)
+    ]
+
+
+def _seen_workers(session: Session, now: int) -> list[WorkerStats]:
+    held = jobs.device_holders(session)
+    return [
+        WorkerStats(row.id, row.name, now - row.seen_at, _devices(row, alive, held), _starts(row))
+        for row, alive in workers.list_all(session, limit=_EVERY)
+    ]
+
+
+def _starts(worker: Worker) -> StartsView | None:
+    return None if worker.starts is None else StartsView.model_validate(worker.starts)
+
+
+def _devices(worker: Worker, alive: bool, held: dict[tuple[str, str], str]) -> Counter[tuple[str, str]]:
+    counted = Counter({(device["kind"], state): 0 for device in worker.devices for state in DEVICE_STATES})
+    for device in worker.devices:
+        if (worker.id, device["uuid"]) in held:
+            state = "held"
+        elif not alive:
+            state = "lost"
+        else:
+            state = "blocked" if device.get("blocked") else "free"
+        counted[device["kind"], state] += 1
+    return counted

@@ -1,0 +1,97 @@
+"""All that a job has stored, in the order in which it was committed: what a stream shows."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from heapq import merge
+from typing import Literal, TypeVar
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from store.db.tables import JobEvent, LogChunk, PointChunk, Series
+from store.rows import logs
+from store.rows.logs import Line
+from store.rows.metrics import POINT
+
+T = TypeVar("T")
+
+ItemKind = Literal["state", "message", "checkpoint", "progress", "metric", "log"]
+
+_AT_ONCE = 32
+"""Rows read at once: a chunk may hold a thousand lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPoint:
+    key: str
+    step: int
+    value: float
+    time: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineItem:
+    """One thing stored of a job."""
+
+    position: int
+    kind: ItemKind
+    content: JobEvent | StoredPoint | Line
+
+
+def after(
+    session: Session, job_id: str, position: int, *, kinds: frozenset[ItemKind] = frozenset()
+) -> Iterator[TimelineItem]:
+    """What is stored behind `position`, of some kinds or of all, in order. Rows are read as they are asked for."""
+    sources: list[Iterator[TimelineItem]] = []
+    if not kinds or kinds - {"metric", "log"}:
+        sources.append(_events(session, job_id, position, kinds))
+    if not kinds or "metric" in kinds:
+        sources.append(_points(session, job_id, position))
+    if not kinds or "log" in kinds:
+        sources.append(_lines(session, job_id, position))
+    yield from merge(*sources, key=lambda item: item.position)
+
+
+def _events(session: Session, job_id: str, position: int, kinds: frozenset[ItemKind]) -> Iterator[TimelineItem]:
+    query = select(JobEvent).where(JobEvent.job_id == job_id).order_by(JobEvent.seq).limit(_AT_ONCE)
+    if kinds:
+        query = query.where(JobEvent.type.in_(kinds))
+    rows = _paged(lambda last: session.scalars(query.where(JobEvent.seq > last)).all(), position, lambda row: row.seq)
+    return (TimelineItem(row.seq, row.type, row) for row in rows)  # pyright: ignore[reportArgumentType] - the column's values
+
+
+def _points(session: Session, job_id: str, position: int) -> Iterator[TimelineItem]:
+    query = select(PointChunk, Series.key).join(Series, Series.id == PointChunk.series_id)
+    query = query.where(PointChunk.job_id == job_id).order_by(PointChunk.first).limit(_AT_ONCE)
+    # The chunk that holds the next position is the last one that starts at or before it.
+    start = select(func.max(PointChunk.first)).where(PointChunk.job_id == job_id, PointChunk.first <= position + 1)
+    begin = session.scalar(start) or 0
+    rows = _paged(
+        lambda last: session.execute(query.where(PointChunk.first > last)).all(), begin - 1, lambda row: row[0].first
+    )
+    for chunk, key in rows:
+        for place, (step, value, time) in enumerate(POINT.iter_unpack(chunk.data), start=chunk.first):
+            if place > position:
+                yield TimelineItem(place, "metric", StoredPoint(key, step, value, time, chunk.attempt))
+
+
+def _lines(session: Session, job_id: str, position: int) -> Iterator[TimelineItem]:
+    query = select(LogChunk).where(LogChunk.job_id == job_id).order_by(LogChunk.position).limit(_AT_ONCE)
+    start = select(func.max(LogChunk.position)).where(LogChunk.job_id == job_id, LogChunk.position <= position + 1)
+    begin = session.scalar(start) or 0
+    rows = _paged(
+        lambda last: session.scalars(query.where(LogChunk.position > last)).all(), begin - 1, lambda row: row.position
+    )
+    for chunk in rows:
+        for place, line in enumerate(logs.lines(chunk), start=chunk.position):
+            if place > position:
+                yield TimelineItem(place, "log", line)
+
+
+def _paged(read: Callable[[int], Iterable[T]], begin: int, place: Callable[[T], int]) -> Iterator[T]:
+    """Rows behind `begin`, a few at once."""
+    rows = list(read(begin))
+    while rows:
+        yield from rows
+        rows = list(read(place(rows[-1]))) if len(rows) == _AT_ONCE else []

@@ -1,0 +1,106 @@
+"""What the service is made of, each kept alive as systemd or Compose would: started again a moment after its end."""
+
+from collections.abc import Mapping, Sequence
+import os
+from pathlib import Path
+import signal
+import subprocess
+import time
+from typing import Protocol
+
+from tests.postgresql import PostgreSQLServer
+from torchyard.cli.up.child import spawn
+
+_PAUSE_S = 0.5
+
+
+class Component(Protocol):
+    """`tend` and `stop` belong to one thread, whose end the process does not outlive; the rest is anybody's."""
+
+    @property
+    def pid(self) -> int | None:
+        """None while it does not run."""
+        ...
+
+    def keep_alive(self) -> None:
+        """Starts it where it does not run and may."""
+        ...
+
+    def send(self, number: signal.Signals, *, rest: float = _PAUSE_S) -> int | None:
+        """Signals the process; once it ends, it starts again after `rest` seconds. Its pid, None where none runs."""
+        ...
+
+    def stop(self) -> None:
+        """Kills it, for good."""
+        ...
+
+
+class Program:
+    """A program of ours, or redis-server. Its output is appended to `log`."""
+
+    def __init__(self, argv: Sequence[str], *, env: Mapping[str, str], log: Path) -> None:
+        self._argv, self._env, self._log = argv, env, log
+        self._process: subprocess.Popen[bytes] | None = None
+        self._due = 0.0
+        self._rest = _PAUSE_S
+
+    @property
+    def pid(self) -> int | None:
+        process = self._process
+        return process.pid if process is not None and process.returncode is None else None
+
+    def keep_alive(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            return
+        if self._process is not None:
+            self._due, self._rest = time.monotonic() + self._rest, _PAUSE_S
+            self._process = None
+        if time.monotonic() >= self._due:
+            with self._log.open("ab") as log:
+                self._process = spawn(self._argv, env=self._env, stdout=log, stderr=log)
+
+    def send(self, number: signal.Signals, *, rest: float = _PAUSE_S) -> int | None:
+        self._rest = rest
+        return _signalled(self.pid, number)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+
+class Database:
+    """PostgreSQL."""
+
+    def __init__(self, server: PostgreSQLServer) -> None:
+        self._server = server
+        self._due = 0.0
+
+    @property
+    def pid(self) -> int | None:
+        return self._server.pid
+
+    def keep_alive(self) -> None:
+        if self._server.pid is not None or time.monotonic() < self._due:
+            return
+        try:
+            self._server.start()
+        except AssertionError:  # processes of the killed one are still there
+            self._due = time.monotonic() + _PAUSE_S
+
+    def send(self, number: signal.Signals, *, rest: float = _PAUSE_S) -> int | None:
+        self._due = time.monotonic() + rest
+        return _signalled(self._server.pid, number)
+
+    def stop(self) -> None:
+        self._server.stop()
+
+
+def _signalled(pid: int | None, number: signal.Signals) -> int | None:
+    if pid is None:
+        return None
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:  # it has just ended, and was waited for
+        return None
+    return pid

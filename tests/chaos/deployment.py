@@ -1,0 +1,186 @@
+"""The whole service as real processes on a folder of its own, one by one as in production."""
+
+from collections.abc import Callable, Collection, Generator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+import json
+import os
+from pathlib import Path
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from typing import Literal
+
+from tests.chaos import job_processes
+from tests.chaos.components import Component, Database, Program
+from tests.chaos.disk import Disk, disk
+from tests.chaos.proxy import Proxy, proxy
+from tests.postgresql import postgresql_server
+from tests.servers import free_port
+from torchyard.cli.up import redis_server
+from torchyard.client import Client
+from torchyard.contract.errors import TorchyardError
+
+DatabaseKind = Literal["postgresql", "sqlite"]
+
+WORKERS = ("worker-1", "worker-2")
+SLOTS = 2
+"""CPU slots of each worker."""
+
+_DISK_BYTES = 4 << 30
+"""An hour of jobs leaves about 20 MB each. Only what is used takes memory."""
+_START_S = 60.0
+_END_S = 30.0
+_TICK_S = 0.05
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """Redis and PostgreSQL are reached through `proxies` alone. Blobs and run directories are on `disk`."""
+
+    folder: Path
+    disk: Disk
+    components: dict[str, Component]
+    """`api`, the workers, `redis`, and `postgresql` where that is the database."""
+    proxies: dict[str, Proxy]
+    url: str
+    token: str
+
+    @property
+    def code(self) -> Path:
+        return self.folder / "code"
+
+    @property
+    def blobs(self) -> Path:
+        return self.disk.folder / "blobs"
+
+    def worker_id(self, name: str) -> str:
+        """By what REST knows the worker."""
+        return json.loads((self.disk.folder / name / "worker.json").read_text())["id"]
+
+    def client(self, *, patience: float = 30.0) -> Client:
+        return Client(self.url, self.token, patience=patience)
+
+    def keep_alive(self) -> None:
+        """Starts again what has ended. For the thread that started it all."""
+        for component in self.components.values():
+            component.keep_alive()
+
+    def keep_alive_until(self, condition: Callable[[], bool], *, within: float, every: float = _TICK_S) -> bool:
+        """Whether the condition, which is looked at `every` so many seconds, came true `within` so many."""
+        deadline = time.monotonic() + within
+        while not condition():
+            if time.monotonic() > deadline:
+                return False
+            self.keep_alive()
+            time.sleep(every)
+        return True
+
+    def ready(self) -> bool:
+        """Whether every part answers, and every worker is there."""
+        try:
+            with self.client(patience=0) as client:
+                alive = [worker for worker in client.workers() if worker.state == "ready"]
+                return client.ready().status == "ok" and len(alive) == len(WORKERS)
+        except TorchyardError:
+            return False
+
+    def logs(self) -> str:
+        """The end of what each program said."""
+        found = sorted((self.folder / "logs").glob("*.log"))
+        return "\n".join(f"--- {path.name}\n{path.read_text(errors='replace')[-3000:]}" for path in found)
+
+
+@contextmanager
+def deployed(folder: Path, *, database: DatabaseKind) -> Generator[Deployment]:
+    """A service that is ready. Afterwards nothing of it runs, its jobs included, and its disk is gone.
+
+    Raises TimeoutError where it does not come up.
+    """
+    with ExitStack() as stack:
+        for name in ("logs", "code", "redis"):
+            (folder / name).mkdir()
+        made = _with_servers(folder, stack, database=database)
+        stack.callback(_end, made)
+        environment = _environment(made)
+        migration = [sys.executable, "-P", "-m", "migrations", "upgrade"]
+        made.components["redis"].keep_alive()
+        subprocess.run(migration, env=environment, cwd=folder, check=True, capture_output=True, timeout=_START_S)
+        log = folder / "logs"
+        api = [sys.executable, "-P", "-m", "api"]
+        made.components["api"] = Program(api, env=environment | _data_dir(made, "api"), log=log / "api.log")
+        for name in WORKERS:
+            argv = [sys.executable, "-P", "-m", "worker"]
+            made.components[name] = Program(argv, env=environment | _data_dir(made, name), log=log / f"{name}.log")
+        if not made.keep_alive_until(made.ready, within=_START_S, every=0.2):
+            raise TimeoutError(f"the service is not ready after {_START_S:g} s\n{made.logs()}")
+        yield made
+
+
+def _with_servers(folder: Path, stack: ExitStack, *, database: DatabaseKind) -> Deployment:
+    """With the servers that are not ours; the database runs."""
+    password = secrets.token_hex(16)
+    socket_path = redis_server.socket_in(folder / "redis")
+    if socket_path.parent != folder / "redis":
+        stack.callback(shutil.rmtree, socket_path.parent)
+    argv = redis_server.argv(redis_server.find_binary(), folder=folder / "redis", socket_path=socket_path)
+    redis = Program([*argv, "--requirepass", password], env=dict(os.environ), log=folder / "logs" / "redis.log")
+    components: dict[str, Component] = {"redis": redis}
+    proxies = {"redis": stack.enter_context(proxy(socket_path))}
+    space = stack.enter_context(disk(folder / "disk", size=_DISK_BYTES))
+    (space.folder / "blobs").mkdir(mode=0o700)
+    if database == "postgresql":
+        server = stack.enter_context(postgresql_server())
+        components["postgresql"] = Database(server)
+        proxies["postgresql"] = stack.enter_context(proxy(server.socket))
+    (folder / "redis-password").write_text(password)
+    return Deployment(folder, space, components, proxies, f"http://127.0.0.1:{free_port()}", secrets.token_hex(16))
+
+
+def _environment(made: Deployment) -> dict[str, str]:
+    """What all programs have in common."""
+    password, redis = (made.folder / "redis-password").read_text(), made.proxies["redis"].port
+    database = f"sqlite:///{made.disk.folder / 'torchyard.db'}"
+    if "postgresql" in made.proxies:
+        database = f"postgresql://postgres@127.0.0.1:{made.proxies['postgresql'].port}/postgres"
+    return os.environ | {
+        "TORCHYARD_DATABASE_URL": database,
+        "TORCHYARD_REDIS_URL": f"redis://:{password}@127.0.0.1:{redis}/0",
+        "TORCHYARD_TOKEN": made.token,
+        "TORCHYARD_PORT": made.url.rpartition(":")[2],
+        "TORCHYARD_CPU_SLOTS": str(SLOTS),
+        "TORCHYARD_ALLOW_PATHS": str(made.code),
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def _data_dir(made: Deployment, name: str) -> dict[str, str]:
+    """A data directory of its own, with the blobs that all share."""
+    folder = made.disk.folder / name
+    folder.mkdir(mode=0o700)
+    (folder / "blobs").symlink_to(made.blobs)
+    return {"TORCHYARD_DATA_DIR": str(folder)}
+
+
+def _end(made: Deployment) -> None:
+    """Kills every process of the service and of its jobs."""
+    for name in ("api", *WORKERS, "redis"):
+        if name in made.components:
+            made.components[name].stop()
+    jobs = {path.name for path in made.disk.folder.glob("*/runs/job_*")}
+    _kill(lambda: [*job_processes.naming(made.folder), *(process.pid for process in job_processes.find(jobs))])
+
+
+def _kill(left: Callable[[], Collection[int]]) -> None:
+    """Kills what `left` finds until it finds nothing. Raises TimeoutError."""
+    deadline = time.monotonic() + _END_S
+    while pids := left():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"processes {pids} cannot be killed")
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(_TICK_S)

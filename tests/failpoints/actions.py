@@ -1,0 +1,162 @@
+"""What the programs do to the store and to Redis, scene by scene, with their own code; a child plays each."""
+
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager
+from datetime import timedelta
+import logging
+import os
+from pathlib import Path
+import sys
+import threading
+import time
+
+from api import present
+from store.commands import cleanup, requests, submission
+from store.db.tables import Job
+from store.rows.attempts import Batch, Claim
+from store.rows.idempotency import KeyedRequest
+from store.rows.jobs import Reason
+from store.rows.logs import NewLines
+from store.rows.metrics import NewPoint
+from store.store import Store
+from tests.store.fixture import checkpoint
+from tests.worker.standin import StandIn
+from torchyard.contract import failpoints
+from torchyard.contract.job import EndReason
+from torchyard.contract.records import ExitReport, ProcessIdentity
+from torchyard.contract.spec import parse_patch, parse_spec
+from torchyard.contract.views import DeviceView
+from worker.attempts.records import Records
+from worker.cleanup.rundirs import RunDirs
+from worker.daemon import Daemon
+from worker.devices.inventory import Device, Inventory
+from worker.engines.base import Plan
+from worker.engines.local import engine
+from worker.engines.local.engine import LocalEngine
+from worker.placement.scheduler import Scheduler
+from worker.settings import Settings
+
+STEPS = (1, 2)
+
+_LAUNCHER = Path(__file__).parent.parent / "worker" / "launcher.py"
+
+
+def _submit(store: Store, _: str) -> None:
+    keyed = KeyedRequest("admin", "once", "the same")
+    spec = parse_spec({"trainer": "script", "name": "once", "config": {"code": "file:///code"}})
+    submission.submit(
+        store, spec, owner="admin", show=lambda session, row: present.new_job(session, row, spec), keyed=keyed
+    )
+
+
+def _delete(store: Store, job_id: str) -> None:
+    requests.delete(store, job_id)
+    cleanup.collect_garbage(store)  # as after the API's answer
+
+
+def _id(_: object, row: Job) -> str:
+    return row.id
+
+
+def _alive(_: object, __: object, alive: bool) -> bool:
+    return alive
+
+
+REQUESTS: dict[str, Callable[[Store, str], object]] = {
+    "submit": _submit,
+    "change": lambda store, job_id: requests.change(store, job_id, parse_patch({"priority": 7}), answer=_id),
+    "cancel": lambda store, job_id: requests.cancel(store, job_id, answer=_id),
+    "pause": lambda store, job_id: requests.pause(store, job_id, answer=_id),
+    "resume": lambda store, job_id: requests.resume(store, job_id, answer=_id),
+    "delete": _delete,
+    "drain": lambda store, worker_id: requests.drain(store, worker_id, drain=True, answer=_alive),
+}
+"""What the API has done for a request about a job or a worker."""
+
+
+def request(settings: Settings, what: str, subject: str) -> None:
+    with _store(settings) as store:
+        REQUESTS[what](store, subject)
+
+
+def collect(settings: Settings) -> None:
+    with _store(settings) as store:
+        cleanup.collect_garbage(store)
+
+
+def remove_orphans(settings: Settings) -> None:
+    with _store(settings) as store:
+        run_dirs = RunDirs(settings.runs, store.database, keep=None, keep_bytes=None, in_use=lambda _: False)
+        for _ in run_dirs.sweep(orphan_age=timedelta()):
+            pass
+
+
+def work(settings: Settings, worker_id: str) -> None:
+    """A worker takes what waits and fits, and reports it to its end. Raises StaleClaim."""
+    with _store(settings) as store:
+        for claim in _claim(store, worker_id):
+            report(store, claim)
+
+
+def schedule(settings: Settings, worker_id: str) -> None:
+    """A worker's look at the queue."""
+    with _store(settings) as store:
+        _claim(store, worker_id)
+
+
+def report(store: Store, claim: Claim) -> None:
+    """All that a worker stores of an attempt: two batches, the second with a checkpoint, and its end."""
+    records = Records(store, claim, leaving=threading.Event())
+    records.read()
+    records.prepared(0)
+    me = ProcessIdentity.of(os.getpid())
+    assert me is not None
+    records.launched(me.to_dict())
+    records.will_run(Reason("running", "1 process runs"))
+    records.write_running()
+    for step in STEPS:
+        points = [NewPoint("loss", step, 1 / step, step)]
+        lines = [NewLines(0, "stdout", [f"attempt {claim.number}, step {step}"])]
+        saved = [checkpoint(f"step-{step}", step=step)] if step == STEPS[-1] else []
+        records.record(Batch(offsets={"events.jsonl": step}, points=points, lines=lines, checkpoints=saved))
+    records.end(ExitReport(reason=EndReason.COMPLETED))
+
+
+def run_daemon(settings: Settings, speed: float, patience: float, argv: list[str] | None = None) -> None:
+    """A daemon whose clock goes `speed` times as fast, and which waits `patience` seconds for a supervisor to come.
+
+    `argv` is started in torchrun's place; attempts after the first meet no failpoint.
+    """
+    logging.basicConfig(filename=settings.root / "worker.log", level=logging.INFO, force=True)
+    setattr(engine, "_SUPERVISOR_DEADLINE_S", patience)  # noqa: B010 not to be set by anybody else
+    slots = Inventory((Device(0, "cpu-0", "CPU slot", "cpu"),))
+    launcher = _InTorchrunsPlace(argv) if argv is not None else None
+    local = LocalEngine(settings.runs, slots, launcher=launcher)
+    Daemon(settings, local, clock=lambda: time.monotonic() * speed).serve()
+
+
+def ranks(script: Path) -> list[str]:
+    """Starts one rank with `script`, as torchrun would, without torch."""
+    return [sys.executable, "-P", str(_LAUNCHER), "1", str(script)]
+
+
+class _InTorchrunsPlace(StandIn):
+    """Attempts after the first meet no failpoint."""
+
+    def command(self, plan: Plan, *, folder: Path) -> list[str]:
+        if plan.key.number > 1:
+            os.environ.pop(failpoints.VARIABLE, None)
+            failpoints.arm()
+        return super().command(plan, folder=folder)
+
+
+def _claim(store: Store, worker_id: str) -> list[Claim]:
+    device = DeviceView(index=0, uuid="cpu-0", name="CPU slot", kind="cpu")
+    scheduler = Scheduler(worker_id=worker_id, name="box", store=store)
+    return list(scheduler.claims(scheduler.waiting(), [device], may_claim=lambda: True))
+
+
+@contextmanager
+def _store(settings: Settings) -> Generator[Store]:
+    with closing(Store.of(settings, program="torchyard-scene")) as store:
+        yield store

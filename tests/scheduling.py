@@ -1,0 +1,44 @@
+"""How pytest-xdist deals the tests out: the longest files first, those that share what they start to one process."""
+
+from pathlib import Path
+
+import pytest
+from xdist.scheduler import LoadFileScheduling
+
+_FOLDER = Path(__file__).parent
+_ONE_SERVICE = ("e2e/test_intents.py", "e2e/test_jobs.py", "e2e/test_retention.py", "e2e/test_retry.py")
+"""Their tests use the service that runs in `tests/e2e/conftest.py`."""
+_LAUNCHES = ("worker/test_supervisor.py", "worker/test_torchrun.py", "worker/engines/test_conformance.py")
+_WARM = "worker/engines/local/"
+"""Theirs, and those of `_LAUNCHES`, use the warm process of `tests/worker/conftest.py`."""
+_LONGEST = (
+    "chaos/test_chaos.py",
+    *_ONE_SERVICE,
+    *_LAUNCHES,
+    "worker/engines/local/warm/test_keeper.py",
+    "torchyard/cli/test_service.py",
+    "e2e/test_recovery.py",
+    "failpoints/test_processes.py",
+    "trainer/test_resume.py",
+    "trainer/test_recipes.py",
+)
+"""The longest first. What is not here takes less than these."""
+
+
+class FileScheduling(LoadFileScheduling):
+    """As `--dist loadfile`, but files that use one service, or one warm process, are dealt out together."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = super()._split_scope(nodeid)
+        name = path.removeprefix("tests/")
+        if name in _ONE_SERVICE:
+            return "tests/e2e"
+        if name in _LAUNCHES:
+            return "launches"
+        return "warm" if name.startswith(_WARM) else path
+
+
+def sort_longest_first(items: list[pytest.Item]) -> None:
+    """Puts the longest files first, so that none of them is left when all others are done."""
+    places = {_FOLDER / name: place for place, name in enumerate(_LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))

@@ -1,0 +1,193 @@
+"""Short words for what the API and the workers do to a store, each in a transaction of its own."""
+
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+import threading
+from typing import Any, TypeVar
+
+from sqlalchemy import event, insert, select, update
+from sqlalchemy.orm import Session
+
+from store.blobs import Blobs
+from store.db.database import Database, now_us
+from store.db.tables import Allocation, Attempt, Base, Job, JobEvent
+from store.ids import new_id
+from store.queue import Queue
+from store.rows import attempts, intents, jobs, reasons, workers
+from store.rows.attempts import Batch, Claim
+from store.rows.checkpoints import NewCheckpoint
+from store.rows.jobs import Reason
+from store.rows.reasons import DisplayedReason
+from store.store import Store
+from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.records import ExitReport, Manifest, ManifestFile
+from torchyard.contract.spec import parse_spec
+
+T = TypeVar("T")
+
+
+class StoreFixture:
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    def read(self, look: Callable[[Session], T]) -> T:
+        with self.database.read() as session:
+            return look(session)
+
+    def write(self, change: Callable[[Session], T]) -> T:
+        with self.database.write() as session:
+            return change(session)
+
+    def submit(self, *, owner: str = "ada", **spec: Any) -> str:
+        parsed = parse_spec({"trainer": "script", "config": {"code": "file:///code"}} | spec)
+        return self.write(lambda session: jobs.submit(session, parsed, owner=owner)).id
+
+    def submit_many(self, count: int, *, owner: str = "ada", **spec: Any) -> list[str]:
+        """Alike jobs, in one statement."""
+        like = self.job(self.submit(owner=owner, **spec))
+        table = Base.metadata.tables["jobs"]
+        row = {column.name: getattr(like, column.name) for column in table.columns}
+        rows = [{**row, "id": new_id("job")} for _ in range(count - 1)]
+        if rows:
+            self.write(lambda session: session.execute(insert(table), rows))
+        return [like.id, *(str(new["id"]) for new in rows)]
+
+    def hold_back(self, job_id: str, *, seconds: float) -> None:
+        """Has the job wait as after a failure."""
+        until = now_us() + int(seconds * 1_000_000)
+        self.write(lambda session: session.execute(update(Job).where(Job.id == job_id).values(not_before=until)))
+
+    def worker(self, name: str = "box-a") -> str:
+        worker_id = new_id("wrk")
+        self.write(lambda session: workers.register(session, worker_id, name=name, devices=[]))
+        return worker_id
+
+    def claim(self, job_id: str, worker_id: str, *devices: str) -> Claim | None:
+        held = [{"worker": worker_id, "index": 0, "uuid": device, "name": device} for device in devices or ("slot-0",)]
+        return self.write(lambda session: attempts.claim(session, job_id, worker_id=worker_id, devices=held))
+
+    def starting(self, job_id: str, worker_id: str, *devices: str) -> Claim:
+        claim = self.claim(job_id, worker_id, *devices)
+        assert claim is not None
+        return claim
+
+    def running(self, job_id: str, worker_id: str, *devices: str) -> Claim:
+        claim = self.starting(job_id, worker_id, *devices)
+        self.write(lambda session: attempts.mark_running(session, claim, reason=Reason("running", "runs")))
+        return claim
+
+    def record(self, claim: Claim, *, seq: int, **batch: Any) -> None:
+        stored = Batch(offsets=batch.pop("offsets", {}), **batch)
+        self.write(lambda session: attempts.record(session, claim, stored, seq=seq))
+
+    def end(self, claim: Claim, reason: EndReason, message: str = "", *, asked: bool = True) -> JobState:
+        """`asked`: where the reason is a stop, whether the worker has asked for it."""
+        report, stops = ExitReport(reason=reason, message=message), {reason} if asked else set[EndReason]()
+        return self.write(lambda session: attempts.end(session, claim, report, requested_stops=stops))
+
+    def cancel(self, job_id: str) -> Job:
+        return self.write(lambda session: intents.request_cancel(session, job_id))
+
+    def pause(self, job_id: str) -> Job:
+        return self.write(lambda session: intents.request_pause(session, job_id))
+
+    def resume(self, job_id: str) -> Job:
+        return self.write(lambda session: intents.resume(session, job_id))
+
+    def preempt(self, *victims: str, preemptor: str) -> bool:
+        return self.write(lambda session: intents.request_preempt(session, victims, preemptor=preemptor))
+
+    def drain(self, worker_id: str, *, drain: bool = True) -> None:
+        self.write(lambda session: workers.set_drain(session, worker_id, drain=drain))
+
+    def expire(self, claim: Claim) -> None:
+        """Takes the lease of the attempt into the past."""
+        past = update(Attempt).where(Attempt.id == claim.attempt_id).values(lease_until=now_us() - 1)
+        self.write(lambda session: session.execute(past))
+
+    def rescue(self, claim: Claim) -> bool:
+        return self.write(lambda session: attempts.rescue(session, claim))
+
+    def job(self, job_id: str) -> Job:
+        return self.read(lambda session: jobs.get(session, job_id))
+
+    def reason(self, job_id: str) -> DisplayedReason:
+        """Why the job stands where it stands, as users see it."""
+        return self.read(lambda session: reasons.displayed(session, [jobs.get(session, job_id)])[job_id])
+
+    def attempt(self, claim: Claim) -> Attempt:
+        return self.read(lambda session: attempts.read(session, claim))
+
+    def events(self, job_id: str) -> Sequence[JobEvent]:
+        return self.read(lambda session: jobs.events(session, job_id, after=0, limit=100_000))
+
+    def moves(self, job_id: str) -> list[str]:
+        """The states that the job entered, by its events."""
+        return [event.data["to"] for event in self.events(job_id) if event.type == "state"]
+
+    def held(self) -> dict[tuple[str, str], str]:
+        return self.read(jobs.device_holders)
+
+    def everything(self) -> dict[str, list[dict[str, Any]]]:
+        """Every row of every table, to compare."""
+
+        def look(session: Session) -> dict[str, list[dict[str, Any]]]:
+            tables = Base.metadata.sorted_tables
+            return {
+                table.name: sorted((dict(row) for row in session.execute(select(table)).mappings()), key=str)
+                for table in tables
+            }
+
+        return self.read(look)
+
+    def allocations(self) -> Sequence[Allocation]:
+        return self.read(lambda session: session.scalars(select(Allocation).order_by(Allocation.id)).all())
+
+
+@contextmanager
+def recorded_statements(database: Database) -> Generator[list[str]]:
+    """What is executed on the database while the block runs, but for the ends of transactions."""
+    found: list[str] = []
+
+    def note(connection: Any, cursor: Any, statement: str, *_: Any) -> None:
+        if not statement.startswith("BEGIN"):
+            found.append(statement)
+
+    event.listen(database.engine, "before_cursor_execute", note)
+    try:
+        yield found
+    finally:
+        event.remove(database.engine, "before_cursor_execute", note)
+
+
+def store_on(database: Database, *, queue: Queue | None = None, blobs: Blobs | None = None) -> Store:
+    """A store on the database: without a Redis and without blobs, where none are given."""
+    nowhere = Path("/nowhere")
+    return Store(database, queue or Queue(f"unix://{nowhere / 'redis.sock'}"), blobs or Blobs(nowhere))
+
+
+def checkpoint(
+    name: str, *, step: int, epoch: int | None = None, end_of_epoch: bool = True, **metrics: float
+) -> NewCheckpoint:
+    """A checkpoint as the relay passes it on; `val_loss=1.0` is the metric `val/loss`."""
+    named = {key.replace("_", "/", 1): value for key, value in metrics.items()}
+    file = ManifestFile(path="state.pt", size=1, sha256="0" * 64)
+    manifest = Manifest(step=step, epoch=epoch, end_of_epoch=end_of_epoch, metrics=named, files=[file])
+    return NewCheckpoint(name=name, manifest=manifest, files=[file])
+
+
+def run_together(*calls: Callable[[], T]) -> list[T | Exception]:
+    """Runs the calls in threads that start together; each one's answer or exception, in order."""
+    barrier = threading.Barrier(len(calls))
+
+    def run(call: Callable[[], T]) -> T | Exception:
+        barrier.wait()
+        try:
+            return call()
+        except Exception as error:  # noqa: BLE001 - the test judges it
+            return error
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return list(pool.map(run, calls))

@@ -1,0 +1,112 @@
+"""What an attempt's report may claim, and which retries end."""
+
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import update
+
+from store.db.database import now_us
+from store.db.tables import Attempt
+from store.rows.attempts import Claim
+from tests.store.fixture import StoreFixture, checkpoint
+from torchyard.contract.job import CRASH_LOOP_CAP, EndReason, JobState
+
+STOPS = [EndReason.CANCELLED, EndReason.PAUSED, EndReason.PREEMPTED]
+
+
+@pytest.mark.parametrize("reason", STOPS)
+def test_a_stop_that_nobody_asked_for_is_a_lost_worker(db: StoreFixture, reason: EndReason) -> None:
+    claim = db.running(db.submit(max_restarts=0), db.worker())
+    assert db.end(claim, reason, "forged", asked=False) is JobState.QUEUED
+    job = db.job(claim.job_id)
+    assert (job.attempts_without_checkpoint, job.restarts, job.not_before is not None) == (1, 0, True)
+    assert db.attempt(claim).end_reason == EndReason.WORKER_LOST
+    assert "(worker_lost): it stopped, though nobody asked it to: forged" in job.reason_message
+
+
+@pytest.mark.parametrize("reason", STOPS)
+def test_a_stop_that_nobody_asked_for_ends_at_the_crash_loop_cap(db: StoreFixture, reason: EndReason) -> None:
+    job_id, worker = db.submit(max_restarts=0), db.worker()
+    for _ in range(CRASH_LOOP_CAP - 1):
+        assert db.end(db.running(job_id, worker), reason, asked=False) is JobState.QUEUED
+    assert db.end(db.running(job_id, worker), reason, asked=False) is JobState.FAILED
+
+
+def test_a_stop_is_believed_where_the_rows_tell_of_it(db: StoreFixture) -> None:
+    worker, high = db.worker(), db.submit(priority=5)
+    paused, cancelled = db.running(db.submit(), worker, "a"), db.running(db.submit(), worker, "b")
+    preempted = db.running(db.submit(preemptible=True), worker, "c")
+    db.pause(paused.job_id)
+    db.cancel(cancelled.job_id)
+    assert db.preempt(preempted.job_id, preemptor=high)
+    assert db.end(paused, EndReason.PAUSED, asked=False) is JobState.PAUSED
+    assert db.end(cancelled, EndReason.CANCELLED, asked=False) is JobState.CANCELLED
+    assert db.end(preempted, EndReason.PREEMPTED, asked=False) is JobState.QUEUED
+    assert [_end_reason(db, claim) for claim in (paused, cancelled, preempted)] == [
+        "paused",
+        "cancelled",
+        "preempted",
+    ]
+
+
+def test_a_drained_worker_preempts_and_asks_for_nothing_else(db: StoreFixture) -> None:
+    worker = db.worker()
+    stopped, forged = db.running(db.submit(), worker, "a"), db.running(db.submit(), worker, "b")
+    db.drain(worker)
+    assert db.end(stopped, EndReason.PREEMPTED, asked=False) is JobState.QUEUED
+    assert db.end(forged, EndReason.CANCELLED, asked=False) is JobState.QUEUED
+    assert (_end_reason(db, stopped), _end_reason(db, forged)) == ("preempted", "worker_lost")
+
+
+def test_a_supervisor_that_was_told_by_a_signal_calls_any_stop_a_preemption(db: StoreFixture) -> None:
+    claim = db.running(db.submit(), db.worker())
+    db.pause(claim.job_id)
+    assert db.end(claim, EndReason.PREEMPTED, asked=False) is JobState.PAUSED
+    assert _end_reason(db, claim) == "preempted"
+
+
+def test_a_checkpoint_of_no_later_step_does_not_start_the_count_anew(db: StoreFixture) -> None:
+    job_id, worker = db.submit(max_restarts=0), db.worker()
+    first = db.running(job_id, worker)
+    db.record(first, seq=0, checkpoints=[checkpoint("step-5", step=5)])
+    db.end(first, EndReason.WORKER_LOST)
+    for number in range(1, CRASH_LOOP_CAP + 1):
+        claim = db.running(job_id, worker)
+        db.record(claim, seq=0, checkpoints=[checkpoint("step-5", step=5)])
+        ended = db.end(claim, EndReason.WORKER_LOST, "lost")
+        assert (ended is JobState.FAILED) is (number == CRASH_LOOP_CAP)
+    assert db.job(job_id).reason_message == "lost (10 attempts in a row brought the job no further)"
+
+
+def test_retries_that_go_further_each_time_end_with_the_time_limit(db: StoreFixture) -> None:
+    job_id, worker = db.submit(max_restarts=0, time_limit="1h"), db.worker()
+    states: list[JobState] = []
+    for step in (1, 2):
+        claim = db.running(job_id, worker)
+        db.record(claim, seq=0, checkpoints=[checkpoint(f"step-{step}", step=step)])
+        _ran(db, claim, timedelta(minutes=30))
+        states.append(db.end(claim, EndReason.WORKER_LOST, "lost"))
+    assert states == [JobState.QUEUED, JobState.FAILED]
+    error = db.job(job_id).error
+    assert error is not None
+    assert error["code"] == "time_limit"
+    assert error["message"] == "the job's time limit was reached; its last attempt ended (worker_lost): lost"
+
+
+@pytest.mark.parametrize("reason", [EndReason.PAUSED, EndReason.PREEMPTED, EndReason.COMPLETED])
+def test_a_job_that_was_stopped_or_has_finished_did_not_fail_at_its_time_limit(
+    db: StoreFixture, reason: EndReason
+) -> None:
+    claim = db.running(db.submit(time_limit="1h"), db.worker())
+    _ran(db, claim, timedelta(hours=2))
+    assert db.end(claim, reason) is not JobState.FAILED
+
+
+def _ran(db: StoreFixture, claim: Claim, duration: timedelta) -> None:
+    earlier = now_us() - duration // timedelta(microseconds=1)
+    moved = update(Attempt).where(Attempt.id == claim.attempt_id).values(started_at=earlier)
+    db.write(lambda session: session.execute(moved))
+
+
+def _end_reason(db: StoreFixture, claim: Claim) -> str | None:
+    return db.attempt(claim).end_reason
