@@ -8,8 +8,8 @@ from typing import Any
 import torchyard
 from torchyard.contract.collector import paused
 from torchyard.contract.errors import ConfigError, DataError
-from torchyard.contract.recipes import AnyRecipe
-from torchyard.contract.spec import CONFIGS, CheckpointPolicy
+from torchyard.contract.recipes import REGISTRY, Recipe
+from torchyard.contract.spec import CheckpointPolicy
 from torchyard.run import Run
 
 with paused():
@@ -38,14 +38,15 @@ def main() -> None:
     run.close()
 
 
-def read_config(run: Run) -> AnyRecipe:
-    config = CONFIGS[run.config["trainer"]].model_validate(run.config["config"])
-    if not isinstance(config, AnyRecipe):
-        raise ConfigError(f"{run.config['trainer']} is no recipe of this trainer")
-    return config
+def read_config(run: Run) -> Recipe:
+    """Returns the configuration of the job's recipe. Raises ConfigError."""
+    recipe = REGISTRY.get(run.config["trainer"])
+    if recipe is None:
+        raise ConfigError(f"there is no recipe {run.config['trainer']} in this version of the trainer")
+    return recipe.config.model_validate(run.config["config"])
 
 
-def make_training(run: Run, *, config: AnyRecipe, world: World) -> Training:
+def make_training(run: Run, *, config: Recipe, world: World) -> Training:
     """The run that the configuration asks for, ready to train. Raises DataError and ConfigError."""
     seed_everything(config.training.seed)  # the same on every rank, and so the same initial weights
     state = run.resume()
@@ -57,7 +58,7 @@ def make_training(run: Run, *, config: AnyRecipe, world: World) -> Training:
         weights=run.weights or config.model.weights,
         device=world.device,
         local_size=world.local_size,
-        facts=state,
+        metadata=state,
     )
     _check_data(task, world, state)
     policy = CheckpointPolicy.model_validate(run.config["checkpoint"])
@@ -79,10 +80,10 @@ def _check_data(task: Task, world: World, state: Mapping[str, Any] | None) -> No
         )
 
 
-def _check_monitors(task: Task, config: AnyRecipe, policy: CheckpointPolicy) -> None:
+def _check_monitors(task: Task, config: Recipe, policy: CheckpointPolicy) -> None:
     stopping = config.early_stopping
     monitors = {"checkpoint.monitor": policy.monitor, "early_stopping.monitor": stopping.monitor if stopping else ""}
-    classes = len(task.facts.get("classes", ()))
+    classes = len(task.metadata.get("classes", ()))
     for key, metric in monitors.items():
         if metric == "val/accuracy_top5" and classes <= TOP:
             raise ConfigError(f"{key}: {metric} is not measured with {classes} classes")

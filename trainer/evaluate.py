@@ -14,8 +14,7 @@ from pydantic import ValidationError
 
 from torchyard.contract.collector import paused
 from torchyard.contract.errors import ConfigError, DataError, TorchyardError
-from torchyard.contract.recipes import AnyRecipe
-from torchyard.contract.spec import CONFIGS
+from torchyard.contract.recipes import REGISTRY, Recipe
 
 with paused():
     import torch
@@ -49,7 +48,7 @@ def evaluate(state_path: Path, *, source: str | None = None, device: str = "auto
     where = _device(device)
     torch.set_num_threads(state["threads"])
     config = _config(state_path, state)
-    task = make_task(config, source=source or config.data.source, weights="none", device=where, facts=state)
+    task = make_task(config, source=source or config.data.source, weights="none", device=where, metadata=state)
     try:
         task.model.load_state_dict(state["model"])
     except RuntimeError as error:
@@ -72,14 +71,14 @@ def _read(path: Path) -> dict[str, Any]:
     return state
 
 
-def _config(path: Path, state: dict[str, Any]) -> AnyRecipe:
+def _config(path: Path, state: dict[str, Any]) -> Recipe:
+    recipe = REGISTRY.get(state["recipe"])
+    if recipe is None:
+        raise DataError(f"{path}: this version has no recipe {state['recipe']}")
     try:
-        config = CONFIGS[state["recipe"]].model_validate(state["config"])
-    except (KeyError, ValidationError) as error:
-        raise DataError(f"{path}: its recipe {state['recipe']} or its configuration is not of this version") from error
-    if not isinstance(config, AnyRecipe):
-        raise DataError(f"{path}: {state['recipe']} is no recipe of this trainer")
-    return config
+        return recipe.config.model_validate(state["config"])
+    except ValidationError as error:
+        raise DataError(f"{path}: its configuration is not valid in this version") from error
 
 
 def _device(name: str) -> torch.device:

@@ -241,7 +241,7 @@ class Training:
         metrics = {**self.report.metrics, **evaluation.metrics}
         config = self.config.model_dump(mode="json")
         state = {
-            **self.task.facts,
+            **self.task.metadata,
             **learned,
             "epoch": self.epoch,
             "step": self.step,

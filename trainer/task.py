@@ -39,7 +39,7 @@ class Task(Protocol):
         ...
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         """What a checkpoint needs besides weights to be used elsewhere; loads with `weights_only=True`."""
         ...
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage]
 
-from torchyard.contract.recipes import ImageClassification
+from torchyard.contract.recipes import MODULES, ImageClassification
 from torchyard.contract.rundir import Env, RunDir
 from torchyard.contract.spec import parse_spec
 
@@ -19,9 +19,7 @@ DEADLINE_S = 120
 
 PRELOADED = (
     "trainer.__main__",
-    "trainer.recipes.classification",
-    "trainer.recipes.segmentation",
-    "trainer.recipes.text",
+    *(f"trainer.recipes.{name}" for name in MODULES),
     "safetensors.torch",
     "torchvision.models",
     "torch.utils.serialization.config",

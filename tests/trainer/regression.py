@@ -18,7 +18,7 @@ class Regression:
     """Three numbers to one; `extra` modules come before the last layer. What it evaluates to is given, one an epoch."""
 
     description = "30 samples"
-    facts: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
     files: Mapping[str, Content] = {}
     samples = SAMPLES
     data_hash = split_hash = "0" * 64

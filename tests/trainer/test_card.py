@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from tests.trainer.ranks import recipe
 from trainer.card import Card, describe, flops, peak_memory, versions
 from trainer.models.initial import freeze, train_mode
-from trainer.recipes.classification import Classifier, make_classifier
+from trainer.recipes.classification import Classifier, make_task
 from trainer.world import World
 
 CPU = torch.device("cpu")
@@ -58,7 +58,7 @@ def test_counting_leaves_the_model_and_the_random_numbers_as_they_were() -> None
 
 def card(*, rank: int = 0, **model: Any) -> tuple[Classifier, Card]:
     config = recipe(model=model, training={"per_device_batch_size": 16, "gradient_accumulation_steps": 3})
-    classifier = make_classifier(config, source="digits", device=CPU)
+    classifier = make_task(config, source="digits", device=CPU)
     world = World(rank=rank, size=2, local_size=2, device=CPU)
     return classifier, describe(classifier, config=config, world=world, precision="fp32")
 

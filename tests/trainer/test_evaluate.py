@@ -13,8 +13,7 @@ import torch
 
 from tests.trainer.runs import small_pictures
 from torchyard.contract.errors import ConfigError, DataError
-from torchyard.contract.recipes import AnyRecipe
-from torchyard.contract.spec import CONFIGS
+from torchyard.contract.recipes import REGISTRY
 from trainer import evaluate as program
 from trainer.evaluate import evaluate
 from trainer.recipes import make_task
@@ -47,8 +46,7 @@ RECIPES = {"image-classification": pictures, "segmentation": pairs, "text-classi
 
 def checkpoint(folder: Path, trainer: str, raw: dict[str, Any]) -> tuple[Path, Task]:
     """What the loop saves, as far as it matters here, and the task that it came from."""
-    config = CONFIGS[trainer].model_validate(raw)
-    assert isinstance(config, AnyRecipe)
+    config = REGISTRY[trainer].config.model_validate(raw)
     torch.manual_seed(3)
     task = make_task(config, source=config.data.source, weights="none", device=CPU)
     state = {
@@ -56,7 +54,7 @@ def checkpoint(folder: Path, trainer: str, raw: dict[str, Any]) -> tuple[Path, T
         "config": config.model_dump(mode="json"),
         "model": task.model.state_dict(),
         "threads": torch.get_num_threads(),
-        **task.facts,
+        **task.metadata,
     }
     torch.save(state, folder / "state.pt")
     return folder / "state.pt", task
@@ -104,14 +102,14 @@ def test_other_data_may_be_evaluated_where_its_classes_are_the_same(tmp_path: Pa
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"recipe": "juggling"}, DataError, "its recipe juggling or its configuration is not of this version"),
-        ({"recipe": "script"}, DataError, "its recipe script"),
-        ({"config": {"model": {"nome": "x"}}}, DataError, "is not of this version"),
+        ({"recipe": "juggling"}, DataError, "this version has no recipe juggling"),
+        ({"recipe": "script"}, DataError, "this version has no recipe script"),
+        ({"config": {"model": {"nome": "x"}}}, DataError, "its configuration is not valid in this version"),
         ({"model": {"weight": torch.zeros(1)}}, ConfigError, "the data does not fit the checkpoint's model"),
         ({"model": None}, DataError, "is no checkpoint of a recipe"),
     ],
 )
-def test_a_state_that_cannot_be_used_is_told(
+def test_a_checkpoint_that_cannot_be_used_is_an_error(
     tmp_path: Path, change: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     path, _ = checkpoint(tmp_path, "image-classification", pictures(tmp_path))

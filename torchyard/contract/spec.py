@@ -1,14 +1,17 @@
 """The job spec: everything that a user may ask for. A resolved spec is itself a valid spec."""
 
 from datetime import timedelta
+import functools
+import operator
 import re
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import (
     AfterValidator,
     Field,
     TypeAdapter,
     ValidationError,
+    create_model,
     field_validator,
     model_validator,
 )
@@ -97,64 +100,36 @@ class _Common(Schema):
         return env
 
 
-_R = TypeVar("_R", bound="RecipeSpec")
+class RecipeSpec(_Common):
+    """A job for a built-in recipe; `config` is validated by the schema of the recipe that `trainer` names."""
 
+    trainer: str
+    name: JobName
+    config: recipes.Recipe
 
-def _group_outlives_a_stall(spec: _R) -> _R:
-    """`distributed.timeout: auto` becomes a duration: the resolved spec is one that older workers can read."""
-    distributed = spec.config.distributed
-    if distributed.timeout != "auto":
-        return spec
-    timeout = distributed.collective_timeout(spec.stall_timeout)
-    resolved = distributed.model_copy(update={"timeout": timeout})
-    config = spec.config.model_copy(update={"distributed": resolved})
-    return spec.model_copy(update={"config": config})
+    @model_validator(mode="after")
+    def _monitors_are_measured(self) -> Self:
+        measured = recipes.REGISTRY[self.trainer].metrics
+        if self.checkpoint.monitor not in measured:
+            raise ValueError(f"checkpoint.monitor must be one of {', '.join(sorted(measured))}")
+        evaluated = sorted(key for key in measured if key.startswith("val/"))
+        stopping, schedule = self.config.early_stopping, self.config.lr_scheduler
+        if stopping is not None and stopping.monitor not in evaluated:
+            raise ValueError(f"config.early_stopping.monitor must be one of {', '.join(evaluated)}")
+        if schedule.name == "plateau" and self.checkpoint.monitor not in evaluated:
+            raise ValueError(f"with lr_scheduler plateau, checkpoint.monitor must be one of {', '.join(evaluated)}")
+        return self
 
-
-def _monitors_are_measured(spec: _R) -> _R:
-    measured = recipes.METRICS[spec.trainer]
-    if spec.checkpoint.monitor not in measured:
-        raise ValueError(f"checkpoint.monitor must be one of {', '.join(sorted(measured))}")
-    evaluated = sorted(key for key in measured if key.startswith("val/"))
-    stopping, schedule = spec.config.early_stopping, spec.config.lr_scheduler
-    if stopping is not None and stopping.monitor not in evaluated:
-        raise ValueError(f"config.early_stopping.monitor must be one of {', '.join(evaluated)}")
-    if schedule.name == "plateau" and spec.checkpoint.monitor not in evaluated:
-        raise ValueError(f"with lr_scheduler plateau, checkpoint.monitor must be one of {', '.join(evaluated)}")
-    return spec
-
-
-class ImageClassificationSpec(_Common):
-    """A job for the built-in image classifier."""
-
-    trainer: Literal["image-classification"]
-    name: JobName = "image-classification"
-    config: recipes.ImageClassification = recipes.ImageClassification()
-
-    _monitors = model_validator(mode="after")(_monitors_are_measured)
-    _timeout = model_validator(mode="after")(_group_outlives_a_stall)
-
-
-class SegmentationSpec(_Common):
-    """A job for the built-in segmentation of pictures."""
-
-    trainer: Literal["segmentation"]
-    name: JobName = "segmentation"
-    config: recipes.Segmentation
-
-    _monitors = model_validator(mode="after")(_monitors_are_measured)
-    _timeout = model_validator(mode="after")(_group_outlives_a_stall)
-
-
-class TextClassificationSpec(_Common):
-    """A job for the built-in text classifier."""
-
-    trainer: Literal["text-classification"]
-    name: JobName = "text-classification"
-    config: recipes.TextClassification
-
-    _monitors = model_validator(mode="after")(_monitors_are_measured)
-    _timeout = model_validator(mode="after")(_group_outlives_a_stall)
+    @model_validator(mode="after")
+    def _resolve_timeout(self) -> Self:
+        """Replaces `distributed.timeout: auto` by a duration, so that older workers can read the resolved spec."""
+        distributed = self.config.distributed
+        if distributed.timeout != "auto":
+            return self
+        timeout = distributed.collective_timeout(self.stall_timeout)
+        resolved = distributed.model_copy(update={"timeout": timeout})
+        config = self.config.model_copy(update={"distributed": resolved})
+        return self.model_copy(update={"config": config})
 
 
 class ScriptSpec(_Common):
@@ -165,11 +140,27 @@ class ScriptSpec(_Common):
     config: recipes.Script
 
 
-RecipeSpec: TypeAlias = ImageClassificationSpec | SegmentationSpec | TextClassificationSpec
-
 Spec: TypeAlias = RecipeSpec | ScriptSpec
 
-JobSpec = Annotated[Spec, Field(discriminator="trainer")]
+
+def _spec_of(recipe: recipes.RecipeEntry) -> type[RecipeSpec]:
+    """Returns the spec class of one recipe. `config` may be left out if the recipe has a default for every key."""
+    required = any(field.is_required() for field in recipe.config.model_fields.values())
+    fields: dict[str, Any] = {
+        "trainer": Literal[recipe.name],
+        "name": (JobName, recipe.name),
+        "config": recipe.config if required else (recipe.config, recipe.config.model_validate({})),
+    }
+    name, doc = f"{recipe.config.__name__}Spec", f"A job for the built-in recipe `{recipe.name}`."
+    return create_model(name, __base__=RecipeSpec, __module__=__name__, __doc__=doc, **fields)
+
+
+if TYPE_CHECKING:
+    JobSpec: TypeAlias = Spec
+else:  # a type checker cannot read a union of classes that are made from the registry
+    _CLASSES = (*map(_spec_of, recipes.REGISTRY.values()), ScriptSpec)
+    JobSpec = Annotated[functools.reduce(operator.or_, _CLASSES), Field(discriminator="trainer")]
+"""The type of a job spec in pydantic models: the value of `trainer` selects the class that validates the spec."""
 
 SPEC: TypeAdapter[Spec] = TypeAdapter(JobSpec)
 
@@ -183,9 +174,7 @@ class JobPatch(Schema):
 
 
 CONFIGS: dict[str, type[Schema]] = {
-    "image-classification": recipes.ImageClassification,
-    "segmentation": recipes.Segmentation,
-    "text-classification": recipes.TextClassification,
+    **{name: recipe.config for name, recipe in recipes.REGISTRY.items()},
     "script": recipes.Script,
 }
 """Each trainer's configuration schema."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -87,10 +87,28 @@ class Normalizer:
         return normal if normal.shape[1] == self._channels else normal.expand(-1, self._channels, -1, -1)
 
 
-def measure(pictures: Pictures, *, in_memory: bool, workers: int) -> Normalization | None:
-    """Mean and deviation of each channel over the pictures: all that lie in memory, else MEASURED of them.
+def choose_normalization(
+    wanted: Normalization | Literal["auto", "none", "imagenet"], pictures: Pictures, *, in_memory: bool, workers: int
+) -> Normalization | None:
+    """Returns the normalization that a configuration asks for; `auto` measures the training `pictures`.
 
-    None where they hold a NaN or an infinity.
+    Returns None if `auto` finds a NaN or an infinity in them.
+    """
+    match wanted:
+        case "auto":
+            return measure(pictures, in_memory=in_memory, workers=workers)
+        case "none":
+            return Normalization(mean=[0.0], std=[1.0])
+        case "imagenet":
+            return IMAGENET
+        case _:
+            return wanted
+
+
+def measure(pictures: Pictures, *, in_memory: bool, workers: int) -> Normalization | None:
+    """Returns mean and standard deviation of each channel over all pictures in memory, or over MEASURED on disk.
+
+    Returns None if the pictures hold a NaN or an infinity.
     """
     count = len(pictures) if in_memory else min(len(pictures), MEASURED)
     # Those on disk may be large: 8 pictures of 2048×2048 pixels take 0.8 GB in double precision.

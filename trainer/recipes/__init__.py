@@ -1,46 +1,49 @@
-"""The recipes: a model with its data, loss and metrics, as the job's configuration asks for."""
+"""The recipes: a model with its data, loss and metrics, as the job's configuration asks for.
+
+Each module that `torchyard.contract.recipes.MODULES` names has a function `make_task`.
+"""
 
 from collections.abc import Mapping
-from typing import Any
+import importlib
+from typing import Any, Protocol
 
 import torch
 
-from torchyard.contract.recipes import AnyRecipe, ImageClassification, Segmentation, TextClassification
+from torchyard.contract.recipes import Recipe
 from trainer.task import Task
 
 
+class MakeTask(Protocol):
+    """The type of `make_task` in a recipe's module."""
+
+    def __call__(
+        self,
+        config: Any,
+        *,
+        source: str,
+        weights: str = "none",
+        device: torch.device,
+        local_size: int = 1,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Task: ...
+
+
 def make_task(
-    config: AnyRecipe,
+    config: Recipe,
     *,
     source: str,
-    weights: str,
+    weights: str = "none",
     device: torch.device,
     local_size: int = 1,
-    facts: Mapping[str, Any] | None = None,
+    metadata: Mapping[str, Any] | None = None,
 ) -> Task:
-    """The task of a recipe's configuration, on `device`.
+    """Returns the task of a recipe's configuration, on `device`. Raises DataError and ConfigError.
 
-    `source`: `digits`, a path or a `file://` URL. `weights`: `none`, the name of published ones, a path or a `file://`
-    URL. `local_size`: ranks of this host. `facts`: a checkpoint's state; what it tells is not measured again, and its
-    weights are loaded by the caller. Raises DataError and ConfigError.
+    `source`: `digits`, a path or a `file://` URL. `weights`: `none`, the name of published weights, a path or a
+    `file://` URL. `local_size`: the number of ranks on this host. `metadata`: the state of a checkpoint. The task then
+    takes its `Task.metadata` from there instead of measuring it; the caller loads the weights.
     """
-    # Imported here: no recipe waits for the libraries of another.
-    match config:
-        case ImageClassification():
-            from trainer.recipes.classification import make_classifier
-
-            return make_classifier(
-                config, source=source, weights=weights, device=device, local_size=local_size, facts=facts
-            )
-        case Segmentation():
-            from trainer.recipes.segmentation import make_segmentation
-
-            return make_segmentation(
-                config, source=source, weights=weights, device=device, local_size=local_size, facts=facts
-            )
-        case TextClassification():
-            from trainer.recipes.text import make_text_classifier
-
-            return make_text_classifier(
-                config, source=source, weights=weights, device=device, local_size=local_size, facts=facts
-            )
+    # Imported here, so that a recipe does not import the libraries of the others.
+    module = type(config).__module__.rpartition(".")[2]
+    make: MakeTask = importlib.import_module(f"{__name__}.{module}").make_task
+    return make(config, source=source, weights=weights, device=device, local_size=local_size, metadata=metadata)

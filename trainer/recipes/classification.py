@@ -1,4 +1,4 @@
-"""The recipe `image-classification`: what to train, on what, and how to measure it."""
+"""The recipe `image-classification`: model, data, loss and metrics."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,17 +15,16 @@ from torchyard.run.publishing import Content
 from trainer.data.arrays import load_digits, load_npz
 from trainer.data.augment import Augment
 from trainer.data.folders import load_folders
-from trainer.data.images import IMAGENET, ImageData, Normalizer, measure
+from trainer.data.images import ImageData, Normalizer, choose_normalization
 from trainer.data.loading import loaders, sent
 from trainer.data.mixup import mixed
 from trainer.data.sources import local_path
 from trainer.models import vision
-from trainer.models.home import home
+from trainer.models.home import memory_format, placed
 from trainer.models.initial import freeze, initialize
 from trainer.models.weights import file_state, fill, is_published, torchvision_state
-from trainer.recipes.measuring import measure as measure_model
+from trainer.recipes.measuring import measure
 from trainer.recipes.tally import Tally
-from trainer.sampler import evaluation_shares
 from trainer.task import Batch, Evaluation
 from trainer.world import World
 
@@ -34,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Classifier:
-    """A model with its data, on its device: a `trainer.task.Task`."""
+    """A classifier of images with its data: a `trainer.task.Task`."""
 
     model: nn.Module
     config: ImageClassification
@@ -47,8 +46,8 @@ class Classifier:
     workers: int
 
     @property
-    def facts(self) -> dict[str, Any]:
-        """What a checkpoint needs besides weights to be used elsewhere."""
+    def metadata(self) -> dict[str, Any]:
+        """What a checkpoint needs besides the weights: classes, normalization, input shape."""
         return {
             "classes": self.data.classes,
             "normalization": self.normalization.model_dump(),
@@ -57,7 +56,7 @@ class Classifier:
 
     @property
     def files(self) -> Mapping[str, Content]:
-        """None: the weights and the facts are enough."""
+        """No files: the weights and the metadata are enough."""
         return {}
 
     @property
@@ -70,7 +69,7 @@ class Classifier:
 
     @property
     def samples(self) -> int:
-        """In the training split."""
+        """Samples of the training split."""
         return len(self.data.train)
 
     @property
@@ -82,11 +81,11 @@ class Classifier:
         return self.data.split_hash
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """The mean cross-entropy of logits with the indices of classes, or with each class's probability."""
+        """Returns the mean cross-entropy of logits with class indices, or with class probabilities."""
         return functional.cross_entropy(outputs, targets, label_smoothing=self.config.loss.label_smoothing)
 
     def training_batches(self, plan: Sequence[Tensor], *, epoch: int) -> Iterator[Batch]:
-        """Augmented and mixed on the device. Raises DataError."""
+        """Yields batches that are augmented and mixed on the device. Raises DataError."""
         if not plan:
             return
         batches = self.data.train.batches(plan, device=self.device, workers=self.workers)
@@ -100,17 +99,13 @@ class Classifier:
     def evaluate(
         self, world: World | None, *, on_batch: Callable[[], None] = lambda: None, batch_size: int | None = None
     ) -> Evaluation:
-        """Loss, top-1 and top-5 over the validation split, and the confusion matrix. A collective, with a world."""
-        rank, size = (world.rank, world.size) if world else (0, 1)
-        batch_size = batch_size or self.config.training.per_device_batch_size
-        shares = evaluation_shares(len(self.data.val), batch_size=batch_size, world_size=size, rank=rank)
-        plan = [share.indices for share in shares]
-        batches = self.data.val.batches(plan, device=self.device, workers=self.workers)
+        """Measures loss, top-1 and top-5 accuracy and the confusion matrix. A collective if there is a world."""
         tally = Tally(classes=len(self.data.classes), device=self.device)
-        measure_model(
+        measure(
             self.model,
-            (self._batch(*batch) for batch in batches),
-            shares,
+            self._validation_batches,
+            samples=len(self.data.val),
+            batch_size=batch_size or self.config.training.per_device_batch_size,
             tally=tally,
             world=world,
             on_batch=on_batch,
@@ -121,57 +116,59 @@ class Classifier:
         return self.largest(1).inputs
 
     def largest(self, count: int) -> Batch:
-        """Pictures all have one size, so these are blank."""
+        """Returns blank pictures: all pictures have the same size."""
         pictures = torch.zeros(count, self.data.channels, self.data.height, self.data.width, device=self.device)
         return self._batch(pictures, torch.zeros(count, dtype=torch.long, device=self.device))
+
+    def _validation_batches(self, plan: Sequence[Tensor]) -> Iterator[Batch]:
+        batches = self.data.val.batches(plan, device=self.device, workers=self.workers)
+        return (self._batch(*batch) for batch in batches)
 
     def _batch(self, pictures: Tensor, labels: Tensor) -> Batch:
         return Batch(self.normalizer(pictures).contiguous(memory_format=self.memory_format), labels)
 
 
-def make_classifier(
+def make_task(
     config: ImageClassification,
     *,
     source: str,
     weights: str = "none",
     device: torch.device,
     local_size: int = 1,
-    facts: Mapping[str, Any] | None = None,
+    metadata: Mapping[str, Any] | None = None,
 ) -> Classifier:
-    """Loads the data from `source` (`digits`, a path, or a `file://` URL) and builds the model.
+    """Loads the data from `source` and builds the model. See `trainer.recipes.make_task` for the arguments.
 
-    `weights`: `none`, the name of torchvision's, a path or a `file://` URL. `local_size`: ranks on this host. `facts`:
-    those of a checkpoint, whose weights the caller loads: nothing is measured then. Raises DataError and ConfigError.
+    `source`: `digits`, a path or a `file://` URL. `weights`: `none`, the name of torchvision weights, a path or a
+    `file://` URL. Raises DataError and ConfigError.
     """
     vision.check_name(config.model.name)
-    data = _load(source, config, facts)
+    data = _load(source, config, metadata)
     workers = 0 if data.in_memory else loaders(config.data.workers, local_size=local_size)
-    model = _model(config, data, weights=None if facts else weights)
+    model = _model(config, data, weights=None if metadata else weights)
     channels = vision.channels_for(config.model.name, data.channels)
-    if facts:
-        normalization = Normalization.model_validate(facts["normalization"])
+    if metadata:
+        normalization = Normalization.model_validate(metadata["normalization"])
     else:
         normalization = _normalization(config, data, channels=channels, source=source, workers=workers)
-    channels_last = device.type == "cuda" if config.training.channels_last == "auto" else config.training.channels_last
-    memory_format = torch.channels_last if channels_last else torch.contiguous_format
     return Classifier(
-        model=model.to(device=home(config.distributed, device), memory_format=memory_format),  # pyright: ignore[reportCallIssue] it is no overload
+        model=placed(model, config, device),
         config=config,
         data=data,
         augment=Augment(config.data.augment, seed=config.training.seed),
         normalization=normalization,
         normalizer=Normalizer(normalization, channels=channels, device=device),
         device=device,
-        memory_format=memory_format,
+        memory_format=memory_format(config, device),
         workers=workers,
     )
 
 
-def _load(source: str, config: ImageClassification, facts: Mapping[str, Any] | None) -> ImageData:
+def _load(source: str, config: ImageClassification, metadata: Mapping[str, Any] | None) -> ImageData:
     wanted = None if config.model.name == vision.SMALL_CNN else 3
-    data = _read(source, config.data, channels=facts["input"]["channels"] if facts else wanted)
-    if facts and facts["classes"] != data.classes:
-        raise DataError(f"the classes of {source} are {data.classes}, the checkpoint's {facts['classes']}")
+    data = _read(source, config.data, channels=metadata["input"]["channels"] if metadata else wanted)
+    if metadata and metadata["classes"] != data.classes:
+        raise DataError(f"the classes of {source} are {data.classes}, the checkpoint's {metadata['classes']}")
     return data
 
 
@@ -185,7 +182,7 @@ def _read(source: str, config: ImageDataConfig, *, channels: int | None) -> Imag
 
 
 def _model(config: ImageClassification, data: ImageData, *, weights: str | None) -> nn.Module:
-    """With the weights that it begins with; with any, where those of a checkpoint come and `weights` is None."""
+    """Returns the model with its initial weights. None: any weights, as the caller loads those of a checkpoint."""
     model = vision.build(
         config.model.name,
         channels=data.channels,
@@ -213,15 +210,9 @@ def _fill(model: nn.Module, name: str, weights: str) -> frozenset[str]:
 def _normalization(
     config: ImageClassification, data: ImageData, *, channels: int, source: str, workers: int
 ) -> Normalization:
-    wanted = config.data.normalize
-    if wanted == "auto":
-        values = measure(data.train, in_memory=data.in_memory, workers=workers)
-        if values is None:
-            raise DataError(f"{source}: the training pictures hold NaN or infinite values")
-        return values
-    if wanted == "none":
-        return Normalization(mean=[0.0], std=[1.0])
-    values = IMAGENET if wanted == "imagenet" else wanted
+    values = choose_normalization(config.data.normalize, data.train, in_memory=data.in_memory, workers=workers)
+    if values is None:
+        raise DataError(f"{source}: the training pictures hold NaN or infinite values")
     if len(values.mean) not in {1, channels}:
         raise ConfigError(
             f"data.normalize has {len(values.mean)} channels, the pictures have {channels} for {config.model.name}"

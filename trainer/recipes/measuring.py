@@ -1,43 +1,51 @@
-"""Measuring a model: sums over samples, added up over all ranks."""
+"""Measures a model on a split: sums over samples, added up over all ranks."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from trainer.models.initial import train_mode
-from trainer.sampler import Share
+from trainer.sampler import evaluation_shares
 from trainer.task import Batch
 from trainer.world import World
 
 
 class Tally(Protocol):
+    """Sums over samples."""
+
     @property
     def sums(self) -> Tensor:
-        """In float64, on the model's device."""
+        """The sums, in float64 on the model's device."""
         ...
 
-    def add(self, outputs: Any, targets: Any) -> None: ...
+    def add(self, outputs: Any, targets: Any) -> None:
+        """Adds a batch to the sums."""
+        ...
 
 
 def measure(
     model: nn.Module,
-    batches: Iterable[Batch],
-    shares: Sequence[Share],
+    batches: Callable[[list[Tensor]], Iterable[Batch]],
     *,
+    samples: int,
+    batch_size: int,
     tally: Tally,
     world: World | None,
     on_batch: Callable[[], None] = lambda: None,
 ) -> None:
-    """Adds the batches of `shares` to `tally`, then those of all ranks. A collective, if there is a world.
+    """Adds each of `samples` samples to `tally` once, on all ranks together. A collective if there is a world.
 
-    In single precision whatever the training's: the result is that of the weights. Leaves the model in training mode.
+    `batches` returns the batch of each tensor of sample indices. The model computes in single precision, whatever the
+    precision of training: the result depends on the weights alone. Leaves the model in training mode.
     """
+    rank, size = (world.rank, world.size) if world else (0, 1)
+    shares = evaluation_shares(samples, batch_size=batch_size, world_size=size, rank=rank)
     model.eval()
     try:
         with torch.no_grad():
-            for batch, share in zip(batches, shares, strict=True):
+            for batch, share in zip(batches([share.indices for share in shares]), shares, strict=True):
                 outputs = model(batch.inputs)
                 if share.counts:
                     tally.add(outputs, batch.targets)

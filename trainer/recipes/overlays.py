@@ -1,4 +1,4 @@
-"""Pictures beside what is marked in them, for people to look at."""
+"""Draws pictures beside their true and predicted masks."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -18,10 +18,10 @@ GAP = 4
 
 
 def overlays(names: Sequence[str], pictures: Tensor, truth: Tensor, predicted: Tensor) -> dict[str, Content]:
-    """`overlays/<name>.png` for each picture: the picture, the true mask and the predicted one, side by side.
+    """Returns a file `overlays/<name>.png` for each picture: the picture, the true mask, the predicted mask.
 
     `pictures` are uint8 (samples, 3, height, width); the masks are 0 and 1, (samples, 1, height, width). The files are
-    encoded when they are written.
+    encoded when they are written to disk.
     """
     white = [masks.to(torch.uint8).mul(255).expand_as(pictures) for masks in (truth, predicted)]
     gap = torch.full_like(pictures[..., :GAP], 128)
@@ -33,7 +33,7 @@ def overlays(names: Sequence[str], pictures: Tensor, truth: Tensor, predicted: T
 
 
 def _file_names(names: Sequence[str]) -> list[str]:
-    """What a checkpoint's manifest allows, each once."""
+    """Returns unique names of the characters that a checkpoint's manifest allows."""
     chosen: list[str] = []
     for number, name in enumerate(names):
         plain = re.sub(r"[^A-Za-z0-9._-]", "_", name)[:80]

@@ -10,21 +10,20 @@ import torch
 from torch import Tensor, nn
 
 from torchyard.contract.errors import DataError
-from torchyard.contract.recipes import Normalization, Segmentation, SegmentationDataConfig
+from torchyard.contract.recipes import Normalization, Segmentation
 from torchyard.run.publishing import Content
 from trainer.data.augment import Augment
-from trainer.data.images import IMAGENET, Normalizer, measure
+from trainer.data.images import Normalizer, choose_normalization
 from trainer.data.loading import loaders, sent
 from trainer.data.pairs import PairData, Pairs, load_pairs
 from trainer.data.sources import local_path
 from trainer.models import unet
-from trainer.models.home import home
+from trainer.models.home import memory_format, placed
 from trainer.models.initial import freeze, initialize
 from trainer.models.weights import file_state, fill, is_published, torchvision_state
-from trainer.recipes.measuring import measure as measure_model
+from trainer.recipes.measuring import measure
 from trainer.recipes.overlays import overlays
 from trainer.recipes.pixels import PixelLoss, PixelTally, logit
-from trainer.sampler import evaluation_shares
 from trainer.task import Batch, Evaluation
 from trainer.world import World
 
@@ -32,15 +31,15 @@ logger = logging.getLogger(__name__)
 
 CHANNELS = 3
 ENCODER = "encoder."
-"""What the names of the encoder's parameters begin with."""
+"""The prefix of the names of the encoder's parameters."""
 
 SHOWN = 4
-"""Validation pictures that each evaluation shows."""
+"""Validation pictures that each evaluation draws with their masks."""
 
 
 @dataclass(frozen=True)
 class Segmenter:
-    """A model with its data, on its device: a `trainer.task.Task`."""
+    """A U-Net with its data: a `trainer.task.Task`."""
 
     config: Segmentation
     model: nn.Module
@@ -54,7 +53,8 @@ class Segmenter:
     pixel_loss: PixelLoss
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
+        """What a checkpoint needs besides the weights: classes, normalization, input shape, thresholds."""
         side = self.config.data.image_size
         return {
             "classes": ["background", "foreground"],
@@ -67,7 +67,7 @@ class Segmenter:
 
     @property
     def files(self) -> Mapping[str, Content]:
-        """None: the weights and the facts are enough."""
+        """No files: the weights and the metadata are enough."""
         return {}
 
     @property
@@ -78,7 +78,7 @@ class Segmenter:
 
     @property
     def samples(self) -> int:
-        """In the training split."""
+        """Samples of the training split."""
         return len(self.data.train)
 
     @property
@@ -90,15 +90,15 @@ class Segmenter:
         return self.data.split_hash
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """The mean over pictures, of logits and masks of 0 and 1."""
+        """Returns the mean loss over the pictures; `outputs` are logits, `targets` masks of 0 and 1."""
         return self.pixel_loss(outputs, targets).mean()
 
     def training_batches(self, plan: Sequence[Tensor], *, epoch: int) -> Iterator[Batch]:
-        """Pictures and masks, augmented together on the device. Raises DataError."""
+        """Yields pictures and masks that are augmented together on the device. Raises DataError."""
         if not plan:
             return
         augment = Augment(self.config.data.augment, seed=self.config.training.seed)
-        # All indices go to the device at once, as each copy would wait for it.
+        # One copy of all indices: every copy waits for the device.
         indices = sent(torch.cat(list(plan)), self.device).split([len(item) for item in plan])
         pairs = self.data.train.batches(plan, device=self.device, workers=self.workers)
         for chosen, (pictures, masks) in zip(indices, pairs, strict=True):
@@ -107,34 +107,37 @@ class Segmenter:
     def evaluate(
         self, world: World | None, *, on_batch: Callable[[], None] = lambda: None, batch_size: int | None = None
     ) -> Evaluation:
-        """Loss, IoU, Dice, precision and recall over the validation split, and overlays of a few of its pictures.
+        """Measures loss, IoU, Dice, precision and recall, and draws overlays of a few validation pictures.
 
-        A collective, if there is a world.
+        A collective if there is a world.
         """
-        rank, size = (world.rank, world.size) if world else (0, 1)
         batch_size = batch_size or self.config.training.per_device_batch_size
-        files = self._overlays(batch_size, drawn=rank == 0, on_batch=on_batch)
-        shares = evaluation_shares(len(self.data.val), batch_size=batch_size, world_size=size, rank=rank)
-        plan = [share.indices for share in shares]
-        pairs = self.data.val.batches(plan, device=self.device, workers=self.workers)
+        files = self._overlays(batch_size, drawn=world is None or world.rank == 0, on_batch=on_batch)
         tally = PixelTally(self.pixel_loss, threshold=self.config.evaluation.threshold, device=self.device)
-        batches = (self._batch(*pair) for pair in pairs)
-        measure_model(self.model, batches, shares, tally=tally, world=world, on_batch=on_batch)
+        measure(
+            self.model,
+            self._validation_batches,
+            samples=len(self.data.val),
+            batch_size=batch_size,
+            tally=tally,
+            world=world,
+            on_batch=on_batch,
+        )
         return Evaluation(tally.metrics(), files=files, samples=tally.samples)
 
     def example(self) -> Tensor:
         return self.largest(1).inputs
 
     def largest(self, count: int) -> Batch:
-        """Pictures all have one size, so these are blank."""
+        """Returns blank pictures: all pictures have the same size."""
         side = self.config.data.image_size
         pictures = torch.zeros(count, CHANNELS, side, side, dtype=torch.uint8, device=self.device)
         return self._batch(pictures, pictures[:, :1])
 
     def _overlays(self, batch_size: int, *, drawn: bool, on_batch: Callable[[], None]) -> dict[str, Content]:
-        """Of the same pictures every time. Empty if not `drawn`: all ranks call the model, equally often, one draws.
+        """Returns the overlay files of the same pictures every time; no files unless `drawn`.
 
-        Leaves the model in evaluation mode.
+        All ranks call the model equally often, but only one draws. Leaves the model in evaluation mode.
         """
         pairs = self.data.val
         shown = min(len(pairs), SHOWN)
@@ -150,61 +153,53 @@ class Segmenter:
         names = [Path(pairs.pairs[index].name).name for index in indices.tolist()]
         return overlays(names, *(torch.cat(parts) for parts in zip(*drawings, strict=True))) if drawn else {}
 
+    def _validation_batches(self, plan: Sequence[Tensor]) -> Iterator[Batch]:
+        pairs = self.data.val.batches(plan, device=self.device, workers=self.workers)
+        return (self._batch(*pair) for pair in pairs)
+
     def _batch(self, pictures: Tensor, masks: Tensor | None) -> Batch:
         return Batch(self.normalizer(pictures).contiguous(memory_format=self.memory_format), masks)
 
 
-def make_segmentation(
+def make_task(
     config: Segmentation,
     *,
     source: str,
-    weights: str,
+    weights: str = "none",
     device: torch.device,
     local_size: int = 1,
-    facts: Mapping[str, Any] | None = None,
+    metadata: Mapping[str, Any] | None = None,
 ) -> Segmenter:
-    """Loads the data from `source` (a path, or a `file://` URL) and builds the model.
+    """Loads the data from `source` and builds the model. See `trainer.recipes.make_task` for the arguments.
 
-    `weights`: `none`, the name of torchvision weights, a path or a `file://` URL. `local_size`: ranks on this host.
-    `facts`: those of a checkpoint, whose weights the caller loads: nothing is measured or downloaded then. Raises
-    DataError and ConfigError.
+    `source`: a path or a `file://` URL. `weights`: `none`, the name of torchvision weights, a path or a `file://` URL;
+    ignored with `metadata`. Raises DataError and ConfigError.
     """
     data = load_pairs(local_path(source), config.data)
     workers = loaders(config.data.workers, local_size=local_size)
-    if facts is None:
-        normalization = _normalization(config.data, data.train, workers=workers)
+    if metadata is None:
+        normalization = choose_normalization(config.data.normalize, data.train, in_memory=False, workers=workers)
+        assert normalization is not None, "bytes are finite"
         pos_weight = _pos_weight(config, data.train, source=source, workers=workers)
     else:
-        normalization = Normalization.model_validate(facts["normalization"])
-        pos_weight = float(facts["pos_weight"])
+        normalization = Normalization.model_validate(metadata["normalization"])
+        pos_weight = float(metadata["pos_weight"])
     model = unet.build(config.model.name)
-    if facts is None:
+    if metadata is None:
         initialize(model, _fill(model, config.model.name, weights), config.model.init)
     freeze(model, config.model.freeze)
-    channels_last = device.type == "cuda" if config.training.channels_last == "auto" else config.training.channels_last
-    memory_format = torch.channels_last if channels_last else torch.contiguous_format
     return Segmenter(
         config=config,
-        model=model.to(device=home(config.distributed, device), memory_format=memory_format),  # pyright: ignore[reportCallIssue] it is no overload
+        model=placed(model, config, device),
         data=data,
         normalization=normalization,
         normalizer=Normalizer(normalization, channels=CHANNELS, device=device),
         pos_weight=pos_weight,
         pixel_loss=PixelLoss(pos_weight=pos_weight, dice=config.loss.dice, device=device),
         device=device,
-        memory_format=memory_format,
+        memory_format=memory_format(config, device),
         workers=workers,
     )
-
-
-def _normalization(config: SegmentationDataConfig, pairs: Pairs, *, workers: int) -> Normalization:
-    if config.normalize == "auto":
-        measured = measure(pairs, in_memory=False, workers=workers)
-        assert measured is not None, "bytes are finite"
-        return measured
-    if config.normalize == "none":
-        return Normalization(mean=[0.0], std=[1.0])
-    return IMAGENET if config.normalize == "imagenet" else config.normalize
 
 
 def _pos_weight(config: Segmentation, pairs: Pairs, *, source: str, workers: int) -> float:
@@ -223,7 +218,7 @@ def _pos_weight(config: Segmentation, pairs: Pairs, *, source: str, workers: int
 
 
 def _fill(model: unet.UNet | unet.UNet16, name: str, weights: str) -> frozenset[str]:
-    """The names of the parameters that stay new. A file may hold the whole model, or its encoder alone."""
+    """Fills the model, or its encoder alone, with `weights`. Returns the names of the other parameters."""
     names = frozenset(parameter for parameter, _ in model.named_parameters())
     if weights == "none":
         return names

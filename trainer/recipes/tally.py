@@ -1,4 +1,4 @@
-"""Measuring a classifier: sums over samples, added up over all ranks, divided once."""
+"""The metrics of a classifier, from sums over samples."""
 
 from collections.abc import Sequence
 import json
@@ -8,15 +8,16 @@ from torch import Tensor
 from torch.nn import functional
 
 TOP = 5
+"""An answer counts for `val/accuracy_top5` if the right class is among this many best guesses."""
 
 MAX_CONFUSION = 1000
-"""Classes up to which the confusion matrix is kept."""
+"""With more classes than this there is no confusion matrix."""
 
 _SUMS = 4
 
 
 class Tally:
-    """Sums over samples: cross-entropy, right answers, right within TOP, samples, and the confusion matrix."""
+    """Sums over samples: cross-entropy, right answers, right answers within TOP, samples, confusion matrix."""
 
     def __init__(self, *, classes: int, device: torch.device) -> None:
         self._classes = classes
@@ -24,7 +25,7 @@ class Tally:
         self.sums = torch.zeros(_SUMS + self._confusion * classes**2, dtype=torch.float64, device=device)
 
     def add(self, outputs: Tensor, targets: Tensor) -> None:
-        """Logits (samples, classes) of any floating type, and the index of each sample's class. Waits for no device."""
+        """Adds logits (samples, classes) and class indices (samples,) to the sums. Does not wait for the device."""
         guesses = outputs.argmax(1)
         right = guesses == targets
         top = (outputs.topk(TOP).indices == targets[:, None]).any(1) if self._classes > TOP else right
@@ -36,16 +37,18 @@ class Tally:
             self.sums[_SUMS:].index_add_(0, targets * self._classes + guesses, right.new_ones(len(right)).double())
 
     def metrics(self) -> dict[str, float]:
+        """Returns the means. Waits for the device."""
         loss, right, top, samples = self.sums[:_SUMS].tolist()
         metrics = {"val/loss": loss / samples, "val/accuracy": right / samples}
         return metrics | ({"val/accuracy_top5": top / samples} if self._classes > TOP else {})
 
     @property
     def samples(self) -> int:
+        """Samples that were added."""
         return int(self.sums[_SUMS - 1])
 
     def files(self, names: Sequence[str]) -> dict[str, bytes]:
-        """`confusion.json`, with a row of counts for each true class of `names`; none above MAX_CONFUSION classes."""
+        """Returns `confusion.json`: a row of counts for each true class; no file above MAX_CONFUSION classes."""
         if not self._confusion:
             return {}
         matrix = self.sums[_SUMS:].long().reshape(self._classes, self._classes).tolist()

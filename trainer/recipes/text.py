@@ -1,7 +1,8 @@
-"""The recipe `text-classification`: what to train, on what, and how to measure it."""
+"""The recipe `text-classification`: model, data, loss and metrics."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 import json
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,6 @@ from trainer.models.initial import freeze, initialize
 from trainer.models.pretrained import load
 from trainer.recipes.measuring import measure
 from trainer.recipes.tally import Tally
-from trainer.sampler import evaluation_shares
 from trainer.task import Batch, Evaluation
 from trainer.world import World
 
@@ -32,7 +32,7 @@ MEASURED = ("val/loss", "val/accuracy")
 
 @dataclass(frozen=True)
 class TextClassifier:
-    """A model with its texts, on its device: a `trainer.task.Task`."""
+    """A classifier of texts with its data: a `trainer.task.Task`."""
 
     model: nn.Module
     config: TextClassification
@@ -45,8 +45,8 @@ class TextClassifier:
     device: torch.device
 
     @property
-    def facts(self) -> dict[str, Any]:
-        """What a checkpoint needs besides weights to be used elsewhere."""
+    def metadata(self) -> dict[str, Any]:
+        """What a checkpoint needs besides the weights: classes, tokenizer, the model's configuration."""
         return {
             "classes": self.classes,
             "tokenizer": asdict(self.tokenizer),
@@ -55,7 +55,7 @@ class TextClassifier:
 
     @property
     def files(self) -> Mapping[str, Content]:
-        """With these beside `model.safetensors`, transformers loads the folder of a checkpoint."""
+        """The files with which transformers loads a checkpoint's folder, beside `model.safetensors`."""
         return {
             "config.json": json.dumps(text.config_of(self.model), indent=2).encode(),
             "tokenizer.json": self.tokenizer.content.encode(),
@@ -68,61 +68,65 @@ class TextClassifier:
 
     @property
     def samples(self) -> int:
-        """In the training split."""
+        """Samples of the training split."""
         return len(self.train)
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """The mean cross-entropy of logits with the indices of classes."""
+        """Returns the mean cross-entropy of logits with class indices."""
         return functional.cross_entropy(outputs, targets, label_smoothing=self.config.loss.label_smoothing)
 
     def training_batches(self, plan: Sequence[Tensor], *, epoch: int) -> Iterator[Batch]:
-        """Padded to the longest text of each. Nothing in them is drawn by chance."""
+        """Yields batches that are padded to their longest text. Nothing in them is random."""
         return self.train.batches(plan, device=self.device)
 
     def evaluate(
         self, world: World | None, *, on_batch: Callable[[], None] = lambda: None, batch_size: int | None = None
     ) -> Evaluation:
-        """Loss and accuracy over the validation split, and the confusion matrix. A collective, with a world."""
-        rank, size = (world.rank, world.size) if world else (0, 1)
-        batch_size = batch_size or self.config.training.per_device_batch_size
-        shares = evaluation_shares(len(self.val), batch_size=batch_size, world_size=size, rank=rank)
-        batches = self.val.batches([share.indices for share in shares], device=self.device)
+        """Measures loss, accuracy and the confusion matrix. A collective if there is a world."""
         tally = Tally(classes=len(self.classes), device=self.device)
-        measure(self.model, batches, shares, tally=tally, world=world, on_batch=on_batch)
+        measure(
+            self.model,
+            partial(self.val.batches, device=self.device),
+            samples=len(self.val),
+            batch_size=batch_size or self.config.training.per_device_batch_size,
+            tally=tally,
+            world=world,
+            on_batch=on_batch,
+        )
         metrics = tally.metrics()
         return Evaluation(
             {name: metrics[name] for name in MEASURED}, files=tally.files(self.classes), samples=tally.samples
         )
 
     def example(self) -> dict[str, Tensor]:
-        """A text of median length."""
+        """Returns the inputs of a text of median length."""
         return self._batch(self.train.lengths.median(0).indices[None]).inputs
 
     def largest(self, count: int) -> Batch:
-        """The longest texts."""
+        """Returns the longest texts."""
         return self._batch(self.train.longest(count))
 
     def _batch(self, indices: Tensor) -> Batch:
         return next(self.train.batches([indices], device=self.device))
 
 
-def make_text_classifier(
+def make_task(
     config: TextClassification,
     *,
     source: str,
-    weights: str,
+    weights: str = "none",
     device: torch.device,
     local_size: int = 1,
-    facts: Mapping[str, Any] | None = None,
+    metadata: Mapping[str, Any] | None = None,
 ) -> TextClassifier:
-    """Loads the texts from `source` and builds the model: as `facts` describe it, as the directory `weights` has it,
-    or, with weights of `none`, at random and with a tokenizer trained on the training texts.
+    """Loads the texts from `source` and builds the model. See `trainer.recipes.make_task` for the arguments.
 
-    Raises DataError and ConfigError.
+    The model is the one that `metadata` describes, or the one in the directory `weights`. If `weights` is `none`, its
+    weights are random and its tokenizer is trained on the training texts. Raises DataError and ConfigError.
     """
     data = load_texts(local_path(source), config.data)
-    with paused():  # transformers is imported in it
-        model, tokenizer = _rebuilt(facts, data, source) if facts is not None else _new(config, data, weights)
+    with paused():  # this imports transformers
+        model, tokenizer = _rebuilt(metadata, data, source) if metadata is not None else _new(config, data, weights)
     freeze(model, config.model.freeze)
     train, val = (
         tokenize(
@@ -147,10 +151,10 @@ def make_text_classifier(
     )
 
 
-def _rebuilt(facts: Mapping[str, Any], data: TextData, source: str) -> tuple[nn.Module, TokenizerFiles]:
-    if data.classes != facts["classes"]:
-        raise DataError(f"{source}: the classes are {data.classes}, the checkpoint's {facts['classes']}")
-    return text.rebuild(facts["model_config"]), TokenizerFiles(**facts["tokenizer"])
+def _rebuilt(metadata: Mapping[str, Any], data: TextData, source: str) -> tuple[nn.Module, TokenizerFiles]:
+    if data.classes != metadata["classes"]:
+        raise DataError(f"{source}: the classes are {data.classes}, the checkpoint's {metadata['classes']}")
+    return text.rebuild(metadata["model_config"]), TokenizerFiles(**metadata["tokenizer"])
 
 
 def _new(config: TextClassification, data: TextData, weights: str) -> tuple[nn.Module, TokenizerFiles]:

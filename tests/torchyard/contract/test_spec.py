@@ -12,8 +12,8 @@ import pytest
 
 from torchyard.contract.durations import format_duration, parse_duration
 from torchyard.contract.errors import InvalidSpec
-from torchyard.contract.recipes import METRICS
-from torchyard.contract.spec import CONFIGS, SPEC, ImageClassificationSpec, ScriptSpec, parse_spec
+from torchyard.contract.recipes import REGISTRY, ImageClassification
+from torchyard.contract.spec import CONFIGS, SPEC, RecipeSpec, ScriptSpec, parse_spec
 
 IMAGES: dict[str, Any] = {"trainer": "image-classification"}
 MASKS: dict[str, Any] = {"trainer": "segmentation", "config": {"data": {"source": "file:///pictures"}}}
@@ -53,7 +53,8 @@ def refused(raw: object) -> dict[str, str]:
 
 def test_the_smallest_specs_are_valid() -> None:
     images = parse_spec(IMAGES)
-    assert isinstance(images, ImageClassificationSpec)
+    assert isinstance(images, RecipeSpec)
+    assert isinstance(images.config, ImageClassification)
     assert images == parse_spec(IMAGES | {"config": {"data": {"source": "digits"}}})
     assert (images.name, images.priority, images.max_restarts) == ("image-classification", 0, 2)
     assert (images.time_limit, images.stop_grace) == (timedelta(hours=24), timedelta(seconds=30))
@@ -425,7 +426,7 @@ def test_every_wrong_field_is_named_at_once() -> None:
 
 @every_recipe
 def test_what_is_monitored_is_what_the_recipe_measures(recipe: dict[str, Any]) -> None:
-    measured = METRICS[recipe["trainer"]]
+    measured = REGISTRY[recipe["trainer"]].metrics
     evaluated = ", ".join(sorted(key for key in measured if key.startswith("val/")))
     stopping = put(recipe, "config.early_stopping", {})
     plateau = put(recipe, "config.lr_scheduler.name", "plateau")

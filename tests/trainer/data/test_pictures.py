@@ -16,7 +16,7 @@ from torchyard.contract.recipes import ImageDataConfig
 from trainer.data.arrays import load_digits, load_npz
 from trainer.data.folders import load_folders
 from trainer.data.images import ImageData, Pictures, measure
-from trainer.recipes.classification import Classifier, make_classifier
+from trainer.recipes.classification import Classifier, make_task
 
 CPU = torch.device("cpu")
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
@@ -248,13 +248,11 @@ def test_pictures_that_are_no_numbers_are_named(tmp_path: Path) -> None:
     pictures = np.full((6, 8, 8), np.nan, dtype=np.float32)
     path = arrays(tmp_path / "nan.npz", x_train=pictures, x_test=pictures[:2])
     with pytest.raises(DataError, match=rf"{path}: the training pictures hold NaN"):
-        make_classifier(recipe(), source=str(path), device=CPU)
+        make_task(recipe(), source=str(path), device=CPU)
 
 
 def test_grey_pictures_reach_a_torchvision_model_with_three_channels() -> None:
-    classifier = make_classifier(
-        recipe(model={"name": "resnet18"}, data={"image_size": 32}), source="digits", device=CPU
-    )
+    classifier = make_task(recipe(model={"name": "resnet18"}, data={"image_size": 32}), source="digits", device=CPU)
     inputs, _ = next(classifier.training_batches([torch.arange(2)], epoch=1))
     assert inputs.shape == (2, 3, 32, 32)
     assert torch.equal(inputs[:, 0], inputs[:, 2])
@@ -267,7 +265,7 @@ def test_real_pictures_in_class_folders(tmp_path: Path) -> None:
     with tarfile.open(archive) as file:
         file.extractall(tmp_path, filter="data")
     (root,) = (path.parent for path in tmp_path.rglob("train"))
-    classifier: Classifier = make_classifier(recipe(), source=str(root), device=CPU)
+    classifier: Classifier = make_task(recipe(), source=str(root), device=CPU)
     data: ImageData = classifier.data
     assert (len(data.train), len(data.val), data.channels, data.height) == (6000, 1000, 1, 28)
     assert data.classes == [str(digit) for digit in range(10)]

@@ -1,4 +1,4 @@
-"""RoBERTa: built by size, rebuilt from a checkpoint's facts."""
+"""RoBERTa: built by size, rebuilt from a checkpoint's metadata."""
 
 import copy
 import json
@@ -59,9 +59,9 @@ def test_dropout_is_the_configurations() -> None:
 
 def test_facts_rebuild_the_model() -> None:
     model = tiny(dropout=0.25).eval()
-    facts = json.loads(json.dumps(text.config_of(model)))
-    again = text.rebuild(facts).eval()
+    metadata = json.loads(json.dumps(text.config_of(model)))
+    again = text.rebuild(metadata).eval()
     again.load_state_dict(model.state_dict())
     assert torch.equal(again(BATCH), model(BATCH))
-    assert text.config_of(again) == facts
+    assert text.config_of(again) == metadata
     assert text.padding(again) == 1

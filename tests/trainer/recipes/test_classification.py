@@ -14,7 +14,7 @@ from torch.nn import functional
 from tests.trainer.ranks import on_ranks, recipe, results
 from tests.trainer.runs import same, small_pictures
 from torchyard.contract.errors import ConfigError, DataError
-from trainer.recipes.classification import Classifier, make_classifier
+from trainer.recipes.classification import Classifier, make_task
 from trainer.task import Batch, Task
 from trainer.world import joined
 
@@ -23,10 +23,10 @@ ONE_BATCH = [torch.arange(8)]
 
 
 def task(
-    *, source: str = "digits", weights: str = "none", facts: dict[str, Any] | None = None, **config: Any
+    *, source: str = "digits", weights: str = "none", metadata: dict[str, Any] | None = None, **config: Any
 ) -> Classifier:
     torch.manual_seed(0)
-    return make_classifier(recipe(**config), source=source, weights=weights, device=CPU, facts=facts)
+    return make_task(recipe(**config), source=source, weights=weights, device=CPU, metadata=metadata)
 
 
 def taken(classifier: Classifier, plan: list[Tensor], *, epoch: int = 1) -> list[Batch]:
@@ -150,13 +150,13 @@ def test_weights_of_a_file_stay_and_the_new_head_is_drawn(tmp_path: Path, init: 
 
 
 def test_a_checkpoint_s_facts_stand_for_what_would_be_measured_and_read(tmp_path: Path) -> None:
-    facts = task().facts
-    facts["normalization"] = {"mean": [0.25], "std": [2.0]}
-    again = task(facts=facts, weights=str(tmp_path / "absent.pt"), model={"init": "kaiming"})
-    assert again.facts == facts
+    metadata = task().metadata
+    metadata["normalization"] = {"mean": [0.25], "std": [2.0]}
+    again = task(metadata=metadata, weights=str(tmp_path / "absent.pt"), model={"init": "kaiming"})
+    assert again.metadata == metadata
     assert again.normalization.mean == [0.25]
     with pytest.raises(DataError, match="the classes of digits are"):
-        task(facts={**facts, "classes": ["cat", "dog"]})
+        task(metadata={**metadata, "classes": ["cat", "dog"]})
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from torchyard.contract.spec import parse_spec
 from torchyard.run.publishing import Content
 from trainer.__main__ import main
 from trainer.evaluate import evaluate
-from trainer.recipes.segmentation import Segmenter, make_segmentation
+from trainer.recipes.segmentation import Segmenter, make_task
 from trainer.world import World, joined
 
 CPU = torch.device("cpu")
@@ -35,10 +35,10 @@ def config(*, data: Mapping[str, Any] | None = None, **sections: Any) -> Segment
 
 
 def segmenter(
-    root: Path, wanted: Segmentation | None = None, *, weights: str = "none", facts: Mapping[str, Any] | None = None
+    root: Path, wanted: Segmentation | None = None, *, weights: str = "none", metadata: Mapping[str, Any] | None = None
 ) -> Segmenter:
     torch.manual_seed(0)
-    return make_segmentation(wanted or config(), source=str(root), weights=weights, device=CPU, facts=facts)
+    return make_task(wanted or config(), source=str(root), weights=weights, device=CPU, metadata=metadata)
 
 
 def content(file: Content) -> bytes:
@@ -53,7 +53,7 @@ def test_the_weight_of_positives_makes_both_classes_weigh_the_same(tmp_path: Pat
     task = segmenter(walls(tmp_path))
     share = blob().mean()
     assert task.pos_weight == pytest.approx((1 - share) / share)
-    assert task.facts["pos_weight"] == task.pos_weight
+    assert task.metadata["pos_weight"] == task.pos_weight
     _, masks = task.training_batches([torch.arange(6)], epoch=1).__next__()
     assert (masks * task.pos_weight).sum().item() == pytest.approx((1 - masks).sum().item())
     assert segmenter(tmp_path, config(loss={"pos_weight": 3.0})).pos_weight == 3
@@ -147,14 +147,16 @@ def test_channels_last_reaches_model_and_pictures(tmp_path: Path) -> None:
 def test_a_checkpoints_facts_take_the_place_of_what_would_be_measured(tmp_path: Path) -> None:
     first = segmenter(walls(tmp_path / "first"), config(data={"normalize": "auto"}))
     saved = io.BytesIO()
-    torch.save(first.facts, saved)
+    torch.save(first.metadata, saved)
     saved.seek(0)
-    facts = torch.load(saved, weights_only=True)
+    metadata = torch.load(saved, weights_only=True)
     for stem in ("a", "b"):
         pair(tmp_path / "other", stem, mask=np.zeros((32, 32), dtype=bool))
-    again = segmenter(tmp_path / "other", config(data={"normalize": "auto"}), weights="/no/such/file.pt", facts=facts)
+    again = segmenter(
+        tmp_path / "other", config(data={"normalize": "auto"}), weights="/no/such/file.pt", metadata=metadata
+    )
     assert (again.pos_weight, again.normalization) == (first.pos_weight, first.normalization)
-    assert again.facts == first.facts
+    assert again.metadata == first.metadata
     assert again.split_hash != first.split_hash
 
 

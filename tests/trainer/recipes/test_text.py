@@ -20,7 +20,7 @@ from torchyard.contract.recipes import TextClassification
 from trainer.data.texts import Texts, load_texts
 from trainer.data.tokens import tokenize, train_tokenizer
 from trainer.models.pretrained import load
-from trainer.recipes.text import TextClassifier, make_text_classifier
+from trainer.recipes.text import TextClassifier, make_task
 from trainer.task import Batch, Task
 from trainer.world import joined
 
@@ -42,10 +42,10 @@ def source(root: Path, *, texts: int = 40, classes: int = 2) -> Path:
 
 
 def task(
-    source: Path, *, weights: str = "none", facts: dict[str, Any] | None = None, **sections: Any
+    source: Path, *, weights: str = "none", metadata: dict[str, Any] | None = None, **sections: Any
 ) -> TextClassifier:
     torch.manual_seed(0)
-    return make_text_classifier(recipe(**sections), source=str(source), weights=weights, device=CPU, facts=facts)
+    return make_task(recipe(**sections), source=str(source), weights=weights, device=CPU, metadata=metadata)
 
 
 def saved(state: Any) -> Any:
@@ -171,11 +171,11 @@ def test_label_smoothing_is_in_the_training_loss_alone(tmp_path: Path) -> None:
 
 def test_a_checkpoint_is_evaluated_with_its_own_tokenizer_and_model(tmp_path: Path) -> None:
     classifier = task(source(tmp_path), model={"dropout": 0.3})
-    state = saved({**classifier.facts, "model": classifier.model.state_dict()})
+    state = saved({**classifier.metadata, "model": classifier.model.state_dict()})
     file(tmp_path / "0.txt", "quite other words, much worse\nbad film\n" * 9)
-    again = task(tmp_path, facts=state, model={"dropout": 0.3}, weights="file:///gone")
+    again = task(tmp_path, metadata=state, model={"dropout": 0.3}, weights="file:///gone")
     again.model.load_state_dict(state["model"])
-    assert again.facts == classifier.facts
+    assert again.metadata == classifier.metadata
     assert again.data_hash != classifier.data_hash
     batch = classifier.largest(4)
     assert torch.equal(again.model.eval()(batch.inputs), classifier.model.eval()(batch.inputs))
@@ -183,7 +183,7 @@ def test_a_checkpoint_is_evaluated_with_its_own_tokenizer_and_model(tmp_path: Pa
 
 def test_other_classes_than_the_checkpoints_are_told(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=rf"{tmp_path}: the classes are \['0', '1'\], the checkpoint's \['a', 'b'\]"):
-        task(source(tmp_path), facts={"classes": ["a", "b"]})
+        task(source(tmp_path), metadata={"classes": ["a", "b"]})
 
 
 def test_transformers_loads_the_folder_of_a_checkpoint(tmp_path: Path) -> None:

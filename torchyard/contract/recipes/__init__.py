@@ -1,11 +1,13 @@
-"""The built-in trainers' configuration. The API validates with these schemas and the trainer obeys them.
+"""The registry of recipes and their configuration schemas. The API validates jobs with these schemas.
 
-Every key has a default; a key whose other values no trainer obeys yet accepts only that default.
+A recipe is a module here, with its schema and an entry called `RECIPE`, and a module of the same name in
+`trainer.recipes`, with a function called `make_task`.
 """
 
-from typing import TypeAlias
+import importlib
 
 from torchyard.contract.recipes.classification import ClassificationLoss, ImageClassification
+from torchyard.contract.recipes.entry import RecipeEntry
 from torchyard.contract.recipes.pictures import ImageDataConfig, ImageModelConfig, Normalization
 from torchyard.contract.recipes.script import Script
 from torchyard.contract.recipes.segmentation import Segmentation, SegmentationDataConfig, SegmentationLoss
@@ -24,8 +26,8 @@ from torchyard.contract.recipes.training import (
 )
 
 __all__ = [
-    "METRICS",
-    "AnyRecipe",
+    "MODULES",
+    "REGISTRY",
     "ClassificationLoss",
     "DistributedConfig",
     "EarlyStoppingConfig",
@@ -39,6 +41,7 @@ __all__ = [
     "Normalization",
     "OptimizerConfig",
     "Recipe",
+    "RecipeEntry",
     "SchedulerConfig",
     "Script",
     "Segmentation",
@@ -51,13 +54,17 @@ __all__ = [
     "TrainingConfig",
 ]
 
-AnyRecipe: TypeAlias = ImageClassification | Segmentation | TextClassification
+MODULES = (
+    "classification",
+    "segmentation",
+    "text",
+)
+"""The modules of this package, and of `trainer.recipes`, that define one recipe each. A new recipe is one more line."""
 
-_ALWAYS = {"train/loss", "train/grad_norm", "train/lr", "train/samples_per_second", "val/loss"}
 
-METRICS: dict[str, frozenset[str]] = {
-    "image-classification": frozenset(_ALWAYS | {"val/accuracy", "val/accuracy_top5"}),
-    "segmentation": frozenset(_ALWAYS | {"val/iou", "val/dice", "val/precision", "val/recall"}),
-    "text-classification": frozenset(_ALWAYS | {"val/accuracy"}),
-}
-"""What each recipe measures, and so what `checkpoint.monitor` may name. A script names what it likes."""
+def _registered(module: str) -> RecipeEntry:
+    return importlib.import_module(f"{__name__}.{module}").RECIPE
+
+
+REGISTRY: dict[str, RecipeEntry] = {entry.name: entry for entry in map(_registered, MODULES)}
+"""Every recipe by the name that a job spec uses."""

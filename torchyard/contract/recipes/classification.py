@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from torchyard.contract.recipes.entry import RecipeEntry
 from torchyard.contract.recipes.pictures import ImageDataConfig, ImageModelConfig
 from torchyard.contract.recipes.training import Recipe
 from torchyard.contract.schema import Schema
@@ -22,6 +23,13 @@ class ClassificationLoss(Schema):
 class ImageClassification(Recipe):
     """A classifier of images: a small CNN or a torchvision model, on class folders, an `.npz` file or `digits`."""
 
-    model: ImageModelConfig = ImageModelConfig()
-    data: ImageDataConfig = ImageDataConfig()
+    model: ImageModelConfig = ImageModelConfig()  # pyright: ignore[reportIncompatibleVariableOverride] it is frozen
+    data: ImageDataConfig = ImageDataConfig()  # pyright: ignore[reportIncompatibleVariableOverride] it is frozen
     loss: ClassificationLoss = ClassificationLoss()
+
+
+RECIPE = RecipeEntry(
+    name="image-classification",
+    config=ImageClassification,
+    measures=frozenset({"val/accuracy", "val/accuracy_top5"}),
+)

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from torchyard.contract.recipes.training import Seed
+from torchyard.contract.recipes.training import DataConfig, ModelConfig, Seed
 from torchyard.contract.schema import LONGEST_URL, Schema
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,100}$")]
@@ -31,7 +31,7 @@ class Normalization(Schema):
         return self
 
 
-class PictureModelConfig(Schema):
+class PictureModelConfig(ModelConfig):
     weights: Weights = Field(
         default="none",
         description="`none`: random; `file:///…`: a .safetensors or .pt file below an allowed root; else the name of "
@@ -52,7 +52,7 @@ class ImageModelConfig(PictureModelConfig):
     )
 
 
-class ImageDataConfig(Schema):
+class ImageDataConfig(DataConfig):
     source: Source = Field(
         default="digits", description="`digits`, or `file:///…` below a root that the worker's operator allowed"
     )

@@ -4,8 +4,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from torchyard.contract.recipes.entry import RecipeEntry
 from torchyard.contract.recipes.pictures import Augmentation, FileSource, Normalization, PictureModelConfig, Workers
-from torchyard.contract.recipes.training import OptimizerConfig, Recipe, Seed, TrainingConfig
+from torchyard.contract.recipes.training import DataConfig, OptimizerConfig, Recipe, Seed, TrainingConfig
 from torchyard.contract.schema import Schema
 
 
@@ -23,7 +24,7 @@ class SegmentationModelConfig(PictureModelConfig):
         return self
 
 
-class SegmentationDataConfig(Schema):
+class SegmentationDataConfig(DataConfig):
     source: FileSource = Field(
         description="`file:///…` below an allowed root: a folder with images/ and masks/, paired by file stem, or "
         "with both in each of train/ and val/"
@@ -79,8 +80,15 @@ class SegmentationOptimizerConfig(OptimizerConfig):
 class Segmentation(Recipe):
     """A U-Net that marks the pixels of one class, such as cracks, on folders of pictures and masks."""
 
-    model: SegmentationModelConfig = SegmentationModelConfig()
-    data: SegmentationDataConfig
+    model: SegmentationModelConfig = SegmentationModelConfig()  # pyright: ignore[reportIncompatibleVariableOverride] it is frozen
+    data: SegmentationDataConfig  # pyright: ignore[reportIncompatibleVariableOverride] it is frozen
     loss: SegmentationLoss = SegmentationLoss()
     training: SegmentationTrainingConfig = SegmentationTrainingConfig()  # pyright: ignore[reportIncompatibleVariableOverride] it is frozen
     optimizer: SegmentationOptimizerConfig = SegmentationOptimizerConfig()  # pyright: ignore[reportIncompatibleVariableOverride] it is frozen
+
+
+RECIPE = RecipeEntry(
+    name="segmentation",
+    config=Segmentation,
+    measures=frozenset({"val/iou", "val/dice", "val/precision", "val/recall"}),
+)

@@ -4,12 +4,21 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from torchyard.contract.recipes.entry import RecipeEntry
 from torchyard.contract.recipes.pictures import FileSource, Init, Patterns
-from torchyard.contract.recipes.training import OptimizerConfig, Recipe, SchedulerConfig, Seed, TrainingConfig
+from torchyard.contract.recipes.training import (
+    DataConfig,
+    ModelConfig,
+    OptimizerConfig,
+    Recipe,
+    SchedulerConfig,
+    Seed,
+    TrainingConfig,
+)
 from torchyard.contract.schema import LONGEST_URL, Schema
 
 
-class TextModelConfig(Schema):
+class TextModelConfig(ModelConfig):
     name: Literal["tiny", "roberta_base", "roberta_large"] = Field(
         default="tiny",
         description="a RoBERTa encoder: a tiny one for CPUs, or of the published sizes; not looked at where "
@@ -28,7 +37,7 @@ class TextModelConfig(Schema):
     dropout: Annotated[float, Field(ge=0, lt=1)] = Field(default=0.1, description="of layers, attention and head")
 
 
-class TextDataConfig(Schema):
+class TextDataConfig(DataConfig):
     source: FileSource = Field(
         description="`file:///…` below an allowed root: a folder with one file per class, or a CSV or JSON-lines file "
         "with text and label"
@@ -71,9 +80,16 @@ class TextSchedulerConfig(SchedulerConfig):
 class TextClassification(Recipe):
     """A classifier of texts: a RoBERTa encoder with a new head."""
 
-    model: TextModelConfig = TextModelConfig()
-    data: TextDataConfig
+    model: TextModelConfig = TextModelConfig()  # pyright: ignore[reportIncompatibleVariableOverride] it is frozen
+    data: TextDataConfig  # pyright: ignore[reportIncompatibleVariableOverride] it is frozen
     loss: TextLoss = TextLoss()
     training: TextTrainingConfig = TextTrainingConfig()  # pyright: ignore[reportIncompatibleVariableOverride] it is frozen
     optimizer: TextOptimizerConfig = TextOptimizerConfig()  # pyright: ignore[reportIncompatibleVariableOverride] it is frozen
     lr_scheduler: TextSchedulerConfig = TextSchedulerConfig()  # pyright: ignore[reportIncompatibleVariableOverride] it is frozen
+
+
+RECIPE = RecipeEntry(
+    name="text-classification",
+    config=TextClassification,
+    measures=frozenset({"val/accuracy"}),
+)

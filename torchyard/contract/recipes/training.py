@@ -176,8 +176,20 @@ class LoggingConfig(Schema):
     every_steps: Count = Field(default=10, description="optimizer steps between two lines of training metrics")
 
 
+class ModelConfig(Schema):
+    """The keys of `model` that every recipe has."""
+
+    weights: str
+
+
+class DataConfig(Schema):
+    """The keys of `data` that every recipe has."""
+
+    source: str
+
+
 class Recipe(Schema):
-    """What each recipe adds to: its model, its data and its loss."""
+    """The configuration that all recipes share. Each recipe narrows `model` and `data` and adds its own keys."""
 
     training: TrainingConfig = TrainingConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
@@ -189,6 +201,8 @@ class Recipe(Schema):
     distributed: DistributedConfig = DistributedConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     logging: LoggingConfig = LoggingConfig()
+    model: ModelConfig
+    data: DataConfig
 
     @model_validator(mode="after")
     def _possible_together(self) -> Self:

@@ -6,7 +6,7 @@ import importlib
 from pathlib import Path
 import sys
 
-from torchyard.contract import collector
+from torchyard.contract import collector, recipes
 from worker.engines.local.warm.fork import OURS
 from worker.engines.local.warm.memory import release_file_pages
 
@@ -23,9 +23,7 @@ MODULES = (
     "torchvision.models",
     "safetensors.torch",
     "trainer.__main__",
-    "trainer.recipes.classification",
-    "trainer.recipes.segmentation",
-    "trainer.recipes.text",
+    *(f"trainer.recipes.{name}" for name in recipes.MODULES),
 )
 """The recipes, and what every training needs. Not transformers, which is imported by those who ask for it."""
 

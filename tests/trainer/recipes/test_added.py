@@ -1,0 +1,183 @@
+"""A new recipe is a schema module, a trainer module and one line in the registry."""
+
+import json
+import os
+from pathlib import Path
+import shutil
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.trainer.ranks import environment
+from torchyard.contract.rundir import RunDir
+
+ROOT = Path(__file__).parents[3]
+
+SCHEMA = '''
+"""The configuration of `line-fit`."""
+
+from torchyard.contract.recipes.entry import RecipeEntry
+from torchyard.contract.recipes.training import DataConfig, ModelConfig, Recipe
+
+
+class LineModel(ModelConfig):
+    name: str = "linear"
+    weights: str = "none"
+
+
+class LineData(DataConfig):
+    source: str = "generated"
+
+
+class LineFit(Recipe):
+    """Fits a line to generated points."""
+
+    model: LineModel = LineModel()
+    data: LineData = LineData()
+    slope: float = 2.0
+
+
+RECIPE = RecipeEntry(name="line-fit", config=LineFit, measures=frozenset({"val/slope_error"}))
+'''
+
+TRAINER = '''
+"""The recipe `line-fit`."""
+
+import torch
+from torch import nn
+
+from trainer.task import Batch, Evaluation
+
+
+class LineTask:
+    metadata, files, description = {}, {}, "8 points"
+    data_hash = split_hash = "0" * 64
+    samples = 8
+
+    def __init__(self, config, device):
+        self.config, self.device = config, device
+        self.model = nn.Linear(1, 1, bias=False).to(device)
+        self.x = torch.linspace(-1, 1, 8)[:, None]
+
+    def loss(self, outputs, targets):
+        return nn.functional.mse_loss(outputs, targets)
+
+    def training_batches(self, plan, *, epoch):
+        return (self._batch(indices) for indices in plan)
+
+    def evaluate(self, world, *, on_batch, batch_size=None):
+        error = abs(self.model.weight.item() - self.config.slope)
+        return Evaluation({"val/loss": error**2, "val/slope_error": error}, samples=8)
+
+    def example(self):
+        return self.x[:1]
+
+    def largest(self, count):
+        return self._batch(torch.arange(count))
+
+    def _batch(self, indices):
+        return Batch(self.x[indices], self.config.slope * self.x[indices])
+
+
+def make_task(config, *, source, weights="none", device, local_size=1, metadata=None):
+    return LineTask(config, device)
+'''
+
+SCRIPT = """
+import json, os, sys
+from pathlib import Path
+from api.routes.cluster import list_trainers
+from torchyard.contract.spec import parse_spec
+from worker.engines.local.warm.preload import MODULES
+
+listed = {trainer.name: trainer for trainer in list_trainers().data}
+spec = parse_spec(json.loads(sys.argv[1]))
+Path(os.environ["TORCHYARD_CONFIG"]).write_text(spec.model_dump_json(include={"trainer", "config", "checkpoint"}))
+
+from trainer.__main__ import main
+from trainer.evaluate import evaluate
+main()
+checkpoints = Path(os.environ["TORCHYARD_RUN_DIR"]) / "checkpoints"
+print(json.dumps({
+    "names": list(listed),
+    "description": listed["line-fit"].description,
+    "keys": list(listed["line-fit"].config_schema["properties"]),
+    "spec": spec.model_dump(mode="json"),
+    "preloaded": "trainer.recipes.line" in MODULES,
+    "evaluated": evaluate(checkpoints / "epoch-0001" / "state.pt", device="cpu"),
+    "saved": json.loads((checkpoints / "epoch-0001" / "manifest.json").read_text())["metrics"],
+}))
+"""
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A copy of the project's packages to which the recipe is added."""
+    folder = tmp_path / "source"
+    for package in ("torchyard", "store", "api", "worker", "trainer"):
+        shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "torchyard/contract/recipes/line.py").write_text(SCHEMA)
+    (folder / "trainer/recipes/line.py").write_text(TRAINER)
+    registry = folder / "torchyard/contract/recipes/__init__.py"
+    before = registry.read_text()
+    registry.write_text(before.replace('    "text",\n)', '    "text",\n    "line",\n)'))
+    assert len(registry.read_text().splitlines()) == len(before.splitlines()) + 1
+    return folder
+
+
+def run(source: Path, folder: Path, spec: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+    run_dir = RunDir(folder / "run")
+    run_dir.create()
+    env = {
+        **os.environ,
+        **environment(run_dir, data="generated"),
+        "PYTHONPATH": str(source),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "0",
+        "GLOO_SOCKET_IFNAME": "lo",
+        **dict.fromkeys(("RANK", "LOCAL_RANK"), "0"),
+        **dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), "1"),
+    }
+    command = [sys.executable, "-P", "-c", SCRIPT, json.dumps(spec)]
+    return subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_an_added_recipe_validates_is_listed_trains_and_its_checkpoint_evaluates(source: Path, tmp_path: Path) -> None:
+    config = {"slope": 3.0, "training": {"epochs": 1, "per_device_batch_size": 4}}
+    spec = {"trainer": "line-fit", "config": config, "checkpoint": {"monitor": "val/slope_error"}}
+    done = run(source, tmp_path, spec)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["names"] == ["image-classification", "segmentation", "text-classification", "line-fit", "script"]
+    assert found["description"] == "Fits a line to generated points."
+    assert {"model", "data", "slope", "training"} <= set(found["keys"])
+    assert (found["spec"]["name"], found["spec"]["config"]["slope"]) == ("line-fit", 3.0)
+    assert found["preloaded"]
+    assert found["saved"]["val/slope_error"] == pytest.approx(found["evaluated"]["slope_error"])
+
+
+REFUSED = """
+import json
+from torchyard.contract.errors import InvalidSpec
+from torchyard.contract.spec import parse_spec
+
+refused = []
+for change in ({"config": {"incline": 3.0}}, {"checkpoint": {"monitor": "val/iou"}}):
+    try:
+        parse_spec({"trainer": "line-fit", **change})
+    except InvalidSpec as error:
+        refused += [[item.field, item.message] for item in error.errors]
+print(json.dumps(refused))
+"""
+
+
+def test_a_wrong_spec_of_an_added_recipe_is_refused(source: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-P", "-c", REFUSED]
+    env = {**os.environ, "PYTHONPATH": str(source)}
+    done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, check=True)
+    (key, _), (_, monitors) = json.loads(done.stdout)
+    assert key == "config.incline"
+    assert monitors.startswith("checkpoint.monitor must be one of ")
+    assert "val/slope_error" in monitors

@@ -1,0 +1,24 @@
+"""The record by which a recipe is registered."""
+
+from dataclasses import dataclass
+
+from torchyard.contract.recipes.training import Recipe
+
+_MEASURED_BY_ALL = frozenset({"train/loss", "train/grad_norm", "train/lr", "train/samples_per_second", "val/loss"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecipeEntry:
+    """A built-in recipe. Its schema module names it `RECIPE`; `trainer.recipes` has a module of the same name."""
+
+    name: str
+    """The value of `trainer` in a job spec, and the default name of a job."""
+    config: type[Recipe]
+    """The schema of `config` in a job spec; its docstring describes the recipe to users."""
+    measures: frozenset[str]
+    """The validation metrics of this recipe beside `val/loss`."""
+
+    @property
+    def metrics(self) -> frozenset[str]:
+        """All metrics of the recipe: those that `checkpoint.monitor` may name."""
+        return _MEASURED_BY_ALL | self.measures
