@@ -26,10 +26,10 @@ LAW: dict[str, frozenset[str]] = {
 
 STORE: dict[str, frozenset[str]] = {
     "store.db": frozenset({"store.db"}),
-    "store.rows": frozenset({"store.db", "store.rows", "store.news"}),
+    "store.rows": frozenset({"store.db", "store.rows", "store.announcement"}),
     "store.queries": frozenset({"store.db", "store.rows", "store.queries"}),
     "store.commands": frozenset(
-        {"store.db", "store.rows", "store.queries", "store.news", "store.store", "store.commands"}
+        {"store.db", "store.rows", "store.queries", "store.announcement", "store.store", "store.commands"}
     ),
 }
 """Each package of the store, and which of the store's modules and packages it may import besides `store.ids`."""
