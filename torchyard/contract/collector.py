@@ -1,4 +1,4 @@
-"""Python's garbage collector while a program starts."""
+"""Pauses Python's garbage collector while a program starts."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -7,8 +7,9 @@ import gc
 
 @contextmanager
 def paused() -> Generator[None]:
-    """For imports. They make hundreds of thousands of objects that stay: looking through them again and again takes an
-    eighth of a start. What is there at the end is never looked through any more.
+    """Pauses the collector during imports, and freezes the objects that exist at the end.
+
+    Imports make hundreds of thousands of objects that stay. Scanning them repeatedly takes an eighth of a start.
     """
     gc.disable()
     try:

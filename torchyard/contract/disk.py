@@ -1,4 +1,4 @@
-"""A disk that is full: how it is told from other trouble, and how to wait until there is room."""
+"""Recognizes a full disk, and retries until it has space."""
 
 from collections.abc import Callable, Set
 import contextlib
@@ -12,26 +12,27 @@ from typing import TypeVar
 T = TypeVar("T")
 
 FULL: Set[int] = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""What a write meets where there is no room, by the disk, a quota or a limit."""
+"""Errors of a write when the disk, a quota or a limit has no space left."""
 SCARCE: Set[int] = FULL | {errno.ENFILE, errno.EMFILE, errno.ENOMEM, errno.EAGAIN}
-"""What passes as soon as somebody makes room."""
+"""Errors that pass as soon as somebody frees disk space, files, memory or processes."""
 PASSING: Set[int] = SCARCE | {errno.EIO, errno.EROFS, errno.ESTALE}
-"""What is the host's trouble and no program's: it may pass, too."""
+"""Errors that the host causes, not a program. They may pass."""
 
 _PROBE_BYTES = 64 * 1024  # more than a record of a run directory has
 
 
-def insist(
+def retry_while_unavailable(
     work: Callable[[], T],
     *,
     seconds: float,
-    on_refusal: Callable[[OSError], object],
+    on_error: Callable[[OSError], object],
     errnos: Set[int] = FULL,
     pause_s: float = 1.0,
 ) -> T:
-    """What `work` answers. Where it raises an OSError of `errnos` it is done again, until `seconds` have passed.
+    """Calls `work` until it returns, for at most `seconds`, and returns its result.
 
-    `on_refusal` is told each of those, before the pause that follows. Raises what `work` raises last.
+    Retries after an OSError of `errnos`, and calls `on_error` with it before each pause. Raises every other error at
+    once, and the last OSError when the time is over.
     """
     deadline = time.monotonic() + seconds
     while True:
@@ -40,12 +41,15 @@ def insist(
         except OSError as error:
             if error.errno not in errnos or time.monotonic() >= deadline:
                 raise
-            on_refusal(error)
+            on_error(error)
         time.sleep(pause_s)
 
 
-def refusal(error: BaseException) -> OSError | None:
-    """The full disk's own error: `error`, or the one that it was raised from or came up behind. None where none is."""
+def full_disk_error(error: BaseException) -> OSError | None:
+    """Finds the OSError of a full disk: `error`, its cause, or the error that was handled when it was raised.
+
+    Returns None if there is none.
+    """
     seen: set[int] = set()
     found: BaseException | None = error
     while found is not None and id(found) not in seen:
@@ -56,21 +60,20 @@ def refusal(error: BaseException) -> OSError | None:
     return None
 
 
-def check_room(folder: Path, size: int) -> None:
-    """Raises the OSError of a full disk where that of `folder` has no room for `size` bytes."""
+def require_free_space(folder: Path, size: int) -> None:
+    """Raises the OSError of a full disk if the disk of `folder` has less than `size` bytes free."""
     if shutil.disk_usage(folder).free < size:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
 
 
-def full(folder: Path) -> OSError | None:
-    """What the disk of `folder` answers to a small file, which is removed again; None where it takes it.
+def probe_full_disk(folder: Path) -> OSError | None:
+    """Writes and removes a small file in `folder`. Returns the OSError if the disk is full, else None.
 
-    Asked by writing, as a quota, or what a file system keeps for itself, shows in no count of free bytes. Another
-    trouble than a full disk is none here.
+    It writes because a quota, or space that a file system reserves, is not visible in the count of free bytes.
     """
     probe = folder / f".room.{os.getpid()}"
     try:
-        with probe.open("xb", buffering=0) as file:  # no link of a job is followed
+        with probe.open("xb", buffering=0) as file:  # exclusive creation follows no link that a job has made
             left = memoryview(bytes(_PROBE_BYTES))
             while left:
                 left = left[file.write(left) :]

@@ -13,7 +13,7 @@ class FieldError:
 
 
 class TorchyardError(Exception):
-    """The root. `status` is the HTTP status that the API answers with, `code` never changes once published."""
+    """The root of all errors. `status` is the HTTP status of the API's answer. `code` never changes once published."""
 
     code: ClassVar[str] = "internal"
     status: ClassVar[int] = 500
@@ -26,7 +26,7 @@ class TorchyardError(Exception):
 
 
 class InvalidSpec(TorchyardError):
-    """What was sent cannot be a job; `errors` names each field."""
+    """The job spec is not valid. `errors` names each field."""
 
     code = "invalid_spec"
     status = 422
@@ -34,7 +34,7 @@ class InvalidSpec(TorchyardError):
 
 
 class InvalidRequest(TorchyardError):
-    """A parameter is out of range, or the body is no JSON; `errors` names each parameter."""
+    """A parameter is out of range, or the body is not JSON. `errors` names each parameter."""
 
     code = "invalid_request"
     status = 422
@@ -42,7 +42,7 @@ class InvalidRequest(TorchyardError):
 
 
 class IdempotencyMismatch(TorchyardError):
-    """The idempotency key came with another request before."""
+    """The idempotency key was used for another request before."""
 
     code = "idempotency_mismatch"
     status = 422
@@ -136,7 +136,7 @@ class HeadersTooLarge(TorchyardError):
 
 
 class Unavailable(TorchyardError):
-    """A part that the service needs (the database, say) does not answer; try again."""
+    """A part that the service needs, such as the database, does not answer. A later call may succeed."""
 
     code = "unavailable"
     status = 503
@@ -144,7 +144,7 @@ class Unavailable(TorchyardError):
 
 
 class StaleClaim(TorchyardError):
-    """The attempt is no longer the caller's: it was ended or rescued. The caller stops what it was doing."""
+    """The attempt has ended or was rescued. The caller stops what it was doing."""
 
     code = "stale_claim"
     status = 409
@@ -176,7 +176,7 @@ class NonFiniteLoss(TorchyardError):
 
 
 class ServerError(TorchyardError):
-    """What the client raises for an answer that it has no closer class for."""
+    """An answer for which the client has no other class."""
 
     code = "server_error"
     status = 500

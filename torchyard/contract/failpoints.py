@@ -1,13 +1,12 @@
-"""Named places at which a test breaks a program: before and after each commit, push, fsync, rename and report.
+"""Named places where a test breaks a program: before and after each commit, push, fsync, rename and report.
 
-Off, but for a program that is started with `TORCHYARD_FAILPOINTS`, which only tests set:
+Off, except in a program that is started with `TORCHYARD_FAILPOINTS`, which only tests set:
 
     store.claim.after=kill;record.exit.rename=delay:0.5@2
 
-An action is `kill` (SIGKILL of the own process), `stop` (SIGSTOP: a delay until somebody continues it),
-`delay:SECONDS` (of the thread alone) or `error:ENOSPC` (OSError, with any of the names in `errno`). With `@N` it takes
-place only when the process comes by for the Nth time, else every time. `log=PATH` has the name of each failpoint that
-acts appended to a file, so that a test knows that it did.
+An action is `kill` (SIGKILL of its own process), `stop` (SIGSTOP, until somebody continues it), `delay:SECONDS` (of the
+thread alone) or `error:ENOSPC` (OSError, with any name in `errno`). With `@N` it happens only at the Nth time, else
+every time. `log=PATH` appends the name of each failpoint that acts to a file, so that a test knows that it did.
 """
 
 from collections import Counter
@@ -47,7 +46,7 @@ NAMES = frozenset(
         "supervisor.ended",
     ]
 )
-"""Every failpoint. `fsync`, `rename`: just before it; `renamed`: the new name is there, and not yet synced."""
+"""Every failpoint. `fsync` and `rename` are before the call. `renamed`: the new name exists, and is not yet synced."""
 
 
 @dataclass(frozen=True)
@@ -63,13 +62,13 @@ _lock = threading.Lock()
 
 
 def failpoint(name: str) -> None:
-    """Does what the environment asks for here: nothing, but in a test."""
+    """Does what the environment asks for at this place: nothing, except in a test."""
     if _plans:
         _reach(name)
 
 
 def arm(environ: Mapping[str, str] = os.environ) -> None:
-    """Reads the variable, as the import of this module does. Raises ValueError for what it does not know."""
+    """Reads the variable, as importing this module does. Raises ValueError for an unknown failpoint or action."""
     global _log  # noqa: PLW0603 read once, when the program starts
     _plans.clear()
     _hits.clear()

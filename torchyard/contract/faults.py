@@ -1,4 +1,4 @@
-"""What CUDA, NCCL and the driver say of a device that fails, as against a program that does."""
+"""Recognizes the messages of CUDA, NCCL and the driver about a broken device, as opposed to a broken program."""
 
 import re
 
@@ -19,10 +19,10 @@ _FAULT = re.compile(
 
 
 def device_fault(text: str) -> str | None:
-    """The line of `text` that tells of a fault of a GPU, of its links or its driver; None where none does.
+    """Returns the line of `text` that reports a fault of a GPU, its links or its driver. None if there is none.
 
-    What a program can bring about itself, as an illegal address, a failed assertion or a failed launch, is no fault. It
-    is a claim: any program can print such a line. The worker asks the driver before it believes it.
+    Errors that a program can cause (an illegal address, a failed assertion, a failed launch) are not faults. The line
+    proves nothing, as any program can print it: the worker asks the driver before it believes it.
     """
     found = _FAULT.search(text) if _SPEAKER.search(text) is not None else None
     if found is None:

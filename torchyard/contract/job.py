@@ -1,11 +1,11 @@
-"""The life of a job: its states, the moves between them, and why an attempt ends."""
+"""The states of a job, the transitions between them, and the reasons for which an attempt ends."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class JobState(StrEnum):
-    """Where a job stands. Only `store.rows.jobs.transition` writes it."""
+    """The state of a job. Only `store.rows.jobs.transition` writes it."""
 
     QUEUED = "queued"  # entered by submit, retry, rescue and resume; left by a worker's claim, a pause or a cancel
     STARTING = "starting"  # entered by a worker's claim; left when every rank's process exists, or the attempt ends
@@ -41,39 +41,39 @@ TRANSITIONS: dict[JobState, frozenset[JobState]] = {
     JobState.FAILED: frozenset(),
     JobState.CANCELLED: frozenset(),
 }
-"""Every legal move. A state from which nothing leads is terminal."""
+"""Every legal transition. A state without a next state is terminal."""
 
 
 def sources(target: JobState) -> frozenset[JobState]:
-    """The states from which `target` may be entered."""
+    """Returns the states from which `target` may be entered."""
     return frozenset(state for state, targets in TRANSITIONS.items() if target in targets)
 
 
 class EndReason(StrEnum):
-    """Why an attempt ended; also the `error.code` of the job that it failed."""
+    """Why an attempt ended. It is also the `error.code` of a job that failed by it."""
 
     COMPLETED = "completed"
     USER_ERROR = "user_error"  # a rank raised, or left with a non-zero exit code
     OUT_OF_MEMORY = "out_of_memory"
     HANG = "hang"  # no progress for `stall_timeout`
-    KILLED = "killed"  # a rank, by a signal that nobody here sent
+    KILLED = "killed"  # a rank was ended by a signal that nobody here sent
     DATA_ERROR = "data_error"
     CONFIG_ERROR = "config_error"
-    LAUNCH_FAILED = "launch_failed"  # the ranks never came up
-    TIME_LIMIT = "time_limit"  # over all attempts
+    LAUNCH_FAILED = "launch_failed"  # the ranks did not start
+    TIME_LIMIT = "time_limit"  # the sum over all attempts
     CANCELLED = "cancelled"
     PAUSED = "paused"
     PREEMPTED = "preempted"
-    WORKER_LOST = "worker_lost"  # the detail says: lease expired, host rebooted, supervisor or launcher killed, …
-    DEVICE_FAULT = "device_fault"  # of a GPU that NVML confirms; a rank or a supervisor only claims it
+    WORKER_LOST = "worker_lost"  # the message says: lease expired, host rebooted, supervisor or launcher killed, …
+    DEVICE_FAULT = "device_fault"  # NVML confirms it; ranks and supervisors can only suspect it
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the end of an attempt means for its job."""
+    """What the end of an attempt does to its job."""
 
     state: JobState
-    counted: bool = False  # a retry that uses up one of `max_restarts`
+    counted: bool = False  # the retry counts against `max_restarts`
 
 
 OUTCOMES: dict[EndReason, Outcome] = {
@@ -92,8 +92,8 @@ OUTCOMES: dict[EndReason, Outcome] = {
     EndReason.WORKER_LOST: Outcome(JobState.QUEUED),
     EndReason.DEVICE_FAULT: Outcome(JobState.QUEUED),
 }
-"""`QUEUED` means a retry, as far as `max_restarts` and the crash-loop cap allow; then the job fails."""
+"""`QUEUED` means a retry, if `max_restarts` and the crash-loop cap allow one. Otherwise the job fails."""
 
 CRASH_LOOP_CAP = 10
-"""Attempts in a row that published no checkpoint of a later step than the one they started from, after which even
-uncounted retries end. Preempted and paused ones are not among them."""
+"""After so many attempts in a row without a new checkpoint (of a later step than their start), uncounted retries end
+too. Preempted and paused attempts are not among them."""

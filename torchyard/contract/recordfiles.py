@@ -1,4 +1,4 @@
-"""Writing a record so that it is whole or not there, and reading one."""
+"""Writes and reads record files. A record file is whole, or it is not there."""
 
 import contextlib
 import os
@@ -18,8 +18,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 def write_record(path: Path, record: Record) -> None:
     """Publishes `record` at `path`: a reader sees all of it or nothing, also after a power cut.
 
-    No link is followed in its folder, nor where the folder itself is one, and nothing is left where it fails. Raises
-    OSError.
+    Follows no link, neither the folder nor a name in it. Leaves nothing behind if it fails. Raises OSError.
     """
     kind = path.parent.name if path.stem.isdecimal() else path.stem
     folder = os.open(path.parent, _FOLDER | os.O_NOFOLLOW)
@@ -32,7 +31,7 @@ def write_record(path: Path, record: Record) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Makes the names in `path` durable. Raises OSError."""
+    """Makes the names in the folder `path` durable. Raises OSError."""
     descriptor = os.open(path, _FOLDER)
     try:
         os.fsync(descriptor)
@@ -41,9 +40,9 @@ def sync_folder(path: Path) -> None:
 
 
 def read_record(path: Path, kind: type[T]) -> T | None:
-    """The record at `path`, where nobody but us writes; None where there is no such file.
+    """Returns the record at `path`, a place that only we write to. None if there is no such file.
 
-    Raises OSError, and ValueError for a malformed one.
+    Raises OSError, and ValueError for a malformed record.
     """
     try:
         raw = path.read_bytes()
@@ -53,7 +52,7 @@ def read_record(path: Path, kind: type[T]) -> T | None:
 
 
 def _replace(folder: int, name: str, content: bytes, kind: str) -> None:
-    temporary = f".{name}.{secrets.token_hex(8)}"  # which nobody can have prepared
+    temporary = f".{name}.{secrets.token_hex(8)}"  # a name that nobody can have guessed
     try:
         with os.fdopen(os.open(temporary, _NEW, 0o600, dir_fd=folder), "wb") as file:
             file.write(content)

@@ -1,4 +1,4 @@
-"""What the JSON files of a run directory hold."""
+"""The records in the JSON files of a run directory."""
 
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -12,7 +12,7 @@ from torchyard.contract.record import Record, at_most, between, matching
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessIdentity(Record):
-    """A process that no other can be taken for, even after its pid was reused or the host rebooted."""
+    """Identifies one process, even after its pid was reused or the host rebooted."""
 
     pid: int
     start_time: int
@@ -21,12 +21,12 @@ class ProcessIdentity(Record):
 
     @classmethod
     def of(cls, pid: int) -> Self | None:
-        """The identity of the process (or zombie) that has `pid` now; None where there is none."""
+        """Returns the identity of the process (or zombie) that has `pid` now. None if there is none."""
         try:
             stat = Path(f"/proc/{pid}/stat").read_bytes()
         except (FileNotFoundError, ProcessLookupError):
             return None
-        fields = stat.rpartition(b")")[2].split()  # the name before it may hold anything
+        fields = stat.rpartition(b")")[2].split()  # the process name before it may contain anything
         boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return cls(pid=pid, start_time=int(fields[19]), boot_id=boot_id)
 
@@ -38,21 +38,21 @@ class LaunchPlan(Record):
     job_id: str
     attempt: int
     claimed_at: int | None = None
-    """Microseconds, as the attempt's row has it: where an older database was put back, a number is used once more."""
+    """Microseconds, as in the attempt's row. Attempt numbers are used again after an older database was restored."""
     launcher: Literal["torchrun", "warm"] = "torchrun"
-    """What brings the ranks up: torchrun, or the supervisor by forks of itself."""
+    """What starts the ranks: torchrun, or the supervisor by forking itself."""
     argv: list[str]
-    """Starts the launcher. With `warm`, it is the rank's program: `SCRIPT [ARGS…]` or `-m MODULE [ARGS…]`."""
+    """The command of the launcher. For `warm` it is the rank's program: `SCRIPT [ARGS…]` or `-m MODULE [ARGS…]`."""
     env: dict[str, str]
-    """The whole environment: nothing else is inherited."""
+    """The whole environment. Nothing else is inherited."""
     cwd: str
     world_size: int
     time_limit: timedelta
-    """What is left of the job's limit for this attempt."""
+    """The part of the job's time limit that is left for this attempt."""
     stall_timeout: timedelta
     stop_grace: timedelta
     reports: bool = False
-    """Whether the program is known to write events: without any, `stall_timeout` counts from the launch."""
+    """Whether the program is known to write events. If so, `stall_timeout` counts from the launch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,19 +63,19 @@ class StopRequest(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class ExitReport(Record):
-    """How an attempt ended. When it is there, no process of the attempt is left."""
+    """How an attempt ended. When this record exists, no process of the attempt is left."""
 
     reason: EndReason
     message: str = ""
     rank: int | None = None
     exit_code: int | None = None
-    """Of the failing rank: its status, or minus the number of the signal that ended it."""
+    """The failing rank's exit status, or minus the number of the signal that ended it."""
     traceback: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class RankError(Record):
-    """An exception that left a rank's program."""
+    """An exception that a rank's program did not catch."""
 
     rank: int
     time: int
@@ -102,13 +102,13 @@ class ManifestFile(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest(Record):
-    """Written last, so a checkpoint that has one is whole."""
+    """Lists a checkpoint. It is written last, so a checkpoint with a manifest is whole."""
 
     step: Step
     epoch: Epoch | None = None
     end_of_epoch: bool = True
-    """Whether `epoch` was finished; a checkpoint saved inside an epoch has no `epoch-N` alias."""
+    """Whether `epoch` had ended. A checkpoint saved inside an epoch has no `epoch-N` alias."""
     metrics: Annotated[dict[MetricName, float], at_most(1000)] = field(default_factory=dict[str, float])
     files: Annotated[list[ManifestFile], at_most(1000)]
     card: CardValues | None = None
-    """What the run was when this was saved."""
+    """The run's card when this was saved."""

@@ -1,28 +1,28 @@
 """One attempt on disk: its files, the records in them, and the environment of a training process.
 
-The supervisor and the ranks share nothing but this folder and the environment named here.
+The supervisor and the ranks share only this folder and the environment variables named here.
 
     ctl/               written by worker and supervisor alone
       plan.json        what to start, and its limits                 the worker writes it, the supervisor reads it
       supervisor.json  the supervisor's identity                     the supervisor writes it
-      supervisor.log   what the supervisor says
+      supervisor.log   the supervisor's output
       stop.json        asks the attempt to stop                      the worker writes it, supervisor and ranks read it
       exit.json        how the attempt ended; nothing runs any more  the supervisor writes it
     input/             written by the worker, read-only once the attempt starts
       config.json      the trainer's resolved configuration
       resume/          the checkpoint to resume from
-    job/               the job's own: whatever lies here may be forged
+    job/               written by the job: anything here may be forged
       events.jsonl     lines of `torchyard.contract.events`                   rank 0 appends
-      ranks/N.json     the process of rank N                         rank N writes it when it exists
-      ranks/N.finished its program has come to its own end           rank N touches it
-      errors/N.json    what rank N raised                            rank N writes it
+      ranks/N.json     the process of rank N                         rank N writes it when it starts
+      ranks/N.finished its program has done all its work             rank N touches it
+      errors/N.json    the exception of rank N                       rank N writes it
       stop/            the ranks' agreement on the last step         the ranks write it
       logs/            one file per rank and stream                  the ranks' output, copied by the operating system
       torchrun/        torchrun's own folder                         torchrun
-      checkpoints/     published checkpoints, each whole once it has its manifest
+      checkpoints/     published checkpoints: each is whole once it has its manifest
       artifacts/       other files that the job leaves
 
-That is layout 2. In layout 1, of an older version, all of it lies in one folder, and `plan.json` is `launch.json`.
+This is layout 2. In layout 1, of an older version, everything is in one folder, and `plan.json` is `launch.json`.
 """
 
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ WEIGHTS_FILE = "model.safetensors"
 
 
 class Env(StrEnum):
-    """Variables that a training process sees, beside torchrun's own."""
+    """Environment variables of a training process, in addition to torchrun's own."""
 
     JOB_ID = "TORCHYARD_JOB_ID"
     ATTEMPT = "TORCHYARD_ATTEMPT"
@@ -46,25 +46,25 @@ class Env(StrEnum):
     CHECKPOINT_DIR = "TORCHYARD_CHECKPOINT_DIR"
     RESUME_FROM = "TORCHYARD_RESUME_FROM"  # a folder with state.pt and manifest.json; absent on a fresh start
     DATA = "TORCHYARD_DATA"  # the resolved `data.source`: `digits`, or an absolute path; absent for a script
-    WEIGHTS = "TORCHYARD_WEIGHTS"  # the absolute path of `model.weights`; absent where those are no file
+    WEIGHTS = "TORCHYARD_WEIGHTS"  # the absolute path of `model.weights`; absent if they are not a file
 
 
 @dataclass(frozen=True)
 class RunDir:
-    """The paths of one attempt's folder. `layout`: 2, or 1 for an attempt that an older version has started."""
+    """The paths in one attempt's folder. `layout` is 2, or 1 for an attempt that an older version has started."""
 
     root: Path
     layout: Literal[1, 2] = 2
 
     @classmethod
     def found(cls, root: Path) -> Self:
-        """With the layout that the folder at `root` has; 2 where there is none yet."""
+        """Returns the run directory at `root`, with the layout that it has: 2 if it does not exist yet."""
         old = os.path.lexists(root / "launch.json") and not os.path.lexists(root / "ctl")
         return cls(root, layout=1 if old else 2)
 
     @classmethod
     def of_job(cls, path: Path) -> Self:
-        """Of a rank: `path` is what TORCHYARD_RUN_DIR says."""
+        """Returns the run directory of a rank. `path` is the value of TORCHYARD_RUN_DIR."""
         if path.name == "job" and os.path.lexists(path.parent / "ctl"):
             return cls(path.parent)
         return cls(path, layout=1)
@@ -79,7 +79,7 @@ class RunDir:
 
     @property
     def job(self) -> Path:
-        """TORCHYARD_RUN_DIR."""
+        """The value of TORCHYARD_RUN_DIR."""
         return self._part("job")
 
     @property
@@ -143,15 +143,15 @@ class RunDir:
         return self.job / "artifacts"
 
     def finished(self, rank: int) -> Path:
-        """There once the rank's program has ended well, and not because it was asked to stop."""
+        """A file that exists once the rank's program has done all its work: it did not leave early for a stop."""
         return self.ranks / f"{rank}.finished"
 
     def log(self, source: str, stream: str) -> Path:
-        """`source` is `launcher` or `rank-N`, `stream` is `stdout` or `stderr`."""
+        """The log of `source` (`launcher` or `rank-N`) and `stream` (`stdout` or `stderr`)."""
         return self.logs / f"{source}.{stream}"
 
     def create(self) -> None:
-        """Makes the folders, for their owner alone. Inputs that were sealed can be written again. Raises OSError."""
+        """Creates the folders, for their owner alone. Makes sealed inputs writable again. Raises OSError."""
         self.root.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         own = (self.root, self.ctl, self.input, self.job)
         for folder in (*own, self.ranks, self.errors, self.agreement, self.logs, self.checkpoints, self.artifacts):
@@ -160,7 +160,7 @@ class RunDir:
             _set_modes(Path(folder), files, folder_mode=0o700, file_mode=0o600)
 
     def seal(self) -> None:
-        """Makes the inputs read-only, for their owner too, until `create` is called again. Raises OSError."""
+        """Makes the inputs read-only, also for their owner, until `create` is called again. Raises OSError."""
         for folder, _, files in os.walk(self.input, topdown=False) if self.layout == 2 else ():
             _set_modes(Path(folder), files, folder_mode=0o500, file_mode=0o400)
 
@@ -169,7 +169,7 @@ class RunDir:
 
 
 def process_title(job_id: str, attempt: int, role: str) -> str:
-    """What a process of an attempt calls itself: orphans are found by it. `role` is `rank N` or `supervisor`."""
+    """Returns the title of a process of an attempt, by which orphans are found. `role` is `rank N` or `supervisor`."""
     return f"torchyard {job_id} attempt {attempt} {role}"
 
 

@@ -1,4 +1,4 @@
-"""The base of everything a user may send: strict types, no unknown keys, no infinities, no control bytes."""
+"""The base of all that a user may send: strict types, no unknown keys, no infinities, no control bytes."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,11 +21,11 @@ from torchyard.contract.durations import format_duration, parse_duration
 from torchyard.contract.text import METRIC_KEY
 
 LONGEST_URL = 4008
-"""Characters of a `file:///…`. No part of a pattern: one that counts them takes 8 MiB, and 20 ms at each start."""
+"""Characters of a `file:///…`, at most. A pattern that counts them would take 8 MiB, and 20 ms at each start."""
 
 
 class Schema(BaseModel):
-    """A strict record: `1` is no boolean, `"3"` is no number, an unknown key is an error that names it."""
+    """A strict model: `1` is not a boolean, `"3"` is not a number, and an unknown key is an error that names it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, validate_default=True)
 
@@ -61,7 +61,7 @@ AutoDuration = Annotated[
 
 
 def unbuilt(default: object) -> AfterValidator:
-    """Accepts only `default`: the key has its place in the interface, and the other values are not built yet."""
+    """Accepts only `default`: the key is part of the interface, and its other values are not built yet."""
 
     def check(value: object) -> object:
         if value != default:
@@ -74,7 +74,7 @@ def unbuilt(default: object) -> AfterValidator:
 
 @dataclass(frozen=True)
 class _Only(AfterValidator):
-    """Says in the JSON schema, too, that there is one value."""
+    """Shows in the JSON schema too that there is one value."""
 
     value: object
 

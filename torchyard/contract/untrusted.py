@@ -1,4 +1,4 @@
-"""Reading what a training process wrote: no link is followed, nothing blocks, only regular files of one name."""
+"""Reads files that a training process wrote: no link is followed, nothing blocks, only regular files with one name."""
 
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -14,14 +14,14 @@ from torchyard.contract.record import Record
 T = TypeVar("T", bound=Record)
 
 RECORD_LIMIT = 1 << 20
-"""Bytes of a record."""
+"""Bytes of a record, at most."""
 
-_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe in a file's place would block whoever opens it
-_OWN = 3  # the last names of a path, at most, that belong to a run directory
+_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe in place of a file would block the reader
+_OWN = 3  # at most so many names at the end of a path belong to a run directory
 
 
 def read_untrusted(path: Path, kind: type[T]) -> T | None:
-    """The record at `path` in a run directory; None where there is none, or none that can be read."""
+    """Returns the record at `path` in a run directory. None if there is none, or it cannot be read."""
     raw = read_tail(path, RECORD_LIMIT)
     try:
         return kind.from_json(raw) if raw else None
@@ -30,9 +30,9 @@ def read_untrusted(path: Path, kind: type[T]) -> T | None:
 
 
 def read_tail(path: Path, limit: int, *, start: int = 0) -> bytes:
-    """The last `limit` bytes of the file at `path` in a run directory, none of them before the byte `start`.
+    """Returns the last `limit` bytes of the file at `path` in a run directory, and none before the byte `start`.
 
-    Nothing where there is no regular file.
+    Returns b"" if there is no regular file.
     """
     try:
         file = open_inside(*_split(path))
@@ -47,9 +47,9 @@ def read_tail(path: Path, limit: int, *, start: int = 0) -> bytes:
 
 
 def append_untrusted(path: Path, data: bytes) -> None:
-    """Appends `data` to the file at `path` in a run directory, which is made.
+    """Appends `data` to the file at `path` in a run directory, and creates it.
 
-    Nothing where it cannot be, or no regular file lies there.
+    Does nothing if that fails, or `path` is not a regular file.
     """
     root, *parts = _split(path)
     with suppress(OSError), folder_inside(root, *parts[:-1]) as folder:
@@ -63,9 +63,9 @@ def append_untrusted(path: Path, data: bytes) -> None:
 
 
 def open_inside(root: Path, *parts: str) -> BinaryIO | None:
-    """The file `parts` below `root`, unbuffered; None where there is none.
+    """Opens the file `parts` below `root` for reading, unbuffered. Returns None if there is none.
 
-    Raises DataError where `root` or a part is a link, or the file is no regular one or has other names, and OSError.
+    Raises DataError if `root` or a part is a link, or the file is not regular or has other names, and OSError.
     """
     name = "/".join(parts)
     try:
@@ -76,7 +76,10 @@ def open_inside(root: Path, *parts: str) -> BinaryIO | None:
     except OSError as error:
         if error.errno in {errno.ELOOP, errno.ENOTDIR}:
             raise DataError(f"{name} is a link or lies behind one") from None
-        if error.errno in {errno.EACCES, errno.ENXIO}:  # the job took our right to read it; a socket
+        if error.errno in {
+            errno.EACCES,
+            errno.ENXIO,
+        }:  # no permission to read, or a socket
             raise DataError(f"{name} cannot be opened") from None
         raise
     why_not = _why_not(descriptor)
@@ -88,7 +91,7 @@ def open_inside(root: Path, *parts: str) -> BinaryIO | None:
 
 @contextmanager
 def folder_inside(root: Path, *parts: str) -> Generator[int]:
-    """A descriptor of the folder `parts` below `root`. Raises OSError, also where `root` or a part is a link."""
+    """Opens the folder `parts` below `root` as a descriptor. Raises OSError, also if `root` or a part is a link."""
     folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | _FLAGS)
     try:
         for part in parts:
@@ -101,16 +104,16 @@ def folder_inside(root: Path, *parts: str) -> Generator[int]:
 
 
 def _split(path: Path) -> tuple[Path, *tuple[str, ...]]:
-    """A folder that no job can replace, and the names below it."""
+    """Splits a path into a folder that no job can replace, and the names below it."""
     whole = path.absolute()
     names = whole.parts[-_OWN:] if len(whole.parts) > _OWN else whole.parts[1:]
     return Path(*whole.parts[: -len(names)]).resolve(), *names
 
 
 def _why_not(descriptor: int) -> str | None:
-    """Why an open file is none to read."""
+    """Returns why an open file must not be read, or None."""
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
-        return "is no regular file"
-    # Another name may be one outside. None at all is a file that has just been replaced.
+        return "is not a regular file"
+    # A second name may lie outside the run directory. No name: the file was replaced a moment ago.
     return "has other names" if status.st_nlink > 1 else None

@@ -1,7 +1,6 @@
-"""The in-job context: what a training script asks of the service and tells it.
+"""The run context: what a training script tells the service, and asks it.
 
-Outside the service (no `TORCHYARD_RUN_DIR`) everything here does nothing harmful: nothing is written, `resume` has
-nothing, nobody asks to stop.
+Outside the service (without `TORCHYARD_RUN_DIR`) it writes nothing, `resume` returns None, and nobody asks to stop.
 """
 
 import atexit
@@ -17,30 +16,31 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
-from torchyard.contract.disk import insist
+from torchyard.contract.disk import retry_while_unavailable
 from torchyard.contract.events import Message
 from torchyard.contract.records import Manifest
 from torchyard.contract.rundir import STATE_FILE, WEIGHTS_FILE, Env, RunDir
 from torchyard.run.agreement import StopAgreement
+from torchyard.run.checkpoint_writer import CheckpointWriter, PendingCheckpoint
 from torchyard.run.eventlog import EventLog
 from torchyard.run.publishing import Content, publish
-from torchyard.run.saving import Saving, Unsaved
 from torchyard.run.tensors import has_safetensors, on_host, safetensors, write_state
 
 if TYPE_CHECKING:
     import torch
 
 _MESSAGE_LIMIT = 10_000
-_ROOM_S = 600.0  # for a full disk to have room for the last checkpoint and the last lines
+_FULL_DISK_S = 600.0
+"""How long the last checkpoint and the last lines wait for a full disk."""
 
 _current: "Run | None" = None
 
 
 def init() -> "Run":
-    """The context of this process: the same one at every call.
+    """Returns the run context of this process: the same one at every call.
 
-    In the service it installs a handler for SIGTERM, which `should_stop` then reports: a program that goes on without
-    asking, and ends well within its grace, has finished. It does not touch the process group.
+    In the service it installs a handler for SIGTERM, which makes `should_stop` return True. A program that never asks
+    and ends without an error within the grace period has finished. The process group is not touched.
     """
     global _current  # noqa: PLW0603 a process is one rank of one run
     if _current is None:
@@ -50,15 +50,15 @@ def init() -> "Run":
 
 
 def flush() -> None:
-    """Writes what the context of this process, if there is one, still has to write. Raises what that meets."""
+    """Writes what the run context of this process, if any, has not written yet. Raises what `Run.flush` raises."""
     if _current is not None:
         _current.flush()
 
 
 def has_finished(run: RunDir) -> bool:
-    """Whether this program, which ends well now, has done its work: False where it may have left it for a stop.
+    """Whether a program that ends without an error has done all its work: False if it may have stopped early.
 
-    One that handles SIGTERM by itself may always have been told by that.
+    A program with its own handler of SIGTERM may always have been told to stop.
     """
     if _current is not None and _current.told_to_stop:
         return False
@@ -68,10 +68,10 @@ def has_finished(run: RunDir) -> bool:
 
 
 class Run:
-    """One rank's view of its attempt. Every rank may call everything; rank 0 alone writes.
+    """One rank's view of its attempt. Every rank may call every method; only rank 0 writes.
 
-    Events are written by a thread, and so are checkpoints if asked for: an OSError that they meet is raised by the
-    next call. A full disk is none: what it refuses waits in memory, and `flush` and `close` wait for room.
+    A thread writes the events, and checkpoints if asked for. The next call raises the OSError that it met. A full
+    disk is not an error: what does not fit waits in memory, and `flush` and `close` wait for space.
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -81,14 +81,14 @@ class Run:
         self.data: str | None = environ.get(Env.DATA)
         """The data source: `digits`, or an absolute path; None for a script."""
         self.weights: str | None = environ.get(Env.WEIGHTS)
-        """The absolute path of the weights to start from; None where those are no file."""
+        """The absolute path of the weights to start from; None if they are not a file."""
         self._config_path = environ.get(Env.CONFIG)
         self._resume_from = environ.get(Env.RESUME_FROM)
         self._dir: RunDir | None = None
         self._events: EventLog | None = None
         self._agreement: StopAgreement | None = None
-        self._saving = Saving(self._tell)
-        self._told: set[str] = set()
+        self._checkpoints = CheckpointWriter(self._warn)
+        self._warned: set[str] = set()
         if environ.get(Env.RUN_DIR):
             self._dir = RunDir.of_job(Path(environ[Env.RUN_DIR]))
             self._events = EventLog(self._dir.events, synchronize=_synchronize) if self.rank == 0 else None
@@ -98,12 +98,12 @@ class Run:
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """The job's resolved configuration; empty outside the service."""
+        """The job's resolved configuration. Empty outside the service."""
         return json.loads(Path(self._config_path).read_bytes()) if self._config_path else {}
 
     @cached_property
     def device(self) -> "torch.device":
-        """This rank's device: its GPU where there is one, else the CPU."""
+        """This rank's device: its GPU if there is one, else the CPU."""
         import torch
 
         return torch.device("cuda", self.local_rank) if torch.cuda.is_available() else torch.device("cpu")
@@ -111,39 +111,39 @@ class Run:
     def log(self, values: Mapping[str, Any], *, step: int) -> None:
         """Records numbers or one-element tensors, measured at optimizer step `step`. NaN and infinities are kept.
 
-        A tensor is copied on its device, and fetched later by a thread: this never waits for a GPU. Raises TypeError
-        and ValueError for what is no number.
+        A tensor is copied on its device, and a thread fetches it later: this never waits for a GPU. Raises TypeError
+        and ValueError for a value that is not a number.
         """
-        self._saving.look()
+        self._checkpoints.poll()
         if self._events is not None:
             self._events.log(values, step=step)
 
     def progress(
         self, *, step: int, total_steps: int | None = None, epoch: int | None = None, epochs: int | None = None
     ) -> None:
-        """How far the run is. Cheap enough for every step; epochs count from 1."""
-        self._saving.look()
+        """Records how far the run is. Cheap enough for every step. Epochs count from 1."""
+        self._checkpoints.poll()
         if self._events is not None:
             self._events.progress(step=step, total_steps=total_steps, epoch=epoch, epochs=epochs)
 
     def message(self, text: str, level: Literal["info", "warning", "error"] = "info") -> None:
-        """A sentence for the people who watch the job."""
-        self._saving.look()
-        self._tell(text, level)
+        """Sends a sentence to the people who watch the job."""
+        self._checkpoints.poll()
+        self._message(text, level)
 
     def card(self, values: Mapping[str, Any]) -> None:
-        """What this run is, as JSON: its model's size, its speed, its data. Of several cards the last one counts.
+        """Records what this run is, as JSON: its model's size, its speed, its data. The last card counts.
 
-        Raises TypeError and ValueError for what JSON cannot hold, or more than 200 keys or 64 KiB.
+        Raises TypeError and ValueError for values that JSON cannot hold, and for more than 200 keys or 64 KiB.
         """
-        self._saving.look()
+        self._checkpoints.poll()
         if self._events is not None:
             self._events.card(_plain(values))
 
     def resume(self) -> dict[str, Any] | None:
-        """The state that an earlier attempt saved, its tensors on the CPU; None on a fresh start.
+        """Returns the state that an earlier attempt saved, its tensors on the CPU. None on a fresh start.
 
-        Raises OSError, and what `torch.load` raises, where it cannot be read.
+        Raises OSError, and what `torch.load` raises, if it cannot be read.
         """
         if not self._resume_from:
             return None
@@ -165,25 +165,25 @@ class Run:
         background: bool = False,
         unfit: Callable[[Mapping[str, Any]], str | None] | None = None,
     ) -> None:
-        """Publishes a checkpoint: `state` as `state.pt`, and where given `weights` (a dict of tensors) as
-        `model.safetensors`, and further `files` (bytes, or a function that writes to the file that it is given).
-        `card` goes into its manifest, as `card` takes it.
+        """Publishes a checkpoint: `state` as `state.pt`, `weights` (a dict of tensors) as `model.safetensors`, and
+        further `files` (bytes, or a function that writes into the open file that it gets). `card` goes into the
+        manifest, as the method `card` takes it.
 
-        `state` should load with `weights_only=True`, or `resume` cannot read it; its tensors are saved on the CPU. Not
-        a collective: every rank or only rank 0 may call it. The checkpoint is named after `epoch`, or after `step`
-        where `epoch` is None or not at its end; a name that is there already stays as it is. Raises OSError and leaves
-        earlier ones whole if it fails.
+        `state` must load with `weights_only=True`, or `resume` cannot read it. Its tensors are saved on the CPU. This
+        is not a collective: every rank may call it, or rank 0 alone. The checkpoint is named after `epoch`, or after
+        `step` if `epoch` is None or has not ended. An existing checkpoint of that name is kept as it is. Raises OSError
+        and keeps earlier checkpoints whole if it fails.
 
-        In the `background`, tensors are copied to host memory at once and a thread does the rest, functions of `files`
-        included: one checkpoint at a time, and what it raises, the next call here raises, once. A rank that leaves
-        after `should_stop` has no use for that.
+        With `background`, it copies the tensors to host memory and returns. A thread does the rest, which includes the
+        functions in `files`: one checkpoint at a time. The next call raises what the thread met, once. A rank that
+        leaves after `should_stop` gains nothing by it.
 
-        Where the disk is full this raises nothing: the checkpoint, as it was saved, waits in host memory, the job is
-        told, and it is tried again every 30 s until the next one takes its place. The last one takes as long as
-        `flush` does. Functions of `files` may be called more than once for it.
+        If the disk is full, nothing is raised: a copy of the checkpoint waits in host memory, the job is told, and a
+        retry follows every 30 s until the next checkpoint replaces it. `flush` waits for the last one. Functions in
+        `files` may then be called more than once.
 
-        Whoever writes it asks `unfit` about the state as it is saved, before anything is written. Where that answers
-        a reason, nothing is published, the newest checkpoint stays the newest, and the job is told.
+        `unfit` gets the state as it will be saved, and returns a reason not to publish it, or None. With a reason,
+        nothing is written, the newest checkpoint stays the newest, and the job is told.
         """
         if self._dir is None or self._events is None:
             return
@@ -196,20 +196,23 @@ class Run:
             card=None if card is None else _plain(card),
         )
         if weights is not None and not has_safetensors():
-            self._tell_once(f"checkpoints have no {WEIGHTS_FILE}: the package safetensors is not installed")
+            self._warn_once(f"checkpoints have no {WEIGHTS_FILE}: the package safetensors is not installed")
             weights = None
-        contents = dict(files or {})
+        tree, contents = (dict(state), weights and dict(weights)), dict(files or {})
+
+        def make(contents: Mapping[str, Content], *, clone: bool) -> PendingCheckpoint:
+            return self._pending(manifest, tree, contents, unfit=unfit, clone=clone)
+
         if background:
-            self._saving.begin(lambda: self._unsaved(manifest, state, weights, contents, unfit=unfit, clone=True))
+            self._checkpoints.write_in_background(lambda: make(contents, clone=True))
         else:
-            self._saving.write(
-                lambda: self._unsaved(manifest, state, weights, contents, unfit=unfit, clone=False),
-                kept=lambda: self._unsaved(manifest, state, weights, _filled(contents), unfit=unfit, clone=True),
+            self._checkpoints.write(
+                lambda: make(contents, clone=False), make_copy=lambda: make(_filled(contents), clone=True)
             )
 
     @property
     def stop_requested(self) -> bool:
-        """Whether a stop was asked for, as far as this rank knows: the ranks learn it at different moments."""
+        """Whether this rank knows of a request to stop. The ranks learn of it at different moments."""
         return self._agreement is not None and self._agreement.requested
 
     @property
@@ -219,81 +222,83 @@ class Run:
 
     @property
     def hears_sigterm(self) -> bool:
-        """Whether the handler of SIGTERM is this context's."""
+        """Whether the handler of SIGTERM is the one of this context."""
         return signal.getsignal(signal.SIGTERM) == self._on_sigterm
 
     def should_stop(self) -> bool:
-        """Whether to save and leave now. Call it once each step, on every rank: all get True at the same step.
+        """Whether to save and leave now. Call it once in each step, on every rank: all get True at the same step.
 
-        Ranks that no collective of the step holds together may get it some steps apart.
+        Ranks that have no collective in their step may get True some steps apart.
         """
-        self._saving.look()
+        self._checkpoints.poll()
         return self._agreement is not None and self._agreement.reached()
 
     def flush(self) -> None:
-        """Returns when all that was logged is written, and what was saved last is published.
+        """Returns when everything logged is written and the last checkpoint is published.
 
-        Waits ten minutes for a full disk to have room. Raises its OSError then; that checkpoint is given up.
+        Waits ten minutes for space on a full disk. Then it raises the OSError and drops the checkpoint.
         """
-        self._flush(room_s=_ROOM_S)
+        self._flush(wait_s=_FULL_DISK_S)
 
     def close(self) -> None:
-        """Writes what still waits, as `flush` does, and nothing after it. Happens by itself when the program ends."""
-        self._close(room_s=_ROOM_S)
+        """Flushes, and writes nothing afterwards. Called by itself when the program ends."""
+        self._close(wait_s=_FULL_DISK_S)
 
     def attach(self) -> None:
-        """Listens for SIGTERM, and writes what still waits when the process exits. A forked child is no rank."""
+        """Handles SIGTERM, and flushes when the process exits. A forked child is not a rank: it writes nothing."""
         if self._agreement is None:
             return
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self._on_sigterm)
         os.register_at_fork(after_in_child=self._detach)
-        # Who ends well has flushed before; an error is not held up.
-        atexit.register(self._close, room_s=0.0)
+        # A program that ended without an error has flushed before. Another must not wait for a disk.
+        atexit.register(self._close, wait_s=0.0)
 
-    def _flush(self, *, room_s: float) -> None:
-        self._saving.finish(seconds=room_s, on_refusal=self._show_life)
+    def _flush(self, *, wait_s: float) -> None:
+        self._checkpoints.finish(seconds=wait_s, on_error=self._touch_events)
         if self._events is not None:
-            insist(self._events.flush, seconds=room_s, on_refusal=self._show_life)
+            retry_while_unavailable(self._events.flush, seconds=wait_s, on_error=self._touch_events)
 
-    def _close(self, *, room_s: float) -> None:
+    def _close(self, *, wait_s: float) -> None:
         try:
-            self._flush(room_s=room_s)
+            self._flush(wait_s=wait_s)
         finally:
             events, self._events = self._events, None
             if events is not None:
                 events.close()
 
-    def _show_life(self, _: OSError) -> None:
+    def _touch_events(self, _: OSError) -> None:
         if self._events is not None:
             self._events.touch()
 
-    def _tell(self, text: str, level: Literal["info", "warning", "error"] = "warning") -> None:
+    def _warn(self, text: str) -> None:
+        self._message(text, "warning")
+
+    def _message(self, text: str, level: Literal["info", "warning", "error"]) -> None:
         if self._events is not None:
             self._events.message(Message(time=time.time_ns() // 1000, level=level, text=text[:_MESSAGE_LIMIT]))
 
-    def _tell_once(self, text: str) -> None:
-        if text not in self._told:
-            self._told.add(text)
-            self._tell(text)
+    def _warn_once(self, text: str) -> None:
+        if text not in self._warned:
+            self._warned.add(text)
+            self._warn(text)
 
-    def _unsaved(
+    def _pending(
         self,
         manifest: Manifest,
-        state: Mapping[str, Any],
-        weights: Mapping[str, Any] | None,
+        tree: tuple[dict[str, Any], dict[str, Any] | None],
         files: Mapping[str, Content],
         *,
         unfit: Callable[[Mapping[str, Any]], str | None] | None,
         clone: bool,
-    ) -> Unsaved:
-        """A checkpoint of `state` and `weights` as they are now. Whoever writes it tells of it, too."""
+    ) -> PendingCheckpoint:
+        """Returns a checkpoint of `tree`, a state and its weights, as they are now. Writing it appends its event."""
         assert self._dir is not None
         assert self._events is not None
         folder, events = self._dir.checkpoints, self._events
         at_end = manifest.epoch is not None and manifest.end_of_epoch
         name = f"epoch-{manifest.epoch:04d}" if at_end else f"step-{manifest.step:08d}"
-        (kept, kept_weights), wait = on_host((dict(state), weights and dict(weights)), clone=clone)
+        (kept, kept_weights), wait = on_host(tree, clone=clone)
         contents: dict[str, Content] = {STATE_FILE: lambda file: write_state(kept, file)}
         if kept_weights is not None:
             contents[WEIGHTS_FILE] = lambda file: file.write(safetensors(kept_weights))
@@ -302,13 +307,13 @@ class Run:
             wait()
             reason = unfit(kept) if unfit else None
             if reason is not None:
-                self._tell(f"no checkpoint at step {manifest.step}: {reason}. The last good one stays the newest")
+                self._warn(f"no checkpoint at step {manifest.step}: {reason}. The last good one stays the newest")
                 return
-            events.flush()  # what was logged before is on the disk, whoever resumes from it
+            events.flush()  # what was logged before must be on the disk when somebody resumes from it
             publish(folder, name, contents | dict(files), manifest)
             events.checkpoint(name)
 
-        return Unsaved(manifest.step, write)
+        return PendingCheckpoint(manifest.step, write)
 
     def _on_sigterm(self, *_: object) -> None:
         if self._agreement is not None:
@@ -316,18 +321,18 @@ class Run:
 
     def _detach(self) -> None:
         self._events = self._agreement = self._dir = None
-        self._saving = Saving(self._tell)
+        self._checkpoints = CheckpointWriter(self._warn)
         if self.hears_sigterm:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    """`values` as JSON reads them back: with lists for tuples."""
+    """Returns `values` as JSON reads them back: with lists for tuples."""
     return json.loads(json.dumps(dict(values)))
 
 
 def _filled(files: Mapping[str, Content]) -> dict[str, Content]:
-    """`files` as their functions write them now."""
+    """Returns `files` with the bytes that their functions write now."""
     return {name: content if isinstance(content, bytes) else _written(content) for name, content in files.items()}
 
 

@@ -1,4 +1,4 @@
-"""The writing end of `events.jsonl`: values wait where they are, a thread fetches and appends them."""
+"""Appends lines to `events.jsonl`: values stay on their device until a thread fetches and writes them."""
 
 from collections.abc import Callable, Mapping
 import contextlib
@@ -16,12 +16,12 @@ from torchyard.contract.failpoints import failpoint
 FLUSH_S = 0.5
 FLUSH_LINES = 500
 HELD_BYTES = 16 * 1024 * 1024
-"""Lines that wait in memory while the disk is full; more of them are the OSError."""
+"""Bytes of lines that wait in memory while the disk is full. With more of them the OSError is raised."""
 
 
 @dataclass(frozen=True)
 class _Values:
-    """A metric line to be: its tensors are still on their device."""
+    """A metric line that is not made yet: its tensors are still on their device."""
 
     time: int
     step: int
@@ -32,8 +32,8 @@ _Line: TypeAlias = _Values | Message | CheckpointSaved | Card
 
 
 class EventLog:
-    """Appends whole lines to one file. What is added is written within FLUSH_S seconds, by a thread; where the disk is
-    full, when there is room again.
+    """Appends whole lines to one file. A thread writes them within FLUSH_S seconds, or, if the disk is full, as soon as
+    it has space.
 
     `synchronize` waits for this rank's device. Every method raises the OSError that the thread met, if any.
     """
@@ -52,9 +52,9 @@ class EventLog:
         self._unwritten = bytearray()
 
     def log(self, values: Mapping[str, Any], *, step: int) -> None:
-        """Numbers and one-element tensors, copied as they are now without waiting for their device.
+        """Adds numbers and one-element tensors, copied as they are now without waiting for their device.
 
-        Raises TypeError and ValueError for what is no number.
+        Raises TypeError and ValueError for a value that is not a number.
         """
         taken = {key: _snapshot(key, value) for key, value in values.items()}
         if taken:
@@ -63,8 +63,8 @@ class EventLog:
     def progress(
         self, *, step: int, total_steps: int | None = None, epoch: int | None = None, epochs: int | None = None
     ) -> None:
-        """Of several between two writes, only the last one is written."""
-        # The thread makes a line of it, as most never become one.
+        """Adds how far the run is. Of several calls between two writes, only the last one is written."""
+        # The thread makes the line: most calls never become one.
         latest = {"time": _now(), "step": step, "total_steps": total_steps, "epoch": epoch, "epochs": epochs}
         with self._lock:
             self._progress = latest
@@ -74,23 +74,23 @@ class EventLog:
         self._add(line)
 
     def card(self, values: Mapping[str, Any]) -> None:
-        """Raises ValueError for what a card cannot hold."""
+        """Adds a card. Raises ValueError for values that a card cannot hold."""
         self._add(Card(time=_now(), values=dict(values)))
 
     def checkpoint(self, name: str) -> None:
-        """Writes at once, after all that was added before; where the disk is full, when there is room again."""
+        """Adds a checkpoint and writes at once, or, if the disk is full, as soon as it has space."""
         self._add(CheckpointSaved(time=_now(), name=name))
         self._write(patient=True)
 
     def flush(self) -> None:
-        """Returns when all that was added is in the file."""
+        """Returns when all added lines are in the file."""
         self._check()
         self._write()
 
     def touch(self) -> None:
-        """Shows that the program lives where nothing can be written: a full disk still takes a file's times.
+        """Sets the file's times, which works on a full disk: the supervisor sees progress, and not a hang.
 
-        Many a file system does so by itself at a write that it refuses: no hang is seen before there is room.
+        Many file systems set them themselves when they refuse a write.
         """
         with contextlib.suppress(OSError):
             os.utime(self._path)
@@ -130,7 +130,7 @@ class EventLog:
                 return
 
     def _write(self, *, patient: bool = False) -> None:
-        """`patient`: where the disk is full, lines wait for the next write, as long as they are not too many."""
+        """Writes all lines. With `patient`, some lines may wait for the next write if the disk is full."""
         with self._writing:
             with self._lock:
                 pending, self._pending = self._pending, []

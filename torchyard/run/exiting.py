@@ -1,4 +1,4 @@
-"""The end of a process that has imported torch: taking the interpreter apart takes it a second, flushing does not."""
+"""Ends a process that has imported torch: tearing down the interpreter takes a second, flushing its files does not."""
 
 import atexit
 from collections.abc import Callable, Iterable
@@ -16,20 +16,20 @@ _FLUSH_FAILED = 120
 """The exit status of a Python whose output cannot be flushed."""
 
 _FILE = io.IOBase.__mro__[1]
-"""Of which each file is; not the abstract class, whose checks are slow."""
+"""The base class of all files. Not io.IOBase itself: the checks of an abstract class are slow."""
 
 
 def leave(code: int) -> NoReturn:
-    """Ends the process with status `code`, having done what a program may rely on at the end of Python.
+    """Ends the process with exit status `code`, after all that a program may rely on at the end of Python.
 
-    Threads that are no daemons have ended, `atexit` has called its functions, what `__main__` alone held is finalized,
-    and open files are flushed. Modules are not finalized, and neither are the libraries that they have loaded.
+    Waits for threads that are not daemons, calls the functions of `atexit`, finalizes what only `__main__` refers to,
+    and flushes open files. Modules, and the libraries that they have loaded, are not finalized.
     """
     _keep_torchs_operators()
     _quietly(threading._shutdown)  # pyright: ignore # what Py_Finalize itself calls
     _quietly(atexit._run_exitfuncs)  # pyright: ignore # so does it
-    _each(_files(), "flush")  # what lies below a file in a cycle may be finalized before it
-    threading.excepthook = lambda _: None  # a daemon's thread, which goes on, may miss what is cleared now
+    _each(_files(), "flush")  # a file in a cycle may be finalized after the file that it writes to
+    threading.excepthook = lambda _: None  # daemon threads go on, and may fail on what is cleared now
     main = sys.modules.get("__main__")
     if main is not None:
         vars(main).clear()
@@ -40,7 +40,7 @@ def leave(code: int) -> NoReturn:
 
 
 def _keep_torchs_operators() -> None:
-    """Unregistering its 187 libraries of operators one by one takes torch a tenth of a second."""
+    """Skips the finalizers of torch's 187 operator libraries, which take a tenth of a second."""
     for item in list(weakref.finalize._registry):  # pyright: ignore # it has no public list
         found = item.peek()
         if found is not None and found[1].__module__ == "torch.library":
@@ -48,7 +48,7 @@ def _keep_torchs_operators() -> None:
 
 
 def _quietly(do: Callable[[], object]) -> None:
-    """What it raises is shown, and changes nothing of the exit status, as in Python's own end."""
+    """Calls `do`, and shows an exception without changing the exit status, as Python does at its end."""
     try:
         do()
     except BaseException as error:  # noqa: BLE001 SystemExit included: the process is leaving already
@@ -56,12 +56,12 @@ def _quietly(do: Callable[[], object]) -> None:
 
 
 def _end_files() -> bool:
-    """Flushes and closes as their finalizers would. False where stdout or stderr cannot be flushed."""
+    """Flushes and closes files as their finalizers would. Returns False if stdout or stderr cannot be flushed."""
     files = _files()
     _each(files, "flush")
     flushed = all([_flush(sys.stdout), _flush(sys.stderr)])
     packed = [item for item in files if type(item).__module__ != _FILE.__module__]
-    _each(packed, "close")  # gzip's and others write their end only then
+    _each(packed, "close")  # gzip files and others write their last bytes only now
     _each(files, "flush")
     return flushed
 
@@ -73,7 +73,7 @@ def _files() -> list[Any]:
 
 def _each(files: Iterable[Any], method: str) -> None:
     for item in files:
-        with contextlib.suppress(BaseException):  # as in Python's own end, where nobody hears of it
+        with contextlib.suppress(BaseException):  # as at the end of Python, where nobody hears of it
             if not getattr(item, "closed", False):
                 getattr(item, method)()
 

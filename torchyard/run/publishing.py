@@ -1,4 +1,4 @@
-"""Writing a checkpoint so that it is either whole or not there."""
+"""Publishes a checkpoint: it is whole, or it is not there."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -15,7 +15,7 @@ from torchyard.contract.records import Manifest, ManifestFile
 from torchyard.contract.rundir import MANIFEST
 
 Content = bytes | Callable[[BinaryIO], object]
-"""What a file shall hold, or what writes it."""
+"""The bytes of a file, or a function that writes them into an open file."""
 
 
 def publish(
@@ -24,11 +24,10 @@ def publish(
     files: Mapping[str, Content],
     manifest: Manifest,
 ) -> None:
-    """Makes the checkpoint `name` of `files` in `folder`, last its `manifest`, which then lists them. One that is there
-    already stays as it is.
+    """Writes the checkpoint `name` in `folder`: its `files`, and last the `manifest`, which then lists them.
 
-    Raises OSError, ValueError for a file name that a manifest does not allow, and what a writer raises; then nothing
-    is left of it.
+    An existing checkpoint of that name is kept as it is. Raises OSError, ValueError for a file name that a manifest
+    does not allow, and what a function in `files` raises. Nothing is left of the checkpoint then.
     """
     if (folder / name).exists():
         return
@@ -52,7 +51,7 @@ def publish(
 
 
 class _Hashed(io.RawIOBase):
-    """A file that is hashed as it is written."""
+    """Hashes a file while it is written."""
 
     def __init__(self, file: io.FileIO) -> None:
         self._file = file

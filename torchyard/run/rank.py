@@ -1,7 +1,7 @@
 """The start of every rank: `python -P -u -m torchyard.run.rank SCRIPT [ARGS…]`, or `… -m MODULE [ARGS…]`.
 
-It gives the process its title, its logs and its record in the run directory, then runs the program as Python itself
-would, in a `__main__` module of its own, and records the exception that leaves it.
+It sets the process title, redirects the output to log files, writes the rank's record into the run directory, runs the
+program in a `__main__` module of its own, as Python itself would, and records an exception that leaves it.
 """
 
 import faulthandler
@@ -32,9 +32,9 @@ from torchyard.run.memory import describe_shortage
 MESSAGE_LIMIT = 4_000
 TRACEBACK_LIMIT = 32_000
 
-_HEAD = 4_000  # characters kept of the start of a long traceback; the end tells more
-_ROOM_S = 60.0  # for a full disk to have room for a record of this rank
-_LINES = 3  # kept of what a GPU's allocator says
+_HEAD = 4_000  # characters kept of the start of a long traceback: its end says more
+_FULL_DISK_S = 60.0  # how long a record of this rank waits for a full disk
+_LINES = 3  # lines kept of the message of a GPU's allocator
 _SMALLER_RECIPE = "lower training.per_device_batch_size, or set training.auto_batch"
 _SMALLER_SCRIPT = "take smaller batches"
 _NOT_THE_USERS = {__file__, runpy.__file__, "<frozen runpy>"}
@@ -50,7 +50,7 @@ _Reason = Literal[
 
 
 def main() -> NoReturn:
-    """Runs the program named in `sys.argv`, and leaves as Python would, by the code of its end."""
+    """Runs the program in `sys.argv`, and ends the process with its exit code, as Python would."""
     rank = int(os.environ["RANK"])
     run_dir = RunDir.of_job(Path(os.environ[Env.RUN_DIR]))
     _set_title(process_title(os.environ[Env.JOB_ID], int(os.environ[Env.ATTEMPT]), f"rank {rank}"))
@@ -64,20 +64,20 @@ def main() -> NoReturn:
     _write(run_dir.ranks / f"{rank}.json", identity)
     code = 0
     try:
-        _run_to_its_end(sys.argv[1:])
+        _run_and_flush(sys.argv[1:])
     except SystemExit as error:
         error.__traceback__ = _users_part(error.__traceback__)
         code = _code(error)
         if os.getpid() == process and code:
             _record(run_dir, rank, error)
-    except BaseException as error:  # noqa: BLE001 whatever leaves the program is reported as Python would
+    except BaseException as error:  # noqa: BLE001 every exception is shown as Python would
         error.__traceback__ = _users_part(error.__traceback__)
-        if os.getpid() == process:  # a forked child that ran to here is not the rank
+        if os.getpid() == process:  # a forked child that came here is not the rank
             _record(run_dir, rank, error)
         sys.excepthook(type(error), error, error.__traceback__)
         code = 1
     if os.getpid() == process and not code:
-        _mark(run_dir, rank)
+        _mark_finished(run_dir, rank)
     leave(code)
 
 
@@ -99,7 +99,7 @@ def _redirect(run_dir: RunDir, rank: int) -> None:
 
 
 def _code(error: SystemExit) -> int:
-    """The exit status that Python gives it, having printed what is no number."""
+    """Returns the exit code that Python uses, and prints a code that is not a number."""
     if error.code is None:
         return 0
     if isinstance(error.code, int):
@@ -108,8 +108,8 @@ def _code(error: SystemExit) -> int:
     return 1
 
 
-def _run_to_its_end(arguments: list[str]) -> None:
-    """With all that it saved published, or that fails it."""
+def _run_and_flush(arguments: list[str]) -> None:
+    """Runs the program and flushes: a checkpoint that cannot be published fails the rank."""
     try:
         _run(arguments)
     except SystemExit as left:
@@ -137,8 +137,8 @@ def _run(arguments: list[str]) -> None:
     exec(code, main_module.__dict__)  # noqa: S102 running the user's program is the purpose
 
 
-def _mark(run_dir: RunDir, rank: int) -> None:
-    """For a stop that comes now, or has come: a program that has finished is not to run again."""
+def _mark_finished(run_dir: RunDir, rank: int) -> None:
+    """Records that the program has finished, so that a stop which comes now does not make it run again."""
     try:
         if has_finished(run_dir):
             run_dir.finished(rank).touch()
@@ -170,8 +170,8 @@ def _record(run_dir: RunDir, rank: int, error: BaseException) -> None:
 
 
 def _write(path: Path, record: Record) -> None:
-    """Waits a while for a full disk: what a rank does not say, nobody knows. Raises OSError."""
-    disk.insist(lambda: write_record(path, record), seconds=_ROOM_S, on_refusal=lambda _: None)
+    """Writes a record, and waits for a full disk: nobody else knows what it says. Raises OSError."""
+    disk.retry_while_unavailable(lambda: write_record(path, record), seconds=_FULL_DISK_S, on_error=lambda _: None)
 
 
 def _reason(error: BaseException) -> _Reason:
@@ -181,9 +181,9 @@ def _reason(error: BaseException) -> _Reason:
         return EndReason.CONFIG_ERROR
     if _host_is_out_of_memory(error) or _device_is_out_of_memory(error):
         return EndReason.OUT_OF_MEMORY
-    if isinstance(error, RuntimeError) and device_fault(_message(error)) is not None:  # torch's errors are all such
+    if isinstance(error, RuntimeError) and device_fault(_message(error)) is not None:  # as all errors of torch are
         return EndReason.DEVICE_FAULT
-    if disk.refusal(error) is not None:  # the host's trouble: no restart of the job's is used up
+    if disk.full_disk_error(error) is not None:  # the host's trouble: it does not count as a restart
         return EndReason.WORKER_LOST
     return EndReason.USER_ERROR
 
@@ -192,7 +192,7 @@ def _explained(error: BaseException, reason: EndReason) -> str:
     if reason is EndReason.OUT_OF_MEMORY:
         return _shortage(error)
     if reason is EndReason.WORKER_LOST:
-        return f"a disk of the worker is full: {disk.refusal(error)}"
+        return f"a disk of the worker is full: {disk.full_disk_error(error)}"
     return _message(error)
 
 
@@ -210,7 +210,7 @@ def _device_is_out_of_memory(error: BaseException) -> bool:
 
 
 def _shortage(error: BaseException) -> str:
-    """How much was wanted and how much is free, and what to do. A GPU's allocator says so itself."""
+    """Says how much memory was wanted, how much is free, and what to do. A GPU's allocator says the first two."""
     text = _message(error)
     known = describe_shortage(text) if _host_is_out_of_memory(error) else "\n".join(text.splitlines()[:_LINES])
     advice = _SMALLER_RECIPE if Env.DATA in os.environ else _SMALLER_SCRIPT
@@ -223,7 +223,7 @@ def _message(error: BaseException) -> str:
     try:
         return str(error)
     except Exception as broken:  # noqa: BLE001 the user's own __str__
-        return f"<its text cannot be made: {type(broken).__name__}>"
+        return f"<the message cannot be shown: its __str__ raised {type(broken).__name__}>"
 
 
 def _shorten(text: str) -> str:

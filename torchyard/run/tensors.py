@@ -1,4 +1,4 @@
-"""What a checkpoint does with tensors. torch is imported when it is needed, never before."""
+"""Copies and writes the tensors of a checkpoint. torch is imported when a function first needs it."""
 
 from collections.abc import Callable, Iterator, Mapping
 import copy
@@ -12,12 +12,11 @@ T = TypeVar("T")
 
 
 def on_host(tree: T, *, clone: bool) -> tuple[T, Callable[[], None]]:
-    """`tree` with its tensors in host memory, and a function that waits until they have arrived there.
+    """Returns `tree` with its tensors in host memory, and a function that waits until they have arrived there.
 
-    Nothing waits here for a GPU: the copies, into pinned memory, are enqueued on its current stream, before whatever
-    changes the tensors next. With `clone`, what lies in host memory already is copied, too, so that training may go on
-    changing it. Tensors of one storage still share one, and the rest of `tree` (nested dicts, lists and tuples) is
-    copied.
+    It does not wait for a GPU: the copies into pinned memory are enqueued on the current stream, before anything that
+    changes the tensors later. With `clone`, tensors in host memory are copied too, so that training may change them.
+    Tensors that share a storage still share one. The rest of `tree` (nested dicts, lists and tuples) is copied.
     """
     import torch
 
@@ -77,7 +76,10 @@ def _tensors(tree: Any) -> "Iterator[torch.Tensor]":
 
 
 def _on_host(tensor: "torch.Tensor", storages: "dict[tuple[object, ...], torch.UntypedStorage]") -> "torch.Tensor":
-    """A copy of `tensor` on the host, on a copy of its whole storage: one of `storages`, by where the original lies."""
+    """Returns a copy of `tensor` in host memory, on a copy of its whole storage.
+
+    `storages` holds the copies of storages, by the device, address and size of the original.
+    """
     import torch
 
     plain = tensor.detach().resolve_conj().resolve_neg()

@@ -105,7 +105,7 @@ class Preparation:
     def _copy(self, checkpoint: Checkpoint) -> bool:
         folder = self.run.resume
         shutil.rmtree(folder, ignore_errors=True)  # what an earlier try has left
-        disk.check_room(folder.parent, sum(file["size"] for file in checkpoint.files))
+        disk.require_free_space(folder.parent, sum(file["size"] for file in checkpoint.files))
         for file in checkpoint.files:
             target = folder / file["path"]
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.disks import mounted
-from torchyard.contract.disk import check_room, full, insist, refusal
+from torchyard.contract.disk import full_disk_error, probe_full_disk, require_free_space, retry_while_unavailable
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
 
@@ -39,24 +39,24 @@ def raised(
     ],
 )
 def test_a_full_disk_is_found_behind_what_it_brings_about(error: BaseException, found: bool) -> None:
-    assert (refusal(error) is not None) is found
+    assert (full_disk_error(error) is not None) is found
 
 
 def test_a_disk_is_full_where_it_takes_no_small_file(tmp_path: Path) -> None:
-    assert full(tmp_path) is None
-    assert full(tmp_path / "absent") is None
-    check_room(tmp_path, 1)
+    assert probe_full_disk(tmp_path) is None
+    assert probe_full_disk(tmp_path / "absent") is None
+    require_free_space(tmp_path, 1)
     with mounted(tmp_path, kibibytes=128):
         (tmp_path / "ballast").write_bytes(bytes(100 * 1024))
-        found = full(tmp_path)
+        found = probe_full_disk(tmp_path)
         assert found is not None
         assert found.errno == errno.ENOSPC
         assert [path.name for path in tmp_path.iterdir()] == ["ballast"]
         with pytest.raises(OSError, match=f"No space left on device: '{tmp_path}'"):
-            check_room(tmp_path, 100 * 1024)
+            require_free_space(tmp_path, 100 * 1024)
 
 
-def test_insisting_ends_with_an_answer_another_error_or_the_time() -> None:
+def test_retrying_ends_with_a_result_another_error_or_the_time() -> None:
     answers: list[OSError | str] = [FULL, FULL, "done"]
     heard: list[OSError] = []
 
@@ -66,10 +66,10 @@ def test_insisting_ends_with_an_answer_another_error_or_the_time() -> None:
             raise answer
         return answer
 
-    assert insist(work, seconds=30, on_refusal=heard.append, pause_s=0) == "done"
+    assert retry_while_unavailable(work, seconds=30, on_error=heard.append, pause_s=0) == "done"
     assert heard == [FULL, FULL]
     for error, seconds in ((OSError(errno.EIO, "Input/output error"), 30), (FULL, 0)):
         answers = [error, "done"]
         with pytest.raises(OSError, match=error.strerror):
-            insist(work, seconds=seconds, on_refusal=heard.append, pause_s=0)
+            retry_while_unavailable(work, seconds=seconds, on_error=heard.append, pause_s=0)
     assert len(heard) == 2

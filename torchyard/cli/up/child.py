@@ -1,4 +1,4 @@
-"""One child process of `torchyard up`: started in a session of its own, started again when it dies."""
+"""A child process of `torchyard up`. It has a session of its own, and is started again when it dies."""
 
 from collections.abc import Mapping, Sequence
 import contextlib
@@ -12,8 +12,8 @@ from typing import IO
 
 _PR_SET_PDEATHSIG = 1
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
-_STEADY = 60.0
-"""Seconds after which a child's next death counts as its first."""
+_STABLE_S = 60.0
+"""After so many seconds of a child's life, the pause before its next start is the shortest again."""
 
 _prctl = ctypes.CDLL(None, use_errno=True).prctl
 
@@ -27,7 +27,7 @@ class Child:
         self._argv = list(argv)
         self._env = dict(env)
         self._keep = keep
-        """A descriptor that the process inherits: its lock is free once the process is gone."""
+        """A descriptor that the process inherits: its lock is released when the process ends."""
         self._process: subprocess.Popen[bytes] | None = None
         self._deaths = 0
         self._started = self._due = 0.0
@@ -43,26 +43,26 @@ class Child:
         self._started = time.monotonic()
 
     def died(self) -> str | None:
-        """How the process ended, once, or None."""
+        """Returns how the process ended, once; None if it runs."""
         if self._process is None or (code := self._process.poll()) is None:
             return None
         self._process = None
-        self._deaths = 1 if time.monotonic() - self._started > _STEADY else self._deaths + 1
+        self._deaths = 1 if time.monotonic() - self._started > _STABLE_S else self._deaths + 1
         self._due = time.monotonic() + self.pause
         return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
 
     @property
     def pause(self) -> float:
-        """Seconds from the last death to the next start."""
+        """Seconds between the last death and the next start."""
         return min(_FIRST_PAUSE * 2 ** (self._deaths - 1), _LONGEST_PAUSE)
 
     @property
     def due(self) -> bool:
-        """Whether the process is gone and the time has come to start it again."""
+        """Whether the process has ended and the pause is over."""
         return self._process is None and time.monotonic() >= self._due
 
     def stop(self, number: signal.Signals, *, within: float) -> bool:
-        """Sends the signal and waits, `within` seconds; kills what is left then. Whether that was not needed."""
+        """Sends the signal, waits up to `within` seconds, and kills what is left. Returns False if it had to kill."""
         if self._process is None or self._process.poll() is not None:
             return True
         self._process.send_signal(number)
@@ -75,7 +75,7 @@ class Child:
         return True
 
     def kill(self) -> None:
-        """Kills the process and what it keeps in its session's group."""
+        """Kills the process and its process group."""
         if self._process is not None and self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -89,9 +89,9 @@ def spawn(
     env: Mapping[str, str] | None = None,
     keep: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Starts a program in a session of its own, which gets SIGTERM when this process is gone, however that ended.
+    """Starts a program in a session of its own. It gets SIGTERM when this process ends, also if that was killed.
 
-    `keep` are descriptors that it inherits. Raises OSError.
+    `keep`: the descriptors that it inherits. Raises OSError.
     """
     parent = os.getpid()
 

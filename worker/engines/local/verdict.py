@@ -32,7 +32,7 @@ def judge(run: RunDir, *, launcher_exit: int, world_size: int, deaths: list[tupl
     errors = _by_cause(run, world_size)
     if errors and not _blames_a_peer(errors[0]):
         return _raised(errors[0], dict(deaths))
-    full = disk.full(run.root) if launcher_exit > 0 and not errors else None
+    full = disk.probe_full_disk(run.root) if launcher_exit > 0 and not errors else None
     if full is not None:  # nobody could say why
         return ExitReport(reason=EndReason.WORKER_LOST, message=f"a disk of the worker is full: {full}")
     silent = _silent(deaths, spoke={error.rank for error in errors})
