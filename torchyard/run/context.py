@@ -198,7 +198,8 @@ class Run:
         if weights is not None and not has_safetensors():
             self._warn_once(f"checkpoints have no {WEIGHTS_FILE}: the package safetensors is not installed")
             weights = None
-        tree, contents = (dict(state), weights and dict(weights)), dict(files or {})
+        tree = (dict(state), None if weights is None else dict(weights))
+        contents = dict(files or {})
 
         def make(contents: Mapping[str, Content], *, clone: bool) -> PendingCheckpoint:
             return self._pending(manifest, tree, contents, unfit=unfit, clone=clone)

@@ -352,10 +352,10 @@ def test_long_errors_are_cut_and_keep_their_end(rank: Rank) -> None:
     assert error.traceback.startswith("Traceback")
 
 
-def test_an_error_whose_text_cannot_be_made_is_still_recorded(rank: Rank) -> None:
+def test_an_error_without_a_message_is_still_recorded(rank: Rank) -> None:
     script = "class Broken(Exception):\n    def __str__(self): raise RuntimeError\nraise Broken"
     assert rank.execute(script) == 1
-    assert _recorded(rank).message == "<its text cannot be made: RuntimeError>"
+    assert _recorded(rank).message == "<the message cannot be shown: its __str__ raised RuntimeError>"
 
 
 def test_a_forked_childs_error_is_not_the_ranks(rank: Rank) -> None:
