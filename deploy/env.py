@@ -1,4 +1,4 @@
-"""`make env`: writes `.env`, from which Docker Compose takes every secret. Needs Python and nothing else."""
+"""`make env`: writes `.env`, from which Docker Compose reads every secret. Needs only Python."""
 
 import os
 from pathlib import Path
@@ -36,7 +36,7 @@ def main() -> None:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        sys.exit(f"error: {path} is there, and is left as it is: the volumes know its passwords")
+        sys.exit(f"error: {path} exists and is not changed: the volumes use its passwords")
     except OSError as error:
         sys.exit(f"error: {path} cannot be written: {error.strerror}")
     sys.stdout.write(f"{path} holds a new token and passwords. Next: docker compose --profile cpu up --detach --wait\n")

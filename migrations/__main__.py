@@ -1,6 +1,6 @@
 """`python -P -m migrations [upgrade | downgrade | current | check | heads] [REVISION]`, on `TORCHYARD_DATABASE_URL`.
 
-`heads` prints the newest revision that there is, and looks at no database.
+`heads` prints the newest revision without connecting to a database.
 """
 
 import argparse
@@ -26,16 +26,16 @@ def main() -> int:
             settings.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         _run(configuration(settings.database), arguments.action, arguments.revision)
     except DBAPIError as error:
-        print(f"error: {' '.join(str(error.orig).split())}", file=sys.stderr)  # noqa: T201 - a program's own message
+        print(f"error: {' '.join(str(error.orig).split())}", file=sys.stderr)  # noqa: T201 - the program's own message
         return 1
     except (CommandError, SQLAlchemyError, TorchyardError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)  # noqa: T201 - a program's own message
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201 - the program's own message
         return 1
     return 0
 
 
 def configuration(url: str) -> Config:
-    """Alembic's configuration for the database at `url`."""
+    """Returns Alembic's configuration for the database at `url`."""
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
     config.attributes["url"] = url

@@ -1,17 +1,17 @@
-"""What Alembic runs: one transaction over all revisions, on the database that `migrations.__main__` names."""
+"""Alembic runs this module: all revisions in one transaction, on the database that `migrations.__main__` configures."""
 
 from contextlib import closing
 
 from alembic import context
 from sqlalchemy import MetaData
 
-from migrations.turns import check_references, turn
+from migrations.turns import check_references, exclusive_transaction
 from store.db.database import Database
 
 
 def run() -> None:
     database = Database(context.config.attributes["url"], program="torchyard-migrations")
-    with closing(database), turn(database) as connection:
+    with closing(database), exclusive_transaction(database) as connection:
         context.configure(connection=connection, target_metadata=_wanted(), render_as_batch=True, compare_type=True)
         before = context.get_context().get_current_heads()
         context.run_migrations()
@@ -20,7 +20,7 @@ def run() -> None:
 
 
 def _wanted() -> MetaData | None:
-    """What `check` compares with; an upgrade does not, and loads in half the time."""
+    """Returns the metadata for `check`. An upgrade does not need it, and loads in half the time without."""
     if not context.config.attributes.get("compares", True):
         return None
     from store.db.tables import Base

@@ -1,4 +1,4 @@
-"""Who may change the tables: one migration at a time, which does not wait for ever for those who use them."""
+"""Locks: one migration at a time changes the tables, and gives up after a while if other programs use them."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -12,17 +12,18 @@ from store.db.engine import WRITES
 from torchyard.contract.errors import Unavailable
 
 LOCK_TIMEOUT_S = 5
-_TURN_S = 120
-_TURN = 0x746F7263
-"""The number of PostgreSQL's advisory lock that says whose turn it is."""
+_WAIT_S = 120
+"""Longest wait for another migration, in seconds."""
+_ADVISORY_LOCK = 0x746F7263
+"""The number of PostgreSQL's advisory lock that a migration holds."""
 _LOCK_NOT_AVAILABLE = "55P03"
 
 
 @contextmanager
-def turn(database: Database) -> Generator[Connection]:
-    """One transaction over all that a migration does. Waits for another one, two minutes at most.
+def exclusive_transaction(database: Database) -> Generator[Connection]:
+    """Opens one transaction for all revisions. Waits up to two minutes for another migration.
 
-    Raises Unavailable where a lock is not to be had.
+    Raises Unavailable if a lock is not released in time.
     """
     with database.engine.connect().execution_options(**{WRITES: True}) as connection:
         try:
@@ -42,30 +43,30 @@ def turn(database: Database) -> Generator[Connection]:
 
 
 def limit_lock_waits(connection: Connection, *, seconds: int = LOCK_TIMEOUT_S) -> None:
-    """From here on, a statement fails that waits longer for a table: whoever comes behind it would wait as well.
+    """Makes later statements fail that wait longer than `seconds` for a table, because others would queue behind them.
 
-    For PostgreSQL; on SQLite the transaction has all its locks already.
+    Only PostgreSQL needs it; on SQLite the transaction has all its locks already.
     """
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{seconds}s'")
 
 
 def check_references(connection: Connection) -> None:
-    """SQLite keeps no foreign keys while tables change. Raises CommandError where rows refer to what is not there."""
+    """Raises CommandError if rows refer to missing rows: SQLite does not check foreign keys while tables change."""
     if connection.dialect.name != "sqlite":
         return
     broken = connection.exec_driver_sql("PRAGMA foreign_key_check").all()
     if broken:
         tables = ", ".join(sorted({str(row[0]) for row in broken}))
-        raise CommandError(f"nothing was changed: {len(broken)} rows of {tables} would refer to what is not there")
+        raise CommandError(f"nothing was changed: {len(broken)} rows of {tables} would refer to missing rows")
 
 
 @contextmanager
 def _sqlite(connection: Connection) -> Generator[None]:
-    # Before the transaction, in which SQLite ignores it: with foreign keys, a table could not be made anew.
+    # Before the transaction, in which SQLite ignores it. With foreign keys on, a table could not be recreated.
     cursor = connection.connection.cursor()
     cursor.execute("PRAGMA foreign_keys=OFF")
-    cursor.execute(f"PRAGMA busy_timeout={_TURN_S * 1000}")
+    cursor.execute(f"PRAGMA busy_timeout={_WAIT_S * 1000}")
     cursor.close()
     with connection.begin():
         yield
@@ -76,8 +77,8 @@ def _postgresql(connection: Connection) -> Generator[None]:
     with connection.begin():
         for limit in ("statement_timeout", "idle_in_transaction_session_timeout"):
             connection.exec_driver_sql(f"SET LOCAL {limit} = 0")
-        limit_lock_waits(connection, seconds=_TURN_S)
-        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_TURN})")
+        limit_lock_waits(connection, seconds=_WAIT_S)
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})")
         limit_lock_waits(connection)
         yield
 

@@ -35,44 +35,44 @@ class DiskSpace:
 
 
 class BlobWriter:
-    """A blob that is being made, in as many turns as its maker likes: no name in the store is taken before `publish`.
+    """Writes a new blob in any number of calls. The blob has no name in the store before `publish`.
 
-    It is the maker's to `discard` in the end, which does nothing after `publish`.
+    Call `discard` in the end; it does nothing after `publish`.
     """
 
     def __init__(self, blobs: "Blobs", path: Path) -> None:
         self.size = 0
-        """Bytes taken so far."""
+        """Bytes copied so far."""
         self._blobs = blobs
         self._path = path
         self._digest = hashlib.sha256()
-        self._file = _new(path)
+        self._file = _create_private(path)
 
     def copy_from(self, source: BinaryIO, limit: int) -> int:
-        """Copies at most `limit` bytes of `source`, and answers how many; 0 at its end. Raises OSError."""
-        taken = 0
-        while taken < limit and (chunk := source.read(min(_CHUNK, limit - taken))):
+        """Copies at most `limit` bytes of `source` and returns their number; 0 at its end. Raises OSError."""
+        copied = 0
+        while copied < limit and (chunk := source.read(min(_CHUNK, limit - copied))):
             self._digest.update(chunk)
-            _write(self._file, chunk)
-            taken += len(chunk)
-        self.size += taken
-        return taken
+            _write_all(self._file, chunk)
+            copied += len(chunk)
+        self.size += copied
+        return copied
 
     def sync(self) -> None:
-        """Makes what was taken durable, so that `finish` has little left to do. Raises OSError."""
+        """Makes the copied bytes durable, so that `finish` takes less time. Raises OSError."""
         os.fdatasync(self._file.fileno())
 
     def finish(self) -> Blob:
-        """What was taken is all, and durable. Raises OSError."""
+        """Ends the blob and makes it durable. Raises OSError."""
         failpoint("blob.fsync")
         os.fsync(self._file.fileno())
         self._file.close()
         return Blob(self._digest.hexdigest(), self.size)
 
     def publish(self) -> None:
-        """Names the finished blob; durable when this returns. In place of one that is there, which may be damaged.
+        """Gives the finished blob its name; durable when this returns. Raises OSError.
 
-        Raises OSError.
+        It replaces an existing blob of that name, which may be damaged.
         """
         target = self._blobs.path(self._digest.hexdigest())
         target.parent.mkdir(exist_ok=True)
@@ -83,7 +83,7 @@ class BlobWriter:
         sync_folder(self._blobs.root)
 
     def discard(self) -> None:
-        """Removes what has no name yet. Raises OSError."""
+        """Removes the blob unless it was published. Raises OSError."""
         self._file.close()
         self._path.unlink(missing_ok=True)
 
@@ -96,7 +96,7 @@ class Blobs:
         self._incoming = root / "incoming"
 
     def add(self, source: BinaryIO) -> Blob:
-        """Copies `source` to its end, hashing what is copied; durable when this returns. Raises OSError."""
+        """Copies `source` to its end and hashes it; the blob is durable when this returns. Raises OSError."""
         writer = self.create()
         try:
             while writer.copy_from(source, _CHUNK):
@@ -108,16 +108,15 @@ class Blobs:
         return blob
 
     def create(self) -> BlobWriter:
-        """A new blob, empty and without a name. Raises OSError."""
+        """Returns a writer of a new blob. Raises OSError."""
         self._incoming.mkdir(mode=0o700, parents=True, exist_ok=True)
         return BlobWriter(self, self._incoming / uuid4().hex)
 
     @contextmanager
     def shared_lock(self) -> Generator[None]:
-        """Held from before blobs get their names until the rows that refer to them are committed: none is removed
-        meanwhile.
+        """Keeps blobs from being removed. Hold it from before blobs are published until their rows are committed.
 
-        Any number hold it at once; waits while somebody is `alone`. Raises OSError.
+        Any number of processes may hold it together. Waits while another holds `exclusive_lock`. Raises OSError.
         """
         with self._locked() as descriptor:
             fcntl.flock(descriptor, fcntl.LOCK_SH)
@@ -125,7 +124,7 @@ class Blobs:
 
     @contextmanager
     def exclusive_lock(self) -> Generator[bool]:
-        """Held while blobs are removed; False, and nothing is held, where somebody is `sharing`. Raises OSError."""
+        """Hold it to remove blobs. Yields False, without it, if another holds `shared_lock`. Raises OSError."""
         with self._locked() as descriptor:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -135,31 +134,31 @@ class Blobs:
                 yield True
 
     def remove(self, sha256: str) -> None:
-        """Removes a blob if it is there, for who is `alone`. Who reads it reads on to its end. Raises OSError."""
+        """Removes a blob if it exists; needs `exclusive_lock`. Open readers can still read it. Raises OSError."""
         self.path(sha256).unlink(missing_ok=True)
 
     def remove_abandoned(self) -> None:
-        """Removes what an `add` that died a day ago left behind. Raises OSError."""
+        """Removes unpublished files that are more than a day old. Raises OSError."""
         if not self._incoming.exists():
             return
         before = time.time() - _ABANDONED_S
         for path in self._incoming.iterdir():
-            with suppress(FileNotFoundError):  # an `add` that goes on has renamed it
+            with suppress(FileNotFoundError):  # published meanwhile
                 if path.stat().st_mtime < before:
                     path.unlink()
 
     def disk_space(self) -> DiskSpace:
-        """Of its disk. Raises OSError."""
+        """Returns the total and free bytes of the blobs' disk. Raises OSError."""
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         usage = shutil.disk_usage(self.root)
         return DiskSpace(total=usage.total, free=usage.free)
 
     def path(self, sha256: str) -> Path:
-        """Where the blob lies, if it is there."""
+        """Returns the path of a blob, which may not exist."""
         return self.root / sha256[:2] / sha256
 
     def open(self, sha256: str) -> BinaryIO:
-        """Raises NotFound."""
+        """Opens a blob for reading. Raises NotFound."""
         try:
             return self.path(sha256).open("rb")
         except FileNotFoundError:
@@ -168,7 +167,7 @@ class Blobs:
     def copy_out(self, sha256: str, target: Path) -> bool:
         """Copies a blob to `target`, a new file. Raises OSError.
 
-        False, and no file, where the blob is gone or its bytes are not what its name says.
+        Returns False and leaves no file if the blob is missing or damaged.
         """
         try:
             with self.open(sha256) as source:
@@ -181,7 +180,7 @@ class Blobs:
 
     @contextmanager
     def _locked(self) -> Generator[int]:
-        """A descriptor of the file that is locked; closing it gives the lock back, as the end of the process does."""
+        """Yields a descriptor of the lock file. Closing it releases the lock, and so does the end of the process."""
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -191,23 +190,23 @@ class Blobs:
 
 
 def _copy_out(source: BinaryIO, target: Path) -> str:
-    """The sha256 of what was copied."""
+    """Copies `source` and returns its sha256."""
     digest = hashlib.sha256()
-    with _new(target) as file:
+    with _create_private(target) as file:
         while chunk := source.read(_CHUNK):
             digest.update(chunk)
-            _write(file, chunk)
+            _write_all(file, chunk)
         failpoint("blob.fsync")
         os.fsync(file.fileno())
     return digest.hexdigest()
 
 
-def _new(path: Path) -> BinaryIO:
+def _create_private(path: Path) -> BinaryIO:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     return os.fdopen(descriptor, "wb", buffering=0)
 
 
-def _write(file: BinaryIO, data: bytes) -> None:
+def _write_all(file: BinaryIO, data: bytes) -> None:
     left = memoryview(data)
     while left:
         left = left[file.write(left) :]

@@ -1,4 +1,4 @@
-"""Announcements of what has changed: every commit that changes a job names it on one channel in Redis."""
+"""The channel in Redis on which every commit that changes a job publishes the job's id."""
 
 from collections.abc import AsyncGenerator
 
@@ -11,9 +11,9 @@ CHANNEL = "torchyard:changes"
 
 
 async def listen(url: str) -> AsyncGenerator[str | None]:
-    """Ids of jobs, as they are announced; before them None, once no announcement is missed any more.
+    """Yields None once it has subscribed, then the id of each changed job.
 
-    Raises Unavailable where Redis does not answer or goes away.
+    Raises Unavailable if Redis does not answer or disconnects.
     """
     redis = Redis.from_url(url, socket_connect_timeout=2, decode_responses=True)
     try:

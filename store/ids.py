@@ -1,4 +1,4 @@
-"""Object ids: a prefix that says what it is, and a UUIDv7, so that ids sort by the time they were made (RFC 9562)."""
+"""Object ids: a prefix for the type and a UUIDv7 (RFC 9562), so that ids sort by their creation time."""
 
 import re
 from typing import Literal
@@ -11,9 +11,10 @@ _ID = re.compile(r"(job|ckpt|wrk)_[0-9a-f]{32}")
 
 
 def new_id(prefix: Prefix) -> str:
-    """A fresh id, above every id that this process made before."""
+    """Returns a new id, which is greater than every earlier one of this process."""
     return f"{prefix}_{uuid_utils.uuid7().hex}"
 
 
 def is_id(text: str, prefix: Prefix) -> bool:
+    """Returns whether `text` is an id of this type."""
     return _ID.fullmatch(text) is not None and text.startswith(f"{prefix}_")

@@ -1,4 +1,4 @@
-"""What the database and Redis say of themselves, for who checks a host. Nothing is changed or made."""
+"""Reads the versions and settings of the database and Redis, for `torchyard doctor`. Changes nothing."""
 
 from contextlib import closing
 from dataclasses import dataclass
@@ -18,29 +18,30 @@ _OLDEST_REDIS = (6, 2)
 @dataclass(frozen=True)
 class DatabaseInfo:
     name: str
-    """`PostgreSQL 18.1`."""
+    """For example `PostgreSQL 18.1`."""
     supported: bool
     revision: str | None
-    """Of the tables; None where there are none."""
+    """The migration of its tables; None if it has no tables."""
     clock_ahead_s: float
-    """How far its clock is ahead of this host's."""
+    """Seconds by which its clock is ahead of this host's."""
     clock_uncertainty_s: float
-    """How exactly that could be measured."""
+    """Largest error of `clock_ahead_s`, in seconds."""
 
 
 @dataclass(frozen=True)
 class RedisInfo:
     name: str
-    """`Redis 7.2.4`, `Valkey 8.0.1`."""
+    """For example `Redis 7.2.4` or `Valkey 8.0.1`."""
     supported: bool
     appendonly: bool
     maxmemory_policy: str
-    """What it does when its memory is full."""
+    """Its setting `maxmemory-policy`."""
     writable: bool
+    """False on a replica."""
 
 
 def sqlite_file(url: str) -> Path | None:
-    """The file of a SQLite database; None for any other."""
+    """Returns the file of a SQLite database; None for other databases and for an invalid address."""
     try:
         found = make_url(url)
     except (ArgumentError, ValueError):
@@ -49,7 +50,7 @@ def sqlite_file(url: str) -> Path | None:
 
 
 def inspect_database(url: str) -> DatabaseInfo:
-    """Raises Unavailable and ConfigError."""
+    """Connects and reads version, migration and clock. Raises Unavailable and ConfigError."""
     with closing(Database(url, program="torchyard-doctor")) as database, database.read() as session:
         connection = session.connection()
         kind, version = connection.dialect.name, connection.dialect.server_version_info or ()
@@ -63,10 +64,10 @@ def inspect_database(url: str) -> DatabaseInfo:
 
 
 def inspect_redis(url: str) -> RedisInfo:
-    """Raises Unavailable and ConfigError."""
+    """Connects and reads version and settings. Raises Unavailable and ConfigError."""
     with closing(Queue(url)) as queue:
         found = queue.info()
-    version = str(found["redis_version"])  # Valkey's says with which Redis it is compatible
+    version = str(found["redis_version"])  # Valkey gives the Redis version that it is compatible with
     name = f"Valkey {found['valkey_version']}" if "valkey_version" in found else f"Redis {version}"
     numbers = tuple(int(part) for part in version.split(".")[:2])
     return RedisInfo(

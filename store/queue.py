@@ -1,4 +1,4 @@
-"""The queue in Redis: a hint of what waits, and the bell that wakes the workers. SQL is the truth."""
+"""The queue in Redis: a hint of which jobs wait, and the channel that wakes the workers. SQL is the truth."""
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -15,62 +15,64 @@ from torchyard.contract.errors import ConfigError, Unavailable
 from torchyard.contract.failpoints import failpoint
 
 _QUEUE = "torchyard:queue"
-_BELL = "torchyard:bell"
-_LONG_S, _QUIET_S = 0.5, 5.0
-_SHORT = 1000
-"""Jobs of a queue that is compared with the rows one by one."""
+_WAKEUPS = "torchyard:bell"
+_SLOW_S = 0.5
+"""An announcement that fails after this long pauses further ones."""
+_PAUSE_S = 5.0
+_MAX_COMPARED = 1000
+"""Of a longer queue only the length is compared with the rows."""
 
 
 class QueueUnavailable(Unavailable):
-    """Redis does not answer. SQL is the truth, so whoever can goes on without it."""
+    """Redis does not answer. Callers that can go on without it do, because SQL is the truth."""
 
 
 class Queue:
     """A sorted set of job ids: the highest priority first, then the order of submission.
 
-    A hint for whoever asks Redis what waits, older workers among them: today's read the rows.
+    Older workers and other readers of Redis use it as a hint. Current workers read the rows.
     """
 
     def __init__(self, url: str) -> None:
-        """Connects to nothing yet. Raises ConfigError."""
+        """Does not connect yet. Raises ConfigError."""
         self._redis = _client(url)
-        self._quiet_until = 0.0
+        self._paused_until = 0.0
 
     def announce(self, announcement: Announcement) -> None:
-        """Called after a commit: puts each job where it belongs in the queue, tells who watches one, wakes the workers.
+        """Updates the queue, notifies watchers of jobs and wakes the workers. Call it after the commit.
 
         Raises QueueUnavailable.
         """
         queued = {job_id: -priority for job_id, priority in announcement.priorities.items() if priority is not None}
-        gone = [job_id for job_id, priority in announcement.priorities.items() if priority is None]
+        removed = [job_id for job_id, priority in announcement.priorities.items() if priority is None]
         with self._pausing_when_slow("announce"), self._redis.pipeline(transaction=False) as pipeline:
             if queued:
                 pipeline.zadd(_QUEUE, queued)
-            if gone:
-                pipeline.zrem(_QUEUE, *gone)
+            if removed:
+                pipeline.zrem(_QUEUE, *removed)
             if announcement.wakes_workers:
-                pipeline.publish(_BELL, "")
+                pipeline.publish(_WAKEUPS, "")
             for job_id in announcement.changed:
                 pipeline.publish(CHANNEL, job_id)
             pipeline.execute()
 
     def waiting(self) -> list[str]:
-        """Ids in the order in which they are to start. Raises QueueUnavailable."""
+        """Returns the queued ids in the order in which they start. Raises QueueUnavailable."""
         with _translated():
             return [str(item) for item in self._redis.zrange(_QUEUE, 0, -1)]
 
     def rebuild(self, queued: Callable[[], list[tuple[str, int]]], *, count: Callable[[], int] | None = None) -> bool:
-        """Makes the queue hold what `queued` reads of the rows: `(id, priority)` each. True if it differed.
+        """Makes the queue equal to the rows: `queued` reads `(id, priority)` of each. Returns whether it differed.
 
-        Of a long queue only the length is compared, where `count` tells how many rows there are: workers start jobs by
-        the rows, and to compare each would be most of what an idle worker does. Raises QueueUnavailable, and what
+        If `count` is given, only the length of a long queue is compared with the number of rows: workers start jobs by
+        the rows, and comparing every id would be most of an idle worker's load. Raises QueueUnavailable, and what
         `queued` and `count` raise.
         """
-        if count is not None and _SHORT < self._length() == count():
+        if count is not None and _MAX_COMPARED < self._length() == count():
             return False
         with _translated():
             found = {str(item): score for item, score in self._redis.zrange(_QUEUE, 0, -1, withscores=True)}
-        # The rows come second: an id that is pushed in between is not among `found`, and so is not taken away.
+        # The rows are read second: an id that is pushed in between is not in `found`, and so is not removed.
         wanted = {job_id: float(-priority) for job_id, priority in queued()}
         missing = {job_id: score for job_id, score in wanted.items() if found.get(job_id) != score}
         extra = [job_id for job_id in found if job_id not in wanted]
@@ -86,54 +88,55 @@ class Queue:
             return int(self._redis.zcard(_QUEUE))
 
     def ping(self) -> None:
-        """Raises QueueUnavailable."""
+        """Checks that Redis answers. Raises QueueUnavailable."""
         with _translated():
             self._redis.ping()
 
     def info(self) -> dict[str, Any]:
-        """What the server says of itself. Raises QueueUnavailable."""
+        """Returns the server's INFO. Raises QueueUnavailable."""
         with _translated():
             return self._redis.info()
 
     def listener(self) -> "WakeupListener":
+        """Returns a listener for wake-ups; it subscribes at its first wait."""
         return WakeupListener(self._redis)
 
     def close(self) -> None:
-        """A thread that still talks to Redis keeps its connection: taken away, it fails with whatever comes first."""
+        """Closes idle connections. A thread that uses one at this moment keeps it: closing it would raise there."""
         self._redis.connection_pool.disconnect(inuse_connections=False)
 
     @contextmanager
     def _pausing_when_slow(self, what: str) -> Generator[None]:
-        """A Redis that hangs would hold up whoever commits: it is then left alone for some seconds."""
+        """Skips announcements for some seconds after a slow failure, so that a hung Redis does not delay commits."""
         began = time.monotonic()
-        if began < self._quiet_until:
+        if began < self._paused_until:
             raise QueueUnavailable("redis did not answer a moment ago")
         try:
             with _translated(what):
                 yield
         except QueueUnavailable:
             now = time.monotonic()
-            if now - began > _LONG_S:
-                self._quiet_until = now + _QUIET_S
+            if now - began > _SLOW_S:
+                self._paused_until = now + _PAUSE_S
             raise
 
 
 class WakeupListener:
-    """One listener for the bell, for one thread."""
+    """Waits for wake-ups of the workers. For one thread."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
         self._subscription = redis.pubsub(ignore_subscribe_messages=True)
 
     def wait(self, timeout: float) -> bool:
-        """True when the bell rang within `timeout` seconds. Raises QueueUnavailable, at once."""
+        """Returns whether a wake-up came within `timeout` seconds. Raises QueueUnavailable at once."""
         with _translated():
             if not self._subscription.subscribed:
-                self._subscription.subscribe(_BELL)
-            rang = self._subscription.get_message(timeout=timeout) is not None
-            while rang and self._subscription.get_message() is not None:
-                pass  # one answer for all that rang meanwhile
-            return rang
+                self._subscription.subscribe(_WAKEUPS)
+            woken = self._subscription.get_message(timeout=timeout) is not None
+            while woken and self._subscription.get_message() is not None:
+                pass  # wake-ups that came together count once
+            return woken
 
     def close(self) -> None:
         self._subscription.close()
@@ -141,7 +144,7 @@ class WakeupListener:
 
 def _client(url: str) -> Redis:
     try:
-        # No retries: who calls can always read the rows instead.
+        # No retries: callers can always read the rows instead.
         return Redis.from_url(
             url, socket_timeout=1, socket_connect_timeout=1, decode_responses=True, retry=Retry(NoBackoff(), 0)
         )
@@ -153,8 +156,8 @@ def _client(url: str) -> Redis:
 
 
 @contextmanager
-def _translated(what: str = "look") -> Generator[None]:
-    """Around one word with Redis; `what` is one of `PUSHES` in contract/failpoints.py, or a read."""
+def _translated(what: str = "read") -> Generator[None]:
+    """Translates errors of one exchange with Redis. `what` is one of `PUSHES` in contract/failpoints.py, or `read`."""
     try:
         failpoint(f"queue.{what}.before")
         yield

@@ -1,4 +1,4 @@
-"""Where the data is: the settings that every program has. `TORCHYARD_*` variables, with defaults for one laptop."""
+"""Settings that every program has: where the data is. Read from `TORCHYARD_*` variables; defaults suit one laptop."""
 
 from functools import cached_property
 from pathlib import Path
@@ -13,19 +13,19 @@ _PREFIX = "TORCHYARD_"
 
 
 class Settings(BaseSettings):
-    """Read from the environment when it is made. Raises pydantic.ValidationError; programs use `load`."""
+    """Reads the environment when it is created. Raises pydantic.ValidationError; programs use `load`."""
 
     model_config = SettingsConfigDict(env_prefix=_PREFIX, frozen=True)
 
     data_dir: Path = Path(".torchyard")
     database_url: str = ""
-    """Empty: SQLite in the data directory."""
+    """Empty means SQLite in the data directory."""
     redis_url: str = ""
-    """Empty: the unix socket in the data directory."""
+    """Empty means the unix socket in the data directory."""
 
     @classmethod
     def load(cls) -> Self:
-        """Raises ConfigError, which names each variable that is wrong."""
+        """Reads the environment. Raises ConfigError, which names each invalid variable."""
         try:
             return cls()
         except ValidationError as error:

@@ -1,4 +1,4 @@
-"""The store: the database, the queue and the blobs of one program, and the one place that tells Redis of a commit."""
+"""The store of one program: its database, queue and blobs. Only `Store.write` announces commits to Redis."""
 
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager
@@ -18,42 +18,42 @@ logger = logging.getLogger(__name__)
 
 
 class Store:
-    """What commands and queries work with. Any number of threads share it."""
+    """The argument of all commands and queries. Threads may share it."""
 
     def __init__(self, database: Database, queue: Queue, blobs: Blobs) -> None:
         self.database = database
         self.queue = queue
         self.blobs = blobs
-        self._tells = True
+        self._redis_answers = True
 
     @classmethod
     def of(cls, settings: Settings, *, program: str, pool: int = 4) -> Self:
-        """Connects to nothing yet. `program` and `pool` as in `Database`. Raises ConfigError."""
+        """Creates the store without connecting. `program` and `pool` are as in `Database`. Raises ConfigError."""
         database = Database(settings.database, program=program, pool=pool)
         return cls(database, Queue(settings.redis), Blobs(settings.blobs))
 
     def read(self) -> AbstractContextManager[Session]:
-        """One consistent look. Raises Unavailable."""
+        """Opens a read transaction on one snapshot. Raises Unavailable."""
         return self.database.read()
 
     @contextmanager
     def write(self, purpose: str) -> Generator[Session]:
-        """One transaction, as in `Database.write`. Once it is committed, Redis is told what it has changed.
+        """Opens a transaction as `Database.write` does, and announces its changes to Redis after the commit.
 
-        Raises Unavailable where the database does not answer, and never for Redis.
+        Raises Unavailable if the database does not answer, and never because of Redis.
         """
         with self.database.write(purpose) as session:
             yield session
-        self._tell(announcement_of(session))
+        self._announce(announcement_of(session))
 
     def wake_workers(self) -> None:
-        """Wakes every worker. Where Redis does not answer, they look by themselves."""
-        self._tell(Announcement(wakes_workers=True))
+        """Wakes every worker. If Redis does not answer, they read the queue at their next interval."""
+        self._announce(Announcement(wakes_workers=True))
 
     def rebuild_queue(self) -> bool:
-        """Makes the queue in Redis what the rows say. True if it differed; False, too, where Redis does not answer.
+        """Makes the queue in Redis equal to the rows. Returns whether it differed; False if Redis does not answer.
 
-        Raises Unavailable where the database does not answer.
+        Raises Unavailable if the database does not answer.
         """
         try:
             return self.queue.rebuild(self._queued, count=self._count)
@@ -65,17 +65,17 @@ class Store:
         self.queue.close()
         self.database.close()
 
-    def _tell(self, told: Announcement) -> None:
-        if not told:
+    def _announce(self, announcement: Announcement) -> None:
+        if not announcement:
             return
         try:
-            self.queue.announce(told)
-            self._tells = True
+            self.queue.announce(announcement)
+            self._redis_answers = True
         except QueueUnavailable as error:
-            if self._tells:
-                jobs_told = ", ".join(sorted(told.changed)) or "a wish to a worker"
-                logger.warning("%s is stored; workers and watchers look by themselves: %s", jobs_told, error.message)
-            self._tells = False
+            if self._redis_answers:
+                changed = ", ".join(sorted(announcement.changed)) or "a request to a worker"
+                logger.warning("%s is stored; workers and watchers poll meanwhile: %s", changed, error.message)
+            self._redis_answers = False
 
     def _queued(self) -> list[tuple[str, int]]:
         with self.read() as session:

@@ -72,7 +72,7 @@ def list_queue(parts: Parts, user: User, limit: Limit = 100, after: AfterPlace =
     """
     behind = place_after(after)
     with parts.store.read() as session:
-        entries = present.queue(session, listing.queue(session, limit=limit + 1, owner=user.sees, behind=behind))
+        entries = present.queue(session, listing.queue(session, limit=limit + 1, owner=user.sees, after=behind))
     return page(
         QueueEntry, entries, limit=limit, cursor=lambda entry: place_cursor(QueueCursor(entry.priority, entry.job_id))
     )

@@ -1,6 +1,6 @@
 """`python -P -m store.backup make DEST | restore SOURCE | check SOURCE`, set by `TORCHYARD_*` variables.
 
-stdout carries what came of it, stderr what people read beside it. Exit code 1 where it failed.
+stdout has the result, stderr notes for people. The exit code is 1 after a failure.
 """
 
 import argparse
@@ -30,7 +30,7 @@ _WHY = {
 
 def main() -> int:
     arguments = _parser().parse_args()
-    signal.signal(signal.SIGTERM, _leave)
+    signal.signal(signal.SIGTERM, _exit)
     try:
         return _run(arguments)
     except DBAPIError as error:
@@ -40,12 +40,12 @@ def main() -> int:
         terminal.note(f"error: {error}")
         return 1
     except KeyboardInterrupt:
-        terminal.note("Stopped; nothing is left of it.")
+        terminal.note("Stopped; everything written so far was removed.")
         return 130
 
 
-def _leave(_number: int, _frame: FrameType | None) -> None:
-    sys.exit(143)  # what was begun is removed first
+def _exit(_number: int, _frame: FrameType | None) -> None:
+    sys.exit(143)  # what was written is removed first
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -74,16 +74,16 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         terminal.write(manifest.to_json())
     else:
-        terminal.write(f"{folder}  {_told(manifest)}")
+        terminal.write(f"{folder}  {_summary(manifest)}")
     if left_out:
         shown = ", ".join(left_out[:_SHOWN]) + (", …" if len(left_out) > _SHOWN else "")
         terminal.note(f"warning: {len(left_out)} blobs {_WHY[arguments.action]}: {shown}")
     if arguments.action == "restore":
-        terminal.note("Restored. Jobs that were running go back to the queue half a minute after a worker has started.")
+        terminal.note("Restored. Jobs that were running return to the queue half a minute after a worker has started.")
     return 1 if arguments.action == "check" and set(left_out) - set(manifest.damaged) else 0
 
 
-def _told(manifest: BackupManifest) -> str:
+def _summary(manifest: BackupManifest) -> str:
     counts = ", ".join(f"{manifest.rows.get(table, 0)} {table}" for table in ("jobs", "checkpoints"))
     moment = manifest.made_at.strftime("%Y-%m-%d %H:%M:%S UTC")
     blobs = f"{manifest.blobs} blobs of {terminal.size(manifest.bytes)}"

@@ -1,6 +1,6 @@
-"""What a backup is: a folder with a dump of the database, the blobs that it refers to, and a manifest.
+"""The contents of a backup: a folder with a dump of the database, the blobs that it refers to, and a manifest.
 
-manifest.json    what belongs to it, with the digests; written last, so what has a manifest is whole
+manifest.json    list of the files with their digests; written last, so a backup with a manifest is complete
 database.dump    SQLite: a database file; PostgreSQL: pg_dump's custom format
 blobs.txt        `sha256 size` of each blob that the dumped database refers to
 blobs/           those blobs, laid out as in the data directory
@@ -31,14 +31,14 @@ class BackupManifest(Record):
     made_at: datetime
     database: Literal["sqlite", "postgresql"]
     revision: str
-    """Of the tables."""
+    """The migration of the tables."""
     rows: dict[str, int]
-    """How many each table has."""
+    """Number of rows of each table."""
     blobs: int
     bytes: int
-    """Of all blobs together."""
+    """Size of all blobs together."""
     damaged: list[str] = field(default_factory=list[str])
-    """Blobs that were missing or of the wrong size in the store itself, and are not here."""
+    """Blobs that were missing or of the wrong size in the store; the backup does not contain them."""
     files: list[ManifestFile]
     """The dump and the list of blobs."""
 
@@ -55,7 +55,7 @@ class Folder:
 
     @property
     def unfinished(self) -> Path:
-        """There while the backup is made."""
+        """Exists while the backup is being made."""
         return self.root / "unfinished"
 
     @property
@@ -72,50 +72,50 @@ class Folder:
 
 
 def read_manifest(folder: Folder) -> BackupManifest:
-    """Raises NotFound where there is no whole backup, ConfigError where it is none that this program knows."""
+    """Reads the manifest. Raises NotFound without a complete backup, ConfigError for an unknown format."""
     try:
         manifest = read_record(folder.manifest, BackupManifest)
     except ValueError:
         raise ConfigError(f"{folder.manifest} is not the manifest of a backup that this version can read") from None
     if manifest is None:
         why = "the backup there was never finished" if folder.unfinished.exists() else "it has no manifest.json"
-        raise NotFound(f"{folder.root} holds no whole backup: {why}")
+        raise NotFound(f"{folder.root} holds no complete backup: {why}")
     return manifest
 
 
 def check_files(folder: Folder, manifest: BackupManifest) -> None:
-    """Raises ConfigError where the dump or the list of blobs is not what was written."""
+    """Checks the dump and the list of blobs. Raises ConfigError if they differ from the manifest."""
     for file in manifest.files:
         try:
-            found = described(folder.root / file.path)
+            found = file_entry(folder.root / file.path)
         except FileNotFoundError:
             found = None
         if found != file:
             raise ConfigError(f"the backup is damaged: {folder.root / file.path} is not what its manifest says")
 
 
-def described(path: Path) -> ManifestFile:
-    """The file's name, size and sha256. Raises OSError."""
+def file_entry(path: Path) -> ManifestFile:
+    """Returns the file's name, size and sha256. Raises OSError."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         return ManifestFile(path=path.name, size=os.fstat(file.fileno()).st_size, sha256=digest)
 
 
 def write_list(path: Path, blobs: Mapping[str, int]) -> None:
-    """Durable when this returns. Raises OSError."""
-    with private(path) as file:
+    """Writes the list of blobs; durable when this returns. Raises OSError."""
+    with create_private(path) as file:
         file.writelines(f"{sha256} {size}\n".encode() for sha256, size in sorted(blobs.items()))
         file.flush()
         os.fsync(file.fileno())
 
 
 def read_list(path: Path) -> dict[str, int]:
-    """Sizes by sha256. Raises ConfigError, OSError."""
+    """Reads sizes by sha256. Raises ConfigError and OSError."""
     return dict(_parsed(path.read_text(encoding="ascii").splitlines(), path))
 
 
-def private(path: Path) -> BufferedWriter:
-    """A new file that only its owner may read, open for writing bytes. Raises OSError."""
+def create_private(path: Path) -> BufferedWriter:
+    """Creates a file that only its owner may read, and opens it for writing. Raises OSError."""
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")
 
 
@@ -123,5 +123,5 @@ def _parsed(lines: Iterable[str], path: Path) -> Iterable[tuple[str, int]]:
     for line in lines:
         match = _BLOB.fullmatch(line)
         if match is None:
-            raise ConfigError(f"{path} has a line that names no blob")
+            raise ConfigError(f"{path} has a line without a blob")
         yield match[1], int(match[2])

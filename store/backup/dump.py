@@ -1,4 +1,4 @@
-"""The database of a backup: one snapshot into a file while others write, and back into an empty database."""
+"""Dumps one snapshot of the database while others write, and loads it into an empty database."""
 
 from collections.abc import Generator, Mapping
 from contextlib import closing, contextmanager, suppress
@@ -14,7 +14,7 @@ from sqlalchemy import MetaData, inspect, select, text
 from sqlalchemy.exc import DatabaseError, DBAPIError
 from sqlalchemy.orm import Session
 
-from store.backup.contents import private
+from store.backup.contents import create_private
 from store.db.database import Database
 from store.db.tables import Checkpoint
 from torchyard.contract.errors import ConfigError, Conflict, NotFound, Unavailable
@@ -22,32 +22,32 @@ from torchyard.contract.recordfiles import sync_folder
 
 _PROGRAM = "torchyard-backup"
 _LONGEST_ERROR = 2000
-_BESIDE = ("", "-wal", "-shm", "-journal")
-"""What SQLite keeps beside a database has the database's name and more. It replays what it finds there."""
+_SQLITE_SUFFIXES = ("", "-wal", "-shm", "-journal")
+"""Suffixes of the files of a SQLite database. SQLite replays the contents of existing ones."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What one moment's database says of itself."""
+    """What the database contains at one moment."""
 
     revision: str
     rows: dict[str, int]
     blobs: dict[str, int]
-    """Sizes of all blobs that it refers to, by sha256."""
+    """Sizes of all blobs that the database refers to, by sha256."""
 
 
 def kind(url: str) -> Literal["sqlite", "postgresql"]:
-    """Raises ConfigError."""
+    """Returns the kind of database. Raises ConfigError."""
     with closing(Database(url, program=_PROGRAM)) as database:
         return cast(Literal["sqlite", "postgresql"], database.engine.dialect.name)
 
 
 def dump(url: str, path: Path) -> Snapshot:
-    """Writes the database to `path`, a new file, and says what is in it; nobody who writes has to wait.
+    """Writes the database to `path`, a new file, and returns its contents. Other writers do not wait.
 
     Raises NotFound, Unavailable, ConfigError (no client program) and OSError.
     """
-    private(path).close()
+    create_private(path).close()
     with closing(Database(url, program=_PROGRAM)) as database:
         if database.engine.dialect.name == "sqlite":
             found = _dump_sqlite(_file(database), path)
@@ -58,12 +58,12 @@ def dump(url: str, path: Path) -> Snapshot:
 
 
 def check_empty(url: str) -> None:
-    """Raises Conflict where there are tables, or what SQLite left of a database that is gone, and Unavailable."""
+    """Raises Conflict if tables or remaining files of a SQLite database exist; raises Unavailable, too."""
     with closing(Database(url, program=_PROGRAM)) as database:
         if database.engine.dialect.name == "sqlite":
             there = [str(path) for path in _files(database) if os.path.lexists(path)]
             if there:
-                raise Conflict(f"there is a database already, or what is left of one: {', '.join(there)}")
+                raise Conflict(f"there is a database already, or remaining files of one: {', '.join(there)}")
             return
         with database.read() as session:
             tables = inspect(session.connection()).get_table_names()
@@ -72,21 +72,21 @@ def check_empty(url: str) -> None:
 
 
 def load(url: str, path: Path, *, revision: str, rows: Mapping[str, int]) -> None:
-    """Makes the empty database what `dump` wrote to `path`, with so many rows in each table, or leaves it empty.
+    """Loads the dump at `path` into the empty database, which then has `rows` rows in each table, or leaves it empty.
 
-    Raises ConfigError where those are not the rows, and as `dump` does.
+    Raises ConfigError if the rows differ, and what `dump` raises.
     """
     with closing(Database(url, program=_PROGRAM)) as database, _emptied_on_failure(database):
         if database.engine.dialect.name == "sqlite":
             _copy(path, _file(database))
         else:
-            # Without --no-owner, whoever restores would have to have the same users.
+            # Without --no-owner, the server would need the same users.
             options = ("--no-owner", "--no-privileges", "--single-transaction", "--exit-on-error")
             _client("pg_restore", database, *options, str(path))
         with database.read() as session:
-            found = _look(session)
+            found = _read_snapshot(session)
         if (found.revision, found.rows) != (revision, rows):
-            raise ConfigError("what was restored is not what the manifest tells of: nothing of it is left")
+            raise ConfigError("the restored database differs from the manifest: everything restored was removed")
 
 
 @contextmanager
@@ -99,7 +99,7 @@ def _emptied_on_failure(database: Database) -> Generator[None]:
             for path in _files(database):
                 path.unlink(missing_ok=True)
             raise
-        with suppress(DBAPIError):  # a server that is away has undone what it was told
+        with suppress(DBAPIError):  # a server that is away has rolled back
             tables = MetaData()
             tables.reflect(database.engine)
             tables.drop_all(database.engine)
@@ -114,14 +114,14 @@ def _dump_sqlite(source: Path, path: Path) -> Snapshot:
             closing(sqlite3.connect(f"{source.as_uri()}?mode=rw", uri=True, timeout=10)) as live,
             closing(sqlite3.connect(path)) as copy,
         ):
-            live.backup(copy)  # in one step: one snapshot, however much is written meanwhile
+            live.backup(copy)  # in one step, so that it is one snapshot
     except sqlite3.Error as error:
         raise Unavailable(f"the database cannot be copied: {error}") from error
     try:
         with closing(Database(f"sqlite:///{path}")) as copied, copied.read() as session:
             problems = session.scalars(text("PRAGMA quick_check(1)")).all()
             if problems == ["ok"]:
-                return _look(session)
+                return _read_snapshot(session)
     except DatabaseError as error:
         problems = [str(error.orig)]
     raise Unavailable(f"the database itself is damaged: {problems[0]}")
@@ -131,19 +131,19 @@ def _dump_postgresql(database: Database, path: Path) -> Snapshot:
     with database.read() as session:
         for limit in ("statement_timeout", "idle_in_transaction_session_timeout"):
             session.execute(text(f"SET LOCAL {limit} = 0"))
-        # What is counted and listed here is what pg_dump visible_to, however much is written meanwhile.
+        # pg_dump reads the same snapshot as the counts and the list here.
         snapshot = session.scalars(text("SELECT pg_export_snapshot()")).one()
-        found = _look(session)
+        found = _read_snapshot(session)
         options = ("--format=custom", "--no-owner", "--no-privileges", f"--snapshot={snapshot}", f"--file={path}")
         _client("pg_dump", database, *options)
     return found
 
 
-def _look(session: Session) -> Snapshot:
+def _read_snapshot(session: Session) -> Snapshot:
     tables = sorted(inspect(session.connection()).get_table_names())
     if "alembic_version" not in tables:
         raise Unavailable("the database has no tables yet")
-    # The names are those of our own tables.
+    # The names are those of the service's own tables.
     rows = {table: session.scalars(text(f'SELECT count(*) FROM "{table}"')).one() for table in tables}  # noqa: S608
     revision = session.scalars(text("SELECT version_num FROM alembic_version")).one()
     listed = session.scalars(select(Checkpoint.files).execution_options(yield_per=1000))
@@ -152,7 +152,7 @@ def _look(session: Session) -> Snapshot:
 
 
 def _client(program: str, database: Database, *options: str) -> None:
-    """Runs one of PostgreSQL's own programs. The password is in its environment: a command line is everybody's."""
+    """Runs one of PostgreSQL's programs. The password is in its environment, because others can read command lines."""
     binary = shutil.which(program)
     if binary is None:
         raise ConfigError(
@@ -180,7 +180,7 @@ def _connection(database: Database) -> tuple[list[str], dict[str, str]]:
     settings = engine.dialect.create_connect_args(engine.url)[1]
     settings = {key: value for key, value in settings.items() if isinstance(value, (str, int))}
     if "sslpassword" in settings:
-        raise ConfigError("sslpassword in the database's address cannot be kept secret here: use a key without one")
+        raise ConfigError("sslpassword in the database's address cannot be hidden from others: use a key without one")
     password = settings.pop("password", None)
     address = conninfo.make_conninfo("", **{"application_name": _PROGRAM, **settings})
     return [f"--dbname={address}"], {} if password is None else {"PGPASSWORD": str(password)}
@@ -190,7 +190,7 @@ def _copy(source: Path, target: Path) -> None:
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        with source.open("rb") as file, private(temporary) as copy:
+        with source.open("rb") as file, create_private(temporary) as copy:
             shutil.copyfileobj(file, copy, 1 << 20)
             copy.flush()
             os.fsync(copy.fileno())
@@ -207,7 +207,7 @@ def _sync(path: Path) -> None:
 
 def _files(database: Database) -> list[Path]:
     file = _file(database)
-    return [file.with_name(file.name + suffix) for suffix in _BESIDE]
+    return [file.with_name(file.name + suffix) for suffix in _SQLITE_SUFFIXES]
 
 
 def _file(database: Database) -> Path:

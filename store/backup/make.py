@@ -1,4 +1,4 @@
-"""Making a backup while the service runs."""
+"""Makes a backup while the service runs."""
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -9,7 +9,7 @@ from pathlib import Path
 import shutil
 
 from store.backup import dump
-from store.backup.contents import BackupManifest, Folder, described, write_list
+from store.backup.contents import BackupManifest, Folder, file_entry, write_list
 from store.blobs import Blobs
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.recordfiles import sync_folder, write_record
@@ -18,16 +18,16 @@ _CANNOT_LINK = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.
 
 
 def make(url: str, blobs: Blobs, target: Path) -> BackupManifest:
-    """Puts a backup of the database at `url` and of its blobs into `target`, which is absent or empty.
+    """Makes a backup of the database at `url` and of its blobs in `target`, which is absent or empty.
 
-    Where it fails, nothing is left there. Raises Conflict, NotFound, Unavailable, ConfigError and OSError.
+    Removes everything written if it fails. Raises Conflict, NotFound, Unavailable, ConfigError and OSError.
     """
     folder = Folder(target.absolute())
     with _filling(folder):
-        # No blob is removed from before the snapshot until all that it refers to are here.
+        # No blob is removed from before the snapshot until all its blobs are copied.
         with blobs.shared_lock() if blobs.root.is_dir() else nullcontext():
             found = dump.dump(url, folder.dump)
-            damaged = _take(blobs, found.blobs, folder.blobs)
+            damaged = _copy_blobs(blobs, found.blobs, folder.blobs)
         if damaged and len(damaged) == len(found.blobs):
             raise NotFound(
                 f"{blobs.root} has none of the {len(damaged)} blobs that the database lists: is it the right one?"
@@ -41,7 +41,7 @@ def make(url: str, blobs: Blobs, target: Path) -> BackupManifest:
             blobs=len(found.blobs),
             bytes=sum(found.blobs.values()),
             damaged=damaged,
-            files=[described(folder.dump), described(folder.list)],
+            files=[file_entry(folder.dump), file_entry(folder.list)],
         )
         sync_folder(folder.root)
         write_record(folder.root.resolve() / folder.manifest.name, manifest)
@@ -80,7 +80,7 @@ def _check_empty(folder: Folder) -> None:
 
 
 def _remove(folder: Folder) -> None:
-    """What this backup has written so far; its mark goes last."""
+    """Removes what this backup has written, the mark last."""
     shutil.rmtree(folder.blobs.root, ignore_errors=True)
     for path in folder.root.iterdir():
         if path.is_file() and path != folder.unfinished:
@@ -88,8 +88,8 @@ def _remove(folder: Folder) -> None:
     folder.unfinished.unlink()
 
 
-def _take(source: Blobs, wanted: Mapping[str, int], target: Blobs) -> list[str]:
-    """Links the blobs, or copies them where that cannot be; answers those that the store does not have whole."""
+def _copy_blobs(source: Blobs, wanted: Mapping[str, int], target: Blobs) -> list[str]:
+    """Links the blobs, or copies them if linking is not possible. Returns those that are missing or damaged."""
     target.root.mkdir(mode=0o700)
     damaged: list[str] = []
     links = True
@@ -108,7 +108,7 @@ def _take(source: Blobs, wanted: Mapping[str, int], target: Blobs) -> list[str]:
 
 
 def _link(blob: Path, place: Path) -> bool:
-    """False where the file system does not link, or not from the one to the other."""
+    """Links a file. Returns False if the file systems do not support that."""
     try:
         os.link(blob, place)
     except OSError as error:

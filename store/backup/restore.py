@@ -1,4 +1,4 @@
-"""Putting a backup back, where nothing is yet."""
+"""Checks backups, and restores them into an empty data directory and database."""
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -7,19 +7,19 @@ from pathlib import Path
 import shutil
 
 from store.backup import dump
-from store.backup.contents import BackupManifest, Folder, check_files, described, read_list, read_manifest
+from store.backup.contents import BackupManifest, Folder, check_files, file_entry, read_list, read_manifest
 from store.blobs import Blobs
 from torchyard.contract.errors import ConfigError, Conflict
 from torchyard.contract.recordfiles import sync_folder
 
 _NAMES = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}
-_SKIP = "--skip-damaged restores all but what is damaged"
+_SKIP = "--skip-damaged restores everything else"
 
 
 def check(source: Path) -> tuple[BackupManifest, list[str]]:
-    """Reads the whole backup: its manifest, and the blobs that are damaged or missing in it.
+    """Reads the whole backup. Returns its manifest and the blobs that are damaged or missing in it.
 
-    Raises NotFound, ConfigError where its manifest, its dump or its list is damaged, and OSError.
+    Raises NotFound, ConfigError if its manifest, dump or list is damaged, and OSError.
     """
     folder = Folder(source.absolute())
     manifest = read_manifest(folder)
@@ -30,11 +30,11 @@ def check(source: Path) -> tuple[BackupManifest, list[str]]:
 def restore(
     url: str, data_dir: Path, blobs: Blobs, source: Path, *, skip_damaged: bool
 ) -> tuple[BackupManifest, list[str]]:
-    """Fills the empty database at `url` and the empty `blobs` of `data_dir`; answers the blobs that were left out, too.
+    """Restores into the empty database at `url` and the empty `blobs` of `data_dir`. Returns the omitted blobs as well.
 
-    The database comes last. Where it fails, nothing is left. Raises Conflict where something is there already,
-    ConfigError where the backup is damaged (a blob only without `skip_damaged`) or of another kind of database,
-    NotFound, Unavailable and OSError.
+    The database is restored last; a failure removes everything. Raises Conflict if something exists already,
+    ConfigError if the backup is damaged (a blob only without `skip_damaged`) or of another kind of database, NotFound,
+    Unavailable and OSError.
     """
     folder = Folder(source.absolute())
     manifest = read_manifest(folder)
@@ -44,14 +44,14 @@ def restore(
     _check_nothing_in(data_dir, blobs.root)
     dump.check_empty(url)
     with _undone_on_failure(blobs):
-        left_out = _put_back(folder, blobs, known=manifest.damaged, skip=skip_damaged)
+        left_out = _copy_blobs(folder, blobs, known=manifest.damaged, skip=skip_damaged)
         dump.load(url, folder.dump, revision=manifest.revision, rows=manifest.rows)
     return manifest, left_out
 
 
 def _is_whole(blobs: Blobs, sha256: str) -> bool:
     try:
-        return described(blobs.path(sha256)).sha256 == sha256
+        return file_entry(blobs.path(sha256)).sha256 == sha256
     except FileNotFoundError:
         return False
 
@@ -77,8 +77,8 @@ def _undone_on_failure(blobs: Blobs) -> Generator[None]:
         raise
 
 
-def _put_back(folder: Folder, blobs: Blobs, *, known: Sequence[str], skip: bool) -> list[str]:
-    """Copies every blob, hashing what it copies; answers those that are not there or not whole."""
+def _copy_blobs(folder: Folder, blobs: Blobs, *, known: Sequence[str], skip: bool) -> list[str]:
+    """Copies every blob and checks its hash. Returns those that are missing or damaged."""
     missing: list[str] = []
     for sha256 in read_list(folder.list):
         place = blobs.path(sha256)

@@ -1,4 +1,7 @@
-"""What a worker stores of an attempt that it owns. All of them raise StaleClaim once the claim is, and Unavailable."""
+"""Writes of the worker that owns an attempt. They raise StaleClaim after the attempt has ended or been rescued.
+
+All of them raise Unavailable, too.
+"""
 
 from collections.abc import Collection
 from typing import Any
@@ -21,21 +24,22 @@ def mark_prepared(store: Store, claim: Claim, *, start_step: int) -> None:
 
 
 def mark_launched(store: Store, claim: Claim, launcher: dict[str, Any]) -> None:
-    """Records by what a later daemon finds the attempt's processes again: an engine's handle, as JSON."""
+    """Stores the engine's handle (JSON), by which a later daemon finds the attempt's processes."""
     with store.write("mark_launched") as session:
         attempts.mark_launched(session, claim, launcher)
 
 
 def mark_running(store: Store, claim: Claim, reason: Reason) -> None:
-    """Moves the job to `running`; nothing where an earlier call whose answer was lost has done it."""
+    """Moves the job to `running`. Does nothing if an earlier call, whose answer was lost, has done it."""
     with store.write("mark_running") as session:
         _move_to_running(session, claim, reason)
 
 
 def record(store: Store, claim: Claim, batch: Batch, *, seq: int, running_reason: Reason | None = None) -> None:
-    """Stores a batch exactly once, even where the answer to an earlier try was lost.
+    """Stores a batch exactly once, even if the answer to an earlier call was lost.
 
-    `seq` is the number of batches stored before it. `runs`: as `running` before it, in the same transaction.
+    `seq` is the number of batches stored before it. With `running_reason`, first moves the job to
+    `running`, in the same transaction.
     """
     with store.write("store_batch") as session:
         _move_to_running(session, claim, running_reason)
@@ -54,9 +58,9 @@ def end(
     requested_stops: Collection[EndReason] = (),
     running_reason: Reason | None = None,
 ) -> JobState:
-    """Closes the attempt, when all of it is stored and no process is left. Answers the job's next state.
+    """Closes the attempt and returns the job's next state. Call it when all is stored and no process is left.
 
-    `requested_stops`: the stops that the worker has asked for. `runs`: as `running` before it, in the same transaction.
+    `requested_stops` are the stops that the worker has requested. `running_reason` is as in `record`.
     """
     with store.write("end") as session:
         _move_to_running(session, claim, running_reason)

@@ -1,4 +1,4 @@
-"""Removing what is kept no longer: blobs, tombstones of deleted jobs, and old logs and events of finished ones."""
+"""Removes unreferenced blobs, old tombstones of deleted jobs, and old logs and events of finished jobs."""
 
 from collections.abc import Generator
 from datetime import timedelta
@@ -10,19 +10,19 @@ from torchyard.contract.durations import format_duration
 
 
 def collect_garbage(store: Store, *, limit: int = 1000) -> int:
-    """Removes blobs that were left as garbage and no checkpoint refers to; how many. Raises Unavailable and OSError.
+    """Removes garbage blobs that no checkpoint refers to, and returns their number. Raises Unavailable and OSError.
 
-    Nothing, where a relay is at work: whoever calls next makes up for it.
+    Removes nothing while a relay stores blobs; a later call does.
     """
     with store.read() as session:
         if not garbage.exists(session):
             return 0
-    with store.blobs.exclusive_lock() as alone:
-        if not alone:
+    with store.blobs.exclusive_lock() as locked:
+        if not locked:
             return 0
         with store.write("collect") as session:
             unused = garbage.take_unreferenced(session, limit=limit)
-        # No checkpoint can begin to refer to these: only a relay brings new references, and it waits.
+        # Only a relay adds references, and it waits for the lock: these blobs stay unreferenced.
         for sha256 in unused:
             store.blobs.remove(sha256)
         if unused:
@@ -32,16 +32,16 @@ def collect_garbage(store: Store, *, limit: int = 1000) -> int:
 
 
 def delete_old_tombstones(store: Store) -> None:
-    """Removes tombstones that no worker needs any more, some at once. Raises Unavailable."""
+    """Removes some of the tombstones that no worker needs any more. Raises Unavailable."""
     with store.write("delete_tombstones") as session:
         deletion.delete_old_tombstones(session)
 
 
 def trim_finished_jobs(store: Store, keep: TrimLimits) -> Generator[None]:
-    """A pass over finished jobs of which more is left than is to be kept, some hundreds at most. Raises Unavailable.
+    """Trims the logs and events of finished jobs to `keep`, some hundreds of jobs per pass. Raises Unavailable.
 
-    Yields after each transaction, each of which is short; whoever stops there leaves the rest to a later pass. Any
-    number of workers may do it at once.
+    Yields after each short transaction; a caller that stops there leaves the rest to a later pass. Any number of
+    workers may run it at the same time.
     """
     for kind, age, size in (
         (LOG_OF_JOB, keep.logs, keep.log_bytes),
@@ -55,12 +55,12 @@ def trim_finished_jobs(store: Store, keep: TrimLimits) -> Generator[None]:
         for job_id, old in due:
             if old or size is None:
                 why = f"it is kept for {format_duration(age or timedelta())} after the end of a job"
-                yield from _cut(store, kind, job_id, to=0, why=why)
+                yield from _trim_job(store, kind, job_id, to=0, why=why)
             else:
-                yield from _cut(store, kind, job_id, to=size, why=f"the last {size} bytes of it are kept")
+                yield from _trim_job(store, kind, job_id, to=size, why=f"the last {size} bytes of it are kept")
 
 
-def _cut(store: Store, kind: TrimTarget, job_id: str, *, to: int, why: str) -> Generator[None]:
+def _trim_job(store: Store, kind: TrimTarget, job_id: str, *, to: int, why: str) -> Generator[None]:
     with store.read() as session:
         first = trimming.first_kept(session, kind, job_id, to) if to else trimming.PAST_END
     more = True

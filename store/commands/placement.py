@@ -1,7 +1,4 @@
-"""What comes of a look at the queue: a job is claimed, others make room for it, and it is told why it waits.
-
-All of them raise Unavailable.
-"""
+"""Writes of a pass over the queue: claims, preemptions and reasons why jobs wait. All of them raise Unavailable."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,9 +12,9 @@ from torchyard.contract.job import JobState
 
 
 def claim(store: Store, job_id: str, *, worker_id: str, devices: Sequence[dict[str, Any]]) -> Claim | None:
-    """Takes a queued job and its devices, as `store.rows.attempts.claim` does; None where that is not possible.
+    """Claims a queued job and its devices, as `store.rows.attempts.claim` does; None if that is not possible.
 
-    A job that does not wait any more is then taken out of the queue.
+    A job that is not queued any more is then removed from the queue.
     """
     with store.write("claim") as session:
         taken = attempts.claim(session, job_id, worker_id=worker_id, devices=devices)
@@ -29,9 +26,9 @@ def claim(store: Store, job_id: str, *, worker_id: str, devices: Sequence[dict[s
 
 
 def preempt(store: Store, victims: Sequence[str], *, preemptor: str, reason: Reason) -> bool:
-    """Asks all `victims` to save and go back to the queue, and tells the job that needs their devices so.
+    """Requests all `victims` to save and return to the queue, and stores `reason` for the preemptor.
 
-    False, and nothing is asked, where that is not possible, as in `store.rows.intents.request_preempt`.
+    Returns False, without any request, under the conditions of `store.rows.intents.request_preempt`.
     """
     with store.write("preempt") as session:
         if not intents.request_preempt(session, victims, preemptor=preemptor):
@@ -42,8 +39,10 @@ def preempt(store: Store, victims: Sequence[str], *, preemptor: str, reason: Rea
 
 
 def set_waiting_reasons(store: Store, common: Mapping[str, Reason], own: Mapping[Reason, Sequence[str]]) -> None:
-    """Says why jobs wait: for each shape in `common` what is said of all its jobs, for each reason in `own` the jobs of
-    which it alone is true. What was said of shapes of which no job waits is forgotten."""
+    """Stores why jobs wait: `common` by shape, for all jobs of it; `own` for single jobs.
+
+    Reasons of shapes without a waiting job are deleted.
+    """
     with store.write("reason") as session:
         jobs.set_waiting_reasons(session, own)
         reasons.store_reasons(session, common)
@@ -51,7 +50,7 @@ def set_waiting_reasons(store: Store, common: Mapping[str, Reason], own: Mapping
 
 
 def delete_unused_reasons(store: Store) -> None:
-    """Forgets why jobs of a shape waited, where none waits any more."""
+    """Deletes the reasons of shapes without a waiting job."""
     with store.read() as session:
         idle = reasons.any_unused(session)
     if idle:
@@ -60,7 +59,7 @@ def delete_unused_reasons(store: Store) -> None:
 
 
 def group_waiting_jobs(store: Store) -> None:
-    """Puts each job that waits into its group, in short transactions; nothing where all are there already."""
+    """Puts each waiting job into its group, in short transactions. Only reads if all are in their groups."""
     with store.read() as session:
         more = waiting.any_ungrouped(session)
     while more:

@@ -1,6 +1,6 @@
-"""What is asked of a job or a worker that is there. Each answers what `answer` makes of the row, in one transaction.
+"""Requests about an existing job or worker. Each returns `answer(session, row)`, called in the same transaction.
 
-A request that comes twice changes nothing the second time, but Redis is told again: it may have been away before.
+Repeating a request changes nothing but notifies Redis again, which may have been away before.
 """
 
 from collections.abc import Callable
@@ -19,39 +19,39 @@ Answer = Callable[[Session, Job], T]
 
 
 def change(store: Store, job_id: str, patch: JobPatch, *, owner: str | None = None, answer: Answer[T]) -> T:
-    """As `store.rows.jobs.change`. Raises Unavailable, too."""
+    """Does what `store.rows.jobs.change` does. Raises Unavailable, too."""
     with store.write("change") as session:
         return _answered(session, jobs.change(session, job_id, patch, owner=owner), answer)
 
 
 def cancel(store: Store, job_id: str, *, owner: str | None = None, answer: Answer[T]) -> T:
-    """As `store.rows.intents.request_cancel`. Raises Unavailable, too."""
+    """Does what `store.rows.intents.request_cancel` does. Raises Unavailable, too."""
     with store.write("cancel") as session:
         return _answered(session, intents.request_cancel(session, job_id, owner=owner), answer)
 
 
 def pause(store: Store, job_id: str, *, owner: str | None = None, answer: Answer[T]) -> T:
-    """As `store.rows.intents.request_pause`. Raises Unavailable, too."""
+    """Does what `store.rows.intents.request_pause` does. Raises Unavailable, too."""
     with store.write("pause") as session:
         return _answered(session, intents.request_pause(session, job_id, owner=owner), answer)
 
 
 def resume(store: Store, job_id: str, *, owner: str | None = None, answer: Answer[T]) -> T:
-    """As `store.rows.intents.resume`. Raises Unavailable, too."""
+    """Does what `store.rows.intents.resume` does. Raises Unavailable, too."""
     with store.write("resume") as session:
         return _answered(session, intents.resume(session, job_id, owner=owner), answer)
 
 
 def delete(store: Store, job_id: str, *, owner: str | None = None) -> None:
-    """As `store.rows.deletion.delete_job`. Raises Unavailable, too."""
+    """Does what `store.rows.deletion.delete_job` does. Raises Unavailable, too."""
     with store.write("delete") as session:
         deletion.delete_job(session, job_id, owner=owner)
 
 
 def drain(store: Store, worker_id: str, *, drain: bool, answer: Callable[[Session, Worker, bool], T]) -> T:
-    """Asks a worker to take no jobs and to give back those that it runs, or to work again.
+    """Requests a worker to claim no jobs and return those that it runs to the queue, or to work again.
 
-    `answer` is told whether the worker lives. Raises NotFound and Unavailable.
+    The last argument of `answer` is whether the worker is alive. Raises NotFound and Unavailable.
     """
     with store.write("drain") as session:
         worker, alive = workers.set_drain(session, worker_id, drain=drain)

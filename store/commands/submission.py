@@ -1,4 +1,4 @@
-"""Making jobs: a submission, and a job that has ended once more."""
+"""Creates jobs: submissions, and retries of jobs that have ended."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from torchyard.contract.spec import Spec
 from torchyard.contract.views import JobView
 
 Show = Callable[[Session, Job], JobView]
-"""How a new job is shown, in the transaction that makes it."""
+"""Renders a new job, in the transaction that creates it."""
 
 
 @dataclass(frozen=True)
 class Submitted:
-    """A job that was made by this request or, where it is `replayed`, by an earlier one with the same key."""
+    """A job that was created by this request or, if `replayed`, by an earlier one with the same key."""
 
     job: JobView
     status: int
@@ -35,9 +35,9 @@ def submit(store: Store, spec: Spec, *, owner: str, show: Show, keyed: KeyedRequ
 def retry(
     store: Store, job_id: str, *, owner: str, visible_to: str | None, show: Show, keyed: KeyedRequest | None = None
 ) -> Submitted:
-    """Submits the spec of a job that has ended anew, as `store.rows.retry` does, and raises what that raises.
+    """Submits the spec of an ended job again, as `store.rows.retry` does.
 
-    Raises Unavailable and IdempotencyMismatch, too.
+    Raises what that raises, and Unavailable and IdempotencyMismatch.
     """
     return _once(store, keyed, lambda session: retries.retry(session, job_id, owner=owner, visible_to=visible_to), show)
 

@@ -1,4 +1,4 @@
-"""What a worker says of itself, and the leases of its attempts. All of them raise Unavailable."""
+"""Writes of a worker about itself and the leases of its attempts. All of them raise Unavailable."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,7 +9,7 @@ from store.store import Store
 
 
 def register(store: Store, worker_id: str, *, name: str, devices: list[Any]) -> list[Claim]:
-    """Announces a daemon that has just started. Answers its open attempts, which it adopts, with fresh leases."""
+    """Registers a daemon that has just started. Returns its open attempts, which it adopts, with renewed leases."""
     with store.write("register") as session:
         workers.register(session, worker_id, name=name, devices=devices)
         adopted = attempts.open_claims(session, worker_id)
@@ -18,18 +18,18 @@ def register(store: Store, worker_id: str, *, name: str, devices: list[Any]) -> 
 
 
 def heartbeat(store: Store, worker_id: str, *, devices: list[Any], starts: dict[str, Any]) -> None:
-    """Says that the daemon lives, what it visible_to of its devices, and how it starts jobs."""
+    """Stores that the daemon is alive, the state of its devices, and how it starts jobs."""
     with store.write("heartbeat") as session:
         workers.heartbeat(session, worker_id, devices=devices, starts=starts)
 
 
 def renew(store: Store, worker_id: str, attempt_ids: Iterable[int]) -> set[int]:
-    """Extends the leases of the worker's attempts. Answers those that are still its own."""
+    """Extends the leases of the worker's attempts. Returns the ids of those that it still owns."""
     with store.write("renew") as session:
         return attempts.renew(session, worker_id, attempt_ids)
 
 
 def rescue(store: Store, claim: Claim) -> bool:
-    """Ends an attempt whose lease has run out. False if it was renewed, or has ended."""
+    """Ends an attempt whose lease has expired. Returns False if it was renewed or has ended."""
     with store.write("rescue") as session:
         return attempts.rescue(session, claim)

@@ -25,15 +25,15 @@ from torchyard.contract.errors import Unavailable
 from torchyard.contract.failpoints import failpoint
 from torchyard.contract.text import storable
 
-_NOT_YET = {"42P01", "42703", "25006"}
-"""PostgreSQL's codes for a table and a column that are not there, and for a server that only reads: one without room on
-its disk, or one that is about to take over."""
-_SUSPECT = re.compile(r"\\u(0000|d[89a-f])")
-"""In JSON of ASCII: a NUL or half of a surrogate pair, whole pairs among them."""
+_TEMPORARY = {"42P01", "42703", "25006"}
+"""PostgreSQL's codes for a missing table, a missing column, and a read-only server, whose disk is full or which is a
+standby being promoted."""
+_UNCLEAN = re.compile(r"\\u(0000|d[89a-f])")
+"""Matches an escaped NUL or surrogate in ASCII JSON, also surrogates of valid pairs."""
 
 
 class now_us(FunctionElement[int]):
-    """The database's clock, in microseconds since the epoch. No program's own clock decides about a lease."""
+    """The database's clock, in microseconds since the epoch. Only this clock decides about leases."""
 
     inherit_cache = True
     type = BigInteger()
@@ -41,7 +41,7 @@ class now_us(FunctionElement[int]):
 
 @compiles(now_us, "sqlite")
 def _now_sqlite(element: now_us, compiler: SQLCompiler, **options: Any) -> str:
-    # SQLite's clock ticks in milliseconds; rounding takes away what the Julian day's fraction adds to them.
+    # SQLite's clock has milliseconds; rounding removes the error of the Julian day's fraction.
     return "CAST(ROUND((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000"
 
 
@@ -51,12 +51,12 @@ def _now_postgresql(element: now_us, compiler: SQLCompiler, **options: Any) -> s
 
 
 def in_us(duration: timedelta) -> int:
-    """Microseconds, as the database counts time."""
+    """Returns the duration in microseconds, the database's unit of time."""
     return duration // timedelta(microseconds=1)
 
 
 class Float64(TypeDecorator[float]):
-    """A float that keeps NaN: SQLite has none, so NULL stands for it on every database."""
+    """A float that may be NaN. SQLite cannot store NaN, so both databases store NULL for it."""
 
     impl = Float(53)
     cache_ok = True
@@ -69,7 +69,7 @@ class Float64(TypeDecorator[float]):
 
 
 class CleanText(TypeDecorator[str]):
-    """Text from a job. A NUL or a lone surrogate, which PostgreSQL refuses, is stored as U+FFFD."""
+    """Text from a job. NULs and lone surrogates, which PostgreSQL refuses, are stored as U+FFFD."""
 
     impl = Text
     cache_ok = True
@@ -79,26 +79,25 @@ class CleanText(TypeDecorator[str]):
 
 
 class Document(TypeDecorator[Any]):
-    """JSON, with its texts and keys as in CleanText."""
+    """JSON whose texts and keys are cleaned as in CleanText."""
 
     impl = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
     cache_ok = True
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
-        # Nearly every document is sound, and one look at its JSON is cheaper than a walk through all of it.
-        return value if _SUSPECT.search(json.dumps(value)) is None else _clean(value)
+        # Nearly every document is clean, and searching its JSON is cheaper than walking through it.
+        return value if _UNCLEAN.search(json.dumps(value)) is None else _clean(value)
 
 
 class Database:
-    """A pool of connections. A failure to reach the database is `Unavailable`, wherever it shows.
+    """A pool of connections. Every failure to reach the database raises `Unavailable`.
 
-    So is what another try may mend: a lock or a statement that took too long, a deadlock, tables not migrated yet, a
-    server that takes no writes for now.
-    Nothing is tried again here, as only the caller knows whether its block may run twice.
+    Temporary errors do, too: a lock or a statement that took too long, a deadlock, tables that are not migrated yet, a
+    read-only server. Nothing is retried here, because only the caller knows whether its block may run twice.
     """
 
     def __init__(self, url: str, *, program: str = "torchyard", pool: int = 4) -> None:
-        """`program` and `pool` as in engine.create. Raises ConfigError."""
+        """Does not connect yet. `program` and `pool` are as in engine.create. Raises ConfigError."""
         self.engine = engine.create(url, program=program, pool=pool)
         self._writing = self.engine.execution_options(**{engine.WRITES: True})
         self._reading = _snapshots(self.engine)
@@ -106,13 +105,13 @@ class Database:
 
     @contextmanager
     def read(self) -> Generator[Session]:
-        """One consistent look. Raises Unavailable."""
+        """Opens a read transaction on one snapshot. Raises Unavailable."""
         with _translated(), Session(self._reading, expire_on_commit=False) as session:
             yield session
 
     @contextmanager
     def write(self, purpose: str = "other") -> Generator[Session]:
-        """One transaction, committed at the end of the block, undone by any exception. Raises Unavailable.
+        """Opens a transaction: committed at the end of the block, rolled back by any exception. Raises Unavailable.
 
         `purpose` is one of `torchyard.contract.failpoints.COMMITS`.
         """
@@ -131,8 +130,8 @@ class Database:
 
     @contextmanager
     def _turn(self) -> Generator[None]:
-        # SQLite has one writer at a time, and who waits for it looks again and again, ever more rarely: under load
-        # some would wait for seconds. The threads of this process wait for each other here, and have no connection yet.
+        # SQLite has one writer at a time, and a waiting one polls at growing intervals: under load some would wait for
+        # seconds. So the threads of this process take turns here, before they have a connection.
         if self._writer is None:
             yield
             return
@@ -145,7 +144,7 @@ class Database:
 
 
 def _snapshots(made: Engine) -> Engine:
-    # SQLite's transactions are snapshots anyway; PostgreSQL would look anew at each statement.
+    # SQLite's transactions always read one snapshot; PostgreSQL's read the newest commits at each statement.
     if made.dialect.name != "postgresql":
         return made
     return made.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
@@ -158,15 +157,15 @@ def _translated() -> Generator[None]:
     except PoolTimeout as error:
         raise Unavailable(f"the database does not answer: {error}") from error
     except DBAPIError as error:
-        if not _may_pass(error):
+        if not _is_temporary(error):
             raise
         raise Unavailable(f"the database does not answer: {' '.join(str(error.orig).split())}") from error
 
 
-def _may_pass(error: DBAPIError) -> bool:
+def _is_temporary(error: DBAPIError) -> bool:
     if isinstance(error, (OperationalError, InterfaceError)) or error.connection_invalidated:
         return True
-    return getattr(error.orig, "sqlstate", None) in _NOT_YET
+    return getattr(error.orig, "sqlstate", None) in _TEMPORARY
 
 
 def _clean(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Engines for SQLite and PostgreSQL: the address, the pool, and what each connection may wait for."""
+"""Creates engines for SQLite and PostgreSQL: address, pool, and timeouts of each connection."""
 
 import sqlite3
 
@@ -8,10 +8,10 @@ from sqlalchemy.exc import ArgumentError
 from torchyard.contract.errors import ConfigError
 
 WRITES = "torchyard_writes"
-"""The execution option of an engine whose transactions write."""
+"""Name of the execution option of engines whose transactions write."""
 
 SQLITE_BUSY_S = 10
-"""How long a writer waits for another's transaction; so long may the end of a program take, too."""
+"""Longest wait of a writer for another transaction, in seconds; also the longest delay of a program's exit."""
 _POSTGRESQL_DRIVER = "postgresql+psycopg"
 _DRIVERS = {
     "sqlite": "sqlite",
@@ -26,7 +26,7 @@ _POSTGRESQL_LIMITS_MS = {
     "lock_timeout": 10_000,
     "idle_in_transaction_session_timeout": 30_000,
 }
-# A server that vanishes without a word is noticed before a lease (30 s) has passed.
+# A server that disappears without closing the connection is noticed within a lease (30 s).
 _POSTGRESQL_CONNECTION = {
     "connect_timeout": "5",
     "keepalives_idle": "10",
@@ -38,9 +38,10 @@ _POSTGRESQL_CONNECTION = {
 
 
 def create(address: str, *, program: str, pool: int) -> Engine:
-    """Connects to nothing yet. `program` is what PostgreSQL shows of it, `pool` how many connections stay open.
+    """Creates an engine without connecting.
 
-    Raises ConfigError, which never quotes the address: it may hold a password.
+    `program` is its application name in PostgreSQL, `pool` the number of connections that stay open. Raises
+    ConfigError, which never quotes the address, because it may contain a password.
     """
     url = _parsed(address)
     if url.drivername == "sqlite":
@@ -52,11 +53,11 @@ def _parsed(address: str) -> URL:
     try:
         url = make_url(address)
     except (ArgumentError, ValueError):
-        raise ConfigError(f"the database's address is no URL: {_EXPECTED}") from None
+        raise ConfigError(f"the database's address is not a URL: {_EXPECTED}") from None
     if url.drivername not in _DRIVERS:
-        raise ConfigError(f"no database is supported by the name {url.drivername!r}: {_EXPECTED}")
+        raise ConfigError(f"databases of type {url.drivername!r} are not supported: {_EXPECTED}")
     if "@" in (url.host or ""):
-        raise ConfigError("the database's address has more than one @: write that of the password as %40")
+        raise ConfigError("the database's address has more than one @: write an @ in the password as %40")
     return url.set(drivername=_DRIVERS[url.drivername])
 
 
@@ -71,13 +72,13 @@ def _sqlite(url: URL) -> Engine:
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, record: object) -> None:
-    connection.isolation_level = None  # transactions begin where _begin_sqlite says so, not where the driver guesses
+    connection.isolation_level = None  # _begin_sqlite begins transactions, not the driver
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}").close()
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    # A transaction that first reads and then writes would fail as soon as another wrote in between.
+    # A transaction that first reads and then writes would fail if another wrote in between.
     writes = connection.get_execution_options().get(WRITES, False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
@@ -94,7 +95,7 @@ def _postgresql(url: URL, *, program: str, pool: int) -> Engine:
     return create_engine(
         url,
         connect_args=settings,
-        pool_pre_ping=True,  # a connection that a restart of the server cut is replaced before it is used
+        pool_pre_ping=True,  # replaces connections that a restart of the server has closed
         pool_use_lifo=True,
         pool_size=pool,
         max_overflow=16,

@@ -1,4 +1,4 @@
-"""What the service itself reads of a stored spec. An older or a newer version may have written it."""
+"""The part of a stored spec that the service reads. An older or a newer version may have written the spec."""
 
 from datetime import timedelta
 from typing import Any
@@ -14,7 +14,7 @@ class _Part(BaseModel):
 
 
 class StoredCheckpointPolicy(_Part):
-    """Which checkpoints stay, and which is the best, as in `torchyard.contract.spec.CheckpointPolicy`."""
+    """Which checkpoints are kept, and which is the best, as in `torchyard.contract.spec.CheckpointPolicy`."""
 
     keep_last: int | None = None
     keep_best: int = 1
@@ -23,7 +23,7 @@ class StoredCheckpointPolicy(_Part):
 
 
 class StoredSpec(_Part):
-    """Defaults are those of `torchyard.contract.spec`; keys that this version does not know are ignored."""
+    """Has the defaults of `torchyard.contract.spec`. Unknown keys are ignored."""
 
     checkpoint: StoredCheckpointPolicy = StoredCheckpointPolicy()
     preemptible: bool = False
@@ -33,5 +33,5 @@ class StoredSpec(_Part):
 
 
 def parse_resources(written: dict[str, Any]) -> Resources:
-    """The resources of a stored spec. Raises pydantic.ValidationError for what only a newer version knows."""
+    """Parses the resources of a stored spec. Raises pydantic.ValidationError for those of a newer version."""
     return Resources.model_validate(written)

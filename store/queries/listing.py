@@ -1,4 +1,4 @@
-"""Lists of jobs: filtered and newest first, and the queue in the order in which it starts."""
+"""Lists jobs: filtered and newest first, or queued in the order in which they start."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from torchyard.contract.job import JobState
 
 @dataclass(frozen=True)
 class JobFilter:
-    """Which jobs a list shows: those to which all of it applies. Times are microseconds since the epoch."""
+    """A list shows the jobs that meet every condition. Times are microseconds since the epoch."""
 
     owner: str | None = None
     states: tuple[JobState, ...] = ()
@@ -25,7 +25,7 @@ class JobFilter:
 
 
 def newest(session: Session, where: JobFilter, *, limit: int, before: str | None = None) -> Sequence[Job]:
-    """Jobs, newest first, older than `before` (an id)."""
+    """Returns jobs, newest first; with `before` (an id), only older ones."""
     query = select(Job).where(*_conditions(where)).order_by(Job.id.desc()).limit(limit)
     if before is not None:
         query = query.where(Job.id < before)
@@ -34,24 +34,24 @@ def newest(session: Session, where: JobFilter, *, limit: int, before: str | None
 
 @dataclass(frozen=True)
 class QueueCursor:
-    """A place in the queue: the priority decides, then the id."""
+    """A position in the queue, ordered by priority, then by id."""
 
     priority: int
     job_id: str
 
 
 def queue(
-    session: Session, *, limit: int, owner: str | None = None, behind: QueueCursor | None = None
+    session: Session, *, limit: int, owner: str | None = None, after: QueueCursor | None = None
 ) -> list[tuple[int, Job]]:
-    """The queued jobs in the order in which they are to start, each with its place in the whole queue from 1.
+    """Returns queued jobs in the order in which they start, each with its position in the whole queue, from 1.
 
-    `owner` leaves out the jobs of others, and `behind` those up to a place, whether a job is still there or not.
+    With `owner`, only their jobs. With `after`, only jobs after that position, which need not be occupied any more.
     """
     found: list[Job] = []
-    if behind is not None:
-        found += _queued(session, behind.priority, limit=limit, owner=owner, after=behind.job_id)
-    priority = _next_priority(session, behind.priority if behind is not None else None)
-    # One query for each priority: each reads one range of the index, already in order.
+    if after is not None:
+        found += _queued(session, after.priority, limit=limit, owner=owner, above=after.job_id)
+    priority = _next_priority(session, after.priority if after is not None else None)
+    # One query per priority: each reads one range of the index, already in order.
     while len(found) < limit and priority is not None:
         found += _queued(session, priority, limit=limit - len(found), owner=owner)
         priority = _next_priority(session, priority)
@@ -59,15 +59,15 @@ def queue(
     return [(known[job.id], job) for job in found]
 
 
-def _queued(session: Session, priority: int, *, limit: int, owner: str | None, after: str = "") -> Sequence[Job]:
-    query = select(Job).where(Job.state == JobState.QUEUED, Job.priority == priority, Job.id > after)
+def _queued(session: Session, priority: int, *, limit: int, owner: str | None, above: str = "") -> Sequence[Job]:
+    query = select(Job).where(Job.state == JobState.QUEUED, Job.priority == priority, Job.id > above)
     if owner is not None:
         query = query.where(Job.owner == owner)
     return session.scalars(query.order_by(Job.id).limit(limit)).all()
 
 
 def _next_priority(session: Session, last: int | None) -> int | None:
-    """The highest priority of a queued job below `last`."""
+    """Returns the highest priority of a queued job; with `last`, only below it."""
     query = select(func.max(Job.priority)).where(Job.state == JobState.QUEUED)
     return session.scalar(query if last is None else query.where(Job.priority < last))
 

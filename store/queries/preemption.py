@@ -1,4 +1,4 @@
-"""Room that is being made: which jobs stop so that a waiting one can start, and where."""
+"""Running preemptions: which jobs are stopping so that a waiting job can start, and on which worker."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -11,26 +11,26 @@ from store.db.tables import Attempt, Job, Worker
 from torchyard.contract.job import JobState
 
 OVERDUE_AFTER = timedelta(seconds=90)
-"""How long after its grace all that is left of a job that makes room should have ended."""
+"""A preempted job is overdue this long after its grace."""
 
 
 @dataclass(frozen=True)
 class PreemptedJob:
-    """A job that holds devices of a worker and was asked to give them back."""
+    """A job that holds devices of a worker and was requested to release them."""
 
     job_id: str
     preemptor: str
-    """The job that needs the devices."""
+    """The queued job that needs the devices."""
     worker_id: str
     worker: str
     """The worker's name."""
     overdue: bool = False
-    """Whether its grace has passed, and PATIENCE."""
+    """Whether its grace and OVERDUE_AFTER have passed."""
 
 
 _WAITING = aliased(Job)
-# Built once, as each look at the queue executes it. In no order: in the order of ids, SQLite would read all jobs.
-_STOPS = (
+# Built once, because each pass over the queue executes it. Not ordered: to order by ids, SQLite would read all jobs.
+_PREEMPTED_JOBS = (
     select(Job, now_us() - Job.preempt_requested_at, Worker.id, Worker.name)
     .join(Attempt, Attempt.job_id == Job.id)
     .join(Worker, Worker.id == Attempt.worker_id)
@@ -40,7 +40,7 @@ _STOPS = (
 
 
 def preempted_jobs(session: Session) -> list[PreemptedJob]:
-    """All jobs of all workers that make room for a job that still waits, and hold their devices yet, by id."""
+    """Returns the preempted jobs of all workers that still hold devices and whose preemptor still waits, by id."""
     found = [
         PreemptedJob(
             job.id,
@@ -49,6 +49,6 @@ def preempted_jobs(session: Session) -> list[PreemptedJob]:
             worker,
             overdue=timedelta(microseconds=us) > job.stored_spec.stop_grace + OVERDUE_AFTER,
         )
-        for job, us, worker_id, worker in session.execute(_STOPS)
+        for job, us, worker_id, worker in session.execute(_PREEMPTED_JOBS)
     ]
-    return sorted(found, key=lambda stop: stop.job_id)
+    return sorted(found, key=lambda job: job.job_id)

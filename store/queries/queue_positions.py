@@ -1,4 +1,4 @@
-"""Places in the queue: the highest priority comes first, then the oldest job. Counted in ranges of an index."""
+"""Positions in the queue: the highest priority comes first, then the oldest job. Counted in ranges of an index."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable
@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from store.db.tables import Base, Job
 from torchyard.contract.job import JobState
 
-# Built once, as every submission executes them: building a statement costs more than the database's work for it.
+# Built once: building a statement costs more than executing it, and every submission executes these.
 _JOBS = Base.metadata.tables["jobs"]
 _QUEUED = select(func.count()).select_from(_JOBS).where(_JOBS.c.state == JobState.QUEUED)
 _HIGHER = _QUEUED.where(_JOBS.c.priority > bindparam("priority"))
@@ -18,12 +18,12 @@ _AHEAD = select(_HIGHER.scalar_subquery() + _OLDER.scalar_subquery())
 
 
 def queue_position(session: Session, job: Job) -> int:
-    """The place of a queued job, from 1."""
+    """Returns the position of a queued job, from 1."""
     return _ahead(session, job.priority, job.id) + 1
 
 
 def queue_positions(session: Session, rows: Iterable[Job]) -> dict[str, int]:
-    """The places of those of `rows` that are queued, by id."""
+    """Returns the positions of those jobs among `rows` that are queued, by id."""
     by_priority: dict[int, list[str]] = defaultdict(list)
     for row in rows:
         if row.state == JobState.QUEUED:
@@ -39,12 +39,12 @@ def _of_one_priority(session: Session, priority: int, job_ids: Collection[str]) 
     ahead = _ahead(session, priority, first)
     if len(job_ids) == 1:
         return {first: ahead + 1}
-    stretch = (
+    numbered = (
         select(Job.id, func.row_number().over(order_by=Job.id).label("number"))
         .where(Job.state == JobState.QUEUED, Job.priority == priority, Job.id.between(first, max(job_ids)))
         .subquery()
     )
-    rows = session.execute(select(stretch.c.id, stretch.c.number).where(stretch.c.id.in_(job_ids)))
+    rows = session.execute(select(numbered.c.id, numbered.c.number).where(numbered.c.id.in_(job_ids)))
     return {job_id: ahead + number for job_id, number in rows}
 
 

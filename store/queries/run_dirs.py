@@ -1,4 +1,4 @@
-"""What is known of jobs for which there may be run directories on a worker's disk."""
+"""Reads which jobs of a worker's run directories exist, have ended or were deleted."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ from store.db.tables import Attempt, DeletedJob, Job
 
 @dataclass(frozen=True)
 class KnownJob:
-    """A job for whose attempts there may be run directories."""
+    """A job with a row, for which run directories may exist."""
 
     finished: bool
     attempts: dict[int, int | None]
-    """By number: how long ago the attempt ended, in microseconds; None while it is open."""
+    """By number: microseconds since the attempt ended; None while it is open."""
 
 
 def known_jobs(session: Session, job_ids: Collection[str]) -> dict[str, KnownJob]:
-    """Those of `job_ids` that there are."""
+    """Returns those of `job_ids` that exist, by id."""
     query = select(Job.id, Job.finished_at).where(Job.id.in_(job_ids))
     found = {row.id: KnownJob(row.finished_at is not None, {}) for row in session.execute(query)}
     age = (now_us() - Attempt.ended_at).label("age")
@@ -30,5 +30,5 @@ def known_jobs(session: Session, job_ids: Collection[str]) -> dict[str, KnownJob
 
 
 def deleted_among(session: Session, job_ids: Collection[str]) -> list[str]:
-    """Those of `job_ids` that were deleted."""
+    """Returns those of `job_ids` that were deleted."""
     return list(session.scalars(select(DeletedJob.job_id).where(DeletedJob.job_id.in_(job_ids))))

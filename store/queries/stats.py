@@ -1,4 +1,4 @@
-"""How the whole service stands, for who operates it."""
+"""Statistics of the whole service, for its operator."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -14,22 +14,22 @@ from torchyard.contract.job import JobState
 from torchyard.contract.views import StartsView
 
 DEVICE_STATES = ("free", "held", "blocked", "lost")
-"""`blocked`: not offered, though no job of ours holds it. `lost`: not held, and its worker is silent."""
+"""`blocked`: not offered, although no job of the service holds it. `lost`: not held, and its worker is not alive."""
 
 _LEASE_US = int(LEASE.total_seconds() * 1_000_000)
-_EVERY = 10_000
+_ALL_WORKERS = 10_000
 
 
 @dataclass(frozen=True)
 class OpenAttempt:
-    """Times are microseconds."""
+    """Times are in microseconds."""
 
     job_id: str
     worker: str
     lease_age: int
-    """Since its worker last renewed the lease."""
+    """Time since its worker renewed the lease."""
     relay_lag: int
-    """How old the oldest line of the newest batch was when it was read."""
+    """Age of the oldest line of the newest batch when it was read."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class WorkerStats:
     id: str
     name: str
     age: int
-    """Microseconds since it was seen."""
+    """Microseconds since its last heartbeat."""
     devices: Counter[tuple[str, str]]
-    """How many there are of each kind in each of `DEVICE_STATES`."""
+    """Number of devices by kind and state (one of `DEVICE_STATES`)."""
     starts: StartsView | None
 
 
@@ -51,10 +51,11 @@ class ServiceStats:
     attempts: list[OpenAttempt]
     workers: list[WorkerStats]
     points: int
-    """Metric points that are stored."""
+    """Number of stored metric points."""
 
 
 def collect(session: Session) -> ServiceStats:
+    """Reads the statistics in one transaction."""
     now = session.execute(select(now_us())).scalar_one()
     counted = dict(session.execute(select(Job.state, func.count()).group_by(Job.state)).all())
     return ServiceStats(
@@ -83,7 +84,7 @@ def _seen_workers(session: Session, now: int) -> list[WorkerStats]:
     held = jobs.device_holders(session)
     return [
         WorkerStats(row.id, row.name, now - row.seen_at, _devices(row, alive, held), _starts(row))
-        for row, alive in workers.list_all(session, limit=_EVERY)
+        for row, alive in workers.list_all(session, limit=_ALL_WORKERS)
     ]
 
 

@@ -1,4 +1,4 @@
-"""All that a job has stored, in the order in which it was committed: what a stream shows."""
+"""The timeline of a job: all that it has stored, in the order of the commits. A stream shows it."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ T = TypeVar("T")
 
 ItemKind = Literal["state", "message", "checkpoint", "progress", "metric", "log"]
 
-_AT_ONCE = 32
-"""Rows read at once: a chunk may hold a thousand lines."""
+_PAGE = 32
+"""Rows per read: a chunk may hold a thousand lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class StoredPoint:
 
 @dataclass(frozen=True, slots=True)
 class TimelineItem:
-    """One thing stored of a job."""
+    """One event, point or log line of a job."""
 
     position: int
     kind: ItemKind
@@ -42,7 +42,7 @@ class TimelineItem:
 def after(
     session: Session, job_id: str, position: int, *, kinds: frozenset[ItemKind] = frozenset()
 ) -> Iterator[TimelineItem]:
-    """What is stored behind `position`, of some kinds or of all, in order. Rows are read as they are asked for."""
+    """Yields what is stored after `position`, of some kinds or of all, in order. Reads rows as they are needed."""
     sources: list[Iterator[TimelineItem]] = []
     if not kinds or kinds - {"metric", "log"}:
         sources.append(_events(session, job_id, position, kinds))
@@ -54,7 +54,7 @@ def after(
 
 
 def _events(session: Session, job_id: str, position: int, kinds: frozenset[ItemKind]) -> Iterator[TimelineItem]:
-    query = select(JobEvent).where(JobEvent.job_id == job_id).order_by(JobEvent.seq).limit(_AT_ONCE)
+    query = select(JobEvent).where(JobEvent.job_id == job_id).order_by(JobEvent.seq).limit(_PAGE)
     if kinds:
         query = query.where(JobEvent.type.in_(kinds))
     rows = _paged(lambda last: session.scalars(query.where(JobEvent.seq > last)).all(), position, lambda row: row.seq)
@@ -63,8 +63,8 @@ def _events(session: Session, job_id: str, position: int, kinds: frozenset[ItemK
 
 def _points(session: Session, job_id: str, position: int) -> Iterator[TimelineItem]:
     query = select(PointChunk, Series.key).join(Series, Series.id == PointChunk.series_id)
-    query = query.where(PointChunk.job_id == job_id).order_by(PointChunk.first).limit(_AT_ONCE)
-    # The chunk that holds the next position is the last one that starts at or before it.
+    query = query.where(PointChunk.job_id == job_id).order_by(PointChunk.first).limit(_PAGE)
+    # The last chunk that starts at or before the next position contains it.
     start = select(func.max(PointChunk.first)).where(PointChunk.job_id == job_id, PointChunk.first <= position + 1)
     begin = session.scalar(start) or 0
     rows = _paged(
@@ -77,7 +77,7 @@ def _points(session: Session, job_id: str, position: int) -> Iterator[TimelineIt
 
 
 def _lines(session: Session, job_id: str, position: int) -> Iterator[TimelineItem]:
-    query = select(LogChunk).where(LogChunk.job_id == job_id).order_by(LogChunk.position).limit(_AT_ONCE)
+    query = select(LogChunk).where(LogChunk.job_id == job_id).order_by(LogChunk.position).limit(_PAGE)
     start = select(func.max(LogChunk.position)).where(LogChunk.job_id == job_id, LogChunk.position <= position + 1)
     begin = session.scalar(start) or 0
     rows = _paged(
@@ -90,8 +90,8 @@ def _lines(session: Session, job_id: str, position: int) -> Iterator[TimelineIte
 
 
 def _paged(read: Callable[[int], Iterable[T]], begin: int, place: Callable[[T], int]) -> Iterator[T]:
-    """Rows behind `begin`, a few at once."""
+    """Yields rows after `begin`, read page by page."""
     rows = list(read(begin))
     while rows:
         yield from rows
-        rows = list(read(place(rows[-1]))) if len(rows) == _AT_ONCE else []
+        rows = list(read(place(rows[-1]))) if len(rows) == _PAGE else []

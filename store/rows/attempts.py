@@ -1,7 +1,7 @@
-"""Attempts: the claim, the lease, the fence, and the end. All that a worker writes goes through here."""
+"""Attempts: claim, lease, fence and end. Every write of a worker about an attempt goes through this module."""
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from store.announcement import announcement_of
-from store.db.database import now_us
+from store.db.database import in_us, now_us
 from store.db.tables import Allocation, Attempt, Job, Worker
 from store.rows import checkpoints, jobs, logs, metrics, outcome, retention
 from store.rows.checkpoints import NewCheckpoint
@@ -19,12 +19,10 @@ from store.rows.jobs import Reason
 from store.rows.logs import NewLines
 from store.rows.metrics import NewPoint
 from torchyard.contract.errors import StaleClaim
-from torchyard.contract.job import OUTCOMES, EndReason, JobState
+from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.records import ExitReport
 
 LEASE = timedelta(seconds=30)
-_MAX_BACKOFF_S = 60
-_ASKED = {EndReason.PAUSED, EndReason.PREEMPTED}  # nothing failed: no step towards the crash-loop cap, and no backoff
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class NewEvent:
-    """A sentence or a note that the relay read from the attempt. `time` is microseconds since the epoch."""
+    """An event that the relay read from the attempt. `time` is in microseconds since the epoch."""
 
     type: str
     data: dict[str, Any]
@@ -47,10 +45,10 @@ class NewEvent:
 
 @dataclass
 class Batch:
-    """What the relay reads between two transactions: it is stored as a whole or not at all."""
+    """What the relay reads between two transactions. It is stored as a whole or not at all."""
 
     offsets: dict[str, int]
-    """Bytes of each file that are stored once this batch is."""
+    """Bytes of each file that are stored after this batch."""
     points: list[NewPoint] = field(default_factory=list[NewPoint])
     lines: list[NewLines] = field(default_factory=list[NewLines])
     events: list[NewEvent] = field(default_factory=list[NewEvent])
@@ -58,13 +56,13 @@ class Batch:
     progress: dict[str, Any] | None = None
     card: dict[str, Any] | None = None
     lag_us: int = 0
-    """How old its oldest line was when it was read."""
+    """Age of its oldest line when it was read, in microseconds."""
 
 
 def claim(session: Session, job_id: str, *, worker_id: str, devices: Sequence[dict[str, Any]]) -> Claim | None:
-    """Takes a queued job and its devices (`torchyard.contract.views.HeldDevice` each) for a worker, all or nothing.
+    """Claims a queued job and its devices (`torchyard.contract.views.HeldDevice` each) for a worker, all or nothing.
 
-    None where another worker was faster, the job was cancelled, or a device is held: the transaction is then undone.
+    Returns None if another worker was faster, the job was cancelled, or a device is held; nothing is written then.
     """
     try:
         with session.begin_nested():
@@ -74,24 +72,24 @@ def claim(session: Session, job_id: str, *, worker_id: str, devices: Sequence[di
 
 
 def renew(session: Session, worker_id: str, attempt_ids: Iterable[int]) -> set[int]:
-    """Extends the leases by 30 s from now. Answers those that are still the worker's."""
+    """Extends the leases to 30 s from now. Returns the ids of the attempts that the worker still owns."""
     rows = session.execute(
         update(Attempt)
         .where(Attempt.id.in_(list(attempt_ids)), Attempt.worker_id == worker_id, Attempt.ended_at.is_(None))
-        .values(lease_until=now_us() + _us(LEASE))
+        .values(lease_until=now_us() + in_us(LEASE))
         .returning(Attempt.id)
     )
     return set(rows.scalars())
 
 
 def open_claims(session: Session, worker_id: str) -> list[Claim]:
-    """The worker's open attempts: what a restarted daemon adopts."""
+    """Returns the worker's open attempts, which a restarted daemon adopts."""
     query = select(Attempt).where(Attempt.worker_id == worker_id, Attempt.ended_at.is_(None)).order_by(Attempt.id)
     return [Claim(row.id, row.job_id, row.number) for row in session.scalars(query)]
 
 
 def read(session: Session, claim: Claim) -> Attempt:
-    """The claim's row, ended or not. Raises StaleClaim where the job was deleted."""
+    """Returns the claim's row, ended or not. Raises StaleClaim if the job was deleted."""
     query = select(Attempt).where(_is(claim)).execution_options(populate_existing=True)
     row = session.scalars(query).first()
     if row is None:
@@ -105,7 +103,7 @@ def mark_prepared(session: Session, claim: Claim, *, start_step: int) -> None:
 
 
 def read_open(session: Session, claim: Claim) -> Attempt:
-    """As `read`. Raises StaleClaim, too, where the attempt has ended."""
+    """Returns the claim's row. Raises StaleClaim if the attempt has ended or its job was deleted."""
     row = read(session, claim)
     if row.ended_at is not None:
         raise StaleClaim(f"attempt {claim.number} of job {claim.job_id} has ended")
@@ -113,12 +111,12 @@ def read_open(session: Session, claim: Claim) -> Attempt:
 
 
 def mark_launched(session: Session, claim: Claim, launcher: dict[str, Any]) -> None:
-    """Records by what a later daemon finds the attempt's processes again: an engine's handle. Raises StaleClaim."""
+    """Stores the engine's handle, by which a later daemon finds the attempt's processes. Raises StaleClaim."""
     _fenced_update(session, claim, launcher=launcher)
 
 
 def mark_running(session: Session, claim: Claim, *, reason: Reason) -> None:
-    """Moves the job to `running`: every rank's process exists. Raises StaleClaim."""
+    """Moves the job to `running`, when the process of every rank exists. Raises StaleClaim."""
     _fenced_update(session, claim)
     if jobs.transition(session, claim.job_id, JobState.RUNNING, reason=reason) is None:
         raise StaleClaim(f"job {claim.job_id} is not starting")
@@ -146,10 +144,10 @@ def record(session: Session, claim: Claim, batch: Batch, *, seq: int) -> None:
 
 
 def end(session: Session, claim: Claim, report: ExitReport, *, requested_stops: Collection[EndReason] = ()) -> JobState:
-    """The last transaction of an attempt: its end, the release of its devices, and the job's next state.
+    """Ends the attempt, releases its devices and returns the job's next state. The last transaction of an attempt.
 
-    `requested_stops`: the stops that the worker has asked for, besides those that the rows tell of; no other is believed. Called
-    when everything of the attempt is stored and every process is gone. Raises StaleClaim.
+    Call it when everything of the attempt is stored and every process is gone. `requested_stops` are the stops that the
+    worker has requested, besides those in the rows; a report of any other stop is not accepted. Raises StaleClaim.
     """
     ran_us = now_us() - Attempt.started_at
     closed = session.execute(
@@ -168,19 +166,19 @@ def end(session: Session, claim: Claim, report: ExitReport, *, requested_stops: 
         raise StaleClaim(f"job {claim.job_id} is gone")
     report = verified(session, closed.Attempt, job, report, requested_stops=requested_stops, ran_us=closed.ran_us)
     session.execute(update(Attempt).where(_is(claim)).values(end_reason=report.reason, detail=report.message))
-    furthest = checkpoints.highest_step(session, claim.job_id, attempt=claim.number)
-    published_checkpoint = furthest is not None and furthest > closed.Attempt.start_step
-    return _move_on(session, job, report, published_checkpoint=published_checkpoint, ran_us=closed.ran_us)
+    step = checkpoints.highest_step(session, claim.job_id, attempt=claim.number)
+    published_checkpoint = step is not None and step > closed.Attempt.start_step
+    return outcome.apply(session, job, report, published_checkpoint=published_checkpoint, ran_us=closed.ran_us)
 
 
 def expired_claims(session: Session) -> list[Claim]:
-    """Open attempts whose lease has run out."""
+    """Returns the open attempts whose lease has expired."""
     query = select(Attempt).where(Attempt.ended_at.is_(None), Attempt.lease_until < now_us())
     return [Claim(row.id, row.job_id, row.number) for row in session.scalars(query)]
 
 
 def rescue(session: Session, claim: Claim) -> bool:
-    """Ends an attempt whose lease has run out, so that its worker can write nothing more. False if it was renewed."""
+    """Ends an attempt whose lease has expired, so that its worker can write nothing more. False if it was renewed."""
     late = session.execute(
         update(Attempt)
         .where(_is_open(claim), Attempt.lease_until < now_us())
@@ -201,27 +199,9 @@ def _claim(session: Session, job_id: str, *, worker_id: str, devices: Sequence[d
     worker = session.get_one(Worker, worker_id)
     if worker.drain_requested_at is not None:
         raise StaleClaim(f"worker {worker.name} is draining")
-    newest = checkpoints.newest_first(session, job_id, limit=1)
     number = job.attempt + 1
-    attempt_id = session.execute(
-        insert(Attempt)
-        .values(
-            job_id=job_id,
-            number=number,
-            worker_id=worker_id,
-            lease_until=now_us() + _us(LEASE),
-            start_step=newest[0].step if newest else 0,
-        )
-        .returning(Attempt.id)
-    ).scalar_one()
-    # In one order for all, as two claims that wait for each other's devices would be a deadlock.
-    session.execute(
-        insert(Allocation),
-        [
-            {"attempt_id": attempt_id, "worker_id": worker_id, "device": uuid}
-            for uuid in sorted(device["uuid"] for device in devices)
-        ],
-    )
+    attempt_id = _insert_attempt(session, job_id, number=number, worker_id=worker_id)
+    _allocate(session, attempt_id, worker_id=worker_id, devices=devices)
     moved = jobs.transition(
         session,
         job_id,
@@ -231,7 +211,7 @@ def _claim(session: Session, job_id: str, *, worker_id: str, devices: Sequence[d
         devices=list(devices),
         error=None,
         not_before=None,
-        preempt_requested_at=None,  # a worker from before there were such wishes leaves them behind
+        preempt_requested_at=None,  # a worker of an old version does not clear these two
         preempted_for=None,
         started_at=job.started_at if job.started_at is not None else now_us(),
     )
@@ -240,8 +220,28 @@ def _claim(session: Session, job_id: str, *, worker_id: str, devices: Sequence[d
     return Claim(attempt_id, job_id, number)
 
 
+def _insert_attempt(session: Session, job_id: str, *, number: int, worker_id: str) -> int:
+    """Inserts an open attempt with a fresh lease, and returns its id."""
+    newest = checkpoints.newest_first(session, job_id, limit=1)
+    new = insert(Attempt).values(
+        job_id=job_id,
+        number=number,
+        worker_id=worker_id,
+        lease_until=now_us() + in_us(LEASE),
+        start_step=newest[0].step if newest else 0,
+    )
+    return session.execute(new.returning(Attempt.id)).scalar_one()
+
+
+def _allocate(session: Session, attempt_id: int, *, worker_id: str, devices: Sequence[dict[str, Any]]) -> None:
+    # Always in one order: two claims that wait for each other's devices would deadlock.
+    uuids = sorted(device["uuid"] for device in devices)
+    rows = [{"attempt_id": attempt_id, "worker_id": worker_id, "device": uuid} for uuid in uuids]
+    session.execute(insert(Allocation), rows)
+
+
 def _fenced_update(session: Session, claim: Claim, *conditions: Any, **values: Any) -> None:
-    # An update without values still takes the row: nobody can end the attempt before the caller's transaction does.
+    # An update without values still locks the row: the attempt cannot end before the caller's transaction does.
     taken = session.execute(
         update(Attempt)
         .where(_is_open(claim), *conditions)
@@ -249,7 +249,7 @@ def _fenced_update(session: Session, claim: Claim, *conditions: Any, **values: A
         .returning(Attempt.id)
     ).first()
     if taken is None:
-        raise StaleClaim(f"attempt {claim.number} of job {claim.job_id} is not this worker's any more")
+        raise StaleClaim(f"attempt {claim.number} of job {claim.job_id} no longer belongs to this worker")
 
 
 def _is_open(claim: Claim) -> ColumnElement[bool]:
@@ -257,43 +257,5 @@ def _is_open(claim: Claim) -> ColumnElement[bool]:
 
 
 def _is(claim: Claim) -> ColumnElement[bool]:
-    # SQLite gives the number of a deleted attempt to a new one: whose it is must be looked at, too.
+    # SQLite gives the id of a deleted attempt to a new one, so the job must match, too.
     return and_(Attempt.id == claim.attempt_id, Attempt.job_id == claim.job_id)
-
-
-def _move_on(session: Session, job: Job, report: ExitReport, *, published_checkpoint: bool, ran_us: int) -> JobState:
-    if report.reason is EndReason.PREEMPTED and job.preempted_for is not None:
-        report = replace(report, message=_made_room(session, job.preempted_for))
-    failed = report.reason not in _ASKED
-    attempts_without_checkpoint = 0 if published_checkpoint else job.attempts_without_checkpoint + failed
-    backoff_s = (
-        min(2 ** (attempts_without_checkpoint - 1), _MAX_BACKOFF_S) if attempts_without_checkpoint and failed else 0
-    )
-    state, reason = outcome.next_state(
-        job, report, attempts_without_checkpoint=attempts_without_checkpoint, backoff_s=backoff_s
-    )
-    retried = state in {JobState.QUEUED, JobState.PAUSED}
-    error = report.to_dict()
-    error["code"] = error.pop("reason")
-    values: dict[str, Any] = {
-        "attempts_without_checkpoint": attempts_without_checkpoint,
-        "restarts": job.restarts + (1 if retried and OUTCOMES[report.reason].counted else 0),
-        "ran_us": Job.ran_us + ran_us,
-        "error": error if state is JobState.FAILED else None,
-        "not_before": now_us() + backoff_s * 1_000_000 if state is JobState.QUEUED and backoff_s else None,
-        "preempt_requested_at": None,
-        "preempted_for": None,
-    }
-    detail = {"error": error} if state in {JobState.FAILED, JobState.QUEUED} else None
-    if jobs.transition(session, job.id, state, reason=reason, detail=detail, **values) is None:
-        raise StaleClaim(f"job {job.id} is neither starting nor running")
-    return state
-
-
-def _made_room(session: Session, preemptor: str) -> str:
-    priority = session.scalar(select(Job.priority).where(Job.id == preemptor))
-    return f"preempted by {preemptor}" + (f" (priority {priority})" if priority is not None else ", deleted since")
-
-
-def _us(duration: timedelta) -> int:
-    return duration // timedelta(microseconds=1)

@@ -30,15 +30,14 @@ class NewCheckpoint:
 
 @dataclass(frozen=True)
 class ListedCheckpoint:
-    """A checkpoint with the names that lead to it now."""
+    """A checkpoint with the aliases that refer to it now."""
 
     row: Checkpoint
     aliases: list[str]
 
 
 def add(session: Session, job_id: str, *, attempt: int, new: NewCheckpoint) -> None:
-    """Lists a checkpoint and says so in the job's events; a name that the attempt listed before is left alone, also
-    where it was removed."""
+    """Inserts a checkpoint and its event. Does nothing if the attempt has listed the name before, even if removed."""
     known = select(Checkpoint.id).where(
         Checkpoint.job_id == job_id, Checkpoint.attempt == attempt, Checkpoint.name == new.name
     )
@@ -68,32 +67,32 @@ def add(session: Session, job_id: str, *, attempt: int, new: NewCheckpoint) -> N
 
 
 def newest_first(session: Session, job_id: str, *, limit: int | None = None) -> Sequence[Checkpoint]:
-    """The job's checkpoints: the latest attempt's first, and in it the highest step."""
+    """Returns the job's checkpoints, ordered by attempt and then by step, highest first."""
     query = select(Checkpoint).where(Checkpoint.job_id == job_id, Checkpoint.removed_at.is_(None))
     query = query.order_by(Checkpoint.attempt.desc(), Checkpoint.step.desc(), Checkpoint.id.desc())
     return session.scalars(query.limit(limit) if limit is not None else query).all()
 
 
 def highest_step(session: Session, job_id: str, *, attempt: int) -> int | None:
-    """The highest step of a checkpoint that the attempt published, removed since or not; None without any."""
+    """Returns the highest step of the attempt's checkpoints, including removed ones; None without any."""
     query = select(func.max(Checkpoint.step)).where(Checkpoint.job_id == job_id, Checkpoint.attempt == attempt)
     return session.scalar(query)
 
 
 def listed(session: Session, job: Job) -> list[ListedCheckpoint]:
-    """The job's checkpoints, newest first, with their aliases."""
+    """Returns the job's checkpoints, newest first, with their aliases."""
     rows = newest_first(session, job.id)
     owners = _aliases(rows, best_of(session, job))
     return [ListedCheckpoint(row, [alias for alias, owner in owners.items() if owner == row.id]) for row in rows]
 
 
 def best_of(session: Session, job: Job) -> Checkpoint | None:
-    """The checkpoint with the best finite value of the monitored metric; of equals, the earliest."""
+    """Returns the checkpoint with the best finite value of the monitored metric; the earliest of equal ones."""
     return best_of_jobs(session, [job]).get(job.id)
 
 
 def best_of_jobs(session: Session, owners: Sequence[Job]) -> dict[str, Checkpoint]:
-    """`best_of` of many jobs at once, by job id; a job that has none is left out."""
+    """Returns `best_of` for many jobs, by job id. Jobs without one are left out."""
     found: dict[str, Checkpoint] = {}
     for mode, value in (("min", Checkpoint.monitored.asc()), ("max", Checkpoint.monitored.desc())):
         ids = [job.id for job in owners if job.stored_spec.checkpoint.mode == mode]
@@ -109,35 +108,35 @@ def best_of_jobs(session: Session, owners: Sequence[Job]) -> dict[str, Checkpoin
 
 
 def resolve(session: Session, job: Job, ref: str) -> ListedCheckpoint:
-    """The checkpoint that `ref` names: an id, `best`, `latest`, `epoch-N` or `step-N`. Raises NotFound."""
+    """Returns the checkpoint that `ref` names: an id, `best`, `latest`, `epoch-N` or `step-N`. Raises NotFound."""
     wanted = _canonical(ref)
     for item in listed(session, job):
         if wanted == item.row.id or wanted in item.aliases:
             return item
-    raise NotFound(f"job {job.id} {_why_not(session, job, wanted)}")
+    raise NotFound(f"job {job.id} {_explain_missing(session, job, wanted)}")
 
 
 def older_than(session: Session, job: Job, checkpoint_id: str) -> list[ListedCheckpoint]:
-    """Those of `listed` that follow a checkpoint of the job, listed or removed meanwhile. Raises NotFound."""
+    """Returns the listed checkpoints that are older than the given one, which may be removed. Raises NotFound."""
     row = session.get(Checkpoint, checkpoint_id)
     if row is None or row.job_id != job.id:
         raise NotFound(f"job {job.id} has no checkpoint {checkpoint_id!r}")
-    return [item for item in listed(session, job) if _age(item.row) < _age(row)]
+    return [item for item in listed(session, job) if _recency(item.row) < _recency(row)]
 
 
 def recorded_names(session: Session, job_id: str, *, attempt: int) -> list[str]:
-    """What the attempt has ever listed."""
-    return list(session.scalars(select(Checkpoint.name).where(_of(job_id, attempt))))
+    """Returns the names of all checkpoints that the attempt listed, including removed ones."""
+    return list(session.scalars(select(Checkpoint.name).where(_of_attempt(job_id, attempt))))
 
 
 def removed_among(session: Session, job_id: str, *, attempt: int, names: Collection[str]) -> set[str]:
-    """Those of `names` that the attempt listed and that were removed since."""
-    query = select(Checkpoint.name).where(_of(job_id, attempt), Checkpoint.removed_at.is_not(None))
+    """Returns those of `names` that the attempt listed and that were removed."""
+    query = select(Checkpoint.name).where(_of_attempt(job_id, attempt), Checkpoint.removed_at.is_not(None))
     return set(session.scalars(query.where(Checkpoint.name.in_(names))))
 
 
 def file_of(checkpoint: Checkpoint, path: str) -> dict[str, Any]:
-    """The entry `{path, size, sha256}` of one file. Raises NotFound."""
+    """Returns the entry `{path, size, sha256}` of one file. Raises NotFound."""
     for entry in checkpoint.files:
         if entry["path"] == path:
             return entry
@@ -156,22 +155,22 @@ def _aliases(rows: Sequence[Checkpoint], best: Checkpoint | None) -> dict[str, s
     return owners
 
 
-def _age(row: Checkpoint) -> tuple[int, int, str]:
-    """The newest one's is the greatest: the order of `newest_first`."""
+def _recency(row: Checkpoint) -> tuple[int, int, str]:
+    """Returns the sort key of `newest_first`: the newest checkpoint has the greatest."""
     return row.attempt, row.step, row.id
 
 
-def _of(job_id: str, attempt: int) -> ColumnElement[bool]:
+def _of_attempt(job_id: str, attempt: int) -> ColumnElement[bool]:
     return and_(Checkpoint.job_id == job_id, Checkpoint.attempt == attempt)
 
 
-def _why_not(session: Session, job: Job, wanted: str) -> str:
+def _explain_missing(session: Session, job: Job, wanted: str) -> str:
     if job.attempt == 0:
         return "has no checkpoint yet"
     policy = job.stored_spec.checkpoint
     if policy.keep_last is not None and _was_removed(session, job.id, wanted):
         kept = f"checkpoint.keep_last {policy.keep_last}, checkpoint.keep_best {policy.keep_best}"
-        return f"has checkpoint {wanted!r} no longer: newer and better ones pushed it out ({kept})"
+        return f"has checkpoint {wanted!r} no longer: it was removed for newer and better ones ({kept})"
     return f"has no checkpoint {wanted[:100]!r}"
 
 

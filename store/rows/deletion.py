@@ -1,6 +1,6 @@
-"""Deleting a job with all that is stored of it, in one transaction.
+"""Deletes a job with all that it stored, in one transaction.
 
-It leaves a tombstone, so that workers remove what they have on their disks, and the job's blobs to the collector.
+A tombstone remains, so that workers remove its run directories. Its blobs are left to the garbage collector.
 """
 
 from datetime import timedelta
@@ -27,17 +27,17 @@ from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import JobState
 
 TOMBSTONE_KEPT = timedelta(days=30)
-"""A worker that was away for longer finds in no row what it has of the job, and removes it for that."""
-_TOMBSTONES_AT_ONCE = 1000
+"""A worker that was away for longer removes run directories because the job has no row."""
+_TOMBSTONES_PER_CALL = 1000
 
 
 def delete_job(session: Session, job_id: str, *, owner: str | None = None) -> None:
-    """Removes the job and every row of it. Raises NotFound, and Conflict for a job that has not ended."""
+    """Deletes every row of the job. Raises NotFound, and Conflict for a job that has not ended."""
     job = jobs.lock(session, job_id)
     if job is None or (owner is not None and job.owner != owner):
         raise NotFound(f"there is no job {job_id}")
     if not JobState(job.state).terminal:
-        raise Conflict(f"job {job_id} is {job.state}: cancel it first, and delete it when it has ended")
+        raise Conflict(f"job {job_id} is {job.state}: cancel it first and delete it after its end")
     garbage.add(session, session.scalars(select(Checkpoint.files).where(Checkpoint.job_id == job_id)))
     attempts = select(Attempt.id).where(Attempt.job_id == job_id)
     _execute(session, delete(Allocation).where(Allocation.attempt_id.in_(attempts)))
@@ -49,10 +49,10 @@ def delete_job(session: Session, job_id: str, *, owner: str | None = None) -> No
 
 
 def delete_old_tombstones(session: Session) -> None:
-    """Removes tombstones that no worker needs any more, some at once."""
+    """Deletes some of the tombstones that no worker needs any more."""
     old = DeletedJob.deleted_at < now_us() - in_us(TOMBSTONE_KEPT)
-    # Those that another worker is forgetting are left to it: two that wait for each other's would be a deadlock.
-    some = select(DeletedJob.job_id).where(old).limit(_TOMBSTONES_AT_ONCE).with_for_update(skip_locked=True)
+    # Rows that another worker is deleting are skipped: two workers that wait for each other's rows would deadlock.
+    some = select(DeletedJob.job_id).where(old).limit(_TOMBSTONES_PER_CALL).with_for_update(skip_locked=True)
     _execute(session, delete(DeletedJob).where(DeletedJob.job_id.in_(some)))
 
 

@@ -1,4 +1,4 @@
-"""What of an attempt's report is believed: it lies where the job might write."""
+"""Verifies exit reports. A job may be able to write to the file of its report."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -23,14 +23,14 @@ def verified(
     requested_stops: Collection[EndReason],
     ran_us: int,
 ) -> ExitReport:
-    """`report`, or what it is taken for: `worker_lost` for a stop that nobody asked for, `time_limit` for a failure
-    after which no time is left.
+    """Returns the report, corrected where the rows do not support it.
 
-    `requested_stops`: the stops that the worker has asked for, besides those that the rows tell of. `ran_us`: microseconds that
-    the attempt ran.
+    A stop that nobody requested becomes `worker_lost`. A failure that a retry would follow becomes `time_limit` if the
+    job's time is used up. `requested_stops` are the stops that the worker has requested, besides those in the rows;
+    `ran_us` are the microseconds that the attempt ran.
     """
     if report.reason in _STOPS:
-        return report if _was_asked_for(session, attempt, job, report.reason, requested_stops) else _lost(report)
+        return report if _was_requested(session, attempt, job, report.reason, requested_stops) else _lost(report)
     limit_us = job.stored_spec.time_limit // _MICROSECOND
     if OUTCOMES[report.reason].state is JobState.QUEUED and job.ran_us + ran_us >= limit_us:
         message = f"the job's time limit was reached; its last attempt ended ({report.reason}): {report.message}"
@@ -38,7 +38,7 @@ def verified(
     return report
 
 
-def _was_asked_for(
+def _was_requested(
     session: Session, attempt: Attempt, job: Job, reason: EndReason, requested_stops: Collection[EndReason]
 ) -> bool:
     drained = session.get_one(Worker, attempt.worker_id).drain_requested_at
@@ -48,10 +48,10 @@ def _was_asked_for(
         EndReason.PREEMPTED: job.preempt_requested_at or drained,
     }
     known = {*requested_stops, *(stop for stop, since in rows.items() if since is not None)}
-    # A supervisor that could only be told by a signal says `preempted`, whatever was asked for.
+    # A supervisor that was stopped by a signal only reports `preempted`, whatever was requested.
     return reason in known or (bool(known) and reason is EndReason.PREEMPTED)
 
 
 def _lost(report: ExitReport) -> ExitReport:
-    message = f"it stopped, though nobody asked it to: {report.message or report.reason}"
+    message = f"it stopped without a request: {report.message or report.reason}"
     return replace(report, reason=EndReason.WORKER_LOST, message=message)

@@ -1,6 +1,6 @@
-"""Blobs that nothing may refer to any more: those of deleted jobs and of checkpoints that were removed.
+"""Garbage: blobs of deleted jobs and removed checkpoints, which may not be referred to any more.
 
-Blobs are shared, and a relay may be storing the same bytes for another job: they are judged only while no relay is
+Blobs are shared, and a relay may be storing the same bytes for another job. They are checked only while no relay is
 between storing a blob and committing the row that refers to it.
 """
 
@@ -17,24 +17,24 @@ from store.db.tables import Checkpoint, Garbage
 
 
 def add(session: Session, listed: Iterable[list[dict[str, Any]]]) -> None:
-    """Notes the blobs of checkpoints that go, by the `files` of each, for the collector. Once in a transaction."""
-    # All of them: who else refers to a blob is looked at when it is collected, and may change until then. In one order
-    # for all, as two that wait for each other would be a deadlock.
+    """Adds the blobs of removed checkpoints, given by the `files` of each. Call it once in a transaction."""
+    # All of them: other references are checked when they are collected, and may change until then. Always in one
+    # order: two transactions that wait for each other's rows would deadlock.
     left = sorted({str(file["sha256"]) for files in listed for file in files})
     if left:
         new = postgresql.insert(Garbage) if _is_postgresql(session) else sqlite.insert(Garbage)
-        # The update of a row that is there holds it, so that a collector judges it when this transaction is done.
+        # The update locks an existing row, so that a collector checks it after this transaction.
         new = new.on_conflict_do_update(index_elements=["sha256"], set_={"sha256": new.excluded.sha256})
         session.execute(new, [{"sha256": sha256} for sha256 in left])
 
 
 def exists(session: Session) -> bool:
-    """Whether there is anything to judge."""
+    """Returns whether there is any garbage."""
     return session.scalars(select(Garbage.sha256).limit(1)).first() is not None
 
 
 def take_unreferenced(session: Session, *, limit: int) -> set[str]:
-    """The next blobs to remove. Those that a checkpoint refers to are garbage no longer."""
+    """Returns the next blobs to remove. Deletes the rows of those that a checkpoint refers to."""
     next_ones = select(Garbage.sha256).order_by(Garbage.sha256).limit(limit).with_for_update()
     left = set(session.scalars(next_ones))
     used = _referred_to(session, left) if left else left
@@ -44,12 +44,12 @@ def take_unreferenced(session: Session, *, limit: int) -> set[str]:
 
 
 def remove(session: Session, removed: Collection[str]) -> None:
-    """They are gone."""
+    """Deletes the rows of removed blobs."""
     _execute(session, delete(Garbage).where(Garbage.sha256.in_(removed)))
 
 
 def _referred_to(session: Session, wanted: Collection[str]) -> set[str]:
-    """Those of `wanted` that a checkpoint has among its files: one pass over all checkpoints."""
+    """Returns those of `wanted` that a checkpoint refers to, in one pass over all checkpoints."""
     if _is_postgresql(session):
         file = func.jsonb_array_elements(Checkpoint.files).table_valued(column("value", JSONB))
         sha256 = file.c.value["sha256"].astext

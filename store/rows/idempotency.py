@@ -1,4 +1,4 @@
-"""Idempotency keys: a request that is sent twice makes one thing, and is answered twice the same."""
+"""Idempotency keys: a request that is sent twice creates one job and gets the same answer twice."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,12 +14,12 @@ from torchyard.contract.errors import Conflict, IdempotencyMismatch
 
 KEPT_FOR = timedelta(hours=24)
 _KEPT_US = KEPT_FOR // timedelta(microseconds=1)
-_FORGOTTEN_AT_ONCE = 100
+_DELETED_PER_CALL = 100
 
 
 @dataclass(frozen=True)
 class KeyedRequest:
-    """A request with the key that its user gave it. `fingerprint` is of all that another request may not change."""
+    """A request with its idempotency key. `fingerprint` is a digest of all that a repetition must not change."""
 
     owner: str
     key: str
@@ -28,7 +28,7 @@ class KeyedRequest:
 
 @dataclass(frozen=True)
 class Answer:
-    """How a request that made a job was answered."""
+    """The answer to a request that created a job."""
 
     job_id: str
     status: int
@@ -37,11 +37,11 @@ class Answer:
 
 
 class KeyTaken(Conflict):
-    """Another transaction has stored an answer for the key meanwhile: undo this one, and recall that answer."""
+    """Another transaction has stored an answer for the key. Roll back, and return that answer."""
 
 
 def find_answer(session: Session, request: KeyedRequest) -> Answer | None:
-    """The answer of the last 24 hours, by the database's clock. Raises IdempotencyMismatch."""
+    """Returns the answer stored within 24 hours, by the database's clock. Raises IdempotencyMismatch."""
     query = select(IdempotencyKey).where(
         IdempotencyKey.owner == request.owner,
         IdempotencyKey.key == request.key,
@@ -59,8 +59,8 @@ def find_answer(session: Session, request: KeyedRequest) -> Answer | None:
 
 
 def store_answer(session: Session, request: KeyedRequest, answer: Answer) -> None:
-    """Stores the answer in the transaction that makes what it tells of, and forgets old ones. Raises KeyTaken."""
-    _forget_old(session)
+    """Stores the answer in the transaction that creates its job, and deletes old answers. Raises KeyTaken."""
+    _delete_old(session)
     insert = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
     values = {
         "fingerprint": request.fingerprint,
@@ -84,13 +84,13 @@ def store_answer(session: Session, request: KeyedRequest, answer: Answer) -> Non
         raise KeyTaken(f"the key {request.key!r} was used at the same moment")
 
 
-def _forget_old(session: Session) -> None:
-    # Rows that another transaction is forgetting are left to it: two that wait for each other's would be a deadlock.
+def _delete_old(session: Session) -> None:
+    # Rows that another transaction is deleting are skipped: two that wait for each other's rows would deadlock.
     old = (
         select(IdempotencyKey.owner, IdempotencyKey.key)
         .where(IdempotencyKey.created_at <= now_us() - _KEPT_US)
         .order_by(IdempotencyKey.created_at)
-        .limit(_FORGOTTEN_AT_ONCE)
+        .limit(_DELETED_PER_CALL)
         .with_for_update(skip_locked=True)
     )
     session.execute(

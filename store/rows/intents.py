@@ -16,8 +16,8 @@ from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import EndReason, JobState
 
 _OPEN = (JobState.STARTING, JobState.RUNNING)
-# Built once, as each look at the queue executes it.
-_HELD = (
+# Built once, because each pass over the queue executes it.
+_HOLDERS = (
     select(Job, Attempt.started_at)
     .join(Attempt, Attempt.job_id == Job.id)
     .where(Attempt.worker_id == bindparam("worker"), Attempt.ended_at.is_(None))
@@ -25,7 +25,8 @@ _HELD = (
 
 
 def requested_stop(job: Job) -> EndReason | None:
-    """How the open attempt of the job is to end; None where it may go on. A cancel is the strongest."""
+    """Returns the stop requested of the job's open attempt; None without any. A cancel overrides a pause, and that a
+    preemption."""
     if job.cancel_requested_at is not None:
         return EndReason.CANCELLED
     if job.pause_requested_at is not None:
@@ -34,9 +35,9 @@ def requested_stop(job: Job) -> EndReason | None:
 
 
 def request_cancel(session: Session, job_id: str, *, owner: str | None = None) -> Job:
-    """Cancels a job that no worker holds, and asks the owner of one that runs. Asking twice changes nothing.
+    """Cancels a job that no worker runs; requests a running job to stop. Repeating it changes nothing.
 
-    Raises NotFound, and Conflict for a job that has ended otherwise.
+    Raises NotFound, and Conflict for a job that has ended in another state.
     """
     job = _lock(session, job_id, owner)
     state = JobState(job.state)
@@ -48,11 +49,11 @@ def request_cancel(session: Session, job_id: str, *, owner: str | None = None) -
         reason = Reason("cancelled", "cancelled by its owner")
         return _move(session, job_id, JobState.CANCELLED, reason=reason, cancel_requested_at=now_us())
     stopping = Reason("stopping", "cancel requested: the job may save a checkpoint before it stops")
-    return _ask(session, job, stopping, cancel_requested_at=now_us())
+    return _store_request(session, job, stopping, cancel_requested_at=now_us())
 
 
 def request_pause(session: Session, job_id: str, *, owner: str | None = None) -> Job:
-    """Pauses a job that waits, and asks one that runs to save a checkpoint and stop. Asking twice changes nothing.
+    """Pauses a waiting job; requests a running job to save a checkpoint and stop. Repeating it changes nothing.
 
     Raises NotFound, and Conflict for a job that has ended or is being cancelled.
     """
@@ -65,14 +66,14 @@ def request_pause(session: Session, job_id: str, *, owner: str | None = None) ->
         reason = Reason("paused", "paused by its owner")
         return _move(session, job_id, JobState.PAUSED, reason=reason, pause_requested_at=now_us())
     stopping = Reason("stopping", "pause requested: the job saves a checkpoint and then gives its devices back")
-    return _ask(session, job, stopping, pause_requested_at=now_us())
+    return _store_request(session, job, stopping, pause_requested_at=now_us())
 
 
 def resume(session: Session, job_id: str, *, owner: str | None = None) -> Job:
-    """Queues a paused job; one that is about to pause runs on, or is queued as soon as it has stopped. A job that
-    nobody paused stays as it is.
+    """Queues a paused job and withdraws the request of a pausing one. A job that nobody paused stays as it is.
 
-    Raises NotFound, and Conflict for a job that has ended or is being cancelled.
+    A withdrawn pause that comes too late queues the job after it has stopped. Raises NotFound, and Conflict for a job
+    that has ended or is being cancelled.
     """
     job = _lock(session, job_id, owner)
     state = JobState(job.state)
@@ -82,8 +83,8 @@ def resume(session: Session, job_id: str, *, owner: str | None = None) -> Job:
     _refuse_ended(job, "resumed")
     if job.pause_requested_at is None:
         return job
-    back = jobs.WAITING if state is JobState.QUEUED else Reason(state, "the pause was taken back before it took effect")
-    return _ask(session, job, back, pause_requested_at=None)
+    back = jobs.WAITING if state is JobState.QUEUED else Reason(state, "the pause was withdrawn before it took effect")
+    return _store_request(session, job, back, pause_requested_at=None)
 
 
 @dataclass(frozen=True)
@@ -94,12 +95,14 @@ class Holder:
     priority: int
     preemptible: bool
     since: int
+    """Microseconds since the epoch at which the attempt started."""
     stopping: bool
+    """Whether a stop was requested."""
 
 
 def holders(session: Session, worker_id: str) -> list[Holder]:
-    """The jobs that hold devices of the worker."""
-    rows = session.execute(_HELD, {"worker": worker_id})
+    """Returns the jobs that hold devices of the worker."""
+    rows = session.execute(_HOLDERS, {"worker": worker_id})
     return [
         Holder(
             job_id=job.id,
@@ -113,9 +116,11 @@ def holders(session: Session, worker_id: str) -> list[Holder]:
 
 
 def request_preempt(session: Session, victims: Sequence[str], *, preemptor: str) -> bool:
-    """Asks all `victims` to save and go back to the queue, or none: False where one of them, or the queued job that
-    needs their devices, is not as it was, or room for it is being made already."""
-    # In one order for all, as two schedulers that wait for each other's jobs would be a deadlock.
+    """Requests all `victims` to save a checkpoint and requeue, so that the queued job `preemptor` can start.
+
+    Returns False, without any request, if one of the jobs has changed state, or others are being preempted already.
+    """
+    # Always in one order: two schedulers that wait for each other's rows would deadlock.
     locked = {job_id: jobs.lock(session, job_id) for job_id in sorted({*victims, preemptor})}
     waiting, found = locked[preemptor], [locked[job_id] for job_id in victims]
     if waiting is None or waiting.state != JobState.QUEUED:
@@ -127,7 +132,7 @@ def request_preempt(session: Session, victims: Sequence[str], *, preemptor: str)
     stopping = Reason("stopping", f"preempted by {preemptor} (priority {waiting.priority}): it saves a checkpoint")
     for job in found:
         assert job is not None
-        _ask(session, job, stopping, preempt_requested_at=now_us(), preempted_for=preemptor)
+        _store_request(session, job, stopping, preempt_requested_at=now_us(), preempted_for=preemptor)
     return True
 
 
@@ -156,11 +161,12 @@ def _refuse_ended(job: Job, what: str) -> None:
 
 def _move(session: Session, job_id: str, target: JobState, *, reason: Reason, **values: Any) -> Job:
     moved = jobs.transition(session, job_id, target, reason=reason, **values)
-    assert moved is not None, f"job {job_id} was held, and has moved"
+    assert moved is not None, f"job {job_id} is locked, but has changed state"
     return moved
 
 
-def _ask(session: Session, job: Job, reason: Reason, **values: object) -> Job:
+def _store_request(session: Session, job: Job, reason: Reason, **values: object) -> Job:
+    """Writes request columns and the reason, and wakes the workers."""
     session.execute(
         update(Job)
         .where(Job.id == job.id)

@@ -1,4 +1,4 @@
-"""Jobs: submission, the one function that changes a state, and lists."""
+"""Jobs: submission, the only function that changes a state, changes by the owner, and events."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from torchyard.contract.spec import JobPatch, Spec
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a job stands where it stands: a stable code, and a sentence."""
+    """Why a job is in its state: a stable code and a sentence."""
 
     code: str
     message: str
@@ -27,8 +27,8 @@ class Reason:
 
 WAITING = Reason("waiting", "waiting for a worker to look at it")
 
-# What every submission and every look at the queue executes is built once: building a statement costs more than the
-# database's work for it.
+# Built once: building a statement costs more than executing it, and every submission or pass over the queue executes
+# these.
 _JOBS, _EVENTS = Base.metadata.tables["jobs"], Base.metadata.tables["job_events"]
 _NEW_JOB = insert(_JOBS).returning(_JOBS.c.created_at, _JOBS.c.reason_since)
 _NEW_EVENT = insert(_EVENTS)
@@ -40,7 +40,7 @@ _HOLDERS = (
 
 
 def submit(session: Session, spec: Spec, *, owner: str, retry_of: str | None = None) -> Job:
-    """Stores a new queued job. It is accepted when the transaction commits. The answer is no part of the session."""
+    """Stores a new queued job. It is accepted when the transaction commits. The returned job is not in the session."""
     written = spec.model_dump(mode="json")
     values: dict[str, Any] = {
         "id": new_id("job"),
@@ -67,7 +67,7 @@ def submit(session: Session, spec: Spec, *, owner: str, retry_of: str | None = N
 
 
 def get(session: Session, job_id: str, *, owner: str | None = None) -> Job:
-    """The job; with `owner`, only if it is theirs. Raises NotFound."""
+    """Returns the job; with `owner`, only if it is theirs. Raises NotFound."""
     job = session.get(Job, job_id)
     if job is None or (owner is not None and job.owner != owner):
         raise NotFound(f"there is no job {job_id}")
@@ -75,12 +75,13 @@ def get(session: Session, job_id: str, *, owner: str | None = None) -> Job:
 
 
 def queued(session: Session, *, limit: int | None = None) -> list[tuple[str, int]]:
-    """Id and priority of the queued jobs, in the order in which they are to start."""
+    """Returns id and priority of the queued jobs, in the order in which they start."""
     query = select(Job.id, Job.priority).where(Job.state == JobState.QUEUED)
     return [(row.id, row.priority) for row in session.execute(query.order_by(Job.priority.desc(), Job.id).limit(limit))]
 
 
 def count_queued(session: Session) -> int:
+    """Returns the number of queued jobs."""
     return session.scalar(select(func.count()).select_from(Job).where(Job.state == JobState.QUEUED)) or 0
 
 
@@ -93,10 +94,10 @@ def transition(
     detail: dict[str, Any] | None = None,
     **values: Any,
 ) -> Job | None:
-    """Moves a job to `target` by compare-and-set and writes the event, in the caller's transaction.
+    """Moves a job to `target` by compare-and-set and inserts the event, in the caller's transaction.
 
-    `detail` goes into the event beside `from`, `to` and `reason`; `values` are more columns of the row. Answers the job
-    as it is now, or None where its state forbids the move: the caller's claim is stale.
+    `detail` goes into the event beside `from`, `to` and `reason`; `values` are further columns of the row. Returns the
+    updated job, or None if its state does not allow the move: the caller's claim is stale.
     """
     job = lock(session, job_id)
     if job is None or job.state not in sources(target):
@@ -135,7 +136,7 @@ def transition(
 
 
 def announce(session: Session, job: Job) -> None:
-    """Notes that the job has changed, and where it stands in the queue now."""
+    """Records in the session's announcement that the job has changed, and its place in the queue."""
     if job.state == JobState.QUEUED:
         announcement_of(session).enqueue(job.id, priority=job.priority)
     else:
@@ -143,16 +144,16 @@ def announce(session: Session, job: Job) -> None:
 
 
 def lock(session: Session, job_id: str) -> Job | None:
-    """The job's row, held until the transaction ends."""
+    """Returns the job's row, locked until the transaction ends; None if there is none."""
     return session.scalars(
         select(Job).where(Job.id == job_id).with_for_update().execution_options(populate_existing=True)
     ).first()
 
 
 def change(session: Session, job_id: str, patch: JobPatch, *, owner: str | None = None) -> Job:
-    """Gives the job the name, labels and priority that `patch` has; the version rises if that is any news.
+    """Sets the name, labels and priority in `patch`. The version rises if a value changes.
 
-    Raises NotFound, and Conflict for a priority where the job is not queued.
+    Raises NotFound, and Conflict for a priority of a job that is not queued.
     """
     job = lock(session, job_id)
     if job is None or (owner is not None and job.owner != owner):
@@ -160,10 +161,10 @@ def change(session: Session, job_id: str, patch: JobPatch, *, owner: str | None 
     values = patch.model_dump(exclude_unset=True)
     if "priority" in values and job.state != JobState.QUEUED:
         raise Conflict(f"job {job_id} is {job.state}; a priority can be changed only while the job is queued")
-    fresh = {key: value for key, value in values.items() if getattr(job, key) != value}
-    if fresh:
+    changed = {key: value for key, value in values.items() if getattr(job, key) != value}
+    if changed:
         session.execute(
-            update(Job).where(Job.id == job_id).values(version=Job.version + 1, spec={**job.spec, **fresh}, **fresh)
+            update(Job).where(Job.id == job_id).values(version=Job.version + 1, spec={**job.spec, **changed}, **changed)
         )
         session.refresh(job)
         announce(session, job)
@@ -171,7 +172,7 @@ def change(session: Session, job_id: str, patch: JobPatch, *, owner: str | None 
 
 
 def set_waiting_reason(session: Session, job_ids: Sequence[str], reason: Reason) -> None:
-    """Says why queued jobs do not start. Writes only what is new."""
+    """Stores why queued jobs do not start. Writes only rows whose reason changes."""
     session.execute(
         update(Job)
         .where(Job.id.in_(job_ids), Job.state == JobState.QUEUED, Job.reason_message != reason.message)
@@ -180,16 +181,16 @@ def set_waiting_reason(session: Session, job_ids: Sequence[str], reason: Reason)
 
 
 def set_waiting_reasons(session: Session, reasons: Mapping[Reason, Sequence[str]]) -> None:
-    """As `set_waiting_reason`, for many reasons, each with the jobs that it concerns."""
-    told = [job_id for job_ids in reasons.values() for job_id in job_ids]
-    # In one order for all, as two workers that wait for each other's rows would be a deadlock.
-    session.execute(select(Job.id).where(Job.id.in_(told)).order_by(Job.id).with_for_update())
+    """Does what `set_waiting_reason` does for many reasons, each with its jobs."""
+    concerned = [job_id for job_ids in reasons.values() for job_id in job_ids]
+    # Always in one order: two workers that wait for each other's rows would deadlock.
+    session.execute(select(Job.id).where(Job.id.in_(concerned)).order_by(Job.id).with_for_update())
     for reason, job_ids in reasons.items():
         set_waiting_reason(session, job_ids, reason)
 
 
 def set_card(session: Session, job_id: str, card: dict[str, Any]) -> None:
-    """What the run says of itself; the version rises if that is any news."""
+    """Stores the model card. The version rises if it changes."""
     if session.execute(select(Job.card).where(Job.id == job_id)).scalar_one() != card:
         session.execute(update(Job).where(Job.id == job_id).values(version=Job.version + 1, card=card))
 
@@ -197,7 +198,7 @@ def set_card(session: Session, job_id: str, card: dict[str, Any]) -> None:
 def add_event(
     session: Session, job_id: str, *, type: str, attempt: int | None, data: dict[str, Any], time: int | None = None
 ) -> None:
-    """Appends an event to the job, in the caller's transaction. `time` is microseconds; None is now."""
+    """Appends an event to the job, in the caller's transaction. `time` is in microseconds; None means now."""
     seq = reserve_positions(session, job_id, 1)
     announcement_of(session).mark_changed(job_id)
     session.execute(
@@ -208,7 +209,7 @@ def add_event(
 
 
 def reserve_positions(session: Session, job_id: str, count: int, **values: Any) -> int:
-    """Takes the next `count` positions of the job, and sets columns of its row; the first of them."""
+    """Reserves the next `count` positions of the job and returns the first. `values` are columns to set as well."""
     position = session.execute(
         update(Job).where(Job.id == job_id).values(position=Job.position + count, **values).returning(Job.position)
     ).scalar_one()
@@ -216,17 +217,18 @@ def reserve_positions(session: Session, job_id: str, count: int, **values: Any) 
 
 
 def events(session: Session, job_id: str, *, after: int, limit: int) -> Sequence[JobEvent]:
-    """The job's events with a position above `after`, oldest first, but for its progress, which a stream shows."""
+    """Returns events with a position above `after`, oldest first, without progress, which only streams show."""
     query = select(JobEvent).where(JobEvent.job_id == job_id, JobEvent.seq > after, JobEvent.type != "progress")
     return session.scalars(query.order_by(JobEvent.seq).limit(limit)).all()
 
 
 def device_holders(session: Session) -> dict[tuple[str, str], str]:
-    """Who holds each device: `(worker id, device uuid)` to job id."""
+    """Returns the job id that holds each device, by `(worker id, device uuid)`."""
     return {(row.worker_id, row.device): row.job_id for row in session.execute(_HOLDERS)}
 
 
 def worker_name(session: Session, worker_id: str) -> str:
+    """Returns the name of an existing worker."""
     return session.execute(select(Worker.name).where(Worker.id == worker_id)).scalar_one()
 
 

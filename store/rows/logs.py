@@ -1,4 +1,4 @@
-"""Logs: chunks of lines, numbered over the whole job in the order in which they were relayed."""
+"""Logs: chunks of lines, numbered through the whole job in the order in which they were relayed."""
 
 from collections.abc import Sequence
 from contextlib import closing
@@ -60,8 +60,8 @@ def add(session: Session, job_id: str, *, attempt: int, lines: Sequence[NewLines
 
 
 def after(session: Session, job_id: str, *, line: int, limit: int, rank: int | None = None) -> list[Line]:
-    """Up to `limit` lines numbered above `line`, oldest first."""
-    # The chunk that holds the first wanted line is the last that starts at or before it: the key finds it.
+    """Returns up to `limit` lines numbered above `line`, oldest first."""
+    # The last chunk that starts at or before the first wanted line contains it: the key finds it.
     start = select(func.max(LogChunk.first)).where(LogChunk.job_id == job_id, LogChunk.first <= line + 1)
     query = select(LogChunk).where(
         LogChunk.job_id == job_id, LogChunk.first >= func.coalesce(start.scalar_subquery(), 1)
@@ -78,7 +78,7 @@ def after(session: Session, job_id: str, *, line: int, limit: int, rank: int | N
 
 
 def tail(session: Session, job_id: str, *, count: int, rank: int | None = None) -> list[Line]:
-    """The last `count` lines, oldest first."""
+    """Returns the last `count` lines, oldest first."""
     query = select(LogChunk).where(LogChunk.job_id == job_id)
     if rank is not None:
         query = query.where(LogChunk.rank == rank)
@@ -92,7 +92,7 @@ def tail(session: Session, job_id: str, *, count: int, rank: int | None = None) 
 
 
 def lines(chunk: LogChunk) -> list[Line]:
-    """The chunk's lines, each with its number."""
+    """Returns the chunk's lines, each with its number."""
     return [
         Line(chunk.first + index, chunk.time, chunk.attempt, chunk.rank, chunk.stream, text)
         for index, text in enumerate(chunk.text.split("\n"))

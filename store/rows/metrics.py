@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 POINT = struct.Struct("<qdq")
-"""A point in a chunk: step, value, and time in microseconds since the epoch by the rank's clock."""
+"""A packed point: step, value, and time in microseconds since the epoch, by the rank's clock."""
 
 _END = 2**63 - 1
 _SPAN = 1 << 16
-"""Positions whose chunks are joined when they are read: a database's texts have a longest length."""
+"""Chunks are joined in spans of this many positions, because a database limits the length of a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class PointFilter:
     from_step: int | None = None
     to_step: int | None = None
     attempt: int | None = None
-    """One attempt's points; None joins all, each step from the latest attempt that trained it."""
+    """Only this attempt's points; None joins all attempts, and each step comes from the latest that trained it."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Points:
 
 
 def add(session: Session, job_id: str, *, attempt: int, points: Sequence[NewPoint]) -> None:
-    """Stores points. The series' newest value follows."""
+    """Stores points and updates the newest value of each series."""
     if not points:
         return
     first = jobs.reserve_positions(session, job_id, len(points))
@@ -85,7 +85,7 @@ def add(session: Session, job_id: str, *, attempt: int, points: Sequence[NewPoin
 
 
 def latest(session: Session, job_ids: Sequence[str]) -> dict[str, dict[str, float]]:
-    """The newest value of each series, by job."""
+    """Returns the newest value of each series, by job."""
     found: dict[str, dict[str, float]] = {job_id: {} for job_id in job_ids}
     query = select(Series.job_id, Series.key, Series.latest).where(Series.job_id.in_(job_ids)).order_by(Series.key)
     for row in session.execute(query):
@@ -94,7 +94,7 @@ def latest(session: Session, job_ids: Sequence[str]) -> dict[str, dict[str, floa
 
 
 def read(session: Session, job_id: str, where: PointFilter) -> dict[str, Points]:
-    """Points of each series, by key. A step that was measured twice has the newest value."""
+    """Returns the points of each series, by key. A step that was measured twice has the newest value."""
     query = select(Series.id, Series.key).where(Series.job_id == job_id).order_by(Series.key)
     if where.keys:
         query = query.where(Series.key.in_(where.keys))
@@ -103,7 +103,10 @@ def read(session: Session, job_id: str, where: PointFilter) -> dict[str, Points]
 
 
 def last_visible_steps(session: Session, job_id: str) -> dict[int, int]:
-    """Each attempt's last step that no later attempt went back behind; 0 stands for what a retried job began with."""
+    """Returns each attempt's last visible step: later attempts that resumed earlier hide the steps beyond.
+
+    Attempt 0 is that of the checkpoint that a retried job started from.
+    """
     query = select(Attempt.number, Attempt.start_step).where(Attempt.job_id == job_id).order_by(Attempt.number.desc())
     found: dict[int, int] = {}
     last = _END
@@ -114,7 +117,7 @@ def last_visible_steps(session: Session, job_id: str) -> dict[int, int]:
 
 
 def _points(session: Session, series_id: int, where: PointFilter, visible: dict[int, int] | None) -> Points:
-    # Only here, as most processes of the service never read a series.
+    # Imported here, because most processes of the service never read a series.
     import numpy as np
 
     stored = _stored(session, series_id, attempt=where.attempt)
@@ -135,16 +138,16 @@ def _points(session: Session, series_id: int, where: PointFilter, visible: dict[
     packed, attempts = packed[keep], attempts[keep]
     order = np.argsort(packed["step"], kind="stable")
     steps = packed["step"][order]
-    # Of equal steps, which stand in the order in which they were stored, the last one counts.
+    # Equal steps are in the order in which they were stored, and the last one counts.
     order = order[np.append(steps[1:] != steps[:-1], True)] if len(order) else order
     packed = packed[order]
     return Points(packed["step"], packed["value"], packed["time"], attempts[order])
 
 
 def _stored(session: Session, series_id: int, *, attempt: int | None) -> list[tuple[int, bytes]]:
-    """A series' chunks in the order in which they were stored, joined to longer ones, each with its attempt.
+    """Returns the series' chunks in the order in which they were stored, joined to longer ones, each with its attempt.
 
-    The database joins them: of a slow job each point is a chunk of its own, and a row each would take most of the time.
+    The database joins them: in a slow job each point is a chunk, and reading one row each would take most of the time.
     """
     wanted = PointChunk.series_id == series_id
     if attempt is not None:
@@ -159,7 +162,7 @@ def _stored(session: Session, series_id: int, *, attempt: int | None) -> list[tu
             .order_by(span, PointChunk.attempt)
         )
         return [(row[0], row[1]) for row in found]
-    # Older SQLite has no order within an aggregate, but keeps a subquery's; and it joins texts only.
+    # Older SQLite cannot order within an aggregate but keeps a subquery's order, and it joins only texts.
     chunks = select(PointChunk.attempt, span, func.hex(PointChunk.data).label("hex")).where(wanted)
     rows = chunks.order_by(PointChunk.first).subquery()
     texts = select(rows.c.attempt, func.group_concat(rows.c.hex, "")).group_by(rows.c.span, rows.c.attempt)

@@ -1,15 +1,62 @@
-"""What becomes of a job whose attempt has ended."""
+"""What happens to a job when its attempt has ended."""
 
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from store.db.database import now_us
 from store.db.tables import Job
+from store.rows import jobs
 from store.rows.jobs import Reason
+from torchyard.contract.errors import StaleClaim
 from torchyard.contract.job import CRASH_LOOP_CAP, OUTCOMES, EndReason, JobState
 from torchyard.contract.records import ExitReport
 
+_MAX_BACKOFF_S = 60
+_NO_FAILURE = {EndReason.PAUSED, EndReason.PREEMPTED}
+"""Ends that do not count towards the crash-loop cap and need no backoff."""
 
-def next_state(
+
+def apply(session: Session, job: Job, report: ExitReport, *, published_checkpoint: bool, ran_us: int) -> JobState:
+    """Moves the job to its next state and returns it. Raises StaleClaim if the job has no open attempt.
+
+    `published_checkpoint`: whether the attempt published a checkpoint of a later step than the one it started from.
+    """
+    if report.reason is EndReason.PREEMPTED and job.preempted_for is not None:
+        report = replace(report, message=_preempted_by(session, job.preempted_for))
+    failed = report.reason not in _NO_FAILURE
+    without = 0 if published_checkpoint else job.attempts_without_checkpoint + failed
+    backoff_s = min(2 ** (without - 1), _MAX_BACKOFF_S) if without and failed else 0
+    state, reason = _next_state(job, report, attempts_without_checkpoint=without, backoff_s=backoff_s)
+    retried = state in {JobState.QUEUED, JobState.PAUSED}
+    error = report.to_dict()
+    error["code"] = error.pop("reason")
+    values: dict[str, Any] = {
+        "attempts_without_checkpoint": without,
+        "restarts": job.restarts + (1 if retried and OUTCOMES[report.reason].counted else 0),
+        "ran_us": Job.ran_us + ran_us,
+        "error": error if state is JobState.FAILED else None,
+        "not_before": now_us() + backoff_s * 1_000_000 if state is JobState.QUEUED and backoff_s else None,
+        "preempt_requested_at": None,
+        "preempted_for": None,
+    }
+    detail = {"error": error} if state in {JobState.FAILED, JobState.QUEUED} else None
+    if jobs.transition(session, job.id, state, reason=reason, detail=detail, **values) is None:
+        raise StaleClaim(f"job {job.id} is neither starting nor running")
+    return state
+
+
+def _preempted_by(session: Session, preemptor: str) -> str:
+    priority = session.scalar(select(Job.priority).where(Job.id == preemptor))
+    return f"preempted by {preemptor}" + (f" (priority {priority})" if priority is not None else ", deleted since")
+
+
+def _next_state(
     job: Job, report: ExitReport, *, attempts_without_checkpoint: int, backoff_s: int
 ) -> tuple[JobState, Reason]:
-    """What the job does next. What its owner asked for meanwhile is weighed here, where its row is held."""
+    """Returns the next state with its reason. The job's row is locked, so its requests cannot change meanwhile."""
     outcome = OUTCOMES[report.reason]
     code, message = str(report.reason), report.message or report.reason.replace("_", " ")
     if outcome.state.terminal:
@@ -20,11 +67,11 @@ def next_state(
     used_up = outcome.counted and job.restarts >= limit
     if used_up or attempts_without_checkpoint >= CRASH_LOOP_CAP:
         restarts = f" (after {job.restarts} of {limit} restarts)" if limit else ""
-        barren_too = f" ({attempts_without_checkpoint} attempts in a row brought the job no further)"
-        return JobState.FAILED, Reason(code, message + (restarts if used_up else barren_too))
+        in_a_row = f" ({attempts_without_checkpoint} attempts in a row published no checkpoint of a later step)"
+        return JobState.FAILED, Reason(code, message + (restarts if used_up else in_a_row))
     if job.pause_requested_at is not None:
         return JobState.PAUSED, Reason("paused", f"paused by its owner; its last attempt ended: {message}")
     if report.reason is EndReason.PAUSED:
-        return JobState.QUEUED, Reason("resumed", "resumed while it was about to pause")
-    wait = f"; the next one starts {backoff_s} s later at the earliest" if backoff_s else ""
+        return JobState.QUEUED, Reason("resumed", "resumed before the pause took effect")
+    wait = f"; the next one starts in {backoff_s} s at the earliest" if backoff_s else ""
     return JobState.QUEUED, Reason("retrying", f"attempt {job.attempt} ended ({code}): {message}{wait}")

@@ -1,4 +1,4 @@
-"""Why jobs wait: one row for all jobs of a shape, so that a new sentence is one write however many wait."""
+"""Why jobs wait: one row for all jobs of a shape, so that a changed reason is one write for any number of jobs."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -13,18 +13,18 @@ from store.rows.jobs import Reason
 from store.rows.waiting import PREEMPTING, is_queued, waits
 from torchyard.contract.job import JobState
 
-# With a limit, so that PostgreSQL looks into the index once for each shape, and joins no thousands of jobs.
-_OF_NOBODY = select(Job.id).where(waits(), Job.shape == WaitingReason.shape).limit(1).scalar_subquery().is_(None)
+# With a limit, so that PostgreSQL searches the index once for each shape and does not join thousands of jobs.
+_UNUSED = select(Job.id).where(waits(), Job.shape == WaitingReason.shape).limit(1).scalar_subquery().is_(None)
 
-# Built once, as each look at the queue executes them.
-_SAID = select(WaitingReason.shape, WaitingReason.code, WaitingReason.message)
-_OWN = select(Job.id, Job.reason_message).where(is_queued())
-_FAVOURED = _OWN.where(Job.reason_code == literal_column(f"'{PREEMPTING}'"))
+# Built once, because each pass over the queue executes them.
+_BY_SHAPE = select(WaitingReason.shape, WaitingReason.code, WaitingReason.message)
+_OWN_REASON = select(Job.id, Job.reason_message).where(is_queued())
+_OF_PREEMPTORS = _OWN_REASON.where(Job.reason_code == literal_column(f"'{PREEMPTING}'"))
 
 
 @dataclass(frozen=True)
 class DisplayedReason:
-    """Why a job stands where it stands, and since when, in microseconds."""
+    """Why a job is in its state, and since when, in microseconds since the epoch."""
 
     code: str
     message: str
@@ -32,7 +32,7 @@ class DisplayedReason:
 
 
 def displayed(session: Session, rows: Iterable[Job]) -> dict[str, DisplayedReason]:
-    """The reason of each job by its id: the one of its shape where it waits for nothing of its own."""
+    """Returns the reason of each job by its id: its shape's reason, unless the job waits for a reason of its own."""
     jobs = list(rows)
     shapes = {job.shape for job in jobs if _waits_with_others(job)}
     found: dict[str | None, WaitingReason] = {}
@@ -43,21 +43,21 @@ def displayed(session: Session, rows: Iterable[Job]) -> dict[str, DisplayedReaso
 
 
 def by_shape(session: Session) -> dict[str, Reason]:
-    """What is said of each shape."""
-    return {shape: Reason(code, message) for shape, code, message in session.execute(_SAID)}
+    """Returns the stored reason of each shape."""
+    return {shape: Reason(code, message) for shape, code, message in session.execute(_BY_SHAPE)}
 
 
 def of_preemptors(session: Session, job_ids: Collection[str]) -> dict[str, str]:
-    """What is said of those of `job_ids` that are queued, and of all other jobs for which room was made."""
-    found = {row.id: row.reason_message for row in session.execute(_FAVOURED)}
+    """Returns the reasons of all queued jobs with preemptions, and of those among `job_ids` that are queued, by id."""
+    found = {row.id: row.reason_message for row in session.execute(_OF_PREEMPTORS)}
     if job_ids:
-        rows = session.execute(_OWN.where(Job.id.in_(job_ids)))
+        rows = session.execute(_OWN_REASON.where(Job.id.in_(job_ids)))
         found |= {row.id: row.reason_message for row in rows}
     return found
 
 
 def store_reasons(session: Session, reasons: Mapping[str, Reason]) -> None:
-    """Says why the jobs of each shape wait. Writes only what is new."""
+    """Stores why the jobs of each shape wait. Writes only reasons that change."""
     insert = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
     new = insert(WaitingReason)
     values = {"code": new.excluded.code, "message": new.excluded.message, "since": now_us()}
@@ -66,7 +66,7 @@ def store_reasons(session: Session, reasons: Mapping[str, Reason]) -> None:
         set_=values,
         where=or_(WaitingReason.message != new.excluded.message, WaitingReason.code != new.excluded.code),
     )
-    # In one order for all, as two workers that wait for each other's rows would be a deadlock.
+    # Always in one order: two workers that wait for each other's rows would deadlock.
     rows = [
         {"shape": shape, "code": reason.code, "message": reason.message}
         for shape, reason in sorted(reasons.items(), key=lambda item: item[0])
@@ -76,13 +76,13 @@ def store_reasons(session: Session, reasons: Mapping[str, Reason]) -> None:
 
 
 def any_unused(session: Session) -> bool:
-    """Whether a reason is stored for a shape that no waiting job has."""
-    return session.scalar(select(WaitingReason.shape).where(_OF_NOBODY).limit(1)) is not None
+    """Returns whether a reason is stored for a shape that no waiting job has."""
+    return session.scalar(select(WaitingReason.shape).where(_UNUSED).limit(1)) is not None
 
 
 def delete_unused(session: Session) -> None:
     """Deletes the reasons of shapes that no waiting job has."""
-    idle = select(WaitingReason.shape).where(_OF_NOBODY).order_by(WaitingReason.shape).with_for_update()
+    idle = select(WaitingReason.shape).where(_UNUSED).order_by(WaitingReason.shape).with_for_update()
     session.execute(delete(WaitingReason).where(WaitingReason.shape.in_(list(session.scalars(idle)))))
 
 

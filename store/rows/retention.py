@@ -1,4 +1,4 @@
-"""Which checkpoints of a job stay: the newest and the best, as many of each as its spec says."""
+"""Removes checkpoints beyond the policy of the spec, which keeps some newest and some best ones."""
 
 from collections.abc import Mapping, Sequence
 import math
@@ -14,10 +14,10 @@ from store.rows import garbage, metrics
 
 
 def prune(session: Session, job_id: str) -> None:
-    """Removes the checkpoints that the job's policy keeps no longer, and leaves their blobs to the collector.
+    """Removes the checkpoints that the job's policy does not keep, and adds their blobs to the garbage.
 
-    Where `keep_last` is null, none. For the owner of the job's newest attempt, when that has listed a checkpoint: so
-    neither the latest one nor the best is ever among them.
+    Does nothing if `keep_last` is null. Call it as the owner of the job's newest attempt, after listing a checkpoint:
+    then neither the latest nor the best checkpoint is removed.
     """
     policy = session.get_one(Job, job_id).stored_spec.checkpoint
     if policy.keep_last is None:
@@ -41,13 +41,13 @@ class _Row(NamedTuple):
     attempt: int
     step: int
     monitored: float
-    """NaN where there is none."""
+    """NaN without a value."""
 
 
 def _kept(
     rows: Sequence[_Row], policy: StoredCheckpointPolicy, *, keep_last: int, last_steps: Mapping[int, int]
 ) -> set[str]:
-    """Where a later attempt went back, what it went back behind counts as older than all the rest."""
+    """Returns the ids to keep. Checkpoints beyond the start step of a later attempt count as older than all others."""
     sign = 1 if policy.mode == "min" else -1
     newest = sorted(rows, key=lambda row: (row.step <= last_steps[row.attempt], row.attempt, row.step, row.id))
     measured = [row for row in rows if not math.isnan(row.monitored)]

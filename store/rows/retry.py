@@ -1,4 +1,4 @@
-"""A finished job once more: a new job with the same spec, which resumes where the old one left off."""
+"""Retries a finished job: a new job with the same spec, which resumes from the old one's newest checkpoint."""
 
 from sqlalchemy import insert
 from sqlalchemy.orm import Session
@@ -12,12 +12,12 @@ from torchyard.contract.spec import parse_spec
 
 
 def retry(session: Session, job_id: str, *, owner: str, visible_to: str | None = None) -> Job:
-    """Submits the job's spec anew for `owner`, with its newest checkpoint to resume from. With `visible_to`, only if it is
-    theirs.
+    """Submits the job's spec again for `owner`, with the job's newest checkpoint to resume from.
 
-    Raises NotFound, Conflict for a job that has not ended, and InvalidSpec where the spec is not valid any more.
+    Raises NotFound (with `visible_to`, also for the jobs of others), Conflict for a job that has not ended, and
+    InvalidSpec if the spec is not valid any more.
     """
-    # Held, so that the job and its checkpoint are not deleted meanwhile.
+    # Locked, so that the job and its checkpoint are not deleted meanwhile.
     old = jobs.lock(session, job_id)
     if old is None or (visible_to is not None and old.owner != visible_to):
         raise NotFound(f"there is no job {job_id}")
@@ -26,16 +26,16 @@ def retry(session: Session, job_id: str, *, owner: str, visible_to: str | None =
     new = jobs.submit(session, parse_spec(old.spec), owner=owner, retry_of=job_id)
     newest = checkpoints.newest_first(session, job_id, limit=1)
     if newest:
-        _carry_over(session, newest[0], new.id)
+        _copy_checkpoint(session, newest[0], new.id)
         text = f"continues job {job_id} from step {newest[0].step}"
     else:
-        text = f"starts job {job_id} anew: it saved no checkpoint"
+        text = f"starts job {job_id} from the beginning: it saved no checkpoint"
     jobs.add_event(session, new.id, type="message", attempt=None, data={"level": "info", "text": text})
     return jobs.get(session, new.id)
 
 
-def _carry_over(session: Session, checkpoint: Checkpoint, job_id: str) -> None:
-    """Lists the checkpoint as one that the job had before its first attempt: attempt 0. Its blobs are shared."""
+def _copy_checkpoint(session: Session, checkpoint: Checkpoint, job_id: str) -> None:
+    """Lists the checkpoint in the new job as one of attempt 0, before its first. The blobs are shared."""
     kept = ("name", "epoch", "end_of_epoch", "step", "metrics", "monitored", "files")
     values = {column: getattr(checkpoint, column) for column in kept}
     session.execute(insert(Checkpoint).values(id=new_id("ckpt"), job_id=job_id, attempt=0, **values))

@@ -1,5 +1,4 @@
-"""What a job asks for, as a key: jobs of one shape and priority wait for the same, and the oldest of them speaks for
-all."""
+"""Shapes: digests of owner and requested resources. Jobs of one shape and priority wait for the same thing."""
 
 import hashlib
 import json
@@ -7,6 +6,6 @@ from typing import Any
 
 
 def shape_of(owner: str, resources: dict[str, Any]) -> str:
-    """The key of the jobs of `owner` that ask for `resources`, as a stored spec has them."""
+    """Returns the shape of jobs of `owner` that request `resources` (as in a stored spec)."""
     written = json.dumps([owner, resources], sort_keys=True, separators=(",", ":"))
     return hashlib.blake2b(written.encode(), digest_size=16).hexdigest()

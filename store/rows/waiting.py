@@ -1,4 +1,4 @@
-"""The jobs that wait for devices, in groups of one shape and priority: reading them costs by groups, not by jobs."""
+"""Jobs that wait for devices, in groups of one shape and priority. Reading them costs by groups, not by jobs."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ from store.db.tables import Base, Job
 from store.rows.shapes import shape_of
 from torchyard.contract.job import JobState
 
-_ADMITTED_AT_ONCE = 1000
+_GROUPED_PER_CALL = 1000
 
 PREEMPTING = "preempting"
-"""The code of the reason of a job for which room is made."""
+"""Reason code of a queued job for which others are being preempted."""
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """A queued job that nothing of its own holds back, as little of it as a scheduler needs."""
+    """The columns that a scheduler needs of a queued job that is not held back."""
 
     id: str
     priority: int
@@ -29,22 +29,23 @@ class Waiting:
 
 
 def is_queued(job: type[Job] = Job) -> ColumnElement[bool]:
-    # Written out: with a parameter, no planner could tell that an index of the queued jobs will do.
+    """Returns the condition that the job is queued."""
+    # A literal: with a parameter, a planner could not use the partial indexes of queued jobs.
     return job.state == literal_column(f"'{JobState.QUEUED}'")
 
 
 def waits(job: type[Job] = Job) -> ColumnElement[bool]:
-    """Whether the job is queued, and not held back after a failure."""
+    """Returns the condition that the job is queued and not held back after a failure."""
     return and_(is_queued(job), job.not_before.is_(None))
 
 
 def _first_of_each_group() -> Any:
-    """A loose scan of the index: from the first of each group, straight to the first of the next."""
+    """Builds a loose index scan, which jumps from the first job of each group to the first of the next."""
     this, other = aliased(Job), aliased(Job)
     groups = select(other.id).order_by(other.shape, other.priority, other.id).limit(1)
     heads = select(groups.where(waits(other), other.shape > "").scalar_subquery().label("id"))
     heads = heads.cte("heads", recursive=True)
-    # Two steps, as SQLite reads all of a group to find the first pair of a shape and a priority behind it.
+    # Two steps, because SQLite reads a whole group to find the next pair of shape and priority.
     higher = groups.where(waits(other), other.shape == this.shape, other.priority > this.priority)
     others = groups.where(waits(other), other.shape > this.shape)
     step = func.coalesce(higher.correlate(this).scalar_subquery(), others.correlate(this).scalar_subquery())
@@ -60,27 +61,27 @@ _NEXT = (
     .order_by(Job.id)
     .limit(1)
 )
-# The time in a query of its own, as PostgreSQL searches no index for a clock that goes on.
+# In a subquery, because PostgreSQL cannot search an index for a clock that advances.
 _NOW = select(now_us()).scalar_subquery()
 _HELD_BACK = and_(is_queued(), Job.not_before.is_not(None), Job.not_before <= _NOW)
-_SHAPELESS = and_(waits(), Job.shape.is_(None))
-_OUTSIDE = select(true()).where(exists().where(_HELD_BACK) | exists().where(_SHAPELESS))
+_WITHOUT_SHAPE = and_(waits(), Job.shape.is_(None))
+_ANY_UNGROUPED = select(true()).where(exists().where(_HELD_BACK) | exists().where(_WITHOUT_SHAPE))
 _SHAPE = update(Base.metadata.tables["jobs"]).where(Base.metadata.tables["jobs"].c.id == bindparam("job"))
 
 
 def group_heads(session: Session) -> list[Waiting]:
-    """The first of each group, in no order."""
+    """Returns the first job of each group, in no order."""
     return [Waiting(*row) for row in session.execute(_HEADS)]
 
 
 def next_of_group(session: Session, job: Waiting) -> Waiting | None:
-    """The next one of the job's group."""
+    """Returns the next job of the same group."""
     row = session.execute(_NEXT, {"shape": job.shape, "priority": job.priority, "id": job.id}).first()
     return None if row is None else Waiting(*row)
 
 
 def waiting_among(session: Session, job_ids: Collection[str]) -> list[Waiting]:
-    """Those of `job_ids` that wait."""
+    """Returns those of `job_ids` that wait."""
     if not job_ids:
         return []
     query = select(*_COLUMNS).where(Job.id.in_(job_ids), waits(), Job.shape.is_not(None))
@@ -88,21 +89,23 @@ def waiting_among(session: Session, job_ids: Collection[str]) -> list[Waiting]:
 
 
 def any_ungrouped(session: Session) -> bool:
-    """Whether jobs wait that are in no group yet, as `admit` would put them."""
-    return session.scalar(_OUTSIDE) is not None
+    """Returns whether jobs wait that `group_jobs` would put into groups."""
+    return session.scalar(_ANY_UNGROUPED) is not None
 
 
 def group_jobs(session: Session) -> bool:
-    """Puts jobs into their groups: those whose time to be held back is over, and those that an older program has
-    queued. True where there may be more."""
-    # In one order for all, as two workers that wait for each other's rows would be a deadlock.
-    due = select(Job.id).where(_HELD_BACK).order_by(Job.id).limit(_ADMITTED_AT_ONCE).with_for_update()
+    """Puts jobs into their groups: those that are no longer held back, and those that an older program has queued.
+
+    Returns True if there may be more.
+    """
+    # Always in one order: two workers that wait for each other's rows would deadlock.
+    due = select(Job.id).where(_HELD_BACK).order_by(Job.id).limit(_GROUPED_PER_CALL).with_for_update()
     released = list(session.scalars(due))
     if released:
         session.execute(update(Job).where(Job.id.in_(released)).values(not_before=None))
-    new = select(Job.id, Job.owner, Job.spec["resources"]).where(_SHAPELESS).order_by(Job.id)
-    found = session.execute(new.limit(_ADMITTED_AT_ONCE).with_for_update()).all()
+    new = select(Job.id, Job.owner, Job.spec["resources"]).where(_WITHOUT_SHAPE).order_by(Job.id)
+    found = session.execute(new.limit(_GROUPED_PER_CALL).with_for_update()).all()
     if found:
         shapes = [{"job": job_id, "shape": shape_of(owner, resources)} for job_id, owner, resources in found]
         session.connection().execute(_SHAPE, shapes)
-    return max(len(released), len(found)) == _ADMITTED_AT_ONCE
+    return max(len(released), len(found)) == _GROUPED_PER_CALL

@@ -1,4 +1,4 @@
-"""Workers: who is there, and what devices they see."""
+"""Workers: their registration, heartbeats and drains."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,12 +14,12 @@ from torchyard.contract.errors import NotFound
 
 _LEASE_US = int(LEASE.total_seconds() * 1_000_000)
 
-# Built once, as each look at the queue executes it.
-_EVERY = select(Worker, (Worker.seen_at > now_us() - _LEASE_US).label("alive")).order_by(Worker.id)
+# Built once, because each pass over the queue executes it.
+_ALL = select(Worker, (Worker.seen_at > now_us() - _LEASE_US).label("alive")).order_by(Worker.id)
 
 
 def register(session: Session, worker_id: str, *, name: str, devices: list[Any]) -> None:
-    """Announces a daemon that has just started; the id is its data directory's, and stays over restarts."""
+    """Registers a daemon that has just started. The id belongs to its data directory and survives restarts."""
     worker = session.get(Worker, worker_id)
     if worker is None:
         session.add(Worker(id=worker_id, name=name, devices=devices, started_at=now_us(), seen_at=now_us()))
@@ -30,18 +30,18 @@ def register(session: Session, worker_id: str, *, name: str, devices: list[Any])
 
 
 def heartbeat(session: Session, worker_id: str, *, devices: list[Any], starts: dict[str, Any] | None = None) -> None:
-    """Says that the daemon lives, what it visible_to of its devices, and how it starts jobs."""
+    """Stores that the daemon is alive, the state of its devices, and how it starts jobs."""
     values = {"seen_at": now_us(), "devices": devices, "starts": starts}
     session.execute(update(Worker).where(Worker.id == worker_id).values(**values))
 
 
 def is_draining(session: Session, worker_id: str) -> bool:
-    """Whether the worker is to take no jobs and give back those that it runs."""
+    """Returns whether the worker is requested to claim no jobs and to return those that it runs to the queue."""
     return session.scalar(select(Worker.drain_requested_at).where(Worker.id == worker_id)) is not None
 
 
 def set_drain(session: Session, worker_id: str, *, drain: bool) -> tuple[Worker, bool]:
-    """Asks the worker to take no jobs and give back those that it runs, or to work again. As `get`."""
+    """Requests the worker to claim no jobs and return those that it runs, or to work again. Returns what `get` does."""
     session.execute(
         update(Worker)
         .where(Worker.id == worker_id, Worker.drain_requested_at.is_(None) if drain else true())
@@ -52,16 +52,16 @@ def set_drain(session: Session, worker_id: str, *, drain: bool) -> tuple[Worker,
 
 
 def list_all(session: Session, *, limit: int = 1000, after: str | None = None) -> Sequence[tuple[Worker, bool]]:
-    """All workers with whether each was seen within one lease, by id."""
-    query = _EVERY.limit(limit)
+    """Returns all workers, each with whether it was seen within one lease, ordered by id."""
+    query = _ALL.limit(limit)
     if after is not None:
         query = query.where(Worker.id > after)
     return [(row.Worker, bool(row.alive)) for row in session.execute(query)]
 
 
 def get(session: Session, worker_id: str) -> tuple[Worker, bool]:
-    """One worker, as in `every`. Raises NotFound."""
-    row = session.execute(_EVERY.where(Worker.id == worker_id)).first()
+    """Returns one worker, as `list_all` does. Raises NotFound."""
+    row = session.execute(_ALL.where(Worker.id == worker_id)).first()
     if row is None:
         raise NotFound(f"there is no worker {worker_id}")
     return row.Worker, bool(row.alive)

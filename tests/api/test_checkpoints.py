@@ -84,7 +84,7 @@ def test_what_newer_and_better_ones_pushed_out_is_gone(house: House) -> None:
         for part in ("", "/download", "/files/state.pt"):
             answer = house.client.get(f"{path}/{ref}{part}")
             assert_problem(answer, 404, "not_found")
-            assert "no longer: newer and better ones pushed it out" in answer.json()["detail"]
+            assert "no longer: it was removed for newer and better ones" in answer.json()["detail"]
     assert house.client.get(f"{path}/best/download").content == b"epoch 1"
     assert house.get(f"/v1/jobs/{job_id}")["best"]["checkpoint_id"] == listed[1]["id"]
     events = house.get(f"/v1/jobs/{job_id}/events")["data"]

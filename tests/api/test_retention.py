@@ -37,7 +37,7 @@ def test_lists_and_streams_go_on_where_something_is_left(house: House) -> None:
     messages = [event["data"]["text"] for event in house.get(f"{path}/events")["data"] if event["type"] == "message"]
     assert [message.partition(":")[0] for message in messages] == [
         "lines 1 to 24 of the log were removed",
-        f"what its attempts told as events, up to number {whole[-3][0]}, was removed",
+        f"events of its attempts up to number {whole[-3][0]} were removed",
     ]
     end = whole[-1][0]
     said = [(end + 1, "message"), (end + 2, "message"), (end + 2, "end")]

@@ -83,7 +83,7 @@ def test_a_job_without_a_checkpoint_is_retried_from_the_start(house: House) -> N
     assert new["retry_of"] == old
     assert house.get(f"/v1/jobs/{new['id']}/checkpoints")["data"] == []
     message = house.get(f"/v1/jobs/{new['id']}/events")["data"][-1]
-    assert message["data"]["text"] == f"starts job {old} anew: it saved no checkpoint"
+    assert message["data"]["text"] == f"starts job {old} from the beginning: it saved no checkpoint"
 
 
 def test_a_retry_has_what_was_changed_since(house: House) -> None:

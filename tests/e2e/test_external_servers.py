@@ -64,6 +64,7 @@ def test_the_programs_one_by_one(tmp_path: Path, postgresql_url: str, redis_url:
         "TORCHYARD_PORT": str(port),
         "TORCHYARD_CPU_SLOTS": "1",
         "TORCHYARD_ALLOW_PATHS": str(code),
+        "TORCHYARD_LAUNCHER": "torchrun",  # a warm process costs seconds of a processor
     }
     with ExitStack() as stack:
 

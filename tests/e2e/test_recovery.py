@@ -29,7 +29,7 @@ print("left at", step, "from", 0 if state is None else state["step"])
 @pytest.fixture
 def service(tmp_path: Path, empty_url: str) -> Service:
     """A service of the test's own, on each kind of database, not started yet."""
-    return Service(tmp_path, database=empty_url)
+    return Service(tmp_path, database=empty_url, warm=False)
 
 
 def test_a_stopped_service_requeues_its_jobs_and_goes_on_when_it_is_started_again(service: Service) -> None:

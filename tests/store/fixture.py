@@ -7,7 +7,7 @@ from pathlib import Path
 import threading
 from typing import Any, TypeVar
 
-from sqlalchemy import event, insert, select, update
+from sqlalchemy import event, insert, inspect, select, update
 from sqlalchemy.orm import Session
 
 from store.blobs import Blobs
@@ -48,7 +48,7 @@ class StoreFixture:
         """Alike jobs, in one statement."""
         like = self.job(self.submit(owner=owner, **spec))
         table = Base.metadata.tables["jobs"]
-        row = {column.name: getattr(like, column.name) for column in table.columns}
+        row = {item.columns[0].name: getattr(like, item.key) for item in inspect(Job).column_attrs}
         rows = [{**row, "id": new_id("job")} for _ in range(count - 1)]
         if rows:
             self.write(lambda session: session.execute(insert(table), rows))

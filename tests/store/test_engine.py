@@ -38,9 +38,9 @@ def answer(session: Session, statement: str) -> Any:
 @pytest.mark.parametrize(
     ("address", "told"),
     [
-        ("nonsense", "is no URL"),
-        ("", "is no URL"),
-        ("postgresql://ada:s3cret@box:port/db", "is no URL"),
+        ("nonsense", "is not a URL"),
+        ("", "is not a URL"),
+        ("postgresql://ada:s3cret@box:port/db", "is not a URL"),
         ("mysql://ada:s3cret@box/db", "'mysql'"),
         ("postgresql+psycopg2://ada:s3cret@box/db", "'postgresql+psycopg2'"),
         ("postgresql://ada:s3@cret@box/db", "%40"),

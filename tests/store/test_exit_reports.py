@@ -21,7 +21,7 @@ def test_a_stop_that_nobody_asked_for_is_a_lost_worker(db: StoreFixture, reason:
     job = db.job(claim.job_id)
     assert (job.attempts_without_checkpoint, job.restarts, job.not_before is not None) == (1, 0, True)
     assert db.attempt(claim).end_reason == EndReason.WORKER_LOST
-    assert "(worker_lost): it stopped, though nobody asked it to: forged" in job.reason_message
+    assert "(worker_lost): it stopped without a request: forged" in job.reason_message
 
 
 @pytest.mark.parametrize("reason", STOPS)
@@ -75,7 +75,7 @@ def test_a_checkpoint_of_no_later_step_does_not_start_the_count_anew(db: StoreFi
         db.record(claim, seq=0, checkpoints=[checkpoint("step-5", step=5)])
         ended = db.end(claim, EndReason.WORKER_LOST, "lost")
         assert (ended is JobState.FAILED) is (number == CRASH_LOOP_CAP)
-    assert db.job(job_id).reason_message == "lost (10 attempts in a row brought the job no further)"
+    assert db.job(job_id).reason_message == "lost (10 attempts in a row published no checkpoint of a later step)"
 
 
 def test_retries_that_go_further_each_time_end_with_the_time_limit(db: StoreFixture) -> None:

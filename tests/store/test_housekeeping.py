@@ -148,7 +148,7 @@ def test_of_many_events_the_newest_are_kept_until_they_are_old(db: StoreFixture)
     assert told(db, job_id) == [*sorted([*silent, spoken[-1]]), (last, "message"), (last + 1, "message")]
     age(db, job_id, 2)
     assert trim(db, TrimLimits(event_bytes=1, events=DAY))
-    assert [notice.partition("was removed: ")[2] for notice in notices(db, job_id)] == [
+    assert [notice.partition("were removed: ")[2] for notice in notices(db, job_id)] == [
         f"the last {2 * size + 1} bytes of it are kept",
         "the last 1 bytes of it are kept",
         "it is kept for 1d after the end of a job",
@@ -204,7 +204,7 @@ def test_a_reader_goes_on_from_any_place_behind_what_is_gone(db: StoreFixture) -
 
 
 def test_a_pass_that_is_cut_off_is_made_up_for(db: StoreFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trimming, "_ROWS_AT_ONCE", 2)
+    monkeypatch.setattr(trimming, "_ROWS_PER_TRANSACTION", 2)
     keep = TrimLimits(log_bytes=2 * CHUNK, events=DAY)
     for steps in (1, 2, 4, 6, 7, 8, 19, 20):
         job_id = trained(db)
@@ -217,12 +217,12 @@ def test_a_pass_that_is_cut_off_is_made_up_for(db: StoreFixture, monkeypatch: py
         assert lines(db, job_id) == [21, 22, 23, 24]
         assert [notice.partition(":")[0] for notice in notices(db, job_id)] == [
             "lines 1 to 20 of the log were removed",
-            "what its attempts told as events, up to number 64, was removed",
+            "events of its attempts up to number 64 were removed",
         ]
 
 
 def test_several_workers_at_once_say_it_once(db: StoreFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trimming, "_ROWS_AT_ONCE", 2)
+    monkeypatch.setattr(trimming, "_ROWS_PER_TRANSACTION", 2)
     kept = [trained(db) for _ in range(2)]
     deleted = trained(db)
     for job_id in (*kept, deleted):

@@ -46,7 +46,7 @@ def test_a_pause_that_is_taken_back_lets_the_job_wait_for_its_turn(db: StoreFixt
     assert (resumed.state, resumed.reason_code, resumed.reason_message) == (
         "running",
         "running",
-        "the pause was taken back before it took effect",
+        "the pause was withdrawn before it took effect",
     )
     assert db.end(claim, EndReason.PAUSED) is JobState.QUEUED
     job = db.job(claim.job_id)
@@ -136,7 +136,7 @@ def test_a_retry_that_is_held_back_says_for_how_long(db: StoreFixture) -> None:
     db.end(claim, EndReason.WORKER_LOST, "the host was restarted")
     job = db.job(claim.job_id)
     assert job.not_before is not None
-    expected = "attempt 1 ended (worker_lost): the host was restarted; the next one starts 1 s later at the earliest"
+    expected = "attempt 1 ended (worker_lost): the host was restarted; the next one starts in 1 s at the earliest"
     assert job.reason_message == expected
 
 

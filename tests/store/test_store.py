@@ -159,4 +159,4 @@ def test_without_redis_all_is_stored_and_it_is_said_once(
         ask(store, "cancel", claim.job_id)
         assert store.rebuild_queue() is False
     assert db.job(claim.job_id).cancel_requested_at is not None
-    assert caplog.text.count("workers and watchers look by themselves") == 1
+    assert caplog.text.count("workers and watchers poll meanwhile") == 1

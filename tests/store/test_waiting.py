@@ -115,10 +115,10 @@ def test_a_page_of_the_queue_goes_on_where_the_one_before_ended_over_priorities(
         db.submit_many(3, priority=priority)
     order = db.read(jobs.queued)
     seen: list[tuple[int, str]] = []
-    behind: QueueCursor | None = None
-    while page := db.read(lambda session: listing.queue(session, limit=5, behind=behind)):  # noqa: B023
+    last: QueueCursor | None = None
+    while page := db.read(lambda session: listing.queue(session, limit=5, after=last)):  # noqa: B023
         seen += [(place, job.id) for place, job in page]
-        behind = QueueCursor(page[-1][1].priority, page[-1][1].id)
+        last = QueueCursor(page[-1][1].priority, page[-1][1].id)
     assert seen == [(place, job_id) for place, (job_id, _) in enumerate(order, start=1)]
 
 

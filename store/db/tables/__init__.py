@@ -1,0 +1,25 @@
+"""The tables. Every time is in microseconds since the epoch, by the database's clock."""
+
+from store.db.tables.attempts import Allocation, Attempt, Worker
+from store.db.tables.base import Base
+from store.db.tables.contents import Checkpoint, JobEvent, LogChunk, PointChunk, Series
+from store.db.tables.jobs import NEVER_TRIMMED, Job, WaitingReason
+from store.db.tables.requests import DeletedJob, Garbage, IdempotencyKey
+
+__all__ = [
+    "NEVER_TRIMMED",
+    "Allocation",
+    "Attempt",
+    "Base",
+    "Checkpoint",
+    "DeletedJob",
+    "Garbage",
+    "IdempotencyKey",
+    "Job",
+    "JobEvent",
+    "LogChunk",
+    "PointChunk",
+    "Series",
+    "WaitingReason",
+    "Worker",
+]

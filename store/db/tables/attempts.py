@@ -1,0 +1,99 @@
+"""Workers, attempts, and the devices that attempts hold."""
+
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    ForeignKey,
+    Index,
+    String,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.orm import Mapped, mapped_column
+
+from store.db.database import CleanText, Document, now_us
+from store.db.tables.base import Base, BigKey
+
+
+class Worker(Base):
+    """A daemon, one per host."""
+
+    __tablename__ = "workers"
+
+    id: Mapped[str] = mapped_column(String(40), primary_key=True)
+    name: Mapped[str] = mapped_column(String(255))
+    devices: Mapped[list[Any]]
+    """Its devices at the last heartbeat: `torchyard.contract.views.DeviceView` each, without their holders."""
+    started_at: Mapped[int] = mapped_column(BigInteger)
+    seen_at: Mapped[int] = mapped_column(BigInteger)
+    drain_requested_at: Mapped[int | None] = mapped_column(BigInteger)
+    starts: Mapped[dict[str, Any] | None] = mapped_column(Document)
+    """How it starts jobs: a `torchyard.contract.views.StartsView`."""
+
+
+class Attempt(Base):
+    """One run of a job. The open row is the fence: every write for the attempt locks it first."""
+
+    __tablename__ = "attempts"
+    __table_args__ = (
+        UniqueConstraint("job_id", "number"),
+        Index(
+            "ix_attempts_open",
+            "worker_id",
+            sqlite_where=text("ended_at IS NULL"),
+            postgresql_where=text("ended_at IS NULL"),
+        ),
+        Index(
+            "uq_attempts_open_job",
+            "job_id",
+            unique=True,
+            sqlite_where=text("ended_at IS NULL"),
+            postgresql_where=text("ended_at IS NULL"),
+        ),
+    )
+
+    id: Mapped[int] = mapped_column(BigKey, primary_key=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"))
+    number: Mapped[int]
+    worker_id: Mapped[str] = mapped_column(ForeignKey("workers.id"))
+    lease_until: Mapped[int] = mapped_column(BigInteger)
+    start_step: Mapped[int] = mapped_column(BigInteger, default=0)
+    """The step from which it resumed; points of earlier attempts beyond it are hidden."""
+    launcher: Mapped[dict[str, Any] | None] = mapped_column(Document)
+    """The engine's handle, as JSON: a superset of `torchyard.contract.rundir.ProcessIdentity`."""
+    relay_seq: Mapped[int] = mapped_column(BigInteger, default=0)
+    """Number of relayed batches, increased by compare-and-set."""
+    offsets: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)
+    """Relayed bytes of each file of the run directory."""
+    relay_lag_us: Mapped[int] = mapped_column(BigInteger, default=0)
+    """Age of the oldest line of the newest batch when it was read, in microseconds."""
+    checkpoints: Mapped[int] = mapped_column(default=0)
+    started_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
+    ended_at: Mapped[int | None] = mapped_column(BigInteger)
+    end_reason: Mapped[str | None] = mapped_column(String(20))
+    detail: Mapped[str | None] = mapped_column(CleanText)
+
+
+class Allocation(Base):
+    """A device that an attempt holds or held. An open allocation excludes every other attempt."""
+
+    __tablename__ = "allocations"
+    __table_args__ = (
+        Index(
+            "uq_allocations_open_device",
+            "worker_id",
+            "device",
+            unique=True,
+            sqlite_where=text("released_at IS NULL"),
+            postgresql_where=text("released_at IS NULL"),
+        ),
+        Index("ix_allocations_attempt_id", "attempt_id"),
+    )
+
+    id: Mapped[int] = mapped_column(BigKey, primary_key=True)
+    attempt_id: Mapped[int] = mapped_column(ForeignKey("attempts.id"))
+    node_rank: Mapped[int] = mapped_column(default=0)
+    worker_id: Mapped[str] = mapped_column(ForeignKey("workers.id"))
+    device: Mapped[str] = mapped_column(String(100))
+    released_at: Mapped[int | None] = mapped_column(BigInteger)

@@ -1,0 +1,118 @@
+"""What attempts produce: events, metric points, checkpoints and log lines."""
+
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    ForeignKey,
+    Index,
+    LargeBinary,
+    String,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.orm import Mapped, mapped_column
+
+from store.db.database import CleanText, Float64, now_us
+from store.db.tables.base import Base, BigKey
+
+
+class JobEvent(Base):
+    """An event of a job. `seq` is its position in the job's timeline."""
+
+    __tablename__ = "job_events"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
+    seq: Mapped[int] = mapped_column(BigKey, primary_key=True, autoincrement=False)
+    time: Mapped[int] = mapped_column(BigInteger, default=now_us())
+    type: Mapped[str] = mapped_column(String(16))
+    attempt: Mapped[int | None]
+    data: Mapped[dict[str, Any]]
+
+
+class Series(Base):
+    """A metric of a job, with its newest value and its number of stored points."""
+
+    __tablename__ = "series"
+    __table_args__ = (UniqueConstraint("job_id", "key"),)
+
+    id: Mapped[int] = mapped_column(BigKey, primary_key=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"))
+    key: Mapped[str] = mapped_column(String(200))
+    latest: Mapped[float] = mapped_column(Float64, nullable=True)
+    count: Mapped[int] = mapped_column(BigInteger, default=0)
+
+
+class PointChunk(Base):
+    """Points of one series in one batch, packed as `store.rows.metrics.POINT`. `first` is the position of the first."""
+
+    __tablename__ = "point_chunks"
+    __table_args__ = (UniqueConstraint("job_id", "first"), {"sqlite_with_rowid": False})
+
+    series_id: Mapped[int] = mapped_column(ForeignKey("series.id"), primary_key=True, autoincrement=False)
+    first: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"))
+    attempt: Mapped[int]
+    count: Mapped[int]
+    data: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class Checkpoint(Base):
+    """A published checkpoint. Its row is inserted when all its blobs are stored.
+
+    The row outlives the blobs, so that a removed checkpoint is not listed again.
+    """
+
+    __tablename__ = "checkpoints"
+    __table_args__ = (
+        UniqueConstraint("job_id", "attempt", "name"),
+        Index(
+            "ix_checkpoints_kept",
+            "job_id",
+            "attempt",
+            "step",
+            sqlite_where=text("removed_at IS NULL"),
+            postgresql_where=text("removed_at IS NULL"),
+        ),
+    )
+
+    id: Mapped[str] = mapped_column(String(40), primary_key=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"))
+    attempt: Mapped[int]
+    name: Mapped[str] = mapped_column(String(100))
+    epoch: Mapped[int | None]
+    end_of_epoch: Mapped[bool]
+    step: Mapped[int] = mapped_column(BigInteger)
+    metrics: Mapped[dict[str, Any]]
+    """Non-finite values are strings, because JSON has no numbers for them."""
+    monitored: Mapped[float | None] = mapped_column(Float64, nullable=True)
+    """The value that decides about `best`; NULL if it is absent or not finite."""
+    files: Mapped[list[Any]]
+    """`{path, size, sha256}` each, as the relay read them; `sha256` is the blob's key. Empty after removal."""
+    created_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
+    removed_at: Mapped[int | None] = mapped_column(BigInteger)
+    """Time of its removal by the retention policy."""
+
+
+class LogChunk(Base):
+    """Lines of one rank's stream, in the order in which they were relayed.
+
+    `first` is the number of its first line in the job, from 1; `position` is that line's position in the timeline.
+    """
+
+    __tablename__ = "log_chunks"
+    __table_args__ = (
+        Index("uq_log_chunks_job_id_position", "job_id", "position", unique=True),
+        {"sqlite_with_rowid": False},
+    )
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
+    first: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    position: Mapped[int] = mapped_column(BigInteger)
+    count: Mapped[int]
+    attempt: Mapped[int]
+    rank: Mapped[int | None]
+    stream: Mapped[str] = mapped_column(String(6))
+    time: Mapped[int] = mapped_column(BigInteger, default=now_us())
+    text: Mapped[str] = mapped_column(CleanText)

@@ -1,0 +1,117 @@
+"""Jobs, and why they wait."""
+
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Index,
+    String,
+    text,
+)
+from sqlalchemy.orm import Mapped, mapped_column
+
+from store.db.database import CleanText, Document, now_us
+from store.db.stored_spec import StoredSpec
+from store.db.tables.base import Base, BigKey
+from torchyard.contract.job import JobState
+
+_TERMINAL = ", ".join(f"'{state}'" for state in JobState if state.terminal)
+
+NEVER_TRIMMED = 2**62
+"""Sentinel: never trimmed."""
+
+
+def _index_of_finished(column: str) -> Index:
+    return Index(
+        f"ix_jobs_{column}_finished_at",
+        column,
+        "finished_at",
+        sqlite_where=text("finished_at IS NOT NULL"),
+        postgresql_where=text("finished_at IS NOT NULL"),
+    )
+
+
+def _index_of_queued(name: str, *columns: str, where: str) -> Index:
+    # The state comes first although it is constant: otherwise SQLite prefers another index that starts with it.
+    condition = text(f"state = '{JobState.QUEUED}' AND {where}")
+    return Index(name, "state", *columns, sqlite_where=condition, postgresql_where=condition)
+
+
+class Job(Base):
+    """What a user submitted. Only `store.rows.jobs.transition` writes `state`."""
+
+    __tablename__ = "jobs"
+    __table_args__ = (
+        CheckConstraint(f"(finished_at IS NOT NULL) = (state IN ({_TERMINAL}))", name="finished_iff_terminal"),
+        Index("ix_jobs_state_priority_id", "state", "priority", "id"),
+        Index("ix_jobs_owner_id", "owner", "id"),
+        _index_of_finished("log_cut_to"),
+        _index_of_finished("events_cut_to"),
+        _index_of_queued("ix_jobs_waiting", "shape", "priority", "id", where="not_before IS NULL"),
+        _index_of_queued("ix_jobs_held_back", "not_before", where="not_before IS NOT NULL"),
+        _index_of_queued("ix_jobs_favoured", "reason_code", where="reason_code = 'preempting'"),
+    )
+
+    id: Mapped[str] = mapped_column(String(40), primary_key=True)
+    owner: Mapped[str] = mapped_column(String(100))
+    name: Mapped[str] = mapped_column(String(100))
+    trainer: Mapped[str] = mapped_column(String(40))
+    spec: Mapped[dict[str, Any]]
+    priority: Mapped[int]
+    shape: Mapped[str | None] = mapped_column(String(32))
+    """`store.rows.shapes.shape_of` the job; None if a program older than shapes has submitted it."""
+    labels: Mapped[dict[str, Any]]
+    retry_of: Mapped[str | None] = mapped_column(String(40))
+    state: Mapped[str] = mapped_column(String(16))
+    version: Mapped[int] = mapped_column(default=1)
+    """Rises with changes of state, requests, checkpoints and the card, not with progress."""
+    reason_code: Mapped[str] = mapped_column(String(40))
+    reason_message: Mapped[str] = mapped_column(CleanText)
+    reason_since: Mapped[int] = mapped_column(BigInteger, default=now_us())
+    cancel_requested_at: Mapped[int | None] = mapped_column(BigInteger)
+    pause_requested_at: Mapped[int | None] = mapped_column(BigInteger)
+    """Set while the job is paused or requested to pause."""
+    preempt_requested_at: Mapped[int | None] = mapped_column(BigInteger)
+    preempted_for: Mapped[str | None] = mapped_column(String(40))
+    """The queued job that needs the devices of this job's attempt."""
+    not_before: Mapped[int | None] = mapped_column(BigInteger)
+    attempt: Mapped[int] = mapped_column(default=0)
+    """The number of the latest attempt; 0 before the first."""
+    restarts: Mapped[int] = mapped_column(default=0)
+    """Retries that counted against `max_restarts`."""
+    attempts_without_checkpoint: Mapped[int] = mapped_column("barren", default=0)
+    """Attempts in a row that published no checkpoint of a later step."""
+    ran_us: Mapped[int] = mapped_column(BigInteger, default=0)
+    """Microseconds that the ended attempts ran together; the time limit covers all of them."""
+    progress: Mapped[dict[str, Any] | None] = mapped_column(Document)
+    card: Mapped[dict[str, Any] | None] = mapped_column(Document)
+    """The model card: size, data and speed of the run. At most 64 KiB."""
+    devices: Mapped[list[Any]] = mapped_column(Document, default=list)
+    error: Mapped[dict[str, Any] | None] = mapped_column(Document)
+    position: Mapped[int] = mapped_column(BigKey, default=0)
+    """Position of the newest item: each event, metric point and log line has one, in the order of commits."""
+    log_lines: Mapped[int] = mapped_column(BigInteger, default=0)
+    log_cut_to: Mapped[int] = mapped_column(BigInteger, default=NEVER_TRIMMED, server_default=str(NEVER_TRIMMED))
+    """Bytes to which the log of the finished job was trimmed."""
+    events_cut_to: Mapped[int] = mapped_column(BigInteger, default=NEVER_TRIMMED, server_default=str(NEVER_TRIMMED))
+    """Bytes to which the events of its attempts were trimmed."""
+    created_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
+    started_at: Mapped[int | None] = mapped_column(BigInteger)
+    finished_at: Mapped[int | None] = mapped_column(BigInteger)
+
+    @property
+    def stored_spec(self) -> StoredSpec:
+        """The part of the spec that the service reads."""
+        return StoredSpec.model_validate(self.spec)
+
+
+class WaitingReason(Base):
+    """Why the jobs of a shape wait, except those that wait for a reason of their own."""
+
+    __tablename__ = "waiting_reasons"
+
+    shape: Mapped[str] = mapped_column(String(32), primary_key=True)
+    code: Mapped[str] = mapped_column(String(40))
+    message: Mapped[str] = mapped_column(CleanText)
+    since: Mapped[int] = mapped_column(BigInteger, default=now_us())
