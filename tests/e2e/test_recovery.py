@@ -32,7 +32,7 @@ def service(tmp_path: Path, empty_url: str) -> Service:
     return Service(tmp_path, database=empty_url, warm=False)
 
 
-def test_a_stopped_service_requeues_its_jobs_and_goes_on_when_it_is_started_again(service: Service) -> None:
+def test_a_stopped_service_requeues_its_jobs_and_resumes_them_after_a_start(service: Service) -> None:
     service.start()
     finished = service.wait(service.submit_script("finished", "print('done')").id, JobState.SUCCEEDED)
     job = service.submit_script("gated", GATED, max_restarts=0)

@@ -36,7 +36,7 @@ each_point = pytest.mark.parametrize(("what", "point"), POINTS, ids=[f"{what}-{p
 
 
 @each_point
-def test_a_killed_request_is_sent_again(service: FailpointFixture, what: str, point: str) -> None:
+def test_a_repeated_request_completes_a_killed_one(service: FailpointFixture, what: str, point: str) -> None:
     subject = _arrange(service, what)
     with _playing(service, what, subject, plan=f"{point}=kill") as child:
         assert child.wait() == -9
@@ -47,9 +47,7 @@ def test_a_killed_request_is_sent_again(service: FailpointFixture, what: str, po
 
 
 @each_point
-def test_a_request_that_is_sent_again_while_the_first_one_hangs(
-    service: FailpointFixture, what: str, point: str
-) -> None:
+def test_a_repeated_request_beside_a_hung_one_has_one_effect(service: FailpointFixture, what: str, point: str) -> None:
     subject = _arrange(service, what)
     with _playing(service, what, subject, plan=f"{point}=stop@1") as child:
         child.wait_for_stop()

@@ -97,7 +97,7 @@ def backlog(service: FailpointFixture) -> Backlog:
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_the_next_daemon_goes_on_where_one_was_killed(backlog: Backlog, point: str) -> None:
+def test_the_next_daemon_continues_after_a_kill(backlog: Backlog, point: str) -> None:
     with backlog.play(f"{point}=kill") as child:
         until(lambda: _ring(backlog.service) or not child.runs, "the kill", every=0.05)
         assert child.wait() == -9
@@ -107,7 +107,7 @@ def test_the_next_daemon_goes_on_where_one_was_killed(backlog: Backlog, point: s
     backlog.check()
 
 
-def test_a_daemon_that_is_delayed_everywhere(backlog: Backlog) -> None:
+def test_a_daemon_completes_its_work_with_every_step_delayed(backlog: Backlog) -> None:
     with backlog.play(";".join(f"{point}=delay:0.02" for point in POINTS)) as child:
         until(lambda: backlog.is_done() and set(child.acted) == set(POINTS), "all is in order", every=0.05)
     backlog.check()
@@ -115,7 +115,7 @@ def test_a_daemon_that_is_delayed_everywhere(backlog: Backlog) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("point", POINTS)
-def test_a_daemon_of_which_one_act_is_delayed(backlog: Backlog, point: str) -> None:
+def test_a_daemon_completes_its_work_with_one_delayed_step(backlog: Backlog, point: str) -> None:
     with backlog.play(f"{point}=delay:0.1") as child:
         until(lambda: backlog.is_done() and child.acted, "all is in order", every=0.05)
     backlog.check()
@@ -136,7 +136,7 @@ def test_an_orphan_whose_removal_was_killed_is_removed(service: FailpointFixture
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("point", ASIDE)
-def test_an_orphan_that_two_workers_remove_at_once_is_removed(service: FailpointFixture, point: str) -> None:
+def test_an_orphan_that_two_workers_remove_together_is_removed(service: FailpointFixture, point: str) -> None:
     job_id = service.submit()
     orphan = service.settings.runs / job_id / "7"
     orphan.mkdir(parents=True)

@@ -126,7 +126,7 @@ on_sqlite = pytest.mark.parametrize("databases", ["sqlite"], indirect=True)
 
 
 @on_sqlite
-def test_a_worker_of_today_carries_what_an_older_one_runs_to_its_end(fixture: House) -> None:
+def test_a_current_worker_completes_an_attempt_of_an_older_one(fixture: House) -> None:
     finishes, cancelled = fixture.submit("finishes"), fixture.submit("cancelled")
     with fixture.worker(fixture.old_python, "box", slots=2):
         for job_id in (finishes, cancelled):
@@ -157,7 +157,7 @@ def test_a_worker_of_today_carries_what_an_older_one_runs_to_its_end(fixture: Ho
 
 
 @pytest.mark.thorough
-def test_an_older_worker_beside_a_newer_one_runs_jobs_to_their_end(fixture: House) -> None:
+def test_an_older_worker_beside_a_current_one_completes_jobs(fixture: House) -> None:
     with fixture.worker(fixture.old_python, "old"), fixture.worker(sys.executable, "new"):
         until(lambda: len(fixture.db.read(workers.list_all)) == 2, what="both workers are there")
         submitted = {name: fixture.submit(name) for name in ("one", "two")}
@@ -176,7 +176,7 @@ def test_an_older_worker_beside_a_newer_one_runs_jobs_to_their_end(fixture: Hous
 @pytest.mark.thorough
 @on_sqlite
 @pytest.mark.parametrize("lost_is_old", [True, False])
-def test_a_job_whose_worker_is_lost_goes_on_with_one_of_another_age(fixture: House, lost_is_old: bool) -> None:
+def test_a_job_of_a_lost_worker_continues_on_one_of_another_version(fixture: House, lost_is_old: bool) -> None:
     pythons = (fixture.old_python, sys.executable) if lost_is_old else (sys.executable, fixture.old_python)
     job_id = fixture.submit("lost")
     with fixture.worker(pythons[0], "first", end=signal.SIGKILL):

@@ -361,7 +361,7 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
     return Store
 
 
-def test_any_sequence_keeps_the_rules(databases: Databases, tmp_path: Path) -> None:
+def test_any_sequence_of_operations_matches_the_model(databases: Databases, tmp_path: Path) -> None:
     with servers.redis_server(tmp_path) as redis_url:
         run_state_machine_as_test(
             machine(databases, redis_url),

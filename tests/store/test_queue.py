@@ -78,7 +78,7 @@ def test_a_job_submitted_during_a_rebuild_stays_in_the_queue(queue: Queue, db: S
     assert len(queue.waiting()) == 2
 
 
-def test_a_thread_that_rings_while_the_queue_is_closed_meets_nothing_worse_than_a_lost_connection(
+def test_an_announcement_during_close_raises_nothing_but_queue_unavailable(
     queue: Queue,
 ) -> None:
     closed = threading.Event()
@@ -99,7 +99,7 @@ def test_a_thread_that_rings_while_the_queue_is_closed_meets_nothing_worse_than_
     assert all(thread.result() for thread in ringing)
 
 
-def test_the_bell_wakes_every_listener(queue: Queue) -> None:
+def test_a_wakeup_reaches_every_listener(queue: Queue) -> None:
     with closing(queue.listener()) as one, closing(queue.listener()) as two:
         listening(one, queue)
         listening(two, queue)
@@ -114,7 +114,7 @@ def test_the_bell_wakes_every_listener(queue: Queue) -> None:
         ]
 
 
-def test_many_rings_are_one_answer(queue: Queue) -> None:
+def test_several_wakeups_are_one_answer(queue: Queue) -> None:
     with closing(queue.listener()) as bell:
         listening(bell, queue)
         for _ in range(100):
@@ -142,7 +142,7 @@ def test_without_redis_every_call_fails_at_once(tmp_path: Path) -> None:
                 call()
 
 
-def test_the_queue_and_the_bell_work_again_after_an_outage(tmp_path: Path) -> None:
+def test_the_queue_and_its_listeners_recover_from_an_outage(tmp_path: Path) -> None:
     with redis_server(tmp_path) as url:
         queue, bell = connected(url)
     with closing(queue), closing(bell):
@@ -156,7 +156,7 @@ def test_the_queue_and_the_bell_work_again_after_an_outage(tmp_path: Path) -> No
             listening(bell, queue)
 
 
-def test_a_connection_kept_over_a_restart_is_made_anew(tmp_path: Path) -> None:
+def test_a_connection_is_replaced_after_a_restart(tmp_path: Path) -> None:
     with redis_server(tmp_path) as url:
         queue, bell = connected(url)
     with redis_server(tmp_path), closing(queue), closing(bell):
@@ -172,13 +172,13 @@ def connected(url: str) -> tuple[Queue, WakeupListener]:
 
 
 @pytest.mark.parametrize("address", ["nonsense", "http://:s3cret@box", "redis://:s3cret@box:port/0"])
-def test_an_address_that_cannot_work_is_told_in_a_sentence_without_its_password(address: str) -> None:
+def test_an_invalid_address_is_refused_without_quoting_its_password(address: str) -> None:
     with pytest.raises(ConfigError, match="expected redis://") as caught:
         Queue(address)
     assert "s3cret" not in str(caught.value)
 
 
-def test_a_redis_that_hangs_holds_up_one_caller_and_not_each(tmp_path: Path) -> None:
+def test_a_hung_redis_delays_only_one_caller(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as hanging:  # takes connections and never answers
         hanging.bind(str(tmp_path / "s"))
         hanging.listen()

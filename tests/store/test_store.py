@@ -89,9 +89,7 @@ def test_a_new_priority_moves_the_job_in_the_queue(store: Store, db: StoreFixtur
     assert store.queue.waiting() == [second, first]
 
 
-def test_a_claim_takes_the_job_out_of_the_queue_and_so_does_one_that_comes_too_late(
-    store: Store, db: StoreFixture
-) -> None:
+def test_a_claim_dequeues_the_job_even_if_it_is_too_late(store: Store, db: StoreFixture) -> None:
     job_id = db.submit()
     store.rebuild_queue()
     claimed(store, db, job_id)
@@ -102,7 +100,7 @@ def test_a_claim_takes_the_job_out_of_the_queue_and_so_does_one_that_comes_too_l
 
 
 @pytest.mark.parametrize("how", ["end", "rescue"])
-def test_an_attempt_that_ends_to_be_retried_puts_its_job_back_and_wakes_the_workers(
+def test_an_attempt_with_a_retry_requeues_its_job_and_wakes_the_workers(
     store: Store, db: StoreFixture, bell: WakeupListener, how: str
 ) -> None:
     claim = running(store, db)
@@ -116,7 +114,7 @@ def test_an_attempt_that_ends_to_be_retried_puts_its_job_back_and_wakes_the_work
 
 
 @pytest.mark.parametrize("what", ["cancel", "pause"])
-def test_what_is_asked_of_a_running_job_wakes_its_worker(
+def test_a_request_to_a_running_job_wakes_its_worker(
     store: Store, db: StoreFixture, bell: WakeupListener, what: str
 ) -> None:
     claim = running(store, db)
@@ -134,7 +132,7 @@ def test_a_batch_is_announced_and_wakes_no_worker(store: Store, db: StoreFixture
     assert not rang(bell)
 
 
-def test_what_is_undone_is_told_to_nobody(store: Store, db: StoreFixture, bell: WakeupListener) -> None:
+def test_a_rolled_back_transaction_is_not_announced(store: Store, db: StoreFixture, bell: WakeupListener) -> None:
     job_id = db.submit()
     with suppress(Conflict), store.write("other") as session:
         intents.request_pause(session, job_id)
@@ -142,7 +140,7 @@ def test_what_is_undone_is_told_to_nobody(store: Store, db: StoreFixture, bell: 
     assert (db.job(job_id).state, rang(bell)) == (JobState.QUEUED, False)
 
 
-def test_a_request_that_comes_again_tells_what_redis_missed(store: Store, db: StoreFixture) -> None:
+def test_a_repeated_request_announces_what_redis_missed(store: Store, db: StoreFixture) -> None:
     job_id = db.submit()
     ask(store, "cancel", job_id)
     store.queue.announce(Announcement(priorities={job_id: 0}))
@@ -150,7 +148,7 @@ def test_a_request_that_comes_again_tells_what_redis_missed(store: Store, db: St
     assert store.queue.waiting() == []
 
 
-def test_without_redis_all_is_stored_and_it_is_said_once(
+def test_without_redis_everything_is_stored_with_one_warning(
     database: Database, db: StoreFixture, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with closing(Queue(f"unix://{tmp_path / 'nowhere.sock'}")) as away:
