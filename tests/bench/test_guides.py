@@ -1,4 +1,4 @@
-"""The ways that are compared, and what makes their results equal."""
+"""The compared training methods, and what makes their results equal."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Programs that take turns, here ones that only speak as ranks do."""
+"""Programs that train in turns; here stand-ins that print what ranks print."""
 
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager

@@ -1,4 +1,4 @@
-"""The checker of histories sees each kind of violation that is planted, and nothing in a history without one."""
+"""The checker of histories finds each kind of planted violation, and none in a correct history."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The proxy between the programs and their servers: it passes on, slows down, holds back and cuts."""
+"""The proxy between programs and servers: it forwards, delays, holds and resets connections."""
 
 from collections.abc import Generator
 from pathlib import Path

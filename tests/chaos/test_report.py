@@ -1,4 +1,4 @@
-"""What the report makes of its figures, and the plan of a seed."""
+"""The text of the report, and the plan of a seed."""
 
 from collections import Counter
 

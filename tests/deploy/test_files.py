@@ -1,4 +1,4 @@
-"""The files by which the service is deployed: valid, without a default secret, and true to what they deploy."""
+"""The deployment files are valid, contain no default secret, and match what they deploy."""
 
 from pathlib import Path
 import re
@@ -22,7 +22,7 @@ SECRETS = ("TORCHYARD_TOKEN", "POSTGRES_PASSWORD", "REDIS_PASSWORD")
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """All that `make env` needs of the project."""
+    """The files of the project that `make env` needs."""
     shutil.copy(ROOT / "Makefile", tmp_path)
     shutil.copytree(ROOT / "deploy", tmp_path / "deploy")
     return tmp_path
@@ -134,7 +134,7 @@ def test_the_dockerfile_copies_every_installed_package() -> None:
 
 
 def _copied() -> list[str]:
-    """What the Dockerfile copies from the project."""
+    """Returns the paths that the Dockerfile copies from the project."""
     lines = re.findall(r"^COPY (?!--from)(.+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     copied = [source for line in lines for source in line.split()[:-1]]
     assert all((ROOT / name).exists() for name in copied)
@@ -150,5 +150,5 @@ def _run(argv: list[str], *, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def _variables(checkout: Path) -> dict[str, str]:
-    """As Compose, and a shell, read the file."""
+    """Parses the file as Compose and a shell do."""
     return {name: value or "" for name, value in dotenv_values(checkout / ".env").items()}

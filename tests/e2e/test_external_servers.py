@@ -1,4 +1,4 @@
-"""PostgreSQL and Redis elsewhere: nothing but their addresses changes, under `up` and with the programs one by one."""
+"""External PostgreSQL and Redis servers: only the addresses change, under `up` and with separate programs."""
 
 from collections.abc import Generator
 from contextlib import ExitStack

@@ -1,4 +1,4 @@
-"""On a machine with a GPU (`make test-gpu`): discovery, a stranger on the device, and the main job over NCCL."""
+"""On a machine with a GPU (`make test-gpu`): discovery, a GPU in use by another program, and the main job over NCCL."""
 
 from collections.abc import Generator
 import json

@@ -1,4 +1,4 @@
-"""Pause, resume, preemption and drain, over real processes: each stop saves, and nothing is counted or lost."""
+"""Pause, resume, preemption and drain with real processes: each stop saves, is not counted and loses nothing."""
 
 from tests.e2e.service import Service, until
 from tests.e2e.test_recovery import GATED

@@ -1,4 +1,4 @@
-"""The main job and its neighbours, over real processes: API, worker, Redis, each database, torchrun."""
+"""The main job and others, with real processes: API, worker, Redis, each database, torchrun."""
 
 import json
 import math

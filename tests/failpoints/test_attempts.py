@@ -1,4 +1,4 @@
-"""A worker is killed, or hangs until it is rescued, around each of its commits and pushes; others go on."""
+"""A worker is killed, or hangs until its attempt is rescued, around each commit and push; other workers continue."""
 
 from dataclasses import dataclass
 import threading
@@ -31,7 +31,7 @@ each_point = pytest.mark.parametrize(("point", "hit"), TIMES, ids=[f"{point}-{hi
 
 @dataclass(frozen=True)
 class ContendedDevice:
-    """A worker whose device is held, and two jobs that wait for it."""
+    """A worker whose device is held, and two jobs that wait for the device."""
 
     worker: str
     holder: str
@@ -47,7 +47,7 @@ class ContendedDevice:
         return contended
 
     def check(self, service: FailpointFixture) -> None:
-        """Room is made for the urgent one, once, and the other's reason says so."""
+        """Checks that the holder is preempted once for the urgent job, and that the other job's reason says so."""
         assert service.job(self.holder).preempted_for == self.urgent
         assert service.reason(self.urgent).code == "preempting"
         assert f"where room is made for {self.urgent}" in service.reason(self.behind).message

@@ -1,4 +1,4 @@
-"""The registry of failpoints: all that it names is in the source and is tested, and what each action does."""
+"""The registry of failpoints: every name is in the source and tested, and each action works."""
 
 import ast
 from collections.abc import Iterator
@@ -31,14 +31,14 @@ for time in range(3):
 
 
 def calls() -> Iterator[ast.Call]:
-    """Every call in the source of what runs."""
+    """Yields every call in the source of the programs."""
     for package in ("torchyard", "store", "api", "worker", "trainer"):
         for path in (ROOT / package).rglob("*.py"):
             yield from (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
 
 
 def called(*names: str) -> Iterator[ast.expr | None]:
-    """The first argument of each call of a function or method with one of `names`."""
+    """Yields the first argument of each call of a function or method with one of `names`."""
     for call in calls():
         name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
         if name in names:
@@ -50,13 +50,13 @@ def literals(*names: str) -> set[str]:
 
 
 def purposes() -> set[str]:
-    """Of transactions that are named where they are described."""
+    """Returns the purposes that are passed as keyword arguments."""
     words = (word for call in calls() for word in call.keywords if word.arg == "purpose")
     return {str(word.value.value) for word in words if isinstance(word.value, ast.Constant)}
 
 
 def pattern(item: ast.expr | None) -> str:
-    """Of a literal or a formatted name, what it may be."""
+    """Returns a pattern of the values of a literal or an f-string."""
     match item:
         case ast.Constant(value):
             return re.escape(str(value))

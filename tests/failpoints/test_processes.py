@@ -1,4 +1,4 @@
-"""A job of real processes, without torch, of which one is killed, or all are delayed, at each failpoint: it ends once,
+"""Jobs of real processes without torch: at each failpoint one process is killed, or all are delayed. The job ends once,
 with every metric and checkpoint."""
 
 from collections.abc import Callable, Generator
@@ -88,7 +88,7 @@ RAISES = SCRIPT + 'if os.environ[Env.ATTEMPT] == "1": raise ValueError("only onc
 
 @dataclass
 class ProcessFixture:
-    """A house in which jobs run."""
+    """A failpoint fixture in which jobs run."""
 
     service: FailpointFixture
     argv: list[str] = field(default_factory=list[str])
@@ -112,7 +112,7 @@ class ProcessFixture:
         return started(actions.run_daemon, self.service.settings, 1, 2, self.argv, plan=plan, log=self.service.log)
 
     def turn(self) -> None:
-        """Wakes the daemon, and lets the time of a backoff pass."""
+        """Wakes the daemon and ends the backoff of jobs."""
         self.service.write(lambda session: session.execute(update(Job).values(not_before=None)))
         self.service.queue.announce(Announcement(wakes_workers=True))
 
@@ -128,7 +128,7 @@ class ProcessFixture:
         until(look, what, every=0.1)
 
     def check(self, job_id: str) -> None:
-        """As of the house, and the checkpoints' bytes are right, and no process is left."""
+        """Does the fixture's check, and checks the checkpoints' bytes and that no process is left."""
         self.service.check(job_id)
         for row in self.service.checkpoints(job_id):
             for file in row.files:

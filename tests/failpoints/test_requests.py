@@ -1,4 +1,4 @@
-"""The API is killed, or delayed while the same request comes again, around each of its commits and pushes."""
+"""The API is killed, or delayed while the request is repeated, around each of its commits and pushes."""
 
 from contextlib import AbstractContextManager
 from io import BytesIO
@@ -65,7 +65,7 @@ def _playing(service: FailpointFixture, what: str, subject: str, *, plan: str) -
 
 
 def _arrange(service: FailpointFixture, what: str) -> str:
-    """What the request is about, such that it has something to do."""
+    """Creates the subject of the request, such that the request has an effect."""
     if what == "submit":
         return ""
     if what == "drain":

@@ -1,4 +1,4 @@
-"""A daemon is killed, or delayed, around what it does beside its jobs: its own row, leases, rescue and clearing up."""
+"""A daemon is killed or delayed around its other writes: its own row, leases, rescues and cleanup."""
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -38,19 +38,19 @@ GPU = {"device": "cuda"}
 
 @dataclass
 class Backlog:
-    """What a worker that starts has to put in order."""
+    """What a starting worker must clean up."""
 
     service: FailpointFixture
     lost: str
-    """A job whose worker is gone."""
+    """A job whose worker has disappeared."""
     own: str
-    """A job that it was about to start when it died."""
+    """A job that the worker was starting when it died."""
     forgotten: str
-    """A job that Redis has lost."""
+    """A job that is missing in Redis."""
     blob: str
-    """Of a checkpoint that is gone."""
+    """The blob of a removed checkpoint."""
     ended: str
-    """A job whose log and events are to be kept no longer."""
+    """A finished job whose log and events must be removed."""
 
     def play(self, plan: str) -> AbstractContextManager[ArmedProcess]:
         settings = self.service.settings.model_copy(update={"keep_logs": timedelta(), "keep_events": timedelta()})
@@ -148,5 +148,5 @@ def test_an_orphan_that_two_workers_remove_together_is_removed(service: Failpoin
 
 
 def _ring(service: FailpointFixture) -> None:
-    """Has the daemon's loop turn, so that nobody waits for it."""
+    """Wakes the daemon, so that the test does not wait for its interval."""
     service.queue.announce(Announcement(wakes_workers=True))

@@ -1,4 +1,4 @@
-"""Revision 0002 keeps every event, point and log line of the jobs that are there, and gives each a position."""
+"""Revision 0002 keeps every event, point and log line of existing jobs and gives each a position."""
 
 from contextlib import closing
 import math

@@ -1,4 +1,4 @@
-"""Revision 0003 adds to what is there, and its way back leaves no checkpoint whose bytes are gone."""
+"""Revision 0003 only adds columns, and its downgrade leaves no checkpoint whose blobs were removed."""
 
 from contextlib import closing
 

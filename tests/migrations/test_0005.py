@@ -1,4 +1,4 @@
-"""Revision 0005 writes no row: what waited before is put into its group by the first look of a worker."""
+"""Revision 0005 writes no row: the first pass of a worker puts waiting jobs into their groups."""
 
 from contextlib import closing
 

@@ -1,4 +1,4 @@
-"""A worker of today and one from before the rebuild: it takes over what the older one runs, and works beside it."""
+"""A current worker adopts the attempts of one from before the rebuild, and works beside it."""
 
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, closing
@@ -54,7 +54,7 @@ def old_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @dataclass
 class House:
-    """A database and a Redis, on which workers of both ages run scripts that go on until they are told."""
+    """A database and a Redis on which workers of both versions run scripts until a gate file exists."""
 
     folder: Path
     database_url: str
@@ -82,16 +82,16 @@ class House:
         return older.worker(python, folder, database=self.database_url, redis=self.redis_url, slots=slots, end=end)
 
     def source(self, job_id: str) -> str:
-        """Where the job's `torchyard` comes from."""
+        """Returns the folder of the job's `torchyard` package."""
         (line,) = [text for text in self._lines(job_id) if text.startswith("runs ")]
         return line.removeprefix("runs ")
 
     def steps(self, job_id: str) -> list[str]:
-        """The lines that the job has printed, once for each step."""
+        """Returns the lines that the job has printed, one for each step."""
         return [text for text in self._lines(job_id) if text.startswith("step ")]
 
     def points(self, job_id: str) -> int:
-        """How many points of its loss are stored."""
+        """Returns the number of its stored loss points."""
         count = select(Series.count).where(Series.job_id == job_id, Series.key == "train/loss")
         return self.db.read(lambda session: session.scalars(count).one())
 

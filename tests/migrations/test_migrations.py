@@ -1,4 +1,4 @@
-"""The migrations: the tables they make are the tables that the code uses, and they can be taken back."""
+"""The migrations create the tables that the code declares, and can be downgraded."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -29,7 +29,7 @@ def tables(url: str) -> set[str]:
 
 
 def schema(url: str) -> dict[str, object]:
-    """Every column, key, index and constraint, as the database tells them."""
+    """Returns every column, key, index and constraint, as reflected."""
     with closing(Database(url)) as database:
         found = inspect(database.engine)
         return {

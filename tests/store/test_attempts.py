@@ -1,4 +1,4 @@
-"""The life of an attempt: claim, running, the fence, and what each end means for the job."""
+"""Attempts: claim, fence, and the effect of each end on the job."""
 
 from collections.abc import Callable
 from datetime import timedelta

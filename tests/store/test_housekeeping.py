@@ -1,4 +1,4 @@
-"""What finished jobs keep no longer goes, whole and once, whoever removes it; nothing else does."""
+"""Housekeeping removes old logs and events of finished jobs once, whichever worker does it, and nothing else."""
 
 from contextlib import closing
 from datetime import timedelta
@@ -26,7 +26,7 @@ CHUNK = 2 * 9 + 1  # bytes of two lines
 
 
 def trained(db: StoreFixture, *, end: EndReason | None = EndReason.COMPLETED) -> str:
-    """A job that stored something of each kind: two lines and a word of progress in each batch."""
+    """Returns a job that stored two lines and a progress event in each batch."""
     job_id = db.submit(max_restarts=0)
     claim = db.running(job_id, db.worker(), job_id)
     for seq in range(BATCHES):
@@ -49,7 +49,7 @@ def age(db: StoreFixture, job_id: str, days: int) -> None:
 
 
 def trim(db: StoreFixture, keep: TrimLimits, *, steps: int = 100_000) -> bool:
-    """A pass that is broken off after some transactions; whether it came to its end."""
+    """Runs a pass that stops after some transactions. Returns whether it was complete."""
     passing = cleanup.trim_finished_jobs(store_on(db.database), keep)
     return all(done != steps for done, _ in enumerate(passing, start=1))
 

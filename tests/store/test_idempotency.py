@@ -1,4 +1,4 @@
-"""Keys: one answer for each, in the transaction of what it tells of."""
+"""Idempotency keys: one answer for each, stored in the transaction of its job."""
 
 import pytest
 from sqlalchemy import select, update
@@ -20,7 +20,7 @@ def request(key: str = "k", *, owner: str = "ada", fingerprint: str = "f") -> Ke
 
 
 def make(session: Session, asked: KeyedRequest) -> Answer:
-    """A submission as the API makes it."""
+    """Submits a job as the API does."""
     known = idempotency.find_answer(session, asked)
     if known is not None:
         return known

@@ -1,4 +1,4 @@
-"""What is asked of a job, and what the end of its attempt makes of it."""
+"""Requests to a job, and their effect at the end of its attempt."""
 
 import pytest
 from sqlalchemy import update

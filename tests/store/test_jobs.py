@@ -1,4 +1,4 @@
-"""Submission, lists, the waiting line, cancel, and the ids."""
+"""Submission, lists, the queue, cancels, and ids."""
 
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,4 +1,4 @@
-"""Log lines: numbered over the whole job, whatever batch or rank they came from."""
+"""Log lines are numbered through the whole job, over all batches and ranks."""
 
 import pytest
 

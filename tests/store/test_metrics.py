@@ -1,4 +1,4 @@
-"""Points: replaced, non-finite, and what is visible where attempts overlap."""
+"""Metric points: replaced, non-finite, and which are visible where attempts overlap."""
 
 import math
 

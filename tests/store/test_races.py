@@ -1,4 +1,4 @@
-"""Many workers and users at once: one winner, one end, no device twice."""
+"""Concurrent workers and users: one winner, one end, and no device is held twice."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -22,7 +22,7 @@ PAIRS = int(os.environ.get("TORCHYARD_RACE_PAIRS", "8"))
 
 
 def ends(db: StoreFixture, job_id: str) -> list[str]:
-    """The terminal states that the job entered."""
+    """Returns the terminal states that the job entered."""
     return [state for state in db.moves(job_id) if JobState(state).terminal]
 
 

@@ -1,4 +1,4 @@
-"""What stays of a job's checkpoints: the newest and the best, whatever happens, and nothing that others need."""
+"""Retention keeps the newest and the best checkpoints, and removes no blob that others need."""
 
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,7 +25,7 @@ from torchyard.contract.records import Manifest, ManifestFile
 
 @dataclass(frozen=True)
 class Saved:
-    """A checkpoint of the model: `number` counts all that the job ever listed."""
+    """A checkpoint of the model: `number` counts all checkpoints that the job listed."""
 
     number: int
     attempt: int
@@ -38,8 +38,8 @@ class Saved:
 
 
 @dataclass
-class Shelf:
-    """The policy in plain words: what is there, after everything that was put on it."""
+class ExpectedCheckpoints:
+    """A simple implementation of the policy, to compare with."""
 
     keep_last: int
     keep_best: int
@@ -71,7 +71,7 @@ class Shelf:
         return sorted(among, key=lambda saved: saved.age, reverse=True)
 
     def _was_undone(self, saved: Saved) -> bool:
-        """A later attempt began before it."""
+        """Whether a later attempt started before this checkpoint."""
         return any(attempt > saved.attempt and start < saved.step for attempt, start in self.starts.items())
 
 
@@ -90,24 +90,24 @@ def test_any_sequence_leaves_the_checkpoints_of_the_policy(
     mode: str,
     runs: list[tuple[int, list[list[tuple[int, float | None]]]]],
 ) -> None:
-    shelf = Shelf(keep_last, keep_best, mode)
+    expected_checkpoints = ExpectedCheckpoints(keep_last, keep_best, mode)
     job_id = submitted(db, keep_last=keep_last, keep_best=keep_best, mode=mode)
     worker = db.worker()
     for number, (start, batches) in enumerate(runs, start=1):
         claim = db.running(job_id, worker)
         db.write(lambda session: attempts.mark_prepared(session, claim, start_step=start))  # noqa: B023 - called at once
-        shelf.starts[number] = start
+        expected_checkpoints.starts[number] = start
         for seq, batch in enumerate(batches):
-            first = len(shelf.ever)
+            first = len(expected_checkpoints.ever)
             new = [new_checkpoint(first + place, *saved) for place, saved in enumerate(batch)]
             db.record(claim, seq=seq, checkpoints=new)
-            shelf.put(number, batch)
+            expected_checkpoints.put(number, batch)
             found = db.read(lambda session: checkpoints.listed(session, db.job(job_id)))
             listed = {int(item.row.name): item.aliases for item in found}
-            assert listed.keys() == {saved.number for saved in shelf.there}
+            assert listed.keys() == {saved.number for saved in expected_checkpoints.there}
             # The names lead where they would if nothing had ever been removed.
-            assert "latest" in listed[shelf.latest().number]
-            best = shelf.best_first(shelf.ever)[:1]
+            assert "latest" in listed[expected_checkpoints.latest().number]
+            best = expected_checkpoints.best_first(expected_checkpoints.ever)[:1]
             assert [place for place, aliases in listed.items() if "best" in aliases] == [item.number for item in best]
         db.end(claim, EndReason.PREEMPTED)
 
@@ -136,7 +136,7 @@ def steps(db: StoreFixture, job_id: str) -> list[int]:
 
 
 def saved(blobs: Blobs, step: int, *contents: bytes, loss: float = 0.5) -> NewCheckpoint:
-    """A checkpoint of real blobs, the first of them `state.pt`."""
+    """Stores a checkpoint with real blobs, the first of them `state.pt`."""
     stored = [blobs.add(BytesIO(content)) for content in contents]
     paths = ["state.pt", *(f"part-{number}" for number in range(1, len(stored)))]
     files = [

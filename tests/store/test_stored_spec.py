@@ -1,4 +1,4 @@
-"""What is read of a stored spec."""
+"""The parts of a stored spec that the service reads."""
 
 from datetime import timedelta
 from typing import Any

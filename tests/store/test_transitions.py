@@ -1,4 +1,4 @@
-"""The one function that changes a state: every move from every state."""
+"""The only function that changes a state: every transition from every state."""
 
 import pytest
 from sqlalchemy import update

@@ -1,4 +1,4 @@
-"""Groups of jobs that wait: their first ones, what is said of them, and places in the queue."""
+"""Groups of waiting jobs: their first jobs, their reasons, and positions in the queue."""
 
 from collections.abc import Mapping
 

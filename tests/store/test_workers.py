@@ -13,7 +13,7 @@ from torchyard.contract.errors import NotFound
 
 
 def unseen(db: StoreFixture, worker_id: str) -> None:
-    """Lets more than a lease pass since the worker was seen."""
+    """Sets the worker's last heartbeat to more than a lease ago."""
     earlier = now_us() - int(LEASE.total_seconds() + 1) * 1_000_000
     db.write(lambda session: session.execute(update(Worker).where(Worker.id == worker_id).values(seen_at=earlier)))
 
