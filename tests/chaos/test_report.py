@@ -44,7 +44,7 @@ def test_a_report_contains_every_figure() -> None:
     assert str(report).splitlines() == [
         "chaos: seed 7, 2 min, postgresql",
         "kills: 3 (rank 2, api 1)",
-        "other troubles: 1 (disk full 1)",
+        "other faults: 1 (disk full 1)",
         "not possible here: postgresql restarted",
         "time to recover:",
         "  all        p50   4.00 s, p99   8.00 s (3 kills)",
@@ -52,7 +52,7 @@ def test_a_report_contains_every_figure() -> None:
         "  rank       p50   4.00 s, p99   8.00 s (2 kills)",
         "  not seen: 1",
         "jobs: 4 (succeeded 3, cancelled 1); attempts: 7 (1 of 2 jobs, 2 of 1 jobs, 3 of 1 jobs)",
-        "looks at the running service: 99",
+        "polls of the running service: 99",
         "violations: 1",
         "  job_1: is lost",
         "95% bound: none",
