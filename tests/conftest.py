@@ -1,4 +1,4 @@
-"""Both kinds of databases: a test that asks for one runs on each."""
+"""Fixtures for both kinds of databases: a test that uses one runs on each."""
 
 from collections.abc import Generator
 from contextlib import closing

@@ -1,7 +1,7 @@
-"""Databases for tests, of both kinds: files, and databases of a server. Each is a test's own during its `with` block.
+"""Databases for tests, of both kinds: files, and databases of a server. One test uses each during its `with` block.
 
-A migrated one is a copy of a template, as migrating costs more than most tests do. On PostgreSQL copying does, too:
-there it is emptied afterwards, and used again.
+A migrated one is a copy of a template, because a migration costs more than most tests. On PostgreSQL a copy does, too:
+there the database is emptied and reused.
 """
 
 from collections.abc import Generator
@@ -22,7 +22,7 @@ from store.db.tables import Base
 from tests.postgresql import PostgreSQLServer
 
 on_both = pytest.mark.parametrize("databases", ["sqlite", "postgresql"], indirect=True)
-"""Of a test of which SQL is the matter, in a folder whose others run on SQLite alone."""
+"""Marks a test that depends on SQL, in a folder whose other tests run on SQLite only."""
 
 _HEADS = b"SELECT version_num FROM alembic_version"
 _FILLED = b" UNION ALL ".join(
@@ -67,7 +67,7 @@ class PostgreSQLDatabases:
 
     @contextmanager
     def empty(self) -> Generator[str]:
-        """As of SQLiteDatabases."""
+        """Does what SQLiteDatabases does."""
         name = self._create(template="template0")
         try:
             yield self._server.url(name)
@@ -76,7 +76,7 @@ class PostgreSQLDatabases:
 
     @contextmanager
     def migrated(self) -> Generator[str]:
-        """As of SQLiteDatabases."""
+        """Does what SQLiteDatabases does."""
         name = self._spare.pop() if self._spare else self._create(template=self._template)
         try:
             yield self._server.url(name)
@@ -101,7 +101,7 @@ class PostgreSQLDatabases:
         self._run(f"DROP DATABASE {name} WITH (FORCE)")
 
     def _is_emptied(self, name: str) -> bool:
-        """Whether the database is as a new one again; not where the test has left it with other tables."""
+        """Empties the database. Returns False if the test has changed its tables."""
         with psycopg.connect(self._server.url(name), autocommit=True) as connection:
             connection.execute(_DISCONNECT)
             if connection.execute(_HEADS).fetchall() != [(_head(),)]:
@@ -121,7 +121,7 @@ Databases = SQLiteDatabases | PostgreSQLDatabases
 
 @contextmanager
 def unavailable(database: Database) -> Generator[None]:
-    """While the block runs, the database does not answer: PostgreSQL lets nobody in, SQLite has no attempts."""
+    """Makes the database unavailable: PostgreSQL refuses connections, SQLite has no table of attempts."""
     if database.engine.dialect.name == "sqlite":
         _rename(database, "attempts", "away")
         try:

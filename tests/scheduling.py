@@ -1,4 +1,4 @@
-"""How pytest-xdist deals the tests out: the longest files first, those that share what they start to one process."""
+"""Distributes tests by pytest-xdist: the longest files first, and files that share a server to one process."""
 
 from pathlib import Path
 
@@ -22,11 +22,11 @@ _LONGEST = (
     "trainer/test_resume.py",
     "trainer/test_recipes.py",
 )
-"""The longest first. What is not here takes less than these."""
+"""The longest files first; all others take less time."""
 
 
 class FileScheduling(LoadFileScheduling):
-    """As `--dist loadfile`, but files that use one service, or one warm process, are dealt out together."""
+    """Works as `--dist loadfile`, but keeps files together that use one service or one warm process."""
 
     def _split_scope(self, nodeid: str) -> str:
         path = super()._split_scope(nodeid)
@@ -39,6 +39,6 @@ class FileScheduling(LoadFileScheduling):
 
 
 def sort_longest_first(items: list[pytest.Item]) -> None:
-    """Puts the longest files first, so that none of them is left when all others are done."""
+    """Puts the longest files first, so that none of them runs alone at the end."""
     places = {_FOLDER / name: place for place, name in enumerate(_LONGEST)}
     items.sort(key=lambda item: places.get(item.path, len(places)))

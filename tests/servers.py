@@ -17,7 +17,7 @@ _START_S = 30
 
 @contextmanager
 def redis_server(tmp: Path) -> Generator[str]:
-    """A real `redis-server` on a unix socket, with its data in `tmp`: the URL."""
+    """Runs a real `redis-server` on a unix socket, with its data in `tmp`, and yields its URL."""
     path = embedded.socket_in(tmp)
     argv = embedded.argv(embedded.find_binary(), folder=tmp, socket_path=path)
     try:
@@ -30,7 +30,7 @@ def redis_server(tmp: Path) -> Generator[str]:
 
 @contextmanager
 def redis_server_with_password(tmp: Path, password: str) -> Generator[str]:
-    """A real `redis-server` on a TCP port, as in production: the URL."""
+    """Runs a real `redis-server` on a TCP port with a password, as in production, and yields its URL."""
     port = free_port()
     settings = ("--bind", "127.0.0.1", "--port", str(port), "--requirepass", password, "--dir", str(tmp))
     url = f"redis://:{password}@127.0.0.1:{port}/0"

@@ -16,7 +16,7 @@ START_S = 120.0
 
 @contextmanager
 def warm_process() -> Generator[WarmProcess]:
-    """One that is ready, and has ended afterwards."""
+    """Yields a warm process that is ready; it has ended afterwards."""
     warm = WarmProcess(inherited(os.environ))
     warm.open()
     try:
@@ -27,7 +27,7 @@ def warm_process() -> Generator[WarmProcess]:
 
 
 def identity() -> ProcessIdentity:
-    """Who this process's warm process is."""
+    """Returns the identity of this process's warm process."""
     below = process.descendants(os.getpid())
     (found,) = [item for item in below if Path(f"/proc/{item.pid}/cmdline").read_bytes().startswith(TITLE.encode())]
     return found

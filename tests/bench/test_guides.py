@@ -1,4 +1,4 @@
-"""The ways that are compared, and what makes their results equal."""
+"""The compared training methods, and what makes their results equal."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ def outcomes(*finals: float) -> list[Outcome]:
 
 
 @pytest.mark.parametrize(("processes", "gpus"), [(2, 0), (4, 4), (1, 1)])
-def test_every_way_has_the_same_global_batch(processes: int, gpus: int) -> None:
+def test_every_method_has_the_same_global_batch(processes: int, gpus: int) -> None:
     ways = ways_of(128, processes=processes, windows=[1, 2, 4, 8], gpus=gpus)
     for way in ways:
         assert way.batch * way.window * (1 if way.data_parallel else way.processes) == 128
@@ -23,7 +23,7 @@ def test_every_way_has_the_same_global_batch(processes: int, gpus: int) -> None:
     assert len({way.name for way in ways}) == len(ways) == 5 + (gpus > 1) - (processes == 1)
 
 
-def test_what_is_left_out_is_said() -> None:
+def test_skipped_methods_are_reported() -> None:
     said = "\n".join(left_out(processes=2, gpus=0))
     assert "DataParallel" in said
     assert "Without a GPU" in said
@@ -38,7 +38,7 @@ def test_metrics_are_equal_within_the_noise_of_the_seeds() -> None:
     assert [row.peer for row in shown] == [""] * 3 + ["one"] * 6
 
 
-def test_noise_is_unknown_without_repeats_and_never_nothing() -> None:
+def test_noise_needs_repeats_and_is_never_zero() -> None:
     assert noise([outcomes(95), outcomes(96)]) is None
     assert noise([outcomes(95, 95), outcomes(96, 96)]) == NOTHING
 
@@ -67,7 +67,7 @@ def test_the_first_epoch_warms_up(tmp_path: Path) -> None:
         (["--image-size", "0"], "image_size"),
     ],
 )
-def test_what_cannot_work_is_refused_in_a_sentence(
+def test_invalid_options_are_refused_in_one_sentence(
     arguments: list[str], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.argv", ["bench", "--processes", "2", *arguments])

@@ -36,7 +36,7 @@ def test_one_missed_target_fails_the_run(capsys: pytest.CaptureFixture[str], row
     assert (code, code_with_others) == (1, 1)
 
 
-def test_a_peer_that_is_not_installed_is_said_and_fails_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_peer_that_is_not_installed_is_reported_and_fails_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     row = Row("a file", "MB/s", [900], peer="nginx is not installed", ratio_at_least=0.5)
     assert printed(capsys, row) == (["a file", "900 MB/s", "nginx is not installed", "", "ratio ≥ 0.5"], 0)
 

@@ -6,7 +6,7 @@ from bench import trainer_overhead
 from bench.trainer_overhead import AGAIN, COURSES, OTHERS, OURS, RAW, rows
 
 
-def test_each_other_loop_has_its_row_and_the_noise_has_no_target() -> None:
+def test_each_peer_loop_has_a_row_and_the_noise_row_has_no_target() -> None:
     seconds = {OURS: [2.0], RAW: [1.99], AGAIN: [2.5], **{name: [1.5] for name in OTHERS}}
     found = list(rows(COURSES["small_cnn"], seconds))
     assert [row.peer for row in found] == [RAW, *OTHERS, RAW]
@@ -15,7 +15,7 @@ def test_each_other_loop_has_its_row_and_the_noise_has_no_target() -> None:
 
 
 @pytest.mark.parametrize("option", ["--processes", "--batch", "--steps", "--turns"])
-def test_nothing_of_nothing_is_refused_in_a_sentence(option: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_zero_repeats_are_refused_in_one_sentence(option: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["bench", option, "0"])
     monkeypatch.setattr(trainer_overhead, "_gpus", lambda: 0)
     with pytest.raises(SystemExit, match="must be at least 1"):

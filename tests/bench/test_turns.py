@@ -1,4 +1,4 @@
-"""Programs that take turns, here ones that only speak as ranks do."""
+"""Programs that train in turns; here stand-ins that print what ranks print."""
 
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -37,13 +37,13 @@ def programs(folder: Path, norms: Mapping[str, str], *, turns: int) -> Generator
         yield found
 
 
-def test_turns_are_taken_one_after_the_other_and_the_first_does_not_count(tmp_path: Path) -> None:
+def test_programs_take_turns_and_the_first_turn_does_not_count(tmp_path: Path) -> None:
     with programs(tmp_path, {"a": "5.0", "b": "5.0"}, turns=3) as both:
         assert take_turns(both, turns=2) == {"a": [11.0, 12.0], "b": [11.0, 12.0]}
     assert (tmp_path / "told").read_text().split("\n")[:-1] == ["a 0", "b 0", "b 1", "a 1", "a 2", "b 2"]
 
 
-def test_programs_that_trained_something_else_are_not_compared(tmp_path: Path) -> None:
+def test_programs_with_different_models_are_not_compared(tmp_path: Path) -> None:
     with programs(tmp_path, {"a": "5.0", "b": "5.1"}, turns=2) as both, pytest.raises(SystemExit, match="not trained"):
         take_turns(both, turns=1)
 
@@ -54,13 +54,13 @@ def test_a_program_that_ends_too_early_shows_its_log(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("norm", [5.01, float("nan")])
-def test_weights_that_differ_are_told(norm: float) -> None:
+def test_different_weights_are_reported(norm: float) -> None:
     check_alike({"a": 5.0, "b": 5.001})
     with pytest.raises(SystemExit, match="not trained the same"):
         check_alike({"a": 5.0, "b": norm})
 
 
-def test_the_data_is_what_all_turns_need(tmp_path: Path) -> None:
+def test_the_data_suffices_for_all_turns(tmp_path: Path) -> None:
     course = Course("small_cnn", batch=4, settling=2, steps=8, log_every=10, turns=3, processes=2)
     assert course.samples == (4 * 10 - 5) * 4 * 2
     course.write(tmp_path / "course.json")

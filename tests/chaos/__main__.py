@@ -38,7 +38,7 @@ def main() -> int:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Once: a second one would leave running what is about to be ended."""
+    """Handles one signal: a second one would interrupt the cleanup."""
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_IGN)
     raise KeyboardInterrupt

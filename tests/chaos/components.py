@@ -1,4 +1,4 @@
-"""What the service is made of, each kept alive as systemd or Compose would: started again a moment after its end."""
+"""Components of the service. Each is restarted shortly after its end, as systemd or Compose would."""
 
 from collections.abc import Mapping, Sequence
 import os
@@ -15,7 +15,7 @@ _PAUSE_S = 0.5
 
 
 class Component(Protocol):
-    """`tend` and `stop` belong to one thread, whose end the process does not outlive; the rest is anybody's."""
+    """Only one thread calls `keep_alive` and `stop`, and the process ends with that thread."""
 
     @property
     def pid(self) -> int | None:
@@ -23,15 +23,15 @@ class Component(Protocol):
         ...
 
     def keep_alive(self) -> None:
-        """Starts it where it does not run and may."""
+        """Starts the process if it does not run and its pause is over."""
         ...
 
     def send(self, number: signal.Signals, *, rest: float = _PAUSE_S) -> int | None:
-        """Signals the process; once it ends, it starts again after `rest` seconds. Its pid, None where none runs."""
+        """Signals the process, which restarts `rest` seconds after its end. Returns its pid; None if none runs."""
         ...
 
     def stop(self) -> None:
-        """Kills it, for good."""
+        """Kills the process without a restart."""
         ...
 
 
@@ -85,7 +85,7 @@ class Database:
             return
         try:
             self._server.start()
-        except AssertionError:  # processes of the killed one are still there
+        except AssertionError:  # processes of the killed server still run
             self._due = time.monotonic() + _PAUSE_S
 
     def send(self, number: signal.Signals, *, rest: float = _PAUSE_S) -> int | None:
@@ -101,6 +101,6 @@ def _signalled(pid: int | None, number: signal.Signals) -> int | None:
         return None
     try:
         os.kill(pid, number)
-    except ProcessLookupError:  # it has just ended, and was waited for
+    except ProcessLookupError:  # it has just ended
         return None
     return pid

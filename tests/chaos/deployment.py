@@ -1,4 +1,4 @@
-"""The whole service as real processes on a folder of its own, one by one as in production."""
+"""Runs the whole service as separate real processes on a folder of its own, as in production."""
 
 from collections.abc import Callable, Collection, Generator
 from contextlib import ExitStack, contextmanager, suppress
@@ -31,7 +31,7 @@ SLOTS = 2
 """CPU slots of each worker."""
 
 _DISK_BYTES = 4 << 30
-"""An hour of jobs leaves about 20 MB each. Only what is used takes memory."""
+"""Jobs of an hour need about 20 MB each. Only used bytes take memory."""
 _START_S = 60.0
 _END_S = 30.0
 _TICK_S = 0.05
@@ -39,12 +39,12 @@ _TICK_S = 0.05
 
 @dataclass(frozen=True)
 class Deployment:
-    """Redis and PostgreSQL are reached through `proxies` alone. Blobs and run directories are on `disk`."""
+    """Redis and PostgreSQL are reached only through `proxies`. Blobs and run directories are on `disk`."""
 
     folder: Path
     disk: Disk
     components: dict[str, Component]
-    """`api`, the workers, `redis`, and `postgresql` where that is the database."""
+    """`api`, the workers, `redis`, and `postgresql` if that is the database."""
     proxies: dict[str, Proxy]
     url: str
     token: str
@@ -58,19 +58,19 @@ class Deployment:
         return self.disk.folder / "blobs"
 
     def worker_id(self, name: str) -> str:
-        """By what REST knows the worker."""
+        """Returns the worker's id."""
         return json.loads((self.disk.folder / name / "worker.json").read_text())["id"]
 
     def client(self, *, patience: float = 30.0) -> Client:
         return Client(self.url, self.token, patience=patience)
 
     def keep_alive(self) -> None:
-        """Starts again what has ended. For the thread that started it all."""
+        """Restarts components that have ended. Only for the thread that started them."""
         for component in self.components.values():
             component.keep_alive()
 
     def keep_alive_until(self, condition: Callable[[], bool], *, within: float, every: float = _TICK_S) -> bool:
-        """Whether the condition, which is looked at `every` so many seconds, came true `within` so many."""
+        """Polls the condition every `every` seconds. Returns whether it came true `within` so many seconds."""
         deadline = time.monotonic() + within
         while not condition():
             if time.monotonic() > deadline:
@@ -80,7 +80,7 @@ class Deployment:
         return True
 
     def ready(self) -> bool:
-        """Whether every part answers, and every worker is there."""
+        """Returns whether every component answers and every worker is alive."""
         try:
             with self.client(patience=0) as client:
                 alive = [worker for worker in client.workers() if worker.state == "ready"]
@@ -89,16 +89,16 @@ class Deployment:
             return False
 
     def logs(self) -> str:
-        """The end of what each program said."""
+        """Returns the end of each program's log."""
         found = sorted((self.folder / "logs").glob("*.log"))
         return "\n".join(f"--- {path.name}\n{path.read_text(errors='replace')[-3000:]}" for path in found)
 
 
 @contextmanager
 def deployed(folder: Path, *, database: DatabaseKind) -> Generator[Deployment]:
-    """A service that is ready. Afterwards nothing of it runs, its jobs included, and its disk is gone.
+    """Runs a service and yields it when it is ready. Afterwards its processes and jobs are killed and its disk removed.
 
-    Raises TimeoutError where it does not come up.
+    Raises TimeoutError if it does not become ready.
     """
     with ExitStack() as stack:
         for name in ("logs", "code", "redis"):
@@ -121,7 +121,7 @@ def deployed(folder: Path, *, database: DatabaseKind) -> Generator[Deployment]:
 
 
 def _with_servers(folder: Path, stack: ExitStack, *, database: DatabaseKind) -> Deployment:
-    """With the servers that are not ours; the database runs."""
+    """Prepares the folder, Redis and proxies, and starts the database."""
     password = secrets.token_hex(16)
     socket_path = redis_server.socket_in(folder / "redis")
     if socket_path.parent != folder / "redis":
@@ -141,7 +141,7 @@ def _with_servers(folder: Path, stack: ExitStack, *, database: DatabaseKind) -> 
 
 
 def _environment(made: Deployment) -> dict[str, str]:
-    """What all programs have in common."""
+    """Returns the environment of all programs."""
     password, redis = (made.folder / "redis-password").read_text(), made.proxies["redis"].port
     database = f"sqlite:///{made.disk.folder / 'torchyard.db'}"
     if "postgresql" in made.proxies:
@@ -158,7 +158,7 @@ def _environment(made: Deployment) -> dict[str, str]:
 
 
 def _data_dir(made: Deployment, name: str) -> dict[str, str]:
-    """A data directory of its own, with the blobs that all share."""
+    """Makes a data directory that shares the blobs, and returns its variable."""
     folder = made.disk.folder / name
     folder.mkdir(mode=0o700)
     (folder / "blobs").symlink_to(made.blobs)

@@ -1,4 +1,4 @@
-"""A small disk of its own, which can be filled to its last byte."""
+"""A small disk that can be filled completely."""
 
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -9,7 +9,7 @@ import subprocess
 
 
 class Disk:
-    """A tmpfs of `size` bytes at `folder` where mounting is allowed (`mounted`), else a plain folder, never full."""
+    """A tmpfs of `size` bytes at `folder` if mounting is allowed (`mounted`), else a plain folder, never full."""
 
     def __init__(self, folder: Path, *, size: int) -> None:
         self.folder = folder
@@ -18,18 +18,18 @@ class Disk:
         self.mounted = shutil.which("mount") is not None and self._mount(f"size={size},mode=755")
 
     def fill(self) -> None:
-        """Leaves no byte free. Does nothing where it is the disk of others, too."""
-        # Who writes meanwhile makes it refuse a size that is too small by now.
+        """Leaves no byte free. Does nothing without a disk of its own."""
+        # Concurrent writes make the mount refuse a size that has become too small.
         while self.mounted and not self._mount(f"remount,size={_used(self.folder)}"):
             pass
 
     def empty(self) -> None:
-        """As large as before."""
+        """Restores the size."""
         if self.mounted:
             self._mount(f"remount,size={self._size}")
 
     def close(self) -> None:
-        """Takes the disk away, and what is on it."""
+        """Removes the disk and its contents."""
         if self.mounted:
             for flags in ((), ("--lazy",)):
                 if _succeeds("umount", *flags, str(self.folder)):

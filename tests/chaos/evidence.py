@@ -1,4 +1,4 @@
-"""All that a chaos run has seen and can still ask for, once everything has healed; and what is wrong with it."""
+"""Evidence of a chaos run after the recovery, and the violations that it shows."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -13,7 +13,7 @@ from tests.chaos.monitor import Monitor
 from torchyard.client import Client
 
 _ORPHANS_S = 45.0
-"""A worker that was stopped past its lease ends what it still runs once it goes on."""
+"""A worker that was stopped longer than its lease ends its attempts after it continues."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Evidence:
     monitor: Monitor
 
     def violations(self) -> list[str]:
-        """Sentences. Waits for processes that are about to end."""
+        """Returns a sentence for each violation. Waits for processes that are about to end."""
         return [
             *sorted(self.monitor.double_booked),
             *sorted(self.unexpected_errors),
@@ -62,7 +62,7 @@ class Evidence:
         return lost + [f"{job_id}: was not accepted, or not so often, and is listed" for job_id in listed - accepted]
 
     def _still_held(self) -> list[str]:
-        """Devices that no job needs any more."""
+        """Returns a sentence for each device that an ended job holds."""
         return [
             f"{device.uuid} of {worker.id} is held by {device.job_id}, which has ended"
             for worker in self.client.workers()

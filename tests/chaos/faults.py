@@ -1,4 +1,4 @@
-"""What goes wrong, and when: a plan that a seed decides, carried out on whatever is there at the moment."""
+"""Injects faults: a seed determines the plan, which is applied to the processes that exist at that moment."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -47,19 +47,19 @@ _KILLS: dict[Target, int] = {
     "redis": 2,
     "postgresql": 2,
 }
-"""How often each is chosen, beside the others."""
+"""Relative frequency of each target."""
 _PAST_LEASE_S = (33.0, 40.0)
 _LONG: dict[Fault, float] = {"rank stopped for good": 180.0, "worker stopped past its lease": 120.0}
-"""Troubles that only a run of so many seconds has time for."""
+"""Shortest run, in seconds, for faults that take long."""
 _TICK_S = 0.1
 _HEAL_S = 60.0
 _LOOKS = 30
-"""Ticks for which a target that is not there is waited for, before another is taken."""
+"""Ticks to wait for a missing target before another one is taken."""
 
 
 @dataclass(frozen=True, order=True)
 class PlannedFault:
-    """Something that goes wrong `at` so many seconds after the beginning."""
+    """A fault `at` seconds after the start of the run."""
 
     at: float
     what: str
@@ -67,9 +67,9 @@ class PlannedFault:
 
 
 def plan(*, seed: int, kills: int, seconds: float) -> list[PlannedFault]:
-    """`kills` kills, and for every three of them another trouble, each kind of which comes before one comes again.
+    """Plans `kills` kills and one other fault for every three of them. No fault repeats before each has occurred.
 
-    Troubles that a run of so many `seconds` has no time for are left out.
+    Faults that need more than `seconds` are omitted.
     """
     random = Random(f"nemesis {seed}")
     targets = random.choices(list(_KILLS), weights=list(_KILLS.values()), k=kills)
@@ -84,7 +84,7 @@ def plan(*, seed: int, kills: int, seconds: float) -> list[PlannedFault]:
 
 @dataclass(frozen=True)
 class Kill:
-    """A kill, by which somebody measures how long it takes to recover. `at` is by the wall clock."""
+    """A kill whose recovery is measured. `at` is in seconds since the epoch."""
 
     target: Target
     at: float
@@ -95,19 +95,19 @@ class Kill:
 
 @dataclass
 class InjectedFaults:
-    """What was done."""
+    """The injected faults."""
 
     kills: Counter[str] = field(default_factory=Counter[str])
     faults: Counter[str] = field(default_factory=Counter[str])
     damaged: list[Damage] = field(default_factory=list[Damage])
     impossible: set[str] = field(default_factory=set[str])
-    """Troubles that this machine, or this database, does not allow."""
+    """Faults that are not possible on this machine or database."""
 
 
 class FaultInjector(threading.Thread):
-    """Carries out `moments`, and takes back what it can when it is over or `close` was called.
+    """Injects the planned faults, and undoes what it can at the end or after `close`.
 
-    `wounded` is told of each kill, `say` gets a line for each deed. `failure` is what it could not cope with.
+    `wounded` is called for each kill, `say` with a line for each fault. `failure` is an unexpected exception.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class FaultInjector(threading.Thread):
         self._on_kill, self._say = on_kill, say
         self._undo: list[tuple[float, Callable[[], object]]] = []
         self._stopped: dict[str, int] = {}
-        """Workers that are stopped, and their pids."""
+        """Stopped workers with their pids."""
         self._closing = threading.Event()
         self._client = deployment.client(patience=0)
         self._actions: dict[str, Callable[[], bool]] = {
@@ -147,7 +147,7 @@ class FaultInjector(threading.Thread):
         }
 
     def close(self) -> None:
-        """Do nothing more."""
+        """Injects no further faults."""
         self._closing.set()
 
     def run(self) -> None:
@@ -166,7 +166,7 @@ class FaultInjector(threading.Thread):
             self._heal()
 
     def _wait_until(self, fault: float) -> bool:
-        """False as soon as it is to end. Meanwhile troubles end that have a length."""
+        """Waits, and undoes faults that are due. Returns False after `close`."""
         while True:
             now = time.monotonic()
             for due, undo in [item for item in self._undo if item[0] <= now]:
@@ -179,7 +179,7 @@ class FaultInjector(threading.Thread):
 
     def _heal(self) -> None:
         deadline = time.monotonic() + _HEAL_S
-        while self._undo and time.monotonic() < deadline:  # what has no effect yet comes again
+        while self._undo and time.monotonic() < deadline:  # an undo that fails is added again
             for item in list(self._undo):
                 self._undo.remove(item)
                 item[1]()
@@ -258,7 +258,7 @@ class FaultInjector(threading.Thread):
 
     def _stop_worker(self, seconds: float) -> bool:
         if self._stopped:
-            return False  # the other one goes on
+            return False  # the other worker must run
         name = self._random.choice(WORKERS)
         pid = self._deployment.components[name].send(signal.SIGSTOP)
         if pid is None:
@@ -343,7 +343,7 @@ class FaultInjector(threading.Thread):
             proxy.heal()
 
     def _damage(self) -> bool:
-        """Overwrites the newest checkpoint of a job that runs, and kills a rank of it, so that it is looked at."""
+        """Overwrites the newest checkpoint of a running job and kills one of its ranks, so that it is read."""
         victim = self._random_process("rank")
         newest = self._newest(victim) if victim is not None else None
         if victim is None or newest is None:
@@ -361,7 +361,7 @@ class FaultInjector(threading.Thread):
         return True
 
     def _newest(self, process: job_processes.JobProcess) -> CheckpointView | None:
-        """Of a job whose current attempt runs, and so has chosen what it resumes from."""
+        """Returns the newest checkpoint of a job whose current attempt runs, so that it has already resumed."""
         try:
             job = self._client.get(process.job_id)
             newest = next(self._client.checkpoints(process.job_id), None)

@@ -1,4 +1,4 @@
-"""The whole history of a job as its REST interface tells it, and what is wrong with it."""
+"""Reads the history of a job over REST, and finds violations in it."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -14,7 +14,7 @@ from torchyard.contract.views import CheckpointView, EventView, JobView
 
 _WEIGHTS = "model.safetensors"
 _TIMING = frozenset({"train/samples_per_second"})
-"""What two runs need not have alike."""
+"""Series that may differ between two runs."""
 _MOST_POINTS = 100_000
 _CONTINUES = re.compile(r"continues job \S+ from step ([0-9]+)")
 
@@ -30,22 +30,22 @@ class Damage:
 
 @dataclass(frozen=True)
 class JobHistory:
-    """One job, from outside."""
+    """All that REST shows of a job."""
 
     job: JobView
     events: Sequence[EventView]
     points: Sequence[MetricPoint]
-    """Every point that is stored, of all attempts."""
+    """All stored points of all attempts."""
     curve: Mapping[str, Mapping[int, float]]
-    """What people see: each series by step, where later attempts replace earlier ones."""
+    """Each series by step as users see it, where later attempts replace earlier ones."""
     checkpoints: Sequence[CheckpointView]
     """Newest first."""
     damaged_ids: frozenset[str] = field(default_factory=frozenset[str])
-    """Checkpoints, by id, whose bytes are not those that are listed."""
+    """Ids of checkpoints whose bytes differ from their digests."""
 
 
 def read(client: Client, job_id: str) -> JobHistory:
-    """Reads all that the service has of the job, and downloads each checkpoint. Raises TorchyardError."""
+    """Reads everything about the job and downloads each checkpoint. Raises TorchyardError."""
     series = client.metrics(job_id, max_points=_MOST_POINTS).data
     checkpoints = list(client.checkpoints(job_id))
     points = [item.view for item in client.stream(job_id, only=["metric"]) if isinstance(item.view, MetricPoint)]
@@ -62,9 +62,9 @@ def read(client: Client, job_id: str) -> JobHistory:
 def violations(
     history: JobHistory, *, ends: Collection[JobState], reference: JobHistory | None, damaged: Sequence[Damage]
 ) -> list[str]:
-    """What is wrong: sentences, each with the job's id.
+    """Returns a sentence for each violation, with the job's id.
 
-    `ends`: how it may have ended; `reference`: the same job, undisturbed; `damaged`: of whatever job.
+    `ends`: allowed final states; `reference`: the same job without faults; `damaged`: checkpoints of all jobs.
     """
     found = [
         *_wrong_end(history, ends),
@@ -79,7 +79,7 @@ def violations(
 
 
 def overlapping(history: JobHistory, earlier: int, later: int) -> list[str]:
-    """What is wrong with two attempts that ran at the same time: the first one's lease must have expired."""
+    """Returns a sentence if two attempts overlapped although the lease of the first had not expired."""
     for event in history.events:
         error = event.data.get("error") or {}
         if event.attempt == earlier and error.get("code") == "worker_lost" and "lease" in str(error.get("message")):
@@ -102,7 +102,7 @@ def _wrong_end(history: JobHistory, ends: Collection[JobState]) -> list[str]:
 
 
 def _is_given_up(history: JobHistory) -> bool:
-    """Whether so many attempts in a row failed without a checkpoint that the service is to give the job up."""
+    """Returns whether enough attempts in a row failed without a checkpoint to fail the job."""
     published_checkpoint = {event.attempt for event in history.events if event.type == "checkpoint"}
     attempts_without_checkpoint = 0
     for event in reversed(history.events):
@@ -129,7 +129,7 @@ def _doubled(history: JobHistory) -> list[str]:
 
 
 def _wrong_curve(history: JobHistory, reference: JobHistory) -> list[str]:
-    """A job that was stopped has a beginning of the curve, a retried one an end of it; each value is bit-equal."""
+    """A stopped job has the start of the curve, a retried job its end. Values must be bit-equal."""
     first, found = _begins_behind(history), list[str]()
     succeeded = history.job.state is JobState.SUCCEEDED
     saved = max((checkpoint.step for checkpoint in history.checkpoints), default=0)
@@ -152,7 +152,7 @@ def _wrong_curve(history: JobHistory, reference: JobHistory) -> list[str]:
 
 
 def _begins_behind(history: JobHistory) -> int:
-    """The step that a retried job goes on from; 0 for every other, and where what it was to go on from was damaged."""
+    """Returns the step from which a retried job resumed; 0 for other jobs, and if that checkpoint was damaged."""
     texts = [str(event.data["text"]) for event in history.events if event.type == "message"]
     told = [int(match[1]) for match in map(_CONTINUES.match, texts) if match is not None]
     behind = max(told, default=0)
@@ -184,7 +184,7 @@ def _wrong_bytes(history: JobHistory, damaged: Sequence[Damage]) -> list[str]:
 
 
 def _used_damaged(history: JobHistory, damaged: Sequence[Damage]) -> list[str]:
-    """A damaged checkpoint that was the newest when an attempt started must have been skipped, aloud."""
+    """A damaged checkpoint that was the newest at the start of an attempt must have been skipped with a message."""
     found: list[str] = []
     for damage in damaged:
         name = damage.checkpoint_id
@@ -198,9 +198,9 @@ def _used_damaged(history: JobHistory, damaged: Sequence[Damage]) -> list[str]:
 
 
 def _is_needed(history: JobHistory, name: str, later: Sequence[EventView]) -> bool:
-    """Whether an attempt prepared itself, by saying what it resumes from, before a newer checkpoint was listed."""
+    """Returns whether an attempt chose its checkpoint before a newer one was listed."""
     if name not in {checkpoint.id for checkpoint in history.checkpoints}:
-        return False  # of another job, or pushed out by newer ones
+        return False  # of another job, or removed for newer ones
     for event in later:
         if event.type == "checkpoint":
             return False
@@ -210,7 +210,7 @@ def _is_needed(history: JobHistory, name: str, later: Sequence[EventView]) -> bo
 
 
 def _is_sound(client: Client, job_id: str, checkpoint: CheckpointView) -> bool:
-    """Whether each of its files arrives with the digest that is listed, which the client checks."""
+    """Returns whether each file has its listed digest, which the client checks."""
     with tempfile.TemporaryDirectory(prefix="torchyard-chaos-") as folder:
         try:
             for file in checkpoint.files:

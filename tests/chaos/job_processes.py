@@ -1,4 +1,4 @@
-"""The processes of jobs on this host, as `/proc` shows them from outside."""
+"""Finds the processes of jobs on this host in `/proc`."""
 
 from collections import defaultdict
 from collections.abc import Collection
@@ -27,13 +27,13 @@ class JobProcess:
 
 
 def find(jobs: Collection[str]) -> list[JobProcess]:
-    """Every running process of the `jobs`; a stopped one, too, but no zombie."""
+    """Returns the running and stopped processes of the `jobs`, without zombies."""
     found = (_member(int(entry.name)) for entry in os.scandir("/proc") if entry.name.isdecimal())
     return sorted(process for process in found if process is not None and process.job_id in jobs)
 
 
 def running_attempts(processes: Collection[JobProcess]) -> dict[str, set[int]]:
-    """Of which attempts of each job a rank runs."""
+    """Returns the attempts of each job of which a rank runs."""
     running: dict[str, set[int]] = defaultdict(set)
     for process in processes:
         if process.role == "rank":
@@ -42,7 +42,7 @@ def running_attempts(processes: Collection[JobProcess]) -> dict[str, set[int]]:
 
 
 def warm_process_of(worker: int) -> int | None:
-    """Finds the pid of the warm process of the worker with pid `worker`; None if it has none now."""
+    """Returns the pid of the warm process of the worker with pid `worker`; None if it has none."""
     for path in Path(f"/proc/{worker}/task").glob("*/children"):  # a thread of it is the parent
         for child in path.read_text().split():
             if _read(int(child))[0].startswith(b"torchyard:warm"):
@@ -51,7 +51,7 @@ def warm_process_of(worker: int) -> int | None:
 
 
 def naming(folder: Path) -> list[int]:
-    """Running processes, but for this one, whose command line or environment names `folder`."""
+    """Returns other running processes whose command line or environment names `folder`."""
     needle, found = os.fsencode(folder), list[int]()
     for entry in os.scandir("/proc"):
         if entry.name.isdecimal() and int(entry.name) != os.getpid():

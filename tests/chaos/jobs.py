@@ -1,4 +1,4 @@
-"""A steady stream of short jobs, submitted and disturbed by their owner through the REST client alone."""
+"""Submits short jobs, and pauses, cancels and retries some of them, through the REST client only."""
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
@@ -20,16 +20,16 @@ Plan = Literal["run", "cancel", "pause", "retry"]
 
 KINDS: tuple[Kind, ...] = ("digits", "script")
 LABEL = "chaos"
-"""Of each job: the key by which its submission is known."""
+"""The label with the key of the submission."""
 
 _PLANS: tuple[Plan, ...] = ("run", "run", "run", "pause", "cancel", "retry")
 _PRIORITIES = (0, 0, 0, 5)
-"""Each job may be preempted by one of a higher priority."""
+"""Jobs of a higher priority may preempt others."""
 _LAUNCHERS = ("auto", "auto", "torchrun")
 _AT_ONCE = 5
 _PAUSE_S = 0.25
 _LATEST_S = 8.0
-"""After a job runs, in which its owner acts."""
+"""Longest delay of the owner's action after the start of a job, in seconds."""
 
 _SCRIPT = """
 import os, time, torchyard
@@ -67,7 +67,7 @@ _DIGITS: dict[str, Any] = {
 
 
 def spec(kind: Kind, *, code: Path, label: str) -> dict[str, Any]:
-    """What is submitted. `code` is a folder below which the worker allows scripts; the script is written there."""
+    """Returns the spec to submit. Writes the script into `code`, from which the workers allow scripts."""
     named = _COMMON | {"name": f"chaos-{kind}", "labels": {LABEL: label}}
     if kind == "digits":
         return _DIGITS | named
@@ -77,7 +77,7 @@ def spec(kind: Kind, *, code: Path, label: str) -> dict[str, Any]:
 
 @dataclass
 class ChaosJob:
-    """A job, and what its owner does to it."""
+    """A job, and its owner's action."""
 
     key: str
     kind: Kind
@@ -85,14 +85,14 @@ class ChaosJob:
     job_id: str
     state: JobState = JobState.QUEUED
     asked: bool = False
-    """Whether the service accepted the owner's cancel."""
+    """Whether the service has accepted the owner's cancel."""
     acts_at: float | None = None
     over: bool = False
-    """Whether the job has ended and its owner wants nothing more of it."""
+    """Whether the job has ended and its owner does nothing more with it."""
 
     @property
     def ends(self) -> frozenset[JobState]:
-        """How it may end. A cancel may come when the last step is done."""
+        """The allowed final states. A cancel may come after the last step."""
         return frozenset({JobState.SUCCEEDED, *([JobState.CANCELLED] if self.asked else [])})
 
 
@@ -113,11 +113,11 @@ class JobSubmitter(threading.Thread):
         self._given_up = threading.Event()
 
     def close(self) -> None:
-        """Submit nothing more."""
+        """Submits nothing more."""
         self._closing.set()
 
     def give_up(self) -> None:
-        """Wait for nothing more."""
+        """Stops waiting for jobs."""
         self._closing.set()
         self._given_up.set()
 
@@ -166,7 +166,7 @@ class JobSubmitter(threading.Thread):
         ask = self._client.pause if chaos_job.plan == "pause" else self._client.cancel
         accepted = self._try(lambda: ask(chaos_job.job_id))
         if accepted and chaos_job.plan == "pause":
-            chaos_job.plan = "run"  # once is enough
+            chaos_job.plan = "run"  # only once
         elif accepted:
             chaos_job.asked = True
 
@@ -178,11 +178,11 @@ class JobSubmitter(threading.Thread):
             self.chaos_jobs.append(ChaosJob(key, chaos_job.kind, "run", again.id))
 
     def _try(self, ask: Callable[[], JobView]) -> bool:
-        """Whether it was accepted. What met no answer may have been, and is asked again."""
+        """Returns whether the request was accepted. It is repeated without an answer."""
         try:
             self._retry_while_unavailable(ask)
         except Conflict:
-            return False  # the job has ended, or gone on, meanwhile
+            return False  # the job has ended or continued meanwhile
         return True
 
     def _retry_while_unavailable(self, ask: Callable[[], T]) -> T:
@@ -199,4 +199,4 @@ class JobSubmitter(threading.Thread):
 
 
 class _GivenUp(Exception):
-    """Nobody waits for the jobs any more."""
+    """Raised after `give_up`."""

@@ -1,4 +1,4 @@
-"""Looks at the service while it suffers: is a device held twice, does an attempt run beside another, is it up again."""
+"""Polls the service during faults: double-booked devices, overlapping attempts, and recovery after kills."""
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -19,7 +19,7 @@ _ACTIVE = (JobState.STARTING, JobState.RUNNING)
 
 
 class Monitor(threading.Thread):
-    """Works until `close`. `jobs` answers the ids of those that are accepted so far."""
+    """Polls the service until `close`. `jobs` returns the ids of the accepted jobs."""
 
     def __init__(self, client: Client, jobs: Callable[[], Collection[str]]) -> None:
         super().__init__(name="watch", daemon=True)
@@ -27,9 +27,9 @@ class Monitor(threading.Thread):
         self.failure: BaseException | None = None
         self.double_booked: set[str] = set()
         self.overlapping: set[tuple[str, int, int]] = set()
-        """Job and two attempts of it that ran at the same time, the earlier one first."""
+        """Job and two of its attempts that ran at the same time, the earlier one first."""
         self.recovered: dict[str, list[float]] = defaultdict(list)
-        """Seconds from each kill until all was as before, by target."""
+        """Seconds from each kill to the recovery, by target."""
         self._client, self._jobs = client, jobs
         self._kills: list[Kill] = []
         self._lock = threading.Lock()
@@ -84,13 +84,13 @@ class Monitor(threading.Thread):
         try:
             job = self._client.get(kill.job_id)
         except NotFound:
-            return False  # said by the history, if it stays away
+            return False  # the check of its history reports it if it stays missing
         resting = job.state.terminal or job.state is JobState.PAUSED
         return resting or (job.attempt > kill.attempt and job.state is JobState.RUNNING)
 
 
 def is_recovered(kill: Kill, *, components: Mapping[str, str], workers: Mapping[str, WorkerView]) -> bool:
-    """Whether what was killed is there again; the API is, as it has answered."""
+    """Returns whether the killed process is replaced. The API is, because it has answered."""
     if kill.worker is not None:
         worker = workers.get(kill.worker)
         if kill.target == "warm process":
@@ -101,7 +101,7 @@ def is_recovered(kill: Kill, *, components: Mapping[str, str], workers: Mapping[
 
 
 def double_booked(jobs: Iterable[JobView]) -> list[str]:
-    """Of jobs that hold devices at one moment: the devices that two of them hold."""
+    """Returns a sentence for each device that two of the jobs hold."""
     holders: dict[tuple[str, str], list[str]] = defaultdict(list)
     for job in jobs:
         for device in job.devices:

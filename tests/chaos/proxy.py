@@ -1,4 +1,4 @@
-"""A TCP port before a server's unix socket: what goes through it can be slowed, held back and cut."""
+"""A TCP port in front of a server's unix socket. Its connections can be delayed, held and reset."""
 
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -8,7 +8,7 @@ import struct
 import threading
 import time
 
-_RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing throws away what waits, and tells the other end so
+_RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing discards unsent bytes and sends a reset
 
 
 class Proxy:
@@ -34,16 +34,16 @@ class Proxy:
             return len(self._pairs)
 
     def hold(self) -> None:
-        """A partition: connections stay and new ones are taken, but not a byte passes until `heal`."""
+        """Simulates a partition: connections stay and new ones are accepted, but no byte passes until `heal`."""
         self._passing.clear()
 
     def heal(self) -> None:
-        """What was held back goes on its way, at full speed."""
+        """Forwards held bytes, without latency."""
         self.latency = 0.0
         self._passing.set()
 
     def cut(self) -> int:
-        """Resets every connection; how many there were."""
+        """Resets every connection and returns their number."""
         with self._lock:
             pairs = list(self._pairs)
         for pair in pairs:
@@ -95,7 +95,7 @@ class Proxy:
 
 
 class _Pair:
-    """The two ends of one connection. They are closed by the last who uses them, or another file could get a number."""
+    """The two sockets of one connection. Their last user closes them, so that no descriptor is reused too early."""
 
     def __init__(self, client: socket.socket, server: socket.socket) -> None:
         self._client = client
@@ -104,7 +104,7 @@ class _Pair:
     def reset(self) -> None:
         with suppress(OSError):
             self._client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-            self._client.shutdown(socket.SHUT_RD)  # wakes who reads; an end in good order would be sent by SHUT_WR
+            self._client.shutdown(socket.SHUT_RD)  # wakes the reader; SHUT_WR would send an orderly end
         self._end_server()
 
     def end(self) -> None:

@@ -1,4 +1,4 @@
-"""What a chaos run has shown, as text."""
+"""The result of a chaos run as text."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -14,14 +14,14 @@ class Report:
     kills: Mapping[str, int]
     faults: Mapping[str, int]
     impossible: Collection[str]
-    """What this machine or this database does not allow."""
+    """Faults that are not possible on this machine or database."""
     recovered: Mapping[str, Sequence[float]]
-    """Seconds until all was as before, by what was killed."""
+    """Seconds to the recovery, by what was killed."""
     unmeasured: int
-    """Kills of which nobody saw the recovery."""
+    """Kills whose recovery was not seen."""
     ends: Mapping[str, int]
     attempts: Sequence[int]
-    """Of each job."""
+    """The number of attempts of each job."""
     polls: int
     violations: Sequence[str]
 
@@ -30,11 +30,11 @@ class Report:
         components = [
             f"chaos: seed {self.seed}, {self.minutes:g} min, {self.database}",
             f"kills: {total} ({_counts(self.kills)})",
-            f"other troubles: {sum(self.faults.values())} ({_counts(self.faults)})",
+            f"other faults: {sum(self.faults.values())} ({_counts(self.faults)})",
             *([f"not possible here: {', '.join(sorted(self.impossible))}"] if self.impossible else []),
             *self._recovery(),
             f"jobs: {sum(self.ends.values())} ({_counts(self.ends)}); attempts: {_attempts(self.attempts)}",
-            f"looks at the running service: {self.polls}",
+            f"polls of the running service: {self.polls}",
             f"violations: {len(self.violations)}",
             *(f"  {violation}" for violation in self.violations),
             bound(kills=total, violations=len(self.violations)),
@@ -53,13 +53,13 @@ class Report:
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The least value that `percent` of all values do not exceed."""
+    """Returns the least value that `percent` of all values do not exceed."""
     ordered = sorted(values)
     return ordered[max(math.ceil(len(ordered) * percent / 100), 1) - 1]
 
 
 def bound(*, kills: int, violations: int) -> str:
-    """What the run says, at 95%, of how probable it is that one kill breaks a promise: the rule of three."""
+    """Returns the 95% bound on the probability that a kill breaks a promise, by the rule of three."""
     if violations or not kills:
         return "95% bound: none"
     return f"95% bound on the probability that a kill breaks a promise: {min(3 / kills, 1.0):.4f} (3 / {kills})"

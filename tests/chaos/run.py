@@ -1,4 +1,4 @@
-"""One chaos run, from an empty folder to the report."""
+"""Runs one chaos test, from an empty folder to the report."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -34,9 +34,9 @@ class Options:
 
 
 def run(folder: Path, options: Options) -> Report:
-    """Breaks a service in `folder`, heals it and checks it. When this returns or raises, nothing of it runs.
+    """Injects faults into a service in `folder`, undoes them and checks the service. Afterwards nothing of it runs.
 
-    Raises TimeoutError where the service does not even start, and what a part of the run itself could not cope with.
+    Raises TimeoutError if the service does not start, and unexpected exceptions of the run's threads.
     """
     with deployed(folder, database=options.database) as made, made.client() as client:
         say = _Clock()
@@ -74,7 +74,7 @@ def run(folder: Path, options: Options) -> Report:
 
 
 def _references(made: Deployment, client: Client, kinds: Sequence[Kind]) -> dict[Kind, JobHistory]:
-    """Each kind of job, undisturbed."""
+    """Runs a job of each kind without faults."""
     jobs: dict[Kind, str] = {kind: client.submit(spec(kind, code=made.code, label="reference")).id for kind in kinds}
 
     def over() -> bool:
@@ -113,7 +113,7 @@ def _report(options: Options, evidence: Evidence, found: Sequence[str]) -> Repor
 
 
 class _Clock:
-    """Says what happens, and when."""
+    """Prints messages with the time since the start."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()

@@ -20,7 +20,7 @@ CHAOS = [sys.executable, "-m", "tests.chaos"]
 
 @pytest.fixture
 def scratch() -> Generator[Path]:
-    """Where a run puts everything. PostgreSQL, which refuses to be root, must be able to enter it."""
+    """A folder for the run. PostgreSQL, which does not run as root, must be able to enter it."""
     with tempfile.TemporaryDirectory(prefix="torchyard-chaos-test-") as folder:
         path = Path(folder)
         path.chmod(0o755)
@@ -41,14 +41,15 @@ def test_nothing_is_lost_while_everything_is_killed(scratch: Path, extent: list[
     assert done.returncode == 0, done.stdout + done.stderr
     kills = re.search(r"^kills: (\d+)", done.stdout, re.MULTILINE)
     assert kills is not None
-    assert int(kills[1]) >= least  # of those that were planned, some find no victim in time
+    assert int(kills[1]) >= least  # some of the planned kills find no target in time
     assert "violations: 0\n95% bound on the probability" in done.stdout
     assert left_of(scratch) == []
 
 
 def test_an_interrupted_run_leaves_nothing(scratch: Path) -> None:
     argv = [*CHAOS, "--kills", "0", "--jobs", "1", "--minutes", "10", "--database", "sqlite", "--kinds", "script"]
-    with subprocess.Popen(argv, cwd=ROOT, env=environment(scratch), stderr=subprocess.PIPE, text=True) as chaos:
+    env = environment(scratch) | {"TORCHYARD_LAUNCHER": "torchrun"}  # without the cost of warm processes
+    with subprocess.Popen(argv, cwd=ROOT, env=env, stderr=subprocess.PIPE, text=True) as chaos:
         assert chaos.stderr is not None
         assert "references first" in chaos.stderr.readline()
         deadline = time.monotonic() + 60
@@ -67,13 +68,13 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def started(folder: Path) -> set[str]:
-    """Jobs of which a process runs."""
+    """Returns the jobs of which a process runs."""
     jobs = {path.name for path in folder.glob("torchyard-chaos-*/disk/*/runs/job_*")}
     return {process.job_id for process in job_processes.find(jobs) if process.role != "supervisor"}
 
 
 def left_of(folder: Path) -> list[object]:
-    """Processes, mounts and files."""
+    """Returns remaining processes, mounts and files."""
     mounts = [line for line in Path("/proc/mounts").read_text().splitlines() if str(folder) in line]
     # torch makes the folder of its compiler's cache when Dynamo is imported.
     files = [path for path in folder.iterdir() if not path.name.startswith("torchinductor_")]

@@ -10,7 +10,7 @@ from tests.chaos.disk import disk
 MIB = 1 << 20
 
 
-def test_a_full_disk_takes_nothing_more_until_it_is_emptied(tmp_path: Path) -> None:
+def test_a_filled_disk_refuses_writes_until_it_is_emptied(tmp_path: Path) -> None:
     with disk(tmp_path / "disk", size=4 * MIB) as made:
         if not made.mounted:
             pytest.skip("mounting is not allowed here")

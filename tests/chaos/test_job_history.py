@@ -1,4 +1,4 @@
-"""The checker of histories sees each kind of violation that is planted, and nothing in a history without one."""
+"""The checker of histories finds each kind of planted violation, and none in a correct history."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -114,11 +114,11 @@ def damage(name: str, *, after: float) -> Damage:
     return Damage(name, f"{name}-state", (BEGAN + timedelta(seconds=after)).timestamp())
 
 
-def test_a_history_in_order_has_no_violation() -> None:
+def test_a_correct_history_has_no_violation() -> None:
     assert found(GOOD) == []
 
 
-def test_a_cancelled_job_has_a_beginning_of_the_curve_and_a_retried_one_its_end() -> None:
+def test_a_cancelled_job_has_the_start_of_the_curve_and_a_retried_job_its_end() -> None:
     ends = frozenset({JobState.CANCELLED})
     assert found(cancelled(last=7), ends=ends) == []
     assert found(cancelled(last=4), ends=ends) == []  # a stop came before the evaluation at step 5
@@ -132,13 +132,13 @@ def test_a_cancelled_job_has_a_beginning_of_the_curve_and_a_retried_one_its_end(
     assert len(found(replace(GOOD, curve=LATE))) == 1
 
 
-def test_a_job_is_given_up_only_after_so_many_attempts_without_a_checkpoint() -> None:
+def test_a_job_fails_only_after_ten_attempts_without_a_checkpoint() -> None:
     assert [sentence for sentence in found(given_up(after=CRASH_LOOP_CAP)) if "is failed" in sentence] == []
     (sentence,) = [sentence for sentence in found(given_up(after=CRASH_LOOP_CAP - 1)) if "is failed" in sentence]
     assert sentence == "job_1 (chaos-digits): is failed, not succeeded: completed"
 
 
-def test_a_hole_in_the_curve_of_a_cancelled_job_is_a_loss() -> None:
+def test_a_gap_in_the_curve_of_a_cancelled_job_is_a_violation() -> None:
     history = cancelled(last=7)
     curve = {"train/loss": {step: value for step, value in history.curve["train/loss"].items() if step != 3}}
     assert found(replace(history, curve=curve), ends=frozenset({JobState.CANCELLED})) == [
@@ -189,13 +189,13 @@ PLANTED: list[tuple[str, Callable[[JobHistory], JobHistory]]] = [
 
 
 @pytest.mark.parametrize(("expected", "plant"), PLANTED)
-def test_what_is_planted_is_found(expected: str, plant: Callable[[JobHistory], JobHistory]) -> None:
+def test_planted_violations_are_found(expected: str, plant: Callable[[JobHistory], JobHistory]) -> None:
     sentences = found(plant(GOOD))
     assert any(expected in sentence for sentence in sentences), sentences
     assert all(sentence.startswith("job_1 (chaos-digits): ") for sentence in sentences)
 
 
-def test_a_damaged_checkpoint_may_be_unsound_but_not_used() -> None:
+def test_a_damaged_checkpoint_may_exist_but_must_not_be_used() -> None:
     damaged = replace(GOOD, damaged_ids=frozenset({"ckpt_5"}))
     assert found(damaged, damage("ckpt_5", after=7.5)) == []
     assert found(damaged, damage("ckpt_5", after=4.5)) == [
@@ -204,7 +204,7 @@ def test_a_damaged_checkpoint_may_be_unsound_but_not_used() -> None:
     ]
 
 
-def test_a_damaged_checkpoint_is_skipped_aloud() -> None:
+def test_a_damaged_checkpoint_is_skipped_with_a_message() -> None:
     older = event(7, "message", attempt=2, level="info", text="resumes from checkpoint ckpt_2 (step 2)")
     skipped = event(6, "message", attempt=2, level="warning", text="1 damaged checkpoints were skipped: ckpt_5")
     silent = replace(GOOD, events=[older if each is RESUMED else each for each in GOOD.events])
@@ -215,7 +215,7 @@ def test_a_damaged_checkpoint_is_skipped_aloud() -> None:
     ]
 
 
-def test_two_attempts_may_run_side_by_side_only_once_the_first_ones_lease_has_expired() -> None:
+def test_two_attempts_may_overlap_only_after_the_first_lease_has_expired() -> None:
     assert job_history.overlapping(GOOD, 1, 2) == ["job_1: attempt 2 ran beside attempt 1, whose lease had not expired"]
     lost = {"code": "worker_lost", "message": "the lease of worker box expired"}
     events = [state(5, JobState.QUEUED, error=lost) if each.seq == 5 else each for each in GOOD.events]

@@ -1,4 +1,4 @@
-"""The proxy between the programs and their servers: it passes on, slows down, holds back and cuts."""
+"""The proxy between programs and servers: it forwards, delays, holds and resets connections."""
 
 from collections.abc import Generator
 from pathlib import Path
@@ -47,7 +47,7 @@ def test_a_slow_connection_delays_each_direction(before: Proxy) -> None:
         assert time.monotonic() - began >= 0.2
 
 
-def test_a_partition_holds_back_and_loses_nothing(before: Proxy) -> None:
+def test_a_partition_delays_bytes_and_loses_none(before: Proxy) -> None:
     with connected(before) as old:
         assert said(old, b"one") == b"one"
         before.hold()
@@ -63,7 +63,7 @@ def test_a_partition_holds_back_and_loses_nothing(before: Proxy) -> None:
             assert new.recv(100) == b"two"
 
 
-def test_a_cut_resets_what_is_open_and_nothing_after_it(before: Proxy) -> None:
+def test_a_cut_resets_only_the_open_connections(before: Proxy) -> None:
     with connected(before) as old:
         assert said(old, b"one") == b"one"
         assert before.cut() == 1

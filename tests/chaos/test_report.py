@@ -1,4 +1,4 @@
-"""What the report makes of its figures, and the plan of a seed."""
+"""The text of the report, and the plan of a seed."""
 
 from collections import Counter
 
@@ -11,7 +11,7 @@ from tests.chaos.report import Report, bound, percentile
 @pytest.mark.parametrize(
     ("percent", "expected"), [(0, 1.0), (50, 50.0), (51, 51.0), (99, 99.0), (99.5, 100.0), (100, 100.0)]
 )
-def test_a_percentile_is_the_least_value_that_so_many_do_not_exceed(percent: float, expected: float) -> None:
+def test_a_percentile_is_the_least_value_that_enough_values_do_not_exceed(percent: float, expected: float) -> None:
     assert percentile([float(value) for value in range(100, 0, -1)], percent) == expected
 
 
@@ -26,7 +26,7 @@ def test_the_bound_is_the_rule_of_three() -> None:
     assert bound(kills=0, violations=0) == "95% bound: none"
 
 
-def test_a_report_says_everything() -> None:
+def test_a_report_contains_every_figure() -> None:
     report = Report(
         seed=7,
         minutes=2,
@@ -44,7 +44,7 @@ def test_a_report_says_everything() -> None:
     assert str(report).splitlines() == [
         "chaos: seed 7, 2 min, postgresql",
         "kills: 3 (rank 2, api 1)",
-        "other troubles: 1 (disk full 1)",
+        "other faults: 1 (disk full 1)",
         "not possible here: postgresql restarted",
         "time to recover:",
         "  all        p50   4.00 s, p99   8.00 s (3 kills)",
@@ -52,14 +52,14 @@ def test_a_report_says_everything() -> None:
         "  rank       p50   4.00 s, p99   8.00 s (2 kills)",
         "  not seen: 1",
         "jobs: 4 (succeeded 3, cancelled 1); attempts: 7 (1 of 2 jobs, 2 of 1 jobs, 3 of 1 jobs)",
-        "looks at the running service: 99",
+        "polls of the running service: 99",
         "violations: 1",
         "  job_1: is lost",
         "95% bound: none",
     ]
 
 
-def test_a_seed_decides_the_plan() -> None:
+def test_a_seed_determines_the_plan() -> None:
     planned = faults.plan(seed=1, kills=36, seconds=180)
     assert planned == faults.plan(seed=1, kills=36, seconds=180)
     assert planned != faults.plan(seed=2, kills=36, seconds=180)
@@ -71,7 +71,7 @@ def test_a_seed_decides_the_plan() -> None:
     assert planned == sorted(planned)
 
 
-def test_a_short_run_leaves_out_what_takes_long() -> None:
+def test_a_short_run_omits_long_faults() -> None:
     names = {fault.what for fault in faults.plan(seed=1, kills=36, seconds=60) if not fault.kill}
     assert len(names) == 10
     assert not names & {"rank stopped for good", "worker stopped past its lease"}

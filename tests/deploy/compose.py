@@ -15,16 +15,16 @@ _REFERENCE = re.compile(r"\$(?:\$|\{(?P<name>\w+)(?:(?P<how>:[-?])(?P<word>[^}]*
 
 
 class MissingVariableError(Exception):
-    """What Compose says where a required variable is not set: the message that the file gives it."""
+    """A required variable is not set; has the message that the file defines, as Compose would show it."""
 
 
 def load(variables: Mapping[str, str]) -> dict[str, Any]:
-    """The file with `variables` put in. Raises MissingVariableError."""
+    """Returns the file with `variables` substituted. Raises MissingVariableError."""
     return substituted(yaml.safe_load(TEXT), lambda text: _interpolated(text, variables))
 
 
 def substituted(node: Any, change: Callable[[str], str]) -> Any:
-    """`node` with every text in it changed; keys stay."""
+    """Returns `node` with every text changed, but not its keys."""
     if isinstance(node, str):
         return change(node)
     if isinstance(node, dict):
@@ -35,7 +35,7 @@ def substituted(node: Any, change: Callable[[str], str]) -> Any:
 
 
 def image_health() -> list[str]:
-    """The Dockerfile's own health check, as in a service's `healthcheck.test`."""
+    """Returns the Dockerfile's health check, in the form of a service's `healthcheck.test`."""
     found = re.search(r"^HEALTHCHECK .*\\\n\s+CMD (\[.*\])$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     assert found is not None
     return ["CMD", *json.loads(found[1])]

@@ -22,7 +22,7 @@ _STOPPED_AFTER = "10s"
 
 
 class Stack:
-    """`ports` are free ones, by those of the file; `programs`, folders of programs that the images have."""
+    """`ports` maps the file's ports to free ones; `programs` are folders of programs that the images contain."""
 
     def __init__(
         self, folder: Path, variables: Mapping[str, str], *, ports: Mapping[int, int], programs: Sequence[Path]
@@ -37,7 +37,7 @@ class Stack:
         return self._local(name, self._services[name].get("environment", {}))
 
     def run(self, name: str) -> subprocess.CompletedProcess[str]:
-        """A service that ends by itself."""
+        """Runs a service that ends by itself."""
         argv = self._local(name, self._services[name]["command"])
         return subprocess.run(
             argv, env=self._environ(name), cwd=self._folder, capture_output=True, text=True, check=False
@@ -70,7 +70,7 @@ class Stack:
         return done.returncode == 0
 
     def stop(self, name: str) -> int:
-        """Stops a service with its own signal, within its grace period: its exit code."""
+        """Stops a service by its declared signal within its grace period, and returns its exit code."""
         service, process = self._services[name], self._processes.pop(name)
         process.send_signal(signal.Signals[service.get("stop_signal", "SIGTERM")])
         try:
@@ -80,7 +80,7 @@ class Stack:
             process.wait()
 
     def stop_all(self) -> list[int]:
-        """Stops what still runs, the last first."""
+        """Stops the running services in reverse order."""
         return [self.stop(name) for name in reversed([*self._processes])]
 
     def log(self, name: str) -> str:

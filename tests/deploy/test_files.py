@@ -1,4 +1,4 @@
-"""The files by which the service is deployed: valid, without a default secret, and true to what they deploy."""
+"""The deployment files are valid, contain no default secret, and match what they deploy."""
 
 from pathlib import Path
 import re
@@ -22,7 +22,7 @@ SECRETS = ("TORCHYARD_TOKEN", "POSTGRES_PASSWORD", "REDIS_PASSWORD")
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """All that `make env` needs of the project."""
+    """The files of the project that `make env` needs."""
     shutil.copy(ROOT / "Makefile", tmp_path)
     shutil.copytree(ROOT / "deploy", tmp_path / "deploy")
     return tmp_path
@@ -47,7 +47,7 @@ def test_make_env_writes_new_secrets_that_only_the_owner_reads(checkout: Path) -
     assert all(re.fullmatch("[0-9a-f]{64}", secret) for secret in secrets)
 
 
-def test_make_env_keeps_what_is_there(checkout: Path) -> None:
+def test_make_env_keeps_an_existing_file(checkout: Path) -> None:
     (checkout / ".env").write_text("TORCHYARD_TOKEN=mine\n")
     done = _make_env(checkout)
     assert done.returncode != 0
@@ -64,7 +64,7 @@ def test_secrets_stay_out_of_git_and_out_of_the_image() -> None:
 
 @pytest.mark.parametrize("name", [*SECRETS, "TORCHYARD_ALLOW_PATHS"])
 @pytest.mark.parametrize("value", [None, ""])
-def test_without_its_env_file_it_says_what_to_do(checkout: Path, name: str, value: str | None) -> None:
+def test_without_its_env_file_compose_says_what_to_do(checkout: Path, name: str, value: str | None) -> None:
     _make_env(checkout)
     variables = _variables(checkout)
     del variables[name]
@@ -74,14 +74,14 @@ def test_without_its_env_file_it_says_what_to_do(checkout: Path, name: str, valu
         load(variables)
 
 
-def test_the_compose_file_keeps_to_the_specification(config: dict[str, Any]) -> None:
+def test_the_compose_file_follows_the_specification(config: dict[str, Any]) -> None:
     text = yaml.safe_dump(config)
     PyCompose.from_yaml(text).validate()
     with pytest.raises(ValueError, match="readonly"):
         PyCompose.from_yaml(text.replace("read_only", "readonly"))
 
 
-def test_what_it_refers_to_is_there(config: dict[str, Any]) -> None:
+def test_the_files_that_compose_names_exist(config: dict[str, Any]) -> None:
     services = config["services"]
     for service in services.values():
         assert {*service.get("depends_on", ())} <= {*services}
@@ -93,7 +93,7 @@ def test_what_it_refers_to_is_there(config: dict[str, Any]) -> None:
     assert services["api"]["ports"] == ["127.0.0.1:8000:8000"]
 
 
-def test_the_variables_it_sets_are_settings(config: dict[str, Any]) -> None:
+def test_the_variables_that_compose_sets_are_settings(config: dict[str, Any]) -> None:
     fields = {**api.settings.Settings.model_fields, **worker.settings.Settings.model_fields}
     known = {f"TORCHYARD_{field.upper()}" for field in fields}
     named = set(re.findall(r"\bTORCHYARD_[A-Z_]+\b", TEXT))
@@ -122,19 +122,19 @@ def test_only_the_blobs_are_shared(config: dict[str, Any]) -> None:
     assert shared == {"blobs"}
 
 
-def test_the_dockerfile_has_no_finding() -> None:
+def test_hadolint_finds_nothing_in_the_dockerfile() -> None:
     hadolint = Path(sys.executable).with_name("hadolint")
     done = _run([str(hadolint), "--disable-ignore-pragma", "Dockerfile"], cwd=ROOT)
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_the_dockerfile_copies_all_that_is_installed() -> None:
+def test_the_dockerfile_copies_every_installed_package() -> None:
     packages = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"tests", "bench"}
     assert {*packages, "pyproject.toml", "README.md", "deploy/server"} <= {*_copied()}
 
 
 def _copied() -> list[str]:
-    """What the Dockerfile copies from the project."""
+    """Returns the paths that the Dockerfile copies from the project."""
     lines = re.findall(r"^COPY (?!--from)(.+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     copied = [source for line in lines for source in line.split()[:-1]]
     assert all((ROOT / name).exists() for name in copied)
@@ -150,5 +150,5 @@ def _run(argv: list[str], *, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def _variables(checkout: Path) -> dict[str, str]:
-    """As Compose, and a shell, read the file."""
+    """Parses the file as Compose and a shell do."""
     return {name: value or "" for name, value in dotenv_values(checkout / ".env").items()}

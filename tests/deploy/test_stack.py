@@ -1,4 +1,4 @@
-"""What docker-compose.yml declares, run by hand: its commands, with its variables, on a real PostgreSQL and Redis."""
+"""Runs the commands and variables of docker-compose.yml without Docker, on a real PostgreSQL and Redis."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -30,7 +30,7 @@ from torchyard.cli.up.redis_server import find_binary
 
 @pytest.fixture
 def variables(tmp_path: Path) -> dict[str, str]:
-    """A new env file, read; jobs may read the folder `code`."""
+    """Makes and parses a new env file; jobs may read the folder `code`."""
     shutil.copy(ROOT / "Makefile", tmp_path)
     shutil.copytree(ROOT / "deploy", tmp_path / "deploy")
     subprocess.run(["make", "env"], cwd=tmp_path, check=True)
@@ -41,7 +41,7 @@ def variables(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def stack(tmp_path: Path, variables: dict[str, str]) -> Iterator[Stack]:
-    """PostgreSQL and Redis run, healthy; afterwards nothing that was started is left."""
+    """Runs healthy PostgreSQL and Redis services, and stops everything afterwards."""
     ports = _free_ports(5432, 6379, 8000)
     with ExitStack() as undo:
         postgresql = undo.enter_context(postgresql_server({"listen_addresses": "127.0.0.1", "port": str(ports[5432])}))
@@ -117,7 +117,7 @@ def _url(stack: Stack) -> str:
 
 
 def _check_redis(url: str, password: str) -> None:
-    """It keeps what it acknowledged, and refuses who does not know the password."""
+    """Checks that Redis is durable and requires the password."""
     with Redis.from_url(url) as redis:
         held = {name: redis.config_get(name)[name] for name in ("appendonly", "appendfsync", "maxmemory-policy")}
     assert held == {"appendonly": "yes", "appendfsync": "everysec", "maxmemory-policy": "noeviction"}
@@ -126,7 +126,7 @@ def _check_redis(url: str, password: str) -> None:
 
 
 def _initialise(postgresql: PostgreSQLServer, environment: dict[str, str]) -> None:
-    """As the image does for a new volume: the superuser and the database that the variables name, and passwords."""
+    """Initializes a volume as the image does: the superuser, the database and the password of the variables."""
     with psycopg.connect(postgresql.conninfo, autocommit=True) as connection:
         user, database = sql.Identifier(environment["POSTGRES_USER"]), sql.Identifier(environment["POSTGRES_DB"])
         password = sql.Literal(environment["POSTGRES_PASSWORD"])
@@ -139,7 +139,7 @@ def _initialise(postgresql: PostgreSQLServer, environment: dict[str, str]) -> No
 
 
 def _free_ports(*wanted: int) -> dict[int, int]:
-    """A free port of this host for each of `wanted`."""
+    """Returns a free port of this host for each of `wanted`."""
     with ExitStack() as held:
         sockets = {port: held.enter_context(socket.create_server(("127.0.0.1", 0))) for port in wanted}
         return {port: server.getsockname()[1] for port, server in sockets.items()}

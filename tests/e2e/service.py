@@ -80,7 +80,7 @@ class Service:
         return self._up.wait(90)
 
     def script(self, name: str, text: str) -> str:
-        """Writes a user's script; the `code` URL of its folder."""
+        """Writes a user's script and returns the `code` URL of its folder."""
         folder = self.code / name
         folder.mkdir(exist_ok=True)
         (folder / "train.py").write_text(text)
@@ -91,7 +91,7 @@ class Service:
         return self.client.submit({"trainer": "script", "name": name, "config": {"code": code}, **spec})
 
     def wait(self, job_id: str, *states: JobState) -> JobView:
-        """The job, once it is in one of `states`; any terminal one by default."""
+        """Waits until the job is in one of `states` (any terminal one by default) and returns it."""
 
         def look() -> JobView | None:
             job = self.client.get(job_id)
@@ -102,7 +102,7 @@ class Service:
         return until(look, what=f"job {job_id} is {states or 'terminal'}", context=self._log)
 
     def processes(self) -> list[int]:
-        """Every process of this host that names the data folder: the service's own, and the jobs'."""
+        """Returns every process that names the data folder, of the service and of its jobs."""
         jobs = {path.name for path in (self.data / "runs").glob("job_*")}
         return [*processes_naming(self.data), *(member.pid for member in job_processes.find(jobs))]
 
@@ -124,7 +124,7 @@ class Service:
 
 @contextmanager
 def running(service: Service) -> Generator[Service]:
-    """A service that is up; afterwards it is stopped, and none of its processes is left."""
+    """Runs the service; afterwards it is stopped, and no process of it may be left."""
     service.start()
     try:
         yield service
@@ -140,7 +140,7 @@ def running(service: Service) -> Generator[Service]:
 
 
 def until(look: Callable[[], T | None], *, what: str, context: Callable[[], str] = str) -> T:
-    """The first answer of `look` that is not None or False."""
+    """Polls `look` and returns its first result that is not None or False."""
     deadline = time.monotonic() + DEADLINE_S
     while time.monotonic() < deadline:
         found = look()
@@ -151,7 +151,7 @@ def until(look: Callable[[], T | None], *, what: str, context: Callable[[], str]
 
 
 def is_running(pid: int) -> bool:
-    """Whether the process lives; a zombie does not."""
+    """Returns whether the process runs; a zombie does not."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -160,7 +160,7 @@ def is_running(pid: int) -> bool:
 
 
 def processes_naming(folder: Path) -> list[int]:
-    """Pids of running processes whose command line or environment names `folder`."""
+    """Returns the pids of running processes whose command line or environment names `folder`."""
     needle = str(folder).encode()
     found: list[int] = []
     for entry in Path("/proc").iterdir():

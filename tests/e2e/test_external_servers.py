@@ -1,4 +1,4 @@
-"""PostgreSQL and Redis elsewhere: nothing but their addresses changes, under `up` and with the programs one by one."""
+"""External PostgreSQL and Redis servers: only the addresses change, under `up` and with separate programs."""
 
 from collections.abc import Generator
 from contextlib import ExitStack
@@ -34,7 +34,7 @@ def postgresql_url(postgresql: PostgreSQLDatabases) -> Generator[str]:
         yield url
 
 
-def test_up_on_servers_elsewhere_starts_only_what_is_not_given(
+def test_up_with_external_servers_starts_only_api_and_worker(
     tmp_path: Path, postgresql_url: str, redis_url: str
 ) -> None:
     with running(Service(tmp_path, database=postgresql_url, redis=redis_url, warm=False)) as service:
@@ -51,7 +51,7 @@ def test_up_on_servers_elsewhere_starts_only_what_is_not_given(
         )
 
 
-def test_the_programs_one_by_one(tmp_path: Path, postgresql_url: str, redis_url: str) -> None:
+def test_the_programs_work_when_started_one_by_one(tmp_path: Path, postgresql_url: str, redis_url: str) -> None:
     code = tmp_path / "code"
     code.mkdir()
     (code / "train.py").write_text(SCRIPT)

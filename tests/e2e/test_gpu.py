@@ -1,4 +1,4 @@
-"""On a machine with a GPU (`make test-gpu`): discovery, a stranger on the device, and the main job over NCCL."""
+"""On a machine with a GPU (`make test-gpu`): discovery, a GPU in use by another program, and the main job over NCCL."""
 
 from collections.abc import Generator
 import json
@@ -35,7 +35,7 @@ def service(tmp_path: Path, empty_url: str) -> Generator[Service]:
         yield service
 
 
-def test_a_gpu_that_a_stranger_holds_is_not_offered_and_the_job_says_so(service: Service) -> None:
+def test_a_gpu_in_use_by_another_program_is_not_offered_and_the_job_says_so(service: Service) -> None:
     uuids = ",".join(gpu.uuid for gpu in GPUS[:1])
     stranger = subprocess.Popen(
         [sys.executable, "-P", "-c", HOLD],

@@ -1,4 +1,4 @@
-"""Pause, resume, preemption and drain, over real processes: each stop saves, and nothing is counted or lost."""
+"""Pause, resume, preemption and drain with real processes: each stop saves, is not counted and loses nothing."""
 
 from tests.e2e.service import Service, until
 from tests.e2e.test_recovery import GATED
@@ -6,7 +6,7 @@ from torchyard.contract.job import JobState
 from torchyard.contract.views import JobView
 
 
-def test_stops_that_people_and_schedulers_ask_for_lose_nothing(service: Service) -> None:
+def test_requested_stops_lose_no_work(service: Service) -> None:
     job = _running_with_a_step(service, "gated", preemptible=True)
     client, gate = service.client, service.code / "gated" / "gate"
 

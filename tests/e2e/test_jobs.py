@@ -1,4 +1,4 @@
-"""The main job and its neighbours, over real processes: API, worker, Redis, each database, torchrun."""
+"""The main job and others, with real processes: API, worker, Redis, each database, torchrun."""
 
 import json
 import math
@@ -95,7 +95,7 @@ def test_two_jobs_share_the_devices_one_after_the_other(service: Service) -> Non
     assert service.client.cancel(small.id).state is JobState.CANCELLED
 
 
-def test_a_job_starts_warm_or_by_torchrun_as_it_asks_and_is_told_why(service: Service) -> None:
+def test_a_job_starts_warm_or_by_torchrun_as_requested_and_says_why(service: Service) -> None:
     def messages(**spec: Any) -> list[str]:
         job = service.submit_script("starts", LIGHT, **spec)
         service.wait(job.id, JobState.SUCCEEDED)

@@ -1,4 +1,4 @@
-"""What a job lives through: a restarted service, a killed worker, a killed `up`."""
+"""Jobs survive a restart of the service, a kill of the worker and a kill of `up`."""
 
 import os
 from pathlib import Path
@@ -26,13 +26,13 @@ print("left at", step, "from", 0 if state is None else state["step"])
 """
 
 
-@pytest.fixture
-def service(tmp_path: Path, empty_url: str) -> Service:
-    """A service of the test's own, on each kind of database, not started yet."""
-    return Service(tmp_path, database=empty_url, warm=False)
+@pytest.fixture(params=["cold", pytest.param("warm", marks=pytest.mark.thorough)])
+def service(request: pytest.FixtureRequest, tmp_path: Path, empty_url: str) -> Service:
+    """A service for one test, on each kind of database, not started yet."""
+    return Service(tmp_path, database=empty_url, warm=request.param == "warm")
 
 
-def test_a_stopped_service_requeues_its_jobs_and_goes_on_when_it_is_started_again(service: Service) -> None:
+def test_a_stopped_service_requeues_its_jobs_and_resumes_them_after_a_start(service: Service) -> None:
     service.start()
     finished = service.wait(service.submit_script("finished", "print('done')").id, JobState.SUCCEEDED)
     job = service.submit_script("gated", GATED, max_restarts=0)

@@ -1,4 +1,4 @@
-"""A job that failed is retried from its checkpoint, and then deleted with all that only it had."""
+"""A failed job is retried from its checkpoint, and then deleted with everything that only it refers to."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What the programs do to the store and to Redis, scene by scene, with their own code; a child plays each."""
+"""Actions of the programs on the store and Redis, with their own code. Each runs in an `ArmedProcess`."""
 
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
@@ -71,7 +71,7 @@ REQUESTS: dict[str, Callable[[Store, str], object]] = {
     "delete": _delete,
     "drain": lambda store, worker_id: requests.drain(store, worker_id, drain=True, answer=_alive),
 }
-"""What the API has done for a request about a job or a worker."""
+"""What the API runs for a request about a job or a worker."""
 
 
 def request(settings: Settings, what: str, subject: str) -> None:
@@ -92,20 +92,20 @@ def remove_orphans(settings: Settings) -> None:
 
 
 def work(settings: Settings, worker_id: str) -> None:
-    """A worker takes what waits and fits, and reports it to its end. Raises StaleClaim."""
+    """Claims the waiting jobs that fit and stores their attempts to the end, as a worker. Raises StaleClaim."""
     with _store(settings) as store:
         for claim in _claim(store, worker_id):
             report(store, claim)
 
 
 def schedule(settings: Settings, worker_id: str) -> None:
-    """A worker's look at the queue."""
+    """Runs a worker's pass over the queue."""
     with _store(settings) as store:
         _claim(store, worker_id)
 
 
 def report(store: Store, claim: Claim) -> None:
-    """All that a worker stores of an attempt: two batches, the second with a checkpoint, and its end."""
+    """Stores what a worker stores of an attempt: two batches, the second with a checkpoint, and its end."""
     records = Records(store, claim, leaving=threading.Event())
     records.read()
     records.prepared(0)
@@ -123,9 +123,9 @@ def report(store: Store, claim: Claim) -> None:
 
 
 def run_daemon(settings: Settings, speed: float, patience: float, argv: list[str] | None = None) -> None:
-    """A daemon whose clock goes `speed` times as fast, and which waits `patience` seconds for a supervisor to come.
+    """Runs a daemon whose clock is `speed` times as fast and which waits `patience` seconds for a supervisor.
 
-    `argv` is started in torchrun's place; attempts after the first meet no failpoint.
+    `argv` is started instead of torchrun; attempts after the first have no failpoints.
     """
     logging.basicConfig(filename=settings.root / "worker.log", level=logging.INFO, force=True)
     setattr(engine, "_SUPERVISOR_DEADLINE_S", patience)  # noqa: B010 not to be set by anybody else
@@ -141,7 +141,7 @@ def ranks(script: Path) -> list[str]:
 
 
 class _InTorchrunsPlace(StandIn):
-    """Attempts after the first meet no failpoint."""
+    """A stand-in for torchrun. Attempts after the first have no failpoints."""
 
     def command(self, plan: Plan, *, folder: Path) -> list[str]:
         if plan.key.number > 1:
@@ -158,5 +158,5 @@ def _claim(store: Store, worker_id: str) -> list[Claim]:
 
 @contextmanager
 def _store(settings: Settings) -> Generator[Store]:
-    with closing(Store.of(settings, program="torchyard-scene")) as store:
+    with closing(Store.of(settings, program="torchyard-action")) as store:
         yield store

@@ -1,6 +1,6 @@
-"""A program that may be killed at a failpoint: a function in a process of its own.
+"""Runs a function in a process of its own that failpoints may kill.
 
-It is forked from a process without threads that has loaded what the scenes need, so that it costs next to nothing.
+It is forked from a process without threads that has imported the actions, so that it costs almost nothing.
 """
 
 from collections.abc import Callable, Generator
@@ -16,7 +16,7 @@ from torchyard.contract import failpoints
 from torchyard.contract.errors import Conflict, NotFound, StaleClaim
 
 REFUSED = 3
-"""How it exits where the store refused what it wanted: another was faster."""
+"""Exit code if the store refused the action because another process was faster."""
 DEADLINE_S = 60.0
 
 _forks = multiprocessing.get_context("forkserver")
@@ -24,11 +24,11 @@ _forks.set_forkserver_preload(["tests.failpoints.actions", "tests.failpoints.arm
 
 
 class ArmedProcess:
-    """`scene(*arguments)` with failpoints armed as in `plan`; `log` has the names of those that acted."""
+    """Runs `action(*arguments)` with the failpoints of `plan`; `log` contains the names of those that were reached."""
 
-    def __init__(self, scene: Callable[..., None], *arguments: Any, plan: str, log: Path) -> None:
+    def __init__(self, action: Callable[..., None], *arguments: Any, plan: str, log: Path) -> None:
         self._log = log
-        self._process = _forks.Process(target=_play, args=(scene, arguments, f"{plan};log={log}" if plan else ""))
+        self._process = _forks.Process(target=_run, args=(action, arguments, f"{plan};log={log}" if plan else ""))
         self._process.start()
 
     @property
@@ -40,13 +40,13 @@ class ArmedProcess:
         return self._process.is_alive()
 
     def wait(self) -> int:
-        """Its exit code, or minus the number of the signal that ended it."""
+        """Waits for its end. Returns its exit code, or minus the number of the signal that ended it."""
         self._process.join(DEADLINE_S)
-        assert self._process.exitcode is not None, "the scene does not end"
+        assert self._process.exitcode is not None, "the action does not end"
         return self._process.exitcode
 
     def wait_for_stop(self) -> None:
-        """Until it is stopped at a failpoint."""
+        """Waits until it is stopped at a failpoint."""
         stat = Path(f"/proc/{self._process.pid}/stat")
         until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "the failpoint is reached")
 
@@ -64,9 +64,9 @@ class ArmedProcess:
 
 
 @contextmanager
-def started(scene: Callable[..., None], *arguments: Any, plan: str, log: Path) -> Generator[ArmedProcess]:
-    """The child, which is dead when the block has ended."""
-    child = ArmedProcess(scene, *arguments, plan=plan, log=log)
+def started(action: Callable[..., None], *arguments: Any, plan: str, log: Path) -> Generator[ArmedProcess]:
+    """Starts the process and kills it at the end of the block."""
+    child = ArmedProcess(action, *arguments, plan=plan, log=log)
     try:
         yield child
     finally:
@@ -74,17 +74,17 @@ def started(scene: Callable[..., None], *arguments: Any, plan: str, log: Path) -
 
 
 def until(condition: Callable[[], object], what: str, *, every: float = 0.01) -> None:
-    """Looks `every` so many seconds whether `condition` holds; fails naming `what`."""
+    """Polls `condition` at intervals of `every` seconds; fails naming `what`."""
     deadline = time.monotonic() + DEADLINE_S
     while not condition():
         assert time.monotonic() < deadline, f"never came true: {what}"
         time.sleep(every)
 
 
-def _play(scene: Callable[..., None], arguments: tuple[Any, ...], plan: str) -> None:
+def _run(action: Callable[..., None], arguments: tuple[Any, ...], plan: str) -> None:
     os.environ[failpoints.VARIABLE] = plan  # for the programs that this one starts, too
     failpoints.arm()
     try:
-        scene(*arguments)
+        action(*arguments)
     except (StaleClaim, NotFound, Conflict):
         os._exit(REFUSED)

@@ -1,4 +1,4 @@
-"""A house for the scenes: a database and blobs of its own for each test, and a Redis that is empty."""
+"""A store for the actions: each test has its own database and blobs, and an empty Redis."""
 
 from collections.abc import Generator
 from pathlib import Path
@@ -10,17 +10,17 @@ from store.db.database import Database
 from tests.failpoints.fixture import FailpointFixture
 from tests.servers import redis_server
 
-_PLACES = {"house", "site"}
-"""Fixtures, by which it is told what looks at points."""
+_FIXTURES = {"service", "host"}
+"""Fixtures of the tests that are parametrized by failpoints."""
 _SHARE = 12
-"""Where time counts, a test looks at its first point on SQLite, and at one in so many others: always the same."""
+"""The short run has a test's first failpoint on SQLite and a fixed one in so many of the others."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All hooks of this name get the items of all folders."""
+    """Marks most parameters as thorough. Each hook gets the items of all folders."""
     seen: set[str] = set()
     for item in items:
-        if item.path.parent != Path(__file__).parent or not _PLACES & {*getattr(item, "fixturenames", ())}:
+        if item.path.parent != Path(__file__).parent or not _FIXTURES & {*getattr(item, "fixturenames", ())}:
             continue
         function = item.nodeid.partition("[")[0]
         first = "[sqlite" in item.name and function not in seen

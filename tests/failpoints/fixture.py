@@ -1,4 +1,4 @@
-"""What must hold once the dust has settled, whatever was killed."""
+"""What must hold after recovery, whatever was killed."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from worker.settings import Settings
 
 
 class FailpointFixture(StoreFixture):
-    """A yard with a Redis and folders."""
+    """A store fixture with a Redis and folders."""
 
     def __init__(self, folder: Path, database: Database, redis_url: str) -> None:
         super().__init__(database)
@@ -38,7 +38,7 @@ class FailpointFixture(StoreFixture):
         self.log = folder / "failpoints.log"
 
     def submit_queued(self, **spec: Any) -> str:
-        """A job that waits, and is in the queue."""
+        """Submits a job and puts it into the queue."""
         job_id = self.submit(**spec)
         self.queue.announce(Announcement(priorities={job_id: self.job(job_id).priority}))
         return job_id
@@ -55,7 +55,7 @@ class FailpointFixture(StoreFixture):
         return self.read(lambda session: session.scalars(query).all())
 
     def take_over(self, job_id: str) -> None:
-        """What other workers do: rescue what nobody renews any more, claim what waits, and finish it."""
+        """Does what other workers do: rescues the attempt, claims the job, and finishes it."""
         other = self.worker("next")
 
         def finish() -> bool:
@@ -71,7 +71,7 @@ class FailpointFixture(StoreFixture):
         until(finish, "the job has ended")
 
     def end_rescued(self, job_id: str) -> None:
-        """Rescues the job's open attempt, as when its lease has run out."""
+        """Rescues the job's open attempt, as after the end of its lease."""
         for row in self.attempts(job_id):
             if row.ended_at is None:
                 claim = Claim(row.id, job_id, row.number)
@@ -79,7 +79,7 @@ class FailpointFixture(StoreFixture):
                 self.rescue(claim)
 
     def check(self, job_id: str, *, state: JobState = JobState.SUCCEEDED) -> None:
-        """The job has ended once, nothing is held for it, nothing of it is stored twice or forgotten."""
+        """Checks that the job has ended once, holds nothing, and has everything stored exactly once."""
         job, attempts = self.job(job_id), self.attempts(job_id)
         moves = self.moves(job_id)
         assert (job.state, job.finished_at is not None) == (state, True)
@@ -96,12 +96,12 @@ class FailpointFixture(StoreFixture):
         self.check_queue()
 
     def check_queue(self) -> None:
-        """Rebuilt, the queue is what the rows say."""
+        """Checks that a rebuilt queue equals the rows."""
         self.queue.rebuild(lambda: self.read(jobs.queued))
         assert self.queue.waiting() == [job_id for job_id, _ in self.read(jobs.queued)]
 
     def points(self, job_id: str) -> list[tuple[int, int]]:
-        """Attempt and step of each stored point."""
+        """Returns attempt and step of each stored point."""
         query = select(PointChunk).where(PointChunk.job_id == job_id).order_by(PointChunk.first)
         chunks = self.read(lambda session: session.scalars(query).all())
         return [(chunk.attempt, step) for chunk in chunks for step, _, _ in POINT.iter_unpack(chunk.data)]
@@ -111,5 +111,5 @@ class FailpointFixture(StoreFixture):
         return [(line.attempt, line.text) for line in found]
 
     def told(self, job_id: str) -> list[str]:
-        """What the job's attempts have said as events."""
+        """Returns the types of the events that the job's attempts reported."""
         return [event.type for event in self.events(job_id) if event.type != "state" and event.attempt is not None]

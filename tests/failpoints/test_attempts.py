@@ -1,4 +1,4 @@
-"""A worker is killed, or hangs until it is rescued, around each of its commits and pushes; others go on."""
+"""A worker is killed, or hangs until its attempt is rescued, around each commit and push; other workers continue."""
 
 from dataclasses import dataclass
 import threading
@@ -31,7 +31,7 @@ each_point = pytest.mark.parametrize(("point", "hit"), TIMES, ids=[f"{point}-{hi
 
 @dataclass(frozen=True)
 class ContendedDevice:
-    """A worker whose device is held, and two jobs that wait for it."""
+    """A worker whose device is held, and two jobs that wait for the device."""
 
     worker: str
     holder: str
@@ -47,7 +47,7 @@ class ContendedDevice:
         return contended
 
     def check(self, service: FailpointFixture) -> None:
-        """Room is made for the urgent one, once, and the other's reason says so."""
+        """Checks that the holder is preempted once for the urgent job, and that the other job's reason says so."""
         assert service.job(self.holder).preempted_for == self.urgent
         assert service.reason(self.urgent).code == "preempting"
         assert f"where room is made for {self.urgent}" in service.reason(self.behind).message
@@ -56,7 +56,7 @@ class ContendedDevice:
 
 
 @each_point
-def test_another_worker_goes_on_where_one_was_killed(service: FailpointFixture, point: str, hit: int) -> None:
+def test_another_worker_continues_the_job_of_a_killed_one(service: FailpointFixture, point: str, hit: int) -> None:
     job_id = service.submit_queued()
     with started(
         actions.work, service.settings, service.worker(), plan=f"{point}=kill@{hit}", log=service.log
@@ -73,7 +73,7 @@ def test_another_worker_goes_on_where_one_was_killed(service: FailpointFixture, 
 
 
 @each_point
-def test_a_worker_that_hangs_until_it_is_rescued_changes_nothing_more(
+def test_a_hung_worker_writes_nothing_after_its_attempt_was_rescued(
     service: FailpointFixture, point: str, hit: int
 ) -> None:
     job_id = service.submit_queued()
@@ -98,7 +98,7 @@ def test_a_worker_that_hangs_until_it_is_rescued_changes_nothing_more(
 
 
 @pytest.mark.parametrize("point", LOOKS)
-def test_a_worker_that_is_killed_while_it_looks_at_the_queue(service: FailpointFixture, point: str) -> None:
+def test_a_worker_killed_during_a_pass_over_the_queue_is_replaced(service: FailpointFixture, point: str) -> None:
     contended = ContendedDevice.of(service)
     with started(actions.schedule, service.settings, contended.worker, plan=f"{point}=kill", log=service.log) as child:
         assert child.wait() == -9
@@ -109,9 +109,7 @@ def test_a_worker_that_is_killed_while_it_looks_at_the_queue(service: FailpointF
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("point", LOOKS)
-def test_a_worker_that_looks_at_the_queue_while_an_earlier_look_is_delayed(
-    service: FailpointFixture, point: str
-) -> None:
+def test_a_pass_over_the_queue_beside_a_delayed_one_preempts_once(service: FailpointFixture, point: str) -> None:
     contended = ContendedDevice.of(service)
     with started(
         actions.schedule, service.settings, contended.worker, plan=f"{point}=delay:0.3", log=service.log
@@ -127,7 +125,7 @@ def test_a_worker_that_looks_at_the_queue_while_an_earlier_look_is_delayed(
 
 @pytest.mark.parametrize("intent", ["cancel", "pause"])
 @pytest.mark.parametrize("point", BOTH)
-def test_an_intent_and_a_killed_worker_have_one_outcome(service: FailpointFixture, intent: str, point: str) -> None:
+def test_a_request_to_a_killed_worker_has_one_outcome(service: FailpointFixture, intent: str, point: str) -> None:
     job_id = service.submit_queued()
     with started(actions.work, service.settings, service.worker(), plan=f"{point}=stop", log=service.log) as child:
         child.wait_for_stop()

@@ -1,4 +1,4 @@
-"""The registry of failpoints: all that it names is in the source and is tested, and what each action does."""
+"""The registry of failpoints: every name is in the source and tested, and each action works."""
 
 import ast
 from collections.abc import Iterator
@@ -31,14 +31,14 @@ for time in range(3):
 
 
 def calls() -> Iterator[ast.Call]:
-    """Every call in the source of what runs."""
+    """Yields every call in the source of the programs."""
     for package in ("torchyard", "store", "api", "worker", "trainer"):
         for path in (ROOT / package).rglob("*.py"):
             yield from (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
 
 
 def called(*names: str) -> Iterator[ast.expr | None]:
-    """The first argument of each call of a function or method with one of `names`."""
+    """Yields the first argument of each call of a function or method with one of `names`."""
     for call in calls():
         name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
         if name in names:
@@ -50,13 +50,13 @@ def literals(*names: str) -> set[str]:
 
 
 def purposes() -> set[str]:
-    """Of transactions that are named where they are described."""
+    """Returns the purposes that are passed as keyword arguments."""
     words = (word for call in calls() for word in call.keywords if word.arg == "purpose")
     return {str(word.value.value) for word in words if isinstance(word.value, ast.Constant)}
 
 
 def pattern(item: ast.expr | None) -> str:
-    """Of a literal or a formatted name, what it may be."""
+    """Returns a pattern of the values of a literal or an f-string."""
     match item:
         case ast.Constant(value):
             return re.escape(str(value))
@@ -66,7 +66,7 @@ def pattern(item: ast.expr | None) -> str:
             raise AssertionError("a failpoint has a name that can be read")
 
 
-def test_every_name_is_in_the_source_and_every_one_there_is_a_name() -> None:
+def test_registered_names_are_those_in_the_source() -> None:
     found = [pattern(item) for item in called("failpoint")]
     assert [name for name in failpoints.NAMES if not any(re.fullmatch(one, name) for one in found)] == []
     assert [one for one in found if not any(re.fullmatch(one, name) for name in failpoints.NAMES)] == []
@@ -75,7 +75,7 @@ def test_every_name_is_in_the_source_and_every_one_there_is_a_name() -> None:
     assert commits == set(failpoints.COMMITS) - {"other"}  # the database's default
 
 
-def test_every_transaction_says_what_it_is_for() -> None:
+def test_every_transaction_has_a_purpose() -> None:
     unnamed = [
         ast.unparse(call)
         for call in calls()
@@ -84,7 +84,7 @@ def test_every_transaction_says_what_it_is_for() -> None:
     assert unnamed == []
 
 
-def test_every_name_is_tested() -> None:
+def test_every_failpoint_is_tested() -> None:
     tested = {
         *(point for _, point in test_requests.POINTS),
         *test_attempts.POINTS,
@@ -115,7 +115,7 @@ def test_every_name_is_tested() -> None:
         ("blob.rename=error:ENONSENSE", 1, 0),
     ],
 )
-def test_what_the_variable_asks_for(plan: str, code: int, lines: int) -> None:
+def test_the_variable_selects_actions(plan: str, code: int, lines: int) -> None:
     done = subprocess.run(
         [sys.executable, "-P", "-c", COUNTED],
         env={failpoints.VARIABLE: plan},
@@ -126,21 +126,21 @@ def test_what_the_variable_asks_for(plan: str, code: int, lines: int) -> None:
     assert (done.returncode, len(done.stdout.split())) == (code, lines), done.stderr
 
 
-def test_a_failpoint_that_is_off_costs_next_to_nothing() -> None:
+def test_an_inactive_failpoint_costs_almost_nothing() -> None:
     began = time.perf_counter()
     for _ in range(100_000):
         failpoints.failpoint("blob.rename")
     assert time.perf_counter() - began < 1  # 10 µs each, where 0.05 are expected
 
 
-def test_nobody_sets_failpoints_in_a_spec() -> None:
+def test_a_spec_cannot_set_failpoints() -> None:
     script = {"trainer": "script", "config": {"code": "file:///code"}}
     with pytest.raises(InvalidSpec) as raised:
         parse_spec(script | {"env": {failpoints.VARIABLE: "record.exit.fsync=kill"}})
     assert [error.field for error in raised.value.errors] == ["env"]
 
 
-def test_an_attempt_sees_the_variable_only_where_its_worker_was_started_with_it() -> None:
+def test_an_attempt_inherits_the_variable_only_from_its_worker() -> None:
     assert inherited({"HOME": "/", "TORCHYARD_TOKEN": "secret"}) == {"HOME": "/"}
     assert inherited({failpoints.VARIABLE: "blob.rename=kill"}) == {failpoints.VARIABLE: "blob.rename=kill"}
 

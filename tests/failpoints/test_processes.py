@@ -1,4 +1,4 @@
-"""A job of real processes, without torch, of which one is killed, or all are delayed, at each failpoint: it ends once,
+"""Jobs of real processes without torch: at each failpoint one process is killed, or all are delayed. The job ends once,
 with every metric and checkpoint."""
 
 from collections.abc import Callable, Generator
@@ -88,7 +88,7 @@ RAISES = SCRIPT + 'if os.environ[Env.ATTEMPT] == "1": raise ValueError("only onc
 
 @dataclass
 class ProcessFixture:
-    """A house in which jobs run."""
+    """A failpoint fixture in which jobs run."""
 
     service: FailpointFixture
     argv: list[str] = field(default_factory=list[str])
@@ -112,7 +112,7 @@ class ProcessFixture:
         return started(actions.run_daemon, self.service.settings, 1, 2, self.argv, plan=plan, log=self.service.log)
 
     def turn(self) -> None:
-        """Wakes the daemon, and lets the time of a backoff pass."""
+        """Wakes the daemon and ends the backoff of jobs."""
         self.service.write(lambda session: session.execute(update(Job).values(not_before=None)))
         self.service.queue.announce(Announcement(wakes_workers=True))
 
@@ -128,7 +128,7 @@ class ProcessFixture:
         until(look, what, every=0.1)
 
     def check(self, job_id: str) -> None:
-        """As of the house, and the checkpoints' bytes are right, and no process is left."""
+        """Does the fixture's check, and checks the checkpoints' bytes and that no process is left."""
         self.service.check(job_id)
         for row in self.service.checkpoints(job_id):
             for file in row.files:
@@ -156,7 +156,7 @@ def host(request: pytest.FixtureRequest, tmp_path: Path, redis_url: str) -> Gene
 
 
 @pytest.mark.parametrize("point", WORKER)
-def test_a_daemon_that_starts_again_goes_on_where_it_was_killed(host: ProcessFixture, point: str) -> None:
+def test_a_restarted_daemon_continues_after_a_kill(host: ProcessFixture, point: str) -> None:
     job_id = host.job()
     with host.daemon(f"{point}=kill") as daemon:
         host.until(lambda: not daemon.runs, "the kill")
@@ -168,7 +168,7 @@ def test_a_daemon_that_starts_again_goes_on_where_it_was_killed(host: ProcessFix
 
 
 @pytest.mark.parametrize("point", STOPPING)
-def test_a_cancel_reaches_its_job_though_the_daemon_is_killed(host: ProcessFixture, point: str) -> None:
+def test_a_cancel_reaches_its_job_although_the_daemon_is_killed(host: ProcessFixture, point: str) -> None:
     host.gate.unlink()
     job_id = host.job()
     with host.daemon(f"{point}=kill") as daemon:
@@ -184,23 +184,23 @@ def test_a_cancel_reaches_its_job_though_the_daemon_is_killed(host: ProcessFixtu
 
 
 @pytest.mark.parametrize("point", SUPERVISOR)
-def test_a_job_whose_supervisor_was_killed(host: ProcessFixture, point: str) -> None:
+def test_a_job_completes_after_a_kill_of_its_supervisor(host: ProcessFixture, point: str) -> None:
     _runs_in_spite_of_a_kill(host, host.job(), point)
 
 
 @pytest.mark.parametrize("point", RANK)
-def test_a_job_whose_rank_was_killed(host: ProcessFixture, point: str) -> None:
+def test_a_job_completes_after_a_kill_of_its_rank(host: ProcessFixture, point: str) -> None:
     _runs_in_spite_of_a_kill(host, host.job(script=SCRIPT), point)
 
 
 @pytest.mark.parametrize("point", RAISING)
-def test_a_job_whose_rank_was_killed_while_it_said_why_it_failed(host: ProcessFixture, point: str) -> None:
+def test_a_job_completes_after_a_kill_of_a_rank_that_reports_its_error(host: ProcessFixture, point: str) -> None:
     _runs_in_spite_of_a_kill(host, host.job(script=RAISES), point)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("point", [*WORKER, *SUPERVISOR, *RANK, *RAISING])
-def test_a_job_of_which_one_step_is_delayed(host: ProcessFixture, point: str) -> None:
+def test_a_job_completes_with_one_delayed_step(host: ProcessFixture, point: str) -> None:
     job_id = host.job(script=RAISES if point in RAISING else SCRIPT if point in RANK else "")
     with host.daemon(f"{point}=delay:0.3") as daemon:
         assert host.wait(job_id).attempt == (2 if point in RAISING else 1)
@@ -208,7 +208,7 @@ def test_a_job_of_which_one_step_is_delayed(host: ProcessFixture, point: str) ->
     host.check(job_id)
 
 
-def test_a_job_whose_programs_are_delayed_everywhere(host: ProcessFixture) -> None:
+def test_a_job_completes_with_every_step_delayed(host: ProcessFixture) -> None:
     points = [*WORKER, *SUPERVISOR, *RANK, *RAISING]
     job_id = host.job(script=RAISES)
     with host.daemon(";".join(f"{point}=delay:0.03" for point in points)) as daemon:
@@ -217,13 +217,13 @@ def test_a_job_whose_programs_are_delayed_everywhere(host: ProcessFixture) -> No
     host.check(job_id)
 
 
-def test_a_cancel_that_is_delayed_everywhere(host: ProcessFixture) -> None:
+def test_a_cancel_completes_with_every_step_delayed(host: ProcessFixture) -> None:
     _is_cancelled_in_spite_of_delays(host, STOPPING)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("point", STOPPING)
-def test_a_cancel_of_which_one_step_is_delayed(host: ProcessFixture, point: str) -> None:
+def test_a_cancel_completes_with_one_delayed_step(host: ProcessFixture, point: str) -> None:
     _is_cancelled_in_spite_of_delays(host, [point])
 
 

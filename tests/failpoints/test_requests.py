@@ -1,4 +1,4 @@
-"""The API is killed, or delayed while the same request comes again, around each of its commits and pushes."""
+"""The API is killed, or delayed while the request is repeated, around each of its commits and pushes."""
 
 from contextlib import AbstractContextManager
 from io import BytesIO
@@ -36,7 +36,7 @@ each_point = pytest.mark.parametrize(("what", "point"), POINTS, ids=[f"{what}-{p
 
 
 @each_point
-def test_a_killed_request_is_sent_again(service: FailpointFixture, what: str, point: str) -> None:
+def test_a_repeated_request_completes_a_killed_one(service: FailpointFixture, what: str, point: str) -> None:
     subject = _arrange(service, what)
     with _playing(service, what, subject, plan=f"{point}=kill") as child:
         assert child.wait() == -9
@@ -47,9 +47,7 @@ def test_a_killed_request_is_sent_again(service: FailpointFixture, what: str, po
 
 
 @each_point
-def test_a_request_that_is_sent_again_while_the_first_one_hangs(
-    service: FailpointFixture, what: str, point: str
-) -> None:
+def test_a_repeated_request_beside_a_hung_one_has_one_effect(service: FailpointFixture, what: str, point: str) -> None:
     subject = _arrange(service, what)
     with _playing(service, what, subject, plan=f"{point}=stop@1") as child:
         child.wait_for_stop()
@@ -67,7 +65,7 @@ def _playing(service: FailpointFixture, what: str, subject: str, *, plan: str) -
 
 
 def _arrange(service: FailpointFixture, what: str) -> str:
-    """What the request is about, such that it has something to do."""
+    """Creates the subject of the request, such that the request has an effect."""
     if what == "submit":
         return ""
     if what == "drain":

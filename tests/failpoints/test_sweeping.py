@@ -1,4 +1,4 @@
-"""A daemon is killed, or delayed, around what it does beside its jobs: its own row, leases, rescue and clearing up."""
+"""A daemon is killed or delayed around its other writes: its own row, leases, rescues and cleanup."""
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -38,19 +38,19 @@ GPU = {"device": "cuda"}
 
 @dataclass
 class Backlog:
-    """What a worker that starts has to put in order."""
+    """What a starting worker must clean up."""
 
     service: FailpointFixture
     lost: str
-    """A job whose worker is gone."""
+    """A job whose worker has disappeared."""
     own: str
-    """A job that it was about to start when it died."""
+    """A job that the worker was starting when it died."""
     forgotten: str
-    """A job that Redis has lost."""
+    """A job that is missing in Redis."""
     blob: str
-    """Of a checkpoint that is gone."""
+    """The blob of a removed checkpoint."""
     ended: str
-    """A job whose log and events are to be kept no longer."""
+    """A finished job whose log and events must be removed."""
 
     def play(self, plan: str) -> AbstractContextManager[ArmedProcess]:
         settings = self.service.settings.model_copy(update={"keep_logs": timedelta(), "keep_events": timedelta()})
@@ -97,7 +97,7 @@ def backlog(service: FailpointFixture) -> Backlog:
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_the_next_daemon_goes_on_where_one_was_killed(backlog: Backlog, point: str) -> None:
+def test_the_next_daemon_continues_after_a_kill(backlog: Backlog, point: str) -> None:
     with backlog.play(f"{point}=kill") as child:
         until(lambda: _ring(backlog.service) or not child.runs, "the kill", every=0.05)
         assert child.wait() == -9
@@ -107,7 +107,7 @@ def test_the_next_daemon_goes_on_where_one_was_killed(backlog: Backlog, point: s
     backlog.check()
 
 
-def test_a_daemon_that_is_delayed_everywhere(backlog: Backlog) -> None:
+def test_a_daemon_completes_its_work_with_every_step_delayed(backlog: Backlog) -> None:
     with backlog.play(";".join(f"{point}=delay:0.02" for point in POINTS)) as child:
         until(lambda: backlog.is_done() and set(child.acted) == set(POINTS), "all is in order", every=0.05)
     backlog.check()
@@ -115,7 +115,7 @@ def test_a_daemon_that_is_delayed_everywhere(backlog: Backlog) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("point", POINTS)
-def test_a_daemon_of_which_one_act_is_delayed(backlog: Backlog, point: str) -> None:
+def test_a_daemon_completes_its_work_with_one_delayed_step(backlog: Backlog, point: str) -> None:
     with backlog.play(f"{point}=delay:0.1") as child:
         until(lambda: backlog.is_done() and child.acted, "all is in order", every=0.05)
     backlog.check()
@@ -136,7 +136,7 @@ def test_an_orphan_whose_removal_was_killed_is_removed(service: FailpointFixture
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("point", ASIDE)
-def test_an_orphan_that_two_workers_remove_at_once_is_removed(service: FailpointFixture, point: str) -> None:
+def test_an_orphan_that_two_workers_remove_together_is_removed(service: FailpointFixture, point: str) -> None:
     job_id = service.submit()
     orphan = service.settings.runs / job_id / "7"
     orphan.mkdir(parents=True)
@@ -148,5 +148,5 @@ def test_an_orphan_that_two_workers_remove_at_once_is_removed(service: Failpoint
 
 
 def _ring(service: FailpointFixture) -> None:
-    """Has the daemon's loop turn, so that nobody waits for it."""
+    """Wakes the daemon, so that the test does not wait for its interval."""
     service.queue.announce(Announcement(wakes_workers=True))

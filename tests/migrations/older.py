@@ -14,13 +14,13 @@ ROOT = Path(__file__).parents[2]
 
 
 def git(*arguments: str) -> str:
-    """What git says in this checkout; empty where it fails."""
+    """Returns the output of git in this checkout; empty if it fails."""
     done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=False)
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def python_of(commit: str, folder: Path) -> Path:
-    """An interpreter that imports the project as it was at `commit`, with the packages of today's environment."""
+    """Makes an interpreter that imports the project of `commit`, with the packages of the current environment."""
     archive = folder / "source.tar"
     assert git("archive", f"--output={archive}", commit, "--", "torchyard", "store", "worker", "trainer", "api") == ""
     with tarfile.open(archive) as source:
@@ -42,7 +42,7 @@ def python_of(commit: str, folder: Path) -> Path:
 def worker(
     python: Path | str, folder: Path, *, database: str, redis: str, slots: int = 1, end: signal.Signals = signal.SIGTERM
 ) -> Generator[subprocess.Popen[bytes]]:
-    """A worker on the data directory `folder`; it is sent `end` when the block is left. It may run what lies beside."""
+    """Runs a worker on the data directory `folder`, sends it `end` afterwards. It may run code beside it."""
     folder.mkdir(exist_ok=True)
     settings = {"DATA_DIR": folder, "DATABASE_URL": database, "REDIS_URL": redis, "CPU_SLOTS": slots}
     env = {**os.environ, **{f"TORCHYARD_{name}": str(value) for name, value in settings.items()}}

@@ -1,4 +1,4 @@
-"""Revision 0002 keeps every event, point and log line of the jobs that are there, and gives each a position."""
+"""Revision 0002 keeps every event, point and log line of existing jobs and gives each a position."""
 
 from contextlib import closing
 import math
@@ -90,7 +90,7 @@ def points(database: Database) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in rows]
 
 
-def test_what_a_job_has_stored_is_kept_upwards_and_downwards(empty_url: str) -> None:
+def test_upgrades_and_downgrades_keep_what_a_job_has_stored(empty_url: str) -> None:
     command.upgrade(configuration(empty_url), "0001")
     with closing(Database(empty_url)) as database:
         fill(database)

@@ -1,4 +1,4 @@
-"""Revision 0003 adds to what is there, and its way back leaves no checkpoint whose bytes are gone."""
+"""Revision 0003 only adds columns, and its downgrade leaves no checkpoint whose blobs were removed."""
 
 from contextlib import closing
 
@@ -11,7 +11,7 @@ from store.rows import checkpoints
 from tests.store.fixture import StoreFixture, checkpoint
 
 
-def test_older_programs_see_no_removed_checkpoint(database_url: str) -> None:
+def test_older_programs_do_not_see_removed_checkpoints(database_url: str) -> None:
     with closing(Database(database_url)) as database:
         db = StoreFixture(database)
         claim = db.running(db.submit(checkpoint={"keep_last": 1}), db.worker())

@@ -1,4 +1,4 @@
-"""Revision 0005 writes no row: what waited before is put into its group by the first look of a worker."""
+"""Revision 0005 writes no row: the first pass of a worker puts waiting jobs into their groups."""
 
 from contextlib import closing
 
@@ -11,7 +11,7 @@ from store.rows import waiting
 from tests.store.fixture import StoreFixture, store_on
 
 
-def test_jobs_that_waited_before_are_found_in_their_groups(database_url: str) -> None:
+def test_jobs_queued_before_the_upgrade_are_found_in_their_groups(database_url: str) -> None:
     with closing(Database(database_url)) as database:
         alike = [StoreFixture(database).submit() for _ in range(3)]
         large = StoreFixture(database).submit(resources={"devices_per_node": 2})

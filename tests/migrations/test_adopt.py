@@ -1,4 +1,4 @@
-"""A worker of today and one from before the rebuild: it takes over what the older one runs, and works beside it."""
+"""A current worker adopts the attempts of one from before the rebuild, and works beside it."""
 
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, closing
@@ -54,7 +54,7 @@ def old_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @dataclass
 class House:
-    """A database and a Redis, on which workers of both ages run scripts that go on until they are told."""
+    """A database and a Redis on which workers of both versions run scripts until a gate file exists."""
 
     folder: Path
     database_url: str
@@ -82,16 +82,16 @@ class House:
         return older.worker(python, folder, database=self.database_url, redis=self.redis_url, slots=slots, end=end)
 
     def source(self, job_id: str) -> str:
-        """Where the job's `torchyard` comes from."""
+        """Returns the folder of the job's `torchyard` package."""
         (line,) = [text for text in self._lines(job_id) if text.startswith("runs ")]
         return line.removeprefix("runs ")
 
     def steps(self, job_id: str) -> list[str]:
-        """The lines that the job has printed, once for each step."""
+        """Returns the lines that the job has printed, one for each step."""
         return [text for text in self._lines(job_id) if text.startswith("step ")]
 
     def points(self, job_id: str) -> int:
-        """How many points of its loss are stored."""
+        """Returns the number of its stored loss points."""
         count = select(Series.count).where(Series.job_id == job_id, Series.key == "train/loss")
         return self.db.read(lambda session: session.scalars(count).one())
 
@@ -126,7 +126,7 @@ on_sqlite = pytest.mark.parametrize("databases", ["sqlite"], indirect=True)
 
 
 @on_sqlite
-def test_a_worker_of_today_carries_what_an_older_one_runs_to_its_end(fixture: House) -> None:
+def test_a_current_worker_completes_an_attempt_of_an_older_one(fixture: House) -> None:
     finishes, cancelled = fixture.submit("finishes"), fixture.submit("cancelled")
     with fixture.worker(fixture.old_python, "box", slots=2):
         for job_id in (finishes, cancelled):
@@ -157,7 +157,7 @@ def test_a_worker_of_today_carries_what_an_older_one_runs_to_its_end(fixture: Ho
 
 
 @pytest.mark.thorough
-def test_an_older_worker_beside_a_newer_one_runs_jobs_to_their_end(fixture: House) -> None:
+def test_an_older_worker_beside_a_current_one_completes_jobs(fixture: House) -> None:
     with fixture.worker(fixture.old_python, "old"), fixture.worker(sys.executable, "new"):
         until(lambda: len(fixture.db.read(workers.list_all)) == 2, what="both workers are there")
         submitted = {name: fixture.submit(name) for name in ("one", "two")}
@@ -176,7 +176,7 @@ def test_an_older_worker_beside_a_newer_one_runs_jobs_to_their_end(fixture: Hous
 @pytest.mark.thorough
 @on_sqlite
 @pytest.mark.parametrize("lost_is_old", [True, False])
-def test_a_job_whose_worker_is_lost_goes_on_with_one_of_another_age(fixture: House, lost_is_old: bool) -> None:
+def test_a_job_of_a_lost_worker_continues_on_one_of_another_version(fixture: House, lost_is_old: bool) -> None:
     pythons = (fixture.old_python, sys.executable) if lost_is_old else (sys.executable, fixture.old_python)
     job_id = fixture.submit("lost")
     with fixture.worker(pythons[0], "first", end=signal.SIGKILL):

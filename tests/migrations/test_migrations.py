@@ -1,4 +1,4 @@
-"""The migrations: the tables they make are the tables that the code uses, and they can be taken back."""
+"""The migrations create the tables that the code declares, and can be downgraded."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -29,7 +29,7 @@ def tables(url: str) -> set[str]:
 
 
 def schema(url: str) -> dict[str, object]:
-    """Every column, key, index and constraint, as the database tells them."""
+    """Returns every column, key, index and constraint, as reflected."""
     with closing(Database(url)) as database:
         found = inspect(database.engine)
         return {
@@ -50,14 +50,14 @@ def _index(index: ReflectedIndex) -> str:
     return f"{index['name']} {index['column_names']} {index['unique']} {where}"
 
 
-def test_the_migrations_make_what_the_code_declares(empty_url: str) -> None:
+def test_the_migrations_create_the_declared_tables(empty_url: str) -> None:
     with pytest.raises(CommandError):
         command.check(configuration(empty_url))
     command.upgrade(configuration(empty_url), "head")
     command.check(configuration(empty_url))
 
 
-def test_down_and_up_again(empty_url: str) -> None:
+def test_a_downgrade_and_an_upgrade_restore_the_schema(empty_url: str) -> None:
     command.upgrade(configuration(empty_url), "head")
     before = schema(empty_url)
     command.downgrade(configuration(empty_url), "base")
@@ -66,7 +66,7 @@ def test_down_and_up_again(empty_url: str) -> None:
     assert schema(empty_url) == before
 
 
-def test_an_upgrade_of_what_is_up_to_date_keeps_the_rows(empty_url: str) -> None:
+def test_an_upgrade_of_a_current_database_keeps_the_rows(empty_url: str) -> None:
     command.upgrade(configuration(empty_url), "head")
     with closing(Database(empty_url)) as database:
         job_id = StoreFixture(database).submit()
@@ -75,7 +75,7 @@ def test_an_upgrade_of_what_is_up_to_date_keeps_the_rows(empty_url: str) -> None
         assert StoreFixture(database).job(job_id).state == "queued"
 
 
-def test_many_rows_are_clustered_by_their_key(sqlite: SQLiteDatabases) -> None:
+def test_large_tables_are_clustered_by_their_key(sqlite: SQLiteDatabases) -> None:
     with sqlite.migrated() as url, closing(Database(url)) as database, database.read() as session:
         made = session.execute(text("SELECT name FROM sqlite_master WHERE sql LIKE '%WITHOUT ROWID%'"))
         assert set(made.scalars()) == {"point_chunks", "job_events", "log_chunks"}
@@ -135,7 +135,7 @@ REVISION = """
 """
 
 
-def test_a_revision_of_the_template_makes_a_table_anew_to_which_others_refer(database_url: str, tmp_path: Path) -> None:
+def test_a_revision_from_the_template_recreates_a_referenced_table(database_url: str, tmp_path: Path) -> None:
     with closing(Database(database_url)) as database:
         db = StoreFixture(database)
         claim = db.starting(db.submit(), db.worker())
@@ -157,7 +157,7 @@ def test_a_revision_of_the_template_makes_a_table_anew_to_which_others_refer(dat
         assert StoreFixture(database).attempt(claim).job_id == claim.job_id
 
 
-def test_rows_that_would_refer_to_nothing_stop_a_migration(sqlite: SQLiteDatabases) -> None:
+def test_rows_with_broken_references_stop_a_migration(sqlite: SQLiteDatabases) -> None:
     with sqlite.migrated() as url, closing(Database(url)) as database:
         StoreFixture(database).submit()
         command.downgrade(configuration(url), "-1")
@@ -194,7 +194,7 @@ def test_an_error_of_the_program_is_its_exit_code(tmp_path: Path) -> None:
     assert "Traceback" not in failed.stderr
 
 
-def test_an_upgrade_loads_neither_the_tables_nor_the_specs(tmp_path: Path) -> None:
+def test_an_upgrade_imports_neither_tables_nor_specs(tmp_path: Path) -> None:
     loaded = "{'store.db.tables', 'torchyard.contract.spec'} & set(sys.modules)"
     code = "import sys; from migrations.__main__ import main; sys.argv[1:] = ['upgrade']; assert not main()"
     env = os.environ | {

@@ -27,7 +27,7 @@ run.save_checkpoint({"step": 3}, step=3)
 
 
 def _before() -> str:
-    """The last commit without the newest revision; empty where the history does not reach that far."""
+    """Returns the last commit without the newest revision; empty if the history is too short."""
     newest = max(path.name for path in (older.ROOT / REVISIONS).glob("[0-9]*.py"))
     added = older.git("log", "--diff-filter=A", "--format=%H", "-1", "--", f"{REVISIONS}/{newest}")
     return older.git("rev-parse", "--verify", "--quiet", f"{added}^") if added else ""
@@ -35,7 +35,7 @@ def _before() -> str:
 
 @pytest.fixture(scope="session")
 def old_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An interpreter that imports the project as it was before the newest migration."""
+    """Makes an interpreter that imports the project from before the newest migration."""
     commit = _before()
     if not commit:
         pytest.skip("the history of this checkout does not reach to before the newest migration")

@@ -1,4 +1,4 @@
-"""A yard over the database, a Redis and blobs of its own for each test."""
+"""A store fixture, a Redis and blobs for each test."""
 
 from collections.abc import Generator
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""Short words for what the API and the workers do to a store, each in a transaction of its own."""
+"""Shortcuts for the operations of the API and the workers on a store, each in its own transaction."""
 
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -45,7 +45,7 @@ class StoreFixture:
         return self.write(lambda session: jobs.submit(session, parsed, owner=owner)).id
 
     def submit_many(self, count: int, *, owner: str = "ada", **spec: Any) -> list[str]:
-        """Alike jobs, in one statement."""
+        """Submits equal jobs, all but the first in one statement."""
         like = self.job(self.submit(owner=owner, **spec))
         table = Base.metadata.tables["jobs"]
         row = {item.columns[0].name: getattr(like, item.key) for item in inspect(Job).column_attrs}
@@ -55,7 +55,7 @@ class StoreFixture:
         return [like.id, *(str(new["id"]) for new in rows)]
 
     def hold_back(self, job_id: str, *, seconds: float) -> None:
-        """Has the job wait as after a failure."""
+        """Holds the job back as after a failure."""
         until = now_us() + int(seconds * 1_000_000)
         self.write(lambda session: session.execute(update(Job).where(Job.id == job_id).values(not_before=until)))
 
@@ -83,7 +83,7 @@ class StoreFixture:
         self.write(lambda session: attempts.record(session, claim, stored, seq=seq))
 
     def end(self, claim: Claim, reason: EndReason, message: str = "", *, asked: bool = True) -> JobState:
-        """`asked`: where the reason is a stop, whether the worker has asked for it."""
+        """Ends the attempt. `asked`: whether the worker has requested a stop of this reason."""
         report, stops = ExitReport(reason=reason, message=message), {reason} if asked else set[EndReason]()
         return self.write(lambda session: attempts.end(session, claim, report, requested_stops=stops))
 
@@ -103,7 +103,7 @@ class StoreFixture:
         self.write(lambda session: workers.set_drain(session, worker_id, drain=drain))
 
     def expire(self, claim: Claim) -> None:
-        """Takes the lease of the attempt into the past."""
+        """Lets the lease of the attempt expire."""
         past = update(Attempt).where(Attempt.id == claim.attempt_id).values(lease_until=now_us() - 1)
         self.write(lambda session: session.execute(past))
 
@@ -114,7 +114,7 @@ class StoreFixture:
         return self.read(lambda session: jobs.get(session, job_id))
 
     def reason(self, job_id: str) -> DisplayedReason:
-        """Why the job stands where it stands, as users see it."""
+        """Returns the reason of the job's state, as users see it."""
         return self.read(lambda session: reasons.displayed(session, [jobs.get(session, job_id)])[job_id])
 
     def attempt(self, claim: Claim) -> Attempt:
@@ -124,14 +124,14 @@ class StoreFixture:
         return self.read(lambda session: jobs.events(session, job_id, after=0, limit=100_000))
 
     def moves(self, job_id: str) -> list[str]:
-        """The states that the job entered, by its events."""
+        """Returns the states that the job entered, by its events."""
         return [event.data["to"] for event in self.events(job_id) if event.type == "state"]
 
     def held(self) -> dict[tuple[str, str], str]:
         return self.read(jobs.device_holders)
 
     def everything(self) -> dict[str, list[dict[str, Any]]]:
-        """Every row of every table, to compare."""
+        """Returns every row of every table, for comparisons."""
 
         def look(session: Session) -> dict[str, list[dict[str, Any]]]:
             tables = Base.metadata.sorted_tables
@@ -148,7 +148,7 @@ class StoreFixture:
 
 @contextmanager
 def recorded_statements(database: Database) -> Generator[list[str]]:
-    """What is executed on the database while the block runs, but for the ends of transactions."""
+    """Records the statements executed on the database in the block, without transaction control."""
     found: list[str] = []
 
     def note(connection: Any, cursor: Any, statement: str, *_: Any) -> None:
@@ -163,7 +163,7 @@ def recorded_statements(database: Database) -> Generator[list[str]]:
 
 
 def store_on(database: Database, *, queue: Queue | None = None, blobs: Blobs | None = None) -> Store:
-    """A store on the database: without a Redis and without blobs, where none are given."""
+    """Returns a store on the database; without `queue` and `blobs` it has no Redis and no blobs."""
     nowhere = Path("/nowhere")
     return Store(database, queue or Queue(f"unix://{nowhere / 'redis.sock'}"), blobs or Blobs(nowhere))
 
@@ -171,7 +171,7 @@ def store_on(database: Database, *, queue: Queue | None = None, blobs: Blobs | N
 def checkpoint(
     name: str, *, step: int, epoch: int | None = None, end_of_epoch: bool = True, **metrics: float
 ) -> NewCheckpoint:
-    """A checkpoint as the relay passes it on; `val_loss=1.0` is the metric `val/loss`."""
+    """Returns a checkpoint as the relay reads it; `val_loss=1.0` is the metric `val/loss`."""
     named = {key.replace("_", "/", 1): value for key, value in metrics.items()}
     file = ManifestFile(path="state.pt", size=1, sha256="0" * 64)
     manifest = Manifest(step=step, epoch=epoch, end_of_epoch=end_of_epoch, metrics=named, files=[file])
@@ -179,7 +179,7 @@ def checkpoint(
 
 
 def run_together(*calls: Callable[[], T]) -> list[T | Exception]:
-    """Runs the calls in threads that start together; each one's answer or exception, in order."""
+    """Runs the calls in threads that start together, and returns their results or exceptions in order."""
     barrier = threading.Barrier(len(calls))
 
     def run(call: Callable[[], T]) -> T | Exception:

@@ -1,4 +1,4 @@
-"""The life of an attempt: claim, running, the fence, and what each end means for the job."""
+"""Attempts: claim, fence, and the effect of each end on the job."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -40,7 +40,7 @@ def test_a_claim_takes_the_job_and_its_devices(db: StoreFixture) -> None:
     assert db.events(job_id)[-1].data["reason"] == {"code": "starting", "message": "attempt 1 starts on box-a"}
 
 
-def test_a_claim_that_lacks_one_device_takes_nothing(db: StoreFixture) -> None:
+def test_a_claim_without_one_of_its_devices_takes_none(db: StoreFixture) -> None:
     worker, first, second = db.worker(), db.submit(), db.submit()
     db.starting(first, worker, "slot-1")
     before = db.everything()
@@ -67,7 +67,7 @@ def test_only_a_queued_job_can_be_claimed(db: StoreFixture, ended: bool) -> None
 
 
 @pytest.mark.parametrize("reason", FINAL)
-def test_an_end_that_is_never_retried(db: StoreFixture, reason: EndReason) -> None:
+def test_ends_without_a_retry_are_final(db: StoreFixture, reason: EndReason) -> None:
     job_id, worker = db.submit(max_restarts=5), db.worker()
     claim = db.running(job_id, worker)
     running = db.job(job_id)
@@ -91,7 +91,7 @@ def test_an_end_that_is_never_retried(db: StoreFixture, reason: EndReason) -> No
 
 
 @pytest.mark.parametrize("reason", RETRIED)
-def test_an_end_that_is_retried(db: StoreFixture, reason: EndReason) -> None:
+def test_ends_with_a_retry_requeue_the_job(db: StoreFixture, reason: EndReason) -> None:
     job_id, worker = db.submit(max_restarts=1), db.worker()
 
     assert db.end(db.running(job_id, worker), reason, "a fault") is JobState.QUEUED
@@ -111,7 +111,7 @@ def test_an_end_that_is_retried(db: StoreFixture, reason: EndReason) -> None:
 
 @pytest.mark.parametrize("reason", COUNTED)
 @pytest.mark.parametrize("limit", [0, 2])
-def test_counted_retries_end_at_max_restarts(db: StoreFixture, reason: EndReason, limit: int) -> None:
+def test_counted_retries_stop_at_max_restarts(db: StoreFixture, reason: EndReason, limit: int) -> None:
     job_id, worker = db.submit(max_restarts=limit), db.worker()
     for _ in range(limit):
         assert db.end(db.running(job_id, worker), reason) is JobState.QUEUED
@@ -126,7 +126,7 @@ def test_counted_retries_end_at_max_restarts(db: StoreFixture, reason: EndReason
 
 
 @pytest.mark.parametrize("reason", UNCOUNTED)
-def test_uncounted_retries_end_at_the_crash_loop_cap(db: StoreFixture, reason: EndReason) -> None:
+def test_uncounted_retries_stop_at_the_crash_loop_cap(db: StoreFixture, reason: EndReason) -> None:
     job_id, worker = db.submit(max_restarts=0), db.worker()
     for _ in range(CRASH_LOOP_CAP - 1):
         assert db.end(db.running(job_id, worker), reason) is JobState.QUEUED
@@ -135,7 +135,7 @@ def test_uncounted_retries_end_at_the_crash_loop_cap(db: StoreFixture, reason: E
     assert (db.job(job_id).attempt, db.job(job_id).restarts) == (CRASH_LOOP_CAP, 0)
 
 
-def test_a_checkpoint_starts_the_crash_loop_count_anew(db: StoreFixture) -> None:
+def test_a_checkpoint_resets_the_crash_loop_count(db: StoreFixture) -> None:
     job_id, worker = db.submit(max_restarts=0), db.worker()
     for number in range(1, 2 * CRASH_LOOP_CAP - 1):
         claim = db.running(job_id, worker)
@@ -146,7 +146,7 @@ def test_a_checkpoint_starts_the_crash_loop_count_anew(db: StoreFixture) -> None
     assert db.end(db.running(job_id, worker), EndReason.WORKER_LOST) is JobState.FAILED
 
 
-def test_retries_that_publish_nothing_wait_longer_each_time(db: StoreFixture) -> None:
+def test_the_backoff_grows_without_checkpoints(db: StoreFixture) -> None:
     job_id, worker = db.submit(), db.worker()
     waits: list[int] = []
     for _ in range(CRASH_LOOP_CAP - 1):
@@ -191,14 +191,14 @@ def test_a_cancelled_job_is_not_retried(db: StoreFixture, reason: EndReason) -> 
     assert db.held() == {}
 
 
-def test_a_job_that_completes_before_it_hears_of_the_cancel_has_succeeded(db: StoreFixture) -> None:
+def test_a_job_that_completes_before_it_learns_of_a_cancel_has_succeeded(db: StoreFixture) -> None:
     job_id = db.submit()
     claim = db.running(job_id, db.worker())
     db.cancel(job_id)
     assert db.end(claim, EndReason.COMPLETED) is JobState.SUCCEEDED
 
 
-def test_the_time_that_all_attempts_ran_is_added_up(db: StoreFixture) -> None:
+def test_the_run_times_of_all_attempts_are_added(db: StoreFixture) -> None:
     job_id, worker = db.submit(), db.worker()
     for hours in (1, 2):
         claim = db.running(job_id, worker)
@@ -240,7 +240,7 @@ def test_a_batch_is_stored_whole(db: StoreFixture) -> None:
     assert (last[0].time, last[0].data) == (77, {"level": "info", "text": "hello"})
 
 
-def test_a_card_is_stored_where_it_is_news(db: StoreFixture) -> None:
+def test_a_card_is_stored_only_if_it_changes(db: StoreFixture) -> None:
     claim = db.running(db.submit(), db.worker())
     version = db.job(claim.job_id).version
     cards = [
@@ -259,7 +259,7 @@ def test_a_card_is_stored_where_it_is_news(db: StoreFixture) -> None:
 
 
 @pytest.mark.parametrize("seq", [0, 2])
-def test_a_batch_with_another_number_than_the_next_stores_nothing(db: StoreFixture, seq: int) -> None:
+def test_a_batch_with_a_wrong_number_stores_nothing(db: StoreFixture, seq: int) -> None:
     claim = db.running(db.submit(), db.worker())
     _record_all(db, claim, seq=0)
     before = db.everything()
@@ -283,7 +283,7 @@ def test_a_batch_that_fails_in_the_middle_stores_nothing(db: StoreFixture) -> No
     assert db.everything() == before
 
 
-def test_whoever_lost_the_attempt_can_write_nothing(db: StoreFixture) -> None:
+def test_a_worker_that_lost_its_attempt_cannot_write(db: StoreFixture) -> None:
     job_id, worker = db.submit(), db.worker()
     stale = db.running(job_id, worker)
     db.expire(stale)
@@ -318,7 +318,7 @@ def test_an_attempt_ends_once(db: StoreFixture) -> None:
     assert db.everything() == before
 
 
-def test_an_attempt_is_rescued_only_when_its_lease_has_run_out(db: StoreFixture) -> None:
+def test_an_attempt_is_rescued_only_after_its_lease_has_expired(db: StoreFixture) -> None:
     job_id, worker = db.submit(), db.worker("box-a")
     claim = db.running(job_id, worker)
     assert db.read(attempts.expired_claims) == []
@@ -344,7 +344,7 @@ def test_a_late_renewal_before_the_rescue_keeps_the_attempt(db: StoreFixture) ->
     assert not db.rescue(claim)
 
 
-def test_a_renewal_answers_only_open_attempts_of_the_worker(db: StoreFixture) -> None:
+def test_a_renewal_returns_only_open_attempts_of_the_worker(db: StoreFixture) -> None:
     mine, other = db.worker("mine"), db.worker("other")
     kept = db.running(db.submit(), mine, "a")
     ended = db.running(db.submit(), mine, "b")

@@ -1,4 +1,4 @@
-"""Backups of a store at work, and what comes of them when they are put back."""
+"""Backups of a store in use, and their restoration."""
 
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -43,7 +43,7 @@ STATE = os.urandom(300_000)
 
 @pytest.fixture(autouse=True)
 def clients(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server's own pg_dump and pg_restore come first in PATH."""
+    """Puts the server's pg_dump and pg_restore first in PATH."""
     databases = request.getfixturevalue("databases") if "databases" in request.fixturenames else None
     if isinstance(databases, PostgreSQLDatabases):
         monkeypatch.setenv("PATH", f"{databases.binaries}:{os.environ['PATH']}")
@@ -51,7 +51,7 @@ def clients(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 @dataclass
 class Store:
-    """A database with its blobs, and room beside them."""
+    """A database with its blobs, and a folder for backups."""
 
     url: str
     db: StoreFixture
@@ -64,7 +64,7 @@ class Store:
 
     @property
     def away(self) -> Blobs:
-        """Where blobs are restored to: those of a data directory that is not there yet."""
+        """The restored blobs, of a data directory that does not exist yet."""
         return Blobs(self.folder / "restored" / "blobs")
 
 
@@ -80,7 +80,7 @@ def saved(blobs: Blobs, content: bytes, *, step: int = 1) -> NewCheckpoint:
 
 
 def trained(db: StoreFixture, blobs: Blobs, *contents: bytes) -> str:
-    """A job that has ended, with a checkpoint of each content."""
+    """Returns an ended job with one checkpoint for each content."""
     claim = db.running(db.submit(), db.worker())
     with blobs.shared_lock():
         new = [saved(blobs, content, step=step) for step, content in enumerate(contents, start=1)]
@@ -111,7 +111,7 @@ def opened(url: str) -> Generator[StoreFixture]:
         yield StoreFixture(database)
 
 
-def test_what_is_restored_has_every_row_and_every_byte(store: Store, databases: Databases) -> None:
+def test_a_restored_backup_has_every_row_and_every_byte(store: Store, databases: Databases) -> None:
     db, blobs, away = store.db, store.blobs, store.away
     job_id = trained(db, blobs, STATE, b"later")
     trained(db, blobs, b"later", b"")
@@ -132,7 +132,7 @@ def test_what_is_restored_has_every_row_and_every_byte(store: Store, databases: 
     assert len([*away.root.glob("??/*")]) == 3
 
 
-def test_all_of_a_backup_is_its_owners_alone(database_url: str, db: StoreFixture, blobs: Blobs, tmp_path: Path) -> None:
+def test_only_its_owner_can_read_a_backup(database_url: str, db: StoreFixture, blobs: Blobs, tmp_path: Path) -> None:
     trained(db, blobs, STATE)
     target = tmp_path / "here" / "backup"
     make(database_url, blobs, target)
@@ -142,7 +142,7 @@ def test_all_of_a_backup_is_its_owners_alone(database_url: str, db: StoreFixture
     assert blob.stat().st_nlink == 2, "on one file system it costs no space"
 
 
-def test_while_others_write_and_delete_all_that_is_listed_is_there(
+def test_a_backup_beside_writes_and_deletions_has_every_listed_blob(
     database_url: str, db: StoreFixture, blobs: Blobs, databases: Databases, tmp_path: Path
 ) -> None:
     stop, collected = threading.Event(), list[int]()
@@ -159,7 +159,7 @@ def test_while_others_write_and_delete_all_that_is_listed_is_there(
     (tmp_path / "scratch").mkdir()
     with ThreadPoolExecutor() as pool:
         others = [pool.submit(churn, name) for name in ("a", "b")]
-        for number in range(3):
+        for number in range(2):
             before = len(collected)
             make(database_url, blobs, tmp_path / f"backup-{number}")
             until(lambda before=before: len(collected) > before, what="the others go on")
@@ -167,7 +167,7 @@ def test_while_others_write_and_delete_all_that_is_listed_is_there(
         for other in others:
             other.result(60)
     assert any(collected)
-    for number in range(3):
+    for number in range(2):
         away = Blobs(tmp_path / f"restored-{number}" / "blobs")
         with databases.empty() as url:
             assert restored(url, tmp_path / f"backup-{number}", away) == []
@@ -175,7 +175,7 @@ def test_while_others_write_and_delete_all_that_is_listed_is_there(
                 assert_whole(away, blobs_listed(again), tmp_path / "scratch")
 
 
-def test_no_blob_of_the_snapshot_is_removed_before_it_is_taken(
+def test_no_blob_of_the_snapshot_is_removed_before_it_is_copied(
     database_url: str, db: StoreFixture, blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job_id = trained(db, blobs, STATE)
@@ -194,9 +194,7 @@ def test_no_blob_of_the_snapshot_is_removed_before_it_is_taken(
     assert cleanup.collect_garbage(store_on(db.database, blobs=blobs)) == 1
 
 
-def test_a_job_that_ran_goes_on_where_it_was_and_its_old_worker_can_write_nothing(
-    store: Store, databases: Databases
-) -> None:
+def test_a_restored_running_job_resumes_and_its_old_worker_cannot_write(store: Store, databases: Databases) -> None:
     db, blobs, away = store.db, store.blobs, store.away
     claim = db.running(db.submit(max_restarts=0), db.worker())
     db.record(claim, seq=0, checkpoints=[saved(blobs, STATE, step=7)])
@@ -217,7 +215,7 @@ def test_a_job_that_ran_goes_on_where_it_was_and_its_old_worker_can_write_nothin
             assert (second.number, again.attempt(second).start_step) == (2, 7)
 
 
-def test_it_goes_only_where_nothing_is(store: Store, databases: Databases) -> None:
+def test_a_backup_or_restore_needs_an_empty_target(store: Store, databases: Databases) -> None:
     blobs, away = store.blobs, store.away
     make(store.url, blobs, store.target)
     with pytest.raises(Conflict, match="holds a backup already"):
@@ -234,9 +232,7 @@ def test_it_goes_only_where_nothing_is(store: Store, databases: Databases) -> No
         dump.check_empty(url)
 
 
-def test_nothing_of_a_database_that_is_gone_is_replayed_over_a_restored_one(
-    sqlite: SQLiteDatabases, blobs: Blobs, tmp_path: Path
-) -> None:
+def test_remaining_sqlite_files_prevent_a_restore(sqlite: SQLiteDatabases, blobs: Blobs, tmp_path: Path) -> None:
     away = Blobs(tmp_path / "restored" / "blobs")
     with sqlite.migrated() as url, sqlite.empty() as target, opened(url) as db:
         trained(db, blobs, STATE)
@@ -252,7 +248,7 @@ def test_nothing_of_a_database_that_is_gone_is_replayed_over_a_restored_one(
         restored(target, tmp_path / "backup", away)
 
 
-def test_what_is_not_what_the_manifest_tells_of_is_not_left(store: Store, databases: Databases) -> None:
+def test_a_restore_that_differs_from_the_manifest_is_undone(store: Store, databases: Databases) -> None:
     trained(store.db, store.blobs, STATE)
     manifest = make(store.url, store.blobs, store.target)
     lie = replace(manifest, rows={**manifest.rows, "jobs": 7})
@@ -266,15 +262,13 @@ def test_what_is_not_what_the_manifest_tells_of_is_not_left(store: Store, databa
         assert restored(url, store.target, store.away) == []
 
 
-def test_a_database_that_is_not_there_or_has_no_tables_is_no_backup(
-    databases: Databases, blobs: Blobs, tmp_path: Path
-) -> None:
+def test_a_missing_or_empty_database_cannot_be_backed_up(databases: Databases, blobs: Blobs, tmp_path: Path) -> None:
     with databases.empty() as url, pytest.raises((NotFound, Unavailable), match=r"there is no database|no tables"):
         make(url, blobs, tmp_path / "backup")
     assert not (tmp_path / "backup").exists()
 
 
-def test_damage_is_found_and_nothing_of_it_restored(store: Store, databases: Databases) -> None:
+def test_damaged_blobs_are_found_and_not_restored(store: Store, databases: Databases) -> None:
     db, blobs, away = store.db, store.blobs, store.away
     trained(db, blobs, STATE, b"other")
     make(store.url, blobs, store.target)
@@ -299,7 +293,7 @@ def test_damage_is_found_and_nothing_of_it_restored(store: Store, databases: Dat
         check(folder.root)
 
 
-def test_what_the_store_itself_has_lost_is_named_and_the_rest_kept(store: Store, databases: Databases) -> None:
+def test_blobs_missing_in_the_store_are_named_and_the_rest_is_kept(store: Store, databases: Databases) -> None:
     db, blobs, away = store.db, store.blobs, store.away
     trained(db, blobs, STATE, b"other", b"third")
     large, small = sorted(blobs.root.glob("??/*"), key=lambda path: -path.stat().st_size)[:2]
@@ -311,14 +305,14 @@ def test_what_the_store_itself_has_lost_is_named_and_the_rest_kept(store: Store,
         assert set(restored(url, store.target, away)) == {large.name, small.name}
 
 
-def test_a_folder_that_has_no_blob_is_the_wrong_one_and_is_not_made(store: Store) -> None:
+def test_a_folder_without_the_blobs_is_refused_and_not_created(store: Store) -> None:
     trained(store.db, store.blobs, STATE)
     with pytest.raises(NotFound, match="has none of the 1 blobs"):
         make(store.url, store.away, store.target)
     assert not store.target.exists() and not store.away.root.exists()
 
 
-def test_a_backup_that_was_killed_is_none(store: Store) -> None:
+def test_a_killed_backup_cannot_be_restored(store: Store) -> None:
     db, blobs, away = store.db, store.blobs, store.away
     trained(db, blobs, STATE)
     done = run("make", store.target, store.url, blobs, TORCHYARD_FAILPOINTS="record.manifest.rename=kill")
@@ -347,14 +341,14 @@ def test_a_copy_that_does_not_fit_leaves_nothing(sqlite: SQLiteDatabases, blobs:
 
 
 def assert_nothing_left(url: str, blobs: Blobs, target: Path, *, room: int) -> None:
-    """Tries a backup on a disk that is full behind so many bytes of a file."""
+    """Tries a backup in which no file can exceed `room` bytes, and checks that nothing is left."""
     done = run("make", target, url, blobs, room=room)
     assert done.returncode == 1, done.stderr
     assert done.stderr.startswith("error: ") and "Traceback" not in done.stderr
     assert not target.exists()
 
 
-def test_pg_dump_sees_what_was_listed_and_no_command_line_has_the_password(
+def test_pg_dump_reads_the_listed_snapshot_and_gets_no_password_on_its_command_line(
     postgresql: PostgreSQLDatabases, blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = tmp_path / "bin" / "pg_dump"
@@ -379,7 +373,7 @@ def test_pg_dump_sees_what_was_listed_and_no_command_line_has_the_password(
             restored(empty, tmp_path / "backup", Blobs(tmp_path / "restored" / "blobs"))
 
 
-def test_without_postgresqls_programs_it_says_what_to_install(
+def test_without_pg_dump_the_error_says_what_to_install(
     postgresql: PostgreSQLDatabases, blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -388,7 +382,7 @@ def test_without_postgresqls_programs_it_says_what_to_install(
     assert not (tmp_path / "backup").exists()
 
 
-def test_a_backup_is_for_its_own_kind_of_database(
+def test_a_backup_restores_only_into_the_same_kind_of_database(
     sqlite: SQLiteDatabases, postgresql: PostgreSQLDatabases, blobs: Blobs, tmp_path: Path
 ) -> None:
     away = Blobs(tmp_path / "restored" / "blobs")
@@ -398,7 +392,7 @@ def test_a_backup_is_for_its_own_kind_of_database(
         restored(url, tmp_path / "backup", away)
 
 
-def test_on_the_command_line(sqlite: SQLiteDatabases, blobs: Blobs, tmp_path: Path) -> None:
+def test_the_command_line_makes_and_restores_backups(sqlite: SQLiteDatabases, blobs: Blobs, tmp_path: Path) -> None:
     data, target = blobs.root.parent, tmp_path / "backup"
     with sqlite.migrated() as url, opened(url) as db:
         trained(db, blobs, STATE)
@@ -422,7 +416,7 @@ def torchyard(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 def run(
     action: str, folder: Path, url: str, blobs: Blobs, *, room: int | None = None, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """The program; with `room`, no file of it can have more bytes."""
+    """Runs the program; with `room`, none of its files can exceed that many bytes."""
     settings = {"TORCHYARD_DATABASE_URL": url, "TORCHYARD_DATA_DIR": str(blobs.root.parent), **environment}
     argv = [sys.executable, "-P", "-m", "store.backup", action, str(folder)]
     return _run(

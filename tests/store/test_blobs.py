@@ -1,4 +1,4 @@
-"""Blobs: named by what they hold, whole or not there."""
+"""Blobs are named by their contents, and are either complete or absent."""
 
 import hashlib
 import io
@@ -54,7 +54,7 @@ def test_the_same_bytes_are_stored_once(blobs: Blobs) -> None:
     assert blobs.path(answers[0].sha256).read_bytes() == _BIG
 
 
-def test_a_blob_is_copied_out_whole(blobs: Blobs, tmp_path: Path) -> None:
+def test_a_whole_blob_is_copied_out(blobs: Blobs, tmp_path: Path) -> None:
     blob = blobs.add(io.BytesIO(_BIG))
     assert blobs.copy_out(blob.sha256, tmp_path / "copy")
     assert (tmp_path / "copy").read_bytes() == _BIG
@@ -63,7 +63,7 @@ def test_a_blob_is_copied_out_whole(blobs: Blobs, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [_BIG[:-1], b"", _BIG[:1000] + b"?" + _BIG[1001:]])
-def test_a_damaged_blob_is_not_copied_out_and_heals_when_it_is_added_again(
+def test_a_damaged_blob_is_not_copied_out_and_is_replaced_when_added_again(
     blobs: Blobs, tmp_path: Path, damage: bytes
 ) -> None:
     blob = blobs.add(io.BytesIO(_BIG))
@@ -74,14 +74,14 @@ def test_a_damaged_blob_is_not_copied_out_and_heals_when_it_is_added_again(
     assert blobs.copy_out(blob.sha256, tmp_path / "copy")
 
 
-def test_a_blob_that_is_not_there(blobs: Blobs, tmp_path: Path) -> None:
+def test_a_missing_blob_is_not_found(blobs: Blobs, tmp_path: Path) -> None:
     with pytest.raises(NotFound):
         blobs.open("0" * 64)
     assert not blobs.copy_out("0" * 64, tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
 
 
-def test_a_source_that_fails_leaves_nothing(blobs: Blobs) -> None:
+def test_a_failing_source_leaves_no_file(blobs: Blobs) -> None:
     class Failing(io.BytesIO):
         def read(self, size: int | None = -1, /) -> bytes:
             if self.tell() >= 2 << 20:
@@ -93,7 +93,7 @@ def test_a_source_that_fails_leaves_nothing(blobs: Blobs) -> None:
     assert files(blobs) == []
 
 
-def test_a_crash_in_the_middle_leaves_no_blob_under_a_name(blobs: Blobs) -> None:
+def test_a_crash_during_a_copy_leaves_no_named_blob(blobs: Blobs) -> None:
     argv = [sys.executable, "-c", _ENDLESS, str(blobs.root)]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

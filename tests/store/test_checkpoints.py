@@ -1,4 +1,4 @@
-"""Checkpoints and the names that lead to them."""
+"""Checkpoints, their aliases and references."""
 
 import math
 
@@ -23,7 +23,7 @@ def add(db: StoreFixture, claim: Claim, *new: NewCheckpoint) -> None:
 
 
 def aliases(db: StoreFixture, job_id: str) -> dict[str, list[str]]:
-    """The names of each checkpoint, newest first, keyed `attempt/name`."""
+    """Returns the aliases of each checkpoint, newest first, by `attempt/name`."""
     found = db.read(lambda session: checkpoints.listed(session, db.job(job_id)))
     return {f"{item.row.attempt}/{item.row.name}": item.aliases for item in found}
 
@@ -33,7 +33,7 @@ def name_of(db: StoreFixture, job_id: str, ref: str) -> str:
     return f"{row.attempt}/{row.name}"
 
 
-def test_a_checkpoint_is_listed_and_said_in_the_events(db: StoreFixture, claim: Claim) -> None:
+def test_a_checkpoint_is_listed_and_has_an_event(db: StoreFixture, claim: Claim) -> None:
     version = db.job(claim.job_id).version
     add(db, claim, checkpoint("epoch-0001", step=10, epoch=1, val_loss=0.5, train_loss=math.inf))
     ((item),) = db.read(lambda session: checkpoints.listed(session, db.job(claim.job_id)))
@@ -47,7 +47,7 @@ def test_a_checkpoint_is_listed_and_said_in_the_events(db: StoreFixture, claim: 
     assert db.job(claim.job_id).version == version + 1
 
 
-def test_a_name_that_the_attempt_listed_before_is_left_alone(db: StoreFixture, claim: Claim) -> None:
+def test_a_name_that_the_attempt_listed_before_changes_nothing(db: StoreFixture, claim: Claim) -> None:
     add(db, claim, checkpoint("one", step=1, val_loss=1.0))
     before = (aliases(db, claim.job_id), len(db.events(claim.job_id)))
     add(db, claim, checkpoint("one", step=2, val_loss=0.1))
@@ -67,7 +67,7 @@ def test_aliases_of_one_attempt(db: StoreFixture, claim: Claim) -> None:
     }
 
 
-def test_aliases_over_attempts_lead_to_the_latest_attempts(db: StoreFixture, claim: Claim) -> None:
+def test_aliases_refer_to_the_latest_attempts(db: StoreFixture, claim: Claim) -> None:
     for epoch, loss in ((1, 0.5), (2, 0.1), (3, 0.4)):
         add(db, claim, checkpoint(f"epoch-000{epoch}", step=10 * epoch, epoch=epoch, val_loss=loss))
     db.end(claim, EndReason.WORKER_LOST)
@@ -97,7 +97,7 @@ def test_aliases_over_attempts_lead_to_the_latest_attempts(db: StoreFixture, cla
         ("max", [-1.0, 0.0, -2.0], 1),
     ],
 )
-def test_the_best_is_the_first_with_the_best_number(
+def test_the_best_is_the_earliest_with_the_best_value(
     db: StoreFixture, mode: str, values: list[float], best: int | None
 ) -> None:
     claim = db.running(db.submit(checkpoint={"monitor": "val/score", "mode": mode}), db.worker())
@@ -120,7 +120,7 @@ def test_a_checkpoint_without_the_monitored_metric_is_not_best(db: StoreFixture,
 @pytest.mark.parametrize(
     "ref", ["epoch-1", "epoch-0001", "epoch-000000000000000001", "step-10", "step-0010", "best", "latest"]
 )
-def test_forms_of_a_reference(db: StoreFixture, claim: Claim, ref: str) -> None:
+def test_references_resolve_in_every_form(db: StoreFixture, claim: Claim, ref: str) -> None:
     add(db, claim, checkpoint("epoch-0001", step=10, epoch=1, val_loss=1.0))
     assert name_of(db, claim.job_id, ref) == "1/epoch-0001"
 
@@ -129,7 +129,7 @@ def test_forms_of_a_reference(db: StoreFixture, claim: Claim, ref: str) -> None:
     "ref",
     ["", "epoch-2", "epoch-", "epoch--1", "epoch-1 ", "Epoch-1", "step-1e1", "step-" + "9" * 400, "state", "../x", "é"],
 )
-def test_a_reference_that_leads_nowhere(db: StoreFixture, claim: Claim, ref: str) -> None:
+def test_an_unknown_reference_is_not_found(db: StoreFixture, claim: Claim, ref: str) -> None:
     add(db, claim, checkpoint("epoch-0001", step=10, epoch=1, val_loss=1.0))
     with pytest.raises(NotFound):
         name_of(db, claim.job_id, ref)
@@ -147,7 +147,7 @@ def test_a_checkpoint_of_another_job_is_not_found_by_its_id(db: StoreFixture, cl
         name_of(db, claim.job_id, new_id("ckpt"))
 
 
-def test_a_file_by_its_listed_name(db: StoreFixture, claim: Claim) -> None:
+def test_a_file_is_found_by_its_listed_name(db: StoreFixture, claim: Claim) -> None:
     add(db, claim, checkpoint("one", step=1))
     (row,) = db.read(lambda session: checkpoints.newest_first(session, claim.job_id))
     assert checkpoints.file_of(row, "state.pt")["sha256"] == "0" * 64
@@ -155,7 +155,7 @@ def test_a_file_by_its_listed_name(db: StoreFixture, claim: Claim) -> None:
         checkpoints.file_of(row, "./state.pt")
 
 
-def test_the_best_of_many_jobs_in_one_look(db: StoreFixture) -> None:
+def test_the_best_checkpoints_of_many_jobs_take_one_query_per_mode(db: StoreFixture) -> None:
     worker = db.worker()
     least = db.running(db.submit(checkpoint={"mode": "min"}), worker, "a")
     most = db.running(db.submit(checkpoint={"mode": "max"}), worker, "b")

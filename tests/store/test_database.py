@@ -19,7 +19,7 @@ from tests.store.fixture import StoreFixture, run_together
 from torchyard.contract.errors import Unavailable
 
 
-def test_the_clock_is_microseconds_since_the_epoch(db: StoreFixture) -> None:
+def test_the_clock_counts_microseconds_since_the_epoch(db: StoreFixture) -> None:
     before = time.time_ns() // 1000
     told = db.read(lambda session: session.execute(select(now_us())).scalar_one())
     after = time.time_ns() // 1000
@@ -32,7 +32,7 @@ def test_the_clock_does_not_go_back(db: StoreFixture) -> None:
     assert times == sorted(times)
 
 
-def test_a_reader_sees_one_moment(db: StoreFixture) -> None:
+def test_a_read_sees_one_snapshot(db: StoreFixture) -> None:
     first = db.submit()
     with db.database.read() as session:
         assert [job_id for job_id, _ in jobs.queued(session)] == [first]
@@ -55,7 +55,7 @@ def test_writers_that_read_first_do_not_lose_each_others_updates(db: StoreFixtur
     assert db.job(job_id).priority == 100
 
 
-def test_a_broken_constraint_is_the_callers_to_judge(db: StoreFixture) -> None:
+def test_a_violated_constraint_reaches_the_caller(db: StoreFixture) -> None:
     worker_id = db.worker()
 
     def twice(session: Session) -> None:
@@ -65,12 +65,12 @@ def test_a_broken_constraint_is_the_callers_to_judge(db: StoreFixture) -> None:
         db.write(twice)
 
 
-def test_a_program_error_is_no_outage(db: StoreFixture) -> None:
+def test_a_programming_error_is_not_unavailable(db: StoreFixture) -> None:
     with pytest.raises((OverflowError, SQLAlchemyError)):
         db.read(lambda session: jobs.events(session, "job", after=2**80, limit=1))
 
 
-def test_a_full_disk_is_unavailable_and_leaves_nothing_half_stored(sqlite: SQLiteDatabases) -> None:
+def test_a_full_disk_is_unavailable_and_stores_nothing_partially(sqlite: SQLiteDatabases) -> None:
     with sqlite.migrated() as url, closing(Database(url)) as database:
         db = StoreFixture(database)
         claim = db.running(db.submit(), db.worker())
@@ -88,7 +88,7 @@ def test_a_full_disk_is_unavailable_and_leaves_nothing_half_stored(sqlite: SQLit
 
 
 def _let_grow(database: Database, *, pages: int) -> None:
-    """As if the disk had room for so many `pages` more: for the one connection that a test in one thread has."""
+    """Limits the database to `pages` more pages, on the only connection of a single-threaded test."""
     with database.engine.connect() as connection:
         size = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
         granted = connection.exec_driver_sql(f"PRAGMA max_page_count={size + pages}").scalar_one()

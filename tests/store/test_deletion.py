@@ -1,4 +1,4 @@
-"""Deleting a job: every row of it, a tombstone, and the blobs that nobody else has."""
+"""Deleting a job: its rows, its tombstone, and the blobs that no other job refers to."""
 
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
@@ -35,7 +35,7 @@ def saved(blobs: Blobs, content: bytes, *, step: int = 1) -> NewCheckpoint:
 
 
 def ended(db: StoreFixture, blobs: Blobs, *contents: bytes) -> str:
-    """A job that has rows in every table."""
+    """Returns a job that has rows in every table."""
     job_id = db.submit()
     key = KeyedRequest("ada", job_id, "f")
     db.write(lambda session: idempotency.store_answer(session, key, Answer(job_id, 201, "", {})))
@@ -69,7 +69,7 @@ def rows_of(everything: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[
     return {table: rows for table, rows in everything.items() if table not in others}
 
 
-def test_every_row_of_the_job_goes_and_no_other(db: StoreFixture, blobs: Blobs) -> None:
+def test_a_deletion_removes_every_row_of_the_job_and_no_other(db: StoreFixture, blobs: Blobs) -> None:
     other = ended(db, blobs, b"other")
     before = rows_of(db.everything())
     assert all(before.values()), "the job has a row in every table of jobs"
@@ -81,7 +81,7 @@ def test_every_row_of_the_job_goes_and_no_other(db: StoreFixture, blobs: Blobs) 
         delete(db, job_id)
 
 
-def test_only_who_may_deletes_only_what_has_ended(db: StoreFixture, blobs: Blobs) -> None:
+def test_only_the_owner_deletes_and_only_ended_jobs(db: StoreFixture, blobs: Blobs) -> None:
     job_id = db.submit()
     with pytest.raises(Conflict, match="queued"):
         delete(db, job_id)
@@ -96,7 +96,7 @@ def test_only_who_may_deletes_only_what_has_ended(db: StoreFixture, blobs: Blobs
     delete(db, job_id, owner="ada")
 
 
-def test_blobs_go_with_the_last_job_that_refers_to_them(db: StoreFixture, blobs: Blobs) -> None:
+def test_blobs_are_removed_with_the_last_job_that_refers_to_them(db: StoreFixture, blobs: Blobs) -> None:
     first, second = ended(db, blobs, b"same", b"mine"), ended(db, blobs, b"same")
     delete(db, first)
     assert cleanup.collect_garbage(store_on(db.database, blobs=blobs)) == 1
@@ -108,7 +108,7 @@ def test_blobs_go_with_the_last_job_that_refers_to_them(db: StoreFixture, blobs:
     assert cleanup.collect_garbage(store_on(db.database, blobs=blobs)) == 0
 
 
-def test_two_deletions_at_once_leave_nothing(db: StoreFixture, blobs: Blobs) -> None:
+def test_two_concurrent_deletions_leave_nothing(db: StoreFixture, blobs: Blobs) -> None:
     for _ in range(10):
         pair = [ended(db, blobs, b"a", b"b", b"c"), ended(db, blobs, b"c", b"b", b"a")]
         collect = lambda: cleanup.collect_garbage(store_on(db.database, blobs=blobs))  # noqa: E731
@@ -118,7 +118,7 @@ def test_two_deletions_at_once_leave_nothing(db: StoreFixture, blobs: Blobs) -> 
         assert (stored(blobs), garbage(db)) == ([], 0)
 
 
-def test_a_collector_leaves_a_relay_alone_that_is_storing_the_same_bytes(db: StoreFixture, blobs: Blobs) -> None:
+def test_a_collector_does_not_disturb_a_relay_that_stores_the_same_bytes(db: StoreFixture, blobs: Blobs) -> None:
     old, new = ended(db, blobs, b"same"), db.submit()
     claim = db.running(new, db.worker())
     with blobs.shared_lock():
@@ -131,7 +131,7 @@ def test_a_collector_leaves_a_relay_alone_that_is_storing_the_same_bytes(db: Sto
     assert (stored(blobs), garbage(db)) == ([b"same"], 0)
 
 
-def test_a_relay_waits_for_a_collector_and_a_collector_for_nobody(blobs: Blobs) -> None:
+def test_a_relay_waits_for_a_collector_but_not_the_reverse(blobs: Blobs) -> None:
     order: list[str] = []
 
     def relay() -> None:
@@ -161,7 +161,7 @@ def until_somebody_waits_for(path: Path) -> None:
     raise AssertionError(f"nobody waits for {path}")
 
 
-def test_a_crash_between_the_bytes_and_the_rows_is_made_up_for(
+def test_a_collector_recovers_from_a_crash_between_blobs_and_rows(
     db: StoreFixture, blobs: Blobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     delete(db, ended(db, blobs, b"one", b"two"))
@@ -182,13 +182,13 @@ def test_a_crash_between_the_bytes_and_the_rows_is_made_up_for(
     assert (stored(blobs), garbage(db)) == ([], 0)
 
 
-def test_at_most_some_are_collected_at_once(db: StoreFixture, blobs: Blobs) -> None:
+def test_a_collection_is_limited_in_size(db: StoreFixture, blobs: Blobs) -> None:
     delete(db, ended(db, blobs, b"1", b"2", b"3"))
     assert [cleanup.collect_garbage(store_on(db.database, blobs=blobs), limit=2) for _ in range(3)] == [2, 1, 0]
     assert stored(blobs) == []
 
 
-def test_who_reads_a_blob_reads_on_when_it_is_removed(db: StoreFixture, blobs: Blobs) -> None:
+def test_an_open_blob_can_be_read_after_its_removal(db: StoreFixture, blobs: Blobs) -> None:
     content = os.urandom(1 << 20)
     delete(db, ended(db, blobs, content))
     sha256 = next(blobs.root.glob("??/*")).name
@@ -200,7 +200,7 @@ def test_who_reads_a_blob_reads_on_when_it_is_removed(db: StoreFixture, blobs: B
         blobs.open(sha256)
 
 
-def test_a_retried_job_keeps_the_bytes_that_it_shares(db: StoreFixture, blobs: Blobs) -> None:
+def test_a_retried_job_keeps_its_shared_blobs(db: StoreFixture, blobs: Blobs) -> None:
     old = ended(db, blobs, b"first", b"newest")
     new = db.write(lambda session: retry(session, old, owner="ada")).id
     delete(db, old)
@@ -212,7 +212,7 @@ def test_a_retried_job_keeps_the_bytes_that_it_shares(db: StoreFixture, blobs: B
     assert stored(blobs) == []
 
 
-def test_a_retry_against_a_deletion_has_the_checkpoint_or_does_not_happen(db: StoreFixture, blobs: Blobs) -> None:
+def test_a_retry_during_a_deletion_has_the_checkpoint_or_fails(db: StoreFixture, blobs: Blobs) -> None:
     for _ in range(20):
         old = ended(db, blobs, b"state")
         retried, deleted = run_together(
@@ -232,9 +232,7 @@ def test_a_retry_against_a_deletion_has_the_checkpoint_or_does_not_happen(db: St
             cleanup.collect_garbage(store_on(db.database, blobs=blobs))
 
 
-def test_a_worker_that_was_away_cannot_write_for_an_attempt_with_a_deleted_ones_number(
-    db: StoreFixture, blobs: Blobs
-) -> None:
+def test_a_worker_cannot_write_to_an_attempt_that_reuses_a_deleted_id(db: StoreFixture, blobs: Blobs) -> None:
     job_id = db.submit(max_restarts=0)
     stale = db.running(job_id, db.worker())
     db.expire(stale)
@@ -254,7 +252,7 @@ def test_a_worker_that_was_away_cannot_write_for_an_attempt_with_a_deleted_ones_
     assert db.job(fresh.job_id).log_lines == 0
 
 
-def test_what_a_copy_left_behind_goes_after_a_day(blobs: Blobs, tmp_path: Path) -> None:
+def test_unfinished_copies_are_removed_after_a_day(blobs: Blobs, tmp_path: Path) -> None:
     blobs.remove_abandoned()  # nothing was ever copied
     blob = blobs.add(BytesIO(b"whole"))
     incoming = blobs.root / "incoming"
@@ -267,7 +265,7 @@ def test_what_a_copy_left_behind_goes_after_a_day(blobs: Blobs, tmp_path: Path) 
     assert blobs.path(blob.sha256).exists()
 
 
-def test_jobs_are_deleted_by_their_ids_alone(db: StoreFixture) -> None:
+def test_deletions_use_only_indexes_on_job_ids(db: StoreFixture) -> None:
     assert db.read(lambda session: run_dirs.deleted_among(session, [])) == []
     with pytest.raises(NotFound):
         db.write(lambda session: deletion.delete_job(session, "job_1"))

@@ -1,4 +1,4 @@
-"""The database's address, and what a PostgreSQL connection may wait for."""
+"""The database's address, and the timeouts of a PostgreSQL connection."""
 
 from collections.abc import Callable, Generator
 from contextlib import closing
@@ -49,7 +49,7 @@ def answer(session: Session, statement: str) -> Any:
         ("sqlite:///:memory:", "must be a file"),
     ],
 )
-def test_an_address_that_cannot_work_is_told_in_a_sentence_without_its_password(address: str, told: str) -> None:
+def test_an_invalid_address_is_refused_without_quoting_its_password(address: str, told: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Database(address)
     assert told in caught.value.message
@@ -57,13 +57,13 @@ def test_an_address_that_cannot_work_is_told_in_a_sentence_without_its_password(
 
 
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg"])
-def test_the_drivers_name_is_not_needed(url: str, scheme: str) -> None:
+def test_the_driver_name_is_optional(url: str, scheme: str) -> None:
     address = scheme + url.removeprefix("postgresql")
     with closing(Database(address)) as database, database.read() as session:
         assert answer(session, "SELECT 1") == 1
 
 
-def test_a_server_that_takes_no_writes_for_now_is_waited_for(url: str) -> None:
+def test_a_read_only_server_is_unavailable(url: str) -> None:
     address = f"{url}{'&' if '?' in url else '?'}options=-c%20default_transaction_read_only%3Don"
     with (
         closing(Database(address)) as database,
@@ -73,7 +73,7 @@ def test_a_server_that_takes_no_writes_for_now_is_waited_for(url: str) -> None:
         session.execute(text("DELETE FROM garbage"))
 
 
-def test_an_unreachable_server_is_told_without_the_password() -> None:
+def test_an_unreachable_server_is_reported_without_the_password() -> None:
     with closing(Database("postgresql://ada:s3cret@127.0.0.1:1/torchyard")) as database:
         with pytest.raises(Unavailable) as caught, database.read() as session:
             answer(session, "SELECT 1")
@@ -83,7 +83,7 @@ def test_an_unreachable_server_is_told_without_the_password() -> None:
     assert "s3cret" not in "".join(traceback.format_exception(caught.value))
 
 
-def test_every_wait_has_an_end_and_the_server_shows_whose_connection_it_is(url: str) -> None:
+def test_every_wait_has_a_timeout_and_connections_have_application_names(url: str) -> None:
     with closing(Database(url, program="torchyard-api")) as database, database.read() as session:
         shown = {
             name: answer(session, f"SHOW {name}")
@@ -97,7 +97,7 @@ def test_every_wait_has_an_end_and_the_server_shows_whose_connection_it_is(url: 
     }
 
 
-def test_the_addresses_own_settings_count(url: str) -> None:
+def test_settings_in_the_address_take_precedence(url: str) -> None:
     with closing(Database(f"{url}&application_name=mine&options=-c%20statement_timeout%3D50")) as database:
         with pytest.raises(Unavailable, match="statement timeout"), database.write() as session:
             answer(session, "SELECT pg_sleep(60)")
@@ -105,7 +105,7 @@ def test_the_addresses_own_settings_count(url: str) -> None:
             assert answer(session, "SHOW application_name") == "mine"
 
 
-def test_a_transaction_that_the_server_ends_as_idle_is_unavailable(url: str) -> None:
+def test_a_transaction_ended_by_the_idle_timeout_is_unavailable(url: str) -> None:
     with closing(Database(f"{url}&options=-c%20idle_in_transaction_session_timeout%3D50")) as database:
         with pytest.raises(Unavailable), database.write() as session, closing(Database(url)) as other:
             pid = answer(session, "SELECT pg_backend_pid()")
@@ -116,7 +116,7 @@ def test_a_transaction_that_the_server_ends_as_idle_is_unavailable(url: str) -> 
             assert answer(session, "SELECT 1") == 1
 
 
-def test_tables_that_are_not_there_yet_are_unavailable(empty_url: str) -> None:
+def test_missing_tables_are_unavailable(empty_url: str) -> None:
     with closing(Database(empty_url)) as database, pytest.raises(Unavailable, match="jobs"):
         StoreFixture(database).submit()
 
@@ -145,7 +145,7 @@ def test_of_two_transactions_in_a_deadlock_one_is_unavailable_and_the_other_comm
         assert [db.job(job_id).priority for job_id in ids] == [7, 7]
 
 
-def test_a_restart_of_the_server_costs_only_the_call_that_was_under_way(own_server: PostgreSQLServer) -> None:
+def test_a_restart_of_the_server_fails_only_the_running_call(own_server: PostgreSQLServer) -> None:
     with closing(Database(own_server.url("postgres"), pool=4)) as database:
         all_connected = threading.Barrier(4)
 

@@ -1,4 +1,4 @@
-"""What an attempt's report may claim, and which retries end."""
+"""Which exit reports are accepted, and when retries end."""
 
 from datetime import timedelta
 
@@ -15,7 +15,7 @@ STOPS = [EndReason.CANCELLED, EndReason.PAUSED, EndReason.PREEMPTED]
 
 
 @pytest.mark.parametrize("reason", STOPS)
-def test_a_stop_that_nobody_asked_for_is_a_lost_worker(db: StoreFixture, reason: EndReason) -> None:
+def test_a_stop_without_a_request_ends_as_worker_lost(db: StoreFixture, reason: EndReason) -> None:
     claim = db.running(db.submit(max_restarts=0), db.worker())
     assert db.end(claim, reason, "forged", asked=False) is JobState.QUEUED
     job = db.job(claim.job_id)
@@ -25,14 +25,14 @@ def test_a_stop_that_nobody_asked_for_is_a_lost_worker(db: StoreFixture, reason:
 
 
 @pytest.mark.parametrize("reason", STOPS)
-def test_a_stop_that_nobody_asked_for_ends_at_the_crash_loop_cap(db: StoreFixture, reason: EndReason) -> None:
+def test_stops_without_a_request_end_at_the_crash_loop_cap(db: StoreFixture, reason: EndReason) -> None:
     job_id, worker = db.submit(max_restarts=0), db.worker()
     for _ in range(CRASH_LOOP_CAP - 1):
         assert db.end(db.running(job_id, worker), reason, asked=False) is JobState.QUEUED
     assert db.end(db.running(job_id, worker), reason, asked=False) is JobState.FAILED
 
 
-def test_a_stop_is_believed_where_the_rows_tell_of_it(db: StoreFixture) -> None:
+def test_a_stop_that_the_rows_request_is_accepted(db: StoreFixture) -> None:
     worker, high = db.worker(), db.submit(priority=5)
     paused, cancelled = db.running(db.submit(), worker, "a"), db.running(db.submit(), worker, "b")
     preempted = db.running(db.submit(preemptible=True), worker, "c")
@@ -49,7 +49,7 @@ def test_a_stop_is_believed_where_the_rows_tell_of_it(db: StoreFixture) -> None:
     ]
 
 
-def test_a_drained_worker_preempts_and_asks_for_nothing_else(db: StoreFixture) -> None:
+def test_a_drain_accepts_only_preemptions(db: StoreFixture) -> None:
     worker = db.worker()
     stopped, forged = db.running(db.submit(), worker, "a"), db.running(db.submit(), worker, "b")
     db.drain(worker)
@@ -58,14 +58,14 @@ def test_a_drained_worker_preempts_and_asks_for_nothing_else(db: StoreFixture) -
     assert (_end_reason(db, stopped), _end_reason(db, forged)) == ("preempted", "worker_lost")
 
 
-def test_a_supervisor_that_was_told_by_a_signal_calls_any_stop_a_preemption(db: StoreFixture) -> None:
+def test_a_supervisor_stopped_by_a_signal_reports_any_stop_as_a_preemption(db: StoreFixture) -> None:
     claim = db.running(db.submit(), db.worker())
     db.pause(claim.job_id)
     assert db.end(claim, EndReason.PREEMPTED, asked=False) is JobState.PAUSED
     assert _end_reason(db, claim) == "preempted"
 
 
-def test_a_checkpoint_of_no_later_step_does_not_start_the_count_anew(db: StoreFixture) -> None:
+def test_a_checkpoint_without_a_later_step_does_not_reset_the_count(db: StoreFixture) -> None:
     job_id, worker = db.submit(max_restarts=0), db.worker()
     first = db.running(job_id, worker)
     db.record(first, seq=0, checkpoints=[checkpoint("step-5", step=5)])
@@ -78,7 +78,7 @@ def test_a_checkpoint_of_no_later_step_does_not_start_the_count_anew(db: StoreFi
     assert db.job(job_id).reason_message == "lost (10 attempts in a row published no checkpoint of a later step)"
 
 
-def test_retries_that_go_further_each_time_end_with_the_time_limit(db: StoreFixture) -> None:
+def test_retries_with_progress_end_at_the_time_limit(db: StoreFixture) -> None:
     job_id, worker = db.submit(max_restarts=0, time_limit="1h"), db.worker()
     states: list[JobState] = []
     for step in (1, 2):
@@ -94,9 +94,7 @@ def test_retries_that_go_further_each_time_end_with_the_time_limit(db: StoreFixt
 
 
 @pytest.mark.parametrize("reason", [EndReason.PAUSED, EndReason.PREEMPTED, EndReason.COMPLETED])
-def test_a_job_that_was_stopped_or_has_finished_did_not_fail_at_its_time_limit(
-    db: StoreFixture, reason: EndReason
-) -> None:
+def test_a_stopped_or_completed_job_does_not_fail_at_its_time_limit(db: StoreFixture, reason: EndReason) -> None:
     claim = db.running(db.submit(time_limit="1h"), db.worker())
     _ran(db, claim, timedelta(hours=2))
     assert db.end(claim, reason) is not JobState.FAILED

@@ -1,4 +1,4 @@
-"""What finished jobs keep no longer goes, whole and once, whoever removes it; nothing else does."""
+"""Housekeeping removes old logs and events of finished jobs once, whichever worker does it, and nothing else."""
 
 from contextlib import closing
 from datetime import timedelta
@@ -26,7 +26,7 @@ CHUNK = 2 * 9 + 1  # bytes of two lines
 
 
 def trained(db: StoreFixture, *, end: EndReason | None = EndReason.COMPLETED) -> str:
-    """A job that stored something of each kind: two lines and a word of progress in each batch."""
+    """Returns a job that stored two lines and a progress event in each batch."""
     job_id = db.submit(max_restarts=0)
     claim = db.running(job_id, db.worker(), job_id)
     for seq in range(BATCHES):
@@ -49,7 +49,7 @@ def age(db: StoreFixture, job_id: str, days: int) -> None:
 
 
 def trim(db: StoreFixture, keep: TrimLimits, *, steps: int = 100_000) -> bool:
-    """A pass that is broken off after some transactions; whether it came to its end."""
+    """Runs a pass that stops after some transactions. Returns whether it was complete."""
     passing = cleanup.trim_finished_jobs(store_on(db.database), keep)
     return all(done != steps for done, _ in enumerate(passing, start=1))
 
@@ -69,7 +69,7 @@ def notices(db: StoreFixture, job_id: str) -> list[str]:
     return [event.data["text"] for event in db.events(job_id) if event.attempt is None and event.type == "message"]
 
 
-def test_logs_go_by_the_age_of_their_finished_jobs(db: StoreFixture) -> None:
+def test_logs_are_removed_by_the_age_of_their_finished_jobs(db: StoreFixture) -> None:
     old, young, failed, running = (
         trained(db),
         trained(db),
@@ -94,7 +94,7 @@ def test_logs_go_by_the_age_of_their_finished_jobs(db: StoreFixture) -> None:
     assert db.everything() == everything
 
 
-def test_of_a_large_log_the_end_is_kept_until_it_is_old(db: StoreFixture) -> None:
+def test_a_large_log_keeps_its_end_until_it_is_old(db: StoreFixture) -> None:
     job_id, running = trained(db), trained(db, end=None)
     assert trim(db, TrimLimits(log_bytes=BATCHES * CHUNK))
     assert lines(db, job_id) == list(range(1, 25))
@@ -114,7 +114,7 @@ def test_of_a_large_log_the_end_is_kept_until_it_is_old(db: StoreFixture) -> Non
     assert notices(db, running) == []
 
 
-def test_of_old_events_the_changes_of_state_stay_and_the_services_own_words(db: StoreFixture) -> None:
+def test_old_events_are_removed_except_state_changes_and_service_messages(db: StoreFixture) -> None:
     old, young = trained(db), trained(db)
     age(db, old, 8)
     trim(db, TrimLimits(log_bytes=CHUNK))
@@ -133,7 +133,7 @@ def test_of_old_events_the_changes_of_state_stay_and_the_services_own_words(db: 
     assert db.everything() == everything
 
 
-def test_of_many_events_the_newest_are_kept_until_they_are_old(db: StoreFixture) -> None:
+def test_many_events_keep_the_newest_until_they_are_old(db: StoreFixture) -> None:
     job_id, running = trained(db), trained(db, end=None)
     before = told(db, job_id)
     assert trim(db, TrimLimits(event_bytes=100_000))
@@ -156,7 +156,7 @@ def test_of_many_events_the_newest_are_kept_until_they_are_old(db: StoreFixture)
     assert db.moves(job_id) == db.moves(trained(db))
 
 
-def test_those_that_are_cut_cost_a_later_pass_nothing(sqlite: SQLiteDatabases) -> None:
+def test_trimmed_jobs_cost_a_later_pass_nothing(sqlite: SQLiteDatabases) -> None:
     keep, steps = TrimLimits(logs=DAY, log_bytes=CHUNK, events=DAY), [0]
 
     def count() -> int:
@@ -190,7 +190,7 @@ def test_those_that_are_cut_cost_a_later_pass_nothing(sqlite: SQLiteDatabases) -
         assert steps[0] > used[1]
 
 
-def test_a_reader_goes_on_from_any_place_behind_what_is_gone(db: StoreFixture) -> None:
+def test_a_reader_continues_after_removed_rows(db: StoreFixture) -> None:
     job_id = trained(db)
     age(db, job_id, 2)
     end = db.job(job_id).position
@@ -203,7 +203,7 @@ def test_a_reader_goes_on_from_any_place_behind_what_is_gone(db: StoreFixture) -
             assert told(db, job_id, cursor, *kinds) == [item for item in whole if item[0] > cursor]
 
 
-def test_a_pass_that_is_cut_off_is_made_up_for(db: StoreFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_later_pass_completes_an_interrupted_one(db: StoreFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trimming, "_ROWS_PER_TRANSACTION", 2)
     keep = TrimLimits(log_bytes=2 * CHUNK, events=DAY)
     for steps in (1, 2, 4, 6, 7, 8, 19, 20):
@@ -221,7 +221,7 @@ def test_a_pass_that_is_cut_off_is_made_up_for(db: StoreFixture, monkeypatch: py
         ]
 
 
-def test_several_workers_at_once_say_it_once(db: StoreFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_concurrent_workers_write_one_notice(db: StoreFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trimming, "_ROWS_PER_TRANSACTION", 2)
     kept = [trained(db) for _ in range(2)]
     deleted = trained(db)
@@ -236,12 +236,12 @@ def test_several_workers_at_once_say_it_once(db: StoreFixture, monkeypatch: pyte
     assert told(db, deleted) == []
 
 
-def test_nothing_is_looked_at_unless_something_is_to_be_removed(db: StoreFixture) -> None:
+def test_without_limits_nothing_is_read(db: StoreFixture) -> None:
     trained(db)
     assert list(cleanup.trim_finished_jobs(store_on(db.database), TrimLimits())) == []
 
 
-def test_a_tombstone_is_kept_as_long_as_a_worker_may_be_away(db: StoreFixture) -> None:
+def test_a_tombstone_is_kept_for_thirty_days(db: StoreFixture) -> None:
     day = in_us(DAY)
     for name, days in (("old", 31), ("young", 29)):
         row = insert(DeletedJob).values(job_id=name, deleted_at=now_us() - days * day)
@@ -251,7 +251,7 @@ def test_a_tombstone_is_kept_as_long_as_a_worker_may_be_away(db: StoreFixture) -
     assert db.read(lambda session: session.scalars(select(DeletedJob.job_id)).all()) == ["young"]
 
 
-def test_what_is_known_of_attempts(db: StoreFixture) -> None:
+def test_known_jobs_have_the_ages_of_their_attempts(db: StoreFixture) -> None:
     ended, running, waiting = trained(db), trained(db, end=None), db.submit()
     found = db.read(lambda session: run_dirs.known_jobs(session, [ended, running, waiting, "job_x"]))
     assert {job_id: job.finished for job_id, job in found.items()} == {ended: True, running: False, waiting: False}

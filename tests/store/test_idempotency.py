@@ -1,4 +1,4 @@
-"""Keys: one answer for each, in the transaction of what it tells of."""
+"""Idempotency keys: one answer for each, stored in the transaction of its job."""
 
 import pytest
 from sqlalchemy import select, update
@@ -20,7 +20,7 @@ def request(key: str = "k", *, owner: str = "ada", fingerprint: str = "f") -> Ke
 
 
 def make(session: Session, asked: KeyedRequest) -> Answer:
-    """A submission as the API makes it."""
+    """Submits a job as the API does."""
     known = idempotency.find_answer(session, asked)
     if known is not None:
         return known
@@ -38,7 +38,7 @@ def keys(db: StoreFixture) -> list[str]:
     return sorted(db.read(lambda session: session.scalars(select(IdempotencyKey.key)).all()))
 
 
-def test_an_answer_is_recalled_as_it_was(db: StoreFixture) -> None:
+def test_a_stored_answer_is_returned_unchanged(db: StoreFixture) -> None:
     assert db.read(lambda session: idempotency.find_answer(session, request())) is None
     made = db.write(lambda session: make(session, request()))
     assert db.read(lambda session: idempotency.find_answer(session, request())) == made
@@ -47,7 +47,7 @@ def test_an_answer_is_recalled_as_it_was(db: StoreFixture) -> None:
         db.read(lambda session: idempotency.find_answer(session, request(fingerprint="other")))
 
 
-def test_a_key_is_gone_after_a_day_and_its_row_when_the_next_one_comes(db: StoreFixture) -> None:
+def test_a_key_expires_after_a_day_and_the_next_key_deletes_its_row(db: StoreFixture) -> None:
     first = db.write(lambda session: make(session, request()))
     age(db, DAY_US - 60_000_000)
     assert db.write(lambda session: make(session, request())) == first
@@ -57,7 +57,7 @@ def test_a_key_is_gone_after_a_day_and_its_row_when_the_next_one_comes(db: Store
     assert keys(db) == ["next"]
 
 
-def test_only_some_old_keys_are_forgotten_at_once_and_one_of_them_can_be_used_again(db: StoreFixture) -> None:
+def test_only_some_old_keys_are_deleted_per_call_and_an_old_key_can_be_reused(db: StoreFixture) -> None:
     for number in range(103):
         db.write(lambda session, key=f"old-{number:03}": make(session, request(key)))
     age(db, DAY_US + 1)
@@ -66,7 +66,7 @@ def test_only_some_old_keys_are_forgotten_at_once_and_one_of_them_can_be_used_ag
     assert len(keys(db)) <= 4
 
 
-def test_a_transaction_that_fails_remembers_nothing(db: StoreFixture) -> None:
+def test_a_failed_transaction_stores_no_answer(db: StoreFixture) -> None:
     def fail(session: Session) -> None:
         make(session, request())
         raise RuntimeError
@@ -76,7 +76,7 @@ def test_a_transaction_that_fails_remembers_nothing(db: StoreFixture) -> None:
     assert keys(db) == []
 
 
-def test_who_comes_second_to_a_key_undoes_all(db: StoreFixture) -> None:
+def test_the_second_user_of_a_key_is_rolled_back(db: StoreFixture) -> None:
     def both_look_first(session: Session) -> Answer:
         job = jobs.submit(session, SPEC, owner="ada")
         answer = Answer(job.id, 201, "", {})
@@ -91,7 +91,7 @@ def test_who_comes_second_to_a_key_undoes_all(db: StoreFixture) -> None:
     assert len(db.read(jobs.queued)) == 1
 
 
-def test_many_at_once_with_old_keys_around_wait_for_nobody_forever(db: StoreFixture) -> None:
+def test_concurrent_requests_with_old_keys_do_not_deadlock(db: StoreFixture) -> None:
     for number in range(8):
         db.write(lambda session, key=f"k{number}": make(session, request(key)))
     age(db, DAY_US + 1)

@@ -1,4 +1,4 @@
-"""What is asked of a job, and what the end of its attempt makes of it."""
+"""Requests to a job, and their effect at the end of its attempt."""
 
 import pytest
 from sqlalchemy import update
@@ -11,7 +11,7 @@ from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import CRASH_LOOP_CAP, EndReason, JobState
 
 
-def test_a_waiting_job_is_paused_at_once_and_resumed_into_the_queue(db: StoreFixture) -> None:
+def test_a_queued_job_is_paused_immediately_and_resumed_into_the_queue(db: StoreFixture) -> None:
     job_id = db.submit()
     assert db.pause(job_id).state == JobState.PAUSED
     assert db.claim(job_id, db.worker()) is None
@@ -22,7 +22,7 @@ def test_a_waiting_job_is_paused_at_once_and_resumed_into_the_queue(db: StoreFix
     assert db.moves(job_id) == ["queued", "paused", "queued"]
 
 
-def test_a_running_job_is_asked_and_paused_by_the_end_of_its_attempt(db: StoreFixture) -> None:
+def test_a_running_job_is_requested_to_pause_and_paused_by_the_end_of_its_attempt(db: StoreFixture) -> None:
     worker = db.worker()
     claim = db.running(db.submit(), worker)
     before = db.job(claim.job_id).version
@@ -38,7 +38,7 @@ def test_a_running_job_is_asked_and_paused_by_the_end_of_its_attempt(db: StoreFi
     assert db.starting(claim.job_id, worker).number == 2
 
 
-def test_a_pause_that_is_taken_back_lets_the_job_wait_for_its_turn(db: StoreFixture) -> None:
+def test_a_withdrawn_pause_requeues_the_job(db: StoreFixture) -> None:
     claim = db.running(db.submit(), db.worker())
     db.pause(claim.job_id)
     resumed = db.resume(claim.job_id)
@@ -63,7 +63,7 @@ def test_a_pause_that_is_taken_back_lets_the_job_wait_for_its_turn(db: StoreFixt
         (EndReason.WORKER_LOST, JobState.PAUSED),
     ],
 )
-def test_an_attempt_that_ends_otherwise_before_it_could_pause(
+def test_an_attempt_that_ends_before_its_pause_has_its_own_outcome(
     db: StoreFixture, reason: EndReason, ends: JobState
 ) -> None:
     claim = db.running(db.submit(max_restarts=1), db.worker())
@@ -72,14 +72,14 @@ def test_an_attempt_that_ends_otherwise_before_it_could_pause(
     assert db.job(claim.job_id).restarts == (reason is EndReason.USER_ERROR)
 
 
-def test_a_failure_that_used_up_the_restarts_is_no_pause(db: StoreFixture) -> None:
+def test_a_failure_without_restarts_left_fails_a_pausing_job(db: StoreFixture) -> None:
     claim = db.running(db.submit(max_restarts=0), db.worker())
     db.pause(claim.job_id)
     assert db.end(claim, EndReason.USER_ERROR) is JobState.FAILED
 
 
 @pytest.mark.parametrize("reason", [EndReason.PAUSED, EndReason.PREEMPTED, EndReason.WORKER_LOST])
-def test_a_cancel_is_stronger_than_a_pause_and_neither_is_taken_back(db: StoreFixture, reason: EndReason) -> None:
+def test_a_cancel_overrides_a_pause_and_cannot_be_withdrawn(db: StoreFixture, reason: EndReason) -> None:
     claim = db.running(db.submit(), db.worker())
     db.pause(claim.job_id)
     assert requested_stop(db.cancel(claim.job_id)) is EndReason.CANCELLED
@@ -92,7 +92,7 @@ def test_a_cancel_is_stronger_than_a_pause_and_neither_is_taken_back(db: StoreFi
             ask(claim.job_id)
 
 
-def test_a_paused_job_is_cancelled_at_once(db: StoreFixture) -> None:
+def test_a_paused_job_is_cancelled_immediately(db: StoreFixture) -> None:
     job_id = db.submit()
     db.pause(job_id)
     assert db.cancel(job_id).state == JobState.CANCELLED
@@ -106,13 +106,13 @@ def test_another_users_job_is_neither_paused_nor_resumed(db: StoreFixture) -> No
             db.write(lambda session, ask=ask: ask(session, job_id, owner="eve"))
 
 
-def test_a_pause_that_is_taken_back_from_a_job_that_starts(db: StoreFixture) -> None:
+def test_a_pause_of_a_starting_job_can_be_withdrawn(db: StoreFixture) -> None:
     claim = db.starting(db.submit(), db.worker())
     db.pause(claim.job_id)
     assert db.resume(claim.job_id).reason_code == "starting"
 
 
-def test_pauses_are_no_crash_loop(db: StoreFixture) -> None:
+def test_pauses_do_not_count_towards_the_crash_loop_cap(db: StoreFixture) -> None:
     job_id, worker = db.submit(), db.worker()
     for _ in range(CRASH_LOOP_CAP + 1):
         claim = db.running(job_id, worker)
@@ -121,7 +121,7 @@ def test_pauses_are_no_crash_loop(db: StoreFixture) -> None:
         assert db.resume(job_id).not_before is None
 
 
-def test_making_room_is_no_crash_loop(db: StoreFixture) -> None:
+def test_preemptions_do_not_count_towards_the_crash_loop_cap(db: StoreFixture) -> None:
     job_id, worker = db.submit(max_restarts=0), db.worker()
     for _ in range(CRASH_LOOP_CAP - 1):
         db.end(db.running(job_id, worker), EndReason.WORKER_LOST)
@@ -131,7 +131,7 @@ def test_making_room_is_no_crash_loop(db: StoreFixture) -> None:
     assert db.end(db.running(job_id, worker), EndReason.WORKER_LOST) is JobState.FAILED, "as if it never had"
 
 
-def test_a_retry_that_is_held_back_says_for_how_long(db: StoreFixture) -> None:
+def test_a_delayed_retry_says_for_how_long(db: StoreFixture) -> None:
     claim = db.running(db.submit(), db.worker())
     db.end(claim, EndReason.WORKER_LOST, "the host was restarted")
     job = db.job(claim.job_id)
@@ -140,7 +140,7 @@ def test_a_retry_that_is_held_back_says_for_how_long(db: StoreFixture) -> None:
     assert job.reason_message == expected
 
 
-def test_lower_priorities_make_room_all_or_none(db: StoreFixture) -> None:
+def test_either_all_victims_are_preempted_or_none(db: StoreFixture) -> None:
     worker = db.worker()
     one = db.running(db.submit(preemptible=True, priority=1), worker, "a")
     two = db.running(db.submit(preemptible=True, priority=2), worker, "b")
@@ -161,7 +161,7 @@ def test_lower_priorities_make_room_all_or_none(db: StoreFixture) -> None:
     assert (job.preempt_requested_at, job.preempted_for, job.restarts, job.not_before) == (None, None, 0, None)
 
 
-def test_a_job_that_made_room_says_for_whom_as_far_as_that_is_known(db: StoreFixture) -> None:
+def test_a_preempted_job_names_its_preemptor_if_known(db: StoreFixture) -> None:
     worker = db.worker()
     low = db.running(db.submit(preemptible=True), worker, "a")
     crashed = db.running(db.submit(preemptible=True), worker, "b")
@@ -179,7 +179,7 @@ def test_a_job_that_made_room_says_for_whom_as_far_as_that_is_known(db: StoreFix
     assert reasons[2] == "the worker was asked to stop"
 
 
-def test_wishes_that_an_older_worker_left_on_a_job_that_waits(db: StoreFixture) -> None:
+def test_a_claim_clears_requests_that_an_older_worker_left(db: StoreFixture) -> None:
     paused, resumed, preempted = (db.submit() for _ in range(3))
     _leave(db, paused, pause_requested_at=1)
     _leave(db, resumed, pause_requested_at=1)
@@ -191,7 +191,7 @@ def test_wishes_that_an_older_worker_left_on_a_job_that_waits(db: StoreFixture) 
     assert db.job(preempted).preempted_for is None
 
 
-def test_no_room_is_made_for_a_job_that_waits_no_more(db: StoreFixture) -> None:
+def test_nothing_is_preempted_for_a_job_that_is_not_queued(db: StoreFixture) -> None:
     worker = db.worker()
     low = db.running(db.submit(preemptible=True), worker, "a")
     high = db.submit(priority=5)

@@ -1,4 +1,4 @@
-"""Submission, lists, the waiting line, cancel, and the ids."""
+"""Submission, lists, the queue, cancels, and ids."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -27,7 +27,7 @@ def test_a_submitted_job_is_queued_with_its_resolved_spec(db: StoreFixture) -> N
     assert event.data == {"from": None, "to": "queued", "reason": {"code": "waiting", "message": job.reason_message}}
 
 
-def test_a_job_of_somebody_else_is_not_there(db: StoreFixture) -> None:
+def test_a_job_of_another_owner_is_not_found(db: StoreFixture) -> None:
     job_id = db.submit(owner="ada")
     assert db.read(lambda session: jobs.get(session, job_id, owner="ada")).id == job_id
     with pytest.raises(NotFound):
@@ -59,7 +59,7 @@ def test_lists_are_newest_first_and_filtered(db: StoreFixture) -> None:
     assert found(states=(JobState.FAILED,)) == []
 
 
-def test_the_queue_is_by_priority_then_submission(db: StoreFixture) -> None:
+def test_the_queue_is_ordered_by_priority_then_submission(db: StoreFixture) -> None:
     low, first, second, high = (db.submit(priority=priority) for priority in (-5, 0, 0, 5))
     expected = [high, first, second, low]
     assert db.read(jobs.queued) == [(high, 5), (first, 0), (second, 0), (low, -5)]
@@ -78,7 +78,7 @@ def test_the_queue_is_by_priority_then_submission(db: StoreFixture) -> None:
     assert {job.id for job in db.read(lambda session: waiting.waiting_among(session, asked))} == {low, second}
 
 
-def test_why_a_job_waits_is_written_only_when_it_is_new_and_only_while_it_waits(db: StoreFixture) -> None:
+def test_a_waiting_reason_is_written_only_if_it_changes_and_the_job_waits(db: StoreFixture) -> None:
     job_id, reason = db.submit(), Reason("devices_busy", "needs 2 GPUs; 1 free on box-a")
     db.write(lambda session: jobs.set_waiting_reason(session, [job_id], reason))
     since = db.job(job_id).reason_since
@@ -92,7 +92,7 @@ def test_why_a_job_waits_is_written_only_when_it_is_new_and_only_while_it_waits(
     assert db.job(job_id).reason_code == "starting"
 
 
-def test_a_queued_job_is_cancelled_at_once_and_asking_again_changes_nothing(db: StoreFixture) -> None:
+def test_a_queued_job_is_cancelled_immediately_and_a_repetition_changes_nothing(db: StoreFixture) -> None:
     job_id = db.submit()
     assert db.cancel(job_id).state == JobState.CANCELLED
     before = db.everything()
@@ -100,7 +100,7 @@ def test_a_queued_job_is_cancelled_at_once_and_asking_again_changes_nothing(db: 
     assert db.everything() == before
 
 
-def test_a_running_job_is_asked_to_stop_once(db: StoreFixture) -> None:
+def test_a_running_job_is_requested_to_stop_once(db: StoreFixture) -> None:
     job_id = db.submit()
     claim = db.running(job_id, db.worker())
     version = db.job(job_id).version
@@ -139,7 +139,7 @@ def test_any_text_is_stored(db: StoreFixture, data: dict[str, object]) -> None:
     assert stored == str(data).replace("\\x00", "\ufffd").replace("\\udc00", "\ufffd")
 
 
-def test_ids_rise_in_the_order_in_which_they_are_made() -> None:
+def test_ids_rise_in_the_order_of_their_creation() -> None:
     ids = [new_id("job") for _ in range(20_000)]
     assert ids == sorted(set(ids))
 
@@ -155,7 +155,7 @@ def test_ids_of_many_threads_are_distinct_and_rise_in_each() -> None:
 @pytest.mark.parametrize(
     "text", ["", "job_", "job_" + "0" * 31, "job_" + "0" * 33, "job_" + "G" * 32, "job_" + "A" * 32, "wrk_" + "0" * 32]
 )
-def test_what_is_no_job_id(text: str) -> None:
+def test_invalid_job_ids_are_refused(text: str) -> None:
     assert not is_id(text, "job")
     assert not is_id("job_" + "0" * 32 + "\n", "job")
     assert is_id(new_id("job"), "job")

@@ -1,4 +1,4 @@
-"""Log lines: numbered over the whole job, whatever batch or rank they came from."""
+"""Log lines are numbered through the whole job, over all batches and ranks."""
 
 import pytest
 
@@ -47,26 +47,26 @@ def test_lines_are_numbered_over_batches_and_ranks(db: StoreFixture, logged: Cla
 
 @pytest.mark.parametrize("line", range(12))
 @pytest.mark.parametrize("limit", [1, 3, 100])
-def test_pages_after_any_line(db: StoreFixture, logged: Claim, line: int, limit: int) -> None:
+def test_pages_start_after_any_line(db: StoreFixture, logged: Claim, line: int, limit: int) -> None:
     assert after(db, logged.job_id, line, limit) == list(range(line + 1, 11))[:limit]
     of_rank_1 = [number for number in (3, 4, 5, 9, 10) if number > line]
     assert after(db, logged.job_id, line, limit, rank=1) == of_rank_1[:limit]
 
 
 @pytest.mark.parametrize("count", range(12))
-def test_the_last_lines(db: StoreFixture, logged: Claim, count: int) -> None:
+def test_the_last_lines_are_returned(db: StoreFixture, logged: Claim, count: int) -> None:
     every, of_rank_0 = list(range(1, 11)), [1, 2, 7, 8]
     assert tail(db, logged.job_id, count) == every[max(10 - count, 0) :]
     assert tail(db, logged.job_id, count, rank=0) == of_rank_0[max(4 - count, 0) :]
 
 
-def test_a_job_or_a_rank_without_lines(db: StoreFixture, logged: Claim) -> None:
+def test_a_job_or_rank_without_lines_has_an_empty_log(db: StoreFixture, logged: Claim) -> None:
     assert after(db, logged.job_id, 0, rank=7) == tail(db, logged.job_id, 5, rank=7) == []
     other = db.submit()
     assert after(db, other, 0) == tail(db, other, 5) == []
 
 
-def test_numbers_go_on_in_the_next_attempt(db: StoreFixture, logged: Claim) -> None:
+def test_line_numbers_continue_in_the_next_attempt(db: StoreFixture, logged: Claim) -> None:
     db.end(logged, EndReason.WORKER_LOST)
     again = db.running(logged.job_id, db.worker())
     db.record(again, seq=0, lines=[lines("11")])
@@ -74,7 +74,7 @@ def test_numbers_go_on_in_the_next_attempt(db: StoreFixture, logged: Claim) -> N
     assert [(item.line, item.attempt) for item in found] == [(10, 1), (11, 2)]
 
 
-def test_empty_and_odd_lines_survive(db: StoreFixture) -> None:
+def test_empty_and_unusual_lines_are_stored(db: StoreFixture) -> None:
     claim = db.running(db.submit(), db.worker())
     db.record(claim, seq=0, lines=[lines(*ODD), lines(""), lines("", "")])
     found = db.read(lambda session: logs.after(session, claim.job_id, line=0, limit=100))
@@ -88,7 +88,7 @@ def test_a_line_with_a_nul_is_stored(db: StoreFixture) -> None:
     assert [item.text for item in found] == ["a\ufffdb", "c"]
 
 
-def test_many_small_chunks_are_followed_to_the_end(db: StoreFixture) -> None:
+def test_many_small_chunks_are_read_to_the_end(db: StoreFixture) -> None:
     claim = db.running(db.submit(), db.worker())
     for seq in range(5):
         db.record(claim, seq=seq, lines=[lines(str(20 * seq + number + 1)) for number in range(20)])

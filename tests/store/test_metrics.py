@@ -1,4 +1,4 @@
-"""Points: replaced, non-finite, and what is visible where attempts overlap."""
+"""Metric points: replaced, non-finite, and which are visible where attempts overlap."""
 
 import math
 
@@ -43,13 +43,13 @@ def latest(db: StoreFixture, *job_ids: str) -> dict[str, dict[str, float]]:
     return db.read(lambda session: metrics.latest(session, job_ids))
 
 
-def test_points_come_back_by_step_with_their_time_and_attempt(db: StoreFixture) -> None:
+def test_points_are_returned_by_step_with_their_time_and_attempt(db: StoreFixture) -> None:
     claim = db.running(db.submit(), db.worker())
     db.record(claim, seq=0, points=[point(2, 0.5, time=20), point(1, 0.7, time=10), point(1, 9.0, key="val/loss")])
     assert rows(db, claim.job_id) == {"train/loss": [(1, 0.7, 10, 1), (2, 0.5, 20, 1)], "val/loss": [(1, 9.0, 1, 1)]}
 
 
-def test_of_a_step_that_was_measured_twice_the_newest_value_counts(db: StoreFixture) -> None:
+def test_a_step_that_was_measured_twice_has_the_newest_value(db: StoreFixture) -> None:
     claim = db.running(db.submit(), db.worker())
     db.record(claim, seq=0, points=[point(1, 1.0), point(1, 2.0)])
     assert values(db, claim.job_id) == {"train/loss": [(1, 2.0)]}
@@ -60,7 +60,7 @@ def test_of_a_step_that_was_measured_twice_the_newest_value_counts(db: StoreFixt
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 0.1, 5e-324, 1.7976931348623157e308, 2**53 + 1.0])
-def test_every_float_survives(db: StoreFixture, value: float) -> None:
+def test_every_float_is_stored_exactly(db: StoreFixture, value: float) -> None:
     claim = db.running(db.submit(), db.worker())
     db.record(claim, seq=0, points=[point(1, value)])
     ((_, stored),) = values(db, claim.job_id)["train/loss"]
@@ -112,7 +112,7 @@ def who(db: StoreFixture, job_id: str, attempt: int | None = None) -> list[tuple
     return values(db, job_id, PointFilter(attempt=attempt)).get("train/loss", [])
 
 
-def test_what_two_attempts_both_trained_is_the_later_ones(db: StoreFixture) -> None:
+def test_a_step_of_two_attempts_shows_the_later_one(db: StoreFixture) -> None:
     job_id, worker = db.submit(), db.worker()
     trained(db, job_id, worker, start=0, last=5)
     trained(db, job_id, worker, start=3, last=4)
@@ -123,7 +123,7 @@ def test_what_two_attempts_both_trained_is_the_later_ones(db: StoreFixture) -> N
     assert who(db, job_id, attempt=3) == []
 
 
-def test_three_attempts_the_last_of_which_went_back_further(db: StoreFixture) -> None:
+def test_the_third_of_three_attempts_resumes_before_the_second(db: StoreFixture) -> None:
     job_id, worker = db.submit(), db.worker()
     trained(db, job_id, worker, start=0, last=6)
     trained(db, job_id, worker, start=4, last=8)
@@ -132,7 +132,7 @@ def test_three_attempts_the_last_of_which_went_back_further(db: StoreFixture) ->
     assert who(db, job_id, attempt=2) == [(step, 2) for step in range(5, 9)]
 
 
-def test_three_attempts_each_of_which_went_on(db: StoreFixture) -> None:
+def test_each_of_three_attempts_resumes_from_the_one_before(db: StoreFixture) -> None:
     job_id, worker = db.submit(), db.worker()
     trained(db, job_id, worker, start=0, last=3)
     trained(db, job_id, worker, start=2, last=5)
@@ -140,7 +140,7 @@ def test_three_attempts_each_of_which_went_on(db: StoreFixture) -> None:
     assert who(db, job_id) == [(1, 1), (2, 1), (3, 2), (4, 2), (5, 3), (6, 3)]
 
 
-def test_an_attempt_that_started_over_hides_all_before_it(db: StoreFixture) -> None:
+def test_an_attempt_from_step_zero_hides_all_earlier_ones(db: StoreFixture) -> None:
     job_id, worker = db.submit(), db.worker()
     trained(db, job_id, worker, start=0, last=3)
     db.running(job_id, worker)
@@ -148,7 +148,7 @@ def test_an_attempt_that_started_over_hides_all_before_it(db: StoreFixture) -> N
     assert len(who(db, job_id, attempt=1)) == 3
 
 
-def test_thousands_of_attempts(db: StoreFixture) -> None:
+def test_thousands_of_attempts_are_joined(db: StoreFixture) -> None:
     job_id, worker = db.submit(), db.worker()
     first = trained(db, job_id, worker, start=0, last=3)
     more = [
@@ -159,14 +159,14 @@ def test_thousands_of_attempts(db: StoreFixture) -> None:
     assert who(db, job_id) == [(1, 1), (2, 1)]
 
 
-def test_a_step_that_two_attempts_logged_is_one_point(db: StoreFixture) -> None:
+def test_a_step_that_two_attempts_logged_has_one_point(db: StoreFixture) -> None:
     job_id, worker = db.submit(), db.worker()
     trained(db, job_id, worker, start=0, first=0, last=2)
     trained(db, job_id, worker, start=2, first=2, last=3)
     assert who(db, job_id) == [(0, 1), (1, 1), (2, 2), (3, 2)]
 
 
-def test_of_a_step_in_thousands_of_chunks_the_newest_value_counts(db: StoreFixture) -> None:
+def test_a_step_in_thousands_of_chunks_has_the_newest_value(db: StoreFixture) -> None:
     claim = db.running(db.submit(), db.worker())
     db.record(claim, seq=0, points=[point(1, 0.0)])
     (series_id,) = db.read(lambda session: session.scalars(select(Series.id)).all())

@@ -1,4 +1,4 @@
-"""Any sequence of what users, workers and accidents do to a store, beside a model of it: nothing lost, or twice."""
+"""Compares any sequence of actions of users, workers and failures with a model: nothing is lost or doubled."""
 
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
@@ -44,7 +44,7 @@ ENDS = [reason for reason in EndReason if reason is not EndReason.CANCELLED]
 
 @dataclass
 class Model:
-    """What a job should be."""
+    """The expected state of a job."""
 
     priority: int
     preemptible: bool
@@ -54,14 +54,14 @@ class Model:
     restarts: int = 0
     attempts_without_checkpoint: int = 0
     start: int = 0
-    """The newest checkpoint's step when the attempt began."""
+    """Step of the newest checkpoint at the start of the attempt."""
     newest: int = 0
     cancel: bool = False
     pause: bool = False
     preempted_for: str | None = None
 
     def end(self, reason: EndReason) -> None:
-        """As an attempt ends."""
+        """Updates the model at the end of an attempt."""
         outcome = OUTCOMES[reason]
         asked = reason in {EndReason.PAUSED, EndReason.PREEMPTED}
         self.attempts_without_checkpoint = (
@@ -92,14 +92,14 @@ class Held:
 
 @dataclass
 class Seen:
-    """What may only rise."""
+    """Values that may only rise."""
 
     versions: dict[str, int] = field(default_factory=dict[str, int])
     fences: dict[int, int] = field(default_factory=dict[int, int])
 
 
 def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]:
-    """The state machine over stores of one kind."""
+    """Builds the state machine for one kind of database."""
 
     class Store(RuleBasedStateMachine):
         submitted = Bundle("submitted")
@@ -361,7 +361,7 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
     return Store
 
 
-def test_any_sequence_keeps_the_rules(databases: Databases, tmp_path: Path) -> None:
+def test_any_sequence_of_operations_matches_the_model(databases: Databases, tmp_path: Path) -> None:
     with servers.redis_server(tmp_path) as redis_url:
         run_state_machine_as_test(
             machine(databases, redis_url),

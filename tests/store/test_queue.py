@@ -1,4 +1,4 @@
-"""The queue and the bell, on a real Redis."""
+"""The queue and the wake-ups, on a real Redis."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -20,23 +20,23 @@ from torchyard.contract.errors import ConfigError, Unavailable
 _LONG_S = 20.0
 
 
-def rings(bell: WakeupListener) -> bool:
-    """Whether the bell rings within a generous deadline."""
+def is_woken(listener: WakeupListener) -> bool:
+    """Returns whether a wake-up comes within a generous deadline."""
     deadline = time.monotonic() + _LONG_S
     while time.monotonic() < deadline:
-        if bell.wait(1.0):
+        if listener.wait(1.0):
             return True
     return False
 
 
-def listening(bell: WakeupListener, queue: Queue) -> WakeupListener:
-    """The bell, once it certainly hears."""
+def subscribed(listener: WakeupListener, queue: Queue) -> WakeupListener:
+    """Returns the listener after its subscription is certain."""
     deadline = time.monotonic() + _LONG_S
     while time.monotonic() < deadline:
         queue.announce(Announcement(wakes_workers=True))
-        if bell.wait(0.05):
-            return bell
-    raise AssertionError("the bell does not hear")
+        if listener.wait(0.05):
+            return listener
+    raise AssertionError("the listener does not subscribe")
 
 
 def test_the_highest_priority_comes_first_then_the_order_of_submission(queue: Queue) -> None:
@@ -78,18 +78,18 @@ def test_a_job_submitted_during_a_rebuild_stays_in_the_queue(queue: Queue, db: S
     assert len(queue.waiting()) == 2
 
 
-def test_a_thread_that_rings_while_the_queue_is_closed_meets_nothing_worse_than_a_lost_connection(
+def test_an_announcement_during_close_raises_nothing_but_queue_unavailable(
     queue: Queue,
 ) -> None:
     closed = threading.Event()
 
     def ring_until_closed() -> int:
-        rings = 0
+        announced = 0
         while not closed.is_set():
             with suppress(Unavailable):
                 queue.announce(Announcement(wakes_workers=True))
-            rings += 1
-        return rings
+            announced += 1
+        return announced
 
     with ThreadPoolExecutor(2) as pool:
         ringing = [pool.submit(ring_until_closed) for _ in range(2)]
@@ -99,14 +99,16 @@ def test_a_thread_that_rings_while_the_queue_is_closed_meets_nothing_worse_than_
     assert all(thread.result() for thread in ringing)
 
 
-def test_the_bell_wakes_every_listener(queue: Queue) -> None:
+def test_a_wakeup_reaches_every_listener(queue: Queue) -> None:
     with closing(queue.listener()) as one, closing(queue.listener()) as two:
-        listening(one, queue)
-        listening(two, queue)
+        subscribed(one, queue)
+        subscribed(two, queue)
         while one.wait(0) or two.wait(0):
             pass
         assert run_together(
-            lambda: rings(one), lambda: rings(two), lambda: queue.announce(Announcement(wakes_workers=True)) is None
+            lambda: is_woken(one),
+            lambda: is_woken(two),
+            lambda: queue.announce(Announcement(wakes_workers=True)) is None,
         ) == [
             True,
             True,
@@ -114,19 +116,19 @@ def test_the_bell_wakes_every_listener(queue: Queue) -> None:
         ]
 
 
-def test_many_rings_are_one_answer(queue: Queue) -> None:
-    with closing(queue.listener()) as bell:
-        listening(bell, queue)
+def test_several_wakeups_are_one_answer(queue: Queue) -> None:
+    with closing(queue.listener()) as listener:
+        subscribed(listener, queue)
         for _ in range(100):
             queue.announce(Announcement(wakes_workers=True))
-        assert rings(bell)
+        assert is_woken(listener)
         # All that had arrived is one answer; what was still under way may be a second, but never a hundred.
-        assert sum(bell.wait(0) for _ in range(100)) < 50
+        assert sum(listener.wait(0) for _ in range(100)) < 50
 
 
 def test_without_redis_every_call_fails_at_once(tmp_path: Path) -> None:
     with redis_server(tmp_path) as url:
-        queue, bell = connected(url)
+        queue, listener = connected(url)
     calls: list[Callable[[], object]] = [
         lambda: queue.announce(Announcement(priorities={"job_2": 0})),
         lambda: queue.announce(Announcement(priorities={"job_1": None})),
@@ -134,51 +136,51 @@ def test_without_redis_every_call_fails_at_once(tmp_path: Path) -> None:
         lambda: queue.rebuild(list),
         lambda: queue.announce(Announcement(wakes_workers=True)),
         queue.ping,
-        lambda: bell.wait(600),
+        lambda: listener.wait(600),
     ]
-    with closing(queue), closing(bell):
+    with closing(queue), closing(listener):
         for call in calls:
             with pytest.raises(Unavailable, match="redis does not answer"):
                 call()
 
 
-def test_the_queue_and_the_bell_work_again_after_an_outage(tmp_path: Path) -> None:
+def test_the_queue_and_its_listeners_recover_from_an_outage(tmp_path: Path) -> None:
     with redis_server(tmp_path) as url:
-        queue, bell = connected(url)
-    with closing(queue), closing(bell):
+        queue, listener = connected(url)
+    with closing(queue), closing(listener):
         with pytest.raises(Unavailable):
             queue.ping()
         with pytest.raises(Unavailable):
-            bell.wait(1)
+            listener.wait(1)
         with redis_server(tmp_path):
             queue.announce(Announcement(priorities={"job_2": 0}))
             assert "job_2" in queue.waiting()
-            listening(bell, queue)
+            subscribed(listener, queue)
 
 
-def test_a_connection_kept_over_a_restart_is_made_anew(tmp_path: Path) -> None:
+def test_a_connection_is_replaced_after_a_restart(tmp_path: Path) -> None:
     with redis_server(tmp_path) as url:
-        queue, bell = connected(url)
-    with redis_server(tmp_path), closing(queue), closing(bell):
+        queue, listener = connected(url)
+    with redis_server(tmp_path), closing(queue), closing(listener):
         queue.announce(Announcement(priorities={"job_1": 0}))
         assert "job_1" in queue.waiting()
 
 
 def connected(url: str) -> tuple[Queue, WakeupListener]:
-    """A queue and a bell that have spoken with the server."""
+    """Returns a queue and a listener that are connected to the server."""
     queue = Queue(url)
     queue.ping()
-    return queue, listening(queue.listener(), queue)
+    return queue, subscribed(queue.listener(), queue)
 
 
 @pytest.mark.parametrize("address", ["nonsense", "http://:s3cret@box", "redis://:s3cret@box:port/0"])
-def test_an_address_that_cannot_work_is_told_in_a_sentence_without_its_password(address: str) -> None:
+def test_an_invalid_address_is_refused_without_quoting_its_password(address: str) -> None:
     with pytest.raises(ConfigError, match="expected redis://") as caught:
         Queue(address)
     assert "s3cret" not in str(caught.value)
 
 
-def test_a_redis_that_hangs_holds_up_one_caller_and_not_each(tmp_path: Path) -> None:
+def test_a_hung_redis_delays_only_one_caller(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as hanging:  # takes connections and never answers
         hanging.bind(str(tmp_path / "s"))
         hanging.listen()

@@ -1,4 +1,4 @@
-"""Many workers and users at once: one winner, one end, no device twice."""
+"""Concurrent workers and users: one winner, one end, and no device is held twice."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -22,7 +22,7 @@ PAIRS = int(os.environ.get("TORCHYARD_RACE_PAIRS", "8"))
 
 
 def ends(db: StoreFixture, job_id: str) -> list[str]:
-    """The terminal states that the job entered."""
+    """Returns the terminal states that the job entered."""
     return [state for state in db.moves(job_id) if JobState(state).terminal]
 
 
@@ -31,7 +31,7 @@ def dense(db: StoreFixture, job_id: str) -> bool:
     return numbers == list(range(1, db.job(job_id).position + 1))
 
 
-def test_two_workers_claim_the_same_job(db: StoreFixture) -> None:
+def test_two_workers_that_claim_the_same_job_have_one_winner(db: StoreFixture) -> None:
     one, two = db.worker("one"), db.worker("two")
     for number in range(PAIRS):
         job_id, device = db.submit(), f"slot-{number}"
@@ -44,7 +44,7 @@ def test_two_workers_claim_the_same_job(db: StoreFixture) -> None:
     assert Counter(db.held().values()).most_common(1)[0][1] == 1
 
 
-def test_two_jobs_claim_the_same_devices_in_opposite_order(db: StoreFixture) -> None:
+def test_two_jobs_that_claim_the_same_devices_in_opposite_order_have_one_winner(db: StoreFixture) -> None:
     worker = db.worker()
     for number in range(PAIRS):
         first, second = db.submit(), db.submit()
@@ -59,7 +59,7 @@ def test_two_jobs_claim_the_same_devices_in_opposite_order(db: StoreFixture) -> 
     assert len(db.held()) == 2 * PAIRS
 
 
-def test_a_claim_against_a_cancel(db: StoreFixture) -> None:
+def test_a_claim_and_a_cancel_have_one_outcome(db: StoreFixture) -> None:
     worker = db.worker()
     for number in range(PAIRS):
         job_id, device = db.submit(), f"slot-{number}"
@@ -83,7 +83,7 @@ def test_a_claim_against_a_cancel(db: StoreFixture) -> None:
 
 
 @pytest.mark.parametrize("reason", [EndReason.COMPLETED, EndReason.USER_ERROR])
-def test_a_cancel_against_the_end(db: StoreFixture, reason: EndReason) -> None:
+def test_a_cancel_and_an_end_have_one_outcome(db: StoreFixture, reason: EndReason) -> None:
     worker = db.worker()
     for _ in range(PAIRS):
         job_id = db.submit()
@@ -105,7 +105,7 @@ def test_a_cancel_against_the_end(db: StoreFixture, reason: EndReason) -> None:
 
 
 @pytest.mark.parametrize("reason", [EndReason.PAUSED, EndReason.PREEMPTED])
-def test_a_cancel_against_a_resume_and_the_end_of_a_pause(db: StoreFixture, reason: EndReason) -> None:
+def test_a_cancel_a_resume_and_a_pausing_end_have_one_outcome(db: StoreFixture, reason: EndReason) -> None:
     worker = db.worker()
     for _ in range(PAIRS):
         job_id = db.submit()
@@ -125,7 +125,7 @@ def test_a_cancel_against_a_resume_and_the_end_of_a_pause(db: StoreFixture, reas
         assert db.held() == {}
 
 
-def test_a_pause_against_a_claim(db: StoreFixture) -> None:
+def test_a_pause_and_a_claim_have_one_outcome(db: StoreFixture) -> None:
     worker = db.worker()
     for number in range(PAIRS):
         job_id, device = db.submit(), f"slot-{number}"
@@ -142,7 +142,7 @@ def test_a_pause_against_a_claim(db: StoreFixture) -> None:
     assert db.held() == {}
 
 
-def test_a_rescue_against_the_end_and_a_renewal(db: StoreFixture) -> None:
+def test_a_rescue_an_end_and_a_renewal_have_one_outcome(db: StoreFixture) -> None:
     worker = db.worker()
     for _ in range(PAIRS):
         job_id = db.submit()
@@ -164,7 +164,7 @@ def test_a_rescue_against_the_end_and_a_renewal(db: StoreFixture) -> None:
         assert db.held() == {}
 
 
-def test_a_rescue_against_a_batch_stores_it_whole_or_not_at_all(db: StoreFixture) -> None:
+def test_a_batch_during_a_rescue_is_stored_whole_or_not_at_all(db: StoreFixture) -> None:
     worker = db.worker()
     for _ in range(PAIRS):
         job_id = db.submit()
@@ -188,7 +188,7 @@ def test_the_same_batch_sent_twice_is_stored_once(db: StoreFixture) -> None:
     assert db.job(claim.job_id).log_lines == PAIRS
 
 
-def test_events_from_everybody_are_numbered_without_a_gap_in_the_order_of_their_commits(db: StoreFixture) -> None:
+def test_concurrent_events_are_numbered_without_gaps_in_commit_order(db: StoreFixture) -> None:
     job_id, worker = db.submit(), db.worker()
     claim = db.starting(job_id, worker)
 

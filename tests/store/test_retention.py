@@ -1,4 +1,4 @@
-"""What stays of a job's checkpoints: the newest and the best, whatever happens, and nothing that others need."""
+"""Retention keeps the newest and the best checkpoints, and removes no blob that others need."""
 
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,7 +25,7 @@ from torchyard.contract.records import Manifest, ManifestFile
 
 @dataclass(frozen=True)
 class Saved:
-    """A checkpoint of the model: `number` counts all that the job ever listed."""
+    """A checkpoint of the model: `number` counts all checkpoints that the job listed."""
 
     number: int
     attempt: int
@@ -38,8 +38,8 @@ class Saved:
 
 
 @dataclass
-class Shelf:
-    """The policy in plain words: what is there, after everything that was put on it."""
+class ExpectedCheckpoints:
+    """A simple implementation of the policy, to compare with."""
 
     keep_last: int
     keep_best: int
@@ -71,7 +71,7 @@ class Shelf:
         return sorted(among, key=lambda saved: saved.age, reverse=True)
 
     def _was_undone(self, saved: Saved) -> bool:
-        """A later attempt began before it."""
+        """Whether a later attempt started before this checkpoint."""
         return any(attempt > saved.attempt and start < saved.step for attempt, start in self.starts.items())
 
 
@@ -83,31 +83,31 @@ ATTEMPTS = st.lists(st.tuples(st.integers(0, 9), BATCHES), min_size=1, max_size=
 
 @given(keep_last=st.integers(1, 3), keep_best=st.integers(1, 3), mode=st.sampled_from(["min", "max"]), runs=ATTEMPTS)
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_sequence_leaves_what_the_policy_says(
+def test_any_sequence_leaves_the_checkpoints_of_the_policy(
     db: StoreFixture,
     keep_last: int,
     keep_best: int,
     mode: str,
     runs: list[tuple[int, list[list[tuple[int, float | None]]]]],
 ) -> None:
-    shelf = Shelf(keep_last, keep_best, mode)
+    expected_checkpoints = ExpectedCheckpoints(keep_last, keep_best, mode)
     job_id = submitted(db, keep_last=keep_last, keep_best=keep_best, mode=mode)
     worker = db.worker()
     for number, (start, batches) in enumerate(runs, start=1):
         claim = db.running(job_id, worker)
         db.write(lambda session: attempts.mark_prepared(session, claim, start_step=start))  # noqa: B023 - called at once
-        shelf.starts[number] = start
+        expected_checkpoints.starts[number] = start
         for seq, batch in enumerate(batches):
-            first = len(shelf.ever)
+            first = len(expected_checkpoints.ever)
             new = [new_checkpoint(first + place, *saved) for place, saved in enumerate(batch)]
             db.record(claim, seq=seq, checkpoints=new)
-            shelf.put(number, batch)
+            expected_checkpoints.put(number, batch)
             found = db.read(lambda session: checkpoints.listed(session, db.job(job_id)))
             listed = {int(item.row.name): item.aliases for item in found}
-            assert listed.keys() == {saved.number for saved in shelf.there}
+            assert listed.keys() == {saved.number for saved in expected_checkpoints.there}
             # The names lead where they would if nothing had ever been removed.
-            assert "latest" in listed[shelf.latest().number]
-            best = shelf.best_first(shelf.ever)[:1]
+            assert "latest" in listed[expected_checkpoints.latest().number]
+            best = expected_checkpoints.best_first(expected_checkpoints.ever)[:1]
             assert [place for place, aliases in listed.items() if "best" in aliases] == [item.number for item in best]
         db.end(claim, EndReason.PREEMPTED)
 
@@ -136,7 +136,7 @@ def steps(db: StoreFixture, job_id: str) -> list[int]:
 
 
 def saved(blobs: Blobs, step: int, *contents: bytes, loss: float = 0.5) -> NewCheckpoint:
-    """A checkpoint of real blobs, the first of them `state.pt`."""
+    """Stores a checkpoint with real blobs, the first of them `state.pt`."""
     stored = [blobs.add(BytesIO(content)) for content in contents]
     paths = ["state.pt", *(f"part-{number}" for number in range(1, len(stored)))]
     files = [
@@ -154,7 +154,7 @@ def garbage(db: StoreFixture) -> int:
     return len(db.read(lambda session: session.scalars(select(Garbage.sha256)).all()))
 
 
-def test_without_keep_last_everything_stays(db: StoreFixture) -> None:
+def test_without_keep_last_all_checkpoints_are_kept(db: StoreFixture) -> None:
     claim = claimed(db, keep_last=None)
     for step in range(1, 8):
         add(db, claim, checkpoint(f"c{step}", step=step, val_loss=1.0))
@@ -162,7 +162,7 @@ def test_without_keep_last_everything_stays(db: StoreFixture) -> None:
     assert garbage(db) == 0
 
 
-def test_what_is_removed_stays_in_the_events_and_is_not_listed_again(db: StoreFixture) -> None:
+def test_removed_checkpoints_keep_their_events_and_are_not_listed_again(db: StoreFixture) -> None:
     claim = claimed(db, keep_last=1)
     for step in range(1, 4):
         add(db, claim, checkpoint(f"c{step}", step=step, epoch=step))
@@ -179,7 +179,7 @@ def test_what_is_removed_stays_in_the_events_and_is_not_listed_again(db: StoreFi
     assert db.read(lambda s: checkpoints.removed_among(s, claim.job_id, attempt=2, names=asked)) == set()
 
 
-def test_a_removed_checkpoint_is_not_found_and_the_answer_says_why(db: StoreFixture) -> None:
+def test_a_removed_checkpoint_is_not_found_and_the_error_says_why(db: StoreFixture) -> None:
     claim = claimed(db, keep_last=1)
     add(db, claim, checkpoint("c1", step=1, epoch=1))
     (row,) = db.read(lambda session: checkpoints.newest_first(session, claim.job_id))
@@ -192,7 +192,7 @@ def test_a_removed_checkpoint_is_not_found_and_the_answer_says_why(db: StoreFixt
             db.read(lambda session, ref=ref: checkpoints.resolve(session, db.job(claim.job_id), ref))
 
 
-def test_what_follows_a_removed_checkpoint_in_the_list(db: StoreFixture) -> None:
+def test_a_list_continues_after_a_removed_checkpoint(db: StoreFixture) -> None:
     claim = claimed(db, keep_last=2)
     for step in (1, 2, 3):
         add(db, claim, checkpoint(f"c{step}", step=step, val_loss=step))
@@ -206,7 +206,7 @@ def test_what_follows_a_removed_checkpoint_in_the_list(db: StoreFixture) -> None
         db.read(lambda session: checkpoints.older_than(session, db.job(other), second))
 
 
-def test_the_bytes_go_when_they_are_collected_and_only_those(db: StoreFixture, blobs: Blobs) -> None:
+def test_a_collection_removes_only_the_blobs_of_removed_checkpoints(db: StoreFixture, blobs: Blobs) -> None:
     claim = claimed(db, keep_last=1)
     other = db.running(db.submit(), db.worker())
     add(db, other, saved(blobs, 1, b"one", b"tokenizer"))
@@ -222,9 +222,7 @@ def test_the_bytes_go_when_they_are_collected_and_only_those(db: StoreFixture, b
     assert (stored(blobs), garbage(db)) == ([b"four", b"tokenizer"], 0)
 
 
-def test_a_crash_before_the_commit_removes_nothing_and_one_after_it_is_made_up_for(
-    db: StoreFixture, blobs: Blobs
-) -> None:
+def test_a_crash_before_the_commit_removes_nothing_and_after_it_is_recovered(db: StoreFixture, blobs: Blobs) -> None:
     claim = claimed(db, keep_last=1)
     add(db, claim, saved(blobs, 1, b"one"))
     before = db.everything()
@@ -244,7 +242,7 @@ def test_a_crash_before_the_commit_removes_nothing_and_one_after_it_is_made_up_f
     assert (stored(blobs), garbage(db)) == ([b"two"], 0)
 
 
-def test_jobs_that_push_out_the_same_bytes_at_once_leave_nothing_of_them(db: StoreFixture, blobs: Blobs) -> None:
+def test_jobs_that_remove_the_same_blobs_together_leave_none(db: StoreFixture, blobs: Blobs) -> None:
     worker = db.worker()
     for turn in range(5):
         claims = [db.running(submitted(db, keep_last=1), worker, f"slot-{turn}-{place}") for place in range(3)]
@@ -262,7 +260,7 @@ def test_jobs_that_push_out_the_same_bytes_at_once_leave_nothing_of_them(db: Sto
         assert (stored(blobs), garbage(db)) == ([b"newest"], 0)
 
 
-def test_a_retried_job_pushes_out_what_it_began_with_and_the_old_job_keeps_it(db: StoreFixture, blobs: Blobs) -> None:
+def test_a_retried_job_removes_its_first_checkpoint_and_the_old_job_keeps_it(db: StoreFixture, blobs: Blobs) -> None:
     old = claimed(db, keep_last=1)
     add(db, old, saved(blobs, 1, b"one"))
     db.end(old, EndReason.CANCELLED)
@@ -275,7 +273,7 @@ def test_a_retried_job_pushes_out_what_it_began_with_and_the_old_job_keeps_it(db
     assert stored(blobs) == [b"one", b"two"]
 
 
-def test_a_deleted_job_takes_its_removed_checkpoints_along(db: StoreFixture, blobs: Blobs) -> None:
+def test_a_deleted_job_deletes_its_removed_checkpoints(db: StoreFixture, blobs: Blobs) -> None:
     claim = claimed(db, keep_last=1)
     for step, content in enumerate((b"one", b"two"), start=1):
         add(db, claim, saved(blobs, step, content))

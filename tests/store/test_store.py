@@ -1,4 +1,4 @@
-"""One write path: Redis is told what a transaction changed, after its commit, whoever wrote."""
+"""Every write is announced to Redis after its commit."""
 
 from collections.abc import Generator
 from contextlib import closing, suppress
@@ -32,13 +32,13 @@ def store(database: Database, queue: Queue) -> Store:
 
 
 @pytest.fixture
-def bell(queue: Queue) -> Generator[WakeupListener]:
-    with closing(queue.listener()) as bell:
-        while not bell.wait(0.1):  # until it listens
+def listener(queue: Queue) -> Generator[WakeupListener]:
+    with closing(queue.listener()) as listener:
+        while not listener.wait(0.1):  # until it listens
             queue.announce(Announcement(wakes_workers=True))
-        while bell.wait(0.2):
+        while listener.wait(0.2):
             pass
-        yield bell
+        yield listener
 
 
 def name(_: Session, job: Job) -> str:
@@ -63,16 +63,16 @@ def running(store: Store, db: StoreFixture) -> Claim:
     return claim
 
 
-def rang(bell: WakeupListener) -> bool:
-    return bell.wait(0.2)
+def rang(listener: WakeupListener) -> bool:
+    return listener.wait(0.2)
 
 
-def test_a_submitted_job_is_in_the_queue_and_the_workers_are_woken(store: Store, bell: WakeupListener) -> None:
+def test_a_submitted_job_is_in_the_queue_and_the_workers_are_woken(store: Store, listener: WakeupListener) -> None:
     def show(_: Session, row: Job) -> JobView:
         return JobView.model_construct(id=row.id)
 
     made = submission.submit(store, SPEC, owner="ada", show=show)
-    assert (store.queue.waiting(), rang(bell)) == ([made.job.id], True)
+    assert (store.queue.waiting(), rang(listener)) == ([made.job.id], True)
 
 
 def test_a_job_that_changes_its_state_enters_and_leaves_the_queue(store: Store, db: StoreFixture) -> None:
@@ -89,9 +89,7 @@ def test_a_new_priority_moves_the_job_in_the_queue(store: Store, db: StoreFixtur
     assert store.queue.waiting() == [second, first]
 
 
-def test_a_claim_takes_the_job_out_of_the_queue_and_so_does_one_that_comes_too_late(
-    store: Store, db: StoreFixture
-) -> None:
+def test_a_claim_dequeues_the_job_even_if_it_is_too_late(store: Store, db: StoreFixture) -> None:
     job_id = db.submit()
     store.rebuild_queue()
     claimed(store, db, job_id)
@@ -102,47 +100,47 @@ def test_a_claim_takes_the_job_out_of_the_queue_and_so_does_one_that_comes_too_l
 
 
 @pytest.mark.parametrize("how", ["end", "rescue"])
-def test_an_attempt_that_ends_to_be_retried_puts_its_job_back_and_wakes_the_workers(
-    store: Store, db: StoreFixture, bell: WakeupListener, how: str
+def test_an_attempt_with_a_retry_requeues_its_job_and_wakes_the_workers(
+    store: Store, db: StoreFixture, listener: WakeupListener, how: str
 ) -> None:
     claim = running(store, db)
-    rang(bell)
+    rang(listener)
     if how == "end":
         assert attempts.end(store, claim, ExitReport(reason=EndReason.PREEMPTED)) is JobState.QUEUED
     else:
         db.expire(claim)
         assert workers.rescue(store, claim)
-    assert (store.queue.waiting(), rang(bell)) == ([claim.job_id], True)
+    assert (store.queue.waiting(), rang(listener)) == ([claim.job_id], True)
 
 
 @pytest.mark.parametrize("what", ["cancel", "pause"])
-def test_what_is_asked_of_a_running_job_wakes_its_worker(
-    store: Store, db: StoreFixture, bell: WakeupListener, what: str
+def test_a_request_to_a_running_job_wakes_its_worker(
+    store: Store, db: StoreFixture, listener: WakeupListener, what: str
 ) -> None:
     claim = running(store, db)
-    rang(bell)
+    rang(listener)
     ask(store, what, claim.job_id)
-    assert (rang(bell), store.queue.waiting()) == (True, [])
+    assert (rang(listener), store.queue.waiting()) == (True, [])
 
 
-def test_a_batch_is_announced_and_wakes_no_worker(store: Store, db: StoreFixture, bell: WakeupListener) -> None:
+def test_a_batch_is_announced_and_wakes_no_worker(store: Store, db: StoreFixture, listener: WakeupListener) -> None:
     claim = running(store, db)
-    rang(bell)
+    rang(listener)
     with store.write("other") as session:
         rows.record(session, claim, Batch(offsets={}), seq=0)
         assert announcement_of(session).changed == {claim.job_id}
-    assert not rang(bell)
+    assert not rang(listener)
 
 
-def test_what_is_undone_is_told_to_nobody(store: Store, db: StoreFixture, bell: WakeupListener) -> None:
+def test_a_rolled_back_transaction_is_not_announced(store: Store, db: StoreFixture, listener: WakeupListener) -> None:
     job_id = db.submit()
     with suppress(Conflict), store.write("other") as session:
         intents.request_pause(session, job_id)
         raise Conflict("no")
-    assert (db.job(job_id).state, rang(bell)) == (JobState.QUEUED, False)
+    assert (db.job(job_id).state, rang(listener)) == (JobState.QUEUED, False)
 
 
-def test_a_request_that_comes_again_tells_what_redis_missed(store: Store, db: StoreFixture) -> None:
+def test_a_repeated_request_announces_what_redis_missed(store: Store, db: StoreFixture) -> None:
     job_id = db.submit()
     ask(store, "cancel", job_id)
     store.queue.announce(Announcement(priorities={job_id: 0}))
@@ -150,7 +148,7 @@ def test_a_request_that_comes_again_tells_what_redis_missed(store: Store, db: St
     assert store.queue.waiting() == []
 
 
-def test_without_redis_all_is_stored_and_it_is_said_once(
+def test_without_redis_everything_is_stored_with_one_warning(
     database: Database, db: StoreFixture, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with closing(Queue(f"unix://{tmp_path / 'nowhere.sock'}")) as away:

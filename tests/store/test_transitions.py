@@ -1,4 +1,4 @@
-"""The one function that changes a state: every move from every state."""
+"""The only function that changes a state: every transition from every state."""
 
 import pytest
 from sqlalchemy import update
@@ -26,7 +26,7 @@ def move(db: StoreFixture, job_id: str, target: JobState) -> Job | None:
 
 
 @pytest.mark.parametrize(("source", "target"), MOVES)
-def test_a_legal_move_writes_one_event_and_an_illegal_one_nothing(
+def test_an_allowed_transition_writes_one_event_and_a_forbidden_one_nothing(
     db: StoreFixture, source: JobState, target: JobState
 ) -> None:
     job_id = db.submit()
@@ -55,12 +55,12 @@ def test_a_legal_move_writes_one_event_and_an_illegal_one_nothing(
     }
 
 
-def test_a_job_that_is_not_there_does_not_move(db: StoreFixture) -> None:
+def test_a_missing_job_has_no_transition(db: StoreFixture) -> None:
     assert move(db, "job_" + "0" * 32, JobState.CANCELLED) is None
 
 
 @pytest.mark.parametrize("state", list(JobState))
-def test_the_database_refuses_a_finish_time_that_does_not_fit_the_state(db: StoreFixture, state: JobState) -> None:
+def test_the_database_refuses_a_finish_time_that_contradicts_the_state(db: StoreFixture, state: JobState) -> None:
     job_id = db.submit()
     wrong = {"state": state, "finished_at": None if state.terminal else now_us()}
 
@@ -72,7 +72,7 @@ def test_the_database_refuses_a_finish_time_that_does_not_fit_the_state(db: Stor
     assert db.job(job_id).state == JobState.QUEUED
 
 
-def test_a_move_is_undone_with_its_transaction(db: StoreFixture) -> None:
+def test_a_transition_is_rolled_back_with_its_transaction(db: StoreFixture) -> None:
     job_id = db.submit()
     before = db.everything()
 

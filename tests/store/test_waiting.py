@@ -1,4 +1,4 @@
-"""Groups of jobs that wait: their first ones, what is said of them, and places in the queue."""
+"""Groups of waiting jobs: their first jobs, their reasons, and positions in the queue."""
 
 from collections.abc import Mapping
 
@@ -18,7 +18,7 @@ from tests.store.fixture import StoreFixture, recorded_statements, run_together,
 BUSY = Reason("devices_busy", "needs 1 device; 0 free on box-a")
 
 
-def test_the_first_of_each_request_priority_and_owner_is_found_and_who_follows_it(db: StoreFixture) -> None:
+def test_the_first_job_of_each_group_and_its_successors_are_found(db: StoreFixture) -> None:
     first, second, third = (db.submit() for _ in range(3))
     urgent = [db.submit(priority=7), db.submit(priority=7)]
     others = [db.submit(owner="bob"), db.submit(resources={"devices_per_node": 2}), db.submit(priority=-100)]
@@ -36,12 +36,12 @@ def test_the_first_of_each_request_priority_and_owner_is_found_and_who_follows_i
     assert [after(found[job_id]) for job_id in others] == [None] * 3
 
 
-def test_a_shape_is_of_the_owner_and_what_is_asked_for_however_it_is_written() -> None:
+def test_a_shape_depends_only_on_the_owner_and_the_resources() -> None:
     assert shape_of("ada", {"a": 1, "b": 2}) == shape_of("ada", {"b": 2, "a": 1})
     assert len({shape_of("ada", {"a": 1}), shape_of("ada", {"a": 2}), shape_of("bob", {"a": 1})}) == 3
 
 
-def test_the_first_of_the_groups_are_read_by_one_statement(db: StoreFixture) -> None:
+def test_the_first_jobs_of_all_groups_are_read_by_one_statement(db: StoreFixture) -> None:
     for count in range(1, 9):
         db.submit_many(20, resources={"devices_per_node": count})
     with recorded_statements(db.database) as found:
@@ -49,7 +49,7 @@ def test_the_first_of_the_groups_are_read_by_one_statement(db: StoreFixture) -> 
     assert len(found) == 1
 
 
-def test_more_jobs_than_are_admitted_at_once_are_admitted_in_several_transactions(db: StoreFixture) -> None:
+def test_many_ungrouped_jobs_are_grouped_in_several_transactions(db: StoreFixture) -> None:
     old = db.submit_many(2001)
     with db.database.write() as session:
         for row in session.scalars(select(Job)):
@@ -60,7 +60,7 @@ def test_more_jobs_than_are_admitted_at_once_are_admitted_in_several_transaction
     assert [head.id for head in db.read(waiting.group_heads)] == [min(old)]
 
 
-def test_why_a_group_waits_is_written_only_when_it_is_new(db: StoreFixture) -> None:
+def test_the_reason_of_a_group_is_written_only_if_it_changes(db: StoreFixture) -> None:
     job = db.job(db.submit())
     assert job.shape is not None
 
@@ -75,7 +75,7 @@ def test_why_a_group_waits_is_written_only_when_it_is_new(db: StoreFixture) -> N
     assert db.job(job.id).version == 1
 
 
-def test_workers_that_say_much_at_once_do_not_wait_for_each_other_in_a_circle(db: StoreFixture) -> None:
+def test_workers_that_write_many_reasons_together_do_not_deadlock(db: StoreFixture) -> None:
     shapes = [f"{number:032x}" for number in range(200)]
 
     def say(name: str, order: list[str]) -> None:
@@ -94,7 +94,7 @@ def test_workers_that_say_much_at_once_do_not_wait_for_each_other_in_a_circle(db
         assert done == [None, None, None]
 
 
-def test_each_has_its_place_in_a_queue_of_many_priorities(db: StoreFixture) -> None:
+def test_each_job_has_its_position_in_a_queue_of_many_priorities(db: StoreFixture) -> None:
     for priority in (0, 3, -2, 3, 0, 100):
         db.submit_many(3, priority=priority)
     db.cancel(db.read(jobs.queued)[4][0])
@@ -110,7 +110,7 @@ def test_each_has_its_place_in_a_queue_of_many_priorities(db: StoreFixture) -> N
     assert db.read(lambda session: queue_positions.queue_position(session, waits)) == len(order)
 
 
-def test_a_page_of_the_queue_goes_on_where_the_one_before_ended_over_priorities(db: StoreFixture) -> None:
+def test_pages_of_the_queue_continue_across_priorities(db: StoreFixture) -> None:
     for priority in (0, 3, -2, 3):
         db.submit_many(3, priority=priority)
     order = db.read(jobs.queued)
@@ -122,7 +122,7 @@ def test_a_page_of_the_queue_goes_on_where_the_one_before_ended_over_priorities(
     assert seen == [(place, job_id) for place, (job_id, _) in enumerate(order, start=1)]
 
 
-def test_of_a_long_queue_in_redis_only_the_length_is_compared(queue: Queue) -> None:
+def test_only_the_length_of_a_long_queue_in_redis_is_compared(queue: Queue) -> None:
     places_of = {f"job_{number:04}": 0 for number in range(1500)}
     queue.announce(Announcement(changed={"job_0000"}, priorities=dict(places_of)))
     read: list[str] = []

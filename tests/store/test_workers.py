@@ -13,7 +13,7 @@ from torchyard.contract.errors import NotFound
 
 
 def unseen(db: StoreFixture, worker_id: str) -> None:
-    """Lets more than a lease pass since the worker was seen."""
+    """Sets the worker's last heartbeat to more than a lease ago."""
     earlier = now_us() - int(LEASE.total_seconds() + 1) * 1_000_000
     db.write(lambda session: session.execute(update(Worker).where(Worker.id == worker_id).values(seen_at=earlier)))
 
@@ -31,7 +31,7 @@ def test_a_worker_is_alive_while_it_is_seen(db: StoreFixture) -> None:
     assert (worker.devices, alive) == ([{"index": 0}], True)
 
 
-def test_a_daemon_that_starts_again_is_the_same_worker(db: StoreFixture) -> None:
+def test_a_restarted_daemon_is_the_same_worker(db: StoreFixture) -> None:
     worker_id = db.worker("box-a")
     unseen(db, worker_id)
     before, _ = db.read(lambda session: workers.get(session, worker_id))
@@ -54,6 +54,6 @@ def test_workers_are_listed_in_pages(db: StoreFixture) -> None:
     assert [worker.id for worker, _ in page] == [ids[1]]
 
 
-def test_a_worker_that_is_not_there(db: StoreFixture) -> None:
+def test_a_missing_worker_is_not_found(db: StoreFixture) -> None:
     with pytest.raises(NotFound):
         db.read(lambda session: workers.get(session, new_id("wrk")))
