@@ -29,7 +29,9 @@ class Pictures:
             rank=int(os.environ["RANK"]),
             seed=course.seed,
         ).windows(epoch=1)
-        self._batches = torch.cat([window.shares[0].indices for window in windows]).to(device).split(course.batch)
+        self._batches = (
+            torch.cat([window.micro_batches[0].indices for window in windows]).to(device).split(course.batch)
+        )
         self._scale = torch.tensor(1 / course.std / 255, device=device)
         self._shift = torch.tensor(-course.mean / course.std, device=device)
         self._channels = vision.channels_for(course.model, 1)

@@ -41,8 +41,8 @@ class Regression:
     ) -> Evaluation:
         return Evaluation({"val/loss": self.values.pop(0)} if self.values else {})
 
-    def example(self) -> Tensor:
+    def example_inputs(self) -> Tensor:
         return self.inputs[:1]
 
-    def largest(self, count: int) -> Batch:
+    def largest_batch(self, count: int) -> Batch:
         return Batch(self.inputs[:count], self.targets[:count])

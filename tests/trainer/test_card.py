@@ -12,6 +12,7 @@ from tests.trainer.ranks import recipe
 from trainer.card import Card, describe, flops, peak_memory, versions
 from trainer.models.initial import freeze, train_mode
 from trainer.recipes.classification import Classifier, make_task
+from trainer.sampler import TrainSampler
 from trainer.world import World
 
 CPU = torch.device("cpu")
@@ -60,7 +61,8 @@ def card(*, rank: int = 0, **model: Any) -> tuple[Classifier, Card]:
     config = recipe(model=model, training={"per_device_batch_size": 16, "gradient_accumulation_steps": 3})
     classifier = make_task(config, source="digits", device=CPU)
     world = World(rank=rank, size=2, local_size=2, device=CPU)
-    return classifier, describe(classifier, config=config, world=world, precision="fp32")
+    sampler = TrainSampler(classifier.samples, global_batch=96, batch_size=16, world_size=2, rank=rank)
+    return classifier, describe(classifier, sampler=sampler, world=world, precision="fp32")
 
 
 def test_a_card_says_what_a_run_is() -> None:
@@ -72,7 +74,7 @@ def test_a_card_says_what_a_run_is() -> None:
     assert found.global_batch == 16 * 3 * 2
     assert (found.world_size, found.device, found.precision) == (2, "CPU", "fp32")
     assert (found.data_hash, found.split_hash) == (classifier.data.data_hash, classifier.data.split_hash)
-    assert found.flops_per_sample == flops(classifier.model, classifier.example()) > 1000
+    assert found.flops_per_sample == flops(classifier.model, classifier.example_inputs()) > 1000
     assert found.versions == versions()
     assert found.versions["torch"] == torch.__version__
     plain = found.as_dict()
@@ -89,8 +91,9 @@ def test_what_cannot_be_counted_is_left_out() -> None:
             raise NotImplementedError
 
     classifier.model.add_module("features", Refuses())
+    world = World(rank=0, size=1, local_size=1, device=CPU)
     found = describe(
-        classifier, config=classifier.config, world=World(rank=0, size=1, local_size=1, device=CPU), precision="fp32"
+        classifier, sampler=TrainSampler(100, global_batch=10, batch_size=10), world=world, precision="fp32"
     )
     assert found.flops_per_sample is None
 

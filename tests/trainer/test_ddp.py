@@ -66,7 +66,7 @@ def train_regression(batch: int, accumulate: int) -> tuple[list[Tensor], int, in
         assert isinstance(model, DistributedDataParallel)
         model.register_comm_hook(None, count)
         training.train()
-        return weights_of(training), training.step, reduced
+        return weights_of(training), training.position.step, reduced
 
 
 def reference(global_batch: int) -> list[Tensor]:
@@ -74,9 +74,9 @@ def reference(global_batch: int) -> list[Tensor]:
     task = Regression()
     for epoch in (1, 2):
         for window in TrainSampler(SAMPLES, global_batch=global_batch, batch_size=global_batch, seed=42).windows(epoch):
-            (share,) = window.shares
+            (micro_batch,) = window.micro_batches
             task.model.zero_grad()
-            task.loss(task.model(task.inputs[share.indices]), task.targets[share.indices]).backward()
+            task.loss(task.model(task.inputs[micro_batch.indices]), task.targets[micro_batch.indices]).backward()
             with torch.no_grad():
                 for parameter in task.model.parameters():
                     assert parameter.grad is not None
@@ -133,7 +133,7 @@ def stop_early(values: Sequence[Sequence[float]]) -> tuple[int, int, float]:
         )
         training = training_of(Regression(values=values[world.rank]), config, world)
         assert training.train()
-        return training.epoch - 1, training.step, training.learner.optimizer.param_groups[0]["lr"]
+        return training.position.epoch - 1, training.position.step, training.learner.optimizer.param_groups[0]["lr"]
 
 
 def test_ranks_that_disagree_stop_at_the_step_that_rank_0_decides() -> None:

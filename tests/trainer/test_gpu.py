@@ -82,7 +82,7 @@ def poison(options: dict[str, Any]) -> tuple[int, bool, list[float]]:
         loss = task.loss
 
         def poisoned(outputs: Tensor, targets: Any) -> Tensor:
-            if training.step in {0, 4} and outputs.requires_grad:
+            if training.position.step in {0, 4} and outputs.requires_grad:
                 outputs.register_hook(_not_a_number)
             return loss(outputs, targets)
 

@@ -101,7 +101,7 @@ def train(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
                     "norms": norms,
                     "rates": rates,
                     "updates": learner.updates,
-                    "step": training.step,
+                    "step": training.position.step,
                     "error": error,
                 }
             )
@@ -153,7 +153,7 @@ def windows() -> Iterator[Tensor]:
     sampler = TrainSampler(SAMPLES, global_batch=GLOBAL_BATCH, batch_size=GLOBAL_BATCH, seed=42)
     for epoch in range(1, EPOCHS + 1):
         for window in sampler.windows(epoch):
-            yield window.shares[0].indices
+            yield window.micro_batches[0].indices
 
 
 def check(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
@@ -219,10 +219,10 @@ def test_too_many_in_a_row_fail_every_rank_alike() -> None:
     ]
     for found in results(on_ranks(2, train, cases)):
         said = [outcome["error"] or "" for outcome in found]
-        assert said[0].startswith("the gradients' norm was nan at step 3, not finite for 2 steps in a row: ")
-        assert said[1].startswith("the gradients' norm was nan at step 3, not finite for 2 steps in a row: ")
+        assert said[0].startswith("the gradient norm was nan at step 3: not finite for 2 steps in a row. ")
+        assert said[1].startswith("the gradient norm was nan at step 3: not finite for 2 steps in a row. ")
         assert said[2] == ""
-        assert said[3].startswith("the gradients' norm was nan at step 6, not finite for 2 steps in a row: ")
+        assert said[3].startswith("the gradient norm was nan at step 6: not finite for 2 steps in a row. ")
 
 
 def test_the_schedule_learns_of_a_step_that_the_device_left_out_at_the_next_log_line() -> None:
@@ -248,7 +248,7 @@ def train_alone(optimizer: dict[str, Any]) -> dict[str, Any]:
         training.train()
         learner = training.learner
         assert learner.ema is not None
-        own = learner.own()
+        own = learner.rank_local_state()
         assert own is not None
         finite = all(bool(item.isfinite().all()) for item in task.model.parameters())
         return {"updates": learner.updates, "seen": learner.ema.updates, "own": own["ema_state"], "finite": finite}

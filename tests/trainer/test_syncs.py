@@ -59,7 +59,7 @@ def fetches(options: dict[str, Any]) -> dict[int, int]:
 
             def progress(**_: object) -> None:
                 nonlocal before
-                found.setdefault(training.step, counter.count - before)
+                found.setdefault(training.position.step, counter.count - before)
                 before = counter.count
 
             training.run.progress = progress

@@ -195,7 +195,7 @@ def test_a_loss_that_is_not_finite_is_logged_and_fails_every_rank_alike(tmp_path
     outcomes = on_ranks(2, train, env=environment(run, data=str(source)))
     for outcome in outcomes:
         assert isinstance(outcome, NonFiniteLoss)
-        assert "the loss was nan at step 2, not finite for 2 steps in a row" in outcome.message
+        assert "the loss was nan at step 2: not finite for 2 steps in a row" in outcome.message
     ((step, loss),) = points(run, "train/loss")
     assert step == 3
     assert math.isnan(loss)

@@ -13,7 +13,7 @@ from torchyard.contract.recipes import ImageDataConfig
 from trainer.data.decoding import decode, header
 from trainer.data.digests import files_digest, split_digest
 from trainer.data.images import ImageData, split_indices
-from trainer.data.loading import loaded, sent
+from trainer.data.loading import load_batches, to_device
 
 CHECKED = 10_000
 """Files whose header is read before training, evenly spaced, where there are more; the others are checked when read."""
@@ -41,8 +41,8 @@ class FolderPictures:
         return len(self._files)
 
     def batches(self, plan: Sequence[Tensor], *, device: torch.device, workers: int) -> Iterator[tuple[Tensor, Tensor]]:
-        for pictures, labels in loaded(self._load, plan, workers=workers, device=device):
-            yield sent(pictures, device), sent(labels, device)
+        for pictures, labels in load_batches(self._load, plan, workers=workers, device=device):
+            yield to_device(pictures, device), to_device(labels, device)
 
     def _load(self, indices: Tensor) -> tuple[Tensor, Tensor]:
         pictures = torch.stack([_picture(self._files[index], self._form) for index in indices.tolist()])

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from torchyard.contract.recipes import Normalization
-from trainer.data.loading import sent
+from trainer.data.loading import to_device
 
 MEASURED = 2048
 """Pictures on disk that a normalization is measured on, evenly spaced, where there are more."""
@@ -63,9 +63,9 @@ class InMemory:
         if device.type == "cuda" and self._fits(device):
             self.pictures, self.labels = self.pictures.to(device), self.labels.to(device)
         # All indices go to the device at once, and not a batch's before each batch.
-        indices = sent(torch.cat(list(plan)), self.pictures.device)
+        indices = to_device(torch.cat(list(plan)), self.pictures.device)
         for batch in indices.split([len(item) for item in plan]):
-            yield sent(self.pictures[batch], device), sent(self.labels[batch], device)
+            yield to_device(self.pictures[batch], device), to_device(self.labels[batch], device)
 
     def _fits(self, device: torch.device) -> bool:
         """Whether the pictures take a small part of the memory that the GPU has left."""

@@ -14,7 +14,9 @@ from torchyard.contract.errors import DataError
 T = TypeVar("T")
 
 
-def loaded(load: Callable[[Tensor], T], plan: Sequence[Tensor], *, workers: int, device: torch.device) -> Iterator[T]:
+def load_batches(
+    load: Callable[[Tensor], T], plan: Sequence[Tensor], *, workers: int, device: torch.device
+) -> Iterator[T]:
     """What `load` makes of each batch of indices in `plan`, in order, by `workers` processes ahead of time.
 
     Tensors stay on the CPU, in pinned memory where they are for a GPU. Raises the DataError that `load` raised.
@@ -36,12 +38,12 @@ def loaded(load: Callable[[Tensor], T], plan: Sequence[Tensor], *, workers: int,
         yield batch
 
 
-def loaders(wanted: int | Literal["auto"], *, local_size: int) -> int:
+def loader_count(wanted: int | Literal["auto"], *, local_size: int) -> int:
     """Loader processes of one rank. `auto` divides the CPUs among the `local_size` ranks of the host."""
     return min(8, max(1, len(os.sched_getaffinity(0)) // local_size)) if wanted == "auto" else wanted
 
 
-def sent(tensor: Tensor, device: torch.device) -> Tensor:
+def to_device(tensor: Tensor, device: torch.device) -> Tensor:
     """The tensor on the device; a GPU takes it from pinned memory, and nothing waits for it."""
     if device.type != "cuda" or tensor.device.type == "cuda":
         return tensor.to(device)

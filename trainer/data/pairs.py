@@ -15,7 +15,7 @@ from torchyard.contract.recipes import SegmentationDataConfig
 from trainer.data.decoding import UNREADABLE, header, load, pixels
 from trainer.data.digests import files_digest, split_digest
 from trainer.data.images import MEASURED, split_indices
-from trainer.data.loading import loaded, sent
+from trainer.data.loading import load_batches, to_device
 
 CHECKED = 5_000
 """Pairs whose headers are read before training, evenly spaced, where there are more; others are checked when read."""
@@ -55,14 +55,14 @@ class Pairs:
         Both are uint8: pictures (samples, 3, size, size) of 0…255, masks (samples, 1, size, size) of 0 and 1.
         """
         read = partial(_pictures_and_masks, self.pairs, self._form)
-        for pictures, masks in loaded(read, plan, workers=workers, device=device):
-            yield sent(pictures, device), sent(masks, device)
+        for pictures, masks in load_batches(read, plan, workers=workers, device=device):
+            yield to_device(pictures, device), to_device(masks, device)
 
     def positive_share(self, *, workers: int) -> float:
         """The share of positive pixels in the masks, or in MEASURED of them, evenly spaced. Raises DataError."""
         count = min(len(self), MEASURED)
         plan = list((torch.arange(count) * len(self) // count).split(32))
-        shares = loaded(
+        shares = load_batches(
             partial(_positive_shares, self.pairs, self._form), plan, workers=workers, device=torch.device("cpu")
         )
         return torch.cat(list(shares)).mean().item()

@@ -9,7 +9,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, 
 import torch
 from torch import Tensor
 
-from trainer.data.loading import sent
+from trainer.data.loading import to_device
 from trainer.data.texts import Texts
 from trainer.task import Batch
 
@@ -87,12 +87,12 @@ class Tokens:
         if not plan:
             return
         # All indices go to the device at once, and not a batch's before each batch.
-        indices = sent(torch.cat(list(plan)), self.ids.device)
+        indices = to_device(torch.cat(list(plan)), self.ids.device)
         multiple = 8 if device.type == "cuda" else 1
         for batch, chosen in zip(plan, indices.split([len(batch) for batch in plan]), strict=True):
             width = -(-int(self.lengths[batch].max()) // multiple) * multiple
             inputs, labels = self._padded(chosen, width), self.labels[chosen]
-            yield Batch({name: sent(tensor, device) for name, tensor in inputs.items()}, sent(labels, device))
+            yield Batch({name: to_device(tensor, device) for name, tensor in inputs.items()}, to_device(labels, device))
 
     def longest(self, count: int) -> Tensor:
         """The indices of the `count` longest texts."""

@@ -77,7 +77,7 @@ def build(name: str, *, channels: int, height: int, width: int, classes: int, fo
     return model.train()
 
 
-def fitted(model: nn.Module, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def fit_position_embeddings(model: nn.Module, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Weights for the model's size of pictures: a vision transformer's position embeddings are interpolated."""
     from torchvision.models import VisionTransformer
     from torchvision.models.vision_transformer import interpolate_embeddings

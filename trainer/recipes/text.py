@@ -98,11 +98,11 @@ class TextClassifier:
             {name: metrics[name] for name in MEASURED}, files=tally.files(self.classes), samples=tally.samples
         )
 
-    def example(self) -> dict[str, Tensor]:
+    def example_inputs(self) -> dict[str, Tensor]:
         """Returns the inputs of a text of median length."""
         return self._batch(self.train.lengths.median(0).indices[None]).inputs
 
-    def largest(self, count: int) -> Batch:
+    def largest_batch(self, count: int) -> Batch:
         """Returns the longest texts."""
         return self._batch(self.train.longest(count))
 

@@ -143,13 +143,13 @@ def test_the_draws_are_those_of_splitmix64() -> None:
     seed, epoch, index = 2**32 - 1, 1_000_000, 123_456
     golden, mask64 = 0x9E3779B97F4A7C15, 2**64 - 1
 
-    def mixed(value: int) -> int:
+    def finalized(value: int) -> int:
         value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & mask64
         value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & mask64
         return value ^ (value >> 31)
 
-    start = mixed((index + (seed << 20 | epoch) * golden) & mask64)
-    expected = [(mixed((start + step * golden) & mask64) >> 40) / 2**24 for step in (1, 2, 3)]
+    start = finalized((index + (seed << 20 | epoch) * golden) & mask64)
+    expected = [(finalized((start + step * golden) & mask64) >> 40) / 2**24 for step in (1, 2, 3)]
     assert uniform(seed, epoch, torch.tensor([index]), count=3).tolist() == [expected]
     many = uniform(0, 1, torch.arange(20_000), count=2)
     assert many.mean(0).tolist() == pytest.approx([0.5, 0.5], abs=0.01)

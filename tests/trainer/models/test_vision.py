@@ -36,10 +36,10 @@ def test_pictures_that_a_model_cannot_take_are_a_configuration_error(name: str, 
 def test_weights_for_pictures_of_another_size_fit_a_vision_transformer() -> None:
     tiny = models.build("vit_b_32", channels=3, height=64, width=64, classes=2)
     larger = {"encoder.pos_embedding": torch.rand(1, 17, 768)}
-    fitted = models.fitted(tiny, larger)
-    assert fitted["encoder.pos_embedding"].shape == (1, 5, 768)
-    assert torch.equal(fitted["encoder.pos_embedding"][:, 0], larger["encoder.pos_embedding"][:, 0])
-    assert models.fitted(tiny, {"heads.head.bias": torch.zeros(2)}).keys() == {"heads.head.bias"}
+    scaled = models.fit_position_embeddings(tiny, larger)
+    assert scaled["encoder.pos_embedding"].shape == (1, 5, 768)
+    assert torch.equal(scaled["encoder.pos_embedding"][:, 0], larger["encoder.pos_embedding"][:, 0])
+    assert models.fit_position_embeddings(tiny, {"heads.head.bias": torch.zeros(2)}).keys() == {"heads.head.bias"}
 
 
 @pytest.mark.parametrize("published", [True, False])

@@ -109,7 +109,7 @@ def test_label_smoothing_is_for_training_alone() -> None:
 
 def test_pictures_come_in_the_memory_format_that_was_asked_for() -> None:
     classifier = task(model={"name": "resnet18"}, data={"image_size": 32}, training={"channels_last": True})
-    for inputs in (taken(classifier, ONE_BATCH)[0].inputs, classifier.largest(4).inputs):
+    for inputs in (taken(classifier, ONE_BATCH)[0].inputs, classifier.largest_batch(4).inputs):
         assert inputs.is_contiguous(memory_format=torch.channels_last)
     assert classifier.model.get_parameter("conv1.weight").is_contiguous(memory_format=torch.channels_last)
 
@@ -117,11 +117,11 @@ def test_pictures_come_in_the_memory_format_that_was_asked_for() -> None:
 def test_a_blank_batch_has_the_form_of_any_other_and_draws_nothing() -> None:
     classifier = task(data={"augment": ["crop"]})
     numbers = torch.random.get_rng_state()
-    blank, (real,) = classifier.largest(8), taken(classifier, ONE_BATCH)
+    blank, (real,) = classifier.largest_batch(8), taken(classifier, ONE_BATCH)
     assert (blank.inputs.shape, blank.inputs.dtype) == (real.inputs.shape, real.inputs.dtype)
     assert (blank.targets.shape, blank.targets.dtype) == (real.targets.shape, real.targets.dtype)
     assert math.isfinite(classifier.loss(classifier.model.eval()(blank.inputs), blank.targets).item())
-    assert classifier.example().shape == real.inputs[:1].shape
+    assert classifier.example_inputs().shape == real.inputs[:1].shape
     assert torch.equal(torch.random.get_rng_state(), numbers)
 
 

@@ -76,7 +76,7 @@ def test_normalization_is_what_the_configuration_says(tmp_path: Path) -> None:
     assert inputs[:, :2].std(dim=(0, 2, 3), correction=0).tolist() == pytest.approx([1, 1], abs=1e-3)
     assert not inputs[:, 2].any()
     own = {"mean": [0.5], "std": [0.25]}
-    scaled = segmenter(tmp_path, config(data={"normalize": own})).example()
+    scaled = segmenter(tmp_path, config(data={"normalize": own})).example_inputs()
     assert torch.equal(scaled, torch.full((1, 3, 32, 32), -2.0))
     imagenet = segmenter(tmp_path, config(data={"normalize": "imagenet"})).normalization
     assert imagenet.mean == [0.485, 0.456, 0.406]
@@ -138,10 +138,10 @@ def test_the_model_learns(tmp_path: Path) -> None:
 def test_channels_last_reaches_model_and_pictures(tmp_path: Path) -> None:
     task = segmenter(walls(tmp_path), config(training={"channels_last": True}))
     (batch,) = task.training_batches([torch.arange(2)], epoch=1)
-    for inputs in (batch.inputs, task.example()):
+    for inputs in (batch.inputs, task.example_inputs()):
         assert inputs.is_contiguous(memory_format=torch.channels_last)
     assert task.model(batch.inputs).shape == batch.targets.shape
-    assert task.largest(3).targets.shape == (3, 1, 32, 32)
+    assert task.largest_batch(3).targets.shape == (3, 1, 32, 32)
 
 
 def test_a_checkpoints_facts_take_the_place_of_what_would_be_measured(tmp_path: Path) -> None:

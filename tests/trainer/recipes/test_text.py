@@ -145,19 +145,19 @@ def test_batches_follow_the_plan_and_draw_nothing(tmp_path: Path) -> None:
     assert [batch.targets.tolist() for batch in first] == [[0, 1], [0]]
     for batch, other in zip(first, again, strict=True):
         assert torch.equal(batch.inputs["input_ids"], other.inputs["input_ids"])
-    classifier.example()
-    classifier.largest(3)
+    classifier.example_inputs()
+    classifier.largest_batch(3)
     assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_the_largest_batch_has_the_longest_texts_and_the_example_one_of_the_middle(tmp_path: Path) -> None:
     classifier = task(source(tmp_path))
     lengths = classifier.train.lengths
-    largest = classifier.largest(3)
+    largest = classifier.largest_batch(3)
     assert isinstance(largest, Batch)
     assert largest.inputs["attention_mask"].sum(1).tolist() == lengths.topk(3).values.tolist()
     assert largest.targets.shape == (3,)
-    assert classifier.example()["input_ids"].shape == (1, lengths.median())
+    assert classifier.example_inputs()["input_ids"].shape == (1, lengths.median())
 
 
 def test_label_smoothing_is_in_the_training_loss_alone(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_a_checkpoint_is_evaluated_with_its_own_tokenizer_and_model(tmp_path: Pa
     again.model.load_state_dict(state["model"])
     assert again.metadata == classifier.metadata
     assert again.data_hash != classifier.data_hash
-    batch = classifier.largest(4)
+    batch = classifier.largest_batch(4)
     assert torch.equal(again.model.eval()(batch.inputs), classifier.model.eval()(batch.inputs))
 
 

@@ -54,7 +54,7 @@ def save_and_go_on() -> dict[str, Any]:
         strategy = begin(model, world, **FSDP)
         optimizer = optimize(model)
         descend(strategy, world, [1, 2], optimizer=optimizer)
-        strategy.settle()
+        strategy.sync_ranks()
         state = whole_state(strategy, optimizer, world)
         weight = trained(model)[0]
         assert isinstance(weight, DTensor)

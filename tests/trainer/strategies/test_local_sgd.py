@@ -36,7 +36,7 @@ def train_and_settle() -> dict[str, list[Tensor]]:
             found[str(step)] = weights(model)
         own, state = weights(model), strategy.state_dict()
         shadow = {name: torch.full_like(item, world.rank) for name, item in model.named_parameters()}
-        strategy.settle(shadow)
+        strategy.sync_ranks(shadow)
         found["settled"] = weights(model)
         found["shadow"] = list(shadow.values())
         # A stop saves each rank's own weights, and the run that goes on has them again.
@@ -46,7 +46,7 @@ def train_and_settle() -> dict[str, list[Tensor]]:
         with torch.no_grad():
             for parameter, value in zip(model.parameters(), own, strict=True):
                 parameter.copy_(value)
-        strategy.settle()
+        strategy.sync_ranks()
         found["resumed and settled"] = weights(model)
         descend(strategy, world, [STEPS + 1], parts=2, max_norm=NORM)
         found["resumed"] = weights(model)

@@ -59,7 +59,7 @@ def settle_each() -> list[dict[str, Tensor]]:
                 if "running" in key
             }
             unsettled = {key: tensor.clone() for key, tensor in strategy.model.named_buffers()}
-            strategy.settle({key.removeprefix("module."): tensor for key, tensor in extra.items()})
+            strategy.sync_ranks({key.removeprefix("module."): tensor for key, tensor in extra.items()})
             found.append({key: tensor.clone() for key, tensor in strategy.model.named_buffers()})
             found.append(unsettled)
             found.append(extra)

@@ -16,8 +16,8 @@ import torchyard
 from torchyard.contract.events import CheckpointSaved, Message
 from torchyard.contract.rundir import RunDir
 from trainer.__main__ import make_training, read_config
+from trainer.finiteness import nonfinite_weights
 from trainer.loop import Training
-from trainer.soundness import unfit
 from trainer.world import joined
 
 CONFIG: dict[str, Any] = {
@@ -59,7 +59,7 @@ def poison_gradients(training: Training) -> None:
         weight = next(training.task.model.parameters())
 
         def poison(gradient: Tensor) -> Tensor:
-            return gradient * math.nan if training.step in {4, 9} else gradient
+            return gradient * math.nan if training.position.step in {4, 9} else gradient
 
         weight.register_hook(poison)
 
@@ -92,23 +92,23 @@ def spoil(training: Training) -> None:
     model = training.task.model
     weight = next(model.parameters())
     kept: list[Tensor] = []
-    at_end, begin = training.report.epoch, training.report.begin
+    log_epoch, restart_clock = training.report.log_epoch, training.report.restart_clock
 
     @torch.no_grad()
-    def epoch(measured: Mapping[str, float], *, epoch: int, epochs: int, step: int) -> None:
+    def spoiled(measured: Mapping[str, float], *, epoch: int, epochs: int, step: int) -> None:
         next(buffer for buffer in model.buffers() if buffer.is_floating_point()).fill_(math.nan)
         if epoch == 2:
             kept.append(weight.clone())
             weight.fill_(math.nan)
-        at_end(measured, epoch=epoch, epochs=epochs, step=step)
+        log_epoch(measured, epoch=epoch, epochs=epochs, step=step)
 
     @torch.no_grad()
-    def back() -> None:
+    def restored() -> None:
         if kept:
             weight.copy_(kept.pop())
-        begin()
+        restart_clock()
 
-    training.report.epoch, training.report.begin = epoch, back
+    training.report.log_epoch, training.report.restart_clock = spoiled, restored
 
 
 def test_weights_that_are_not_finite_are_refused_aloud_and_the_last_good_checkpoint_stays(
@@ -184,9 +184,9 @@ PARAMETERS = ["0.weight", "0.bias", "1.weight", "1.bias"]
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_weights_averages_and_moments_are_judged(path: str, name: str, value: float) -> None:
     state = saved()
-    assert unfit(state, parameters=PARAMETERS) is None
+    assert nonfinite_weights(state, parameters=PARAMETERS) is None
     path_in(state, path).view(-1)[0] = value
-    reason = unfit(state, parameters=PARAMETERS)
+    reason = nonfinite_weights(state, parameters=PARAMETERS)
     assert reason is not None
     assert reason.endswith(f"tensors of weights and moments is not finite ({name})")
 
@@ -195,4 +195,4 @@ def test_weights_averages_and_moments_are_judged(path: str, name: str, value: fl
 def test_buffers_and_a_strategys_own_state_are_not_judged(path: str) -> None:
     state = saved()
     path_in(state, path).fill_(math.nan)
-    assert unfit(state, parameters=PARAMETERS) is None
+    assert nonfinite_weights(state, parameters=PARAMETERS) is None
