@@ -27,7 +27,7 @@ from trainer.recipes.tally import Tally
 from trainer.task import Batch, Evaluation
 from trainer.world import World
 
-MEASURED = ("val/loss", "val/accuracy")
+METRICS = ("val/loss", "val/accuracy")
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class TextClassifier:
         )
         metrics = tally.metrics()
         return Evaluation(
-            {name: metrics[name] for name in MEASURED}, files=tally.files(self.classes), samples=tally.samples
+            {name: metrics[name] for name in METRICS}, files=tally.files(self.classes), samples=tally.samples
         )
 
     def example_inputs(self) -> dict[str, Tensor]:

@@ -308,7 +308,7 @@ def test_a_torn_file_is_named_when_it_is_read(tmp_path: Path, folder: str, worke
     _torn(file)
     with pytest.raises(DataError) as caught:
         everything(data.train, workers=workers)
-    assert caught.value.message.startswith(f"{file} is no picture that can be read")
+    assert caught.value.message.startswith(f"{file} cannot be read as a picture")
     if folder == "masks":
         with pytest.raises(DataError, match=str(file)):
             data.train.positive_share(workers=workers)

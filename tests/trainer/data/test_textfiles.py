@@ -56,7 +56,7 @@ def test_a_file_that_is_no_utf8_is_read_as_cp1252_and_the_log_says_so(
     caplog.set_level(logging.INFO)
     path = file(tmp_path / "a.txt", b"plain\ncaf\xe9 \x93so\x94\x85 \x81\n")
     assert pairs(read_classes({"a": path})) == [("plain", "a"), ("café “so”… �", "a")]
-    assert f"{path} is no UTF-8 (line 2): read as cp1252" in caplog.text
+    assert f"{path} is not UTF-8 (line 2): reading it as cp1252" in caplog.text
 
 
 def test_a_csv_file_may_quote_have_more_columns_and_a_byte_order_mark(tmp_path: Path) -> None:
@@ -76,9 +76,9 @@ def test_json_lines_have_labels_of_text_or_number(tmp_path: Path, suffix: str) -
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "line 1: needs one column text; it has nothing"),
-        ("text,class\ngood,pos\n", "line 1: needs one column label; it has text, class"),
-        ("text,text,label\na,b,c\n", "line 1: needs one column text"),
+        ("", "line 1: must have one column text; it has nothing"),
+        ("text,class\ngood,pos\n", "line 1: must have one column label; it has text, class"),
+        ("text,text,label\na,b,c\n", "line 1: must have one column text"),
         ("text,label\n", "is empty"),
         ("text,label\n  ,pos\n", "is empty"),
         ("text,label\nbad,neg\nnice, but dull,neg\n", "line 3: has 3 values, the header 2"),
@@ -99,17 +99,17 @@ def test_what_is_wrong_with_a_csv_file_is_told_with_its_line(tmp_path: Path, con
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", "is no JSON"),
-        pytest.param("[" * 100_000, "is no JSON", id="deep"),
-        ("[1]", "is no object with text and label"),
+        ("{", "is not JSON"),
+        pytest.param("[" * 100_000, "is not JSON", id="deep"),
+        ("[1]", "is not an object with text and label"),
         ('{"text": "a"}', "has no label"),
         ('{"label": "a"}', "has no text"),
-        ('{"text": null, "label": "a"}', "text is no text"),
-        ('{"text": 3, "label": "a"}', "text is no text"),
-        ('{"text": "a", "label": null}', "label is neither a text nor a number"),
-        ('{"text": "a", "label": true}', "label is neither a text nor a number"),
-        ('{"text": "a", "label": ["pos"]}', "label is neither a text nor a number"),
-        ('{"text": "a", "label": NaN}', "label is neither a text nor a number"),
+        ('{"text": null, "label": "a"}', "text is not a string"),
+        ('{"text": 3, "label": "a"}', "text is not a string"),
+        ('{"text": "a", "label": null}', "label is neither a string nor a number"),
+        ('{"text": "a", "label": true}', "label is neither a string nor a number"),
+        ('{"text": "a", "label": ["pos"]}', "label is neither a string nor a number"),
+        ('{"text": "a", "label": NaN}', "label is neither a string nor a number"),
         ('{"text": "a", "label": ""}', "label is empty"),
         ('{"text": "\\ud800", "label": "a"}', "half of a surrogate pair"),
         ('{"text": "a", "label": "\\ud800"}', "half of a surrogate pair"),
@@ -126,7 +126,7 @@ def test_what_is_wrong_with_a_json_line_is_told_with_its_number(tmp_path: Path, 
 def test_a_file_that_is_absent_empty_unreadable_or_of_another_kind_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"there is no .*/absent\.csv"):
         read_table(tmp_path / "absent.csv")
-    with pytest.raises(DataError, match=r"a\.txt is no folder, and its name does not end in \.csv, \.json"):
+    with pytest.raises(DataError, match=r"a\.txt is not a folder, and its name does not end in \.csv, \.json"):
         read_table(file(tmp_path / "a.txt", "text"))
     with pytest.raises(DataError, match=r"a\.jsonl is empty"):
         read_table(file(tmp_path / "a.jsonl", "\n \n"))

@@ -83,10 +83,10 @@ def test_classes_that_are_numbers_are_in_the_order_of_numbers(tmp_path: Path) ->
 
 def test_one_class_alone_and_nothing_to_hold_out_are_told(tmp_path: Path) -> None:
     file(tmp_path / "pos.txt", "good\nfine\n")
-    with pytest.raises(DataError, match=f"{tmp_path}: has only the class pos; at least two are needed"):
+    with pytest.raises(DataError, match=f"{tmp_path}: there is only the class pos; at least two are needed"):
         load_texts(tmp_path, config())
     path = file(tmp_path / "a.csv", "text,label\ngood,pos\nbad,neg\n")
-    with pytest.raises(DataError, match=r"a\.csv: there is no text to hold out"):
+    with pytest.raises(DataError, match=r"a\.csv: there is no text for validation"):
         load_texts(path, config())
 
 

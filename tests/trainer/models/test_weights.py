@@ -248,7 +248,7 @@ def test_what_fits_is_copied_and_the_rest_stays_new() -> None:
 
 
 def test_weights_of_another_model_are_a_data_error() -> None:
-    with pytest.raises(DataError, match="nothing in theirs fits the model") as caught:
+    with pytest.raises(DataError, match="no tensor in theirs fits the model") as caught:
         fill(nn.Linear(7, 7), TENSORS, what="theirs")
     assert "(3, 2)" in caught.value.message
     assert "(7, 7)" in caught.value.message

@@ -163,7 +163,7 @@ def test_a_checkpoint_s_facts_stand_for_what_would_be_measured_and_read(tmp_path
     ("config", "error", "message"),
     [
         ({"data": {"normalize": "imagenet"}}, ConfigError, "data.normalize has 3 channels, the pictures have 1"),
-        ({"model": {"freeze": ["head"]}}, ConfigError, "no parameter is called 'head'"),
+        ({"model": {"freeze": ["head"]}}, ConfigError, "no parameter matches 'head'"),
         ({"weights": "DEFAULT"}, ConfigError, "no weights for small_cnn"),
         ({"weights": "/absent.pt"}, DataError, "there is no /absent.pt"),
     ],

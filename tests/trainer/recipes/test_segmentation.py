@@ -184,7 +184,7 @@ def test_weights_of_a_file_fill_the_whole_model_or_its_encoder(tmp_path: Path) -
             assert value.std() > 0
             assert not torch.equal(value, random[name])  # `init` is for what the file does not fill
     torch.save({"x": torch.ones(1)}, tmp_path / "other.pt")
-    with pytest.raises(DataError, match=r"nothing in .*other\.pt fits"):
+    with pytest.raises(DataError, match=r"no tensor in .*other\.pt fits"):
         weights("other.pt")
 
 
