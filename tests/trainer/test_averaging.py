@@ -108,7 +108,7 @@ def test_an_average_of_a_straight_line_lags_behind(decay: float) -> None:
     assert ema.tensors["mean"].item() == pytest.approx(2 * lagging, rel=1e-12)
 
 
-def test_a_ramped_average_begins_with_the_newest_weights() -> None:
+def test_a_ramped_average_starts_with_the_newest_weights() -> None:
     model = Walk(start=5.0)
     optimizer = sgd(model)
     ema = ExponentialAverage(model, EmaConfig(decay=0.9, ramp=4), optimizer)
@@ -126,7 +126,7 @@ def test_a_ramped_average_begins_with_the_newest_weights() -> None:
     st.floats(0, 0.9999),
     st.integers(0, 50),
 )
-def test_an_average_is_the_weighted_sum_of_all_that_there_was(walk: list[float], decay: float, ramp: int) -> None:
+def test_an_average_is_the_weighted_sum_of_all_values(walk: list[float], decay: float, ramp: int) -> None:
     model = Walk(start=7.0)
     optimizer = sgd(model)
     ema = ExponentialAverage(model, EmaConfig(decay=decay, ramp=ramp), optimizer)
@@ -138,7 +138,7 @@ def test_an_average_is_the_weighted_sum_of_all_that_there_was(walk: list[float],
     assert ema.updates == len(walk)
 
 
-def test_what_is_averaged() -> None:
+def test_weights_and_floating_point_buffers_are_averaged() -> None:
     model = Walk()
     optimizer = sgd(model)
     ema = ExponentialAverage(model, EmaConfig(decay=0.5, ramp=0), optimizer)
@@ -161,7 +161,7 @@ def test_tied_weights_are_averaged_once() -> None:
     assert ema.tensors["tied.weight"] is ema.tensors["inner.weight"]
 
 
-def test_the_average_is_applied_for_a_while() -> None:
+def test_the_average_is_applied_inside_the_context() -> None:
     model, optimizer = net()
     ema = ExponentialAverage(model, EmaConfig(decay=0.9, ramp=0), optimizer)
     train(model, optimizer, range(3))
@@ -177,7 +177,7 @@ def test_the_average_is_applied_for_a_while() -> None:
     assert all(item.requires_grad for group in optimizer.param_groups for item in group["params"])
 
 
-def test_the_own_weights_are_back_after_an_error() -> None:
+def test_the_models_weights_are_restored_after_an_error() -> None:
     model, optimizer = net()
     ema = ExponentialAverage(model, EmaConfig(decay=0.9, ramp=0), optimizer)
     train(model, optimizer, range(3))
@@ -193,7 +193,7 @@ def test_the_own_weights_are_back_after_an_error() -> None:
     assert same(copies(model.state_dict()), own)
 
 
-def test_training_goes_on_as_if_nothing_had_been_applied() -> None:
+def test_applying_the_average_does_not_change_training() -> None:
     states: list[dict[str, Tensor]] = []
     for applies in (False, True):
         model, optimizer = net()
@@ -221,7 +221,7 @@ def test_lookahead_by_hand() -> None:
     assert model.mean.item() == 24.0  # buffers are not Lookahead's
 
 
-def test_the_average_sees_what_lookahead_leaves() -> None:
+def test_the_average_follows_the_weights_after_lookahead() -> None:
     model = Walk()
     optimizer = sgd(model)
     Lookahead(model, LookaheadConfig(every_steps=1, alpha=0.5), optimizer)
@@ -232,7 +232,7 @@ def test_the_average_sees_what_lookahead_leaves() -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 4, 5])
-def test_resumed_weights_are_uninterrupted_ones(cut: int) -> None:
+def test_resumed_averages_equal_uninterrupted_ones(cut: int) -> None:
     def make() -> tuple[Net, Optimizer, Lookahead, ExponentialAverage]:
         model, optimizer = net()
         lookahead = Lookahead(model, LookaheadConfig(every_steps=3, alpha=0.5), optimizer)
@@ -323,7 +323,7 @@ class Recorded(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def test_a_step_is_a_few_operations_on_many_tensors_and_waits_for_none() -> None:
+def test_an_update_is_a_few_foreach_operations_and_does_not_wait() -> None:
     model, _ = net()
     optimizer = sgd(model)
     Lookahead(model, LookaheadConfig(every_steps=1), optimizer)
@@ -378,7 +378,7 @@ def evaluated(model: nn.Module, inputs: Tensor) -> Tensor:
         return model(inputs)
 
 
-def test_shards_are_averaged_as_the_whole_is() -> None:
+def test_shards_are_averaged_like_whole_tensors() -> None:
     _, alone = averaged_run(copy.copy)
     for rank in results(on_ranks(2, sharded_average)):
         assert rank.keys() == alone.keys()

@@ -41,7 +41,7 @@ def test_the_products_of_a_forward_pass_are_counted(model: nn.Module, inputs: An
     assert flops(model, inputs) == expected
 
 
-def test_counting_leaves_the_model_and_the_random_numbers_as_they_were() -> None:
+def test_counting_does_not_change_the_model_or_the_random_generators() -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.BatchNorm1d(4), nn.Dropout())
     freeze(model, ["1"])
     train_mode(model)
@@ -65,7 +65,7 @@ def card(*, rank: int = 0, **model: Any) -> tuple[Classifier, Card]:
     return classifier, describe(classifier, sampler=sampler, world=world, precision="fp32")
 
 
-def test_a_card_says_what_a_run_is() -> None:
+def test_a_card_describes_the_run() -> None:
     classifier, found = card(freeze=["features"])
     trainable = sum(
         parameter.numel() for name, parameter in classifier.model.named_parameters() if "classifier" in name
@@ -83,7 +83,7 @@ def test_a_card_says_what_a_run_is() -> None:
     assert card(rank=1)[1].flops_per_sample is None, "counted once, by the rank that reports it"
 
 
-def test_what_cannot_be_counted_is_left_out() -> None:
+def test_flops_that_cannot_be_counted_are_none() -> None:
     classifier, _ = card()
 
     class Refuses(nn.Module):

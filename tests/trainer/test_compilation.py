@@ -53,7 +53,7 @@ def test_a_compiled_model_learns_the_same_and_keeps_its_names(tmp_path: Path) ->
         assert torch.allclose(ours, theirs, rtol=0, atol=1e-12)
 
 
-def test_a_machine_without_a_compiler_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compile_without_a_compiler_is_a_configuration_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CXX", raising=False)
     with pytest.raises(ConfigError, match=r"training\.compile needs a C\+\+ compiler"):

@@ -87,7 +87,7 @@ def reference(global_batch: int) -> list[Tensor]:
 @pytest.mark.parametrize(
     ("ranks", "batch", "accumulate"), [(1, 16, 1), (2, 8, 1), (2, 4, 2), (1, 8, 2), (2, 3, 3), (3, 2, 2)]
 )
-def test_gradients_are_those_of_one_process_on_the_joined_batch(ranks: int, batch: int, accumulate: int) -> None:
+def test_gradients_equal_those_of_one_process_on_the_joined_batch(ranks: int, batch: int, accumulate: int) -> None:
     # 30 samples: the last window of an epoch is shorter, and its shares differ from rank to rank.
     global_batch = ranks * batch * accumulate
     expected = reference(global_batch)
@@ -113,7 +113,7 @@ def train_with_everything(batch: int, accumulate: int) -> tuple[list[Tensor], li
         return weights_of(training), [tensor.clone() for tensor in training.learner.ema.tensors.values()]
 
 
-def test_one_trajectory_whatever_the_ranks_and_the_accumulation() -> None:
+def test_weights_are_the_same_for_any_ranks_and_accumulation() -> None:
     ((weights, averages),) = results(on_ranks(1, train_with_everything, 16, 1))
     for batch, accumulate in ((8, 1), (4, 2)):
         for others in results(on_ranks(2, train_with_everything, batch, accumulate)):
@@ -136,7 +136,7 @@ def stop_early(values: Sequence[Sequence[float]]) -> tuple[int, int, float]:
         return training.position.epoch - 1, training.position.step, training.learner.optimizer.param_groups[0]["lr"]
 
 
-def test_ranks_that_disagree_stop_at_the_step_that_rank_0_decides() -> None:
+def test_ranks_that_disagree_stop_at_rank_0s_step() -> None:
     # Rank 0 is best at epoch 2 and stops after epoch 4; by its own values, rank 1 would have gone on.
     values = [[3.0, 1.0, 2.0, 2.0, 0.0], [3.0, 2.0, 1.0, 0.5, 0.2, 0.1, 0.05, 0.01, 0.001]]
     assert results(on_ranks(2, stop_early, values)) == [(4, 8, 0.05), (4, 8, 0.05)]
@@ -152,7 +152,7 @@ def train_digits() -> dict[str, Any]:
         return {"first": first, "stream": stream, "last": weights_of(training), "finished": finished}
 
 
-def test_ranks_begin_and_stay_with_the_same_weights_and_draw_different_numbers(tmp_path: Path) -> None:
+def test_ranks_keep_equal_weights_and_draw_different_random_numbers(tmp_path: Path) -> None:
     run = job(tmp_path, {"training": {"epochs": 1, "max_steps": 7}})
     one, other = results(on_ranks(2, train_digits, env=environment(run, data="digits")))
     assert one["finished"]

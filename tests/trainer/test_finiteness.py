@@ -65,7 +65,7 @@ def poison_gradients(training: Training) -> None:
 
 
 @pytest.mark.parametrize(("ranks", "technique"), TECHNIQUES)
-def test_a_gradient_that_is_not_finite_behind_a_finite_loss_spoils_no_checkpoint(
+def test_a_nonfinite_gradient_with_a_finite_loss_does_not_reach_checkpoints(
     tmp_path: Path, small: str, ranks: int, technique: dict[str, Any]
 ) -> None:
     training = {**CONFIG["training"], "per_device_batch_size": 16 // ranks}
@@ -111,7 +111,7 @@ def spoil(training: Training) -> None:
     training.report.log_epoch, training.report.restart_clock = spoiled, restored
 
 
-def test_weights_that_are_not_finite_are_refused_aloud_and_the_last_good_checkpoint_stays(
+def test_nonfinite_weights_are_not_saved_and_reported_and_the_last_good_checkpoint_stays(
     tmp_path: Path, small: str
 ) -> None:
     config = {**CONFIG, "training": {**CONFIG["training"], "epochs": 3}}
@@ -182,7 +182,7 @@ PARAMETERS = ["0.weight", "0.bias", "1.weight", "1.bias"]
     ],
 )
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_weights_averages_and_moments_are_judged(path: str, name: str, value: float) -> None:
+def test_weights_averages_and_moments_must_be_finite(path: str, name: str, value: float) -> None:
     state = saved()
     assert nonfinite_weights(state, parameters=PARAMETERS) is None
     path_in(state, path).view(-1)[0] = value
@@ -192,7 +192,7 @@ def test_weights_averages_and_moments_are_judged(path: str, name: str, value: fl
 
 
 @pytest.mark.parametrize("path", ["model/1.running_mean", "raw/1.running_var", "own/0/model/1.running_mean"])
-def test_buffers_and_a_strategys_own_state_are_not_judged(path: str) -> None:
+def test_buffers_and_the_strategys_state_need_not_be_finite(path: str) -> None:
     state = saved()
     path_in(state, path).fill_(math.nan)
     assert nonfinite_weights(state, parameters=PARAMETERS) is None

@@ -109,7 +109,7 @@ def poison(options: dict[str, Any]) -> tuple[int, bool, list[float]]:
         {"distributed": {"strategy": "fsdp"}, "optimizer": {"name": "sgd"}},
     ],
 )
-def test_a_step_that_is_not_finite_is_skipped_on_the_device(options: dict[str, Any]) -> None:
+def test_a_nonfinite_step_is_skipped_on_the_device(options: dict[str, Any]) -> None:
     ((updates, finite, norms),) = results(on_ranks(1, poison, options))
     assert (updates, finite) == (6, True)
     assert [math.isnan(norm) for norm in norms] == [step in {1, 5} for step in range(1, 9)]

@@ -37,7 +37,7 @@ for module in {(*MODULES, *PRELOADED)!r}:
 """
 
 
-def test_the_imports_leave_one_thread_no_cuda_and_every_random_state() -> None:
+def test_the_imports_start_no_thread_and_no_cuda_and_draw_no_random_numbers() -> None:
     _run(f"""{RECORDING}
 assert found == ["_cuda_getDeviceCount", "_cuda_init"]
 assert calls == []
@@ -52,7 +52,7 @@ assert calls or not torch.cuda._is_compiled()
 
 
 @pytest.mark.thorough
-def test_a_fork_of_the_imports_computes_in_parallel() -> None:
+def test_a_process_forked_after_the_imports_computes_in_parallel() -> None:
     """It would hang, had the parent ever run a parallel region."""
     _run(f"""{RECORDING}
 import torch
@@ -66,13 +66,13 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 @pytest.mark.thorough
-def test_transformers_is_imported_by_those_who_need_it() -> None:
+def test_transformers_is_imported_only_when_it_is_needed() -> None:
     others = {"transformers", "sklearn", "scipy", "torch._inductor.compile_fx"}
     _run(f"{RECORDING}\nassert not {others!r} & sys.modules.keys()")
 
 
 @pytest.mark.parametrize("model", ["small_cnn", "resnet18"])
-def test_a_recipe_imports_nothing_more_on_its_way(tmp_path: Path, model: str) -> None:
+def test_training_a_recipe_imports_no_further_modules(tmp_path: Path, model: str) -> None:
     run = job(tmp_path / "run", {"model": {"name": model}, "data": {"image_size": 32}, "training": {"max_steps": 1}})
     assert results(on_ranks(1, _imported, run, env=environment(run, data="digits"))) == [[]]
 

@@ -48,7 +48,7 @@ def begin(room: list[int]) -> tuple[int, int, float, Tensor, bool]:
         return training.sampler.batch_size, training.sampler.global_batch, calls, torch.rand(1), clean
 
 
-def test_the_batch_that_fits_every_rank_is_taken_and_the_global_batch_stays() -> None:
+def test_the_batch_fits_every_rank_and_the_global_batch_stays() -> None:
     first, second = results(on_ranks(2, begin, [6, 3]))
     (plain, _) = results(on_ranks(2, begin, [30, 30]))
     assert first[:3] == second[:3] == (2, 20, 0.0)
@@ -57,7 +57,7 @@ def test_the_batch_that_fits_every_rank_is_taken_and_the_global_batch_stays() ->
     assert first[4]
 
 
-def test_a_machine_without_room_for_one_sample_says_so() -> None:
+def test_too_little_memory_for_one_sample_is_an_error() -> None:
     (outcome,) = on_ranks(1, begin, [0])
     with pytest.raises(RuntimeError, match="can't allocate memory: you tried to allocate 536870912 bytes"):
         raise outcome

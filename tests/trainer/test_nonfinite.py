@@ -187,7 +187,7 @@ SHARDED: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_a_step_that_is_not_finite_is_as_if_it_had_not_been(ranks: int) -> None:
+def test_a_nonfinite_step_changes_nothing(ranks: int) -> None:
     cases = SKIPPING + (SHARDED if ranks == 2 else [])
     for found in results(on_ranks(ranks, train, cases)):
         for case, outcome in zip(cases, found, strict=True):
@@ -204,13 +204,13 @@ MEASURED: list[dict[str, Any]] = [
 ]
 
 
-def test_the_norm_is_that_of_the_gradient_on_the_joined_batch_before_it_is_clipped() -> None:
+def test_the_logged_norm_is_of_the_joined_batchs_gradient_before_clipping() -> None:
     for found in results(on_ranks(2, train, MEASURED)):
         for case, outcome in zip(MEASURED, found, strict=True):
             check(outcome, by_hand(case, skipped=()))
 
 
-def test_too_many_in_a_row_fail_every_rank_alike() -> None:
+def test_too_many_nonfinite_steps_in_a_row_fail_every_rank() -> None:
     cases: list[dict[str, Any]] = [
         {"at": [2, 3], "optimizer": SGD, "max_nonfinite_steps": 2},
         {"at": [2, 3], "optimizer": {**ADAMW, "fused": True}, "max_nonfinite_steps": 2},
@@ -225,7 +225,7 @@ def test_too_many_in_a_row_fail_every_rank_alike() -> None:
         assert said[3].startswith("the gradient norm was nan at step 6: not finite for 2 steps in a row. ")
 
 
-def test_the_schedule_learns_of_a_step_that_the_device_left_out_at_the_next_log_line() -> None:
+def test_the_schedule_subtracts_steps_skipped_on_the_device_at_the_next_log_line() -> None:
     case: dict[str, Any] = {"at": [1], "optimizer": {**ADAMW, "fused": True}, "every_steps": 2}
     ((found,),) = results(on_ranks(1, train, [case]))
     assert found["rates"] == pytest.approx({2: 0.02, 4: 0.03, 6: 0.05})
@@ -254,7 +254,7 @@ def train_alone(optimizer: dict[str, Any]) -> dict[str, Any]:
         return {"updates": learner.updates, "seen": learner.ema.updates, "own": own["ema_state"], "finite": finite}
 
 
-def test_a_rank_that_trains_alone_leaves_out_its_own_step() -> None:
+def test_a_rank_that_trains_alone_skips_its_own_nonfinite_step() -> None:
     for rank, found in enumerate(results(on_ranks(2, train_alone, SGD))):
         seen = STEPS - rank
         assert found == {"updates": STEPS - 1, "seen": seen, "own": {"updates": seen}, "finite": True}

@@ -105,7 +105,9 @@ class Chain:
         pytest.param("local_sgd", 2, marks=pytest.mark.thorough),
     ],
 )
-def test_a_run_killed_at_random_steps_ends_as_one_that_never_was(tmp_path: Path, strategy: str, kills: int) -> None:
+def test_a_run_killed_at_random_steps_ends_bit_equal_to_an_uninterrupted_one(
+    tmp_path: Path, strategy: str, kills: int
+) -> None:
     data = small_pictures(tmp_path, train=130, val=20)
     config = STRATEGIES[strategy]
     if kills == 2:

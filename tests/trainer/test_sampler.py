@@ -47,7 +47,7 @@ def test_every_sample_counts_once_an_epoch(size: int, global_batch: int, world: 
 
 
 @given(sizes, global_batches, worlds, batch_sizes)
-def test_every_rank_has_as_many_micro_batches_none_empty(
+def test_all_ranks_have_equally_many_micro_batches_and_none_is_empty(
     size: int, global_batch: int, world: int, batch_size: int
 ) -> None:
     ranks = of_all_ranks(size, global_batch, world, batch_size=batch_size)
@@ -57,7 +57,7 @@ def test_every_rank_has_as_many_micro_batches_none_empty(
 
 
 @given(st.integers(1, 6), st.integers(1, 20), worlds, st.integers(0, 300))
-def test_full_windows_have_the_micro_batches_that_were_asked_for(
+def test_full_windows_have_the_configured_micro_batches(
     accumulate: int, batch_size: int, world: int, more: int
 ) -> None:
     global_batch = accumulate * batch_size * world
@@ -75,7 +75,7 @@ def test_no_rank_is_left_with_a_single_sample(size: int, per_rank: int, world: i
 
 
 @given(sizes, global_batches, worlds, st.data())
-def test_an_epoch_goes_on_where_it_was_left(size: int, global_batch: int, world: int, data: st.DataObject) -> None:
+def test_an_epoch_resumes_where_it_stopped(size: int, global_batch: int, world: int, data: st.DataObject) -> None:
     whole = of_all_ranks(size, global_batch, world)
     done = data.draw(st.integers(0, len(whole[0])))
     start = sum(window.samples for window in whole[0][:done])
@@ -83,7 +83,7 @@ def test_an_epoch_goes_on_where_it_was_left(size: int, global_batch: int, world:
 
 
 @given(sizes, global_batches, worlds, worlds, st.data())
-def test_an_epoch_goes_on_with_other_ranks(
+def test_an_epoch_resumes_on_another_number_of_ranks(
     size: int, global_batch: int, world: int, other: int, data: st.DataObject
 ) -> None:
     before = of_all_ranks(size, global_batch, world)
@@ -94,7 +94,7 @@ def test_an_epoch_goes_on_with_other_ranks(
 
 
 @given(st.lists(st.floats(-100, 100), min_size=1, max_size=40), global_batches, worlds, batch_sizes)
-def test_the_mean_of_the_ranks_sums_is_the_mean_over_the_samples(
+def test_the_mean_of_the_ranks_weighted_sums_is_the_mean_over_the_samples(
     losses: list[float], global_batch: int, world: int, batch_size: int
 ) -> None:
     values = torch.tensor(losses, dtype=torch.float64)
@@ -111,7 +111,7 @@ def test_the_mean_of_the_ranks_sums_is_the_mean_over_the_samples(
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 4])
-def test_three_losses_have_their_true_mean_however_they_are_dealt(world: int) -> None:
+def test_three_losses_have_their_true_mean_on_any_number_of_ranks(world: int) -> None:
     losses = torch.tensor([0.3, 0.2, 0.8], dtype=torch.float64)
     total = 0.0
     for windows in of_all_ranks(3, 3, world, batch_size=2):
@@ -121,7 +121,7 @@ def test_three_losses_have_their_true_mean_however_they_are_dealt(world: int) ->
     assert total / world == pytest.approx(0.43333333333, abs=1e-9)
 
 
-def test_epochs_and_seeds_have_orders_of_their_own() -> None:
+def test_epochs_and_seeds_have_different_orders() -> None:
     orders = [
         [
             index

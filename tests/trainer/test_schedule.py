@@ -85,7 +85,7 @@ def test_the_rate_on_a_plateau(
     st.sampled_from([0.0, 0.02]),
     st.sampled_from(["min", "max"]),
 )
-def test_a_plateau_is_what_torch_takes_for_one(
+def test_a_plateau_is_the_same_as_torchs(
     values: list[float], patience: int, gamma: float, min_lr: float, mode: Literal["min", "max"]
 ) -> None:
     config = {"name": "plateau", "patience": patience, "gamma": gamma, "min_lr": min_lr}
@@ -102,7 +102,7 @@ def test_a_plateau_is_what_torch_takes_for_one(
 
 @settings(deadline=None)
 @given(st.lists(st.sampled_from([0.0, 1.0, 2.0, NAN, None]), max_size=20), st.integers(0, 20), st.integers(0, 5))
-def test_a_resumed_plateau_is_an_uninterrupted_one(values: list[float | None], cut: int, warmup: int) -> None:
+def test_a_resumed_plateau_equals_an_uninterrupted_one(values: list[float | None], cut: int, warmup: int) -> None:
     cut = min(cut, len(values))
     config = {"name": "plateau", "patience": 1, "warmup_steps": warmup}
     first = schedule(config)
@@ -122,7 +122,7 @@ def test_a_resumed_plateau_is_an_uninterrupted_one(values: list[float | None], c
     st.integers(1, 40),
     st.integers(1, 5),
 )
-def test_every_rate_is_above_zero_and_none_above_the_base(name: str, warmup: int, total: int, epochs: int) -> None:
+def test_every_rate_is_above_zero_and_at_most_the_base_rate(name: str, warmup: int, total: int, epochs: int) -> None:
     made = schedule({"name": name, "warmup_steps": warmup, "step_epochs": 1}, total_steps=total)
     rates = [made.lr(update, epoch=1 + update * epochs // (total + 1)) for update in range(1, total + 1)]
     assert all(0 < rate <= 1 for rate in rates)
@@ -136,7 +136,7 @@ def test_a_warm_up_longer_than_the_run_stays_above_zero() -> None:
     assert [made.lr(step, epoch=1) for step in (1, 10)] == pytest.approx([0.01, 0.1])
 
 
-def test_steps_beyond_the_last_stay_at_the_end() -> None:
+def test_steps_after_the_last_keep_the_last_rate() -> None:
     made = schedule({"name": "cosine", "min_lr": 0.25}, total_steps=4)
     assert [made.lr(step, epoch=1) for step in (5, 9)] == pytest.approx([0.25, 0.25])
 

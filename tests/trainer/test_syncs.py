@@ -91,7 +91,7 @@ def test_no_step_fetches_a_number(options: dict[str, Any]) -> None:
         {"optimizer": {"name": "sgd", "fused": False}},
     ],
 )
-def test_averages_and_an_optimizer_that_is_not_fused_ask_once_a_step_whether_it_is_finite(
+def test_averages_and_unfused_optimizers_fetch_one_number_a_step(
     options: dict[str, Any],
 ) -> None:
     for found in results(on_ranks(2, fetches, options)):

@@ -14,7 +14,7 @@ from trainer.world import World
 
 
 @pytest.mark.parametrize(("timeout", "seconds"), [("77s", 77), ("auto", 360)])
-def test_the_groups_timeout_is_the_specs(tmp_path: Path, timeout: str, seconds: float) -> None:
+def test_the_groups_timeout_is_that_of_the_spec(tmp_path: Path, timeout: str, seconds: float) -> None:
     run = job(tmp_path, {"data": {"source": "digits"}, "distributed": {"timeout": timeout}}, stall_timeout="5m")
     assert results(on_ranks(1, _timeout, env=environment(run, data="digits"))) == [seconds]
 

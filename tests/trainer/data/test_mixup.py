@@ -24,7 +24,7 @@ def test_a_mixed_batch_is_a_blend_of_pairs_and_its_loss_the_blend_of_their_losse
     assert functional.cross_entropy(logits, blended.targets).item() == pytest.approx(expected.mean().item())
 
 
-def test_it_is_drawn_anew_from_torch_s_own_generator() -> None:
+def test_each_batch_draws_from_torchs_generator() -> None:
     batch = Batch(torch.rand(8, 2), torch.arange(8))
     torch.manual_seed(0)
     state = torch.random.get_rng_state()

@@ -19,7 +19,7 @@ def pairs(samples: list[Sample]) -> list[tuple[str, str]]:
     return [(sample.text, sample.label) for sample in samples]
 
 
-def test_each_line_of_a_class_file_is_a_text_but_for_blank_ones(tmp_path: Path) -> None:
+def test_each_nonblank_line_of_a_class_file_is_a_text(tmp_path: Path) -> None:
     file(tmp_path / "pos.txt", "good\n\n  fine \r\ngood\n \t\nwell")
     file(tmp_path / "neg.txt", "bad\n")
     file(tmp_path / ".hidden", "nothing")
@@ -45,14 +45,12 @@ def test_a_class_is_named_by_its_files_stem_or_by_the_suffix_where_all_stems_are
     assert list(class_files(tmp_path)) == classes
 
 
-def test_a_line_ends_at_a_line_break_alone(tmp_path: Path) -> None:
+def test_only_line_breaks_end_a_line(tmp_path: Path) -> None:
     file(tmp_path / "a.txt", "one\u2028still one\x0bone\x1cone\x85one\ntwo")
     assert len(read_classes(class_files(tmp_path))) == 2
 
 
-def test_a_file_that_is_no_utf8_is_read_as_cp1252_and_the_log_says_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_file_that_is_not_utf8_is_read_as_cp1252_and_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     path = file(tmp_path / "a.txt", b"plain\ncaf\xe9 \x93so\x94\x85 \x81\n")
     assert pairs(read_classes({"a": path})) == [("plain", "a"), ("café “so”… �", "a")]
@@ -88,7 +86,7 @@ def test_json_lines_have_labels_of_text_or_number(tmp_path: Path, suffix: str) -
         ("text,label\n" + "x" * 140_000 + ",neg\n", "line 2: field larger than field limit"),
     ],
 )
-def test_what_is_wrong_with_a_csv_file_is_told_with_its_line(tmp_path: Path, content: str, message: str) -> None:
+def test_an_error_in_a_csv_file_names_the_line(tmp_path: Path, content: str, message: str) -> None:
     path = file(tmp_path / "a.csv", content)
     with pytest.raises(DataError) as caught:
         read_table(path)
@@ -115,7 +113,7 @@ def test_what_is_wrong_with_a_csv_file_is_told_with_its_line(tmp_path: Path, con
         ('{"text": "a", "label": "\\ud800"}', "half of a surrogate pair"),
     ],
 )
-def test_what_is_wrong_with_a_json_line_is_told_with_its_number(tmp_path: Path, line: str, message: str) -> None:
+def test_an_error_in_a_json_line_names_the_line(tmp_path: Path, line: str, message: str) -> None:
     path = file(tmp_path / "a.jsonl", f'{{"text": "good", "label": "pos"}}\n\n{line}\n')
     with pytest.raises(DataError) as caught:
         read_table(path)

@@ -59,12 +59,12 @@ def test_every_parameter_gets_a_gradient(tmp_path: Path, kind: str) -> None:
     assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []
 
 
-def test_dropout_is_the_configurations(tmp_path: Path) -> None:
+def test_dropout_is_set_by_the_configuration(tmp_path: Path) -> None:
     model = load(directory(tmp_path), classes=CLASSES, dropout=0.3).model
     assert {module.p for module in model.modules() if isinstance(module, nn.Dropout)} == {0.3}
 
 
-def test_a_directory_gives_its_weights_and_its_tokenizer_and_a_new_head(tmp_path: Path) -> None:
+def test_a_directory_gives_weights_and_tokenizer_and_the_head_is_new(tmp_path: Path) -> None:
     loaded = load(directory(tmp_path), classes=["a", "b", "c"], dropout=0.1)
     saved = load_file(tmp_path / "model.safetensors")
     own = loaded.model.state_dict()
@@ -76,7 +76,7 @@ def test_a_directory_gives_its_weights_and_its_tokenizer_and_a_new_head(tmp_path
     assert loaded.tokenizer.roles["pad_token"] == "<pad>"
 
 
-def test_a_head_stays_only_where_it_tells_the_same_classes_apart(tmp_path: Path) -> None:
+def test_a_head_is_kept_only_for_the_same_classes(tmp_path: Path) -> None:
     labels: dict[str, Any] = {"id2label": {0: "neg", 1: "pos"}, "label2id": {"neg": 0, "pos": 1}}
     saved = load_file(directory(tmp_path, **labels) / "model.safetensors")["classifier.out_proj.weight"]
 
@@ -189,6 +189,6 @@ def test_a_broken_directory_is_named(tmp_path: Path, harm: Callable[[Path], None
     assert "\n" not in caught.value.message
 
 
-def test_a_directory_that_is_absent_is_named(tmp_path: Path) -> None:
+def test_a_missing_directory_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=f"there is no directory {tmp_path}/absent"):
         load(tmp_path / "absent", classes=CLASSES, dropout=0.1)

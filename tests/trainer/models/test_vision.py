@@ -21,7 +21,7 @@ def test_a_torchvision_model_takes_three_channels_and_the_data_s_classes(name: s
 @pytest.mark.parametrize(
     ("name", "hint"), [("resnet_18", "resnet18"), ("small_cn", "small_cnn"), ("qqqqqqqq", "there are small_cnn, alex")]
 )
-def test_an_unknown_model_is_named_with_the_nearest(name: str, hint: str) -> None:
+def test_an_unknown_model_is_named_with_similar_names(name: str, hint: str) -> None:
     with pytest.raises(ConfigError, match=name) as caught:
         models.build(name, channels=1, height=8, width=8, classes=3)
     assert hint in caught.value.message

@@ -143,9 +143,7 @@ def test_a_folder_that_cannot_be_written_is_a_data_error(
         published("http://127.0.0.1/tiny-00000000.pth")
 
 
-def test_weights_that_are_there_need_no_network_and_get_the_names_of_today(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cached_weights_need_no_network_and_get_current_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     folder = tmp_path / "hub" / "checkpoints"
     folder.mkdir(parents=True)
@@ -165,7 +163,7 @@ def test_weights_that_are_there_need_no_network_and_get_the_names_of_today(
         ("small_cnn", "DEFAULT", "no weights for small_cnn"),
     ],
 )
-def test_a_name_that_torchvision_has_not_is_a_configuration_error(arch: str, weights: str, message: str) -> None:
+def test_an_unknown_name_of_weights_is_a_configuration_error(arch: str, weights: str, message: str) -> None:
     with pytest.raises(ConfigError, match=r"model\.weights") as caught:
         torchvision_state(arch, weights)
     assert message in caught.value.message
@@ -228,7 +226,7 @@ def test_a_file_that_holds_no_weights_is_named(tmp_path: Path, name: str, conten
     assert str(path) in caught.value.message
 
 
-def test_what_fits_is_copied_and_the_rest_stays_new() -> None:
+def test_matching_tensors_are_copied_and_the_rest_stays_new() -> None:
     model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 5))
     before = model.get_parameter("2.weight").clone()
     tensors = {

@@ -35,7 +35,7 @@ def test_an_overlay_shows_the_picture_the_truth_and_the_prediction_side_by_side(
     assert np.array_equal(shown[:, 2 * step :], 255 - truth)
 
 
-def test_names_are_those_that_a_manifest_allows_each_once(tmp_path: Path) -> None:
+def test_file_names_are_allowed_by_the_manifest_and_unique(tmp_path: Path) -> None:
     names = ["Riß 1", "Riß*1", "Ri__1-1", ".hidden", "x" * 300, "..", "-"]
     paths = drawn(tmp_path, names)
     assert len(set(paths)) == len(names)

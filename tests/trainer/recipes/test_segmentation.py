@@ -49,7 +49,7 @@ def content(file: Content) -> bytes:
     return written.getvalue()
 
 
-def test_the_weight_of_positives_makes_both_classes_weigh_the_same(tmp_path: Path) -> None:
+def test_the_positive_weight_balances_the_classes(tmp_path: Path) -> None:
     task = segmenter(walls(tmp_path))
     share = blob().mean()
     assert task.pos_weight == pytest.approx((1 - share) / share)
@@ -60,7 +60,7 @@ def test_the_weight_of_positives_makes_both_classes_weigh_the_same(tmp_path: Pat
 
 
 @pytest.mark.parametrize(("value", "which"), [(False, "no pixel"), (True, "every pixel")])
-def test_masks_that_all_say_the_same_are_refused(tmp_path: Path, value: bool, which: str) -> None:
+def test_masks_of_a_single_value_are_refused(tmp_path: Path, value: bool, which: str) -> None:
     for stem in ("a", "b", "c"):
         pair(tmp_path, stem, mask=np.full((32, 32), value))
     with pytest.raises(DataError, match=rf"{tmp_path}: {which} of the training masks"):
@@ -68,7 +68,7 @@ def test_masks_that_all_say_the_same_are_refused(tmp_path: Path, value: bool, wh
     assert segmenter(tmp_path, config(loss={"pos_weight": 1.0})).pos_weight == 1
 
 
-def test_normalization_is_what_the_configuration_says(tmp_path: Path) -> None:
+def test_normalization_is_set_by_the_configuration(tmp_path: Path) -> None:
     walls(tmp_path)
     task = segmenter(tmp_path, config(data={"normalize": "auto", "val_fraction": 0.4}))
     inputs = torch.cat([batch.inputs for batch in task.training_batches([torch.arange(5)], epoch=1)])
@@ -144,7 +144,7 @@ def test_channels_last_reaches_model_and_pictures(tmp_path: Path) -> None:
     assert task.largest_batch(3).targets.shape == (3, 1, 32, 32)
 
 
-def test_a_checkpoints_facts_take_the_place_of_what_would_be_measured(tmp_path: Path) -> None:
+def test_a_checkpoints_metadata_replaces_measuring(tmp_path: Path) -> None:
     first = segmenter(walls(tmp_path / "first"), config(data={"normalize": "auto"}))
     saved = io.BytesIO()
     torch.save(first.metadata, saved)
@@ -210,7 +210,7 @@ def test_weights_by_name_fill_the_encoder(tmp_path: Path, monkeypatch: pytest.Mo
         ({"data": {"source": "file:///x", "normalize": {"mean": [0.5] * 2, "std": [0.5] * 2}}}, "1 channel or 3"),
     ],
 )
-def test_what_cannot_work_is_refused_before_it_is_queued(section: dict[str, Any], message: str) -> None:
+def test_a_configuration_that_cannot_work_is_refused_before_it_is_queued(section: dict[str, Any], message: str) -> None:
     spec = {"trainer": "segmentation", "config": {"data": {"source": "file:///x"}, **section}}
     with pytest.raises(InvalidSpec) as caught:
         parse_spec(spec)
@@ -235,7 +235,7 @@ def measured_on_a_rank(root: str) -> tuple[dict[str, float], list[str], int, boo
         return measured(root, world)
 
 
-def test_uneven_ranks_measure_what_one_process_does(tmp_path: Path) -> None:
+def test_ranks_with_uneven_batches_measure_the_same_as_one_process(tmp_path: Path) -> None:
     root = str(shifted(tmp_path, count=11))
     alone, files, samples, _, _ = measured(root, None)
     assert (samples, len(files)) == (7, 4)  # batches of 2, 2, 2 and 1 samples: for three ranks 2, 1 and 1 of them
@@ -261,7 +261,7 @@ def test_metrics_are_those_of_the_models_probabilities(tmp_path: Path) -> None:
     assert metrics["val/recall"] == (predicted & truth).sum() / truth.sum()
 
 
-def test_overlays_show_the_same_pictures_every_time_and_what_the_model_says_now(tmp_path: Path) -> None:
+def test_overlays_show_the_same_pictures_with_the_models_current_prediction(tmp_path: Path) -> None:
     task = segmenter(shifted(tmp_path, count=9), config(data={"val_fraction": 0.7}))
     names = [task.data.val.pairs[index].name for index in (0, 1, 3, 4)]
     shown: list[np.ndarray[Any, Any]] = []
@@ -278,7 +278,7 @@ def test_overlays_show_the_same_pictures_every_time_and_what_the_model_says_now(
         assert (overlay[:, 72:] == value).all()
 
 
-def test_a_run_on_two_ranks_leaves_overlays_and_a_state_that_reaches_its_metrics(tmp_path: Path) -> None:
+def test_a_run_on_two_ranks_saves_overlays_and_a_state_with_the_same_metrics(tmp_path: Path) -> None:
     source = shifted(tmp_path / "data", count=12)
     sections = config(data={"val_fraction": 0.4, "augment": ["hflip", "crop", "color"]}).model_dump(mode="json")
     sections["training"] |= {"epochs": 1, "per_device_batch_size": 2}
@@ -292,7 +292,7 @@ def test_a_run_on_two_ranks_leaves_overlays_and_a_state_that_reaches_its_metrics
     assert len(list((folder / "overlays").glob("wall-*.png"))) == 4
 
 
-def test_a_key_that_is_given_leaves_the_others_at_this_recipes_defaults() -> None:
+def test_a_given_key_leaves_the_others_at_the_recipes_defaults() -> None:
     wanted = config(training={"epochs": 3}, optimizer={"name": "sgd"})
     assert (wanted.training.epochs, wanted.training.per_device_batch_size) == (3, 8)
     assert (config().training.epochs, config().optimizer.lr, wanted.optimizer.lr) == (20, 0.001, 0.001)

@@ -119,12 +119,12 @@ def test_each_text_is_measured_once_on_any_number_of_ranks(tmp_path: Path) -> No
         assert (files, samples) == (found.files, 18)
 
 
-def test_more_than_five_classes_have_the_metrics_of_two(tmp_path: Path) -> None:
+def test_six_classes_have_the_same_metrics_as_two(tmp_path: Path) -> None:
     found = bagged(source(tmp_path, texts=70, classes=7), classes=7).evaluate(None)
     assert set(found.metrics) == {"val/loss", "val/accuracy"}
 
 
-def test_a_tiny_encoder_learns_to_tell_texts_apart(tmp_path: Path) -> None:
+def test_a_tiny_encoder_learns_to_classify_texts(tmp_path: Path) -> None:
     classifier: Task = task(source(tmp_path), model={"dropout": 0.0})
     optimizer = torch.optim.AdamW(classifier.model.parameters(), lr=1e-3)
     plan = [torch.arange(36)] * 12
@@ -137,7 +137,7 @@ def test_a_tiny_encoder_learns_to_tell_texts_apart(tmp_path: Path) -> None:
     assert classifier.model.training
 
 
-def test_batches_follow_the_plan_and_draw_nothing(tmp_path: Path) -> None:
+def test_batches_follow_the_plan_and_draw_no_random_numbers(tmp_path: Path) -> None:
     classifier = task(source(tmp_path))
     plan = [torch.tensor([3, 20]), torch.tensor([0])]
     state = torch.get_rng_state()
@@ -150,7 +150,7 @@ def test_batches_follow_the_plan_and_draw_nothing(tmp_path: Path) -> None:
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_the_largest_batch_has_the_longest_texts_and_the_example_one_of_the_middle(tmp_path: Path) -> None:
+def test_the_largest_batch_has_the_longest_texts_and_the_example_a_median_one(tmp_path: Path) -> None:
     classifier = task(source(tmp_path))
     lengths = classifier.train.lengths
     largest = classifier.largest_batch(3)
@@ -160,7 +160,7 @@ def test_the_largest_batch_has_the_longest_texts_and_the_example_one_of_the_midd
     assert classifier.example_inputs()["input_ids"].shape == (1, lengths.median())
 
 
-def test_label_smoothing_is_in_the_training_loss_alone(tmp_path: Path) -> None:
+def test_label_smoothing_is_in_the_training_loss_only(tmp_path: Path) -> None:
     logits, targets = torch.tensor([[2.0, 0.0]]), torch.tensor([0])
     plain = functional.cross_entropy(logits, targets)
     smooth = replace(bagged(source(tmp_path)), config=recipe(loss={"label_smoothing": 0.2}))
@@ -181,7 +181,7 @@ def test_a_checkpoint_is_evaluated_with_its_own_tokenizer_and_model(tmp_path: Pa
     assert torch.equal(again.model.eval()(batch.inputs), classifier.model.eval()(batch.inputs))
 
 
-def test_other_classes_than_the_checkpoints_are_told(tmp_path: Path) -> None:
+def test_other_classes_than_the_checkpoints_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=rf"{tmp_path}: the classes are \['0', '1'\], the checkpoint's \['a', 'b'\]"):
         task(source(tmp_path), metadata={"classes": ["a", "b"]})
 
@@ -204,7 +204,7 @@ def test_transformers_loads_the_folder_of_a_checkpoint(tmp_path: Path) -> None:
     assert torch.allclose(model(**theirs).logits, classifier.model.eval()(batch.inputs), atol=1e-6)
 
 
-def test_a_checkpoints_folder_is_where_another_run_begins(tmp_path: Path) -> None:
+def test_another_run_starts_from_a_checkpoints_folder(tmp_path: Path) -> None:
     first = task(source(tmp_path / "data"))
     folder = published(first, tmp_path / "checkpoint")
     second = task(tmp_path / "data", weights=folder.as_uri())
@@ -214,7 +214,7 @@ def test_a_checkpoints_folder_is_where_another_run_begins(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("init", ["default", "xavier"])
-def test_only_new_layers_are_initialised(tmp_path: Path, init: str) -> None:
+def test_only_new_layers_are_initialized(tmp_path: Path, init: str) -> None:
     folder = directory(tmp_path / "model")
     classifier = task(source(tmp_path / "data"), weights=folder.as_uri(), model={"init": init})
     given = load(folder, classes=["0", "1"], dropout=0.1).model.state_dict()
@@ -236,7 +236,7 @@ def test_texts_longer_than_the_model_takes_are_refused(tmp_path: Path) -> None:
         task(source(tmp_path / "data"), weights=str(folder), data={"max_length": 39})
 
 
-def test_the_description_counts(tmp_path: Path) -> None:
+def test_the_description_counts_texts_and_classes(tmp_path: Path) -> None:
     classifier = bagged(source(tmp_path))
     assert classifier.description == "28 training and 12 validation texts, 2 classes"
     assert classifier.samples == 28

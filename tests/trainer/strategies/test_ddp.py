@@ -29,7 +29,7 @@ def count_reductions(parts: int) -> tuple[int, list[Tensor | None]]:
         return reduced, before
 
 
-def test_gradients_are_reduced_once_a_step_however_many_micro_batches_it_has() -> None:
+def test_gradients_are_reduced_once_a_step_for_any_number_of_micro_batches() -> None:
     for reduced, before in results(on_ranks(2, count_reductions, 3)):
         assert reduced == 4
         assert set(before) == {None}
@@ -49,7 +49,7 @@ def compress() -> dict[str, list[Tensor]]:
         return {**found, "trained": weights(strategy.model)}
 
 
-def test_compressed_gradients_are_the_mean_within_their_types_precision() -> None:
+def test_compressed_gradients_are_the_mean_within_the_dtypes_precision() -> None:
     one, other = results(on_ranks(2, compress))
     largest = max(float(gradient.abs().max()) for gradient in one["none"])
     for hook, digits in (("bf16", 8), ("fp16", 11)):

@@ -80,7 +80,7 @@ def load_alone(state: dict[str, Any]) -> dict[str, Any]:
         return {"loaded": weights(strategy.model), "state": whole_state(strategy, optimizer, world)}
 
 
-def test_one_whole_state_goes_on_with_shards_and_loads_at_any_world_size() -> None:
+def test_a_whole_state_resumes_with_shards_at_any_world_size() -> None:
     one, other = results(on_ranks(2, save_and_go_on))
     for found in (one, other):
         assert all(found["same"])
@@ -122,7 +122,7 @@ def _evaluate(model: nn.Module) -> None:
     model.train()
 
 
-def test_evaluating_in_inference_mode_leaves_training_as_it_is() -> None:
+def test_evaluation_in_inference_mode_does_not_change_training() -> None:
     for evaluated, plain, sharded in results(on_ranks(2, evaluate_first)):
         assert equal(evaluated, plain)
         assert sharded
@@ -159,7 +159,7 @@ def train_tied() -> tuple[list[Tensor], list[Tensor], bool, list[str]]:
         return weights(plain), weights(model), model.front.weight is model.linear(0).weight, shards
 
 
-def test_shared_weights_stay_shared_and_frozen_ones_frozen() -> None:
+def test_shared_weights_stay_shared_and_frozen_weights_frozen() -> None:
     for plain, sharded, tied, blocks in results(on_ranks(2, train_tied)):
         assert close(plain, sharded)
         assert tied
@@ -200,7 +200,7 @@ def shard_a_scalar() -> None:
         begin(Scaled(), world, **FSDP)
 
 
-def test_a_model_that_cannot_be_sharded_is_told_with_its_key() -> None:
+def test_a_model_that_cannot_be_sharded_is_an_error_that_names_the_key() -> None:
     (error,) = on_ranks(1, shard_a_scalar)
     assert isinstance(error, ConfigError)
     with pytest.raises(ConfigError, match=r"distributed\.strategy: fsdp .* scale"):

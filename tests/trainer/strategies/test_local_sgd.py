@@ -66,7 +66,7 @@ def mean(of: Sequence[Sequence[Tensor]]) -> list[Tensor]:
     return [torch.stack(each).mean(0) for each in zip(*of, strict=True)]
 
 
-def test_weights_are_the_mean_of_the_ranks_own_at_each_period_and_when_they_settle() -> None:
+def test_weights_are_averaged_at_each_period_and_when_ranks_are_synchronized() -> None:
     one, other = results(on_ranks(2, train_and_settle))
     met = WARMUP + PERIOD
     for step in range(1, WARMUP + 1):
@@ -98,7 +98,7 @@ def begin_differently() -> tuple[bool, list[Tensor]]:
         return strategy.local, weights(strategy.model)
 
 
-def test_without_a_warm_up_all_begin_with_the_weights_of_rank_0() -> None:
+def test_without_a_warm_up_all_ranks_start_with_rank_0s_weights() -> None:
     for local, found in results(on_ranks(2, begin_differently)):
         assert local
         assert equal(found, weights(Toy(seed=0)))

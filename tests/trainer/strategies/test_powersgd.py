@@ -81,7 +81,7 @@ def resume_alone(at: list[Tensor], state: dict[str, Any]) -> tuple[list[Tensor],
         return found, len(state["powersgd"]["buckets"])
 
 
-def test_a_resumed_run_ends_with_the_same_bits() -> None:
+def test_a_resumed_run_ends_bit_equal() -> None:
     one, other = results(on_ranks(2, save_and_resume))
     assert set(one["ranks"]) == {RANK}
     assert equal(one["straight"], one["resumed"])
@@ -122,7 +122,7 @@ def overflow() -> dict[str, Any]:
         }
 
 
-def test_a_step_that_overflows_leaves_nothing_behind() -> None:
+def test_an_overflowed_step_does_not_affect_later_steps() -> None:
     one, other = results(on_ranks(2, overflow))
     assert one["skipped"] == other["skipped"] == [True, True]
     assert set(one["ranks"]) == {RANK}

@@ -35,7 +35,7 @@ def train_each() -> list[list[Tensor]]:
         return found
 
 
-def test_steps_are_those_of_one_process_on_the_joined_batch() -> None:
+def test_steps_equal_those_of_one_process_on_the_joined_batch() -> None:
     straight = alone(Toy(), STEPS, ranks=range(3))
     accumulated = alone(Toy(), STEPS, ranks=range(3), parts=3, max_norm=NORM)
     assert not close(accumulated, alone(Toy(), STEPS, ranks=range(3), parts=3), within=1e-3)  # it does clip
@@ -66,7 +66,7 @@ def settle_each() -> list[dict[str, Tensor]]:
         return found
 
 
-def test_the_buffers_of_rank_0_are_those_of_all_after_settling() -> None:
+def test_all_ranks_have_rank_0s_buffers_after_synchronization() -> None:
     one, other = results(on_ranks(2, settle_each))
     for index in range(0, 9, 3):
         (settled, unsettled, extra), (also, differed, same) = one[index : index + 3], other[index : index + 3]
@@ -90,7 +90,7 @@ def train_with_joined_norms() -> list[list[Tensor]]:
         return found
 
 
-def test_synchronized_batch_norm_makes_two_ranks_one_big_batch() -> None:
+def test_synchronized_batch_norm_on_two_ranks_equals_one_large_batch() -> None:
     model = Toy(norm=True)
     expected: list[Tensor] = [*alone(model, STEPS, ranks=range(2)), *model.buffers()]
     for found in results(on_ranks(2, train_with_joined_norms)):
