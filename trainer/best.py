@@ -17,7 +17,8 @@ class Best:
     def observe(self, metrics: Mapping[str, float], *, epoch: int, step: int) -> None:
         """Takes note of the metrics of an epoch. NaN is never the best, and an equal value is not better."""
         value = metrics.get(self._policy.monitor)
-        if value is not None and improves(value, self._best and self._best["value"], mode=self._policy.mode):
+        best = None if self._best is None else self._best["value"]
+        if value is not None and improves(value, best, mode=self._policy.mode):
             self._best = {"metric": self._policy.monitor, "value": value, "epoch": epoch, "step": step}
 
     def state_dict(self) -> dict[str, Any] | None:

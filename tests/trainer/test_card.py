@@ -1,4 +1,4 @@
-"""The model card: FLOPs against closed forms, and a model that is left as it was."""
+"""The model card: FLOPs against closed forms. Counting does not change the model."""
 
 import json
 from pathlib import Path
@@ -33,7 +33,7 @@ class Attention(nn.Module):
         (nn.Linear(10, 7), torch.zeros(1, 10), 2 * 10 * 7),
         (nn.Conv2d(3, 4, 3, padding=1), torch.zeros(1, 3, 8, 6), 2 * 8 * 6 * 4 * 3 * 9),
         (nn.Sequential(nn.Flatten(), nn.ReLU(), nn.Linear(12, 2)), torch.zeros(1, 3, 4), 2 * 12 * 2),
-        # Four projections of 5 tokens, and two products of all tokens with all.
+        # Four projections of 5 tokens, and two products of every token with every token.
         (Attention(), {"x": torch.zeros(1, 5, 8)}, 2 * (4 * 5 * 8 * 8 + 2 * 5 * 5 * 8)),
     ],
 )

@@ -1,4 +1,4 @@
-"""What several ranks compute together is what one process would."""
+"""Several ranks compute the same together as one process."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -52,7 +52,7 @@ def weights_of(training: Training) -> list[Tensor]:
 
 
 def train_regression(batch: int, accumulate: int) -> tuple[list[Tensor], int, int]:
-    """The weights after two epochs, the optimizer steps, and how often gradients were all-reduced."""
+    """Returns the weights after two epochs, the optimizer steps and the number of all-reduces of the gradients."""
     reduced = 0
 
     def count(state: None, bucket: GradBucket) -> Future[Tensor]:
@@ -70,7 +70,7 @@ def train_regression(batch: int, accumulate: int) -> tuple[list[Tensor], int, in
 
 
 def reference(global_batch: int) -> list[Tensor]:
-    """The same by plain gradient descent on the mean over each window's samples."""
+    """Returns the weights after plain gradient descent on the mean over each window's samples."""
     task = Regression()
     for epoch in (1, 2):
         for window in TrainSampler(SAMPLES, global_batch=global_batch, batch_size=global_batch, seed=42).windows(epoch):
@@ -88,7 +88,7 @@ def reference(global_batch: int) -> list[Tensor]:
     ("ranks", "batch", "accumulate"), [(1, 16, 1), (2, 8, 1), (2, 4, 2), (1, 8, 2), (2, 3, 3), (3, 2, 2)]
 )
 def test_gradients_equal_those_of_one_process_on_the_joined_batch(ranks: int, batch: int, accumulate: int) -> None:
-    # 30 samples: the last window of an epoch is shorter, and its shares differ from rank to rank.
+    # 30 samples: the last window of an epoch is shorter, and its micro-batches differ between ranks.
     global_batch = ranks * batch * accumulate
     expected = reference(global_batch)
     for weights, steps, reduced in results(on_ranks(ranks, train_regression, batch, accumulate)):
@@ -122,7 +122,7 @@ def test_weights_are_the_same_for_any_ranks_and_accumulation() -> None:
 
 
 def stop_early(values: Sequence[Sequence[float]]) -> tuple[int, int, float]:
-    """The epochs and steps that a rank ran which evaluates to `values[rank]`, and its last learning rate."""
+    """Trains with `values[rank]` as the results of evaluations. Returns epochs, steps and the last learning rate."""
     with joined(MINUTE) as world:
         config = regression(
             8,
@@ -137,7 +137,7 @@ def stop_early(values: Sequence[Sequence[float]]) -> tuple[int, int, float]:
 
 
 def test_ranks_that_disagree_stop_at_rank_0s_step() -> None:
-    # Rank 0 is best at epoch 2 and stops after epoch 4; by its own values, rank 1 would have gone on.
+    # Rank 0 is best at epoch 2 and stops after epoch 4. Rank 1 would continue by its own values.
     values = [[3.0, 1.0, 2.0, 2.0, 0.0], [3.0, 2.0, 1.0, 0.5, 0.2, 0.1, 0.05, 0.01, 0.001]]
     assert results(on_ranks(2, stop_early, values)) == [(4, 8, 0.05), (4, 8, 0.05)]
 

@@ -45,7 +45,7 @@ RECIPES = {"image-classification": pictures, "segmentation": pairs, "text-classi
 
 
 def checkpoint(folder: Path, trainer: str, raw: dict[str, Any]) -> tuple[Path, Task]:
-    """What the loop saves, as far as it matters here, and the task that it came from."""
+    """Saves the part of a checkpoint that evaluation reads. Returns its path and its task."""
     config = REGISTRY[trainer].config.model_validate(raw)
     torch.manual_seed(3)
     task = make_task(config, source=config.data.source, weights="none", device=CPU)

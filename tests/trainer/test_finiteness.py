@@ -1,4 +1,4 @@
-"""What is not finite is never what a run resumes from."""
+"""A run never resumes from weights or moments that are not finite."""
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -30,17 +30,17 @@ TECHNIQUES: list[tuple[int, dict[str, Any]]] = [
     (2, {"optimizer": {"name": "adamw"}, "ema": {"decay": 0.9, "ramp": 2}}),
     (2, {"optimizer": {"name": "adamw", "fused": True}}),
 ]
-"""Ranks, and what they train with; tests/trainer/test_nonfinite.py has more of both."""
+"""Numbers of ranks, and techniques. tests/trainer/test_nonfinite.py tests more of both."""
 
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """150 training pictures, so 10 steps an epoch on two ranks with batches of 8, the last with fewer."""
+    """Writes 150 training pictures: 10 steps an epoch on two ranks with batches of 8, the last one smaller."""
     return small_pictures(tmp_path_factory.mktemp("data"))
 
 
 def train(prepare: Callable[[Training], None]) -> bool:
-    """The recipe's own main, with a training that `prepare` has changed."""
+    """Runs the trainer's main with a training that `prepare` has changed."""
     run = torchyard.init()
     config = read_config(run)
     try:
@@ -54,7 +54,7 @@ def train(prepare: Callable[[Training], None]) -> bool:
 
 
 def poison_gradients(training: Training) -> None:
-    """Rank 0's first gradient is NaN in steps 5 and 10, behind a finite loss."""
+    """Makes rank 0's first gradient NaN in steps 5 and 10, with a finite loss."""
     if training.world.rank == 0:
         weight = next(training.task.model.parameters())
 
@@ -88,7 +88,7 @@ def test_a_nonfinite_gradient_with_a_finite_loss_does_not_reach_checkpoints(
 
 
 def spoil(training: Training) -> None:
-    """A weight is NaN when epoch 2 ends, and again as it was when epoch 3 begins; a buffer is NaN from epoch 1 on."""
+    """Makes a weight NaN at the end of epoch 2, restores it before epoch 3, and makes a buffer NaN from epoch 1 on."""
     model = training.task.model
     weight = next(model.parameters())
     kept: list[Tensor] = []
@@ -126,7 +126,7 @@ def test_nonfinite_weights_are_not_saved_and_reported_and_the_last_good_checkpoi
         "The last good one stays the newest"
     )
     spoilt = [name for name, tensor in state(run, "epoch-0001")["model"].items() if not tensor.isfinite().all()]
-    assert spoilt == ["features.1.running_mean"]  # buffers are not judged
+    assert spoilt == ["features.1.running_mean"]  # buffers are not checked
 
 
 def warnings(run: RunDir) -> list[str]:
@@ -134,7 +134,7 @@ def warnings(run: RunDir) -> list[str]:
 
 
 def saved() -> dict[str, Any]:
-    """What a checkpoint holds of a layer, its batch norm, and one rank that trains alone."""
+    """Returns the state of a layer, its batch norm, and one rank that trains alone."""
     model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
     optimizer = torch.optim.AdamW(model.parameters())
     model(torch.ones(3, 2)).sum().backward()

@@ -35,7 +35,7 @@ OPTIONS: list[dict[str, Any]] = [
 
 
 def train(options: dict[str, Any]) -> tuple[str, float, int]:
-    """Trains with every wait for the device between two log lines forbidden. Precision, loss and peak memory."""
+    """Trains while waiting for the device between log lines is an error. Returns precision, loss and peak memory."""
     training_options = {"epochs": 1, "max_steps": 12, "gradient_accumulation_steps": 2, **options.get("training", {})}
     config = recipe(**{**options, "training": training_options, "logging": {"every_steps": 6}})
     with joined(timedelta(minutes=2)) as world:
@@ -66,7 +66,7 @@ def _not_a_number(gradient: Tensor) -> Tensor:
 
 
 def poison(options: dict[str, Any]) -> tuple[int, bool, list[float]]:
-    """Trains with a gradient that is NaN in steps 1 and 5. Updates, whether all weights are finite, and norms."""
+    """Trains with a NaN gradient in steps 1 and 5. Returns updates, whether all weights are finite, and norms."""
     config = recipe(**{**options, "training": {"epochs": 1, "max_steps": 8}, "logging": {"every_steps": 1}})
     norms: list[float] = []
     with joined(timedelta(minutes=2)) as world:

@@ -1,4 +1,4 @@
-"""A micro-batch that does not fit is halved, on every rank, and nothing else changes."""
+"""A micro-batch that does not fit in memory is halved on every rank. Nothing else changes."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -19,7 +19,7 @@ A_SAMPLE = 512 * 2**20
 
 
 class Greedy(nn.Module):
-    """Needs 512 MiB of addresses for each sample, and counts in a buffer how often it trained."""
+    """A model that needs 512 MiB of addresses for each sample, and counts its training passes in a buffer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,13 +32,13 @@ class Greedy(nn.Module):
         return inputs
 
 
-def begin(room: list[int]) -> tuple[int, int, float, Tensor, bool]:
-    """Batch size, global batch and calls of a run on a rank with room for `room[rank]` samples; a random number."""
+def begin(capacity: list[int]) -> tuple[int, int, float, Tensor, bool]:
+    """Starts a run on a rank with memory for `capacity[rank]` samples. Returns what it chose, and a random number."""
     with joined(timedelta(minutes=1)) as world:
         config = recipe(training={"per_device_batch_size": 10, "auto_batch": True})
         task = Regression(Greedy())
         status = Path("/proc/self/statm").read_text().split()
-        limit = int(status[0]) * resource.getpagesize() + room[world.rank] * A_SAMPLE + A_SAMPLE // 2
+        limit = int(status[0]) * resource.getpagesize() + capacity[world.rank] * A_SAMPLE + A_SAMPLE // 2
         before = resource.getrlimit(resource.RLIMIT_AS)
         resource.setrlimit(resource.RLIMIT_AS, (limit, before[1]))
         training = Training(task, trainer="test", config=config, policy=CheckpointPolicy(), run=Run({}), world=world)

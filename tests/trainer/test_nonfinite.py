@@ -1,4 +1,4 @@
-"""A step whose loss or gradient is not finite changes nothing, and what is measured of the others is true."""
+"""A step with a nonfinite loss or gradient changes nothing, and the other steps' metrics are right."""
 
 from collections.abc import Collection, Iterator, Mapping
 from datetime import timedelta
@@ -23,13 +23,13 @@ from trainer.world import joined
 MINUTE = timedelta(minutes=1)
 GLOBAL_BATCH, EPOCHS = 16, 3
 STEPS = 6
-"""Two an epoch, the second of them with a shorter window."""
+"""Steps of a run: two an epoch, the second of them with a shorter window."""
 WARMUP = 10
 DECAY = 0.5
 
 
 class Poisoned(Regression):
-    """The gradient of the micro-batches `at`, which count from 1, is NaN behind a finite loss."""
+    """A task whose gradient is NaN in the micro-batches `at`, counted from 1, with a finite loss."""
 
     def __init__(self, at: Collection[int], *, loss: bool = False) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ def config_of(case: Mapping[str, Any], *, ranks: int) -> Any:
 
 
 def train(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What each case ends with: rank `rank` alone meets what is not finite, in its micro-batches `at`."""
+    """Trains each case and returns its end. Only rank `rank` has nonfinite gradients, in its micro-batches `at`."""
     found: list[dict[str, Any]] = []
     with joined(MINUTE) as world:
         for case in cases:
@@ -109,13 +109,13 @@ def train(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def whole(tensors: Mapping[str, Tensor]) -> list[Tensor]:
-    """Copies. With shards a collective."""
+    """Returns whole copies. A collective with shards."""
     full = [item.full_tensor() if isinstance(item, DTensor) else item for item in tensors.values()]
     return [item.detach().clone() for item in full]
 
 
 def by_hand(case: Mapping[str, Any], *, skipped: Collection[int]) -> dict[str, Any]:
-    """The same in one process on the joined batches: plain PyTorch, without the steps `skipped`."""
+    """Trains in one process on the joined batches with plain PyTorch, without the steps `skipped`."""
     task, config = Regression(), config_of(case, ranks=1)
     optimizer = make_optimizer(task.model, config.optimizer, lr=0.1, device=torch.device("cpu"))
     averages = whole(dict(task.model.named_parameters()))
@@ -173,7 +173,7 @@ SKIPPING: list[dict[str, Any]] = [
     {"at": [5], "optimizer": ADAMW},
     {"at": [2, 6], "optimizer": SGD},  # the last window of an epoch, and of the run
     {"at": [2, 6], "optimizer": ADAMW},
-    {"at": [1, 5], "optimizer": {**SGD, "fused": True}},  # the device leaves the step out, the very first one, too
+    {"at": [1, 5], "optimizer": {**SGD, "fused": True}},  # the device skips the step, even the first one
     {"at": [1, 5], "optimizer": {**ADAMW, "fused": True}},
     {"at": [2, 5], "optimizer": SGD, "ema": True},
     {"at": [2, 5], "optimizer": {**ADAMW, "fused": True, "clip_grad_norm": 0.5}, "ema": True},
@@ -215,7 +215,12 @@ def test_too_many_nonfinite_steps_in_a_row_fail_every_rank() -> None:
         {"at": [2, 3], "optimizer": SGD, "max_nonfinite_steps": 2},
         {"at": [2, 3], "optimizer": {**ADAMW, "fused": True}, "max_nonfinite_steps": 2},
         {"at": [2, 4], "optimizer": SGD, "max_nonfinite_steps": 2},
-        {"at": [5, 6], "optimizer": SGD, "max_nonfinite_steps": 2, "every_steps": 100},  # told at the epoch's end
+        {
+            "at": [5, 6],
+            "optimizer": SGD,
+            "max_nonfinite_steps": 2,
+            "every_steps": 100,
+        },  # reported at the end of the epoch
     ]
     for found in results(on_ranks(2, train, cases)):
         said = [outcome["error"] or "" for outcome in found]
@@ -239,7 +244,7 @@ def test_an_overflow_in_fp16_is_skipped_and_not_counted() -> None:
 
 
 def train_alone(optimizer: dict[str, Any]) -> dict[str, Any]:
-    """Ranks that never meet but at the end of an epoch; rank 1 leaves out its third step."""
+    """Trains ranks that synchronize only at the end of an epoch. Rank 1 skips its third step."""
     case: dict[str, Any] = {"at": [3], "optimizer": optimizer, "ema": True}
     with joined(MINUTE) as world:
         task = Poisoned(case["at"] if world.rank == 1 else ())

@@ -14,7 +14,7 @@ batch_sizes = st.integers(1, 20)
 def of_all_ranks(
     size: int, global_batch: int, world: int, *, batch_size: int = 8, epoch: int = 1, start: int = 0
 ) -> list[list[Window]]:
-    """The windows of each rank."""
+    """Returns the windows of each rank."""
     samplers = [
         TrainSampler(size, global_batch=global_batch, batch_size=batch_size, world_size=world, rank=rank)
         for rank in range(world)
@@ -24,7 +24,7 @@ def of_all_ranks(
 
 
 def counted(ranks: list[list[Window]]) -> list[list[int]]:
-    """The samples of each window, in the order of ranks."""
+    """Returns the samples of each window, in the order of ranks."""
     return [
         [
             index

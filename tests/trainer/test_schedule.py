@@ -21,7 +21,7 @@ def schedule(config: dict[str, Any], *, total_steps: int = 8, mode: Literal["min
 
 
 def plateau_rates(made: Schedule, values: Sequence[float | None], *, first: int = 1) -> list[float]:
-    """Of step `first` and those after it, one step an evaluation."""
+    """Returns the rates of step `first` and the following ones, with one step an evaluation."""
     rates: list[float] = []
     for update, value in enumerate(values, start=first):
         rates.append(made.lr(update, epoch=update))
@@ -52,19 +52,19 @@ def test_the_rate_of_each_step(config: dict[str, Any], expected: list[float]) ->
 @pytest.mark.parametrize(
     ("config", "mode", "values", "expected"),
     [
-        # patience 1: the second bad value in a row drops the rate, and counting begins anew
+        # patience 1: the second bad value in a row drops the rate, and the count restarts
         ({}, "min", [3, 4, 3, 2, 2, 2, 1], [1.0, 1.0, 1.0, 0.1, 0.1, 0.1, 0.01]),
         ({}, "max", [3, 4, 3, 2, 2, 2, 1], [1.0, 1.0, 1.0, 1.0, 0.1, 0.1, 0.01]),
         ({}, "min", [3, 4, 2, 3, 1, 2, 3, 3], [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.1]),
         ({"patience": 0}, "min", [3, 3, 2, 2, 1], [1.0, 1.0, 0.1, 0.1, 0.01]),
         ({"min_lr": 0.05}, "min", [1, 1, 1, 1, 1, 1], [1.0, 1.0, 1.0, 0.1, 0.1, 0.05]),
         ({"min_lr": 2.0}, "min", [1, 1, 1, 1], [1.0, 1.0, 1.0, 1.0]),
-        # NaN is no improvement, and no value to beat
+        # NaN is not an improvement, and later values need not be better than NaN
         ({}, "min", [3, NAN, NAN, 2, 1], [1.0, 1.0, 1.0, 0.1, 0.1]),
         ({}, "max", [NAN, NAN, 1, 2], [1.0, 1.0, 0.1, 0.1]),
-        # what was not measured does not count
+        # an evaluation without the metric does not count
         ({}, "min", [3, None, 4, None, None, 4, 4], [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.1]),
-        # within the warm-up bad values do not count, but good ones are to beat: 1, not 5
+        # within the warm-up bad values do not count, but later ones must be better than the best: 1, not 5
         ({"warmup_steps": 4}, "min", [1, 5, 5, 5, 5, 5, 5], [0.25, 0.5, 0.75, 1.0, 1.0, 1.0, 0.1]),
         ({"warmup_steps": 2}, "min", [2, 1, 1.5, 1.5, 1.5], [0.5, 1.0, 1.0, 1.0, 0.1]),
         ({"warmup_steps": 3}, "min", [NAN, NAN, NAN, 5, 4], [1 / 3, 2 / 3, 1.0, 1.0, 1.0]),

@@ -1,4 +1,4 @@
-"""Whole runs of the recipe on real ranks: learning, stopping, resuming, failing, and what they leave on disk."""
+"""Runs of a recipe on real ranks: learning, stopping, resuming, failing, and the files they write."""
 
 from collections.abc import Callable
 import hashlib
@@ -34,7 +34,7 @@ CONFIG: dict[str, Any] = {
 
 
 def train(stop_at: int | None = None) -> bool:
-    """The recipe's own main. Rank N is sent SIGTERM N steps after step `stop_at`. True if it came to its end."""
+    """Runs the trainer's main. Rank N gets SIGTERM N steps after step `stop_at`. Returns whether the run completed."""
     run = torchyard.init()
     steps = 0
 
@@ -63,13 +63,13 @@ def launch(
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """150 training pictures, so 10 steps an epoch on two ranks with batches of 8."""
+    """Writes 150 training pictures: 10 steps an epoch on two ranks with batches of 8."""
     return small_pictures(tmp_path_factory.mktemp("data"))
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory, small: str) -> RunDir:
-    """A run that nothing interrupts."""
+    """An uninterrupted run."""
     return launch(tmp_path_factory.mktemp("whole"), CONFIG, data=small)
 
 

@@ -1,4 +1,4 @@
-"""Augmentation: pure in seed, epoch and index, and the same for a picture and its mask."""
+"""Augmentation depends on seed, epoch and index alone, and is the same for a picture and its mask."""
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ def picture(height: int = 12, width: int = 12, *, channels: int = 3) -> Tensor:
 
 
 def mask(side: int = 32) -> Tensor:
-    """A block with no symmetry."""
+    """Returns a mask without symmetry."""
     values = torch.zeros(1, side, side, dtype=torch.uint8)
     values[:, side // 8 : side // 2, side // 4 :] = 1
     return values

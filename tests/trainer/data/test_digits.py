@@ -1,4 +1,4 @@
-"""The digits: scikit-learn's own arrays, read without its import."""
+"""The digits equal scikit-learn's arrays, and are read without importing it."""
 
 import gzip
 import importlib
@@ -29,7 +29,7 @@ for ours, theirs in zip((pictures, labels), load_digits(return_X_y=True), strict
 
 def test_digits_without_scikit_learn_are_a_data_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn", None)
-    with pytest.raises(DataError, match="scikit-learn, which is not installed"):
+    with pytest.raises(DataError, match="scikit-learn, which contains them, is not installed"):
         read_digits()
 
 

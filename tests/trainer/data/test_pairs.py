@@ -1,4 +1,4 @@
-"""Pictures and their masks: what is paired, what comes out, and what is wrong with the bad ones."""
+"""Pictures and their masks: pairing, decoding, and the errors for bad sources."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -35,7 +35,7 @@ def names(pairs: Pairs) -> list[str]:
 
 
 def one(root: Path, **data: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """The picture and the mask of the pair `a`, where `b` is held out or the other way round."""
+    """Returns the picture and the mask of the pair `a`, from whichever split has it."""
     data_ = load_pairs(root, config(**data))
     pairs = data_.train if names(data_.train) == ["a"] else data_.val
     pictures, masks = everything(pairs)
@@ -193,7 +193,7 @@ def test_the_share_of_positive_pixels(tmp_path: Path, monkeypatch: pytest.Monkey
     pair(tmp_path / "val", "0", mask=np.ones((32, 32), dtype=bool))
     train = load_pairs(tmp_path, config()).train
     assert train.positive_share(workers=0) == pytest.approx(sum(range(10)) / 10 / 32)
-    monkeypatch.setattr(module, "MEASURED", 5)
+    monkeypatch.setattr(module, "MAX_MEASURED", 5)
     assert train.positive_share(workers=2) == pytest.approx(sum((0, 2, 4, 6, 8)) / 5 / 32)
 
 
@@ -317,7 +317,7 @@ def test_a_truncated_file_is_named_when_it_is_read(tmp_path: Path, folder: str, 
 def test_only_some_headers_of_many_files_are_read_before_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "CHECKED", 4)
+    monkeypatch.setattr(module, "MAX_CHECKED", 4)
     walls(tmp_path / "train")
     walls(tmp_path / "val", count=1)
     (tmp_path / "train" / "images" / "wall-3.png").write_text("no picture")

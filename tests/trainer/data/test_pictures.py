@@ -1,4 +1,4 @@
-"""Sources of pictures: what they give, and what is wrong with the bad ones."""
+"""Sources of pictures: their batches, and the errors for bad sources."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -32,7 +32,7 @@ def everything(pictures: Pictures, *, workers: int = 0) -> tuple[torch.Tensor, t
 
 
 def arrays(path: Path, **changes: Any) -> Path:
-    """A good `.npz` file, but for the `changes`; an array that is None is left out."""
+    """Writes a valid `.npz` file with `changes`; an array that is None is left out."""
     content: dict[str, Any] = {
         "x_train": np.arange(6 * 64, dtype=np.uint8).reshape(6, 8, 8),
         "y_train": np.array([3, 5, 3, 5, 3, 5]),
@@ -132,7 +132,7 @@ def test_a_file_that_is_not_an_npz_file_is_named(tmp_path: Path, content: bytes)
     with pytest.raises(DataError, match="there is no"):
         load_npz(tmp_path / "absent.npz", config())
     np.save(tmp_path / "one.npy", np.zeros(3))
-    with pytest.raises(DataError, match=r"one\.npy is no \.npz file"):
+    with pytest.raises(DataError, match=r"one\.npy is not an \.npz file"):
         load_npz(tmp_path / "one.npy", config())
 
 

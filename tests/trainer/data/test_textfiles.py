@@ -1,4 +1,4 @@
-"""Files of texts: what is read out of them, and what is wrong with the bad ones."""
+"""Text files: the samples in them, and the errors for bad files."""
 
 import logging
 from pathlib import Path

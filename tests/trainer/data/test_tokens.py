@@ -1,4 +1,4 @@
-"""Tokens: the tokenizer that is trained here, and batches that are padded to their longest text."""
+"""Tokens: the trained tokenizer, and batches that are padded to their longest text."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""First values of new layers, frozen layers, and batch norms that are frozen."""
+"""Initial values of new layers, frozen parameters, and frozen batch norms."""
 
 import math
 from typing import Literal
@@ -90,8 +90,8 @@ def test_parameters_are_frozen_by_name_beginning_or_pattern(patterns: list[str],
         (["encoder.convv"], "did you mean encoder.conv"),
         (["enc"], "no parameter matches 'enc'"),
         (["zzzzzz"], "names begin with encoder, head"),
-        (["*"], "nothing is left to train"),
-        (["encoder", "head"], "nothing is left to train"),
+        (["*"], "none is left to train"),
+        (["encoder", "head"], "none is left to train"),
     ],
 )
 def test_a_freeze_pattern_that_cannot_work_is_a_configuration_error(patterns: list[str], message: str) -> None:

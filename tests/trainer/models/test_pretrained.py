@@ -1,4 +1,4 @@
-"""Encoders of texts out of a directory: what is taken from it, and what is wrong with the bad ones."""
+"""Text encoders from a directory: what is loaded, and the errors for broken directories."""
 
 from collections.abc import Callable
 import json
@@ -39,7 +39,7 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def directory(root: Path, kind: str = "roberta", *, head: bool = True, **changes: Any) -> Path:
-    """What transformers saves, with random weights: the whole classifier, or its encoder alone."""
+    """Writes what transformers saves, with random weights: the whole classifier, or only its encoder."""
     from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, TokenizersBackend
 
     torch.manual_seed(1)

@@ -21,7 +21,7 @@ def pictures(count: int = 2) -> Tensor:
 def test_there_is_one_logit_for_each_pixel_and_every_parameter_gets_a_gradient(model: nn.Module) -> None:
     logits = model.train()(pictures())
     assert logits.shape == (2, 1, 32, 64)
-    assert 0.05 < logits.std() < 5  # the signal neither dies away nor explodes
+    assert 0.05 < logits.std() < 5  # the signal neither vanishes nor explodes
     logits.square().mean().backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name

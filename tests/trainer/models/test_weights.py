@@ -1,4 +1,4 @@
-"""Weights from files and servers: what fits is copied, and whatever goes wrong is told."""
+"""Weights from files and servers: matching tensors are copied, and failures are reported."""
 
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +23,7 @@ TENSORS = {"weight": torch.arange(6.0).reshape(3, 2), "bias": torch.ones(3)}
 
 
 class Server(ThreadingHTTPServer):
-    """One file, and how often it was asked for."""
+    """Serves one file and counts the requests."""
 
     def __init__(self, content: bytes) -> None:
         super().__init__(("127.0.0.1", 0), partial(_Handler, content))
@@ -69,7 +69,7 @@ def server(content: bytes) -> Generator[Server]:
 
 @pytest.fixture
 def published(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], dict[str, Tensor]]:
-    """What `torchvision_state` gives for a model whose weights are at a URL, on a host with an empty $TORCH_HOME."""
+    """Returns `torchvision_state` of a model whose weights are at a URL, on a host with an empty $TORCH_HOME."""
     from torchvision.models import _api  # pyright: ignore[reportPrivateUsage]
     from torchvision.transforms import functional
 
@@ -91,7 +91,7 @@ def test_published_weights_are_downloaded_once_per_host(
     server: Server, content: bytes, published: Callable[[str], dict[str, Tensor]]
 ) -> None:
     url = server.url(f"tiny-{hashlib.sha256(content).hexdigest()[:8]}.pth")
-    with ThreadPoolExecutor(4) as ranks:  # the lock is one of files: it holds between threads as between processes
+    with ThreadPoolExecutor(4) as ranks:  # a file lock: it works between threads as between processes
         for tensors in ranks.map(published, [url] * 4):
             assert torch.equal(tensors["weight"], TENSORS["weight"])
     assert len(server.asked) == 1

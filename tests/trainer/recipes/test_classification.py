@@ -1,4 +1,4 @@
-"""The task of image classification: its batches, its loss, what it measures, what it begins with."""
+"""The task of image classification: batches, loss, metrics and initial weights."""
 
 import json
 import math

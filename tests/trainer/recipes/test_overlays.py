@@ -1,4 +1,4 @@
-"""Overlays: what people see, and under which names."""
+"""Overlays: their content and their file names."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from trainer.recipes.overlays import GAP, overlays
 
 
 def drawn(folder: Path, names: list[str]) -> list[str]:
-    """The files of a checkpoint that holds overlays of these names."""
+    """Saves a checkpoint with overlays of these names. Returns its files."""
     count = len(names)
     pictures = torch.arange(count * 3 * 32 * 32).reshape(count, 3, 32, 32).byte()
     truth = pictures[:, :1] > 100

@@ -1,4 +1,4 @@
-"""The recipe `segmentation`: what it measures before training, its batches, its weights, and its evaluation."""
+"""The recipe `segmentation`: measurements before training, batches, weights and evaluation."""
 
 from collections.abc import Mapping
 from datetime import timedelta

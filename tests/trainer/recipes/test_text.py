@@ -1,4 +1,4 @@
-"""The task of text classification: its batches, its loss, what it measures, what a checkpoint of it holds."""
+"""The task of text classification: batches, loss, metrics and checkpoints."""
 
 from dataclasses import replace
 import io
@@ -33,7 +33,7 @@ def recipe(**sections: Any) -> TextClassification:
 
 
 def source(root: Path, *, texts: int = 40, classes: int = 2) -> Path:
-    """The class of a text is that of its one telling word, among others."""
+    """Writes texts whose class depends on one of their words."""
     words = ["bad", "good", *(f"class{number}" for number in range(2, classes))]
     for number, word in enumerate(words):
         lines = [f"{'so ' * (line % 5)}{word} film{' ever' * (line % 3)}" for line in range(texts // classes)]
@@ -49,7 +49,7 @@ def task(
 
 
 def saved(state: Any) -> Any:
-    """As a checkpoint gives it back."""
+    """Returns the state after saving and loading it."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
     buffer.seek(0)
@@ -57,7 +57,7 @@ def saved(state: Any) -> Any:
 
 
 def published(classifier: TextClassifier, folder: Path) -> Path:
-    """The files of a checkpoint."""
+    """Writes the files of a checkpoint."""
     for name, content in classifier.files.items():
         assert isinstance(content, bytes)
         file(folder / name, content)
@@ -66,7 +66,7 @@ def published(classifier: TextClassifier, folder: Path) -> Path:
 
 
 class Bag(nn.Module):
-    """Stands for an encoder where only its outputs matter."""
+    """A small model in place of an encoder."""
 
     def __init__(self, vocabulary: int, classes: int) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class Bag(nn.Module):
 
 
 def bagged(root: Path, *, classes: int = 2) -> TextClassifier:
-    """A task that needs no transformers."""
+    """Returns a task without transformers."""
     config = recipe(data={"val_fraction": 0.3}, training={"per_device_batch_size": 4})
     data = load_texts(root, config.data)
     tokenizer = train_tokenizer(data.train.texts, vocabulary=300)

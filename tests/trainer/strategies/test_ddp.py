@@ -1,4 +1,4 @@
-"""DDP meets once a window, and compressed gradients are the plain ones but for the digits that a type has."""
+"""DDP all-reduces once a window. Compressed gradients equal plain ones within the precision of their dtype."""
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from trainer.world import joined
 
 
 def count_reductions(parts: int) -> tuple[int, list[Tensor | None]]:
-    """How often the gradients of 4 steps were all-reduced, and the gradients before the first one."""
+    """Returns how often the gradients of 4 steps were all-reduced, and the gradients before the first step."""
     reduced = 0
 
     def count(state: None, bucket: GradBucket) -> Future[Tensor]:
@@ -36,7 +36,7 @@ def test_gradients_are_reduced_once_a_step_for_any_number_of_micro_batches() -> 
 
 
 def compress() -> dict[str, list[Tensor]]:
-    """One gradient with each hook, and the weights after three steps with bf16."""
+    """Returns one gradient with each hook, and the weights after three steps with bf16."""
     with joined(MINUTE) as world:
         found: dict[str, list[Tensor]] = {}
         for hook in ("none", "bf16", "fp16"):

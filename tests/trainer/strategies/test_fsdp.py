@@ -1,4 +1,4 @@
-"""Shards: what is sharded, what stays whole, and one state that any number of ranks loads."""
+"""FSDP: what is sharded, what stays whole, and a state that loads on any number of ranks."""
 
 import io
 from typing import Any
@@ -24,7 +24,7 @@ def optimize(model: nn.Module) -> Optimizer:
 
 
 def whole_state(strategy: Strategy, optimizer: Optimizer, world: World) -> dict[str, Any]:
-    """What rank 0 would save, on every rank."""
+    """Returns on every rank what rank 0 saves."""
     file = io.BytesIO()
     state = strategy.whole({"model": strategy.model.state_dict(), "optimizer": optimizer.state_dict()})
     if world.rank == 0:
@@ -98,7 +98,7 @@ def test_a_whole_state_resumes_with_shards_at_any_world_size() -> None:
 
 
 def evaluate_first() -> tuple[list[Tensor], list[Tensor], bool]:
-    """Weights after training with evaluations before, between and after, and without any; whether shards remain."""
+    """Returns weights after training with and without evaluations, and whether shards remain."""
     found: list[list[Tensor]] = []
     with joined(MINUTE) as world:
         for evaluates in (True, False):
@@ -129,7 +129,7 @@ def test_evaluation_in_inference_mode_does_not_change_training() -> None:
 
 
 class Tied(Toy):
-    """A block shares its weight with the layer in front of it; another does not train."""
+    """A model in which a block shares its weight with the layer before it, and another block is frozen."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -163,13 +163,13 @@ def test_shared_weights_stay_shared_and_frozen_weights_frozen() -> None:
     for plain, sharded, tied, blocks in results(on_ranks(2, train_tied)):
         assert close(plain, sharded)
         assert tied
-        # The block with the shared weight belongs to the whole, the others to themselves.
+        # The root shards the block with the shared weight; the other blocks are sharded on their own.
         assert blocks == ["", "blocks.1", "blocks.2"]
         assert torch.equal(sharded[6], list(Tied().parameters())[6])
 
 
 def convolve(strategy_name: str) -> list[Tensor]:
-    """Weights of a convolution that came in channels_last."""
+    """Returns the weights of a convolution in channels_last."""
     with joined(MINUTE) as world:
         torch.manual_seed(0)
         model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 2, 3)).double()

@@ -1,4 +1,4 @@
-"""Post-local SGD: together in the warm-up, alone after it, and the mean of all at every period."""
+"""Post-local SGD: all-reduced gradients in the warm-up, then separate ranks, averaged at every period."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +17,7 @@ STEPS = WARMUP + PERIOD + 2
 
 
 def toy(start: Sequence[Tensor] | None = None) -> Toy:
-    """With one frozen parameter."""
+    """A toy model with one frozen parameter."""
     model = Toy()
     model.first.bias.requires_grad_(False)
     with torch.no_grad():
@@ -39,7 +39,7 @@ def train_and_settle() -> dict[str, list[Tensor]]:
         strategy.sync_ranks(shadow)
         found["settled"] = weights(model)
         found["shadow"] = list(shadow.values())
-        # A stop saves each rank's own weights, and the run that goes on has them again.
+        # A stop saves the weights of each rank, and a resume restores them.
         model = toy(own)
         strategy = begin(model, world, **KEYS)
         strategy.load_state_dict(state)
@@ -58,7 +58,7 @@ def together(start: Sequence[Tensor] | None, steps: Sequence[int]) -> list[Tenso
 
 
 def apart(start: Sequence[Tensor], steps: Sequence[int]) -> list[list[Tensor]]:
-    """Each rank's own weights."""
+    """Returns the weights of each rank."""
     return [alone(toy(start), steps, ranks=[rank], parts=2, max_norm=NORM) for rank in range(2)]
 
 

@@ -11,7 +11,7 @@ WIDTH = 300
 
 
 def several_buckets() -> nn.Sequential:
-    """More than a mebibyte of single precision, in layers that bring their gradients one after the other."""
+    """A model of more than a mebibyte, whose layers get their gradients one after the other."""
     torch.manual_seed(0)
     return nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(4)))
 

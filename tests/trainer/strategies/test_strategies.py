@@ -1,4 +1,4 @@
-"""What all strategies have in common: the gradient is the ranks' mean, and after `settle` the ranks are alike."""
+"""All strategies average the ranks' gradients, and `sync_ranks` makes the ranks equal."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ NORM = 0.4
 
 
 def train_each() -> list[list[Tensor]]:
-    """The weights after training with each strategy, from another first weight on each rank."""
+    """Returns the weights after training with each strategy, from different initial weights on each rank."""
     found: list[list[Tensor]] = []
     with joined(MINUTE) as world:
         for keys in SYNCHRONOUS:
@@ -38,7 +38,9 @@ def train_each() -> list[list[Tensor]]:
 def test_steps_equal_those_of_one_process_on_the_joined_batch() -> None:
     straight = alone(Toy(), STEPS, ranks=range(3))
     accumulated = alone(Toy(), STEPS, ranks=range(3), parts=3, max_norm=NORM)
-    assert not close(accumulated, alone(Toy(), STEPS, ranks=range(3), parts=3), within=1e-3)  # it does clip
+    assert not close(
+        accumulated, alone(Toy(), STEPS, ranks=range(3), parts=3), within=1e-3
+    )  # clipping changes the result
     first, *others = results(on_ranks(3, train_each))
     expected = [straight, accumulated] * 2 + [straight] + [straight, accumulated] * 3
     for ours, theirs in zip(first, expected, strict=True):
