@@ -15,7 +15,7 @@ from trainer.sampler import TrainSampler
 
 
 class Pictures:
-    """The batches of one rank in an epoch. All pictures are on its device; each batch is normalized when it is taken."""
+    """The batches of one rank in an epoch. All pictures are on its device."""
 
     def __init__(self, course: Course, device: torch.device) -> None:
         with np.load(course.data) as arrays:

@@ -206,7 +206,7 @@ def test_weights_by_name_fill_the_encoder(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("section", "message"),
     [
-        ({"model": {"weights": "DEFAULT"}}, "no weights DEFAULT of unet_small"),
+        ({"model": {"weights": "DEFAULT"}}, "unet_small has no published weights DEFAULT"),
         ({"data": {"source": "file:///x", "normalize": {"mean": [0.5] * 2, "std": [0.5] * 2}}}, "1 channel or 3"),
     ],
 )
