@@ -37,7 +37,7 @@ def train_and_settle() -> dict[str, list[Tensor]]:
         own, state = weights(model), strategy.state_dict()
         shadow = {name: torch.full_like(item, world.rank) for name, item in model.named_parameters()}
         strategy.sync_ranks(shadow)
-        found["settled"] = weights(model)
+        found["synced"] = weights(model)
         found["shadow"] = list(shadow.values())
         # A stop saves the weights of each rank, and a resume restores them.
         model = toy(own)
@@ -47,7 +47,7 @@ def train_and_settle() -> dict[str, list[Tensor]]:
             for parameter, value in zip(model.parameters(), own, strict=True):
                 parameter.copy_(value)
         strategy.sync_ranks()
-        found["resumed and settled"] = weights(model)
+        found["resumed and synced"] = weights(model)
         descend(strategy, world, [STEPS + 1], parts=2, max_norm=NORM)
         found["resumed"] = weights(model)
         return found
@@ -78,11 +78,11 @@ def test_weights_are_averaged_at_each_period_and_when_ranks_are_synchronized() -
             assert close(found[str(step)], own)
     assert close(one[str(met)], mean(apart(warm, range(WARMUP + 1, met + 1))))
     assert not close(one[str(STEPS)], other[str(STEPS)], within=1e-4)
-    settled = mean(apart(one[str(met)], range(met + 1, STEPS + 1)))
-    for key in ("settled", "resumed and settled"):
-        assert close(one[key], settled)
-    assert close(one["resumed"], mean(apart(settled, [STEPS + 1])))  # the second period ends there
-    for key in (str(met), "settled", "resumed and settled"):
+    synced = mean(apart(one[str(met)], range(met + 1, STEPS + 1)))
+    for key in ("synced", "resumed and synced"):
+        assert close(one[key], synced)
+    assert close(one["resumed"], mean(apart(synced, [STEPS + 1])))  # the second period ends there
+    for key in (str(met), "synced", "resumed and synced"):
         assert equal(one[key], other[key])
 
     frozen = [name for name, _ in toy().named_parameters()].index("first.bias")

@@ -49,7 +49,7 @@ def test_steps_equal_those_of_one_process_on_the_joined_batch() -> None:
         assert all(equal(ours, theirs) for ours, theirs in zip(other, first, strict=True))
 
 
-def settle_each() -> list[dict[str, Tensor]]:
+def sync_each() -> list[dict[str, Tensor]]:
     found: list[dict[str, Tensor]] = []
     with joined(MINUTE) as world:
         for name in ("ddp", "local_sgd", "fsdp"):
@@ -60,22 +60,22 @@ def settle_each() -> list[dict[str, Tensor]]:
                 for key, tensor in strategy.model.named_buffers()
                 if "running" in key
             }
-            unsettled = {key: tensor.clone() for key, tensor in strategy.model.named_buffers()}
+            not_synced = {key: tensor.clone() for key, tensor in strategy.model.named_buffers()}
             strategy.sync_ranks({key.removeprefix("module."): tensor for key, tensor in extra.items()})
             found.append({key: tensor.clone() for key, tensor in strategy.model.named_buffers()})
-            found.append(unsettled)
+            found.append(not_synced)
             found.append(extra)
         return found
 
 
 def test_all_ranks_have_rank_0s_buffers_after_synchronization() -> None:
-    one, other = results(on_ranks(2, settle_each))
+    one, other = results(on_ranks(2, sync_each))
     for index in range(0, 9, 3):
-        (settled, unsettled, extra), (also, differed, same) = one[index : index + 3], other[index : index + 3]
-        assert any(not torch.equal(unsettled[key], differed[key]) for key in unsettled)
-        for key in settled:
-            assert torch.equal(settled[key], unsettled[key])
-            assert torch.equal(settled[key], also[key])
+        (synced, not_synced, extra), (also, differed, same) = one[index : index + 3], other[index : index + 3]
+        assert any(not torch.equal(not_synced[key], differed[key]) for key in not_synced)
+        for key in synced:
+            assert torch.equal(synced[key], not_synced[key])
+            assert torch.equal(synced[key], also[key])
         assert extra
         for key in extra:
             assert bool((extra[key] == 10).all())
