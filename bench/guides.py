@@ -1,8 +1,9 @@
-"""The comparisons of the guides to training on several GPUs, made again on this machine: `python -m bench.guides`.
+"""`python -m bench.guides` repeats the comparisons of guides to training on several GPUs on this machine.
 
-One process, DataParallel, DDP, and DDP that accumulates gradients over windows of micro-batches: the same data, model,
-global batch and epochs, by the trainer itself (DataParallel by a script of its own). Each way trains with several
-seeds, in turns with the others. How much the final metric changes from seed to seed says which ways end equal.
+It compares one process, DataParallel, DDP, and DDP with gradient accumulation over windows of micro-batches, with the
+same data, model, global batch and epochs. The trainer itself trains, and a script trains with DataParallel. Each way
+trains with several seeds, in turns with the others. The variation of the final metric between seeds tells which ways
+end equal.
 """
 
 import argparse
@@ -30,9 +31,9 @@ from torchyard.contract.spec import parse_spec
 
 METRICS = {"image-classification": "val/accuracy", "segmentation": "val/iou", "text-classification": "val/accuracy"}
 DEVIATIONS = 3
-"""From seed to seed: medians that are no further apart are equal."""
+"""Medians of a metric are equal if they differ by at most this many standard deviations between seeds."""
 NOTHING = 0.5
-"""Percent that are no difference in any case."""
+"""A difference of at most this many percent is never significant."""
 _SPEED = "train/samples_per_second"
 _TRAINER = ("-P", "-u", "-m", "torchyard.run.rank", "-m", "trainer")
 _DATA_PARALLEL = ("-m", "bench.peers.data_parallel")
@@ -40,11 +41,11 @@ _DATA_PARALLEL = ("-m", "bench.peers.data_parallel")
 
 @dataclass(frozen=True)
 class Comparison:
-    """What the ways of training have in common."""
+    """What all ways of training share."""
 
     recipe: str
     source: str
-    """`digits`, or a path."""
+    """`digits` or a path."""
     model: str | None
     image_size: int | None
     global_batch: int
@@ -52,10 +53,11 @@ class Comparison:
 
     @property
     def metric(self) -> str:
+        """The metric that is compared."""
         return METRICS[self.recipe]
 
     def job(self, way: "Way", *, seed: int) -> dict[str, Any]:
-        """The spec of one training. It logs once an epoch, and saves when all is done."""
+        """Returns the spec of one training. It logs once an epoch, and saves only at the end."""
         sizes = {"per_device_batch_size": way.batch, "gradient_accumulation_steps": way.window}
         data = {"source": self.source if self.source == "digits" else Path(self.source).as_uri()}
         return {
@@ -72,7 +74,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Way:
-    """One way to train: so many processes (or GPUs of one process), samples a micro-batch, micro-batches a step."""
+    """One way to train: processes (or GPUs of one process), samples a micro-batch, micro-batches a step."""
 
     name: str
     processes: int
@@ -83,29 +85,32 @@ class Way:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of one training. Of the first two its first epoch, in which all warms up, has no part."""
+    """The result of one training. Speed and epoch time are without the first epoch, which warms up."""
 
     speed: float
-    """Samples a second of the training alone."""
+    """Samples a second, without evaluations."""
     epoch_s: float
-    """From one evaluation's end to the next one's."""
+    """Seconds from the end of one evaluation to the end of the next."""
     final: float
     """The metric after the last epoch, in percent."""
 
 
 def main() -> None:
+    """Prints a table of the ways to train."""
     parser = argparse.ArgumentParser(description="Compare ways to train on several devices.")
     parser.add_argument("--recipe", choices=METRICS, default="image-classification")
-    parser.add_argument("--data", type=Path, metavar="PATH", help="as the recipe takes it; default: digits")
+    parser.add_argument("--data", type=Path, metavar="PATH", help="the recipe's data source; default: digits")
     parser.add_argument("--model", metavar="NAME", help="default: the recipe's")
     parser.add_argument("--image-size", type=int, metavar="PIXELS", help="default: 16 for digits, else the recipe's")
-    parser.add_argument("--global-batch", type=int, default=128, metavar="SAMPLES", help="of an optimizer step")
+    parser.add_argument("--global-batch", type=int, default=128, metavar="SAMPLES", help="samples of an optimizer step")
     parser.add_argument("--epochs", type=int, default=8, metavar="N")
     parser.add_argument("--processes", type=int, metavar="N", help="default: one a GPU, or 2 without a GPU")
     parser.add_argument(
         "--windows", type=int, nargs="+", default=[1, 2, 4, 8], metavar="N", help="micro-batches a step"
     )
-    parser.add_argument("--repeats", type=int, default=3, metavar="N", help="of each way, each with another seed")
+    parser.add_argument(
+        "--repeats", type=int, default=3, metavar="N", help="trainings of each way, each with another seed"
+    )
     options = parser.parse_args()
     gpus = _gpus()
     processes = (gpus or 2) if options.processes is None else options.processes
@@ -127,7 +132,7 @@ def main() -> None:
 
 
 def ways_of(global_batch: int, *, processes: int, windows: Sequence[int], gpus: int) -> list[Way]:
-    """The first is the one that the others are compared with."""
+    """Returns the ways to compare. The others are compared with the first one."""
     one = Way(f"one process, batches of {global_batch}", 1, global_batch)
     several = Way(f"DataParallel, {gpus} GPUs", gpus, global_batch, data_parallel=True)
     ddp = [
@@ -140,7 +145,7 @@ def ways_of(global_batch: int, *, processes: int, windows: Sequence[int], gpus: 
 
 
 def left_out(*, processes: int, gpus: int) -> Iterator[str]:
-    """What this machine cannot show, and why."""
+    """Yields what this machine cannot compare, and why."""
     if gpus <= 1:
         yield f"Left out: DataParallel, which splits batches among the GPUs of one process; here are {gpus}."
     if processes == 1:
@@ -150,6 +155,7 @@ def left_out(*, processes: int, gpus: int) -> Iterator[str]:
 
 
 def measure(comparison: Comparison, ways: Sequence[Way], *, repeats: int) -> Iterator[Row]:
+    """Trains each way with each seed, and yields the rows of the table."""
     outcomes: dict[str, list[Outcome]] = {way.name: [] for way in ways}
     for seed in range(42, 42 + repeats):
         for way in ways:
@@ -158,7 +164,7 @@ def measure(comparison: Comparison, ways: Sequence[Way], *, repeats: int) -> Ite
 
 
 def rows(outcomes: Mapping[str, Sequence[Outcome]], metric: str) -> Iterator[Row]:
-    """Of each way, beside the first one. The final metrics are to be equal, as far as the seeds can tell."""
+    """Yields the rows of each way beside the first one. Final metrics should be equal within the noise of the seeds."""
     first, base = next(iter(outcomes.items()))
     middle, tolerance = median(outcome.final for outcome in base), noise(list(outcomes.values()))
     for name, found in outcomes.items():
@@ -176,7 +182,7 @@ def rows(outcomes: Mapping[str, Sequence[Outcome]], metric: str) -> Iterator[Row
 
 
 def noise(outcomes: Sequence[Sequence[Outcome]]) -> float | None:
-    """How far two medians of a metric may be apart and be equal, in percent; None where nothing was repeated."""
+    """Returns how far apart two equal medians of a metric may be, in percent; None without repeats."""
     if min(len(found) for found in outcomes) < 2:
         return None
     pooled = mean(variance(outcome.final for outcome in found) for found in outcomes)
@@ -184,7 +190,7 @@ def noise(outcomes: Sequence[Sequence[Outcome]]) -> float | None:
 
 
 def _check(options: argparse.Namespace, *, processes: int, gpus: int) -> None:
-    """Exits with a sentence where the options cannot work."""
+    """Exits with a message if the options cannot work."""
     if options.data is None and options.recipe != "image-classification":
         sys.exit(f"{options.recipe} needs --data: digits are for image-classification alone")
     if options.data is not None and not options.data.exists():
@@ -204,7 +210,7 @@ def _check(options: argparse.Namespace, *, processes: int, gpus: int) -> None:
 
 
 def _validate(comparison: Comparison, ways: Sequence[Way]) -> None:
-    """Exits with a sentence where the trainer would not take such a job."""
+    """Exits with a message if the trainer refuses such a job."""
     try:
         for way in ways:
             parse_spec(comparison.job(way, seed=0))
@@ -227,7 +233,7 @@ def _train(comparison: Comparison, way: Way, *, seed: int) -> Outcome:
 
 
 def outcome_of(run: RunDir, metric: str) -> Outcome:
-    """From what the run has logged: its speed once an epoch, and its evaluations."""
+    """Reads the outcome from the speeds and the evaluations that a run logged."""
     lines = [parse_line(line) for line in run.events.read_bytes().splitlines()]
     logged = [line for line in lines if isinstance(line, Metric)]
     speeds = [line.values[_SPEED] for line in logged if _SPEED in line.values]
@@ -237,7 +243,7 @@ def outcome_of(run: RunDir, metric: str) -> Outcome:
 
 
 def _failure(run: RunDir, log: Path) -> str:
-    """What the first rank that failed has said, or else the end of the launcher's log."""
+    """Returns the error of the first rank that failed, or the end of the launcher's log."""
     records = [read_record(path, RankError) for path in run.errors.iterdir()]
     first = min((record for record in records if record), key=lambda record: record.time, default=None)
     return first.message if first else "\n".join(log.read_text(errors="replace").splitlines()[-20:])

@@ -1,7 +1,7 @@
-"""MNIST through the whole service: `python -m bench.mnist [MNIST_NPZ]`.
+"""`python -m bench.mnist [MNIST_NPZ]` trains MNIST through the whole service.
 
-Submits a training over REST to the server at $TORCHYARD_URL, or to one of its own, downloads the best checkpoint, and
-evaluates it in one plain process. Exits with 1 unless that accuracy is the one that the service reports, and high
+Submits a job over REST to the server at $TORCHYARD_URL, or to a server that it starts. Then it downloads the best
+checkpoint and evaluates it in one process. Exits with 1 unless this accuracy equals the reported one and is high
 enough. Takes some minutes on two CPU cores.
 """
 
@@ -23,13 +23,14 @@ from torchyard.contract.job import JobState
 from torchyard.contract.views import JobView
 
 TARGET = 0.985
-"""Of the 10,000 held-out digits."""
+"""The accuracy to reach on the 10,000 test digits."""
 METRIC = "val/accuracy"
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "mnist.npz"
 CONFIG: dict[str, Any] = {"training": {"epochs": 3, "per_device_batch_size": 64}}
 
 
 def main() -> int:
+    """Returns the exit status."""
     parser = argparse.ArgumentParser(description="Train MNIST through the service and check the accuracy.")
     parser.add_argument("data", nargs="?", type=Path, default=DATA, metavar="MNIST_NPZ")
     parser.add_argument("--processes", type=int, default=2)
@@ -48,7 +49,7 @@ def main() -> int:
 
 @contextmanager
 def _client(folder: Path, *, allowed: Path, slots: int) -> Generator[Client]:
-    """A client of the server that is configured, or of a new one for as long as this lasts."""
+    """Yields a client of the configured server, or of a server that runs as long as the context."""
     if os.environ.get("TORCHYARD_URL"):
         with Client() as client:
             yield client
@@ -58,7 +59,7 @@ def _client(folder: Path, *, allowed: Path, slots: int) -> Generator[Client]:
 
 
 def train(client: Client, data: Path, *, processes: int) -> tuple[JobView, float]:
-    """The finished job, and the seconds that it took."""
+    """Returns the finished job and the seconds that it took."""
     job = client.submit(
         {
             "trainer": "image-classification",
@@ -78,11 +79,13 @@ def train(client: Client, data: Path, *, processes: int) -> tuple[JobView, float
 
 
 def evaluate(state: Path) -> float:
+    """Returns the accuracy of a checkpoint, by the trainer's own program."""
     command = [sys.executable, "-P", "-m", "trainer.evaluate", str(state)]
     return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)["accuracy"]
 
 
 def report(*, reported: float, measured: float, seconds: float) -> int:
+    """Prints both accuracies. Returns the exit status."""
     print(f"service   {METRIC} {reported!r}, after {seconds:.0f} s\nplain     {METRIC} {measured!r}")
     if measured != reported:
         print("error: they differ")

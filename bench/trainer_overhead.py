@@ -1,7 +1,7 @@
-"""The trainer beside a DDP loop written by hand, Lightning and accelerate: `python -m bench.trainer_overhead`.
+"""`python -m bench.trainer_overhead` times the trainer beside a DDP loop by hand, Lightning and accelerate.
 
-All train the same model on the same batches with the same optimizer, and come to the same weights. They take turns, as
-`bench.turns` says. No evaluation and no checkpoint falls into a turn; a loss that is logged now and then does.
+All train the same model on the same batches with the same optimizer, and end with the same weights. They take turns, as
+`bench.turns` describes. A turn contains no evaluation and no checkpoint, but it logs the loss.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from bench.torchrun import clean_up_on_sigterm, environment, run_dir
 from bench.turns import CLASSES, SIDE, Course, running, take_turns
 
 RATIO = 0.99
-"""Of the trainer's speed to any other's, at least: what is nearer is no difference."""
+"""The least ratio of the trainer's speed to that of another program."""
 OURS, RAW, AGAIN = "torchyard", "DDP by hand", "DDP by hand again"
 OTHERS = {"Lightning": "bench.peers.lightning_loop", "accelerate": "bench.peers.accelerate_loop"}
 PROGRAMS = {OURS: "bench.trainer_rank", RAW: "bench.peers.raw_loop", **OTHERS, AGAIN: "bench.peers.raw_loop"}
@@ -34,17 +34,18 @@ _HELD_OUT = 32
 
 
 def main() -> None:
+    """Prints a table of the programs' times."""
     parser = argparse.ArgumentParser(description="Time the training loop beside others.")
     parser.add_argument("--models", nargs="+", choices=COURSES, default=list(COURSES))
-    parser.add_argument("--processes", nargs="+", type=int, metavar="N", help="default: 1, and 2 but on a single GPU")
-    parser.add_argument("--batch", type=int, metavar="SAMPLES", help="of a process and step")
-    parser.add_argument("--steps", type=int, metavar="N", help="timed ones of a turn")
-    parser.add_argument("--turns", type=int, default=7, metavar="N", help="of each program")
+    parser.add_argument("--processes", nargs="+", type=int, metavar="N", help="default: 1 and 2; 1 with a single GPU")
+    parser.add_argument("--batch", type=int, metavar="SAMPLES", help="samples of a process and step")
+    parser.add_argument("--steps", type=int, metavar="N", help="timed steps of a turn")
+    parser.add_argument("--turns", type=int, default=7, metavar="N", help="turns of each program")
     options = parser.parse_args()
     gpus = _gpus()
     processes: list[int] = options.processes or ([1] if gpus == 1 else [1, 2])
     if gpus and max(processes) > gpus:
-        sys.exit(f"--processes may be {gpus} here, one a GPU, and not {max(processes)}")
+        sys.exit(f"--processes may be at most {gpus} here, one a GPU, not {max(processes)}")
     chosen = {
         name: getattr(options, name) for name in ("batch", "steps", "turns") if getattr(options, name) is not None
     }
@@ -63,7 +64,7 @@ def measure(courses: Sequence[Course]) -> Iterator[Row]:
 
 
 def rows(course: Course, seconds: Mapping[str, Sequence[float]]) -> Iterator[Row]:
-    """The trainer beside each other program, from the seconds of their turns; and what the machine's noise is."""
+    """Yields the rows of the trainer beside each program from the seconds of their turns, and the machine's noise."""
     samples = course.steps * course.batch * course.processes
     speeds = {name: [samples / value for value in values] for name, values in seconds.items()}
     what = f"{course.model}, {course.processes} × {course.batch}"
@@ -83,7 +84,7 @@ def _race(course: Course, folder: Path) -> dict[str, list[float]]:
 
 
 def _pictures(path: Path, course: Course) -> Path:
-    """Noise in the form of MNIST's digits."""
+    """Writes random pictures in the form of MNIST."""
     numbers = np.random.default_rng(0)
     arrays: dict[str, NDArray[Any]] = {}
     for split, count in (("train", course.samples), ("test", _HELD_OUT)):

@@ -1,6 +1,6 @@
-"""The trainer itself, as `bench.trainer_overhead` times it: `torchrun -m bench.trainer_rank COURSE`.
+"""`torchrun -m bench.trainer_rank COURSE` runs the trainer for `bench.trainer_overhead`.
 
-It is `trainer.__main__` in a run directory; beside it, after each step, the clock is asked.
+It runs `trainer.__main__` in a run directory, and reads the clock after each step.
 """
 
 import logging
@@ -14,7 +14,7 @@ from trainer.world import joined
 
 
 class TimedRun(Run):
-    """The trainer asks at the end of each step whether to stop."""
+    """A run that reads the clock when the trainer checks for a stop, at the end of each step."""
 
     clock: Clock
 
@@ -25,6 +25,7 @@ class TimedRun(Run):
 
 
 def main() -> None:
+    """Trains for one course."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO)
     run = TimedRun(os.environ)
     run.clock = Clock(Course.read(sys.argv[1]))

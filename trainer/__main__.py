@@ -1,4 +1,4 @@
-"""One rank of a built-in recipe: `python -P -m trainer` under torchrun, in the environment of an attempt."""
+"""`python -P -m trainer` runs one rank of a built-in recipe, in the environment of an attempt."""
 
 from collections.abc import Mapping
 import logging
@@ -17,7 +17,7 @@ with paused():
     import torch._dynamo  # pyright: ignore[reportUnusedImport] the first optimizer imports it
 
     from trainer.loop import Training
-    from trainer.randomness import be_deterministic, seed_everything
+    from trainer.randomness import seed_everything, use_deterministic_algorithms
     from trainer.recipes import make_task
     from trainer.recipes.tally import TOP
     from trainer.task import Task
@@ -25,14 +25,14 @@ with paused():
 
 
 def main() -> None:
-    """Trains as $TORCHYARD_CONFIG says on $TORCHYARD_DATA. Raises DataError, ConfigError and NonFiniteLoss."""
+    """Trains the recipe in $TORCHYARD_CONFIG on $TORCHYARD_DATA. Raises DataError, ConfigError and NonFiniteLoss."""
     run = torchyard.init()
-    # The log that people read is rank 0's; what another rank has to warn of is in its own.
+    # Users read the log of rank 0. The logs of other ranks hold warnings only.
     level = logging.INFO if run.rank == 0 else logging.WARNING
     logging.basicConfig(stream=sys.stdout, level=level, format="%(asctime)s %(message)s")
     config = read_config(run)
     if config.training.deterministic:
-        be_deterministic()
+        use_deterministic_algorithms()
     with joined(config.distributed.collective_timeout()) as world:
         make_training(run, config=config, world=world).train()
     run.close()
@@ -47,11 +47,11 @@ def read_config(run: Run) -> Recipe:
 
 
 def make_training(run: Run, *, config: Recipe, world: World) -> Training:
-    """The run that the configuration asks for, ready to train. Raises DataError and ConfigError."""
-    seed_everything(config.training.seed)  # the same on every rank, and so the same initial weights
+    """Returns the run that the configuration asks for, ready to train. Raises DataError and ConfigError."""
+    seed_everything(config.training.seed)  # the same on every rank, so that initial weights are equal
     state = run.resume()
     if state is not None and config.training.deterministic:
-        torch.set_num_threads(state["threads"])  # sums over parts depend on how many there are
+        torch.set_num_threads(state["threads"])  # the order of additions depends on the number of threads
     task = make_task(
         config,
         source=run.data or config.data.source,
@@ -69,14 +69,14 @@ def make_training(run: Run, *, config: Recipe, world: World) -> Training:
 
 
 def _check_data(task: Task, world: World, state: Mapping[str, Any] | None) -> None:
-    """All ranks, and all attempts, train and hold out the same samples."""
+    """Checks that all ranks and all attempts have the same data and the same split."""
     ours = (task.data_hash, task.split_hash)
-    if world.agree(ours) != ours:
-        raise DataError("the ranks do not see the same data: is the source being written to?")
+    if world.from_rank_0(ours) != ours:
+        raise DataError("the ranks read different data: is another program writing to the source?")
     if state is not None and (state["data_hash"], state["split_hash"]) != ours:
         raise DataError(
-            "the data is not that of the checkpoint any more: samples were added, removed or changed since. Submit a "
-            "new job, or bring the data back"
+            "the data has changed since the checkpoint was saved: samples were added, removed or changed. Submit a new "
+            "job, or restore the data"
         )
 
 

@@ -1,6 +1,6 @@
-"""Weights that follow the optimizer's: an exponential average, and Lookahead's slow weights.
+"""Averages of weights: an exponential moving average, and the slow weights of Lookahead.
 
-Both act after each optimizer step that changed the parameters, in the order in which they were made.
+Both are updated after each optimizer step that changed the parameters, in the order in which they were made.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -18,33 +18,33 @@ from torchyard.contract.recipes import EmaConfig, LookaheadConfig
 class ExponentialAverage:
     """The exponential moving average of a model's state, updated after each optimizer step.
 
-    After step u it is average = d · average + (1 − d) · model, with d = decay · (1 − exp(−u / ramp)), over the
-    parameters that train and the floating buffers; other buffers are the model's newest, frozen parameters its own.
-    Make it last: after whatever else changes the weights after a step, so that it sees the result, and when
-    the model's tensors lie where they stay (device, memory format, shards).
+    After step u, average = d · average + (1 − d) · model, with d = decay · (1 − exp(−u / ramp)), for trainable
+    parameters and floating-point buffers. Other buffers are copied from the model, frozen parameters are shared with
+    it. Make the average last: after other objects that change the weights after a step, and after the model was moved
+    to its device, memory format and shards.
     """
 
     def __init__(self, model: nn.Module, config: EmaConfig, optimizer: Optimizer) -> None:
         state = {name: live for name, live in model.state_dict(keep_vars=True).items() if isinstance(live, Tensor)}
         shadows = {id(live): live.detach() if _is_frozen(live) else live.detach().clone() for live in state.values()}
         self.tensors = {name: shadows[id(live)] for name, live in state.items()}
-        """The average by the names of the model's state_dict; two names of a shared tensor have one average."""
+        """The averages by the names of the model's state_dict. Two names of a shared tensor have one average."""
         self.updates = 0
-        """Optimizer steps that it has seen."""
+        """Optimizer steps that changed the parameters."""
         self._model, self._config = model, config
         followed = {id(live): live for live in state.values() if not _is_frozen(live)}.values()
         floating = [live for live in followed if live.is_floating_point()]
         self._lives = floating + [live for live in followed if not live.is_floating_point()]
         self._shadows = [shadows[id(live)] for live in self._lives]
         self._averaged = len(floating)
-        """So many of them, the first, are averaged; the others are copied."""
+        """The first tensors, this many, are averaged; the others are copied."""
         _after_updates(optimizer, self._update)
 
     @contextmanager
     def applied(self) -> Generator[None]:
-        """Within it the model has the averaged state; after it, its own again, to the bit. Costs a copy of the model.
+        """Returns a context in which the model has the averaged state. Its own state is restored exactly afterwards.
 
-        What the body changes in the model is lost.
+        Changes of the model inside the context are lost. Takes the memory of a copy of the model.
         """
         with torch.no_grad():
             _reshard(self._model)
@@ -58,10 +58,11 @@ class ExponentialAverage:
                 _copy(_local(self._lives), kept)
 
     def state_dict(self) -> dict[str, Any]:
-        """What belongs to it besides `tensors`."""
+        """Returns the state besides `tensors`."""
         return {"updates": self.updates}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores the state besides `tensors`."""
         self.updates = state["updates"]
 
     @torch.no_grad()
@@ -82,7 +83,7 @@ class Lookahead:
 
     After every `every_steps` steps: slow += alpha · (fast − slow), fast = slow, where the model's trained parameters
     are the fast weights. The optimizer keeps its own state. Make it before an ExponentialAverage, which then averages
-    what it leaves in the model.
+    the weights after Lookahead.
     """
 
     def __init__(self, model: nn.Module, config: LookaheadConfig, optimizer: Optimizer) -> None:
@@ -90,17 +91,18 @@ class Lookahead:
         self.tensors = {name: parameter.detach().clone() for name, parameter in trained.items()}
         """The slow weights by the names of the model's parameters."""
         self.steps = 0
-        """Optimizer steps that it has seen."""
+        """Optimizer steps that changed the parameters."""
         self._config = config
         self._fast = list[Tensor](trained.values())
         self._slow = list(self.tensors.values())
         _after_updates(optimizer, self._update)
 
     def state_dict(self) -> dict[str, Any]:
-        """What belongs to it besides `tensors`."""
+        """Returns the state besides `tensors`."""
         return {"steps": self.steps}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores the state besides `tensors`."""
         self.steps = state["steps"]
 
     @torch.no_grad()
@@ -121,8 +123,8 @@ def _after_updates(optimizer: Optimizer, action: Callable[[], None]) -> None:
     """Calls `action` after each step of the optimizer that changed parameters."""
 
     def after_step(optimizer: Optimizer, *_: object) -> None:
-        # With an overflow in fp16, GradScaler leaves out the step; but a fused optimizer is called to find out by
-        # itself. Only then is there `found_inf`, and only then does this wait for the device.
+        # After an overflow in fp16, GradScaler does not call the optimizer, unless it is fused: a fused optimizer reads
+        # `found_inf` on the device. Only then this waits for the device.
         found_inf: Tensor | None = getattr(optimizer, "found_inf", None)
         if found_inf is None or not found_inf.item():
             action()
@@ -131,13 +133,13 @@ def _after_updates(optimizer: Optimizer, action: Callable[[], None]) -> None:
 
 
 def _reshard(model: nn.Module) -> None:
-    """Makes FSDP2 drop whole parameters that it keeps after a forward pass: it would go on with their old values."""
+    """Makes FSDP2 free the whole parameters that it keeps after a forward pass: they would hold old values."""
     model.state_dict()
 
 
 def _local(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """What this rank has of each: a DTensor's shard. Not every operation on lists takes DTensors."""
-    from torch.distributed.tensor import DTensor  # takes a second, but an optimizer has imported it
+    """Returns each tensor, or this rank's shard of a DTensor. Not every foreach operation takes DTensors."""
+    from torch.distributed.tensor import DTensor  # slow to import, but every optimizer has imported it
 
     return [tensor.to_local() if isinstance(tensor, DTensor) else tensor for tensor in tensors]
 

@@ -1,4 +1,4 @@
-"""The model card of a run: what was trained, on what, with what."""
+"""The model card of a run: model, data, hardware and versions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -14,22 +14,22 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 from torch.utils.flop_counter import FlopCounterMode
 
-from torchyard.contract.recipes import Recipe
+from trainer.sampler import TrainSampler
 from trainer.task import Task
 from trainer.world import World
 
 
 @dataclass(frozen=True)
 class Card:
-    """What `describe` knows before the first step, and what only training tells."""
+    """What `describe` knows before the first step, and the speed and memory that training measures."""
 
     parameters: int
     trainable_parameters: int
     flops_per_sample: int | None
-    """Of the forward pass, a multiplication and an addition counting as two; None where they cannot be counted."""
+    """Floating-point operations of the forward pass: a multiply-add counts as two. None if they cannot be counted."""
     training_samples: int
     global_batch: int
-    """Samples of an optimizer step, of all ranks together."""
+    """Samples of an optimizer step on all ranks together."""
     per_device_batch_size: int
     gradient_accumulation_steps: int
     world_size: int
@@ -40,30 +40,30 @@ class Card:
     versions: Mapping[str, str | None]
     samples_per_second: float | None = None
     peak_memory_bytes: int | None = None
-    """Of the device; on a CPU of the process."""
+    """The peak memory of the GPU, or of the process on a CPU."""
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Returns the card as a JSON object."""
         return asdict(self)
 
 
-def describe(task: Task, *, config: Recipe, world: World, precision: str) -> Card:
-    """The card of a run that has not begun; `precision` is the one that `auto` came to.
+def describe(task: Task, *, sampler: TrainSampler, world: World, precision: str) -> Card:
+    """Returns the card of a run that has not begun; `precision` is the resolved one, never `auto`.
 
-    The model must not be wrapped or sharded yet. Rank 0's is the one that counts: others leave out what takes time.
+    The model must not be wrapped or sharded yet. Only rank 0 counts the FLOPs, as only its card is written.
     """
     parameters = list(task.model.parameters())
-    training = config.training
+    micro_batches = -(-sampler.global_batch // (sampler.batch_size * world.size))
     return Card(
         parameters=sum(parameter.numel() for parameter in parameters),
         trainable_parameters=sum(parameter.numel() for parameter in parameters if parameter.requires_grad),
-        flops_per_sample=_flops_if_countable(task.model, _beside(task.example(), parameters))
+        flops_per_sample=_flops_if_countable(task.model, _on_device_of(task.example_inputs(), parameters))
         if world.rank == 0
         else None,
         training_samples=task.samples,
-        global_batch=training.per_device_batch_size * training.gradient_accumulation_steps * world.size,
-        per_device_batch_size=training.per_device_batch_size,
-        gradient_accumulation_steps=training.gradient_accumulation_steps,
+        global_batch=sampler.global_batch,
+        per_device_batch_size=sampler.batch_size,
+        gradient_accumulation_steps=micro_batches,
         world_size=world.size,
         device=torch.cuda.get_device_name(world.device) if world.device.type == "cuda" else "CPU",
         precision=precision,
@@ -74,9 +74,9 @@ def describe(task: Task, *, config: Recipe, world: World, precision: str) -> Car
 
 
 def flops(model: nn.Module, inputs: Any) -> int:
-    """Of the forward pass of `inputs` in evaluation mode: multiplications and additions of its products.
+    """Counts the multiplications and additions of a forward pass of `inputs` in evaluation mode.
 
-    The model is as it was afterwards: modes, buffers, and the state of torch's generators.
+    Modes, buffers and the state of torch's generators are unchanged afterwards.
     """
     modes = [(module, module.training) for module in model.modules()]
     parameter = next(model.parameters(), None)
@@ -84,7 +84,7 @@ def flops(model: nn.Module, inputs: Any) -> int:
     fast = torch.backends.mha.get_fastpath_enabled()
     counter = FlopCounterMode(display=False)
     model.eval()
-    # The fused kernels of attention have no count of their own on every device; the plain products have.
+    # Not every fused attention kernel is counted. Plain matrix products are.
     torch.backends.mha.set_fastpath_enabled(False)
     try:
         with torch.random.fork_rng(devices), torch.no_grad(), sdpa_kernel(SDPBackend.MATH), counter:
@@ -97,14 +97,14 @@ def flops(model: nn.Module, inputs: Any) -> int:
 
 
 def peak_memory(device: torch.device) -> int:
-    """The most bytes that tensors took of the GPU so far, or this process of the memory on a CPU."""
+    """Returns the peak bytes of tensors on the GPU, or of this process on a CPU."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def versions() -> dict[str, str | None]:
-    """Of what computed the result."""
+    """Returns the versions of Python and of the libraries that compute the result."""
     has_nccl = torch.cuda.is_available() and torch.distributed.is_nccl_available()
     return {
         "python": platform.python_version(),
@@ -116,8 +116,8 @@ def versions() -> dict[str, str | None]:
     }
 
 
-def _beside(inputs: Any, parameters: Sequence[Tensor]) -> Any:
-    """The inputs where the parameters are."""
+def _on_device_of(inputs: Any, parameters: Sequence[Tensor]) -> Any:
+    """Returns the inputs on the device of the parameters."""
     device = parameters[0].device
     return pytree.tree_map_only(Tensor, lambda tensor: tensor.to(device), inputs)
 

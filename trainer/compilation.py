@@ -1,4 +1,4 @@
-"""torch.compile, where the machine can."""
+"""Compiles a model with torch.compile."""
 
 import os
 import shutil
@@ -10,12 +10,12 @@ from torchyard.contract.errors import ConfigError
 
 
 def compile_in_place(model: nn.Module) -> None:
-    """Compiles the model's forward at its first call; its parameters keep their names. Raises ConfigError."""
+    """Makes the model compile at its first call. Its parameters keep their names. Raises ConfigError."""
     compiler = os.environ.get("CXX") or next((name for name in ("g++", "clang++") if shutil.which(name)), None)
     if compiler is None or not shutil.which(compiler):
         raise ConfigError(
             "training.compile needs a C++ compiler (g++ or clang++) on the worker: install one, or set it to false"
         )
-    # The last window of an epoch has another batch size; a second compilation for any size serves them all.
+    # The last window of an epoch has another batch size; one more compilation, for any size, covers all of them.
     torch._dynamo.config.cache_size_limit = max(torch._dynamo.config.cache_size_limit, 32)  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
     model.compile()

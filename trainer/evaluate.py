@@ -1,7 +1,7 @@
-"""`python -P -m trainer.evaluate STATE_PT`: what a checkpoint's weights reach, in one plain process.
+"""`python -P -m trainer.evaluate STATE_PT` evaluates a checkpoint's weights in one process.
 
-Prints one JSON line. The batches, and on a CPU the threads, are those of the training, so that the same machine
-computes the same accuracy.
+Prints one line of JSON. Batches and CPU threads are those of the training, so that the same machine computes the same
+metrics.
 """
 
 import argparse
@@ -23,11 +23,15 @@ with paused():
 
 
 def main() -> None:
-    """Exits with 1 and one line on stderr where the checkpoint or the data cannot be used."""
+    """Prints the metrics. Exits with 1 and one line on stderr if the checkpoint or the data cannot be used."""
     parser = argparse.ArgumentParser(prog="trainer.evaluate", description="Evaluate a checkpoint's weights.")
-    parser.add_argument("state", metavar="STATE_PT", help="its path; with `-` it is read from a line of stdin")
     parser.add_argument(
-        "--data", metavar="SOURCE", help="`digits`, a path or a file:// URL; default: what it was trained on"
+        "state",
+        metavar="STATE_PT",
+        help="the path of the checkpoint's state.pt; `-`: read the path from a line of stdin",
+    )
+    parser.add_argument(
+        "--data", metavar="SOURCE", help="`digits`, a path or a file:// URL; default: the training's source"
     )
     parser.add_argument("--device", default="auto", help="`auto`, `cpu`, `cuda`, `cuda:1`, …")
     arguments = parser.parse_args()
@@ -40,9 +44,10 @@ def main() -> None:
 
 
 def evaluate(state_path: Path, *, source: str | None = None, device: str = "auto") -> dict[str, Any]:
-    """What the recipe measures over the validation split of `source`, and `samples`. Raises DataError and ConfigError.
+    """Returns the recipe's metrics on the validation split of `source`, and `samples`.
 
-    A classifier's are `loss`, `accuracy` and, with more than five classes, `accuracy_top5`.
+    The metrics of a classifier are `loss`, `accuracy` and, with more than five classes, `accuracy_top5`. Raises
+    DataError and ConfigError.
     """
     state = _read(state_path)
     where = _device(device)
@@ -53,7 +58,7 @@ def evaluate(state_path: Path, *, source: str | None = None, device: str = "auto
         task.model.load_state_dict(state["model"])
     except RuntimeError as error:
         raise ConfigError(f"the data does not fit the checkpoint's model: {error}") from error
-    task.model.to(where)  # of fsdp's it is in host memory
+    task.model.to(where)  # with fsdp it was built on the CPU
     batch_size = state.get("sampler", {}).get("batch_size")
     evaluation = task.evaluate(None, on_batch=lambda: None, batch_size=batch_size)
     metrics = {key.removeprefix("val/"): value for key, value in evaluation.metrics.items()}
@@ -67,7 +72,7 @@ def _read(path: Path) -> dict[str, Any]:
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise DataError(f"{path} cannot be read as a checkpoint: {reason}") from error
     if not isinstance(state, dict) or not {"recipe", "config", "model", "threads"} <= state.keys():
-        raise DataError(f"{path} is no checkpoint of a recipe: a script's can only be used by the script")
+        raise DataError(f"{path} is not a checkpoint of a recipe. Only its script can use the checkpoint of a script")
     return state
 
 

@@ -1,4 +1,4 @@
-"""A task's model with all that changes its weights: strategy, precision, optimizer, averages; and their state."""
+"""A task's model with what changes its weights: strategy, precision, optimizer and averages, and their state."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -24,31 +24,34 @@ from trainer.world import World
 
 
 class Learner:
-    """Takes optimizer steps. Every rank has the same one; `lr` is that of the first step. Raises ConfigError."""
+    """Takes optimizer steps. Every rank has one.
+
+    `lr`: the learning rate of the first step. Raises ConfigError.
+    """
 
     def __init__(self, task: Task, *, config: Recipe, world: World, precision: Precision, lr: float) -> None:
         self.precision = precision
         self.updates = 0
-        """Steps that changed the weights: one whose loss or gradients are not finite does not. See `discount`."""
+        """Optimizer steps that changed the weights. Steps with a non-finite loss or gradient norm do not."""
         self._task, self._world = task, world
         self._clip = config.optimizer.clip_grad_norm
         if config.training.compile:
             compile_in_place(task.model)
         self.strategy = make_strategy(task.model, config.distributed, world)
         self.optimizer = make_optimizer(task.model, config.optimizer, lr=lr, device=world.device)
-        # In this order: the average is over the weights that Lookahead leaves.
+        # In this order, so that the average follows the weights after Lookahead.
         wanted = config.optimizer.lookahead
         self.lookahead = Lookahead(task.model, wanted, self.optimizer) if wanted else None
         self.ema = ExponentialAverage(task.model, config.ema, self.optimizer) if config.ema else None
-        # A fused optimizer leaves a step out on the device; any other, and the averages, have to be told on the host.
+        # A fused optimizer skips a step on the device. Other optimizers and the averages skip it on the host.
         fused = all(group.get("fused") for group in self.optimizer.param_groups)
-        self._waits = not fused or self.lookahead is not None or self.ema is not None
+        self._waits_for_norm = not fused or self.lookahead is not None or self.ema is not None
 
     def step(self, number: int, window: Window, batches: Iterator[Batch], *, lr: float) -> Step:
-        """Optimizer step `number`, down the gradient of the mean loss over the window's samples, wherever they are.
+        """Takes optimizer step `number` along the gradient of the mean loss over the window's samples of all ranks.
 
-        Where the loss or the gradients' norm is not finite, nothing changes weights, moments and averages. This waits
-        for the device in fp16, with averages, and with an optimizer that is not fused.
+        If the loss or the gradient norm is not finite, the step changes no weights, moments or averages. Waits for the
+        device in fp16, with averages, and with an optimizer that is not fused.
         """
         set_lr(self.optimizer, lr)
         loss = self._backward(window, batches)
@@ -57,27 +60,27 @@ class Learner:
         if self._clip is not None:
             self.strategy.clip(self._clip, norm=norm)
         scales = self.precision.scales
-        taken = self.precision.step(self.optimizer, norm=norm, wait=self._waits)
-        self.updates += taken or not self._knows
+        taken = self.precision.step(self.optimizer, norm=norm, wait=self._waits_for_norm)
+        self.updates += taken or not self._skips_are_known
         self.optimizer.zero_grad(set_to_none=True)
         self.strategy.after_step(number)
         return Step(loss, norm, overflowed=scales and not taken)
 
-    def discount(self, skipped: int) -> None:
-        """Takes steps that were left out off `updates`, unless `step` has done so: all ranks learn of them together."""
-        if not self._knows:
+    def subtract_skipped(self, skipped: int) -> None:
+        """Subtracts skipped steps from `updates` if `step` could not know of them; all ranks learn of them here."""
+        if not self._skips_are_known:
             self.updates -= skipped
 
-    def settle(self) -> None:
-        """All ranks have the same weights, averages and buffers. A collective."""
-        self.strategy.settle(*([self.ema.tensors] if self.ema else []))
+    def sync_ranks(self) -> None:
+        """Gives all ranks the same weights, averages and buffers. A collective."""
+        self.strategy.sync_ranks(*([self.ema.tensors] if self.ema else []))
 
     def averaged(self) -> AbstractContextManager[object]:
-        """Within it the model has its averaged weights, where it has any."""
+        """Returns a context in which the model has its averaged weights, if there is an average."""
         return self.ema.applied() if self.ema else nullcontext()
 
-    def own(self) -> dict[str, Any] | None:
-        """A copy of what differs from rank to rank, where the strategy lets the ranks differ between two settles."""
+    def rank_local_state(self) -> dict[str, Any] | None:
+        """Returns a copy of the state that differs between ranks, or None if the strategy keeps the ranks equal."""
         if not self.strategy.local:
             return None
         differing = {
@@ -90,11 +93,15 @@ class Learner:
         }
         return pytree.tree_map_only(Tensor, lambda tensor: tensor.detach().cpu().clone(), differing)
 
-    def state_dict(self, own: dict[str, Any] | None) -> dict[str, Any]:
-        """After `settle`: `model`, the weights to evaluate and to use, and all that the next step depends on.
+    def state_dict(self, *, before_sync: bool) -> dict[str, Any]:
+        """Synchronizes the ranks and returns `model`, the weights to evaluate, and all that the next step depends on.
 
-        Whole tensors, whatever the strategy. A collective.
+        `before_sync`: the state that differs between ranks is taken before they are synchronized. Tensors are whole,
+        whatever the strategy. A collective.
         """
+        rank_local = self.rank_local_state() if before_sync else None
+        self.sync_ranks()
+        rank_local = rank_local or self.rank_local_state()
         whole = self.strategy.whole
         raw = whole(self._task.model.state_dict())
         return {
@@ -107,12 +114,16 @@ class Learner:
             "lookahead": self.lookahead.state_dict() if self.lookahead else None,
             "slow": whole(self.lookahead.tensors) if self.lookahead else None,
             "strategy": self.strategy.state_dict(),
-            "own": self._world.collect(own) if self.strategy.local else None,
+            "own": self._world.collect(rank_local) if self.strategy.local else None,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Of this number of ranks or another. The model's weights were loaded before the strategy took it."""
-        own = state["own"][self._world.rank] if state["own"] and len(state["own"]) == self._world.size else None
+        """Restores a state of the same or another number of ranks.
+
+        The caller has loaded the model's weights before the strategy wrapped or sharded it.
+        """
+        ranks = state["own"] or ()
+        own = ranks[self._world.rank] if len(ranks) == self._world.size else None
         if own is not None:
             self._task.model.load_state_dict(own["model"])
         self.updates = state["updates"]
@@ -128,12 +139,12 @@ class Learner:
         self.strategy.load_state_dict(state["strategy"])
 
     @property
-    def _knows(self) -> bool:
-        """Whether each step tells at once, and on every rank alike, that it was left out."""
-        return self.precision.scaler.is_enabled() or (self._waits and not self.strategy.local)
+    def _skips_are_known(self) -> bool:
+        """Whether `step` knows at once, and equally on all ranks, that the optimizer skipped it."""
+        return self.precision.scaler.is_enabled() or (self._waits_for_norm and not self.strategy.local)
 
     def _backward(self, window: Window, batches: Iterator[Batch]) -> Tensor:
-        """The gradients of a window. Returns this rank's part of its loss, without a gradient."""
+        """Computes the gradients of a window. Returns this rank's part of its loss, detached."""
         loss: Tensor | None = None
         weights = window.weights(self._world.size)
         for index, weight in enumerate(weights, start=1):
@@ -142,7 +153,7 @@ class Learner:
                 with self.precision.autocast():
                     part = self._task.loss(self.strategy.model(batch.inputs), batch.targets) * weight
                 scaled = self.precision.scaler.scale(part)
-                # NaN where the loss is not finite: so the gradients of all ranks that meet say so.
+                # The gradient is NaN if the loss is not finite: the all-reduce then tells all ranks.
                 scaled.backward(scaled.detach() * 0 + 1)
             loss = part.detach() if loss is None else loss + part.detach()
         assert loss is not None, "a window has a micro-batch"
@@ -156,7 +167,7 @@ def _fill(targets: Mapping[str, Tensor], saved: Mapping[str, Tensor], strategy: 
 
 
 def _sharded(saved: Mapping[str, Any], optimizer: Optimizer, strategy: Strategy) -> dict[str, Any]:
-    """An optimizer's whole state, as this rank's `optimizer` loads it."""
+    """Returns the part of an optimizer's whole state that this rank's `optimizer` loads."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
     def part(value: Any, parameter: Tensor) -> Any:

@@ -1,4 +1,4 @@
-"""How large a micro-batch the memory holds, found by trying."""
+"""Finds how large a micro-batch fits in memory, by trying."""
 
 from collections.abc import Callable
 import logging
@@ -17,21 +17,21 @@ logger = logging.getLogger(__name__)
 _MOMENTS = {"sgd": 1, "rmsprop": 2, "adam": 2, "adamw": 2}
 
 
-def fitting_batch(task: Task, *, batch_size: int, config: Recipe, precision: Precision, world: World) -> int:
-    """The largest of batch_size, half of it, … for which a forward and backward pass fits the memory of every rank.
+def largest_fitting_batch(task: Task, *, batch_size: int, config: Recipe, precision: Precision, world: World) -> int:
+    """Returns the largest of batch_size, half of it, … for which forward and backward fit in the memory of every rank.
 
-    What training will hold beside them (moments, averages) is held meanwhile. The model, its gradients and the random
-    numbers are left as they were. To be called before the model is wrapped: nothing in the pass may be a collective, as
-    a rank may fail in it alone; the answer is one. Raises the out-of-memory error where no size fits.
+    The memory of the optimizer's moments and of averages is reserved meanwhile. The model, its gradients and the random
+    generators are unchanged afterwards. A collective. Call it before the model is wrapped: a pass must not contain a
+    collective, as one rank alone may fail in it. Raises the out-of-memory error if not even one sample fits.
     """
     model, size = task.model, batch_size
-    beside = _bytes_beside(task, config)
+    reserved = _reserved_bytes(task, config)
     numbers = random_state()
     buffers = [buffer.clone() for buffer in model.buffers()]
 
     def attempt() -> None:
-        held = torch.empty(beside, dtype=torch.uint8, device=world.device)
-        batch = task.largest(size)
+        held = torch.empty(reserved, dtype=torch.uint8, device=world.device)
+        batch = task.largest_batch(size)
         with precision.autocast():
             loss = task.loss(model(batch.inputs), batch.targets)
         loss.backward()
@@ -47,14 +47,14 @@ def fitting_batch(task: Task, *, batch_size: int, config: Recipe, precision: Pre
         if not world.any(failure is not None):
             return size
         if size == 1:
-            raise failure or MemoryError("another rank has not the memory for a single sample")
+            raise failure or MemoryError("another rank has too little memory for a single sample")
         size //= 2
         if world.device.type == "cuda":
             torch.cuda.empty_cache()
-        logger.info("a micro-batch of %d does not fit the memory: trying %d", size * 2, size)
+        logger.info("a micro-batch of %d samples does not fit in memory: trying %d", size * 2, size)
 
 
-def _bytes_beside(task: Task, config: Recipe) -> int:
+def _reserved_bytes(task: Task, config: Recipe) -> int:
     weights = sum(parameter.nbytes for parameter in task.model.parameters() if parameter.requires_grad)
     copies = _MOMENTS[config.optimizer.name] + bool(config.ema) + bool(config.optimizer.lookahead)
     return weights * (copies + (not config.distributed.gradient_as_bucket_view))
@@ -69,5 +69,5 @@ def _out_of_memory(attempt: Callable[[], None]) -> Exception | None:
         )
         if not lacking:
             raise
-        return error.with_traceback(None)  # its frames would keep the tensors
+        return error.with_traceback(None)  # the frames of its traceback would keep the tensors
     return None

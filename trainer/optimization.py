@@ -1,4 +1,4 @@
-"""The optimizer, and the learning rate that it begins with."""
+"""Makes the optimizer, and computes its base learning rate."""
 
 import math
 
@@ -14,9 +14,9 @@ _FUSED_DEVICES = {"cpu", "cuda"}
 
 
 def make_optimizer(model: nn.Module, config: OptimizerConfig, *, lr: float, device: torch.device) -> Optimizer:
-    """The optimizer of the parameters that train. Those of one dimension, norms and biases, have no weight decay.
+    """Returns the optimizer of the trainable parameters. Norms and biases, with one dimension, have no weight decay.
 
-    A parameter may be sharded: its dimensions are those of the whole. Raises ConfigError where `fused` cannot work.
+    The dimensions of a sharded parameter are those of the whole. Raises ConfigError if `fused` cannot work.
     """
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     groups: list[dict[str, list[Tensor] | float]] = [
@@ -36,7 +36,7 @@ def make_optimizer(model: nn.Module, config: OptimizerConfig, *, lr: float, devi
 
 
 def scaled_lr(config: OptimizerConfig, *, global_batch: int, per_device_batch: int) -> float:
-    """The rate for `global_batch` samples a step, where `config.lr` is meant for `per_device_batch`.
+    """Returns the learning rate for `global_batch` samples a step; `config.lr` is the rate for `per_device_batch`.
 
     `linear`: Goyal et al., arXiv 1706.02677; `sqrt`: Krizhevsky, arXiv 1404.5997.
     """
@@ -55,7 +55,7 @@ def _sgd(
 ) -> SGD:
     optimizer = SGD(groups, lr=lr, momentum=config.momentum, nesterov=config.nesterov, fused=fused)
     if fused and config.momentum:
-        # A fused step that is left out before any other would leave memory that nothing wrote as the momentum.
+        # If the first fused step is skipped, PyTorch leaves the momentum uninitialized.
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
@@ -63,7 +63,7 @@ def _sgd(
 
 
 def _fused(config: OptimizerConfig, device: torch.device, *, sharded: bool) -> bool | None:
-    """What torch.optim takes: True, or None, where it takes kernels for many tensors if the device has them."""
+    """Returns the `fused` argument of torch.optim: True, or None for its default."""
     lacking = config.name == "rmsprop" or (config.name == "sgd" and sharded)
     if config.fused == "auto":
         return True if device.type == "cuda" and not lacking else None

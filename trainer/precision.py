@@ -1,4 +1,4 @@
-"""Which numbers the forward pass computes in, and what that asks of the optimizer's step."""
+"""The number format of the forward pass, and the optimizer's step with fp16 loss scaling."""
 
 from contextlib import nullcontext
 
@@ -13,8 +13,8 @@ _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 class Precision:
     """`bf16`, `fp16` or `fp32`; `auto` is bf16 on a GPU that has it, else fp32.
 
-    fp16 scales the loss, so that small gradients do not vanish, and asks the device after each step whether they
-    overflowed: it alone waits for the device.
+    fp16 scales the loss, so that small gradients do not underflow, and waits for the device after each step to learn
+    whether the gradients overflowed.
     """
 
     def __init__(self, wanted: str, device: torch.device) -> None:
@@ -23,15 +23,15 @@ class Precision:
         self._device = device
 
     def autocast(self) -> autocast | nullcontext[None]:
-        """Around a forward pass in training and its loss."""
+        """Returns the context of a forward pass in training and of its loss."""
         dtype = _DTYPES.get(self.name)
         return nullcontext() if dtype is None else autocast(self._device.type, dtype=dtype)
 
     def step(self, optimizer: Optimizer, *, norm: Tensor, wait: bool) -> bool:
-        """The optimizer's step, which a `norm` of the unscaled gradients that is not finite leaves out.
+        """Takes the optimizer's step, or skips it if `norm`, of the unscaled gradients, is not finite.
 
-        False where it is known to be left out. With `wait`, and in fp16, that is always known. Without, the device
-        decides by itself, and the optimizer must be fused.
+        Returns False if the step is known to be skipped. With `wait`, and in fp16, this is always known. Without `wait`
+        the device decides, and the optimizer must be fused.
         """
         if not wait and not self.scaler.is_enabled():
             _step_on_device(optimizer, norm)
@@ -44,13 +44,13 @@ class Precision:
 
     @property
     def scales(self) -> bool:
-        """Whether gradients may overflow only because the loss is scaled up, which the next step does less."""
+        """Whether gradients may overflow only because the loss is scaled. The next step then scales it less."""
         return self.scaler.is_enabled() and self.scaler.get_scale() > 1
 
 
 def _step_on_device(optimizer: Optimizer, norm: Tensor) -> None:
-    """The step of a fused optimizer, whose kernels change nothing where `norm` is not finite."""
-    # These attributes are how GradScaler talks to fused optimizers.
+    """Takes the step of a fused optimizer. Its kernels change nothing if `norm` is not finite."""
+    # GradScaler passes these attributes to fused optimizers.
     vars(optimizer)["grad_scale"] = None
     vars(optimizer)["found_inf"] = norm.isfinite().logical_not().float()
     try:

@@ -1,4 +1,4 @@
-"""`python -P -m trainer.probe`: what the installed PyTorch can do here, as a line of JSON. Starts nothing on a GPU."""
+"""`python -P -m trainer.probe` prints as JSON what the installed PyTorch supports here. It creates no CUDA context."""
 
 import json
 import sys
@@ -9,6 +9,7 @@ from torch.cuda import nccl
 
 
 def main() -> None:
+    """Prints one line of JSON."""
     available = torch.cuda.is_available()
     found = {
         "version": torch.__version__,

@@ -1,4 +1,4 @@
-"""Every source of random numbers of one rank: seeding it, and taking it along in a checkpoint."""
+"""The random generators of one rank: seeds them, and saves and restores their state."""
 
 import os
 import random
@@ -9,20 +9,21 @@ import torch
 
 
 def seed_everything(seed: int) -> None:
+    """Seeds the generators of Python, NumPy and PyTorch."""
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.manual_seed(seed)
 
 
-def be_deterministic() -> None:
-    """Refuses operations whose result may differ from run to run. To be called before CUDA initialises."""
+def use_deterministic_algorithms() -> None:
+    """Makes PyTorch refuse operations whose result may differ between runs. Call it before CUDA is initialized."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True)
     torch.backends.cudnn.benchmark = False
 
 
 def random_state() -> dict[str, Any]:
-    """The state of all generators, in a form that loads with `weights_only=True`."""
+    """Returns the state of all generators, in a form that loads with `weights_only=True`."""
     version, numbers, gauss = random.getstate()
     _, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
     return {
@@ -39,7 +40,7 @@ def random_state() -> dict[str, Any]:
 
 
 def set_random_state(state: dict[str, Any]) -> None:
-    """Undoes `random_state`. A CUDA generator's state is left out where there is no GPU."""
+    """Restores what `random_state` returned. Ignores the state of a CUDA generator if there is no GPU."""
     python, numpy = state["python"], state["numpy"]
     random.setstate((python["version"], tuple(python["state"].tolist()), python["gauss"]))
     keys = numpy["keys"].numpy().astype(np.uint32)

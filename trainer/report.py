@@ -1,9 +1,10 @@
-"""What people see of a run: progress, metrics, messages and its model card."""
+"""Reports a run to users: metrics, messages and its model card."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 import logging
 import time
+from typing import Any
 
 import torch
 
@@ -17,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class Report:
-    """Every rank has one and computes the same; rank 0's is what people get. `card`: what is known before training."""
+    """Every rank computes the same report; only rank 0's is written. `card`: what is known before training."""
 
     def __init__(self, run: Run, *, card: Card, window: LossWindow, device: torch.device) -> None:
         self.metrics: dict[str, float] = {}
@@ -28,7 +29,7 @@ class Report:
         self._clock = time.monotonic()
 
     def introduce(self, description: str, *, config: Recipe, base_lr: float, total_steps: int) -> None:
-        """Says what is about to be trained."""
+        """Writes what is about to be trained."""
         card, optimizer = self._card, config.optimizer
         lines = [
             f"{description}; {card.parameters:,} parameters; {card.world_size} × {card.device}",
@@ -38,21 +39,27 @@ class Report:
         if optimizer.lr_scaling != "none":
             lines.append(f"learning rate {base_lr:.6g}: {optimizer.lr:g}, scaled ({optimizer.lr_scaling})")
         for line in lines:
-            self.say(line)
+            self.message(line)
         self._run.card(self.card.as_dict())
 
-    def say(self, text: str) -> None:
+    def message(self, text: str) -> None:
+        """Writes a message to the log and to the job's events."""
         logger.info(text)
         self._run.message(text)
 
-    def begin(self) -> None:
-        """Training begins, or goes on after an evaluation: time counts from here."""
+    def warn(self, text: str) -> None:
+        """Writes a warning to the job's events."""
+        self._run.message(text, level="warning")
+
+    def restart_clock(self) -> None:
+        """Restarts the clock of the speed: training begins, or continues after an evaluation."""
         self._clock = time.monotonic()
 
     def log(self, step: int, *, lr: float) -> int:
-        """Means over the window that ends at `step`. A collective. Raises NonFiniteLoss, once that is logged.
+        """Logs the means over the window of steps that ends at `step`. A collective.
 
-        Returns how many steps of the window were skipped, as their loss or gradient norm is not finite.
+        Returns the number of skipped steps, whose loss or gradient norm is not finite. Raises NonFiniteLoss after the
+        means are logged.
         """
         self.window.sync(step)
         now = time.monotonic()
@@ -73,19 +80,28 @@ class Report:
         self._clock = now
         return skipped
 
-    def check(self, step: int) -> None:
-        """Fetches what the steps up to `step` measured. A collective. Raises NonFiniteLoss."""
+    def raise_if_nonfinite(self, step: int) -> None:
+        """Raises NonFiniteLoss if too many steps up to `step` in a row were not finite. A collective."""
         self.window.sync(step)
         if self.window.failure is not None:
             raise NonFiniteLoss(self.window.failure)
 
-    def epoch(self, measured: Mapping[str, float], *, epoch: int, epochs: int, step: int) -> None:
-        """A line of the log at the end of an epoch."""
+    def log_epoch(self, measured: Mapping[str, float], *, epoch: int, epochs: int, step: int) -> None:
+        """Writes a line with the newest metrics to the log."""
         shown = "  ".join(f"{key} {value:.4g}" for key, value in {**self.metrics, **measured}.items())
         logger.info("epoch %d/%d  step %d  %s", epoch, epochs, step, shown)
 
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the newest training metrics, and what was measured since the last log line."""
+        return {"metrics": self.metrics, "window": self.window.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continues from a saved state. Its `metrics` may hold those of an evaluation, too, which are left out."""
+        self.metrics = {key: value for key, value in state["metrics"].items() if key.startswith("train/")}
+        self.window.load_state_dict(state["window"])
+
     @property
     def card(self) -> Card:
-        """What the run is, as far as it is known by now."""
+        """The model card with speed and memory as measured so far."""
         speed = self._samples / self._seconds if self._seconds else None
         return replace(self._card, samples_per_second=speed, peak_memory_bytes=peak_memory(self._device))

@@ -10,26 +10,29 @@ from trainer.stopping import improves
 
 
 class Schedule:
-    """The learning rate as a function of where the run is and, with `plateau`, of what was measured so far.
+    """The learning rate as a function of the step and the epoch and, with `plateau`, of the metrics so far.
 
     `base_lr` is the rate after the warm-up, `total_steps` the optimizer steps of the whole run, and `mode` says which
-    values of the monitored metric are better. Every rank observes the same values, and so has the same rate.
+    values of the monitored metric are better. Every rank observes the same values, and so computes the same rate.
     """
 
     def __init__(
         self, config: SchedulerConfig, *, base_lr: float, total_steps: int, mode: Literal["min", "max"]
     ) -> None:
-        self._config, self._base_lr, self._total_steps = config, base_lr, total_steps
+        self._config, self._base_lr = config, base_lr
+        self.total_steps = total_steps
+        """Optimizer steps of the whole run, over which `cosine` falls."""
         self._mode: Literal["min", "max"] = mode
         self._best: float | None = None
         self._bad = 0
         """Evaluations in a row that were not better than the best."""
         self._drops = 0
+        """How often `plateau` has multiplied the rate by gamma."""
 
     def lr(self, update: int, *, epoch: int) -> float:
-        """The rate of successful optimizer step `update`, which is in `epoch`; both count from 1.
+        """Returns the learning rate of `update` in `epoch`; both count from 1. Skipped steps are not counted.
 
-        Warm-up rises from base_lr / warmup_steps to base_lr. Cosine then falls over the steps that are left and would
+        The warm-up rises from base_lr / warmup_steps to base_lr. Cosine then falls over the other steps, and would
         reach min_lr one step after the last.
         """
         if update <= self._config.warmup_steps:
@@ -45,10 +48,11 @@ class Schedule:
                 return self._plateau()
 
     def observe(self, value: float | None, *, update: int) -> None:
-        """Takes note of the monitored metric after `update` steps; None: it was not measured.
+        """Observes the monitored metric after `update` steps; None: it was not measured.
 
         With `plateau`, more than `patience` evaluations in a row without a better value multiply the rate by gamma.
-        Those within the warm-up do not count, but a good value there is one to beat later. NaN is never better.
+        Evaluations within the warm-up do not count, but later values must be better than the best of them. NaN is never
+        better.
         """
         if self._config.name != "plateau" or value is None:
             return
@@ -60,15 +64,16 @@ class Schedule:
             self._drops, self._bad = self._drops + 1, 0
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain numbers; nothing but `plateau` changes them."""
+        """Returns plain numbers. Only `plateau` changes them."""
         return {"best": self._best, "bad": self._bad, "drops": self._drops}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continues from a saved state."""
         self._best, self._bad, self._drops = state["best"], state["bad"], state["drops"]
 
     def _cosine(self, update: int) -> float:
         warmup, low = self._config.warmup_steps, self._config.min_lr
-        done = min((update - 1 - warmup) / max(self._total_steps - warmup, 1), 1.0)
+        done = min((update - 1 - warmup) / max(self.total_steps - warmup, 1), 1.0)
         return low + (self._base_lr - low) * (1 + math.cos(math.pi * done)) / 2
 
     def _plateau(self) -> float:
@@ -77,6 +82,6 @@ class Schedule:
 
 
 def set_lr(optimizer: Optimizer, lr: float) -> None:
-    """Gives every group of parameters the rate."""
+    """Sets the learning rate of every parameter group."""
     for group in optimizer.param_groups:
         group["lr"] = lr

@@ -1,4 +1,4 @@
-"""When a metric has stopped getting better, and when to give up on it."""
+"""Early stopping: ends a run whose monitored metric has stopped improving."""
 
 from collections.abc import Mapping
 import math
@@ -8,7 +8,7 @@ from torchyard.contract.recipes import EarlyStoppingConfig
 
 
 def improves(value: float, best: float | None, *, mode: Literal["min", "max"], by_more_than: float = 0.0) -> bool:
-    """Whether `value` is better than `best`; None: there was none so far. NaN never is."""
+    """Returns whether `value` is better than `best`; a `best` of None means no value so far. NaN is never better."""
     if math.isnan(value):
         return False
     if best is None:
@@ -18,9 +18,9 @@ def improves(value: float, best: float | None, *, mode: Literal["min", "max"], b
 
 
 class EarlyStopping:
-    """Says when to stop: after `patience` evaluations in a row without an improvement by more than `min_delta`.
+    """Stops after `patience` evaluations in a row without an improvement by more than `min_delta`.
 
-    It decides by what it is shown alone. One rank's decision is to hold for all.
+    All ranks must observe the same metrics, so that they stop together.
     """
 
     def __init__(self, config: EarlyStoppingConfig) -> None:
@@ -31,7 +31,7 @@ class EarlyStopping:
         """Evaluations in a row without an improvement."""
 
     def observe(self, metrics: Mapping[str, float], *, epoch: int) -> bool:
-        """Whether to stop after this evaluation. One that did not measure the monitored metric does not count."""
+        """Returns whether to stop after this evaluation. An evaluation without the monitored metric does not count."""
         value = metrics.get(self._config.monitor)
         if value is None:
             return self.stopped
@@ -43,11 +43,12 @@ class EarlyStopping:
 
     @property
     def stopped(self) -> bool:
+        """Whether patience has run out."""
         return self._bad >= self._config.patience
 
     @property
     def reason(self) -> str:
-        """A sentence for people; empty as long as training is to go on."""
+        """Why the run stops, for users; empty while it continues."""
         if not self.stopped:
             return ""
         count = "1 evaluation" if self._bad == 1 else f"{self._bad} evaluations in a row"
@@ -58,7 +59,7 @@ class EarlyStopping:
         return f"{self._config.monitor} did not improve{margin} in {count}: {best}"
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain numbers and strings."""
+        """Returns plain numbers and strings."""
         return {
             "monitor": self._config.monitor,
             "mode": self._config.mode,
@@ -68,6 +69,6 @@ class EarlyStopping:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on from a saved state; from the beginning where that is of another metric or mode."""
+        """Continues from a saved state; starts anew if it is of another metric or mode."""
         if (state["monitor"], state["mode"]) == (self._config.monitor, self._config.mode):
             self._best, self._best_epoch, self._bad = state["best"], state["best_epoch"], state["bad"]

@@ -1,4 +1,4 @@
-"""What a recipe gives to the training loop."""
+"""The interface between a recipe and the training loop."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,87 +14,87 @@ class Batch(NamedTuple):
     """A micro-batch on the rank's device."""
 
     inputs: Any
-    """What the model takes as its one argument: a tensor, or a dict of tensors."""
+    """The one argument of the model: a tensor, or a dict of tensors."""
     targets: Any
-    """What the loss takes beside the model's outputs: a tensor, or a tuple of tensors."""
+    """The argument of the loss beside the model's outputs: a tensor, or a tuple of tensors."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What was measured on the validation split, the same on every rank."""
+    """The result of measuring the validation split, the same on every rank."""
 
     metrics: dict[str, float]
     files: Mapping[str, Content] = field(default_factory=dict[str, Content])
-    """For the checkpoint of this evaluation: overlays, a confusion matrix. Only rank 0's are written."""
+    """Files for the checkpoint of this evaluation: overlays, a confusion matrix. Only those of rank 0 are written."""
     samples: int = 0
-    """That were measured, on all ranks together."""
+    """Samples that all ranks together have measured."""
 
 
 class Task(Protocol):
-    """A model with its data and its loss. Every rank has the same one, but for the data that it draws."""
+    """A model with its data and its loss. Every rank has the same task and draws its own batches."""
 
     @property
     def model(self) -> nn.Module:
-        """Where `trainer.models.home` says, with the same weights on every rank."""
+        """The model, on the device that `trainer.models.home` returns, with the same weights on every rank."""
         ...
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What a checkpoint needs besides weights to be used elsewhere; loads with `weights_only=True`."""
+        """What a checkpoint needs besides the weights to be used elsewhere; it loads with `weights_only=True`."""
         ...
 
     @property
     def files(self) -> Mapping[str, Content]:
-        """What lies beside the weights in every checkpoint: a tokenizer, say."""
+        """Files beside the weights in every checkpoint, such as a tokenizer."""
         ...
 
     @property
     def description(self) -> str:
-        """The data for people: `1531 training and 266 validation pictures of 1×8×8, 10 classes`."""
+        """The data in words: `1531 training and 266 validation pictures of 1×8×8, 10 classes`."""
         ...
 
     @property
     def samples(self) -> int:
-        """In the training split."""
+        """Samples of the training split."""
         ...
 
     @property
     def data_hash(self) -> str:
-        """Of the source: the same where no sample was added, taken away or changed."""
+        """A digest of the source. It changes if a sample is added, removed or changed."""
         ...
 
     @property
     def split_hash(self) -> str:
-        """Of which samples train and which are held out."""
+        """A digest of which samples train and which are held out."""
         ...
 
     def loss(self, outputs: Any, targets: Any) -> Tensor:
-        """The mean over the batch's samples."""
+        """Returns the mean loss over the batch's samples."""
         ...
 
     def training_batches(self, plan: Sequence[Tensor], *, epoch: int) -> Iterator[Batch]:
-        """The batch of each tensor of sample indices, in order. Raises DataError.
+        """Yields the batch of each tensor of sample indices in `plan`, in order. Raises DataError.
 
-        What is drawn by chance (augmentation) depends on the seed, the epoch and the sample alone: so a run may go on
-        anywhere in the plan, on any number of ranks and loader processes. What depends on a whole batch (mixup) draws
-        from torch's own generator when the batch is taken, never ahead of it.
+        Random changes of a sample (augmentation) depend on the seed, the epoch and the sample alone, so that a run can
+        resume anywhere in the plan, on any number of ranks and loader processes. Random changes of a whole batch
+        (mixup) draw from torch's global generator when the batch is taken, never ahead of it.
         """
         ...
 
     def evaluate(
         self, world: World | None, *, on_batch: Callable[[], None], batch_size: int | None = None
     ) -> Evaluation:
-        """Measures `model` as it is now, each validation sample once. A collective; without a world, of no one else.
+        """Measures the model on each validation sample once. A collective if there is a world.
 
-        `batch_size`: samples at once, where as many as the configuration says do not fit the memory. Every rank calls
-        the model, and then `on_batch`, equally often. The model is left in training mode.
+        `batch_size`: the samples of a batch, if the configuration's batch does not fit in memory. All ranks call the
+        model, and `on_batch` after it, equally often. Leaves the model in training mode.
         """
         ...
 
-    def example(self) -> Any:
-        """The inputs of one sample, on the device."""
+    def example_inputs(self) -> Any:
+        """Returns the inputs of one sample, on the device."""
         ...
 
-    def largest(self, count: int) -> Batch:
-        """A batch of `count` training samples that takes as much memory as any. Draws nothing by chance."""
+    def largest_batch(self, count: int) -> Batch:
+        """Returns a batch of `count` training samples that takes as much memory as any. Draws no random numbers."""
         ...

@@ -1,7 +1,7 @@
 """torchrun for one host: `python -P -m trainer.torchrun` takes torchrun's own arguments.
 
-Its rendezvous stores listen on loopback. torch binds them to every address of the host, and unpickles what it finds in
-them: whoever reaches the port could run code here.
+Its rendezvous stores listen on loopback only. PyTorch would bind them to every address of the host, and it unpickles
+what they hold: whoever reaches the port could run code here.
 """
 
 import socket
@@ -18,7 +18,7 @@ LOOPBACK = "127.0.0.1"
 
 
 class LoopbackStore(TCPStore):
-    """A TCPStore whose server, if it has one, cannot be reached from another host."""
+    """A TCPStore whose server, if it has one, listens on loopback only."""
 
     def __init__(
         self, host_name: str, port: int, world_size: int | None = None, is_master: bool = False, **options: Any
@@ -32,7 +32,7 @@ class LoopbackStore(TCPStore):
 
 def main() -> None:
     """Runs torchrun with `sys.argv`."""
-    for module in (distributed, c10d_rendezvous_backend):  # the ranks' own store, the rendezvous
+    for module in (distributed, c10d_rendezvous_backend):  # the store of the ranks, the rendezvous
         vars(module)["TCPStore"] = LoopbackStore
     run.main()
 

@@ -1,4 +1,4 @@
-"""The process group: who this rank is, and how to be part of the group for as long as training lasts."""
+"""The process group of a run: this rank's place in it, and collectives over host memory."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -8,66 +8,61 @@ import os
 from typing import TypeVar, cast
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, distributed
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class World:
-    """One rank's place in the process group, and its device."""
+    """The place of one rank in the process group, and its device."""
 
     rank: int
     size: int
     local_size: int
     device: torch.device
     host: distributed.ProcessGroup | None = None
-    """The same ranks over host memory, where the default group is a GPU's; objects go this way."""
+    """A Gloo group of the same ranks for Python objects, if the default group is NCCL."""
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """The sum of every rank's `tensor`, in place. A collective."""
+        """Replaces `tensor` by its sum over all ranks, and returns it. A collective."""
         distributed.all_reduce(tensor)
         return tensor
 
     def any(self, flag: bool) -> bool:
-        """Whether it is True on any rank. A collective."""
+        """Returns whether `flag` is True on any rank. A collective."""
         flags = torch.tensor(int(flag))
         distributed.all_reduce(flags, group=self.host)
         return bool(flags)
 
     def gather(self, value: T) -> list[T]:
-        """Every rank's `value`, in the order of ranks. A collective."""
+        """Returns the `value` of every rank, in the order of ranks. A collective."""
         values: list[T | None] = [None] * self.size
         distributed.all_gather_object(values, value, group=self.host)
         return cast(list[T], values)
 
     def collect(self, value: T) -> list[T]:
-        """Every rank's `value` on rank 0, in the order of ranks; nothing elsewhere. A collective."""
+        """Returns the `value` of every rank on rank 0, and an empty list on other ranks. A collective."""
         values: list[T | None] = [None] * self.size if self.rank == 0 else []
         distributed.gather_object(value, values or None, dst=0, group=self.host)
         return cast(list[T], values)
 
-    def agree(self, value: T) -> T:
-        """Rank 0's `value`: what is decided by it is decided once. A collective."""
+    def from_rank_0(self, value: T) -> T:
+        """Returns the `value` of rank 0, so that all ranks decide the same. A collective."""
         values = [value]
         distributed.broadcast_object_list(values, src=0, group=self.host)
         return values[0]
 
-    def broadcast_buffers(self, model: nn.Module) -> None:
-        """Gives every rank the buffers of rank 0: batch norm's statistics, which each rank gathers for itself."""
-        for buffer in model.buffers():
-            distributed.broadcast(buffer, src=0)
-
 
 @contextmanager
 def joined(timeout: timedelta) -> Generator[World]:
-    """Joins the group that torchrun's environment describes: NCCL where there is a GPU for this rank, else Gloo.
+    """Joins the process group that torchrun's environment describes: NCCL if there is a GPU for this rank, else Gloo.
 
-    `timeout` is that of one collective. Raises ValueError where that environment is absent.
+    `timeout`: the timeout of one collective. Raises ValueError without that environment.
     """
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
     if torch.cuda.is_available():
-        torch.cuda.set_device(local_rank)  # before anything else makes a context on GPU 0
+        torch.cuda.set_device(local_rank)  # before anything creates a context on GPU 0
         device = torch.device("cuda", local_rank)
         distributed.init_process_group("nccl", timeout=timeout, device_id=device)
         host = cast(distributed.ProcessGroup, distributed.new_group(timeout=timeout, backend="gloo"))
@@ -82,7 +77,7 @@ def joined(timeout: timedelta) -> Generator[World]:
         device=device,
         host=host,
     )
-    # Ranks that leave Gloo at different moments can abort. After an exception there is no waiting for the others: the
-    # process exits, and what it raised must come first.
+    # Ranks that leave Gloo at different moments can abort. After an exception the process exits at once instead, so
+    # that it does not wait for the other ranks.
     distributed.barrier()
     distributed.destroy_process_group()

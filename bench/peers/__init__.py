@@ -1,1 +1,1 @@
-"""What the service is measured against."""
+"""The programs that the service and the trainer are compared with."""

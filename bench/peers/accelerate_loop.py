@@ -18,7 +18,7 @@ def main() -> None:
     )
     model = make_model(course, device)
     optimizer = make_optimizer(course, model, device)
-    # The batches lie on the device already: they need no loader of accelerate's, which would cost more.
+    # The batches are on the device already. A loader of accelerate would only add cost.
     pictures = Pictures(course, device)
     wrapped, optimizer = accelerator.prepare(model, optimizer)
     clock = Clock(course)

@@ -35,7 +35,7 @@ def main() -> None:
     schedule = Schedule(config.lr_scheduler, base_lr=config.optimizer.lr, total_steps=total, mode="min")
     step = 0
     for epoch in range(1, training.epochs + 1):
-        plan = [window.shares[0].indices for window in sampler.windows(epoch)]
+        plan = [window.micro_batches[0].indices for window in sampler.windows(epoch)]
         batches = task.training_batches(plan, epoch=epoch)
         train_mode(task.model)
         loss = torch.zeros((), device=device)

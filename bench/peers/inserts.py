@@ -1,4 +1,4 @@
-"""The least that a service could do for a submission: FastAPI, a checked body, one row in one durable transaction.
+"""A minimal service for submissions: FastAPI, a validated body, one row in one durable transaction.
 
 `python -m bench.peers.inserts DATABASE_URL` prints its port and serves on loopback until it is stopped.
 """
@@ -35,12 +35,12 @@ class Peer:
     address: tuple[str, int]
     pid: int
     ready_s: float
-    """From its start until it answered."""
+    """Seconds from its start until it answered."""
 
 
 @contextmanager
 def running(database: str) -> Generator[Peer]:
-    """Such a service, for as long as this lasts."""
+    """Runs the service as long as the context lasts."""
     command = [sys.executable, "-m", "bench.peers.inserts", database]
     began = time.monotonic()
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:

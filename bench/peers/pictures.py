@@ -1,4 +1,4 @@
-"""What the other loops train: the trainer's model, on the trainer's batches, with the trainer's optimizer."""
+"""The model, the batches and the optimizer of the trainer, for the other loops."""
 
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -15,7 +15,7 @@ from trainer.sampler import TrainSampler
 
 
 class Pictures:
-    """One rank's batches of an epoch: all pictures lie on its device, and are normalized when their turn comes."""
+    """The batches of one rank in an epoch. All pictures are on its device."""
 
     def __init__(self, course: Course, device: torch.device) -> None:
         with np.load(course.data) as arrays:
@@ -29,7 +29,9 @@ class Pictures:
             rank=int(os.environ["RANK"]),
             seed=course.seed,
         ).windows(epoch=1)
-        self._batches = torch.cat([window.shares[0].indices for window in windows]).to(device).split(course.batch)
+        self._batches = (
+            torch.cat([window.micro_batches[0].indices for window in windows]).to(device).split(course.batch)
+        )
         self._scale = torch.tensor(1 / course.std / 255, device=device)
         self._shift = torch.tensor(-course.mean / course.std, device=device)
         self._channels = vision.channels_for(course.model, 1)
@@ -54,7 +56,7 @@ def rank_device() -> torch.device:
 
 
 def make_model(course: Course, device: torch.device) -> nn.Module:
-    """With the same weights on every rank. What is drawn by chance afterwards differs from rank to rank."""
+    """Returns a model with the same weights on every rank. Later random numbers differ between ranks."""
     torch.manual_seed(course.seed)
     model = vision.build(course.model, channels=1, height=SIDE, width=SIDE, classes=CLASSES)
     torch.manual_seed(course.seed + 1 + int(os.environ["RANK"]))
@@ -74,7 +76,7 @@ def make_optimizer(course: Course, model: nn.Module, device: torch.device) -> Ad
 
 
 def in_bf16(device: torch.device) -> bool:
-    """Whether to train in bf16: where a GPU has it, as the trainer does."""
+    """Returns whether to train in bf16: on a GPU that supports it, as the trainer does."""
     return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
 
 

@@ -1,4 +1,4 @@
-"""DistributedDataParallel by hand, with nothing around it: `torchrun -m bench.peers.raw_loop COURSE`."""
+"""A plain loop with DistributedDataParallel: `torchrun -m bench.peers.raw_loop COURSE`."""
 
 import sys
 

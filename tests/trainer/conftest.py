@@ -1,4 +1,4 @@
-"""What all tests of the trainer share."""
+"""Fixtures of all tests of the trainer."""
 
 import pytest
 import torch
@@ -6,5 +6,5 @@ import torch
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> None:
-    """What the tests compute is so small that several threads would mostly wait for each other."""
+    """Sets one thread: with so little to compute, several threads mostly wait for each other."""
     torch.set_num_threads(1)

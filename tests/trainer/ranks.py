@@ -1,4 +1,4 @@
-"""Real ranks for tests: processes in a Gloo group, forked from one that has imported torch already."""
+"""Runs functions on real ranks: processes in a Gloo group, forked from a process that has imported torch."""
 
 from collections.abc import Callable, Sequence
 from multiprocessing import get_context
@@ -25,14 +25,14 @@ PRELOADED = (
     "torch.utils.serialization.config",
     "numpy.ctypeslib",
 )
-"""What ranks would import on their way to the first step and the first checkpoint."""
+"""What a rank imports until its first step and its first checkpoint."""
 
 _context = get_context("forkserver")
 _context.set_forkserver_preload([*PRELOADED])
 
 
 def on_ranks(size: int, function: Callable[..., Any], *arguments: Any, env: dict[str, str] | None = None) -> list[Any]:
-    """What `function` returned on each rank, or the exception that left it."""
+    """Returns what `function` returned or raised on each rank."""
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     shared = {
         "MASTER_ADDR": "127.0.0.1",
@@ -63,7 +63,7 @@ def on_ranks(size: int, function: Callable[..., Any], *arguments: Any, env: dict
 
 
 def results(outcomes: Sequence[Any]) -> list[Any]:
-    """The values of `on_ranks`, if no rank raised."""
+    """Returns the values of `on_ranks`. Raises the exception of a rank."""
     for outcome in outcomes:
         if isinstance(outcome, BaseException):
             raise outcome
@@ -71,7 +71,7 @@ def results(outcomes: Sequence[Any]) -> list[Any]:
 
 
 def job(root: Path, config: dict[str, Any], *, trainer: str = "image-classification", **spec: Any) -> RunDir:
-    """A run directory with the job's configuration, as the worker writes it."""
+    """Creates a run directory with the job's configuration, as the worker does."""
     run = RunDir(root)
     run.create()
     job = parse_spec({"trainer": trainer, "config": config, **spec})
@@ -95,7 +95,7 @@ def _main(pipe: Connection, env: dict[str, str], function: Callable[..., Any], a
         outcome = function(*arguments)
     except Exception as error:  # noqa: BLE001 the test decides what it means
         outcome = error
-    pipe.send_bytes(pickle.dumps(outcome))  # by value: `send` would share a tensor's memory, which ends with the rank
+    pipe.send_bytes(pickle.dumps(outcome))  # by value: `send` shares the memory of tensors, which ends with the rank
 
 
 def _receive(pipe: Connection) -> Any:

@@ -1,4 +1,4 @@
-"""A task in double precision, small enough to be checked by hand."""
+"""A task in double precision that is small enough to check by hand."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -15,7 +15,10 @@ SAMPLES = 30
 
 
 class Regression:
-    """Three numbers to one; `extra` modules come before the last layer. What it evaluates to is given, one an epoch."""
+    """A model from three numbers to one, with `extra` modules before the last layer.
+
+    `values`: the results of the evaluations, one an epoch.
+    """
 
     description = "30 samples"
     metadata: dict[str, Any] = {}
@@ -41,8 +44,8 @@ class Regression:
     ) -> Evaluation:
         return Evaluation({"val/loss": self.values.pop(0)} if self.values else {})
 
-    def example(self) -> Tensor:
+    def example_inputs(self) -> Tensor:
         return self.inputs[:1]
 
-    def largest(self, count: int) -> Batch:
+    def largest_batch(self, count: int) -> Batch:
         return Batch(self.inputs[:count], self.targets[:count])

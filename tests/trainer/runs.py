@@ -1,4 +1,4 @@
-"""What a run of the trainer leaves on disk, and pictures to run it on."""
+"""Reads what a run of the trainer wrote, and writes pictures to train on."""
 
 from pathlib import Path
 from typing import Any
@@ -26,14 +26,14 @@ def state(run: RunDir, name: str) -> dict[str, Any]:
 
 
 def load(checkpoint: Path) -> dict[str, Any]:
-    """The state of a checkpoint's folder, without what a clock has measured."""
+    """Returns the state in a checkpoint's folder, without measured times."""
     found = torch.load(checkpoint / "state.pt", weights_only=True)
     found["metrics"].pop(TIMED, None)
     return found
 
 
 def same(one: Any, other: Any) -> bool:
-    """Bit for bit."""
+    """Returns whether two states are bit-equal."""
     if isinstance(one, torch.Tensor):
         return one.dtype == other.dtype and torch.equal(one, other)
     if isinstance(one, dict):
@@ -44,7 +44,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def small_pictures(folder: Path, *, train: int = 150, val: int = 67) -> str:
-    """An `.npz` file of real digits."""
+    """Writes an `.npz` file of real digits. Returns its path."""
     pictures, labels = read_digits()
     images = (pictures.reshape(-1, 8, 8) * 15).astype(np.uint8)
     path, end = folder / "small.npz", train + val

@@ -22,7 +22,7 @@ CPU = torch.device("cpu")
 
 
 class Walk(nn.Module):
-    """One weight, a frozen one, and buffers, which the test moves."""
+    """A weight, a frozen weight and buffers, which the test changes."""
 
     def __init__(self, start: float = 0.0) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Walk(nn.Module):
         self.register_buffer("cache", torch.tensor([0.0]), persistent=False)
 
     def go(self, optimizer: Optimizer, to: Sequence[float]) -> None:
-        """One optimizer step to each value; the buffers are at twice the value, and count the steps."""
+        """Takes an optimizer step to each value. One buffer becomes twice the value, another counts the steps."""
         for value in to:
             self.weight.grad = self.weight.detach() - value
             self.mean.fill_(2 * value)
@@ -45,7 +45,7 @@ class Walk(nn.Module):
 
 
 class Net(nn.Module):
-    """All that an average may meet: convolution, batch norm, tied weights, something frozen."""
+    """A model with all kinds of tensors: convolution, batch norm, tied weights, frozen parameters."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ def copies(tensors: dict[str, Any]) -> dict[str, Tensor]:
 
 
 def same(first: dict[str, Any], second: dict[str, Any]) -> bool:
-    """To the bit: NaN equals itself, and 0 is not -0."""
+    """Returns whether tensors are bit-equal: NaN equals itself, and 0 is not -0."""
     return first.keys() == second.keys() and all(
         torch.equal(first[key].reshape(-1).view(torch.uint8), second[key].reshape(-1).view(torch.uint8))
         for key in first
@@ -108,7 +108,7 @@ def test_an_average_of_a_straight_line_lags_behind(decay: float) -> None:
     assert ema.tensors["mean"].item() == pytest.approx(2 * lagging, rel=1e-12)
 
 
-def test_a_ramped_average_begins_with_the_newest_weights() -> None:
+def test_a_ramped_average_starts_with_the_newest_weights() -> None:
     model = Walk(start=5.0)
     optimizer = sgd(model)
     ema = ExponentialAverage(model, EmaConfig(decay=0.9, ramp=4), optimizer)
@@ -126,19 +126,19 @@ def test_a_ramped_average_begins_with_the_newest_weights() -> None:
     st.floats(0, 0.9999),
     st.integers(0, 50),
 )
-def test_an_average_is_the_weighted_sum_of_all_that_there_was(walk: list[float], decay: float, ramp: int) -> None:
+def test_an_average_is_the_weighted_sum_of_all_values(walk: list[float], decay: float, ramp: int) -> None:
     model = Walk(start=7.0)
     optimizer = sgd(model)
     ema = ExponentialAverage(model, EmaConfig(decay=decay, ramp=ramp), optimizer)
     model.go(optimizer, walk)
     decays = [decay * (1 - math.exp(-u / ramp)) if ramp else decay for u in range(1, len(walk) + 1)]
-    later = [math.prod(decays[at:]) for at in range(len(walk) + 1)]  # what is left of a value that came before
+    later = [math.prod(decays[at:]) for at in range(len(walk) + 1)]  # the weight of an earlier value
     expected = 7.0 * later[0] + sum(value * (1 - decays[at]) * later[at + 1] for at, value in enumerate(walk))
     assert ema.tensors["weight"].item() == pytest.approx(expected, rel=1e-9, abs=1e-9)
     assert ema.updates == len(walk)
 
 
-def test_what_is_averaged() -> None:
+def test_weights_and_floating_point_buffers_are_averaged() -> None:
     model = Walk()
     optimizer = sgd(model)
     ema = ExponentialAverage(model, EmaConfig(decay=0.5, ramp=0), optimizer)
@@ -161,7 +161,7 @@ def test_tied_weights_are_averaged_once() -> None:
     assert ema.tensors["tied.weight"] is ema.tensors["inner.weight"]
 
 
-def test_the_average_is_applied_for_a_while() -> None:
+def test_the_average_is_applied_inside_the_context() -> None:
     model, optimizer = net()
     ema = ExponentialAverage(model, EmaConfig(decay=0.9, ramp=0), optimizer)
     train(model, optimizer, range(3))
@@ -170,14 +170,14 @@ def test_the_average_is_applied_for_a_while() -> None:
     average, own = copies(ema.tensors), copies(model.state_dict())
     with ema.applied():
         assert same(copies(model.state_dict()), average)
-        model(torch.zeros(2, 1, 4, 4))  # in training mode: it moves the batch norm's buffers
+        model(torch.zeros(2, 1, 4, 4))  # training mode changes the buffers of batch norm
         assert not same(copies(model.state_dict()), average)
     assert same(copies(model.state_dict()), own)
     assert same(ema.tensors, average)
     assert all(item.requires_grad for group in optimizer.param_groups for item in group["params"])
 
 
-def test_the_own_weights_are_back_after_an_error() -> None:
+def test_the_models_weights_are_restored_after_an_error() -> None:
     model, optimizer = net()
     ema = ExponentialAverage(model, EmaConfig(decay=0.9, ramp=0), optimizer)
     train(model, optimizer, range(3))
@@ -193,7 +193,7 @@ def test_the_own_weights_are_back_after_an_error() -> None:
     assert same(copies(model.state_dict()), own)
 
 
-def test_training_goes_on_as_if_nothing_had_been_applied() -> None:
+def test_applying_the_average_does_not_change_training() -> None:
     states: list[dict[str, Tensor]] = []
     for applies in (False, True):
         model, optimizer = net()
@@ -221,7 +221,7 @@ def test_lookahead_by_hand() -> None:
     assert model.mean.item() == 24.0  # buffers are not Lookahead's
 
 
-def test_the_average_sees_what_lookahead_leaves() -> None:
+def test_the_average_follows_the_weights_after_lookahead() -> None:
     model = Walk()
     optimizer = sgd(model)
     Lookahead(model, LookaheadConfig(every_steps=1, alpha=0.5), optimizer)
@@ -232,7 +232,7 @@ def test_the_average_sees_what_lookahead_leaves() -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 4, 5])
-def test_resumed_weights_are_uninterrupted_ones(cut: int) -> None:
+def test_resumed_averages_equal_uninterrupted_ones(cut: int) -> None:
     def make() -> tuple[Net, Optimizer, Lookahead, ExponentialAverage]:
         model, optimizer = net()
         lookahead = Lookahead(model, LookaheadConfig(every_steps=3, alpha=0.5), optimizer)
@@ -269,7 +269,7 @@ def test_resumed_weights_are_uninterrupted_ones(cut: int) -> None:
 @pytest.mark.parametrize("unscale", [True, False])
 @pytest.mark.parametrize("name", ["sgd", "adam", "adamw"])
 def test_an_overflowed_step_changes_nothing(name: str, unscale: bool, fused: bool) -> None:
-    """`unscale`: as with clipping, which looks at the gradients before the step."""
+    """`unscale`: as with clipping, which reads the gradients before the step."""
     model, _ = net()
     config = OptimizerConfig.model_validate({"name": name, "fused": fused})
     optimizer = make_optimizer(model, config, lr=0.01, device=CPU)
@@ -302,7 +302,7 @@ def test_an_overflowed_step_changes_nothing(name: str, unscale: bool, fused: boo
     step(1.0)
     before, scale = state(), scaler.get_scale()
     step(1e38)
-    assert scaler.get_scale() < scale  # it did overflow
+    assert scaler.get_scale() < scale  # the step overflowed
     assert same(state(), before)
     assert (ema.updates, lookahead.steps) == (1, 1)
     step(1.0)
@@ -311,7 +311,7 @@ def test_an_overflowed_step_changes_nothing(name: str, unscale: bool, fused: boo
 
 
 class Recorded(TorchDispatchMode):
-    """The operations that reach the device."""
+    """Records the operations on the device."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -323,19 +323,19 @@ class Recorded(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def test_a_step_is_a_few_operations_on_many_tensors_and_waits_for_none() -> None:
+def test_an_update_is_a_few_foreach_operations_and_does_not_wait() -> None:
     model, _ = net()
     optimizer = sgd(model)
     Lookahead(model, LookaheadConfig(every_steps=1), optimizer)
     ExponentialAverage(model, EmaConfig(), optimizer)
     with Recorded() as recorded:
-        optimizer.step()  # without gradients: nothing but the hooks
+        optimizer.step()  # without gradients only the hooks run
     assert recorded.names == ["_foreach_lerp_", "_foreach_copy_", "_foreach_lerp_", "_foreach_copy_"]
 
 
 def sharded_average() -> dict[str, Any]:
-    """A run on the shards of a model, where each rank has the same data; what it ended with, whole."""
-    from torch.distributed.fsdp import fully_shard  # here, for it takes seconds
+    """Trains the shards of a model on the same data on each rank. Returns the whole result."""
+    from torch.distributed.fsdp import fully_shard  # imported here, as it takes seconds
     from torch.distributed.tensor import DTensor
 
     distributed.init_process_group("gloo")
@@ -378,7 +378,7 @@ def evaluated(model: nn.Module, inputs: Tensor) -> Tensor:
         return model(inputs)
 
 
-def test_shards_are_averaged_as_the_whole_is() -> None:
+def test_shards_are_averaged_like_whole_tensors() -> None:
     _, alone = averaged_run(copy.copy)
     for rank in results(on_ranks(2, sharded_average)):
         assert rank.keys() == alone.keys()

@@ -1,4 +1,4 @@
-"""The model card: FLOPs against closed forms, and a model that is left as it was."""
+"""The model card: FLOPs against closed forms. Counting does not change the model."""
 
 import json
 from pathlib import Path
@@ -12,6 +12,7 @@ from tests.trainer.ranks import recipe
 from trainer.card import Card, describe, flops, peak_memory, versions
 from trainer.models.initial import freeze, train_mode
 from trainer.recipes.classification import Classifier, make_task
+from trainer.sampler import TrainSampler
 from trainer.world import World
 
 CPU = torch.device("cpu")
@@ -32,7 +33,7 @@ class Attention(nn.Module):
         (nn.Linear(10, 7), torch.zeros(1, 10), 2 * 10 * 7),
         (nn.Conv2d(3, 4, 3, padding=1), torch.zeros(1, 3, 8, 6), 2 * 8 * 6 * 4 * 3 * 9),
         (nn.Sequential(nn.Flatten(), nn.ReLU(), nn.Linear(12, 2)), torch.zeros(1, 3, 4), 2 * 12 * 2),
-        # Four projections of 5 tokens, and two products of all tokens with all.
+        # Four projections of 5 tokens, and two products of every token with every token.
         (Attention(), {"x": torch.zeros(1, 5, 8)}, 2 * (4 * 5 * 8 * 8 + 2 * 5 * 5 * 8)),
     ],
 )
@@ -40,7 +41,7 @@ def test_the_products_of_a_forward_pass_are_counted(model: nn.Module, inputs: An
     assert flops(model, inputs) == expected
 
 
-def test_counting_leaves_the_model_and_the_random_numbers_as_they_were() -> None:
+def test_counting_does_not_change_the_model_or_the_random_generators() -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.BatchNorm1d(4), nn.Dropout())
     freeze(model, ["1"])
     train_mode(model)
@@ -60,10 +61,11 @@ def card(*, rank: int = 0, **model: Any) -> tuple[Classifier, Card]:
     config = recipe(model=model, training={"per_device_batch_size": 16, "gradient_accumulation_steps": 3})
     classifier = make_task(config, source="digits", device=CPU)
     world = World(rank=rank, size=2, local_size=2, device=CPU)
-    return classifier, describe(classifier, config=config, world=world, precision="fp32")
+    sampler = TrainSampler(classifier.samples, global_batch=96, batch_size=16, world_size=2, rank=rank)
+    return classifier, describe(classifier, sampler=sampler, world=world, precision="fp32")
 
 
-def test_a_card_says_what_a_run_is() -> None:
+def test_a_card_describes_the_run() -> None:
     classifier, found = card(freeze=["features"])
     trainable = sum(
         parameter.numel() for name, parameter in classifier.model.named_parameters() if "classifier" in name
@@ -72,7 +74,7 @@ def test_a_card_says_what_a_run_is() -> None:
     assert found.global_batch == 16 * 3 * 2
     assert (found.world_size, found.device, found.precision) == (2, "CPU", "fp32")
     assert (found.data_hash, found.split_hash) == (classifier.data.data_hash, classifier.data.split_hash)
-    assert found.flops_per_sample == flops(classifier.model, classifier.example()) > 1000
+    assert found.flops_per_sample == flops(classifier.model, classifier.example_inputs()) > 1000
     assert found.versions == versions()
     assert found.versions["torch"] == torch.__version__
     plain = found.as_dict()
@@ -81,7 +83,7 @@ def test_a_card_says_what_a_run_is() -> None:
     assert card(rank=1)[1].flops_per_sample is None, "counted once, by the rank that reports it"
 
 
-def test_what_cannot_be_counted_is_left_out() -> None:
+def test_flops_that_cannot_be_counted_are_none() -> None:
     classifier, _ = card()
 
     class Refuses(nn.Module):
@@ -89,8 +91,9 @@ def test_what_cannot_be_counted_is_left_out() -> None:
             raise NotImplementedError
 
     classifier.model.add_module("features", Refuses())
+    world = World(rank=0, size=1, local_size=1, device=CPU)
     found = describe(
-        classifier, config=classifier.config, world=World(rank=0, size=1, local_size=1, device=CPU), precision="fp32"
+        classifier, sampler=TrainSampler(100, global_batch=10, batch_size=10), world=world, precision="fp32"
     )
     assert found.flops_per_sample is None
 

@@ -18,7 +18,7 @@ from trainer.world import joined
 
 
 def train(compiled: bool) -> tuple[list[Tensor], list[str]]:
-    """Weights and their names after an epoch."""
+    """Returns the weights and their names after an epoch."""
     with joined(timedelta(minutes=1)) as world:
         task = Regression()
         config = recipe(training={"epochs": 1, "per_device_batch_size": 10, "compile": compiled})
@@ -27,7 +27,7 @@ def train(compiled: bool) -> tuple[list[Tensor], list[str]]:
 
 
 def train_traced() -> tuple[list[Tensor], list[str]]:
-    """As `train(True)`, but Dynamo's graphs are run as they are, without a C++ compiler."""
+    """Trains as `train(True)`, but runs Dynamo's graphs without a C++ compiler."""
     nn.Module.compile = partialmethod(nn.Module.compile, backend="eager")  # pyright: ignore[reportAttributeAccessIssue]
     return train(True)
 
@@ -53,7 +53,7 @@ def test_a_compiled_model_learns_the_same_and_keeps_its_names(tmp_path: Path) ->
         assert torch.allclose(ours, theirs, rtol=0, atol=1e-12)
 
 
-def test_a_machine_without_a_compiler_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compile_without_a_compiler_is_a_configuration_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CXX", raising=False)
     with pytest.raises(ConfigError, match=r"training\.compile needs a C\+\+ compiler"):

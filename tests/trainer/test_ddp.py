@@ -1,4 +1,4 @@
-"""What several ranks compute together is what one process would."""
+"""Several ranks compute the same together as one process."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -52,7 +52,7 @@ def weights_of(training: Training) -> list[Tensor]:
 
 
 def train_regression(batch: int, accumulate: int) -> tuple[list[Tensor], int, int]:
-    """The weights after two epochs, the optimizer steps, and how often gradients were all-reduced."""
+    """Returns the weights after two epochs, the optimizer steps and the number of all-reduces of the gradients."""
     reduced = 0
 
     def count(state: None, bucket: GradBucket) -> Future[Tensor]:
@@ -66,17 +66,17 @@ def train_regression(batch: int, accumulate: int) -> tuple[list[Tensor], int, in
         assert isinstance(model, DistributedDataParallel)
         model.register_comm_hook(None, count)
         training.train()
-        return weights_of(training), training.step, reduced
+        return weights_of(training), training.position.step, reduced
 
 
 def reference(global_batch: int) -> list[Tensor]:
-    """The same by plain gradient descent on the mean over each window's samples."""
+    """Returns the weights after plain gradient descent on the mean over each window's samples."""
     task = Regression()
     for epoch in (1, 2):
         for window in TrainSampler(SAMPLES, global_batch=global_batch, batch_size=global_batch, seed=42).windows(epoch):
-            (share,) = window.shares
+            (micro_batch,) = window.micro_batches
             task.model.zero_grad()
-            task.loss(task.model(task.inputs[share.indices]), task.targets[share.indices]).backward()
+            task.loss(task.model(task.inputs[micro_batch.indices]), task.targets[micro_batch.indices]).backward()
             with torch.no_grad():
                 for parameter in task.model.parameters():
                     assert parameter.grad is not None
@@ -87,8 +87,8 @@ def reference(global_batch: int) -> list[Tensor]:
 @pytest.mark.parametrize(
     ("ranks", "batch", "accumulate"), [(1, 16, 1), (2, 8, 1), (2, 4, 2), (1, 8, 2), (2, 3, 3), (3, 2, 2)]
 )
-def test_gradients_are_those_of_one_process_on_the_joined_batch(ranks: int, batch: int, accumulate: int) -> None:
-    # 30 samples: the last window of an epoch is shorter, and its shares differ from rank to rank.
+def test_gradients_equal_those_of_one_process_on_the_joined_batch(ranks: int, batch: int, accumulate: int) -> None:
+    # 30 samples: the last window of an epoch is shorter, and its micro-batches differ between ranks.
     global_batch = ranks * batch * accumulate
     expected = reference(global_batch)
     for weights, steps, reduced in results(on_ranks(ranks, train_regression, batch, accumulate)):
@@ -113,7 +113,7 @@ def train_with_everything(batch: int, accumulate: int) -> tuple[list[Tensor], li
         return weights_of(training), [tensor.clone() for tensor in training.learner.ema.tensors.values()]
 
 
-def test_one_trajectory_whatever_the_ranks_and_the_accumulation() -> None:
+def test_weights_are_the_same_for_any_ranks_and_accumulation() -> None:
     ((weights, averages),) = results(on_ranks(1, train_with_everything, 16, 1))
     for batch, accumulate in ((8, 1), (4, 2)):
         for others in results(on_ranks(2, train_with_everything, batch, accumulate)):
@@ -122,7 +122,7 @@ def test_one_trajectory_whatever_the_ranks_and_the_accumulation() -> None:
 
 
 def stop_early(values: Sequence[Sequence[float]]) -> tuple[int, int, float]:
-    """The epochs and steps that a rank ran which evaluates to `values[rank]`, and its last learning rate."""
+    """Trains with `values[rank]` as the results of evaluations. Returns epochs, steps and the last learning rate."""
     with joined(MINUTE) as world:
         config = regression(
             8,
@@ -133,11 +133,11 @@ def stop_early(values: Sequence[Sequence[float]]) -> tuple[int, int, float]:
         )
         training = training_of(Regression(values=values[world.rank]), config, world)
         assert training.train()
-        return training.epoch - 1, training.step, training.learner.optimizer.param_groups[0]["lr"]
+        return training.position.epoch - 1, training.position.step, training.learner.optimizer.param_groups[0]["lr"]
 
 
-def test_ranks_that_disagree_stop_at_the_step_that_rank_0_decides() -> None:
-    # Rank 0 is best at epoch 2 and stops after epoch 4; by its own values, rank 1 would have gone on.
+def test_ranks_that_disagree_stop_at_rank_0s_step() -> None:
+    # Rank 0 is best at epoch 2 and stops after epoch 4. Rank 1 would continue by its own values.
     values = [[3.0, 1.0, 2.0, 2.0, 0.0], [3.0, 2.0, 1.0, 0.5, 0.2, 0.1, 0.05, 0.01, 0.001]]
     assert results(on_ranks(2, stop_early, values)) == [(4, 8, 0.05), (4, 8, 0.05)]
 
@@ -152,7 +152,7 @@ def train_digits() -> dict[str, Any]:
         return {"first": first, "stream": stream, "last": weights_of(training), "finished": finished}
 
 
-def test_ranks_begin_and_stay_with_the_same_weights_and_draw_different_numbers(tmp_path: Path) -> None:
+def test_ranks_keep_equal_weights_and_draw_different_random_numbers(tmp_path: Path) -> None:
     run = job(tmp_path, {"training": {"epochs": 1, "max_steps": 7}})
     one, other = results(on_ranks(2, train_digits, env=environment(run, data="digits")))
     assert one["finished"]

@@ -45,7 +45,7 @@ RECIPES = {"image-classification": pictures, "segmentation": pairs, "text-classi
 
 
 def checkpoint(folder: Path, trainer: str, raw: dict[str, Any]) -> tuple[Path, Task]:
-    """What the loop saves, as far as it matters here, and the task that it came from."""
+    """Saves the part of a checkpoint that evaluation reads. Returns its path and its task."""
     config = REGISTRY[trainer].config.model_validate(raw)
     torch.manual_seed(3)
     task = make_task(config, source=config.data.source, weights="none", device=CPU)
@@ -61,7 +61,7 @@ def checkpoint(folder: Path, trainer: str, raw: dict[str, Any]) -> tuple[Path, T
 
 
 @pytest.mark.parametrize("trainer", RECIPES)
-def test_a_checkpoint_reaches_what_its_task_had_reached(tmp_path: Path, trainer: str) -> None:
+def test_a_checkpoint_reaches_its_tasks_metrics(tmp_path: Path, trainer: str) -> None:
     (tmp_path / "data").mkdir()
     path, task = checkpoint(tmp_path, trainer, RECIPES[trainer](tmp_path / "data"))
     expected = task.evaluate(None, on_batch=lambda: None)
@@ -87,7 +87,7 @@ def test_the_program_prints_one_line(
         program.main()
 
 
-def test_other_data_may_be_evaluated_where_its_classes_are_the_same(tmp_path: Path) -> None:
+def test_other_data_with_the_same_classes_may_be_evaluated(tmp_path: Path) -> None:
     path, _ = checkpoint(tmp_path, "image-classification", pictures(tmp_path))
     assert evaluate(path, source="digits", device="cpu")["samples"] == 269
     (tmp_path / "cat").mkdir()
@@ -106,7 +106,7 @@ def test_other_data_may_be_evaluated_where_its_classes_are_the_same(tmp_path: Pa
         ({"recipe": "script"}, DataError, "this version has no recipe script"),
         ({"config": {"model": {"nome": "x"}}}, DataError, "its configuration is not valid in this version"),
         ({"model": {"weight": torch.zeros(1)}}, ConfigError, "the data does not fit the checkpoint's model"),
-        ({"model": None}, DataError, "is no checkpoint of a recipe"),
+        ({"model": None}, DataError, "is not a checkpoint of a recipe"),
     ],
 )
 def test_a_checkpoint_that_cannot_be_used_is_an_error(

@@ -35,7 +35,7 @@ OPTIONS: list[dict[str, Any]] = [
 
 
 def train(options: dict[str, Any]) -> tuple[str, float, int]:
-    """Trains with every wait for the device between two log lines forbidden. Precision, loss and peak memory."""
+    """Trains while waiting for the device between log lines is an error. Returns precision, loss and peak memory."""
     training_options = {"epochs": 1, "max_steps": 12, "gradient_accumulation_steps": 2, **options.get("training", {})}
     config = recipe(**{**options, "training": training_options, "logging": {"every_steps": 6}})
     with joined(timedelta(minutes=2)) as world:
@@ -66,7 +66,7 @@ def _not_a_number(gradient: Tensor) -> Tensor:
 
 
 def poison(options: dict[str, Any]) -> tuple[int, bool, list[float]]:
-    """Trains with a gradient that is NaN in steps 1 and 5. Updates, whether all weights are finite, and norms."""
+    """Trains with a NaN gradient in steps 1 and 5. Returns updates, whether all weights are finite, and norms."""
     config = recipe(**{**options, "training": {"epochs": 1, "max_steps": 8}, "logging": {"every_steps": 1}})
     norms: list[float] = []
     with joined(timedelta(minutes=2)) as world:
@@ -82,7 +82,7 @@ def poison(options: dict[str, Any]) -> tuple[int, bool, list[float]]:
         loss = task.loss
 
         def poisoned(outputs: Tensor, targets: Any) -> Tensor:
-            if training.step in {0, 4} and outputs.requires_grad:
+            if training.position.step in {0, 4} and outputs.requires_grad:
                 outputs.register_hook(_not_a_number)
             return loss(outputs, targets)
 
@@ -109,7 +109,7 @@ def poison(options: dict[str, Any]) -> tuple[int, bool, list[float]]:
         {"distributed": {"strategy": "fsdp"}, "optimizer": {"name": "sgd"}},
     ],
 )
-def test_a_step_that_is_not_finite_is_skipped_on_the_device(options: dict[str, Any]) -> None:
+def test_a_nonfinite_step_is_skipped_on_the_device(options: dict[str, Any]) -> None:
     ((updates, finite, norms),) = results(on_ranks(1, poison, options))
     assert (updates, finite) == (6, True)
     assert [math.isnan(norm) for norm in norms] == [step in {1, 5} for step in range(1, 9)]

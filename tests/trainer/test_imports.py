@@ -1,4 +1,4 @@
-"""What a process may become that imports the trainer and is then forked into ranks."""
+"""A process that imports the trainer can be forked into ranks."""
 
 import os
 from pathlib import Path
@@ -16,7 +16,7 @@ RECORDING = f"""
 import importlib, os, random, sys
 
 class Recorder:
-    # torch._C is complete when torch.cuda is looked for, and nothing has asked it for a device yet.
+    # torch._C is complete when torch.cuda is imported, and nothing has used a device yet.
     def find_spec(self, name, path=None, target=None):
         if name == "torch.cuda":
             for asked in ("_cuda_getDeviceCount", "_cuda_init"):
@@ -37,23 +37,23 @@ for module in {(*MODULES, *PRELOADED)!r}:
 """
 
 
-def test_the_imports_leave_one_thread_no_cuda_and_every_random_state() -> None:
+def test_the_imports_start_no_thread_and_no_cuda_and_draw_no_random_numbers() -> None:
     _run(f"""{RECORDING}
 assert found == ["_cuda_getDeviceCount", "_cuda_init"]
 assert calls == []
 assert len(os.listdir("/proc/self/task")) == 1
 assert state() == before
 import torch
-untouched = torch.Generator().manual_seed(torch.initial_seed())  # a seed that each process has drawn for itself
+untouched = torch.Generator().manual_seed(torch.initial_seed())  # each process draws its own seed
 assert torch.equal(torch.get_rng_state(), untouched.get_state())
-torch.cuda.is_available()  # what the recorder would have seen
+torch.cuda.is_available()  # the recorder must record this call
 assert calls or not torch.cuda._is_compiled()
 """)
 
 
 @pytest.mark.thorough
-def test_a_fork_of_the_imports_computes_in_parallel() -> None:
-    """It would hang, had the parent ever run a parallel region."""
+def test_a_process_forked_after_the_imports_computes_in_parallel() -> None:
+    """The fork would hang if the parent had run a parallel region."""
     _run(f"""{RECORDING}
 import torch
 if not (child := os.fork()):
@@ -66,13 +66,13 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 @pytest.mark.thorough
-def test_transformers_is_imported_by_those_who_need_it() -> None:
+def test_transformers_is_imported_only_when_it_is_needed() -> None:
     others = {"transformers", "sklearn", "scipy", "torch._inductor.compile_fx"}
     _run(f"{RECORDING}\nassert not {others!r} & sys.modules.keys()")
 
 
 @pytest.mark.parametrize("model", ["small_cnn", "resnet18"])
-def test_a_recipe_imports_nothing_more_on_its_way(tmp_path: Path, model: str) -> None:
+def test_training_a_recipe_imports_no_further_modules(tmp_path: Path, model: str) -> None:
     run = job(tmp_path / "run", {"model": {"name": model}, "data": {"image_size": 32}, "training": {"max_steps": 1}})
     assert results(on_ranks(1, _imported, run, env=environment(run, data="digits"))) == [[]]
 
@@ -85,6 +85,6 @@ def _imported(run: RunDir) -> list[str]:
 
 
 def _run(code: str) -> None:
-    """In a process whose libraries start no threads when they are imported, but may when they compute."""
+    """Runs code in a process whose libraries start no threads at import, but may start them to compute."""
     env = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "2"}
     subprocess.run([sys.executable, "-P", "-c", code], env=env, check=True, timeout=120)

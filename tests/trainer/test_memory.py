@@ -1,4 +1,4 @@
-"""A micro-batch that does not fit is halved, on every rank, and nothing else changes."""
+"""A micro-batch that does not fit in memory is halved on every rank. Nothing else changes."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -19,7 +19,7 @@ A_SAMPLE = 512 * 2**20
 
 
 class Greedy(nn.Module):
-    """Needs 512 MiB of addresses for each sample, and counts in a buffer how often it trained."""
+    """A model that needs 512 MiB of addresses for each sample, and counts its training passes in a buffer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,13 +32,13 @@ class Greedy(nn.Module):
         return inputs
 
 
-def begin(room: list[int]) -> tuple[int, int, float, Tensor, bool]:
-    """Batch size, global batch and calls of a run on a rank with room for `room[rank]` samples; a random number."""
+def begin(capacity: list[int]) -> tuple[int, int, float, Tensor, bool]:
+    """Starts a run on a rank with memory for `capacity[rank]` samples. Returns what it chose, and a random number."""
     with joined(timedelta(minutes=1)) as world:
         config = recipe(training={"per_device_batch_size": 10, "auto_batch": True})
         task = Regression(Greedy())
         status = Path("/proc/self/statm").read_text().split()
-        limit = int(status[0]) * resource.getpagesize() + room[world.rank] * A_SAMPLE + A_SAMPLE // 2
+        limit = int(status[0]) * resource.getpagesize() + capacity[world.rank] * A_SAMPLE + A_SAMPLE // 2
         before = resource.getrlimit(resource.RLIMIT_AS)
         resource.setrlimit(resource.RLIMIT_AS, (limit, before[1]))
         training = Training(task, trainer="test", config=config, policy=CheckpointPolicy(), run=Run({}), world=world)
@@ -48,7 +48,7 @@ def begin(room: list[int]) -> tuple[int, int, float, Tensor, bool]:
         return training.sampler.batch_size, training.sampler.global_batch, calls, torch.rand(1), clean
 
 
-def test_the_batch_that_fits_every_rank_is_taken_and_the_global_batch_stays() -> None:
+def test_the_batch_fits_every_rank_and_the_global_batch_stays() -> None:
     first, second = results(on_ranks(2, begin, [6, 3]))
     (plain, _) = results(on_ranks(2, begin, [30, 30]))
     assert first[:3] == second[:3] == (2, 20, 0.0)
@@ -57,7 +57,7 @@ def test_the_batch_that_fits_every_rank_is_taken_and_the_global_batch_stays() ->
     assert first[4]
 
 
-def test_a_machine_without_room_for_one_sample_says_so() -> None:
+def test_too_little_memory_for_one_sample_is_an_error() -> None:
     (outcome,) = on_ranks(1, begin, [0])
     with pytest.raises(RuntimeError, match="can't allocate memory: you tried to allocate 536870912 bytes"):
         raise outcome

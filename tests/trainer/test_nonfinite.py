@@ -1,4 +1,4 @@
-"""A step whose loss or gradient is not finite changes nothing, and what is measured of the others is true."""
+"""A step with a nonfinite loss or gradient changes nothing, and the other steps' metrics are right."""
 
 from collections.abc import Collection, Iterator, Mapping
 from datetime import timedelta
@@ -23,13 +23,13 @@ from trainer.world import joined
 MINUTE = timedelta(minutes=1)
 GLOBAL_BATCH, EPOCHS = 16, 3
 STEPS = 6
-"""Two an epoch, the second of them with a shorter window."""
+"""Steps of a run: two an epoch, the second of them with a shorter window."""
 WARMUP = 10
 DECAY = 0.5
 
 
 class Poisoned(Regression):
-    """The gradient of the micro-batches `at`, which count from 1, is NaN behind a finite loss."""
+    """A task whose gradient is NaN in the micro-batches `at`, counted from 1, with a finite loss."""
 
     def __init__(self, at: Collection[int], *, loss: bool = False) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ def config_of(case: Mapping[str, Any], *, ranks: int) -> Any:
 
 
 def train(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What each case ends with: rank `rank` alone meets what is not finite, in its micro-batches `at`."""
+    """Trains each case and returns its end. Only rank `rank` has nonfinite gradients, in its micro-batches `at`."""
     found: list[dict[str, Any]] = []
     with joined(MINUTE) as world:
         for case in cases:
@@ -101,7 +101,7 @@ def train(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
                     "norms": norms,
                     "rates": rates,
                     "updates": learner.updates,
-                    "step": training.step,
+                    "step": training.position.step,
                     "error": error,
                 }
             )
@@ -109,13 +109,13 @@ def train(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def whole(tensors: Mapping[str, Tensor]) -> list[Tensor]:
-    """Copies. With shards a collective."""
+    """Returns whole copies. A collective with shards."""
     full = [item.full_tensor() if isinstance(item, DTensor) else item for item in tensors.values()]
     return [item.detach().clone() for item in full]
 
 
 def by_hand(case: Mapping[str, Any], *, skipped: Collection[int]) -> dict[str, Any]:
-    """The same in one process on the joined batches: plain PyTorch, without the steps `skipped`."""
+    """Trains in one process on the joined batches with plain PyTorch, without the steps `skipped`."""
     task, config = Regression(), config_of(case, ranks=1)
     optimizer = make_optimizer(task.model, config.optimizer, lr=0.1, device=torch.device("cpu"))
     averages = whole(dict(task.model.named_parameters()))
@@ -153,7 +153,7 @@ def windows() -> Iterator[Tensor]:
     sampler = TrainSampler(SAMPLES, global_batch=GLOBAL_BATCH, batch_size=GLOBAL_BATCH, seed=42)
     for epoch in range(1, EPOCHS + 1):
         for window in sampler.windows(epoch):
-            yield window.shares[0].indices
+            yield window.micro_batches[0].indices
 
 
 def check(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
@@ -173,7 +173,7 @@ SKIPPING: list[dict[str, Any]] = [
     {"at": [5], "optimizer": ADAMW},
     {"at": [2, 6], "optimizer": SGD},  # the last window of an epoch, and of the run
     {"at": [2, 6], "optimizer": ADAMW},
-    {"at": [1, 5], "optimizer": {**SGD, "fused": True}},  # the device leaves the step out, the very first one, too
+    {"at": [1, 5], "optimizer": {**SGD, "fused": True}},  # the device skips the step, even the first one
     {"at": [1, 5], "optimizer": {**ADAMW, "fused": True}},
     {"at": [2, 5], "optimizer": SGD, "ema": True},
     {"at": [2, 5], "optimizer": {**ADAMW, "fused": True, "clip_grad_norm": 0.5}, "ema": True},
@@ -187,7 +187,7 @@ SHARDED: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_a_step_that_is_not_finite_is_as_if_it_had_not_been(ranks: int) -> None:
+def test_a_nonfinite_step_changes_nothing(ranks: int) -> None:
     cases = SKIPPING + (SHARDED if ranks == 2 else [])
     for found in results(on_ranks(ranks, train, cases)):
         for case, outcome in zip(cases, found, strict=True):
@@ -204,28 +204,33 @@ MEASURED: list[dict[str, Any]] = [
 ]
 
 
-def test_the_norm_is_that_of_the_gradient_on_the_joined_batch_before_it_is_clipped() -> None:
+def test_the_logged_norm_is_of_the_joined_batchs_gradient_before_clipping() -> None:
     for found in results(on_ranks(2, train, MEASURED)):
         for case, outcome in zip(MEASURED, found, strict=True):
             check(outcome, by_hand(case, skipped=()))
 
 
-def test_too_many_in_a_row_fail_every_rank_alike() -> None:
+def test_too_many_nonfinite_steps_in_a_row_fail_every_rank() -> None:
     cases: list[dict[str, Any]] = [
         {"at": [2, 3], "optimizer": SGD, "max_nonfinite_steps": 2},
         {"at": [2, 3], "optimizer": {**ADAMW, "fused": True}, "max_nonfinite_steps": 2},
         {"at": [2, 4], "optimizer": SGD, "max_nonfinite_steps": 2},
-        {"at": [5, 6], "optimizer": SGD, "max_nonfinite_steps": 2, "every_steps": 100},  # told at the epoch's end
+        {
+            "at": [5, 6],
+            "optimizer": SGD,
+            "max_nonfinite_steps": 2,
+            "every_steps": 100,
+        },  # reported at the end of the epoch
     ]
     for found in results(on_ranks(2, train, cases)):
         said = [outcome["error"] or "" for outcome in found]
-        assert said[0].startswith("the gradients' norm was nan at step 3, not finite for 2 steps in a row: ")
-        assert said[1].startswith("the gradients' norm was nan at step 3, not finite for 2 steps in a row: ")
+        assert said[0].startswith("the gradient norm was nan at step 3: not finite for 2 steps in a row. ")
+        assert said[1].startswith("the gradient norm was nan at step 3: not finite for 2 steps in a row. ")
         assert said[2] == ""
-        assert said[3].startswith("the gradients' norm was nan at step 6, not finite for 2 steps in a row: ")
+        assert said[3].startswith("the gradient norm was nan at step 6: not finite for 2 steps in a row. ")
 
 
-def test_the_schedule_learns_of_a_step_that_the_device_left_out_at_the_next_log_line() -> None:
+def test_the_schedule_subtracts_steps_skipped_on_the_device_at_the_next_log_line() -> None:
     case: dict[str, Any] = {"at": [1], "optimizer": {**ADAMW, "fused": True}, "every_steps": 2}
     ((found,),) = results(on_ranks(1, train, [case]))
     assert found["rates"] == pytest.approx({2: 0.02, 4: 0.03, 6: 0.05})
@@ -239,7 +244,7 @@ def test_an_overflow_in_fp16_is_skipped_and_not_counted() -> None:
 
 
 def train_alone(optimizer: dict[str, Any]) -> dict[str, Any]:
-    """Ranks that never meet but at the end of an epoch; rank 1 leaves out its third step."""
+    """Trains ranks that synchronize only at the end of an epoch. Rank 1 skips its third step."""
     case: dict[str, Any] = {"at": [3], "optimizer": optimizer, "ema": True}
     with joined(MINUTE) as world:
         task = Poisoned(case["at"] if world.rank == 1 else ())
@@ -248,13 +253,13 @@ def train_alone(optimizer: dict[str, Any]) -> dict[str, Any]:
         training.train()
         learner = training.learner
         assert learner.ema is not None
-        own = learner.own()
+        own = learner.rank_local_state()
         assert own is not None
         finite = all(bool(item.isfinite().all()) for item in task.model.parameters())
         return {"updates": learner.updates, "seen": learner.ema.updates, "own": own["ema_state"], "finite": finite}
 
 
-def test_a_rank_that_trains_alone_leaves_out_its_own_step() -> None:
+def test_a_rank_that_trains_alone_skips_its_own_nonfinite_step() -> None:
     for rank, found in enumerate(results(on_ranks(2, train_alone, SGD))):
         seen = STEPS - rank
         assert found == {"updates": STEPS - 1, "seen": seen, "own": {"updates": seen}, "finite": True}

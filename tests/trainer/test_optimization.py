@@ -43,7 +43,7 @@ def test_norms_and_biases_have_no_weight_decay(name: str, kind: type[torch.optim
 
 
 @pytest.mark.parametrize("name", ["sgd", "adam", "adamw", "rmsprop"])
-def test_without_a_gradient_only_matrices_move(name: str) -> None:
+def test_without_a_gradient_only_weight_decay_changes_matrices(name: str) -> None:
     model = nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2))
     for parameter in model.parameters():
         nn.init.constant_(parameter, 2.0)
@@ -67,7 +67,7 @@ def test_without_a_gradient_only_matrices_move(name: str) -> None:
         ("rmsprop", {"momentum": 0.5}, -1 - 0.1 / 0.0199**0.5 - 0.5),
     ],
 )
-def test_two_steps(name: str, more: dict[str, Any], expected: float) -> None:
+def test_two_steps_by_hand(name: str, more: dict[str, Any], expected: float) -> None:
     model = nn.Linear(1, 1, bias=False, dtype=torch.float64)
     nn.init.zeros_(model.weight)
     optimizer = make_optimizer(model, config(name, weight_decay=0.0, **more), lr=0.1, device=CPU)
@@ -86,7 +86,7 @@ def test_frozen_parameters_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("name", ["sgd", "adam", "adamw"])
-def test_fused_where_it_is_wanted(name: str) -> None:
+def test_fused_is_used_if_wanted(name: str) -> None:
     model = nn.Linear(2, 2)
     wanted: list[tuple[bool | Literal["auto"], bool]] = [(True, True), (False, False), ("auto", False)]
     for fused, expected in wanted:
@@ -94,7 +94,7 @@ def test_fused_where_it_is_wanted(name: str) -> None:
         assert [bool(group["fused"]) for group in optimizer.param_groups] == [expected, expected]
 
 
-def test_fused_where_it_cannot_be() -> None:
+def test_fused_that_cannot_work_is_a_configuration_error() -> None:
     model = nn.Linear(2, 2, device=META)
     with pytest.raises(ConfigError, match=r"optimizer\.fused.*adamw.*meta"):
         make_optimizer(model, config("adamw", fused=True), lr=0.1, device=META)
@@ -115,6 +115,6 @@ def test_fused_where_it_cannot_be() -> None:
         ("sqrt", 64, 0.141421356),
     ],
 )
-def test_the_rate_grows_with_the_global_batch(scaling: str, global_batch: int, expected: float) -> None:
+def test_the_learning_rate_scales_with_the_global_batch(scaling: str, global_batch: int, expected: float) -> None:
     scaled = scaled_lr(config("sgd", lr=0.1, lr_scaling=scaling), global_batch=global_batch, per_device_batch=32)
     assert scaled == pytest.approx(expected)

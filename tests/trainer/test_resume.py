@@ -1,4 +1,4 @@
-"""A run that is killed again and again ends bit-equal to one that never was, with every technique on at once."""
+"""A run that is killed repeatedly ends bit-equal to an uninterrupted one, with every technique at once."""
 
 from collections.abc import Callable
 import os
@@ -49,7 +49,7 @@ STRATEGIES: dict[str, dict[str, Any]] = {
 
 
 def train(dies: int | None = None, after: int = 0) -> bool:
-    """The recipe's own main; rank `dies` is killed once it has taken `after` steps."""
+    """Runs the trainer's main. Rank `dies` is killed after `after` steps."""
     run = torchyard.init()
     steps = 0
 
@@ -66,21 +66,21 @@ def train(dies: int | None = None, after: int = 0) -> bool:
 
 
 class Chain:
-    """The attempts of one job, each from the newest whole checkpoint of those before."""
+    """The attempts of one job. Each resumes from the newest complete checkpoint of the earlier ones."""
 
     def __init__(self, root: Path, config: dict[str, Any], data: str) -> None:
         self.attempts: list[RunDir] = []
         self._root, self._config, self._data = root, config, data
 
     def attempt(self, *, dies: int | None = None, after: int = 0) -> bool:
-        """Whether it came to its end."""
+        """Runs the next attempt. Returns whether it completed."""
         resume_from = self.newest()
         run = job(self._root / str(len(self.attempts)), self._config, checkpoint={"every_steps": 2})
         self.attempts.append(run)
         env = environment(run, data=self._data, resume_from=resume_from)
         try:
             results(on_ranks(2, train, dies, after, env=env))
-        except EOFError:  # of the rank that was killed
+        except EOFError:  # from the killed rank
             return False
         return True
 
@@ -89,7 +89,7 @@ class Chain:
         return max(whole, key=lambda path: load(path)["step"], default=None)
 
     def points(self, key: str) -> dict[int, float]:
-        """By step; of a step that two attempts ran, the later one's."""
+        """Returns the values by step; a later attempt's value replaces an earlier one's."""
         written = [run for run in self.attempts if run.events.exists()]
         return {step: value for run in written for step, value in points(run, key)}
 
@@ -105,7 +105,9 @@ class Chain:
         pytest.param("local_sgd", 2, marks=pytest.mark.thorough),
     ],
 )
-def test_a_run_killed_at_random_steps_ends_as_one_that_never_was(tmp_path: Path, strategy: str, kills: int) -> None:
+def test_a_run_killed_at_random_steps_ends_bit_equal_to_an_uninterrupted_one(
+    tmp_path: Path, strategy: str, kills: int
+) -> None:
     data = small_pictures(tmp_path, train=130, val=20)
     config = STRATEGIES[strategy]
     if kills == 2:

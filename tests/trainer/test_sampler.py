@@ -3,7 +3,7 @@ from hypothesis import strategies as st
 import pytest
 import torch
 
-from trainer.sampler import Share, TrainSampler, Window, evaluation_shares
+from trainer.sampler import MicroBatch, TrainSampler, Window, evaluation_batches
 
 sizes = st.integers(1, 200)
 worlds = st.integers(1, 7)
@@ -14,7 +14,7 @@ batch_sizes = st.integers(1, 20)
 def of_all_ranks(
     size: int, global_batch: int, world: int, *, batch_size: int = 8, epoch: int = 1, start: int = 0
 ) -> list[list[Window]]:
-    """The windows of each rank."""
+    """Returns the windows of each rank."""
     samplers = [
         TrainSampler(size, global_batch=global_batch, batch_size=batch_size, world_size=world, rank=rank)
         for rank in range(world)
@@ -24,9 +24,15 @@ def of_all_ranks(
 
 
 def counted(ranks: list[list[Window]]) -> list[list[int]]:
-    """The samples of each window, in the order of ranks."""
+    """Returns the samples of each window, in the order of ranks."""
     return [
-        [index for window in windows for share in window.shares if share.counts for index in share.indices.tolist()]
+        [
+            index
+            for window in windows
+            for micro_batch in window.micro_batches
+            if micro_batch.counts
+            for index in micro_batch.indices.tolist()
+        ]
         for windows in zip(*ranks, strict=True)
     ]
 
@@ -41,33 +47,35 @@ def test_every_sample_counts_once_an_epoch(size: int, global_batch: int, world: 
 
 
 @given(sizes, global_batches, worlds, batch_sizes)
-def test_every_rank_has_as_many_micro_batches_none_empty(
+def test_all_ranks_have_equally_many_micro_batches_and_none_is_empty(
     size: int, global_batch: int, world: int, batch_size: int
 ) -> None:
     ranks = of_all_ranks(size, global_batch, world, batch_size=batch_size)
     for windows in zip(*ranks, strict=True):
-        assert len({len(window.shares) for window in windows}) == 1
-        assert all(len(share.indices) for window in windows for share in window.shares)
+        assert len({len(window.micro_batches) for window in windows}) == 1
+        assert all(len(micro_batch.indices) for window in windows for micro_batch in window.micro_batches)
 
 
 @given(st.integers(1, 6), st.integers(1, 20), worlds, st.integers(0, 300))
-def test_full_windows_have_the_micro_batches_that_were_asked_for(
+def test_full_windows_have_the_configured_micro_batches(
     accumulate: int, batch_size: int, world: int, more: int
 ) -> None:
     global_batch = accumulate * batch_size * world
     for windows in of_all_ranks(global_batch + more, global_batch, world, batch_size=batch_size):
         if windows[0].samples == global_batch:
-            assert [len(share.indices) for share in windows[0].shares] == [batch_size] * accumulate
+            assert [len(micro_batch.indices) for micro_batch in windows[0].micro_batches] == [batch_size] * accumulate
 
 
 @given(st.integers(8, 200), st.integers(2, 60), worlds, st.integers(2, 20))
 def test_no_rank_is_left_with_a_single_sample(size: int, per_rank: int, world: int, batch_size: int) -> None:
     ranks = of_all_ranks(max(size, 2 * world), per_rank * world, world, batch_size=batch_size)
-    assert all(len(share.indices) > 1 for windows in ranks for window in windows for share in window.shares)
+    assert all(
+        len(micro_batch.indices) > 1 for windows in ranks for window in windows for micro_batch in window.micro_batches
+    )
 
 
 @given(sizes, global_batches, worlds, st.data())
-def test_an_epoch_goes_on_where_it_was_left(size: int, global_batch: int, world: int, data: st.DataObject) -> None:
+def test_an_epoch_resumes_where_it_stopped(size: int, global_batch: int, world: int, data: st.DataObject) -> None:
     whole = of_all_ranks(size, global_batch, world)
     done = data.draw(st.integers(0, len(whole[0])))
     start = sum(window.samples for window in whole[0][:done])
@@ -75,7 +83,7 @@ def test_an_epoch_goes_on_where_it_was_left(size: int, global_batch: int, world:
 
 
 @given(sizes, global_batches, worlds, worlds, st.data())
-def test_an_epoch_goes_on_with_other_ranks(
+def test_an_epoch_resumes_on_another_number_of_ranks(
     size: int, global_batch: int, world: int, other: int, data: st.DataObject
 ) -> None:
     before = of_all_ranks(size, global_batch, world)
@@ -86,7 +94,7 @@ def test_an_epoch_goes_on_with_other_ranks(
 
 
 @given(st.lists(st.floats(-100, 100), min_size=1, max_size=40), global_batches, worlds, batch_sizes)
-def test_the_mean_of_the_ranks_sums_is_the_mean_over_the_samples(
+def test_the_mean_of_the_ranks_weighted_sums_is_the_mean_over_the_samples(
     losses: list[float], global_batch: int, world: int, batch_size: int
 ) -> None:
     values = torch.tensor(losses, dtype=torch.float64)
@@ -94,8 +102,8 @@ def test_the_mean_of_the_ranks_sums_is_the_mean_over_the_samples(
     for windows, samples in zip(zip(*ranks, strict=True), counted(ranks), strict=True):
         sums = [
             sum(
-                weight * values[share.indices].mean()
-                for share, weight in zip(window.shares, window.weights(world), strict=True)
+                weight * values[micro_batch.indices].mean()
+                for micro_batch, weight in zip(window.micro_batches, window.weights(world), strict=True)
             )
             for window in windows
         ]
@@ -103,22 +111,22 @@ def test_the_mean_of_the_ranks_sums_is_the_mean_over_the_samples(
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 4])
-def test_three_losses_have_their_true_mean_however_they_are_dealt(world: int) -> None:
+def test_three_losses_have_their_true_mean_on_any_number_of_ranks(world: int) -> None:
     losses = torch.tensor([0.3, 0.2, 0.8], dtype=torch.float64)
     total = 0.0
     for windows in of_all_ranks(3, 3, world, batch_size=2):
         (window,) = windows
-        for share, weight in zip(window.shares, window.weights(world), strict=True):
-            total += weight * losses[share.indices].mean().item()
+        for micro_batch, weight in zip(window.micro_batches, window.weights(world), strict=True):
+            total += weight * losses[micro_batch.indices].mean().item()
     assert total / world == pytest.approx(0.43333333333, abs=1e-9)
 
 
-def test_epochs_and_seeds_have_orders_of_their_own() -> None:
+def test_epochs_and_seeds_have_different_orders() -> None:
     orders = [
         [
             index
             for window in TrainSampler(50, global_batch=8, batch_size=8, seed=seed).windows(epoch)
-            for index in window.shares[0].indices.tolist()
+            for index in window.micro_batches[0].indices.tolist()
         ]
         for seed in (0, 1)
         for epoch in (1, 2)
@@ -128,13 +136,15 @@ def test_epochs_and_seeds_have_orders_of_their_own() -> None:
 
 @given(sizes, batch_sizes, worlds)
 def test_evaluation_counts_each_sample_once_in_the_same_batches(size: int, batch_size: int, world: int) -> None:
-    ranks = [evaluation_shares(size, batch_size=batch_size, world_size=world, rank=rank) for rank in range(world)]
-    assert len({len(shares) for shares in ranks}) == 1
-    assert all(len(share.indices) for shares in ranks for share in shares)
+    ranks = [evaluation_batches(size, batch_size=batch_size, world_size=world, rank=rank) for rank in range(world)]
+    assert len({len(micro_batches) for micro_batches in ranks}) == 1
+    assert all(len(micro_batch.indices) for micro_batches in ranks for micro_batch in micro_batches)
 
-    def batches(shares: list[Share]) -> list[list[int]]:
-        return [share.indices.tolist() for share in shares if share.counts]
+    def batches(micro_batches: list[MicroBatch]) -> list[list[int]]:
+        return [micro_batch.indices.tolist() for micro_batch in micro_batches if micro_batch.counts]
 
-    assert sorted(index for shares in ranks for batch in batches(shares) for index in batch) == list(range(size))
-    alone = batches(evaluation_shares(size, batch_size=batch_size))
-    assert all(batch in alone for shares in ranks for batch in batches(shares))
+    assert sorted(index for micro_batches in ranks for batch in batches(micro_batches) for index in batch) == list(
+        range(size)
+    )
+    alone = batches(evaluation_batches(size, batch_size=batch_size))
+    assert all(batch in alone for micro_batches in ranks for batch in batches(micro_batches))

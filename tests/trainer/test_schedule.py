@@ -21,7 +21,7 @@ def schedule(config: dict[str, Any], *, total_steps: int = 8, mode: Literal["min
 
 
 def plateau_rates(made: Schedule, values: Sequence[float | None], *, first: int = 1) -> list[float]:
-    """Of step `first` and those after it, one step an evaluation."""
+    """Returns the rates of step `first` and the following ones, with one step an evaluation."""
     rates: list[float] = []
     for update, value in enumerate(values, start=first):
         rates.append(made.lr(update, epoch=update))
@@ -52,19 +52,19 @@ def test_the_rate_of_each_step(config: dict[str, Any], expected: list[float]) ->
 @pytest.mark.parametrize(
     ("config", "mode", "values", "expected"),
     [
-        # patience 1: the second bad value in a row drops the rate, and counting begins anew
+        # patience 1: the second bad value in a row drops the rate, and the count restarts
         ({}, "min", [3, 4, 3, 2, 2, 2, 1], [1.0, 1.0, 1.0, 0.1, 0.1, 0.1, 0.01]),
         ({}, "max", [3, 4, 3, 2, 2, 2, 1], [1.0, 1.0, 1.0, 1.0, 0.1, 0.1, 0.01]),
         ({}, "min", [3, 4, 2, 3, 1, 2, 3, 3], [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.1]),
         ({"patience": 0}, "min", [3, 3, 2, 2, 1], [1.0, 1.0, 0.1, 0.1, 0.01]),
         ({"min_lr": 0.05}, "min", [1, 1, 1, 1, 1, 1], [1.0, 1.0, 1.0, 0.1, 0.1, 0.05]),
         ({"min_lr": 2.0}, "min", [1, 1, 1, 1], [1.0, 1.0, 1.0, 1.0]),
-        # NaN is no improvement, and no value to beat
+        # NaN is not an improvement, and later values need not be better than NaN
         ({}, "min", [3, NAN, NAN, 2, 1], [1.0, 1.0, 1.0, 0.1, 0.1]),
         ({}, "max", [NAN, NAN, 1, 2], [1.0, 1.0, 0.1, 0.1]),
-        # what was not measured does not count
+        # an evaluation without the metric does not count
         ({}, "min", [3, None, 4, None, None, 4, 4], [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.1]),
-        # within the warm-up bad values do not count, but good ones are to beat: 1, not 5
+        # within the warm-up bad values do not count, but later ones must be better than the best: 1, not 5
         ({"warmup_steps": 4}, "min", [1, 5, 5, 5, 5, 5, 5], [0.25, 0.5, 0.75, 1.0, 1.0, 1.0, 0.1]),
         ({"warmup_steps": 2}, "min", [2, 1, 1.5, 1.5, 1.5], [0.5, 1.0, 1.0, 1.0, 0.1]),
         ({"warmup_steps": 3}, "min", [NAN, NAN, NAN, 5, 4], [1 / 3, 2 / 3, 1.0, 1.0, 1.0]),
@@ -85,7 +85,7 @@ def test_the_rate_on_a_plateau(
     st.sampled_from([0.0, 0.02]),
     st.sampled_from(["min", "max"]),
 )
-def test_a_plateau_is_what_torch_takes_for_one(
+def test_a_plateau_is_the_same_as_torchs(
     values: list[float], patience: int, gamma: float, min_lr: float, mode: Literal["min", "max"]
 ) -> None:
     config = {"name": "plateau", "patience": patience, "gamma": gamma, "min_lr": min_lr}
@@ -102,7 +102,7 @@ def test_a_plateau_is_what_torch_takes_for_one(
 
 @settings(deadline=None)
 @given(st.lists(st.sampled_from([0.0, 1.0, 2.0, NAN, None]), max_size=20), st.integers(0, 20), st.integers(0, 5))
-def test_a_resumed_plateau_is_an_uninterrupted_one(values: list[float | None], cut: int, warmup: int) -> None:
+def test_a_resumed_plateau_equals_an_uninterrupted_one(values: list[float | None], cut: int, warmup: int) -> None:
     cut = min(cut, len(values))
     config = {"name": "plateau", "patience": 1, "warmup_steps": warmup}
     first = schedule(config)
@@ -122,7 +122,7 @@ def test_a_resumed_plateau_is_an_uninterrupted_one(values: list[float | None], c
     st.integers(1, 40),
     st.integers(1, 5),
 )
-def test_every_rate_is_above_zero_and_none_above_the_base(name: str, warmup: int, total: int, epochs: int) -> None:
+def test_every_rate_is_above_zero_and_at_most_the_base_rate(name: str, warmup: int, total: int, epochs: int) -> None:
     made = schedule({"name": name, "warmup_steps": warmup, "step_epochs": 1}, total_steps=total)
     rates = [made.lr(update, epoch=1 + update * epochs // (total + 1)) for update in range(1, total + 1)]
     assert all(0 < rate <= 1 for rate in rates)
@@ -136,7 +136,7 @@ def test_a_warm_up_longer_than_the_run_stays_above_zero() -> None:
     assert [made.lr(step, epoch=1) for step in (1, 10)] == pytest.approx([0.01, 0.1])
 
 
-def test_steps_beyond_the_last_stay_at_the_end() -> None:
+def test_steps_after_the_last_keep_the_last_rate() -> None:
     made = schedule({"name": "cosine", "min_lr": 0.25}, total_steps=4)
     assert [made.lr(step, epoch=1) for step in (5, 9)] == pytest.approx([0.25, 0.25])
 

@@ -23,7 +23,7 @@ def decisions(rule: EarlyStopping, values: list[float], *, first: int = 1) -> li
     return [rule.observe({"val/loss": value}, epoch=epoch) for epoch, value in enumerate(values, start=first)]
 
 
-def test_what_improves() -> None:
+def test_which_values_are_improvements() -> None:
     assert improves(1.0, None, mode="min")
     assert not improves(NAN, None, mode="min")
     assert [improves(value, 1.0, mode="min") for value in (0.9, 1.0, 1.1, NAN)] == [True, False, False, False]
@@ -53,7 +53,7 @@ def test_when_it_stops(config: dict[str, Any], values: list[float], stop_at: int
 
 @settings(deadline=None)
 @given(values_, st.integers(1, 6))
-def test_it_stops_when_the_best_lies_patience_evaluations_back(values: list[float], patience: int) -> None:
+def test_it_stops_when_the_best_is_patience_evaluations_ago(values: list[float], patience: int) -> None:
     rule = stopping(patience=patience)
     for at, decision in enumerate(decisions(rule, values)):
         seen = [(value, index) for index, value in enumerate(values[: at + 1]) if not math.isnan(value)]
@@ -61,7 +61,7 @@ def test_it_stops_when_the_best_lies_patience_evaluations_back(values: list[floa
         assert decision == (since_best >= patience)
 
 
-def test_what_was_not_measured_does_not_count() -> None:
+def test_an_evaluation_without_the_metric_does_not_count() -> None:
     rule = stopping(patience=1)
     assert [rule.observe({"val/accuracy": 1.0}, epoch=epoch) for epoch in range(1, 5)] == [False] * 4
     assert decisions(rule, [1.0, 1.0]) == [False, True]
@@ -70,7 +70,7 @@ def test_what_was_not_measured_does_not_count() -> None:
 
 @settings(deadline=None)
 @given(values_, st.integers(0, 25), st.integers(1, 6))
-def test_a_resumed_rule_is_an_uninterrupted_one(values: list[float], cut: int, patience: int) -> None:
+def test_resumed_early_stopping_equals_an_uninterrupted_one(values: list[float], cut: int, patience: int) -> None:
     cut = min(cut, len(values))
     first, second, whole = (stopping(patience=patience) for _ in range(3))
     begun = decisions(first, values[:cut])
@@ -83,7 +83,7 @@ def test_a_resumed_rule_is_an_uninterrupted_one(values: list[float], cut: int, p
 
 
 @pytest.mark.parametrize("other", [{"monitor": "val/accuracy"}, {"mode": "max"}])
-def test_the_state_of_another_metric_is_of_no_use(other: dict[str, str]) -> None:
+def test_the_state_of_another_metric_is_ignored(other: dict[str, str]) -> None:
     saved = stopping(patience=2, **other)
     for epoch in (1, 2):
         saved.observe({"val/accuracy": 0.1, "val/loss": 0.1}, epoch=epoch)
@@ -109,7 +109,9 @@ def test_the_state_of_another_metric_is_of_no_use(other: dict[str, str]) -> None
         ({"patience": 2}, [NAN, NAN], "val/loss was not a number in 2 evaluations in a row"),
     ],
 )
-def test_the_reason_for_people(config: dict[str, Any], values: list[float], reason: str) -> None:
+def test_the_reason_names_the_metric_and_the_best_value(
+    config: dict[str, Any], values: list[float], reason: str
+) -> None:
     rule = stopping(**config)
     decisions(rule, values)
     assert rule.reason == reason

@@ -1,4 +1,4 @@
-"""Between two log lines nothing waits for the device: no number is fetched, but where the host skips a step itself.
+"""Nothing waits for the device between two log lines, unless the host has to skip a step.
 
 On a GPU `set_sync_debug_mode` says the same of every operation (tests/trainer/test_gpu.py). What is drawn on the host
 by design (mixup, augmentation) is left out here, where the host is the device.
@@ -23,7 +23,7 @@ FETCH = torch.ops.aten._local_scalar_dense.default
 
 
 class Fetches(TorchDispatchMode):
-    """Counts what `item()`, `float(tensor)` and `bool(tensor)` do on every device."""
+    """Counts the copies to the host by `item()`, `float(tensor)` and `bool(tensor)`."""
 
     count = 0
 
@@ -35,7 +35,7 @@ class Fetches(TorchDispatchMode):
 
 
 def fetches(options: dict[str, Any]) -> dict[int, int]:
-    """Numbers that were fetched within each of seven steps, the last of which logs; under 0, a control."""
+    """Returns the copies to the host within each of seven steps. The last one logs. Under 0: one copy, as a control."""
     config = recipe(
         **{
             "training": {"per_device_batch_size": 16, "gradient_accumulation_steps": 2, "max_steps": 7, "epochs": 1},
@@ -59,7 +59,7 @@ def fetches(options: dict[str, Any]) -> dict[int, int]:
 
             def progress(**_: object) -> None:
                 nonlocal before
-                found.setdefault(training.step, counter.count - before)
+                found.setdefault(training.position.step, counter.count - before)
                 before = counter.count
 
             training.run.progress = progress
@@ -91,7 +91,7 @@ def test_no_step_fetches_a_number(options: dict[str, Any]) -> None:
         {"optimizer": {"name": "sgd", "fused": False}},
     ],
 )
-def test_averages_and_an_optimizer_that_is_not_fused_ask_once_a_step_whether_it_is_finite(
+def test_averages_and_unfused_optimizers_fetch_one_number_a_step(
     options: dict[str, Any],
 ) -> None:
     for found in results(on_ranks(2, fetches, options)):

@@ -1,4 +1,4 @@
-"""Whole runs of the recipe on real ranks: learning, stopping, resuming, failing, and what they leave on disk."""
+"""Runs of a recipe on real ranks: learning, stopping, resuming, failing, and the files they write."""
 
 from collections.abc import Callable
 import hashlib
@@ -34,7 +34,7 @@ CONFIG: dict[str, Any] = {
 
 
 def train(stop_at: int | None = None) -> bool:
-    """The recipe's own main. Rank N is sent SIGTERM N steps after step `stop_at`. True if it came to its end."""
+    """Runs the trainer's main. Rank N gets SIGTERM N steps after step `stop_at`. Returns whether the run completed."""
     run = torchyard.init()
     steps = 0
 
@@ -63,17 +63,17 @@ def launch(
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """150 training pictures, so 10 steps an epoch on two ranks with batches of 8."""
+    """Writes 150 training pictures: 10 steps an epoch on two ranks with batches of 8."""
     return small_pictures(tmp_path_factory.mktemp("data"))
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory, small: str) -> RunDir:
-    """A run that nothing interrupts."""
+    """An uninterrupted run."""
     return launch(tmp_path_factory.mktemp("whole"), CONFIG, data=small)
 
 
-def test_a_run_leaves_whole_checkpoints_and_says_what_it_did(whole: RunDir) -> None:
+def test_a_run_saves_complete_checkpoints_and_reports_what_it_did(whole: RunDir) -> None:
     names = ["epoch-0001", "epoch-0002"]
     assert sorted(path.name for path in whole.checkpoints.iterdir()) == names
     written = lines(whole)
@@ -105,7 +105,7 @@ def test_the_best_is_the_lowest_validation_loss(whole: RunDir) -> None:
 
 
 @pytest.mark.parametrize("stop_at", [3, 9])
-def test_a_run_stopped_inside_an_epoch_goes_on_bit_for_bit(
+def test_a_run_stopped_inside_an_epoch_resumes_bit_equal(
     tmp_path: Path, small: str, whole: RunDir, stop_at: int
 ) -> None:
     stopped = launch(tmp_path / "1", CONFIG, data=small, stop_at=stop_at)
@@ -136,7 +136,7 @@ def finished(run: RunDir) -> Path:
     return run.checkpoints / "epoch-0002"
 
 
-def test_the_weights_reach_the_reported_accuracy_in_a_plain_process(whole: RunDir, small: str) -> None:
+def test_the_weights_reach_the_reported_accuracy_in_one_process(whole: RunDir, small: str) -> None:
     path = whole.checkpoints / "epoch-0002" / "state.pt"
     command = [sys.executable, "-P", "-m", "trainer.evaluate", str(path), "--data", small]
     answer = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
@@ -155,7 +155,7 @@ def test_the_weights_reach_the_reported_accuracy_in_a_plain_process(whole: RunDi
         ({"source": "digits", "device": "toaster"}, "--device toaster cannot be used"),
     ],
 )
-def test_what_cannot_be_evaluated_is_named(whole: RunDir, change: dict[str, str], message: str) -> None:
+def test_a_state_that_cannot_be_evaluated_is_named(whole: RunDir, change: dict[str, str], message: str) -> None:
     folder = whole.checkpoints / "epoch-0002"
     with pytest.raises((DataError, ConfigError), match=message):
         evaluate(folder / change.get("state", "state.pt"), source=change["source"], device=change.get("device", "cpu"))
@@ -166,7 +166,7 @@ def test_the_defaults_learn_digits(tmp_path: Path) -> None:
     assert points(run, "val/accuracy")[-1][1] >= 0.95
 
 
-def test_steps_decide_where_the_policy_and_the_limit_say_so(tmp_path: Path, small: str) -> None:
+def test_checkpoints_and_the_end_may_be_set_by_steps(tmp_path: Path, small: str) -> None:
     run = job(
         tmp_path,
         {**CONFIG, "training": {**CONFIG["training"], "epochs": 3, "max_steps": 16}, "evaluation": {"every_epochs": 2}},
@@ -182,7 +182,7 @@ def test_steps_decide_where_the_policy_and_the_limit_say_so(tmp_path: Path, smal
     assert state(run, "step-00000016")["best"]["metric"] == "val/accuracy"
 
 
-def test_a_loss_that_is_not_finite_is_logged_and_fails_every_rank_alike(tmp_path: Path) -> None:
+def test_a_nonfinite_loss_is_logged_and_fails_every_rank(tmp_path: Path) -> None:
     source = tmp_path / "nan.npz"
     pictures = np.full((64, 8, 8), math.nan, dtype=np.float32)
     np.savez(source, x_train=pictures, y_train=np.arange(64) % 2, x_test=pictures, y_test=np.arange(64) % 2)
@@ -195,7 +195,7 @@ def test_a_loss_that_is_not_finite_is_logged_and_fails_every_rank_alike(tmp_path
     outcomes = on_ranks(2, train, env=environment(run, data=str(source)))
     for outcome in outcomes:
         assert isinstance(outcome, NonFiniteLoss)
-        assert "the loss was nan at step 2, not finite for 2 steps in a row" in outcome.message
+        assert "the loss was nan at step 2: not finite for 2 steps in a row" in outcome.message
     ((step, loss),) = points(run, "train/loss")
     assert step == 3
     assert math.isnan(loss)
@@ -208,13 +208,15 @@ def test_a_loss_that_is_not_finite_is_logged_and_fails_every_rank_alike(tmp_path
         ({"data": {"normalize": {"mean": [0.0, 0.0], "std": [1.0, 1.0]}}}, "data.normalize has 2 channels"),
     ],
 )
-def test_a_configuration_that_cannot_work_here_says_so(tmp_path: Path, config: dict[str, Any], message: str) -> None:
+def test_a_configuration_that_cannot_work_fails_with_a_message(
+    tmp_path: Path, config: dict[str, Any], message: str
+) -> None:
     (outcome,) = on_ranks(1, train, env=environment(job(tmp_path, config), data="digits"))
     assert isinstance(outcome, ConfigError)
     assert message in outcome.message
 
 
-def test_a_metric_that_is_not_measured_decides_nothing(tmp_path: Path) -> None:
+def test_an_unmeasured_monitor_is_a_configuration_error(tmp_path: Path) -> None:
     source = tmp_path / "two.npz"
     pictures = np.zeros((8, 8, 8), dtype=np.uint8)
     np.savez(source, x_train=pictures, y_train=np.arange(8) % 2, x_test=pictures, y_test=np.arange(8) % 2)
@@ -224,7 +226,7 @@ def test_a_metric_that_is_not_measured_decides_nothing(tmp_path: Path) -> None:
     assert outcome.message == "checkpoint.monitor: val/accuracy_top5 is not measured with 2 classes"
 
 
-def test_a_source_that_is_absent_is_named(tmp_path: Path) -> None:
+def test_a_missing_source_is_named(tmp_path: Path) -> None:
     for outcome in on_ranks(2, train, env=environment(job(tmp_path / "run", {}), data=str(tmp_path / "absent"))):
         assert isinstance(outcome, DataError)
         assert str(tmp_path / "absent") in outcome.message

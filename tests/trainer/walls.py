@@ -1,4 +1,4 @@
-"""Generated pictures with masks of what they show."""
+"""Generated pictures with masks."""
 
 from pathlib import Path
 
@@ -8,14 +8,14 @@ from PIL import Image
 
 
 def blob(*, height: int = 32, width: int = 32) -> NDArray[np.bool_]:
-    """A block in the upper left, which no turn and no reflection leaves where it is: 3/64 of the picture."""
+    """Returns a block in the upper left, which every turn and every reflection moves: 3/64 of the picture."""
     mask = np.zeros((height, width), dtype=bool)
     mask[height // 8 : height // 2, width // 8 : width // 4] = True
     return mask
 
 
 def pair(root: Path, stem: str, *, mask: NDArray[np.bool_] | None = None, value: int = 200) -> tuple[Path, Path]:
-    """A picture that has the colour (value, value / 2, 0) where its mask, a blob by default, is positive."""
+    """Writes a picture with the colour (value, value / 2, 0) where its mask is positive, and the mask."""
     truth = blob() if mask is None else mask
     files = root / "images" / f"{stem}.png", root / "masks" / f"{stem}.png"
     for file in files:
@@ -27,14 +27,14 @@ def pair(root: Path, stem: str, *, mask: NDArray[np.bool_] | None = None, value:
 
 
 def walls(root: Path, *, count: int = 8) -> Path:
-    """Pairs wall-0, wall-1 and so on, each a little brighter."""
+    """Writes the pairs wall-0, wall-1, …, each brighter than the one before."""
     for number in range(count):
         pair(root, f"wall-{number}", value=20 + 20 * number)
     return root
 
 
 def shifted(root: Path, *, count: int = 8, size: int = 32) -> Path:
-    """Pairs with a block each, wherever the number says."""
+    """Writes pairs with one block each, at a place that depends on the number."""
     for number in range(count):
         mask = np.roll(blob(height=size, width=size), (5 * number, 3 * number), axis=(0, 1))
         pair(root, f"wall-{number}", mask=mask)

@@ -1,4 +1,4 @@
-"""Pictures that lie in memory: `digits`, and `.npz` files."""
+"""Pictures in memory: `digits`, and `.npz` files."""
 
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ Array = NDArray[Any]
 
 
 def load_digits(config: ImageDataConfig) -> ImageData:
-    """The 1,797 handwritten digits that ship with scikit-learn, split by the configuration's seed. Raises DataError."""
+    """Loads scikit-learn's 1,797 handwritten digits, split by the configuration's seed. Raises DataError."""
     pictures, labels = read_digits()
     images = torch.from_numpy(pictures).float().div(16).reshape(-1, 1, 8, 8)
     targets = torch.from_numpy(labels).long()
@@ -38,7 +38,7 @@ def load_digits(config: ImageDataConfig) -> ImageData:
 
 
 def load_npz(path: Path, config: ImageDataConfig) -> ImageData:
-    """An `.npz` file with x_train, y_train, x_test and y_test. Nothing in it is unpickled. Raises DataError.
+    """Loads an `.npz` file with x_train, y_train, x_test and y_test. Unpickles nothing. Raises DataError.
 
     Pictures are (samples, height, width), or have 1 or 3 channels as their last or second dimension; uint8, or floats
     of 0…1. Labels are integers or texts; the classes are those of y_train.
@@ -72,7 +72,7 @@ def _read(path: Path) -> dict[str, Array]:
         with path.open("rb") as raw:
             file = np.load(raw, allow_pickle=False)
             if not isinstance(file, np.lib.npyio.NpzFile):
-                raise DataError(f"{path} is no .npz file")
+                raise DataError(f"{path} is not an .npz file")
             missing = [name for name in ARRAYS if name not in file]
             if missing:
                 raise DataError(f"{path} has no {', '.join(missing)}; it has {', '.join(file.files) or 'nothing'}")
@@ -91,7 +91,9 @@ def _pictures(path: Path, name: str, array: Array) -> Tensor:
     elif array.ndim == 4 and array.shape[3] in (1, 3):
         array = array.transpose(0, 3, 1, 2)
     elif array.ndim != 4 or array.shape[1] not in (1, 3):
-        raise DataError(f"{path}: {name} has the shape {array.shape}, and not that of pictures with 1 or 3 channels")
+        raise DataError(
+            f"{path}: {name} has the shape {array.shape}, which is not one of pictures with 1 or 3 channels"
+        )
     if 0 in array.shape:
         raise DataError(f"{path}: {name} has the shape {array.shape}: the pictures are empty")
     if array.dtype == np.uint8:

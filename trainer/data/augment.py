@@ -1,4 +1,4 @@
-"""Changes by chance to training pictures, and to their masks alike."""
+"""Random augmentation of training pictures and their masks."""
 
 from collections.abc import Sequence
 import math
@@ -10,14 +10,14 @@ from torch.nn import functional
 AREA = (0.25, 1.0)
 """Share of the picture that `crop` keeps."""
 RATIO = (3 / 4, 4 / 3)
-"""Of width to height of what `crop` keeps, beside the picture's own."""
+"""The aspect ratio of what `crop` keeps, relative to that of the picture."""
 JITTER = 0.3
-"""How far `color` moves brightness, contrast and saturation from 1, at most."""
+"""The largest change of brightness, contrast and saturation by `color`, around a factor of 1."""
 GREY = (0.299, 0.587, 0.114)
 """Shares of red, green and blue in a grey value (ITU-R BT.601)."""
 
 DRAWS = 4
-"""Numbers that one change draws, at most."""
+"""Random numbers for one change."""
 
 _RATIO_LOG = (math.log(RATIO[0]), math.log(RATIO[1]))
 _EXACT = {"hflip", "vflip", "rotate90"}
@@ -25,14 +25,14 @@ _GOLDEN = 0x9E3779B97F4A7C15
 
 
 class Augment:
-    """Changes pictures as `names` say, in that order: hflip, vflip, rotate90, crop, color.
+    """Applies the changes in `names`, in that order: hflip, vflip, rotate90, crop, color.
 
-    What it does to a sample is a pure function of the seed, the epoch and the sample's index: so it is the same for
-    any number of ranks and loader processes, and after any resume. It never waits for the device.
+    The changes of a sample depend on the seed, the epoch and the sample's index alone. They are the same for any number
+    of ranks and loader processes, and after a resume. Never waits for the device.
 
-    hflip, vflip: with a chance of one half. rotate90: by any number of quarter turns; only half turns where the
-    picture is no square. crop: a random part, brought back to the picture's size. color: brightness, contrast, and
-    saturation where there are three channels; of the picture only.
+    hflip, vflip: with probability 1/2. rotate90: a random number of quarter turns; only half turns if the picture is
+    not square. crop: a random part, resized to the picture's size. color: brightness, contrast and, with three
+    channels, saturation; of the picture only.
     """
 
     def __init__(self, names: Sequence[str], *, seed: int) -> None:
@@ -42,7 +42,7 @@ class Augment:
     def __call__(
         self, picture: Tensor, mask: Tensor | None = None, *, epoch: int, index: int
     ) -> tuple[Tensor, Tensor | None]:
-        """One picture (channels, height, width), uint8 or floats of 0…1, with its mask (1, height, width), if any."""
+        """Changes one picture (channels, height, width), uint8 or floats of 0…1, and its mask (1, height, width)."""
         indices = torch.tensor([index], device=picture.device)
         pictures, masks = self.batch(picture[None], None if mask is None else mask[None], epoch=epoch, indices=indices)
         return pictures[0], None if masks is None else masks[0]
@@ -50,7 +50,7 @@ class Augment:
     def batch(
         self, pictures: Tensor, masks: Tensor | None = None, *, epoch: int, indices: Tensor
     ) -> tuple[Tensor, Tensor | None]:
-        """Many at once, each as if alone: (samples, …), and their `indices` on the same device. Types stay."""
+        """Changes many pictures (samples, …), each as if alone; `indices` are on the same device. Keeps the dtypes."""
         if not self._names:
             return pictures, masks
         draws = uniform(self._seed, epoch, indices, count=DRAWS * len(self._names))
@@ -66,21 +66,21 @@ class Augment:
 
 
 def uniform(seed: int, epoch: int, indices: Tensor, *, count: int) -> Tensor:
-    """`count` numbers in [0, 1) for each of the `indices`, float32 of the shape (indices, count), on their device.
+    """Returns `count` random numbers in [0, 1) for each of the `indices`: float32 (indices, count), on their device.
 
-    They come from SplitMix64 (Steele et al., 2014) with the seed, the epoch and the index as its start: no generator
-    has a state to keep, and every device computes the same.
+    They come from SplitMix64 (Steele et al., 2014), seeded by the seed, the epoch and the index. So there is no
+    generator state to save, and every device computes the same numbers.
     """
-    starts = _mixed(indices.long() + _signed((seed << 20 | epoch) * _GOLDEN))
+    starts = _finalized(indices.long() + _signed((seed << 20 | epoch) * _GOLDEN))
     steps = torch.arange(1, count + 1, device=indices.device) * _signed(_GOLDEN)
-    return _shifted(_mixed(starts[:, None] + steps), 40).float() / 2**24
+    return _shifted_right(_finalized(starts[:, None] + steps), 40).float() / 2**24
 
 
 def _move(name: str, pictures: Tensor, chances: Tensor, *, mode: str) -> Tensor:
     if name == "hflip":
-        return _where(chances[:, 0] < 0.5, pictures.flip(-1), pictures)
+        return _choose(chances[:, 0] < 0.5, pictures.flip(-1), pictures)
     if name == "vflip":
-        return _where(chances[:, 0] < 0.5, pictures.flip(-2), pictures)
+        return _choose(chances[:, 0] < 0.5, pictures.flip(-2), pictures)
     if name == "rotate90":
         return _rotated(pictures, chances)
     if name == "crop":
@@ -94,12 +94,12 @@ def _rotated(pictures: Tensor, chances: Tensor) -> Tensor:
     chosen = (chances[:, 0] * (len(turns) + 1)).int()
     rotated = pictures
     for number, turn in enumerate(turns, start=1):
-        rotated = _where(chosen == number, pictures.rot90(turn, (-2, -1)), rotated)
+        rotated = _choose(chosen == number, pictures.rot90(turn, (-2, -1)), rotated)
     return rotated
 
 
 def _cropped(pictures: Tensor, chances: Tensor, *, mode: str) -> Tensor:
-    """The part is given by its scale and its middle, in the coordinates of `grid_sample`: -1 to 1."""
+    """Crops by scale and center in the coordinates of `grid_sample`, -1 to 1."""
     area = AREA[0] + (AREA[1] - AREA[0]) * chances[:, 0]
     ratio = torch.exp(_RATIO_LOG[0] + (_RATIO_LOG[1] - _RATIO_LOG[0]) * chances[:, 1])
     wide, tall = (area * ratio).sqrt().clamp(max=1), (area / ratio).sqrt().clamp(max=1)
@@ -134,19 +134,19 @@ def _grey(pictures: Tensor) -> Tensor:
     return GREY[0] * red + GREY[1] * green + GREY[2] * blue
 
 
-def _where(chosen: Tensor, changed: Tensor, kept: Tensor) -> Tensor:
+def _choose(chosen: Tensor, changed: Tensor, kept: Tensor) -> Tensor:
     return torch.where(chosen[:, None, None, None], changed, kept)
 
 
-def _mixed(values: Tensor) -> Tensor:
-    """SplitMix64's finalizer on int64, whose products wrap as unsigned ones do."""
-    values = (values ^ _shifted(values, 30)) * _signed(0xBF58476D1CE4E5B9)
-    values = (values ^ _shifted(values, 27)) * _signed(0x94D049BB133111EB)
-    return values ^ _shifted(values, 31)
+def _finalized(values: Tensor) -> Tensor:
+    """Applies SplitMix64's finalizer to int64, whose products overflow as those of uint64 do."""
+    values = (values ^ _shifted_right(values, 30)) * _signed(0xBF58476D1CE4E5B9)
+    values = (values ^ _shifted_right(values, 27)) * _signed(0x94D049BB133111EB)
+    return values ^ _shifted_right(values, 31)
 
 
-def _shifted(values: Tensor, bits: int) -> Tensor:
-    """To the right, as unsigned numbers are."""
+def _shifted_right(values: Tensor, bits: int) -> Tensor:
+    """Shifts right without copying the sign bit, as for unsigned numbers."""
     return (values >> bits) & (2 ** (64 - bits) - 1)
 
 

@@ -1,4 +1,4 @@
-"""What a source and its split are known by: SHA-256 hex digests, the same on every machine."""
+"""Identifies a source and its split by SHA-256 hex digests, which are the same on every machine."""
 
 from collections.abc import Iterable, Mapping
 import hashlib
@@ -12,7 +12,7 @@ from torchyard.contract.errors import DataError
 
 
 def arrays_digest(arrays: Mapping[str, NDArray[Any]]) -> str:
-    """Of the arrays' names, types, shapes and values."""
+    """Returns the digest of the arrays' names, dtypes, shapes and values."""
     digest = hashlib.sha256()
     for name, array in sorted(arrays.items()):
         digest.update(f"{name}\0{array.dtype.str}\0{array.shape}\n".encode())
@@ -21,12 +21,12 @@ def arrays_digest(arrays: Mapping[str, NDArray[Any]]) -> str:
 
 
 def files_digest(root: Path, files: Iterable[Path]) -> str:
-    """Of the files' names below `root` and their sizes. Raises DataError."""
+    """Returns the digest of the files' names below `root` and their sizes. Raises DataError."""
     return _lines_digest(f"{_name(root, file)}\0{_size(file)}" for file in sorted(files))
 
 
 def split_digest(train: Iterable[str], val: Iterable[str]) -> str:
-    """Of the samples' names, each with its side."""
+    """Returns the digest of the samples' names, each with its split."""
     return _lines_digest(sorted([f"{name}\0train" for name in train] + [f"{name}\0val" for name in val]))
 
 

@@ -1,4 +1,4 @@
-"""The handwritten digits that ship with scikit-learn, read without it: its import takes longer than their training."""
+"""Reads scikit-learn's handwritten digits without importing it, which would take longer than training on them."""
 
 import importlib.util
 from pathlib import Path
@@ -16,23 +16,23 @@ _FILE = Path("datasets", "data", "digits.csv.gz")
 
 
 def read_digits() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """1,797 pictures as rows of 64 values of 0…16, and the digit that each shows. Raises DataError."""
+    """Returns 1,797 pictures as rows of 64 values of 0…16, and the digit of each. Raises DataError."""
     path = _installed() / _FILE
     try:
         rows = np.loadtxt(path, delimiter=",")
     except FileNotFoundError:
-        raise DataError(f"digits: the installed scikit-learn has no {_FILE}: install it anew") from None
+        raise DataError(f"digits: the installed scikit-learn has no {_FILE}: reinstall it") from None
     except (OSError, ValueError, EOFError, zlib.error) as error:
-        raise DataError(f"digits: {path} cannot be read, install scikit-learn anew: {error}") from error
+        raise DataError(f"digits: {path} cannot be read, reinstall scikit-learn: {error}") from error
     if rows.ndim != 2 or rows.shape[1] != PIXELS + 1:
-        raise DataError(f"digits: {path} has the shape {rows.shape}: install scikit-learn anew")
+        raise DataError(f"digits: {path} has the shape {rows.shape}: reinstall scikit-learn")
     return rows[:, :PIXELS], rows[:, PIXELS].astype(np.int64)
 
 
 def _installed() -> Path:
-    """Where scikit-learn is. Only looked for, not imported."""
+    """Returns the folder of scikit-learn, without importing it."""
     found = importlib.util.find_spec("sklearn")
     places: list[Any] = list(found.submodule_search_locations or ()) if found else []
     if not places:
-        raise DataError("digits: they come with scikit-learn, which is not installed beside this worker")
+        raise DataError("digits: scikit-learn, which contains them, is not installed in the worker's environment")
     return Path(places[0])

@@ -1,4 +1,4 @@
-"""Pictures in class folders, decoded as they are needed."""
+"""Pictures in class folders, decoded when a batch needs them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,15 +13,15 @@ from torchyard.contract.recipes import ImageDataConfig
 from trainer.data.decoding import decode, header
 from trainer.data.digests import files_digest, split_digest
 from trainer.data.images import ImageData, split_indices
-from trainer.data.loading import loaded, sent
+from trainer.data.loading import load_batches, to_device
 
-CHECKED = 10_000
-"""Files whose header is read before training, evenly spaced, where there are more; the others are checked when read."""
+MAX_CHECKED = 10_000
+"""At most this many headers are read before training, evenly spaced. Other files are checked when they are decoded."""
 
 
 @dataclass(frozen=True)
 class _Format:
-    """What every picture is brought to; `resize` where a file's own size may differ."""
+    """The form of every decoded picture; `resize`: a file's own size may differ."""
 
     channels: int
     height: int
@@ -30,7 +30,7 @@ class _Format:
 
 
 class FolderPictures:
-    """One split: files and their labels."""
+    """One split: the files of pictures and their labels."""
 
     def __init__(self, files: Sequence[Path], labels: Tensor, form: _Format) -> None:
         self._files = [str(file) for file in files]
@@ -41,8 +41,9 @@ class FolderPictures:
         return len(self._files)
 
     def batches(self, plan: Sequence[Tensor], *, device: torch.device, workers: int) -> Iterator[tuple[Tensor, Tensor]]:
-        for pictures, labels in loaded(self._load, plan, workers=workers, device=device):
-            yield sent(pictures, device), sent(labels, device)
+        """Yields pictures and labels of each batch of indices in `plan`, on `device`. Raises DataError."""
+        for pictures, labels in load_batches(self._load, plan, workers=workers, device=device):
+            yield to_device(pictures, device), to_device(labels, device)
 
     def _load(self, indices: Tensor) -> tuple[Tensor, Tensor]:
         pictures = torch.stack([_picture(self._files[index], self._form) for index in indices.tolist()])
@@ -50,9 +51,9 @@ class FolderPictures:
 
 
 def load_folders(root: Path, config: ImageDataConfig, *, channels: int | None = None) -> ImageData:
-    """`train/<class>/*` and `val/<class>/*`, or `<class>/*`, which is then split. Raises DataError.
+    """Loads `train/<class>/*` and `val/<class>/*`, or `<class>/*` and splits it. Raises DataError.
 
-    `channels`: what the model wants; None takes 1 where all files are grey, else 3.
+    `channels`: the channels of the model; None takes 1 if all files are grey, else 3.
     """
     has_splits = (root / "train").is_dir() and (root / "val").is_dir()
     parent = root / "train" if has_splits else root
@@ -71,7 +72,7 @@ def load_folders(root: Path, config: ImageDataConfig, *, channels: int | None = 
         files, labels = [all_files[index] for index in kept.tolist()], all_labels[kept]
         val_files, val_labels = [all_files[index] for index in held_out.tolist()], all_labels[held_out]
     if not val_files:
-        raise DataError(f"{root}: there is no picture to hold out")
+        raise DataError(f"{root}: there is no picture for validation")
     form = _inspect([*files, *val_files], config.image_size, channels)
     return ImageData(
         FolderPictures(files, labels, form),
@@ -116,7 +117,7 @@ def _files(root: Path, classes: Sequence[str], *, may_be_absent: bool = False) -
 def _inspect(files: Sequence[Path], image_size: int | None, channels: int | None) -> _Format:
     first, _ = header(files[0])
     grey = True
-    step = max(1, len(files) // CHECKED)
+    step = max(1, len(files) // MAX_CHECKED)
     for file in files[::step]:
         size, is_grey = header(file)
         grey = grey and is_grey

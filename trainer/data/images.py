@@ -1,4 +1,4 @@
-"""Labelled pictures, in memory or on disk, and how they come to a model."""
+"""Labelled pictures, in memory or on disk, and their normalization."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,28 +9,28 @@ from torch import Tensor
 from torch.nn import functional
 
 from torchyard.contract.recipes import Normalization
-from trainer.data.loading import sent
+from trainer.data.loading import to_device
 
-MEASURED = 2048
-"""Pictures on disk that a normalization is measured on, evenly spaced, where there are more."""
+MAX_MEASURED = 2048
+"""A normalization is measured on at most this many pictures on disk, evenly spaced."""
 
 IMAGENET = Normalization(mean=[0.485, 0.456, 0.406], std=[0.229, 0.224, 0.225])
-"""Of that data set's training pictures: what torchvision's weights were trained with."""
+"""The normalization of ImageNet, with which torchvision's weights were trained."""
 
 
 class Pictures(Protocol):
-    """One split. Its batches are uint8, or floats of 0…1, of the shape (samples, channels, height, width)."""
+    """One split. Its batches are (samples, channels, height, width), uint8 or floats of 0…1."""
 
     def __len__(self) -> int: ...
 
     def batches(self, plan: Sequence[Tensor], *, device: torch.device, workers: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Pictures and labels of each batch of indices in `plan`, on `device`. Raises DataError."""
+        """Yields pictures and labels of each batch of indices in `plan`, on `device`. Raises DataError."""
         ...
 
 
 @dataclass(frozen=True)
 class ImageData:
-    """A source with its two splits. `channels`, `height` and `width` are those of every picture."""
+    """A source with its two splits; `channels`, `height` and `width` are those of every picture."""
 
     train: Pictures
     val: Pictures
@@ -40,9 +40,9 @@ class ImageData:
     width: int
     in_memory: bool
     data_hash: str
-    """Of the source: in memory of its values, on disk of the files' names and sizes."""
+    """The digest of the source: of its values in memory, or of the files' names and sizes on disk."""
     split_hash: str
-    """Of which samples train and which are held out."""
+    """The digest of which samples train and which are held out."""
 
 
 class InMemory:
@@ -58,22 +58,23 @@ class InMemory:
     def batches(
         self, plan: Sequence[Tensor], *, device: torch.device, workers: int = 0
     ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yields pictures and labels of each batch of indices in `plan`, on `device`."""
         if not plan:
             return
         if device.type == "cuda" and self._fits(device):
             self.pictures, self.labels = self.pictures.to(device), self.labels.to(device)
-        # All indices go to the device at once, and not a batch's before each batch.
-        indices = sent(torch.cat(list(plan)), self.pictures.device)
+        # One copy of all indices: a copy before each batch would take longer.
+        indices = to_device(torch.cat(list(plan)), self.pictures.device)
         for batch in indices.split([len(item) for item in plan]):
-            yield sent(self.pictures[batch], device), sent(self.labels[batch], device)
+            yield to_device(self.pictures[batch], device), to_device(self.labels[batch], device)
 
     def _fits(self, device: torch.device) -> bool:
-        """Whether the pictures take a small part of the memory that the GPU has left."""
+        """Returns whether the pictures take a small part of the free memory of the GPU."""
         return self.pictures.device == device or self.pictures.nbytes < torch.cuda.mem_get_info(device)[0] / 8
 
 
 class Normalizer:
-    """From what `Pictures` give to what the model takes: floats around zero, with the model's channels."""
+    """Turns pictures into the inputs of a model: floats around zero, with the model's channels."""
 
     def __init__(self, values: Normalization, *, channels: int, device: torch.device) -> None:
         mean, std = (torch.tensor(numbers).reshape(1, -1, 1, 1) for numbers in (values.mean, values.std))
@@ -110,8 +111,8 @@ def measure(pictures: Pictures, *, in_memory: bool, workers: int) -> Normalizati
 
     Returns None if the pictures hold a NaN or an infinity.
     """
-    count = len(pictures) if in_memory else min(len(pictures), MEASURED)
-    # Those on disk may be large: 8 pictures of 2048×2048 pixels take 0.8 GB in double precision.
+    count = len(pictures) if in_memory else min(len(pictures), MAX_MEASURED)
+    # Pictures on disk may be large: 8 of 2048×2048 pixels take 0.8 GB in double precision.
     plan = list((torch.arange(count) * len(pictures) // count).split(256 if in_memory else 8))
     total = squares = torch.zeros(1, dtype=torch.float64)
     pixels = 0
@@ -130,7 +131,7 @@ def measure(pictures: Pictures, *, in_memory: bool, workers: int) -> Normalizati
 
 
 def resized(pictures: Tensor, size: int | None) -> Tensor:
-    """The pictures at `size` × `size` pixels, of the same type; as they are where it is None."""
+    """Returns the pictures resized to `size` × `size` pixels, with the same dtype; None: unchanged."""
     if size is None or pictures.shape[-2:] == (size, size):
         return pictures
     parts = [
@@ -143,7 +144,7 @@ def resized(pictures: Tensor, size: int | None) -> Tensor:
 
 
 def split_indices(labels: Tensor, *, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
-    """Indices to train on and to hold out: of each class the same share, but never all of it."""
+    """Returns the indices to train on and to hold out: the same share of each class, but never all of it."""
     generator = torch.Generator().manual_seed(seed)
     train: list[Tensor] = []
     val: list[Tensor] = []

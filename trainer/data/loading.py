@@ -1,4 +1,4 @@
-"""From batches of sample indices to tensors on the device."""
+"""Loads batches of samples by their indices, and moves tensors to the device."""
 
 from collections.abc import Callable, Iterator, Sequence
 import os
@@ -14,10 +14,12 @@ from torchyard.contract.errors import DataError
 T = TypeVar("T")
 
 
-def loaded(load: Callable[[Tensor], T], plan: Sequence[Tensor], *, workers: int, device: torch.device) -> Iterator[T]:
-    """What `load` makes of each batch of indices in `plan`, in order, by `workers` processes ahead of time.
+def load_batches(
+    load: Callable[[Tensor], T], plan: Sequence[Tensor], *, workers: int, device: torch.device
+) -> Iterator[T]:
+    """Yields the result of `load` for each batch of indices in `plan`, in order. `workers` processes load ahead.
 
-    Tensors stay on the CPU, in pinned memory where they are for a GPU. Raises the DataError that `load` raised.
+    Tensors stay on the CPU, in pinned memory if `device` is a GPU. Raises the DataError that `load` raised.
     """
     if not plan:
         return
@@ -28,7 +30,7 @@ def loaded(load: Callable[[Tensor], T], plan: Sequence[Tensor], *, workers: int,
         num_workers=min(workers, len(plan)),
         pin_memory=device.type == "cuda",
         worker_init_fn=_start_loader,
-        generator=torch.Generator(),  # its own: the shared one would move with every loader that is made
+        generator=torch.Generator(),  # its own: every loader would draw from the shared one
     )
     for batch in loader:
         if isinstance(batch, DataError):
@@ -36,20 +38,20 @@ def loaded(load: Callable[[Tensor], T], plan: Sequence[Tensor], *, workers: int,
         yield batch
 
 
-def loaders(wanted: int | Literal["auto"], *, local_size: int) -> int:
-    """Loader processes of one rank. `auto` divides the CPUs among the `local_size` ranks of the host."""
+def loader_count(wanted: int | Literal["auto"], *, local_size: int) -> int:
+    """Returns the loader processes of one rank. `auto` divides the CPUs among the `local_size` ranks of the host."""
     return min(8, max(1, len(os.sched_getaffinity(0)) // local_size)) if wanted == "auto" else wanted
 
 
-def sent(tensor: Tensor, device: torch.device) -> Tensor:
-    """The tensor on the device; a GPU takes it from pinned memory, and nothing waits for it."""
+def to_device(tensor: Tensor, device: torch.device) -> Tensor:
+    """Returns the tensor on the device. The copy to a GPU is from pinned memory, and nothing waits for it."""
     if device.type != "cuda" or tensor.device.type == "cuda":
         return tensor.to(device)
     return (tensor if tensor.is_pinned() else tensor.pin_memory()).to(device, non_blocking=True)
 
 
 class _Batches(Dataset[T | DataError], Generic[T]):
-    """Is indexed by a whole batch."""
+    """A data set that is indexed by a whole batch."""
 
     def __init__(self, load: Callable[[Tensor], T]) -> None:
         self._load = load
@@ -58,10 +60,10 @@ class _Batches(Dataset[T | DataError], Generic[T]):
         try:
             return self._load(indices)
         except DataError as error:
-            return error  # raised in a loader process, it would reach the user inside a traceback
+            return error  # if it were raised in a loader process, users would see it inside a traceback
 
 
 def _start_loader(_: int) -> None:
-    """One thread, and an end at SIGTERM, which the rank itself may survive."""
+    """Sets one thread, and lets SIGTERM end the loader process, though the rank may handle it."""
     torch.set_num_threads(1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -1,4 +1,4 @@
-"""Pictures with the masks of what they show, in two folders, decoded as they are needed."""
+"""Pictures and their masks in two folders, decoded when a batch needs them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,33 +14,35 @@ from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import SegmentationDataConfig
 from trainer.data.decoding import UNREADABLE, header, load, pixels
 from trainer.data.digests import files_digest, split_digest
-from trainer.data.images import MEASURED, split_indices
-from trainer.data.loading import loaded, sent
+from trainer.data.images import MAX_MEASURED, split_indices
+from trainer.data.loading import load_batches, to_device
 
-CHECKED = 5_000
-"""Pairs whose headers are read before training, evenly spaced, where there are more; others are checked when read."""
+MAX_CHECKED = 5_000
+"""At most this many pairs of headers are read before training, evenly spaced. Others are checked when decoded."""
 
 
 @dataclass(frozen=True)
 class Pair:
+    """A picture and its mask."""
+
     name: str
-    """The stem of both files; below the name of the split, where the source has splits of its own."""
+    """The stem of both files, with `train/` or `val/` before it if the source has its own splits."""
     picture: Path
     mask: Path
 
 
 @dataclass(frozen=True)
 class Form:
-    """What every pair is brought to."""
+    """The form of every decoded pair."""
 
     size: int
     """Pixels a side."""
     threshold: float
-    """A mask's value above this share of its full scale is positive."""
+    """A mask value above this share of full scale is positive."""
 
 
 class Pairs:
-    """One split."""
+    """One split of pairs."""
 
     def __init__(self, pairs: Sequence[Pair], form: Form) -> None:
         self.pairs = pairs
@@ -50,19 +52,19 @@ class Pairs:
         return len(self.pairs)
 
     def batches(self, plan: Sequence[Tensor], *, device: torch.device, workers: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Pictures and masks of each batch of indices in `plan`, on `device`. Raises DataError.
+        """Yields pictures and masks of each batch of indices in `plan`, on `device`. Raises DataError.
 
         Both are uint8: pictures (samples, 3, size, size) of 0…255, masks (samples, 1, size, size) of 0 and 1.
         """
         read = partial(_pictures_and_masks, self.pairs, self._form)
-        for pictures, masks in loaded(read, plan, workers=workers, device=device):
-            yield sent(pictures, device), sent(masks, device)
+        for pictures, masks in load_batches(read, plan, workers=workers, device=device):
+            yield to_device(pictures, device), to_device(masks, device)
 
     def positive_share(self, *, workers: int) -> float:
-        """The share of positive pixels in the masks, or in MEASURED of them, evenly spaced. Raises DataError."""
-        count = min(len(self), MEASURED)
+        """Returns the share of positive pixels in at most MAX_MEASURED masks, evenly spaced. Raises DataError."""
+        count = min(len(self), MAX_MEASURED)
         plan = list((torch.arange(count) * len(self) // count).split(32))
-        shares = loaded(
+        shares = load_batches(
             partial(_positive_shares, self.pairs, self._form), plan, workers=workers, device=torch.device("cpu")
         )
         return torch.cat(list(shares)).mean().item()
@@ -75,22 +77,22 @@ class PairData:
     train: Pairs
     val: Pairs
     data_hash: str
-    """Of the files' names and sizes."""
+    """The digest of the files' names and sizes."""
     split_hash: str
-    """Of the pairs' names, each with its side."""
+    """The digest of the pairs' names, each with its split."""
 
 
 def load_pairs(root: Path, config: SegmentationDataConfig) -> PairData:
-    """`images/` and `masks/`, which are then split, or both in each of `train/` and `val/`. Raises DataError.
+    """Loads `images/` and `masks/` and splits them, or both in each of `train/` and `val/`. Raises DataError.
 
-    A picture and its mask have the same stem, and the same size once both stand upright.
+    A picture and its mask have the same stem, and the same size after their EXIF orientations are applied.
     """
     if (root / "train" / "images").is_dir() and (root / "val" / "images").is_dir():
         train, val = (_pairs(root / split, prefix=f"{split}/") for split in ("train", "val"))
     else:
         pairs = _pairs(root)
         if len(pairs) < 2:
-            raise DataError(f"{root} has one picture; at least two are needed, one of them to hold out")
+            raise DataError(f"{root} has one picture; at least two are needed, one of them for validation")
         kept, held_out = split_indices(torch.zeros(len(pairs)), fraction=config.val_fraction, seed=config.split_seed)
         train, val = ([pairs[index] for index in part.tolist()] for part in (kept, held_out))
     form = Form(config.image_size, config.mask_threshold)
@@ -105,7 +107,7 @@ def load_pairs(root: Path, config: SegmentationDataConfig) -> PairData:
 
 
 def _pairs(root: Path, *, prefix: str = "") -> list[Pair]:
-    """Sorted by name."""
+    """Returns the pairs of `images/` and `masks/` below `root`, sorted by name."""
     pictures, masks = _by_stem(root / "images"), _by_stem(root / "masks")
     for own, other, folder in ((pictures, masks, "masks"), (masks, pictures, "images")):
         alone = sorted(own.keys() - other.keys())
@@ -133,11 +135,10 @@ def _by_stem(folder: Path) -> dict[str, Path]:
 
 
 def _inspect(pairs: Sequence[Pair], form: Form) -> None:
-    for pair in pairs[:: max(1, len(pairs) // CHECKED)]:
+    for pair in pairs[:: max(1, len(pairs) // MAX_CHECKED)]:
         if header(pair.picture).size != header(pair.mask).size:
-            _picture_and_mask(
-                pair, form
-            )  # raises, unless an orientation that its header does not tell makes them equal
+            # Raises, unless an orientation that is not in the header makes the sizes equal.
+            _picture_and_mask(pair, form)
 
 
 def _pictures_and_masks(pairs: Sequence[Pair], form: Form, indices: Tensor) -> tuple[Tensor, Tensor]:
@@ -161,25 +162,25 @@ def _picture_and_mask(pair: Pair, form: Form) -> tuple[Tensor, Tensor]:
 
 
 def _mask(file: Path, threshold: float) -> Image.Image:
-    """0 and 1 at the file's own size, upright. Of colours the brightest channel counts."""
+    """Returns the upright mask of 0 and 1 at the file's size. The brightest channel of a colour counts."""
     try:
         with Image.open(file) as opened:
             image = ImageOps.exif_transpose(opened)
             wide = image.mode == "I" or image.mode.startswith("I;16")
             values = np.asarray(image) if wide else np.asarray(_colours(image)).max(axis=2)
     except UNREADABLE as error:
-        raise DataError(f"{file} is no picture that can be read: {error}") from error
+        raise DataError(f"{file} cannot be read as a picture: {error}") from error
     return Image.fromarray((values > threshold * (65535 if wide else 255)).astype(np.uint8))
 
 
 def _colours(image: Image.Image) -> Image.Image:
-    # By way of RGBA, as Pillow warns of a palette with transparent colours otherwise.
+    # By way of RGBA, as Pillow warns about a palette with transparency otherwise.
     return (image.convert("RGBA") if "transparency" in image.info else image).convert("RGB")
 
 
 def _resized_mask(mask: Image.Image, size: int) -> Tensor:
-    """By the nearest pixel: the share of positive pixels stays what it was on average, however thin what they show.
+    """Resizes by the nearest pixel, which keeps the share of positive pixels on average.
 
-    Averaging would wipe out every crack that is thinner than half a pixel of the smaller mask.
+    Averaging would remove every crack that is thinner than half a pixel of the smaller mask.
     """
     return pixels(mask if mask.size == (size, size) else mask.resize((size, size), Image.Resampling.NEAREST))

@@ -1,4 +1,4 @@
-"""Where a source lies."""
+"""The local path of a source."""
 
 from pathlib import Path
 from urllib.parse import unquote
@@ -7,5 +7,5 @@ URL = "file://"
 
 
 def local_path(source: str) -> Path:
-    """Of a path as it is, or of a `file://` URL."""
+    """Returns the path of a `file://` URL, or a path as it is."""
     return Path(unquote(source.removeprefix(URL)) if source.startswith(URL) else source)

@@ -1,4 +1,4 @@
-"""Samples out of text files: one file per class, CSV, JSON lines."""
+"""Reads samples from text files: one file per class, CSV, JSON lines."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 import csv
@@ -15,19 +15,21 @@ from torchyard.contract.errors import DataError
 logger = logging.getLogger(__name__)
 
 _Record = tuple[int, Any, Any]
-"""Its line, counted from 1, its text and its label."""
+"""The line of a record, counted from 1, its text and its label."""
 
 
 @dataclass(frozen=True)
 class Sample:
+    """A text and the name of its class."""
+
     text: str
     label: str
 
 
 def class_files(folder: Path, *, by_suffix: bool | None = None) -> dict[str, Path]:
-    """The file of each class: its name is the file's stem, or its suffix if all stems are equal. Raises DataError.
+    """Returns the file of each class, named by the file's stem, or by its suffix if all stems are equal.
 
-    `by_suffix`: what was decided for another folder.
+    `by_suffix`: whether another folder's classes are named by suffix; None: decide here. Raises DataError.
     """
     try:
         files = sorted(file for file in folder.iterdir() if file.is_file() and not file.name.startswith("."))
@@ -37,7 +39,7 @@ def class_files(folder: Path, *, by_suffix: bool | None = None) -> dict[str, Pat
         raise DataError(f"{folder} has no file; it needs a text file for each class")
     for file in files:
         if file.suffix.lower() in _READERS:
-            raise DataError(f"{file} is a table among files of one class each; alone, it can be the source itself")
+            raise DataError(f"{file} is a table among files of one class each. A table alone can be the source")
     classes: dict[str, Path] = {}
     for file in files:
         name = file.suffix[1:] if (named_by_suffix(files) if by_suffix is None else by_suffix) else file.stem
@@ -48,11 +50,12 @@ def class_files(folder: Path, *, by_suffix: bool | None = None) -> dict[str, Pat
 
 
 def named_by_suffix(files: Sequence[Path]) -> bool:
+    """Returns whether the classes are named by the suffixes of their files: all stems are equal."""
     return len(files) > 1 and len({file.stem for file in files}) == 1 and all(file.suffix for file in files)
 
 
 def read_classes(files: Mapping[str, Path]) -> list[Sample]:
-    """A sample of each line that is not blank, class by class. Raises DataError."""
+    """Returns a sample for each line that is not blank, class by class. Raises DataError."""
     samples: list[Sample] = []
     for label, file in files.items():
         texts = [line.strip() for line in io.StringIO(_read(file), newline=None)]
@@ -64,12 +67,12 @@ def read_classes(files: Mapping[str, Path]) -> list[Sample]:
 
 
 def read_table(file: Path) -> list[Sample]:
-    """The samples of a CSV or JSON-lines file, without those whose text is blank. Raises DataError."""
+    """Returns the samples of a CSV or JSON-lines file whose text is not blank. Raises DataError."""
     if not file.exists():
         raise DataError(f"there is no {file}")
     reader = _READERS.get(file.suffix.lower())
     if reader is None:
-        raise DataError(f"{file} is no folder, and its name does not end in {', '.join(_READERS)}")
+        raise DataError(f"{file} is not a folder, and its name does not end in {', '.join(_READERS)}")
     read = [_sample(f"{file}, line {line}", text, label) for line, text, label in reader(file, _read(file))]
     samples = [sample for sample in read if sample.text]
     if not samples:
@@ -86,7 +89,7 @@ def _csv(file: Path, content: str) -> Iterator[_Record]:
         header = next(rows, [])
         for name in ("text", "label"):
             if header.count(name) != 1:
-                raise DataError(f"{file}, line 1: needs one column {name}; it has {', '.join(header) or 'nothing'}")
+                raise DataError(f"{file}, line 1: must have one column {name}; it has {', '.join(header) or 'nothing'}")
         text, label = header.index("text"), header.index("label")
         while True:
             line = rows.line_num + 1  # where the row begins; it may have many lines
@@ -111,9 +114,9 @@ def _json_lines(file: Path, content: str) -> Iterator[_Record]:
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise DataError(f"{file}, line {number}: is no JSON: {error}") from error
+            raise DataError(f"{file}, line {number}: is not JSON: {error}") from error
         if not isinstance(record, dict):
-            raise DataError(f"{file}, line {number}: is no object with text and label")
+            raise DataError(f"{file}, line {number}: is not an object with text and label")
         for name in ("text", "label"):
             if name not in record:
                 raise DataError(f"{file}, line {number}: has no {name}")
@@ -130,19 +133,19 @@ _READERS: dict[str, Callable[[Path, str], Iterator[_Record]]] = {
 
 def _sample(where: str, text: Any, label: Any) -> Sample:
     if not isinstance(text, str):
-        raise DataError(f"{where}: text is no text")
+        raise DataError(f"{where}: text is not a string")
     is_number = (isinstance(label, int) and not isinstance(label, bool)) or (
         isinstance(label, float) and math.isfinite(label)
     )
     if not is_number and not isinstance(label, str):
-        raise DataError(f"{where}: label is neither a text nor a number")
+        raise DataError(f"{where}: label is neither a string nor a number")
     sample = Sample(text.strip(), str(label).strip())
     if not sample.label:
         raise DataError(f"{where}: label is empty")
     try:
         (sample.text + sample.label).encode()
     except UnicodeEncodeError as error:
-        raise DataError(f"{where}: holds half of a surrogate pair, which is no character") from error
+        raise DataError(f"{where}: holds half of a surrogate pair, which is not a character") from error
     return sample
 
 
@@ -155,5 +158,5 @@ def _read(file: Path) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        logger.info("%s is no UTF-8 (line %d): read as cp1252, unknown bytes replaced", file, line)
+        logger.info("%s is not UTF-8 (line %d): reading it as cp1252, unknown bytes are replaced", file, line)
         return content.decode("cp1252", errors="replace")

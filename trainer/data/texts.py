@@ -24,20 +24,24 @@ class Texts:
 
 @dataclass(frozen=True)
 class TextData:
+    """A source of texts with its two splits."""
+
     train: Texts
     val: Texts
     classes: list[str]
     data_hash: str
-    """Of all texts and labels in their order."""
+    """The digest of all texts and labels in their order."""
     split_hash: str
+    """The digest of which texts train and which are held out."""
 
 
 def load_texts(path: Path, config: TextDataConfig) -> TextData:
-    """A folder with a file per class, `train/` and `val/` with such files, or one CSV or JSON-lines file.
+    """Loads a folder with a file per class, `train/` and `val/` with such files, or one CSV or JSON-lines file.
 
-    A class file holds a text a line; the class is its stem, or its suffix where all stems are equal. A table has
-    `text` and `label`. Blank texts are left out, repeated ones stay. Files are UTF-8; one that is not is read as
-    cp1252. What has no split of its own is split by the configuration's seed, each class alike. Raises DataError.
+    A class file has a text a line. The class is its stem, or its suffix if all stems are equal. A table has `text` and
+    `label`. Blank texts are left out, repeated ones stay. Files are UTF-8; a file that is not is read as cp1252. A
+    source without its own split is split by the configuration's seed, with the same share of each class. Raises
+    DataError.
     """
     train, val = _split_folders(path) if _has_splits(path) else (_read(path), None)
     samples = [*train, *(val or [])]
@@ -48,7 +52,7 @@ def load_texts(path: Path, config: TextDataConfig) -> TextData:
     if val is None:
         held_out[split_indices(labels, fraction=config.val_fraction, seed=config.split_seed)[1]] = True
     if not held_out.any():
-        raise DataError(f"{path}: there is no text to hold out")
+        raise DataError(f"{path}: there is no text for validation")
     data_hash = _hash(samples)
     return TextData(
         train=_part(samples, labels, ~held_out),
@@ -66,7 +70,7 @@ def _has_splits(path: Path) -> bool:
 def _split_folders(root: Path) -> tuple[list[Sample], list[Sample]]:
     for split in ("train", "val"):
         if not (root / split).is_dir():
-            raise DataError(f"there is no {root / split}: a source with a split of its own has train/ and val/")
+            raise DataError(f"there is no {root / split}: a source with its own split has train/ and val/")
     train = class_files(root / "train")
     val = class_files(root / "val", by_suffix=named_by_suffix(list(train.values())))
     for name, file in val.items():
@@ -80,10 +84,10 @@ def _read(path: Path) -> list[Sample]:
 
 
 def _classes(path: Path, samples: list[Sample]) -> list[str]:
-    """In the order of numbers where all are such, else of texts."""
+    """Returns the names of the classes, sorted as numbers if all are numbers."""
     names = {sample.label for sample in samples}
     if len(names) < 2:
-        raise DataError(f"{path}: has only the class {min(names)}; at least two are needed")
+        raise DataError(f"{path}: there is only the class {min(names)}; at least two are needed")
     are_numbers = all(name.isdecimal() for name in names)
     return sorted(names, key=lambda name: (int(name) if are_numbers else 0, name))
 

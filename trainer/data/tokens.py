@@ -1,4 +1,4 @@
-"""Texts as tokens: the tokenizer that is trained here, and batches padded to their longest text."""
+"""Trains a tokenizer, tokenizes texts, and pads batches to their longest text."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,41 +9,41 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, 
 import torch
 from torch import Tensor
 
-from trainer.data.loading import sent
+from trainer.data.loading import to_device
 from trainer.data.texts import Texts
 from trainer.task import Batch
 
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
-"""RoBERTa's, each at its place in the vocabulary."""
+"""RoBERTa's special tokens, in the order of the vocabulary."""
 
 CHUNK = 10_000
-"""Texts that are tokenized at a time."""
+"""Texts that are tokenized in one call."""
 
 
 @dataclass(frozen=True)
 class TokenizerFiles:
-    """A tokenizer as files: those with which transformers loads it, too."""
+    """The files of a tokenizer. transformers can load it from them."""
 
     content: str
-    """Of `tokenizer.json`."""
+    """The content of `tokenizer.json`."""
     roles: dict[str, str]
-    """The special tokens by what they are for, as `tokenizer_config.json` has them: `pad_token` and so on."""
+    """The special tokens by their roles in `tokenizer_config.json`: `pad_token` and so on."""
 
     @property
     def vocabulary(self) -> int:
-        """The number of its tokens."""
+        """The number of tokens."""
         return Tokenizer.from_str(self.content).get_vocab_size()
 
     @property
     def config(self) -> dict[str, Any]:
-        """Of `tokenizer_config.json`. What looks like a special token is text."""
+        """The content of `tokenizer_config.json`. Special tokens in texts are tokenized as plain text."""
         return {"tokenizer_class": "TokenizersBackend", "split_special_tokens": True, **self.roles}
 
 
 def train_tokenizer(texts: Sequence[str], *, vocabulary: int) -> TokenizerFiles:
-    """A byte-level BPE tokenizer as RoBERTa's, of at most `vocabulary` tokens.
+    """Trains a byte-level BPE tokenizer like RoBERTa's, with at most `vocabulary` tokens.
 
-    The same texts give the same one on any machine and any number of threads.
+    The same texts give the same tokenizer on any machine with any number of threads.
     """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
@@ -64,38 +64,38 @@ def train_tokenizer(texts: Sequence[str], *, vocabulary: int) -> TokenizerFiles:
 
 @dataclass(frozen=True)
 class Tokens:
-    """The tokens of one split, one text after the other."""
+    """The tokens of one split, with all texts concatenated."""
 
     ids: Tensor
     """int32, on the CPU or the GPU."""
     starts: Tensor
-    """Of each text, and last the end; int64, beside `ids`."""
+    """Where each text starts in `ids`, and last its end; int64, on the device of `ids`."""
     labels: Tensor
     lengths: Tensor
-    """int64, on the CPU."""
+    """Tokens of each text; int64, on the CPU."""
     padding: int
-    """The token that fills a batch up."""
+    """The padding token."""
 
     def __len__(self) -> int:
         return len(self.lengths)
 
     def batches(self, plan: Sequence[Tensor], *, device: torch.device) -> Iterator[Batch]:
-        """Texts and labels of each batch of indices, on `device`; of CUDA's batches the width is a multiple of 8.
+        """Yields texts and labels of each batch of indices, on `device`. On CUDA the width is a multiple of 8.
 
         The inputs are `input_ids` (texts, longest; int64) and `attention_mask` (bool, of the same shape).
         """
         if not plan:
             return
-        # All indices go to the device at once, and not a batch's before each batch.
-        indices = sent(torch.cat(list(plan)), self.ids.device)
+        # One copy of all indices: a copy before each batch would take longer.
+        indices = to_device(torch.cat(list(plan)), self.ids.device)
         multiple = 8 if device.type == "cuda" else 1
         for batch, chosen in zip(plan, indices.split([len(batch) for batch in plan]), strict=True):
             width = -(-int(self.lengths[batch].max()) // multiple) * multiple
             inputs, labels = self._padded(chosen, width), self.labels[chosen]
-            yield Batch({name: sent(tensor, device) for name, tensor in inputs.items()}, sent(labels, device))
+            yield Batch({name: to_device(tensor, device) for name, tensor in inputs.items()}, to_device(labels, device))
 
     def longest(self, count: int) -> Tensor:
-        """The indices of the `count` longest texts."""
+        """Returns the indices of the `count` longest texts."""
         return self.lengths.topk(min(count, len(self))).indices
 
     def _padded(self, chosen: Tensor, width: int) -> dict[str, Tensor]:
@@ -106,9 +106,10 @@ class Tokens:
 
 
 def tokenize(texts: Texts, *, tokenizer: TokenizerFiles, max_length: int, padding: int, device: torch.device) -> Tokens:
-    """Each text cut at `max_length` tokens, the special ones among them. What looks like a special token is text.
+    """Tokenizes each text, and cuts it at `max_length` tokens, special tokens included.
 
-    The tokens lie on `device` if they take a small part of the memory that it has left.
+    Special tokens in texts are tokenized as plain text. The tokens are on `device` if they take a small part of its
+    free memory.
     """
     encoder = Tokenizer.from_str(tokenizer.content)
     encoder.no_padding()

@@ -1,4 +1,4 @@
-"""What a model's parameters begin with, and which of them train."""
+"""Initializes the parameters of a model, and freezes some of them."""
 
 from collections.abc import Collection, Sequence
 from difflib import get_close_matches
@@ -15,10 +15,10 @@ Init = Literal["default", "xavier", "kaiming"]
 
 
 def initialize(model: nn.Module, new: Collection[str], init: Init) -> None:
-    """Draws the weights of convolutions, linear layers and attention among the `new` parameters; biases become 0.
+    """Initializes the `new` weights of convolutions, linear layers and attention, and sets their biases to 0.
 
     `xavier`: uniform (Glorot and Bengio, 2010); `kaiming`: normal, for ReLU (He et al., arXiv 1502.01852); `default`:
-    as they are. Norms, embeddings and whatever is not `new` stay bit for bit. Draws from torch's own generator.
+    unchanged. Norms, embeddings and parameters that are not `new` stay bit for bit. Draws from torch's generator.
     """
     if init == "default":
         return
@@ -38,23 +38,23 @@ def initialize(model: nn.Module, new: Collection[str], init: Init) -> None:
 
 
 def freeze(model: nn.Module, patterns: Sequence[str]) -> None:
-    """Stops the training of every parameter whose name is a pattern, lies below one, or matches one with *.
+    """Freezes every parameter whose name is a pattern, begins with `PATTERN.`, or matches a pattern with *.
 
-    Raises ConfigError for a pattern that no name matches, and where nothing would be left to train.
+    Raises ConfigError if no name matches a pattern, or if no parameter is left to train.
     """
     parameters = dict(model.named_parameters())
     for pattern in patterns:
         frozen = [name for name in parameters if _matches(name, pattern)]
         if not frozen:
-            raise ConfigError(f"model.freeze: no parameter is called {pattern!r}; {_near(pattern, parameters)}")
+            raise ConfigError(f"model.freeze: no parameter matches {pattern!r}; {_suggestion(pattern, parameters)}")
         for name in frozen:
             parameters[name].requires_grad_(False)
     if not any(parameter.requires_grad for parameter in parameters.values()):
-        raise ConfigError("model.freeze: all parameters are frozen, and nothing is left to train")
+        raise ConfigError("model.freeze: all parameters are frozen, and none is left to train")
 
 
 def train_mode(model: nn.Module) -> None:
-    """Training mode, but for batch norms that are frozen: their statistics belong to their weights."""
+    """Sets training mode, except for frozen batch norms, whose statistics must match their weights."""
     model.train()
     for module in model.modules():
         if isinstance(module, _BatchNorm):
@@ -67,10 +67,10 @@ def _matches(name: str, pattern: str) -> bool:
     return name == pattern or name.startswith(pattern.rstrip(".") + ".") or fnmatchcase(name, pattern)
 
 
-def _near(pattern: str, names: Collection[str]) -> str:
-    """What the user may have meant: parameters and the modules that hold them."""
+def _suggestion(pattern: str, names: Collection[str]) -> str:
+    """Suggests names of parameters and modules that are like `pattern`."""
     modules = {name[:end] for name in names for end, letter in enumerate(name) if letter == "."}
     near = get_close_matches(pattern, sorted({*names, *modules}), n=3)
     if near:
         return f"did you mean {' or '.join(near)}?"
-    return f"it begins with {', '.join(dict.fromkeys(name.split('.')[0] for name in names))}"
+    return f"names begin with {', '.join(dict.fromkeys(name.split('.')[0] for name in names))}"

@@ -1,4 +1,4 @@
-"""Encoders of texts out of a directory, as transformers saves them."""
+"""Loads text encoders from a directory, as transformers saves them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,35 +10,36 @@ from torch import nn
 
 from torchyard.contract.errors import DataError
 from trainer.data.tokens import TokenizerFiles
-from trainer.models.text import for_task, one_argument, quiet
+from trainer.models.text import configure_transformers, for_task, one_argument
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, TokenizersBackend
 
 FAMILY = ("bert", "camembert", "roberta", "xlm-roberta")
-"""The `model_type` of a directory's model."""
+"""The values of `model_type` that are supported."""
 
 
 @dataclass(frozen=True)
 class Pretrained:
-    """What lies in a directory."""
+    """A model and a tokenizer from a directory."""
 
     model: nn.Module
     new: frozenset[str]
     """Parameters that the directory has no weights for."""
     tokenizer: TokenizerFiles
     longest: int
-    """Tokens of the longest text that both take."""
+    """Tokens of the longest text that both the model and the tokenizer accept."""
 
 
 def load(folder: Path, *, classes: Sequence[str], dropout: float) -> Pretrained:
-    """The model and the tokenizer that transformers saved in `folder`. Nothing is downloaded, no code of it is run.
+    """Loads the model and the tokenizer that transformers saved in `folder`.
 
-    The head stays where it tells apart the same classes, else it is new. Raises DataError.
+    Downloads nothing, and runs no code of the folder. The head is kept if it is for the same classes; otherwise it is
+    initialized. Raises DataError.
     """
     if not folder.is_dir():
         raise DataError(f"model.weights: there is no directory {folder}")
-    quiet()
+    configure_transformers()
     try:
         model, new = _load_model(folder, classes=classes, dropout=dropout)
         tokenizer = _load_tokenizer(folder)
@@ -50,18 +51,18 @@ def load(folder: Path, *, classes: Sequence[str], dropout: float) -> Pretrained:
             tokenizer=TokenizerFiles(tokenizer.backend_tokenizer.to_str(), tokenizer.special_tokens_map),
             longest=min(_positions(model.config), tokenizer.model_max_length),
         )
-    except Exception as error:  # what the library raises for broken files has no common root
+    except Exception as error:  # the library's errors for broken files have no common base class
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise DataError(f"model.weights: {folder} cannot be used: {reason}") from error
 
 
 def _load_model(folder: Path, *, classes: Sequence[str], dropout: float) -> tuple["PreTrainedModel", set[str]]:
-    """The model, and the names of its new parameters. Raises ValueError for weights that it has and cannot use."""
+    """Returns the model and the names of its new parameters. Raises ValueError if its weights cannot be used."""
     from transformers import AutoConfig, AutoModelForSequenceClassification
 
     config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     if config.model_type not in FAMILY:
-        raise ValueError(f"its model is a {config.model_type}, and none of {', '.join(FAMILY)}")
+        raise ValueError(f"its model_type is {config.model_type}, not one of {', '.join(FAMILY)}")
     knows_classes = list((config.id2label or {}).values()) == list(classes)
     model, report = AutoModelForSequenceClassification.from_pretrained(
         folder,
@@ -74,11 +75,11 @@ def _load_model(folder: Path, *, classes: Sequence[str], dropout: float) -> tupl
         ignore_mismatched_sizes=True,
         output_loading_info=True,
     )
-    missing = _missing(report)
+    missing = _missing_names(report)
     encoder = f"{model.base_model_prefix}."
     lost = sorted(name for name in missing if name.startswith(encoder) and ".pooler." not in name)
     if lost:
-        raise ValueError(f"it has no fitting weights of {', '.join(lost[:3])}")
+        raise ValueError(f"it has no weights of the right shape for {', '.join(lost[:3])}")
     return model, missing if knows_classes else missing | _renew_head(model)
 
 
@@ -86,7 +87,7 @@ def _load_tokenizer(folder: Path) -> "TokenizersBackend":
     from transformers import AutoTokenizer, TokenizersBackend
 
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    # Without its files, transformers makes one that knows no word.
+    # Without tokenizer files, transformers makes a tokenizer with an empty vocabulary.
     if not any((folder / name).exists() for name in tokenizer.vocab_files_names.values()):
         raise ValueError("it has no tokenizer")
     if not isinstance(tokenizer, TokenizersBackend):
@@ -94,12 +95,12 @@ def _load_tokenizer(folder: Path) -> "TokenizersBackend":
     return tokenizer
 
 
-def _missing(report: Mapping[str, Any]) -> set[str]:
+def _missing_names(report: Mapping[str, Any]) -> set[str]:
     return {*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])}
 
 
 def _renew_head(model: "PreTrainedModel") -> set[str]:
-    """Draws the head anew, as transformers does; the names of its parameters."""
+    """Initializes the head as transformers does. Returns the names of its parameters."""
     renewed: set[str] = set()
     for path, module in model.named_modules():
         if isinstance(module, nn.Linear) and not path.startswith(f"{model.base_model_prefix}."):
@@ -110,6 +111,6 @@ def _renew_head(model: "PreTrainedModel") -> set[str]:
 
 
 def _positions(config: "PreTrainedConfig") -> int:
-    """Tokens of the longest text; RoBERTa and its kin count positions from behind the padding token."""
+    """Returns the tokens of the longest text. RoBERTa models number positions from the padding token on."""
     before = 0 if config.model_type == "bert" else config.pad_token_id + 1
     return config.max_position_embeddings - before

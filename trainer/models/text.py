@@ -1,4 +1,4 @@
-"""RoBERTa by size, with a head that classifies, and what makes transformers' models fit the training loop."""
+"""RoBERTa with a classification head in several sizes, and adapters of transformers' models for the training loop."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -27,16 +27,19 @@ SIZES: dict[str, dict[str, Any]] = {
         "intermediate_size": 4096,
     },
 }
-"""Liu et al., arXiv 1907.11692, table 9; `tiny` is ours."""
+"""The sizes in table 9 of Liu et al., arXiv 1907.11692, and `tiny`, which is ours."""
 
 POSITIONS = 512
 PADDING = 1
-"""RoBERTa's padding token, before which no position is counted."""
+"""RoBERTa's padding token. Positions are numbered from PADDING + 1."""
 
 
 def build(name: str, *, vocabulary: int, classes: Sequence[str], dropout: float) -> nn.Module:
-    """A RoBERTa of random weights. It takes `input_ids` and `attention_mask` in a dict, and gives (texts, classes)."""
-    quiet()
+    """Returns a RoBERTa with random weights. It takes a dict of `input_ids` and `attention_mask`.
+
+    It returns logits (texts, classes).
+    """
+    configure_transformers()
     from transformers import RobertaConfig
 
     config = RobertaConfig(
@@ -51,34 +54,34 @@ def build(name: str, *, vocabulary: int, classes: Sequence[str], dropout: float)
 
 
 def rebuild(model_config: Mapping[str, Any]) -> nn.Module:
-    """The model that `model_config` described, with random weights."""
-    quiet()
+    """Returns the model that `model_config` describes, with random weights."""
+    configure_transformers()
     from transformers import AutoConfig
 
     return _from_config(AutoConfig.for_model(**model_config))
 
 
 def config_of(model: nn.Module) -> dict[str, Any]:
-    """What `rebuild` takes, and `config.json` holds."""
+    """Returns the configuration that `rebuild` takes, the content of `config.json`."""
     return json.loads(_config(model).to_json_string())
 
 
 def padding(model: nn.Module) -> int:
-    """The token that fills a batch up."""
+    """Returns the padding token."""
     return _config(model).pad_token_id
 
 
 class _OneArgument(nn.Module):
-    """Stands before a class of transformers: then the model takes one argument, and gives nothing but logits."""
+    """A mixin for models of transformers: the model takes one argument and returns only logits."""
 
     def forward(self, inputs: dict[str, Tensor]) -> Tensor:
-        # Of a mask with two dimensions transformers would ask, on the host, whether it hides anything.
+        # For a mask with two dimensions, transformers waits for the device to learn whether it masks anything.
         mask = inputs["attention_mask"][:, None, None, :]
         return super().forward(input_ids=inputs["input_ids"], attention_mask=mask).logits
 
 
 def one_argument(model: nn.Module) -> nn.Module:
-    """The same model with the same names of its parameters."""
+    """Makes the model take one argument. Its parameters keep their names."""
     model.__class__ = _class(type(model))
     return model
 
@@ -88,8 +91,8 @@ def _class(base: type[nn.Module]) -> type[nn.Module]:
     return type(base.__name__, (_OneArgument, base), {})
 
 
-def quiet() -> None:
-    """Before the first import from transformers: it stays off the network, and tells nothing but errors."""
+def configure_transformers() -> None:
+    """Turns off network access, and logs below errors. Call it before the first import from transformers."""
     os.environ["HF_HUB_OFFLINE"] = "1"
     from transformers.utils import logging
 
@@ -98,6 +101,7 @@ def quiet() -> None:
 
 
 def for_task(config: "PreTrainedConfig", *, classes: Sequence[str], dropout: float) -> "PreTrainedConfig":
+    """Sets the classes and the dropout of a configuration, and returns it."""
     config.id2label = dict(enumerate(classes))
     config.label2id = {name: index for index, name in enumerate(classes)}
     config.problem_type = "single_label_classification"

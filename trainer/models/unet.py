@@ -1,7 +1,7 @@
-"""U-Nets (Ronneberger et al., arXiv 1505.04597): an encoder, and a decoder that joins its maps from the deepest on.
+"""U-Nets (Ronneberger et al., arXiv 1505.04597): an encoder, and a decoder that concatenates the encoder's maps.
 
-All take three channels and sides that are multiples of 32, and give one logit for each pixel: (samples, 1, height,
-width). All of their operations have deterministic kernels on CUDA: so no bilinear upsampling.
+All take three channels and sides that are multiples of 32, and return one logit for each pixel: (samples, 1, height,
+width). All their operations have deterministic kernels on CUDA, which bilinear upsampling does not have.
 """
 
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 ENCODERS = {"unet_vgg16": "vgg16", "unet_resnet34": "resnet34", "unet_resnet101": "resnet101"}
-"""The torchvision model whose weights fit a U-Net's `encoder`, by their names, where there is one."""
+"""The torchvision model whose weights fit the `encoder` of a U-Net."""
 
 
 def build(name: str) -> "UNet | UNet16":
-    """One of `unet_small` and the names in ENCODERS, with random weights."""
+    """Builds `unet_small` or a U-Net in ENCODERS, with random weights."""
     if name == "unet_vgg16":
         return UNet16()
     encoder = ResNetEncoder(ENCODERS[name]) if name in ENCODERS else SmallEncoder()
@@ -23,7 +23,7 @@ def build(name: str) -> "UNet | UNet16":
 
 
 class UNet(nn.Module):
-    """Each step of the decoder doubles the size with the nearest pixels and joins the encoder's map of that size."""
+    """Each block of the decoder doubles the size by nearest-pixel upsampling and concatenates the encoder's map."""
 
     def __init__(self, encoder: "SmallEncoder | ResNetEncoder", *, widths: Sequence[int]) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class UNet16(nn.Module):
 
 
 class SmallEncoder(nn.Module):
-    """Maps of the whole size, a half, a quarter and an eighth."""
+    """Returns maps of the whole size, a half, a quarter and an eighth."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ class SmallEncoder(nn.Module):
 
 
 class ResNetEncoder(nn.Module):
-    """A torchvision ResNet without its classifier, under its own names. Maps of a half to a 32nd of the size."""
+    """A torchvision ResNet without its classifier, with its names. Returns maps of a half to a 32nd of the size."""
 
     def __init__(self, name: str) -> None:
         from torchvision.models import resnet34, resnet101
@@ -114,7 +114,7 @@ class ResNetEncoder(nn.Module):
 
 
 class VGG16Encoder(nn.Module):
-    """torchvision's VGG16 without its classifier, under its own names. Maps of the whole size to a 32nd."""
+    """torchvision's VGG16 without its classifier, with its names. Returns maps of the whole size to a 32nd."""
 
     def __init__(self) -> None:
         from torchvision.models.vgg import cfgs, make_layers
@@ -141,7 +141,7 @@ def _convolution(inputs: int, outputs: int) -> tuple[nn.Module, ...]:
 
 
 def _up(inputs: int, middle: int, outputs: int) -> nn.Sequential:
-    """Twice the size, by a transposed convolution."""
+    """Returns a block that doubles the size by a transposed convolution."""
     return nn.Sequential(
         nn.Conv2d(inputs, middle, 3, padding=1),
         nn.ReLU(inplace=True),
@@ -151,7 +151,7 @@ def _up(inputs: int, middle: int, outputs: int) -> nn.Sequential:
 
 
 def _kaiming(model: nn.Module) -> None:
-    """Where no norm does it, the initial weights must keep the signal as large as it is (He et al., 1502.01852)."""
+    """Initializes as He et al. (arXiv 1502.01852): without norms, initial weights must keep the signal's variance."""
     for layer in model.modules():
         if isinstance(layer, nn.Conv2d | nn.ConvTranspose2d):
             nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")

@@ -1,4 +1,4 @@
-"""The models: a small CNN of our own, and torchvision's by name."""
+"""Image classifiers: a small CNN, and torchvision's models by name."""
 
 from collections import OrderedDict
 from difflib import get_close_matches
@@ -14,9 +14,9 @@ SMALL_CNN = "small_cnn"
 
 
 class SmallCNN(nn.Module):
-    """Three convolutions and two linear layers, for pictures of 8×8 pixels and more with any number of channels.
+    """Three convolutions and two linear layers, for pictures of at least 8×8 pixels with any number of channels.
 
-    All of its operations have deterministic kernels on CUDA.
+    All its operations have deterministic kernels on CUDA.
     """
 
     GRID = 4
@@ -40,12 +40,12 @@ class SmallCNN(nn.Module):
 
 
 def channels_for(name: str, channels: int) -> int:
-    """The channels that a model takes for data of `channels`: torchvision's models take three."""
+    """Returns the input channels of a model for data with `channels` channels: three for torchvision's models."""
     return channels if name == SMALL_CNN else 3
 
 
 def check_name(name: str) -> None:
-    """Raises ConfigError, with the nearest names, where there is no such model."""
+    """Raises ConfigError with similar names if there is no such model."""
     names = [SMALL_CNN, *_torchvision_names()] if name != SMALL_CNN else [SMALL_CNN]
     if name in names:
         return
@@ -55,9 +55,10 @@ def check_name(name: str) -> None:
 
 
 def build(name: str, *, channels: int, height: int, width: int, classes: int, for_published: bool = False) -> nn.Module:
-    """A model with random weights, in the form `for_published` weights where they will be filled in.
+    """Builds a model with random weights.
 
-    Raises ConfigError where there is no such model, or it cannot take such pictures.
+    `for_published`: published weights are loaded afterwards, and some models then need another form. Raises ConfigError
+    if there is no such model, or if it cannot take such pictures.
     """
     check_name(name)
     shape = (channels_for(name, channels), height, width)
@@ -69,7 +70,7 @@ def build(name: str, *, channels: int, height: int, width: int, classes: int, fo
             model.eval()(torch.zeros(1, *shape))
     except (RuntimeError, ValueError, AssertionError) as error:
         if "allocate memory" in str(error):
-            raise  # the machine's fault, not the pictures'
+            raise  # the machine has too little memory: the pictures may be fine
         reason = str(error).splitlines()[0]
         raise ConfigError(
             f"{name} cannot take pictures of {width}×{height} pixels: set data.image_size ({reason})"
@@ -77,8 +78,8 @@ def build(name: str, *, channels: int, height: int, width: int, classes: int, fo
     return model.train()
 
 
-def fitted(model: nn.Module, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Weights for the model's size of pictures: a vision transformer's position embeddings are interpolated."""
+def fit_position_embeddings(model: nn.Module, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Returns weights for the model's picture size: interpolates the position embeddings of a vision transformer."""
     from torchvision.models import VisionTransformer
     from torchvision.models.vision_transformer import interpolate_embeddings
 
@@ -94,7 +95,7 @@ def _construct(name: str, *, channels: int, height: int, width: int, classes: in
 
     extra: dict[str, Any] = {}
     if name in {"googlenet", "inception_v3"}:
-        # Their published weights come from TensorFlow, with a normalization of its own.
+        # Their published weights come from TensorFlow, which normalizes differently.
         extra = {"aux_logits": False, "init_weights": True, "transform_input": for_published}
     elif name.startswith("vit_"):
         extra = {"image_size": height}
@@ -115,7 +116,7 @@ def _convolution(inputs: int, outputs: int, *, stride: int = 1) -> tuple[nn.Modu
 
 
 def _pool(maps: Tensor, grid: int) -> Tensor:
-    """Averages to `grid` × `grid`, like adaptive pooling, whose gradient on CUDA is not deterministic."""
+    """Averages to `grid` × `grid`. The gradient of adaptive pooling is not deterministic on CUDA."""
     height, width = maps.shape[-2:]
     tall, wide = -(-height // grid), -(-width // grid)
     below, right = tall * grid - height, wide * grid - width

@@ -1,4 +1,4 @@
-"""Weights that a model begins with: a file's, or torchvision's by name."""
+"""Loads initial weights: from a file, or torchvision's by name."""
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -19,21 +19,21 @@ from torchyard.contract.errors import ConfigError, DataError
 from trainer.data.sources import local_path
 
 DOWNLOAD_TIMEOUT_S = 60.0
-"""For which a server may be silent."""
+"""Seconds without an answer after which a download fails."""
 
 _DENSE_LAYER = re.compile(r"(denselayer\d+\.(?:norm|conv))\.([12]\.)")
 
 
 def is_published(weights: str) -> bool:
-    """Whether `weights` is a name, and neither `none` nor a path or a `file://` URL."""
+    """Returns whether `weights` is the name of published weights: not `none`, a path or a `file://` URL."""
     return weights != "none" and "/" not in weights
 
 
 def torchvision_state(arch: str, weights: str) -> dict[str, Tensor]:
-    """The weights that torchvision calls `weights` (`DEFAULT`, `IMAGENET1K_V1`, `ResNet18_Weights.DEFAULT`) for `arch`.
+    """Returns torchvision's weights of a name (`DEFAULT`, `IMAGENET1K_V1`, `ResNet18_Weights.DEFAULT`) for `arch`.
 
-    They are downloaded once per host, into $TORCH_HOME, and their digest is checked. Raises ConfigError where there
-    are none of this name, and DataError where they cannot be had.
+    They are downloaded once per host into $TORCH_HOME, and their digest is checked. Raises ConfigError if there are
+    no such weights, and DataError if they cannot be downloaded.
     """
     chosen = _named(arch, weights)
     url: str = chosen.url
@@ -47,15 +47,15 @@ def torchvision_state(arch: str, weights: str) -> dict[str, Tensor]:
             error.close()
         raise DataError(
             f"model.weights: {weights} of {arch} cannot be downloaded from {url} to {folder}: {_reason(error)}; give "
-            "a file:// URL of a file that is there, or `none`"
+            "the file:// URL of a file, or `none`"
         ) from error
-    return {_today(name): tensor for name, tensor in file_state(str(file)).items()}
+    return {_current_name(name): tensor for name, tensor in file_state(str(file)).items()}
 
 
 def file_state(path: str) -> dict[str, Tensor]:
-    """The tensors by name in a .safetensors file, or in a .pt or .pth file of plain tensors, such as a `state.pt`.
+    """Returns the tensors by name in a .safetensors file, or in a .pt or .pth file of tensors, such as a `state.pt`.
 
-    `path` may be a `file://` URL. Nothing is unpickled but tensors. Raises DataError.
+    `path` may be a `file://` URL. Only tensors are unpickled. Raises DataError.
     """
     file = local_path(path)
     try:
@@ -68,7 +68,7 @@ def file_state(path: str) -> dict[str, Tensor]:
         if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
             content = content[key]
     if not isinstance(content, Mapping):
-        raise DataError(f"model.weights: {file} holds a {type(content).__name__}, and not tensors by name")
+        raise DataError(f"model.weights: {file} holds a {type(content).__name__}, not tensors by name")
     tensors = {str(name): value for name, value in content.items() if isinstance(value, Tensor)}
     if not tensors:
         raise DataError(f"model.weights: {file} holds no tensors by name")
@@ -78,9 +78,9 @@ def file_state(path: str) -> dict[str, Tensor]:
 
 
 def fill(model: nn.Module, tensors: Mapping[str, Tensor], *, what: str) -> frozenset[str]:
-    """Copies each of the `tensors` that has the name and the shape of one of the model's parameters and buffers.
+    """Copies each of the `tensors` whose name and shape are those of a parameter or buffer of the model.
 
-    Returns the names of the parameters that stay new. Raises DataError, which speaks of `what`, where all would.
+    Returns the names of the parameters that were not filled. Raises DataError, which names `what`, if none was.
     """
     filled: set[str] = set()
     with torch.no_grad():
@@ -93,8 +93,8 @@ def fill(model: nn.Module, tensors: Mapping[str, Tensor], *, what: str) -> froze
     new = frozenset(names) - filled
     if len(new) == len(names):
         raise DataError(
-            f"model.weights: nothing in {what} fits the model: it has {_some(tensors)}, the model "
-            f"{_some(dict(model.named_parameters()))}"
+            f"model.weights: no tensor in {what} fits the model: the file has {_examples(tensors)}, the model "
+            f"{_examples(dict(model.named_parameters()))}"
         )
     return new
 
@@ -116,15 +116,15 @@ def _named(arch: str, weights: str) -> Any:
 
 
 def _download(url: str, file: Path) -> None:
-    """The file appears whole, or not at all."""
+    """Downloads to `file`, which appears only when it is complete."""
     digest = HASH_REGEX.search(file.name)
-    with _locked(file.with_name(f".{file.name}.lock")), _patience(DOWNLOAD_TIMEOUT_S):
+    with _locked(file.with_name(f".{file.name}.lock")), _socket_timeout(DOWNLOAD_TIMEOUT_S):
         if not file.exists():
             torch.hub.download_url_to_file(url, str(file), digest.group(1) if digest else None, progress=False)
 
 
-def _today(name: str) -> str:
-    """The published DenseNets have `norm.1` where the models have `norm1`, which module names allow no more."""
+def _current_name(name: str) -> str:
+    """Returns a name as today's models have it: published DenseNets say `norm.1`, which module names forbid now."""
     return _DENSE_LAYER.sub(r"\1\2", name)
 
 
@@ -138,7 +138,7 @@ def _read(file: Path) -> Any:
 
 @contextmanager
 def _locked(file: Path) -> Generator[None]:
-    """One process of the host at a time. The lock ends with its process, too."""
+    """Locks out other processes of this host. The lock ends with the process at the latest."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -146,8 +146,8 @@ def _locked(file: Path) -> Generator[None]:
 
 
 @contextmanager
-def _patience(seconds: float) -> Generator[None]:
-    """torch.hub waits for ever otherwise."""
+def _socket_timeout(seconds: float) -> Generator[None]:
+    """Sets the default timeout of sockets: torch.hub has none."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(seconds)
     try:
@@ -156,7 +156,7 @@ def _patience(seconds: float) -> Generator[None]:
         socket.setdefaulttimeout(before)
 
 
-def _some(tensors: Mapping[str, Tensor]) -> str:
+def _examples(tensors: Mapping[str, Tensor]) -> str:
     shown = [f"{name} {tuple(tensor.shape)}" for name, tensor in list(tensors.items())[:3]]
     return ", ".join(shown) + (", …" if len(tensors) > len(shown) else "")
 

@@ -16,8 +16,8 @@ from trainer.data.arrays import load_digits, load_npz
 from trainer.data.augment import Augment
 from trainer.data.folders import load_folders
 from trainer.data.images import ImageData, Normalizer, choose_normalization
-from trainer.data.loading import loaders, sent
-from trainer.data.mixup import mixed
+from trainer.data.loading import loader_count, to_device
+from trainer.data.mixup import mixup
 from trainer.data.sources import local_path
 from trainer.models import vision
 from trainer.models.home import memory_format, placed
@@ -89,12 +89,12 @@ class Classifier:
         if not plan:
             return
         batches = self.data.train.batches(plan, device=self.device, workers=self.workers)
-        indices = sent(torch.cat(list(plan)), self.device).split([len(batch) for batch in plan])
+        indices = to_device(torch.cat(list(plan)), self.device).split([len(batch) for batch in plan])
         for (pictures, labels), own in zip(batches, indices, strict=True):
             augmented, _ = self.augment.batch(pictures, epoch=epoch, indices=own)
             batch = self._batch(augmented, labels)
             alpha = self.config.loss.mixup
-            yield mixed(batch, alpha, classes=len(self.data.classes)) if alpha else batch
+            yield mixup(batch, alpha, classes=len(self.data.classes)) if alpha else batch
 
     def evaluate(
         self, world: World | None, *, on_batch: Callable[[], None] = lambda: None, batch_size: int | None = None
@@ -112,10 +112,10 @@ class Classifier:
         )
         return Evaluation(tally.metrics(), files=tally.files(self.data.classes), samples=tally.samples)
 
-    def example(self) -> Tensor:
-        return self.largest(1).inputs
+    def example_inputs(self) -> Tensor:
+        return self.largest_batch(1).inputs
 
-    def largest(self, count: int) -> Batch:
+    def largest_batch(self, count: int) -> Batch:
         """Returns blank pictures: all pictures have the same size."""
         pictures = torch.zeros(count, self.data.channels, self.data.height, self.data.width, device=self.device)
         return self._batch(pictures, torch.zeros(count, dtype=torch.long, device=self.device))
@@ -144,7 +144,7 @@ def make_task(
     """
     vision.check_name(config.model.name)
     data = _load(source, config, metadata)
-    workers = 0 if data.in_memory else loaders(config.data.workers, local_size=local_size)
+    workers = 0 if data.in_memory else loader_count(config.data.workers, local_size=local_size)
     model = _model(config, data, weights=None if metadata else weights)
     channels = vision.channels_for(config.model.name, data.channels)
     if metadata:
@@ -202,7 +202,7 @@ def _model(config: ImageClassification, data: ImageData, *, weights: str | None)
 
 def _fill(model: nn.Module, name: str, weights: str) -> frozenset[str]:
     tensors = torchvision_state(name, weights) if is_published(weights) else file_state(weights)
-    new = fill(model, vision.fitted(model, tensors), what=weights)
+    new = fill(model, vision.fit_position_embeddings(model, tensors), what=weights)
     logger.info("model.weights: %s; new: %s", weights, ", ".join(sorted(new)) or "nothing")
     return new
 

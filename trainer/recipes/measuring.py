@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from trainer.models.initial import train_mode
-from trainer.sampler import evaluation_shares
+from trainer.sampler import evaluation_batches
 from trainer.task import Batch
 from trainer.world import World
 
@@ -41,7 +41,7 @@ def measure(
     precision of training: the result depends on the weights alone. Leaves the model in training mode.
     """
     rank, size = (world.rank, world.size) if world else (0, 1)
-    shares = evaluation_shares(samples, batch_size=batch_size, world_size=size, rank=rank)
+    shares = evaluation_batches(samples, batch_size=batch_size, world_size=size, rank=rank)
     model.eval()
     try:
         with torch.no_grad():

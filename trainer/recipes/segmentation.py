@@ -14,7 +14,7 @@ from torchyard.contract.recipes import Normalization, Segmentation
 from torchyard.run.publishing import Content
 from trainer.data.augment import Augment
 from trainer.data.images import Normalizer, choose_normalization
-from trainer.data.loading import loaders, sent
+from trainer.data.loading import loader_count, to_device
 from trainer.data.pairs import PairData, Pairs, load_pairs
 from trainer.data.sources import local_path
 from trainer.models import unet
@@ -99,7 +99,7 @@ class Segmenter:
             return
         augment = Augment(self.config.data.augment, seed=self.config.training.seed)
         # One copy of all indices: every copy waits for the device.
-        indices = sent(torch.cat(list(plan)), self.device).split([len(item) for item in plan])
+        indices = to_device(torch.cat(list(plan)), self.device).split([len(item) for item in plan])
         pairs = self.data.train.batches(plan, device=self.device, workers=self.workers)
         for chosen, (pictures, masks) in zip(indices, pairs, strict=True):
             yield self._batch(*augment.batch(pictures, masks, epoch=epoch, indices=chosen))
@@ -125,10 +125,10 @@ class Segmenter:
         )
         return Evaluation(tally.metrics(), files=files, samples=tally.samples)
 
-    def example(self) -> Tensor:
-        return self.largest(1).inputs
+    def example_inputs(self) -> Tensor:
+        return self.largest_batch(1).inputs
 
-    def largest(self, count: int) -> Batch:
+    def largest_batch(self, count: int) -> Batch:
         """Returns blank pictures: all pictures have the same size."""
         side = self.config.data.image_size
         pictures = torch.zeros(count, CHANNELS, side, side, dtype=torch.uint8, device=self.device)
@@ -176,7 +176,7 @@ def make_task(
     ignored with `metadata`. Raises DataError and ConfigError.
     """
     data = load_pairs(local_path(source), config.data)
-    workers = loaders(config.data.workers, local_size=local_size)
+    workers = loader_count(config.data.workers, local_size=local_size)
     if metadata is None:
         normalization = choose_normalization(config.data.normalize, data.train, in_memory=False, workers=workers)
         assert normalization is not None, "bytes are finite"

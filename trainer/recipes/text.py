@@ -27,7 +27,7 @@ from trainer.recipes.tally import Tally
 from trainer.task import Batch, Evaluation
 from trainer.world import World
 
-MEASURED = ("val/loss", "val/accuracy")
+METRICS = ("val/loss", "val/accuracy")
 
 
 @dataclass(frozen=True)
@@ -95,14 +95,14 @@ class TextClassifier:
         )
         metrics = tally.metrics()
         return Evaluation(
-            {name: metrics[name] for name in MEASURED}, files=tally.files(self.classes), samples=tally.samples
+            {name: metrics[name] for name in METRICS}, files=tally.files(self.classes), samples=tally.samples
         )
 
-    def example(self) -> dict[str, Tensor]:
+    def example_inputs(self) -> dict[str, Tensor]:
         """Returns the inputs of a text of median length."""
         return self._batch(self.train.lengths.median(0).indices[None]).inputs
 
-    def largest(self, count: int) -> Batch:
+    def largest_batch(self, count: int) -> Batch:
         """Returns the longest texts."""
         return self._batch(self.train.longest(count))
 

@@ -1,4 +1,4 @@
-"""How several ranks train one model: chosen by `distributed.strategy`."""
+"""The strategies by which several ranks train one model: `distributed.strategy` selects one."""
 
 from torch import nn
 
@@ -14,10 +14,10 @@ __all__ = ["Strategy", "make_strategy"]
 
 
 def make_strategy(model: nn.Module, config: DistributedConfig, world: World) -> Strategy:
-    """What trains `model`, with rank 0's weights everywhere. A collective; raises ConfigError.
+    """Returns the strategy that trains `model`, and gives all ranks rank 0's weights. A collective. Raises ConfigError.
 
-    The optimizer and the averages of weights are to be made afterwards: `fsdp` puts shards in place of the model's
-    parameters, and every call of the model is then a collective.
+    Make the optimizer and the averages of weights afterwards: `fsdp` replaces the model's parameters by shards. Every
+    call of the model is then a collective.
     """
     if config.sync_batchnorm:
         model = synchronized(model, world)

@@ -1,4 +1,4 @@
-"""Batch norm over the micro-batches of all ranks."""
+"""Synchronized batch norm: statistics over the micro-batches of all ranks."""
 
 from typing import Any
 
@@ -11,9 +11,9 @@ from trainer.world import World
 
 
 def synchronized(model: nn.Module, world: World) -> nn.Module:
-    """The model with each batch norm in a form that measures the samples of all ranks together.
+    """Returns the model with synchronized batch norms. Parameters keep their values and names.
 
-    PyTorch's own on CUDA; on a CPU, which that one refuses, the same in plain collectives. Parameters and names stay.
+    These are PyTorch's SyncBatchNorm on CUDA. It does not support CPUs, where CpuSyncBatchNorm computes the same.
     """
     if world.device.type == "cuda":
         return nn.SyncBatchNorm.convert_sync_batchnorm(model)
@@ -24,7 +24,7 @@ def synchronized(model: nn.Module, world: World) -> nn.Module:
 
 
 class CpuSyncBatchNorm(_BatchNorm):
-    """Normalises (N, C, …) by mean and variance of each channel over all ranks, which may have different N."""
+    """Normalizes (N, C, …) by mean and variance of each channel over all ranks, whose N may differ."""
 
     def forward(self, input: Tensor) -> Tensor:
         if not self.training:
@@ -55,7 +55,7 @@ class CpuSyncBatchNorm(_BatchNorm):
 
 
 class _Sum(Function):
-    """The sum over ranks, whose gradient is the sum over ranks again."""
+    """The sum over ranks. Its gradient is the sum of the ranks' gradients."""
 
     @staticmethod
     def forward(ctx: Any, tensor: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""`ddp`: every rank has the whole model, and gradients are averaged while backward still runs."""
+"""`ddp`: every rank has the whole model, and gradients are averaged during the backward pass."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -16,13 +16,13 @@ from trainer.world import World
 
 
 class Ddp(Replica):
-    """A model in DistributedDataParallel, with its gradients compressed on their way where that is asked for.
+    """A model in DistributedDataParallel, with gradient compression if the configuration asks for it.
 
     Raises ConfigError.
     """
 
     local = False
-    together = True
+    in_step = True
 
     def __init__(self, model: nn.Module, config: DistributedConfig, world: World) -> None:
         super().__init__(model)
@@ -43,7 +43,7 @@ class Ddp(Replica):
     def after_step(self, step: int) -> None:
         pass
 
-    def settle(self, *more: Mapping[str, Tensor]) -> None:
+    def sync_ranks(self, *more: Mapping[str, Tensor]) -> None:
         share_buffers(self.module, more)
 
     def state_dict(self) -> dict[str, Any]:

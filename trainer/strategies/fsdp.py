@@ -1,4 +1,4 @@
-"""`fsdp`: every rank keeps a part of each parameter, its gradient and its optimizer state."""
+"""`fsdp`: every rank keeps a shard of each parameter, its gradient and its optimizer state."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -19,17 +19,17 @@ _LISTS = (nn.ModuleList, nn.Sequential)
 
 
 class Fsdp:
-    """FSDP2: `fully_shard` of each repeated block of a model, and of what is left. Raises ConfigError.
+    """FSDP2: `fully_shard` of each repeated block of a model and of the rest. Raises ConfigError.
 
-    The model keeps its names and its whole buffers. Parameters are whole in forward and backward alone. It may come in
-    host memory, where the device has no room for all of it.
+    Parameters keep their names and are whole only during forward and backward. Buffers stay whole. The model may be in
+    host memory if it does not fit on the device.
     """
 
     local = False
-    together = True
+    in_step = True
 
     def __init__(self, model: nn.Module, world: World) -> None:
-        _agree(model, world)
+        _broadcast_weights(model, world)
         self.model = model
         self._world = world
         self._root = _shard(model, world)
@@ -51,7 +51,7 @@ class Fsdp:
     def after_step(self, step: int) -> None:
         pass
 
-    def settle(self, *more: Mapping[str, Tensor]) -> None:
+    def sync_ranks(self, *more: Mapping[str, Tensor]) -> None:
         share_buffers(self.model, more)
 
     def whole(self, tree: Any) -> Any:
@@ -77,8 +77,8 @@ class Fsdp:
 
 
 @torch.no_grad()
-def _agree(model: nn.Module, world: World) -> None:
-    """Rank 0's weights for all, in plain memory format, as shards need them; on the device only one at a time."""
+def _broadcast_weights(model: nn.Module, world: World) -> None:
+    """Gives all ranks rank 0's weights, contiguous as shards must be. Moves one tensor at a time to the device."""
     for tensor in (*model.parameters(), *model.buffers()):
         on_device = tensor.to(world.device).contiguous()
         broadcast([on_device])
@@ -88,8 +88,8 @@ def _agree(model: nn.Module, world: World) -> None:
 def _shard(model: nn.Module, world: World) -> FSDPModule:
     mesh = init_device_mesh(world.device.type, (world.size,))
     try:
-        # The root's parameters, too, are to be shards outside forward and backward: what is written to them then (an
-        # average of weights, say) would otherwise go into a copy.
+        # The root's parameters must be shards outside forward and backward, too: otherwise averaged weights that are
+        # written to them go into a copy.
         for block in _blocks(model):
             fully_shard(block, mesh=mesh, reshard_after_forward=True)
         root = fully_shard(model, mesh=mesh, reshard_after_forward=True)
@@ -97,14 +97,14 @@ def _shard(model: nn.Module, world: World) -> FSDPModule:
         raise ConfigError(f"distributed.strategy: fsdp cannot shard this model: {error}") from error
     for module in model.modules():
         if isinstance(module, FSDPModule):
-            # Whole parameters that were first made in inference mode could never be trained.
+            # Whole parameters that are first made in inference mode cannot be trained.
             module.unshard()
             module.reshard()
     return root
 
 
 def _blocks(model: nn.Module) -> list[nn.Module]:
-    """What is all-gathered together: the outermost parts of lists that share no parameter with another part."""
+    """Returns the blocks to shard: the outermost items of module lists that share no parameter with other modules."""
     blocks: list[nn.Module] = []
     for block in dict.fromkeys(_parts(model)):
         inside = set(block.modules())
@@ -128,6 +128,6 @@ def _parts(module: nn.Module) -> Iterator[nn.Module]:
 
 
 def _holds_blocks(module: nn.Module) -> bool:
-    """Whether it is a list of modules that have parts themselves, or one that cannot be called."""
+    """Returns whether a module is a list of modules with children, or a list that cannot be called."""
     composite = any(next(child.children(), None) is not None for child in module.children())
     return type(module) is nn.ModuleList or (type(module) is nn.Sequential and composite)

@@ -1,4 +1,4 @@
-"""`local_sgd`: every rank trains alone, and the ranks average their weights now and then."""
+"""`local_sgd`: every rank trains alone, and the ranks average their weights periodically."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -15,11 +15,11 @@ from trainer.world import World
 class LocalSgd(Replica):
     """Post-local SGD (Lin et al., arXiv 1808.07217): DDP for `warmup_steps`, then an average every `period` steps.
 
-    Momenta stay each rank's own, as in the paper. An evaluation and a checkpoint average the weights, too.
+    Each rank keeps its own momenta, as in the paper. An evaluation and a checkpoint average the weights, too.
     """
 
-    # torch's PeriodicModelAverager counts calls, not steps, so that it averages right after the first one and begins
-    # anew on resume; it passes over parameters whose gradients were set to none, and warns of a period of 1.
+    # torch's PeriodicModelAverager counts calls and not steps: it averages right after the first step, and counts from
+    # 0 on resume. It also skips parameters whose gradients are None, and warns about a period of 1.
     local = True
 
     def __init__(self, model: nn.Module, config: DistributedConfig, world: World) -> None:
@@ -28,9 +28,9 @@ class LocalSgd(Replica):
         self._wrapped = wrap(model, config, world) if self._config.warmup_steps else None
         self._trained = {name: item for name, item in model.named_parameters() if item.requires_grad}
         self._step = 0
-        self._apart = False
+        self._diverged = False
         """Whether the ranks' weights differ."""
-        self.together = True
+        self.in_step = True
         if self._wrapped is None:
             broadcast([*model.parameters(), *model.buffers()])
 
@@ -46,14 +46,14 @@ class LocalSgd(Replica):
     def after_step(self, step: int) -> None:
         self._step = step
         alone = step - self._config.warmup_steps
-        self._apart = alone > 0
-        self.together = alone <= 0 or alone % self._config.period == 0
-        if self._apart and self.together:
-            self._meet()
+        self._diverged = alone > 0
+        self.in_step = alone <= 0 or alone % self._config.period == 0
+        if self._diverged and self.in_step:
+            self._average_weights()
 
-    def settle(self, *more: Mapping[str, Tensor]) -> None:
-        if self._apart:
-            self._meet()
+    def sync_ranks(self, *more: Mapping[str, Tensor]) -> None:
+        if self._diverged:
+            self._average_weights()
         share_buffers(self.module, more)
         if self._step > self._config.warmup_steps:
             for tensors in more:
@@ -65,8 +65,8 @@ class LocalSgd(Replica):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._step = state["step"]
         alone = self._step - self._config.warmup_steps
-        self._apart = alone > 0 and alone % self._config.period != 0
+        self._diverged = alone > 0 and alone % self._config.period != 0
 
-    def _meet(self) -> None:
+    def _average_weights(self) -> None:
         average(list(self._trained.values()))
-        self._apart = False
+        self._diverged = False

@@ -13,15 +13,15 @@ from torch.nn.parallel import DistributedDataParallel
 from trainer.world import World
 
 RANK = 2
-"""Columns of the thin matrices: what the paper takes for pictures."""
+"""Columns of the thin matrices, as in the paper for image models."""
 START = 10
-"""All-reduces of whole gradients that come before the first compressed one."""
+"""All-reduces of whole gradients before the first compressed one."""
 
 
 class PowerSgd:
-    """torch's PowerSGD hook, with a state that survives resume.
+    """torch's PowerSGD hook, with a state that is saved and restored.
 
-    What compression left out is the memory of one rank: at another world size it begins anew.
+    The error of the compression belongs to one rank: at another world size it starts at zero.
     """
 
     def __init__(self, world: World) -> None:
@@ -35,12 +35,13 @@ class PowerSgd:
         )
 
     def register(self, model: DistributedDataParallel) -> None:
+        """Registers the hook with DDP."""
         model.register_comm_hook(self._state, _compress)
 
     def state_dict(self) -> dict[str, Any]:
-        """Of each bucket the two thin matrices, and every rank's error on rank 0. A collective.
+        """Returns the two thin matrices of each bucket, and on rank 0 the errors of all ranks. A collective.
 
-        The generator of the first matrices is left out: it is drawn from in one step alone.
+        The generator of the first matrices is not saved: only the first compressed step draws from it.
         """
         state = self._state
         return {
@@ -56,6 +57,7 @@ class PowerSgd:
         }
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
+        """Restores a state. At another world size, only the count of all-reduces is restored."""
         state, world = self._state, self._world
         state.iter = saved["iter"]
         for index, bucket in enumerate(saved["buckets"]):
@@ -66,7 +68,7 @@ class PowerSgd:
             state.error_dict[index] = bucket["errors"][world.rank].to(world.device, copy=True)
 
     def _gather(self, tensor: Tensor) -> list[Tensor]:
-        """Every rank's tensor in host memory, on rank 0; elsewhere nothing."""
+        """Returns every rank's tensor in host memory on rank 0, and an empty list on other ranks."""
         parts = [torch.empty_like(tensor) for _ in range(self._world.size)] if self._world.rank == 0 else None
         distributed.gather(tensor, parts, dst=0)
         return [part.cpu() for part in parts or []]
@@ -80,23 +82,23 @@ def _compress(state: PowerSGDState, bucket: GradBucket) -> Future[Tensor]:
         for memory in (state.error_dict, state.p_memory_dict, state.q_memory_dict):
             del memory[index]  # of a run with other buckets
     before = state.q_memory_dict[index].clone() if index in state.q_memory_dict else None
-    # To draw its first matrices the hook seeds the generators of all devices, and puts back the CPU's alone: the ranks
-    # would go on with the same dropout.
+    # To draw its first matrices, the hook seeds the generators of all devices and restores only that of the CPU: all
+    # ranks would continue with the same dropout.
     draws = before is None and gradients.device.type == "cuda"
     with torch.random.fork_rng(devices=[gradients.get_device()] if draws else [], enabled=draws):
         future = powerSGD_hook(state, bucket)
     future = future.then(lambda done: _forget_overflow(state, index, before, done.value()))
     if gradients.device.type == "cpu":
-        # Gloo's threads begin the second and third all-reduce of a bucket whenever the first ends. Unless buckets wait
-        # for each other, ranks begin them in different orders, and Gloo aborts.
+        # Gloo's threads start the second and third all-reduce of a bucket when the first one ends. Unless buckets wait
+        # for each other, ranks start them in different orders, and Gloo aborts.
         future.wait()
     return future
 
 
 def _forget_overflow(state: PowerSGDState, index: int, before: Tensor | None, gradients: Tensor) -> Tensor:
-    """Keeps what is infinite in `gradients`, whose step is skipped in fp16, out of the memory of later steps.
+    """Restores the bucket's earlier matrix and clears its error if `gradients` are not finite: the step is skipped.
 
-    No host sync; the same on every rank, as the gradients are.
+    Does not wait for the device. The result is the same on every rank, as the gradients are.
     """
     q = state.q_memory_dict[index]
     if before is None:

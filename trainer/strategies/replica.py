@@ -1,4 +1,4 @@
-"""What the strategies share in which every rank holds the whole model."""
+"""The base of the strategies in which every rank holds the whole model."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from trainer.world import World
 
 
 class Replica:
-    """The part of a strategy for which whole tensors are all that there is."""
+    """A strategy without shards."""
 
     def __init__(self, model: nn.Module) -> None:
         self.module = model
@@ -32,7 +32,7 @@ class Replica:
 
 
 def wrap(model: nn.Module, config: DistributedConfig, world: World) -> DistributedDataParallel:
-    """The model with the weights of rank 0, whose gradients are averaged in buckets that stay as they are."""
+    """Returns the model in DistributedDataParallel, whose buckets stay the same from the first step on."""
     wrapped = DistributedDataParallel(
         model,
         device_ids=[world.device.index] if world.device.type == "cuda" else None,
@@ -41,19 +41,19 @@ def wrap(model: nn.Module, config: DistributedConfig, world: World) -> Distribut
         gradient_as_bucket_view=config.gradient_as_bucket_view,
         bucket_cap_mb=config.bucket_cap_mb,
     )
-    # Training does not read the buffers: they are shared before an evaluation and a checkpoint, not at every step.
+    # Training does not read the buffers: they are broadcast before an evaluation and a checkpoint, not at every step.
     wrapped.broadcast_buffers = False
     if not (config.static_graph or config.find_unused_parameters):
-        _rehearse(wrapped)
+        _rebuild_buckets(wrapped)
     return wrapped
 
 
-def _rehearse(wrapped: DistributedDataParallel) -> None:
-    """A backward pass without a model, after which DDP rebuilds its buckets as it would after the first step.
+def _rebuild_buckets(wrapped: DistributedDataParallel) -> None:
+    """Runs a backward pass without the model, so that DDP rebuilds its buckets now and not after the first step.
 
-    Three ranks and more add the numbers of another layout in another order, so that the first step after a resume
-    would differ from the same step of a run that went on; and PowerSGD keeps its memory by bucket. With
-    `find_unused_parameters` DDP never rebuilds; with `static_graph` it does only after two real steps.
+    With three or more ranks, another bucket layout adds numbers in another order: the first step after a resume would
+    differ from the same step of an uninterrupted run. PowerSGD also keeps its state by bucket. DDP never rebuilds the
+    buckets with `find_unused_parameters`, and only after two real steps with `static_graph`.
     """
     trained = [parameter for parameter in wrapped.module.parameters() if parameter.requires_grad]
     wrapped.reducer.prepare_for_backward([])

@@ -1,4 +1,4 @@
-"""What makes many ranks train one model."""
+"""The interface of a strategy, by which many ranks train one model."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -8,71 +8,72 @@ from torch import Tensor, nn
 
 
 class Strategy(Protocol):
-    """One of `ddp`, `local_sgd`, `fsdp`, around a task's model, which keeps its own names for its parameters."""
+    """`ddp`, `local_sgd` or `fsdp` around a task's model. The parameters keep their names."""
 
     @property
     def model(self) -> nn.Module:
-        """What training calls: the task's model, wrapped where the strategy wraps."""
+        """The module that training calls: the task's model, or a wrapper of it."""
         ...
 
     @property
     def local(self) -> bool:
-        """Whether weights and optimizer states of the ranks differ between two calls of `settle`."""
+        """Whether weights and optimizer states differ between ranks, until `sync_ranks` makes the weights equal."""
         ...
 
     @property
-    def together(self) -> bool:
-        """Whether the ranks met in the last step, so that none is ahead of another and all may stop after it."""
+    def in_step(self) -> bool:
+        """Whether the last step was a collective. No rank is then ahead of another, and all may stop."""
         ...
 
     def micro_batch(self, *, last: bool) -> AbstractContextManager[object]:
-        """Around forward and backward of one micro-batch; gradients meet in that of the window's `last` only.
+        """Returns the context of forward and backward of a micro-batch. Gradients are averaged in the window's `last`.
 
-        The gradient of a parameter is then the mean of the ranks' own.
+        The gradient of a parameter is then the mean of the ranks' gradients.
         """
         ...
 
     def grad_norm(self) -> Tensor:
-        """The norm of all gradients together, on the device: a plain tensor, the same on ranks that met. No host sync.
+        """Returns the norm of all gradients, as a plain tensor on the device. Does not wait for the device.
 
-        A collective with shards.
+        It is the same on all ranks if their gradients were averaged. A collective with shards.
         """
         ...
 
     def clip(self, max_norm: float, *, norm: Tensor) -> None:
-        """Scales the gradients, whose norm is `norm`, so that it is at most `max_norm`. No host sync."""
+        """Scales gradients of the norm `norm` to a norm of at most `max_norm`. Does not wait for the device."""
         ...
 
     def after_step(self, step: int) -> None:
-        """After optimizer step `step`, which counts from 1 over the whole run. May be a collective."""
+        """Acts after optimizer step `step`, which counts from 1 over the whole run. May be a collective."""
         ...
 
-    def settle(self, *more: Mapping[str, Tensor]) -> None:
-        """Before an evaluation and a checkpoint: parameters and buffers are the same on every rank. A collective.
+    def sync_ranks(self, *more: Mapping[str, Tensor]) -> None:
+        """Makes parameters and buffers equal on all ranks, before an evaluation and a checkpoint. A collective.
 
-        So is what is in `more`, tensors under names of the model's state (an EMA's). Training goes on from there.
+        `more`: other tensors to make equal, by names of the model's state (those of an EMA). Training continues with
+        the new values.
         """
         ...
 
     def whole(self, tree: Any) -> Any:
-        """`tree` (nested dicts and lists) with whole tensors in host memory in place of shards. A collective.
+        """Returns `tree` (nested dicts and lists) with whole tensors in host memory instead of shards. A collective.
 
-        Only rank 0, which writes checkpoints, gets them: elsewhere the shards stay.
+        Only rank 0, which writes checkpoints, gets whole tensors. Other ranks keep their shards.
         """
         ...
 
     def shard(self, tensor: Tensor, like: Tensor) -> Tensor:
-        """The part of a whole tensor that belongs to this rank, in the form of `like`.
+        """Returns this rank's shard of a whole tensor, sharded as `like` is.
 
-        Where `like` is no shard, or of another shape (an optimizer's step count beside its parameter), the tensor
-        itself. Every rank gives the same tensor; no collective.
+        Returns the tensor itself if `like` is not a shard or has another shape (an optimizer's step count beside its
+        parameter). Every rank passes the same tensor. Not a collective.
         """
         ...
 
     def state_dict(self) -> dict[str, Any]:
-        """What exact resume needs besides model and optimizer. A collective; only rank 0's is complete."""
+        """Returns what exact resume needs besides model and optimizer. A collective; complete on rank 0 only."""
         ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Undoes `state_dict`, before the first micro-batch. At another world size, what belongs to one rank is new."""
+        """Restores a state before the first micro-batch. At another world size, rank-local state starts anew."""
         ...

@@ -1,4 +1,4 @@
-"""Tensors that every rank has one of."""
+"""Collectives over tensors that every rank has."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -15,7 +15,7 @@ def broadcast(tensors: Iterable[Tensor]) -> None:
 
 @torch.no_grad()
 def average(tensors: Sequence[Tensor]) -> None:
-    """Gives every rank the mean of all ranks' values, in one all-reduce of each type. A collective."""
+    """Gives every rank the mean over all ranks, with one all-reduce for each dtype. A collective."""
     for dtype in sorted({tensor.dtype for tensor in tensors}, key=str):
         alike = [tensor for tensor in tensors if tensor.dtype == dtype]
         flat = torch.cat([tensor.reshape(-1) for tensor in alike])
@@ -26,7 +26,7 @@ def average(tensors: Sequence[Tensor]) -> None:
 
 
 def share_buffers(model: nn.Module, more: Iterable[Mapping[str, Tensor]]) -> None:
-    """Gives every rank the buffers of rank 0, and those in `more`, which are known by their names. A collective."""
+    """Gives every rank the buffers of rank 0, and the tensors in `more` with names of buffers. A collective."""
     names = {name for name, _ in model.named_buffers()}
     broadcast(model.buffers())
     for tensors in more:

@@ -1,4 +1,4 @@
-"""Augmentation: pure in seed, epoch and index, and the same for a picture and its mask."""
+"""Augmentation depends on seed, epoch and index alone, and is the same for a picture and its mask."""
 
 import pytest
 import torch
@@ -15,14 +15,14 @@ def picture(height: int = 12, width: int = 12, *, channels: int = 3) -> Tensor:
 
 
 def mask(side: int = 32) -> Tensor:
-    """A block with no symmetry."""
+    """Returns a mask without symmetry."""
     values = torch.zeros(1, side, side, dtype=torch.uint8)
     values[:, side // 8 : side // 2, side // 4 :] = 1
     return values
 
 
 @pytest.mark.parametrize("names", [[name] for name in NAMES] + [NAMES])
-def test_what_happens_depends_on_seed_epoch_and_index_alone(names: list[str]) -> None:
+def test_changes_depend_on_seed_epoch_and_index_alone(names: list[str]) -> None:
     image = picture()
     before = torch.random.get_rng_state()
 
@@ -54,7 +54,7 @@ def test_a_sample_is_changed_in_a_batch_as_alone(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("names", [["hflip"], ["vflip"], ["rotate90"], ["hflip", "vflip", "rotate90"]])
-def test_turns_and_flips_move_picture_and_mask_alike_and_change_no_value(names: list[str]) -> None:
+def test_turns_and_flips_move_picture_and_mask_equally_and_keep_values(names: list[str]) -> None:
     marks = mask()
     augment = Augment(names, seed=0)
     for index in range(16):
@@ -77,7 +77,7 @@ def test_a_crop_shows_the_same_part_of_picture_and_mask() -> None:
     assert min(sizes) < 0.8 * own < 1.3 * own < max(sizes)
 
 
-def test_a_crop_is_a_straight_part_of_the_allowed_size_inside_the_picture() -> None:
+def test_a_crop_has_an_allowed_size_and_lies_inside_the_picture() -> None:
     ramp = torch.linspace(0, 1, 64).expand(1, 64, 64)
     grid = torch.stack([ramp[0], ramp[0].T])
     widths: list[float] = []
@@ -95,7 +95,7 @@ def test_a_crop_is_a_straight_part_of_the_allowed_size_inside_the_picture() -> N
     assert min(widths) < 0.65
 
 
-def test_a_flip_comes_every_second_time_and_every_turn_every_fourth() -> None:
+def test_a_flip_has_probability_one_half_and_each_turn_one_quarter() -> None:
     image = picture(8, 8)
     count = 400
     batch = image.expand(count, -1, -1, -1)
@@ -116,7 +116,7 @@ def test_a_flip_comes_every_second_time_and_every_turn_every_fourth() -> None:
     assert half == pytest.approx([count / 2] * 2, abs=50)
 
 
-def test_colours_change_in_the_picture_only_and_grey_stays_grey() -> None:
+def test_color_changes_the_picture_only_and_keeps_grey_pixels_grey() -> None:
     image = picture()
     marks = mask(12)
     augment = Augment(["color"], seed=0)
@@ -132,7 +132,7 @@ def test_colours_change_in_the_picture_only_and_grey_stays_grey() -> None:
     assert min(means) < 0.85 * own < 1.1 * own < max(means)
 
 
-def test_no_name_changes_nothing() -> None:
+def test_no_augmentation_changes_nothing() -> None:
     image = picture()
     assert torch.equal(Augment([], seed=0)(image, epoch=1, index=0)[0], image)
     with pytest.raises(ValueError, match="swirl"):
@@ -143,13 +143,13 @@ def test_the_draws_are_those_of_splitmix64() -> None:
     seed, epoch, index = 2**32 - 1, 1_000_000, 123_456
     golden, mask64 = 0x9E3779B97F4A7C15, 2**64 - 1
 
-    def mixed(value: int) -> int:
+    def finalized(value: int) -> int:
         value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & mask64
         value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & mask64
         return value ^ (value >> 31)
 
-    start = mixed((index + (seed << 20 | epoch) * golden) & mask64)
-    expected = [(mixed((start + step * golden) & mask64) >> 40) / 2**24 for step in (1, 2, 3)]
+    start = finalized((index + (seed << 20 | epoch) * golden) & mask64)
+    expected = [(finalized((start + step * golden) & mask64) >> 40) / 2**24 for step in (1, 2, 3)]
     assert uniform(seed, epoch, torch.tensor([index]), count=3).tolist() == [expected]
     many = uniform(0, 1, torch.arange(20_000), count=2)
     assert many.mean(0).tolist() == pytest.approx([0.5, 0.5], abs=0.01)

@@ -17,7 +17,7 @@ def test_a_picture_of_16_bits_keeps_the_upper_eight(tmp_path: Path) -> None:
     assert decode(path, channels=1).tolist() == [[[0, 1, 255]]]
 
 
-def test_a_photograph_on_its_side_is_turned(tmp_path: Path) -> None:
+def test_a_rotated_photograph_is_turned_upright(tmp_path: Path) -> None:
     path = tmp_path / "turned.jpg"
     exif = Image.Exif()
     exif[0x0112] = 6
@@ -41,9 +41,9 @@ def test_a_wanted_size_is_width_and_height(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"no picture", b"\x89PNG\r\n\x1a\n torn"])
-def test_what_is_no_picture_is_named(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_a_picture_is_named(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "bad.png"
     path.write_bytes(content)
     for read in (header, partial(decode, channels=3)):
-        with pytest.raises(DataError, match=r"bad\.png is no picture"):
+        with pytest.raises(DataError, match=r"bad\.png cannot be read as a picture"):
             read(path)

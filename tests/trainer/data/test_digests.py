@@ -7,7 +7,7 @@ from torchyard.contract.errors import DataError
 from trainer.data.digests import arrays_digest, files_digest, split_digest
 
 
-def test_arrays_are_known_by_names_types_shapes_and_values() -> None:
+def test_the_digest_of_arrays_depends_on_names_types_shapes_and_values() -> None:
     one = {"x": np.arange(6, dtype=np.uint8), "y": np.array(["cat", "dog"])}
     assert arrays_digest(one) == arrays_digest({"y": one["y"], "x": one["x"].copy()})
     others = [
@@ -19,7 +19,7 @@ def test_arrays_are_known_by_names_types_shapes_and_values() -> None:
     assert len({arrays_digest(arrays) for arrays in [one, *others]}) == 5
 
 
-def test_files_are_known_by_names_and_sizes_wherever_they_lie(tmp_path: Path) -> None:
+def test_the_digest_of_files_depends_on_names_and_sizes_not_on_the_folder(tmp_path: Path) -> None:
     for root in ("here", "there"):
         for name in ("a/1.png", "b/2.png"):
             path = tmp_path / root / name
@@ -34,7 +34,7 @@ def test_files_are_known_by_names_and_sizes_wherever_they_lie(tmp_path: Path) ->
         files_digest(tmp_path, [tmp_path / "gone.png"])
 
 
-def test_a_split_is_known_by_the_side_of_each_sample() -> None:
+def test_the_digest_of_a_split_depends_on_the_split_of_each_sample() -> None:
     digest = split_digest(["a", "b"], ["c"])
     assert digest == split_digest(["b", "a"], ["c"])
     assert digest not in {

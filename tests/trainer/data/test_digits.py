@@ -1,4 +1,4 @@
-"""The digits: scikit-learn's own arrays, read without its import."""
+"""The digits equal scikit-learn's arrays, and are read without importing it."""
 
 import gzip
 import importlib
@@ -27,9 +27,9 @@ for ours, theirs in zip((pictures, labels), load_digits(return_X_y=True), strict
     subprocess.run([sys.executable, "-P", "-c", code], check=True)
 
 
-def test_without_scikit_learn_there_are_no_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_digits_without_scikit_learn_are_a_data_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn", None)
-    with pytest.raises(DataError, match="scikit-learn, which is not installed"):
+    with pytest.raises(DataError, match="scikit-learn, which contains them, is not installed"):
         read_digits()
 
 
@@ -42,7 +42,7 @@ def test_without_scikit_learn_there_are_no_digits(monkeypatch: pytest.MonkeyPatc
     ],
     ids=["absent", "no gzip", "another shape"],
 )
-def test_a_broken_scikit_learn_is_said_to_be_broken(
+def test_digits_of_a_broken_scikit_learn_are_a_data_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None, said: str
 ) -> None:
     folder = tmp_path / "sklearn"

@@ -1,4 +1,4 @@
-"""Pictures and their masks: what is paired, what comes out, and what is wrong with the bad ones."""
+"""Pictures and their masks: pairing, decoding, and the errors for bad sources."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -35,7 +35,7 @@ def names(pairs: Pairs) -> list[str]:
 
 
 def one(root: Path, **data: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """The picture and the mask of the pair `a`, where `b` is held out or the other way round."""
+    """Returns the picture and the mask of the pair `a`, from whichever split has it."""
     data_ = load_pairs(root, config(**data))
     pairs = data_.train if names(data_.train) == ["a"] else data_.val
     pictures, masks = everything(pairs)
@@ -76,7 +76,7 @@ def test_the_split_depends_on_the_names_and_the_seed_alone(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("fraction", "held_out"), [(0.01, 1), (0.99, 7), (0.5, 4)])
-def test_each_side_has_a_picture_at_least(tmp_path: Path, fraction: float, held_out: int) -> None:
+def test_each_split_has_at_least_one_picture(tmp_path: Path, fraction: float, held_out: int) -> None:
     assert len(load_pairs(walls(tmp_path), config(val_fraction=fraction)).val) == held_out
 
 
@@ -141,7 +141,7 @@ def test_a_value_above_the_threshold_of_full_scale_is_positive(
     assert np.array_equal(one(tmp_path, mask_threshold=threshold)[1][0].numpy(), blob())
 
 
-def test_both_files_stand_as_the_camera_meant_them(tmp_path: Path) -> None:
+def test_pictures_and_masks_are_turned_upright(tmp_path: Path) -> None:
     lying = blob(height=64, width=32)
     upright = np.rot90(lying, -1)
     exif = Image.Exif()
@@ -162,7 +162,7 @@ def test_both_files_stand_as_the_camera_meant_them(tmp_path: Path) -> None:
         assert ((pictures[0, 0].numpy() > 100) == expected).mean() > 0.97
 
 
-def test_grey_pictures_become_coloured(tmp_path: Path) -> None:
+def test_grey_pictures_become_rgb(tmp_path: Path) -> None:
     pair(tmp_path, "b")
     picture, _ = pair(tmp_path, "a")
     grey = np.arange(32 * 32).reshape(32, 32)
@@ -173,7 +173,7 @@ def test_grey_pictures_become_coloured(tmp_path: Path) -> None:
         assert np.array_equal(channel.numpy(), grey * 64 >> 8)
 
 
-def test_resized_masks_lie_where_their_pictures_do_and_keep_what_is_thin(tmp_path: Path) -> None:
+def test_resized_masks_stay_aligned_with_pictures_and_keep_thin_cracks(tmp_path: Path) -> None:
     thin = np.random.default_rng(0).random((256, 256)) < 0.05
     pair(tmp_path, "a", mask=thin)
     pair(tmp_path, "b", mask=blob(height=256, width=256))
@@ -193,7 +193,7 @@ def test_the_share_of_positive_pixels(tmp_path: Path, monkeypatch: pytest.Monkey
     pair(tmp_path / "val", "0", mask=np.ones((32, 32), dtype=bool))
     train = load_pairs(tmp_path, config()).train
     assert train.positive_share(workers=0) == pytest.approx(sum(range(10)) / 10 / 32)
-    monkeypatch.setattr(module, "MEASURED", 5)
+    monkeypatch.setattr(module, "MAX_MEASURED", 5)
     assert train.positive_share(workers=2) == pytest.approx(sum((0, 2, 4, 6, 8)) / 5 / 32)
 
 
@@ -280,7 +280,7 @@ def test_a_bad_source_is_named(tmp_path: Path, harm: Callable[[Path], Path]) -> 
 
 
 @pytest.mark.parametrize("split", ["train", "val"])
-def test_both_parts_of_a_source_with_its_own_split_are_looked_at(tmp_path: Path, split: str) -> None:
+def test_both_splits_of_a_source_are_checked(tmp_path: Path, split: str) -> None:
     for part in ("train", "val"):
         walls(tmp_path / part, count=4)
     path = _missing_mask(tmp_path / split)
@@ -302,27 +302,27 @@ def _torn(file: Path) -> None:
 
 @pytest.mark.parametrize("folder", ["images", "masks"])
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_torn_file_is_named_when_it_is_read(tmp_path: Path, folder: str, workers: int) -> None:
+def test_a_truncated_file_is_named_when_it_is_read(tmp_path: Path, folder: str, workers: int) -> None:
     data: PairData = load_pairs(walls(tmp_path), config())
     file = tmp_path / folder / f"{names(data.train)[4]}.png"
     _torn(file)
     with pytest.raises(DataError) as caught:
         everything(data.train, workers=workers)
-    assert caught.value.message.startswith(f"{file} is no picture that can be read")
+    assert caught.value.message.startswith(f"{file} cannot be read as a picture")
     if folder == "masks":
         with pytest.raises(DataError, match=str(file)):
             data.train.positive_share(workers=workers)
 
 
-def test_where_there_are_many_files_only_some_headers_are_read_before(
+def test_only_some_headers_of_many_files_are_read_before_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "CHECKED", 4)
+    monkeypatch.setattr(module, "MAX_CHECKED", 4)
     walls(tmp_path / "train")
     walls(tmp_path / "val", count=1)
     (tmp_path / "train" / "images" / "wall-3.png").write_text("no picture")
     train = load_pairs(tmp_path, config()).train
-    with pytest.raises(DataError, match=r"wall-3\.png is no picture"):
+    with pytest.raises(DataError, match=r"wall-3\.png cannot be read as a picture"):
         everything(train)
 
 

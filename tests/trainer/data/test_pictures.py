@@ -1,4 +1,4 @@
-"""Sources of pictures: what they give, and what is wrong with the bad ones."""
+"""Sources of pictures: their batches, and the errors for bad sources."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -32,7 +32,7 @@ def everything(pictures: Pictures, *, workers: int = 0) -> tuple[torch.Tensor, t
 
 
 def arrays(path: Path, **changes: Any) -> Path:
-    """A good `.npz` file, but for the `changes`; an array that is None is left out."""
+    """Writes a valid `.npz` file with `changes`; an array that is None is left out."""
     content: dict[str, Any] = {
         "x_train": np.arange(6 * 64, dtype=np.uint8).reshape(6, 8, 8),
         "y_train": np.array([3, 5, 3, 5, 3, 5]),
@@ -70,7 +70,7 @@ def test_digits_are_split_by_the_seed_with_every_class_in_both_parts() -> None:
 
 
 @pytest.mark.parametrize("shape", [(6, 8, 8), (6, 8, 8, 1), (6, 1, 8, 8)])
-def test_an_npz_file_may_have_its_channel_in_any_place(tmp_path: Path, shape: tuple[int, ...]) -> None:
+def test_an_npz_file_may_have_its_channels_first_or_last(tmp_path: Path, shape: tuple[int, ...]) -> None:
     values = np.arange(6 * 64, dtype=np.uint8)
     data = load_npz(arrays(tmp_path / "a.npz", x_train=values.reshape(shape)), config())
     assert (data.channels, data.height, data.width) == (1, 8, 8)
@@ -124,7 +124,7 @@ def test_a_bad_npz_file_is_named_with_what_is_wrong(tmp_path: Path, changes: dic
 
 
 @pytest.mark.parametrize("content", [b"", b"not a zip file", b"PK\x03\x04 torn"])
-def test_a_file_that_is_no_npz_file_is_named(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_an_npz_file_is_named(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "torn.npz"
     path.write_bytes(content)
     with pytest.raises(DataError, match=r"torn\.npz cannot be read"):
@@ -132,7 +132,7 @@ def test_a_file_that_is_no_npz_file_is_named(tmp_path: Path, content: bytes) -> 
     with pytest.raises(DataError, match="there is no"):
         load_npz(tmp_path / "absent.npz", config())
     np.save(tmp_path / "one.npy", np.zeros(3))
-    with pytest.raises(DataError, match=r"one\.npy is no \.npz file"):
+    with pytest.raises(DataError, match=r"one\.npy is not an \.npz file"):
         load_npz(tmp_path / "one.npy", config())
 
 
@@ -214,7 +214,7 @@ def test_an_empty_folder_is_named(tmp_path: Path) -> None:
         load_folders(tmp_path, config())
 
 
-def test_a_source_is_known_by_its_content_and_a_split_by_its_sides(tmp_path: Path) -> None:
+def test_digests_identify_the_content_and_the_split(tmp_path: Path) -> None:
     first, again, other = (
         load_digits(config(split_seed=seed, image_size=size)) for seed, size in ((0, 8), (0, 9), (1, 8))
     )
@@ -232,7 +232,7 @@ def test_a_source_is_known_by_its_content_and_a_split_by_its_sides(tmp_path: Pat
     assert before.split_hash != after.split_hash
 
 
-def test_auto_normalization_makes_the_training_pictures_standard(tmp_path: Path) -> None:
+def test_auto_normalization_gives_training_pictures_mean_0_and_deviation_1(tmp_path: Path) -> None:
     data = load_digits(config())
     values = measure(data.train, in_memory=True, workers=0)
     pictures = everything(data.train)[0]
@@ -244,7 +244,7 @@ def test_auto_normalization_makes_the_training_pictures_standard(tmp_path: Path)
     assert onfile.mean == pytest.approx([sum((0, 1, 2, 100, 101, 102)) / 6 / 255])
 
 
-def test_pictures_that_are_no_numbers_are_named(tmp_path: Path) -> None:
+def test_pictures_with_nan_are_named(tmp_path: Path) -> None:
     pictures = np.full((6, 8, 8), np.nan, dtype=np.float32)
     path = arrays(tmp_path / "nan.npz", x_train=pictures, x_test=pictures[:2])
     with pytest.raises(DataError, match=rf"{path}: the training pictures hold NaN"):

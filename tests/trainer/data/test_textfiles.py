@@ -1,4 +1,4 @@
-"""Files of texts: what is read out of them, and what is wrong with the bad ones."""
+"""Text files: the samples in them, and the errors for bad files."""
 
 import logging
 from pathlib import Path
@@ -19,7 +19,7 @@ def pairs(samples: list[Sample]) -> list[tuple[str, str]]:
     return [(sample.text, sample.label) for sample in samples]
 
 
-def test_each_line_of_a_class_file_is_a_text_but_for_blank_ones(tmp_path: Path) -> None:
+def test_each_nonblank_line_of_a_class_file_is_a_text(tmp_path: Path) -> None:
     file(tmp_path / "pos.txt", "good\n\n  fine \r\ngood\n \t\nwell")
     file(tmp_path / "neg.txt", "bad\n")
     file(tmp_path / ".hidden", "nothing")
@@ -45,18 +45,16 @@ def test_a_class_is_named_by_its_files_stem_or_by_the_suffix_where_all_stems_are
     assert list(class_files(tmp_path)) == classes
 
 
-def test_a_line_ends_at_a_line_break_alone(tmp_path: Path) -> None:
+def test_only_line_breaks_end_a_line(tmp_path: Path) -> None:
     file(tmp_path / "a.txt", "one\u2028still one\x0bone\x1cone\x85one\ntwo")
     assert len(read_classes(class_files(tmp_path))) == 2
 
 
-def test_a_file_that_is_no_utf8_is_read_as_cp1252_and_the_log_says_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_file_that_is_not_utf8_is_read_as_cp1252_and_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     path = file(tmp_path / "a.txt", b"plain\ncaf\xe9 \x93so\x94\x85 \x81\n")
     assert pairs(read_classes({"a": path})) == [("plain", "a"), ("café “so”… �", "a")]
-    assert f"{path} is no UTF-8 (line 2): read as cp1252" in caplog.text
+    assert f"{path} is not UTF-8 (line 2): reading it as cp1252" in caplog.text
 
 
 def test_a_csv_file_may_quote_have_more_columns_and_a_byte_order_mark(tmp_path: Path) -> None:
@@ -76,9 +74,9 @@ def test_json_lines_have_labels_of_text_or_number(tmp_path: Path, suffix: str) -
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "line 1: needs one column text; it has nothing"),
-        ("text,class\ngood,pos\n", "line 1: needs one column label; it has text, class"),
-        ("text,text,label\na,b,c\n", "line 1: needs one column text"),
+        ("", "line 1: must have one column text; it has nothing"),
+        ("text,class\ngood,pos\n", "line 1: must have one column label; it has text, class"),
+        ("text,text,label\na,b,c\n", "line 1: must have one column text"),
         ("text,label\n", "is empty"),
         ("text,label\n  ,pos\n", "is empty"),
         ("text,label\nbad,neg\nnice, but dull,neg\n", "line 3: has 3 values, the header 2"),
@@ -88,7 +86,7 @@ def test_json_lines_have_labels_of_text_or_number(tmp_path: Path, suffix: str) -
         ("text,label\n" + "x" * 140_000 + ",neg\n", "line 2: field larger than field limit"),
     ],
 )
-def test_what_is_wrong_with_a_csv_file_is_told_with_its_line(tmp_path: Path, content: str, message: str) -> None:
+def test_an_error_in_a_csv_file_names_the_line(tmp_path: Path, content: str, message: str) -> None:
     path = file(tmp_path / "a.csv", content)
     with pytest.raises(DataError) as caught:
         read_table(path)
@@ -99,23 +97,23 @@ def test_what_is_wrong_with_a_csv_file_is_told_with_its_line(tmp_path: Path, con
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", "is no JSON"),
-        pytest.param("[" * 100_000, "is no JSON", id="deep"),
-        ("[1]", "is no object with text and label"),
+        ("{", "is not JSON"),
+        pytest.param("[" * 100_000, "is not JSON", id="deep"),
+        ("[1]", "is not an object with text and label"),
         ('{"text": "a"}', "has no label"),
         ('{"label": "a"}', "has no text"),
-        ('{"text": null, "label": "a"}', "text is no text"),
-        ('{"text": 3, "label": "a"}', "text is no text"),
-        ('{"text": "a", "label": null}', "label is neither a text nor a number"),
-        ('{"text": "a", "label": true}', "label is neither a text nor a number"),
-        ('{"text": "a", "label": ["pos"]}', "label is neither a text nor a number"),
-        ('{"text": "a", "label": NaN}', "label is neither a text nor a number"),
+        ('{"text": null, "label": "a"}', "text is not a string"),
+        ('{"text": 3, "label": "a"}', "text is not a string"),
+        ('{"text": "a", "label": null}', "label is neither a string nor a number"),
+        ('{"text": "a", "label": true}', "label is neither a string nor a number"),
+        ('{"text": "a", "label": ["pos"]}', "label is neither a string nor a number"),
+        ('{"text": "a", "label": NaN}', "label is neither a string nor a number"),
         ('{"text": "a", "label": ""}', "label is empty"),
         ('{"text": "\\ud800", "label": "a"}', "half of a surrogate pair"),
         ('{"text": "a", "label": "\\ud800"}', "half of a surrogate pair"),
     ],
 )
-def test_what_is_wrong_with_a_json_line_is_told_with_its_number(tmp_path: Path, line: str, message: str) -> None:
+def test_an_error_in_a_json_line_names_the_line(tmp_path: Path, line: str, message: str) -> None:
     path = file(tmp_path / "a.jsonl", f'{{"text": "good", "label": "pos"}}\n\n{line}\n')
     with pytest.raises(DataError) as caught:
         read_table(path)
@@ -126,7 +124,7 @@ def test_what_is_wrong_with_a_json_line_is_told_with_its_number(tmp_path: Path, 
 def test_a_file_that_is_absent_empty_unreadable_or_of_another_kind_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"there is no .*/absent\.csv"):
         read_table(tmp_path / "absent.csv")
-    with pytest.raises(DataError, match=r"a\.txt is no folder, and its name does not end in \.csv, \.json"):
+    with pytest.raises(DataError, match=r"a\.txt is not a folder, and its name does not end in \.csv, \.json"):
         read_table(file(tmp_path / "a.txt", "text"))
     with pytest.raises(DataError, match=r"a\.jsonl is empty"):
         read_table(file(tmp_path / "a.jsonl", "\n \n"))

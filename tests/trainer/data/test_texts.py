@@ -53,7 +53,7 @@ def test_the_digests_see_a_changed_text_a_changed_label_and_another_share(tmp_pa
     assert data.data_hash == load_texts(file(tmp_path / "d.jsonl", lines.replace("\n", "\r\n\n")), config()).data_hash
 
 
-def test_a_folder_may_have_a_split_of_its_own(tmp_path: Path) -> None:
+def test_a_folder_may_have_its_own_split(tmp_path: Path) -> None:
     for split, texts in (("train", ("ab", "cd")), ("val", ("a", "d"))):
         file(tmp_path / split / "rt.neg", "\n".join(texts[0]))
         file(tmp_path / split / "rt.pos", "\n".join(texts[1]))
@@ -65,7 +65,7 @@ def test_a_folder_may_have_a_split_of_its_own(tmp_path: Path) -> None:
     assert labelled(data.val, data) == [("d", "pos")]
 
 
-def test_a_class_that_is_only_held_out_and_a_missing_half_of_a_split_are_named(tmp_path: Path) -> None:
+def test_a_class_without_training_texts_and_a_missing_split_are_named(tmp_path: Path) -> None:
     folder(tmp_path / "train")
     with pytest.raises(DataError, match=f"there is no {tmp_path / 'val'}"):
         load_texts(tmp_path, config())
@@ -81,12 +81,12 @@ def test_classes_that_are_numbers_are_in_the_order_of_numbers(tmp_path: Path) ->
     assert load_texts(file(tmp_path / "a.jsonl", "\n".join(lines)), config()).classes == ["10", "2", "9", "x"]
 
 
-def test_one_class_alone_and_nothing_to_hold_out_are_told(tmp_path: Path) -> None:
+def test_a_single_class_and_an_empty_validation_split_are_errors(tmp_path: Path) -> None:
     file(tmp_path / "pos.txt", "good\nfine\n")
-    with pytest.raises(DataError, match=f"{tmp_path}: has only the class pos; at least two are needed"):
+    with pytest.raises(DataError, match=f"{tmp_path}: there is only the class pos; at least two are needed"):
         load_texts(tmp_path, config())
     path = file(tmp_path / "a.csv", "text,label\ngood,pos\nbad,neg\n")
-    with pytest.raises(DataError, match=r"a\.csv: there is no text to hold out"):
+    with pytest.raises(DataError, match=r"a\.csv: there is no text for validation"):
         load_texts(path, config())
 
 

@@ -1,4 +1,4 @@
-"""Tokens: the tokenizer that is trained here, and batches that are padded to their longest text."""
+"""Tokens: the trained tokenizer, and batches that are padded to their longest text."""
 
 import random
 
@@ -20,7 +20,7 @@ def tokens(texts: list[str], *, max_length: int = 16, labels: list[int] | None =
     return split, Tokenizer.from_str(tokenizer.content)
 
 
-def test_a_tokenizer_has_robertas_special_tokens_where_it_has_them_and_loses_no_text() -> None:
+def test_a_tokenizer_has_robertas_special_token_ids_and_loses_no_text() -> None:
     files = train_tokenizer(WORDS, vocabulary=300)
     tokenizer = Tokenizer.from_str(files.content)
     assert [tokenizer.token_to_id(token) for token in SPECIAL] == [0, 1, 2, 3, 4]
@@ -64,7 +64,7 @@ def test_a_long_text_is_cut_and_keeps_its_end_token() -> None:
     assert ids == [*whole[:7], 2]
 
 
-def test_what_looks_like_a_special_token_is_text() -> None:
+def test_a_special_token_in_a_text_is_plain_text() -> None:
     split, _ = tokens(["<pad> a </s>"], max_length=64)
     ids = split.ids.tolist()
     assert [index for index, token in enumerate(ids) if token in range(5)] == [0, len(ids) - 1]
@@ -76,7 +76,7 @@ def test_the_longest_texts_are_found() -> None:
     assert sorted(split.longest(9).tolist()) == [0, 1, 2, 3]
 
 
-def test_padding_and_truncation_of_a_tokenizer_that_was_saved_with_them_do_not_count() -> None:
+def test_saved_padding_and_truncation_of_a_tokenizer_are_ignored() -> None:
     files = train_tokenizer(WORDS, vocabulary=300)
     tokenizer = Tokenizer.from_str(files.content)
     tokenizer.enable_padding(length=32)

@@ -1,4 +1,4 @@
-"""First values of new layers, frozen layers, and batch norms that are frozen."""
+"""Initial values of new layers, frozen parameters, and frozen batch norms."""
 
 import math
 from typing import Literal
@@ -23,7 +23,7 @@ def values(module: nn.Module) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("init", ["xavier", "kaiming"])
-def test_new_layers_are_drawn_and_the_others_stay_bit_for_bit(init: Literal["xavier", "kaiming"]) -> None:
+def test_new_layers_are_initialized_and_others_stay_bit_equal(init: Literal["xavier", "kaiming"]) -> None:
     own = model()
     before = values(own)
     initialize(own, {"5.weight", "5.bias", "1.weight"}, init)
@@ -36,7 +36,7 @@ def test_new_layers_are_drawn_and_the_others_stay_bit_for_bit(init: Literal["xav
     assert torch.equal(again.get_parameter("5.bias"), before["5.bias"])
 
 
-def test_the_deviations_are_those_of_the_papers() -> None:
+def test_initial_weights_have_the_standard_deviations_of_the_papers() -> None:
     own = model()
     names = [name for name, _ in own.named_parameters()]
     initialize(own, names, "xavier")
@@ -48,7 +48,7 @@ def test_the_deviations_are_those_of_the_papers() -> None:
     assert own.get_parameter("1.weight").eq(1).all()
 
 
-def test_the_default_draws_nothing_and_embeddings_and_scales_stay() -> None:
+def test_the_default_draws_nothing_and_embeddings_and_norms_stay() -> None:
     own = model()
     before = values(own)
     initialize(own, before, "default")
@@ -88,13 +88,13 @@ def test_parameters_are_frozen_by_name_beginning_or_pattern(patterns: list[str],
     ("patterns", "message"),
     [
         (["encoder.convv"], "did you mean encoder.conv"),
-        (["enc"], "no parameter is called 'enc'"),
-        (["zzzzzz"], "it begins with encoder, head"),
-        (["*"], "nothing is left to train"),
-        (["encoder", "head"], "nothing is left to train"),
+        (["enc"], "no parameter matches 'enc'"),
+        (["zzzzzz"], "names begin with encoder, head"),
+        (["*"], "none is left to train"),
+        (["encoder", "head"], "none is left to train"),
     ],
 )
-def test_a_freeze_that_cannot_be_meant_is_a_configuration_error(patterns: list[str], message: str) -> None:
+def test_a_freeze_pattern_that_cannot_work_is_a_configuration_error(patterns: list[str], message: str) -> None:
     own = nn.ModuleDict({"encoder": nn.ModuleDict({"conv": nn.Linear(2, 2)}), "head": nn.Linear(2, 2)})
     with pytest.raises(ConfigError, match=r"model\.freeze") as caught:
         freeze(own, patterns)

@@ -1,4 +1,4 @@
-"""Encoders of texts out of a directory: what is taken from it, and what is wrong with the bad ones."""
+"""Text encoders from a directory: what is loaded, and the errors for broken directories."""
 
 from collections.abc import Callable
 import json
@@ -39,7 +39,7 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def directory(root: Path, kind: str = "roberta", *, head: bool = True, **changes: Any) -> Path:
-    """What transformers saves, with random weights: the whole classifier, or its encoder alone."""
+    """Writes what transformers saves, with random weights: the whole classifier, or only its encoder."""
     from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, TokenizersBackend
 
     torch.manual_seed(1)
@@ -59,12 +59,12 @@ def test_every_parameter_gets_a_gradient(tmp_path: Path, kind: str) -> None:
     assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []
 
 
-def test_dropout_is_the_configurations(tmp_path: Path) -> None:
+def test_dropout_is_set_by_the_configuration(tmp_path: Path) -> None:
     model = load(directory(tmp_path), classes=CLASSES, dropout=0.3).model
     assert {module.p for module in model.modules() if isinstance(module, nn.Dropout)} == {0.3}
 
 
-def test_a_directory_gives_its_weights_and_its_tokenizer_and_a_new_head(tmp_path: Path) -> None:
+def test_a_directory_gives_weights_and_tokenizer_and_the_head_is_new(tmp_path: Path) -> None:
     loaded = load(directory(tmp_path), classes=["a", "b", "c"], dropout=0.1)
     saved = load_file(tmp_path / "model.safetensors")
     own = loaded.model.state_dict()
@@ -76,7 +76,7 @@ def test_a_directory_gives_its_weights_and_its_tokenizer_and_a_new_head(tmp_path
     assert loaded.tokenizer.roles["pad_token"] == "<pad>"
 
 
-def test_a_head_stays_only_where_it_tells_the_same_classes_apart(tmp_path: Path) -> None:
+def test_a_head_is_kept_only_for_the_same_classes(tmp_path: Path) -> None:
     labels: dict[str, Any] = {"id2label": {0: "neg", 1: "pos"}, "label2id": {"neg": 0, "pos": 1}}
     saved = load_file(directory(tmp_path, **labels) / "model.safetensors")["classifier.out_proj.weight"]
 
@@ -170,13 +170,13 @@ class _Harm:
     [
         (_no_config, ""),
         (_torn_config, ""),
-        (_other_model, "its model is a gpt2, and none of bert"),
+        (_other_model, "its model_type is gpt2, not one of bert"),
         (_own_code, ""),
         (_no_weights, "no file named model.safetensors"),
         (_torn_weights, ""),
         (_pickled_weights, "no file named model.safetensors"),
-        (_few_weights, r"no fitting weights of roberta\.encoder\.layer\.0\.attention\.self\.query\.weight"),
-        (_other_size, r"no fitting weights of roberta\.embeddings\.word_embeddings\.weight"),
+        (_few_weights, r"no weights of the right shape for roberta\.encoder\.layer\.0\.attention\.self\.query\.weight"),
+        (_other_size, r"no weights of the right shape for roberta\.embeddings\.word_embeddings\.weight"),
         (_no_tokenizer, "it has no tokenizer"),
         (_torn_tokenizer, ""),
         (_large_tokenizer, "its tokenizer has [0-9]+ tokens, its model 320"),
@@ -189,6 +189,6 @@ def test_a_broken_directory_is_named(tmp_path: Path, harm: Callable[[Path], None
     assert "\n" not in caught.value.message
 
 
-def test_a_directory_that_is_absent_is_named(tmp_path: Path) -> None:
+def test_a_missing_directory_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=f"there is no directory {tmp_path}/absent"):
         load(tmp_path / "absent", classes=CLASSES, dropout=0.1)

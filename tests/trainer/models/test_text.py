@@ -53,11 +53,11 @@ def test_every_parameter_gets_a_gradient() -> None:
     assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []
 
 
-def test_dropout_is_the_configurations() -> None:
+def test_dropout_is_set_by_the_configuration() -> None:
     assert {module.p for module in tiny(dropout=0.3).modules() if isinstance(module, nn.Dropout)} == {0.3}
 
 
-def test_facts_rebuild_the_model() -> None:
+def test_metadata_rebuilds_the_model() -> None:
     model = tiny(dropout=0.25).eval()
     metadata = json.loads(json.dumps(text.config_of(model)))
     again = text.rebuild(metadata).eval()

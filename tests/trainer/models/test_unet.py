@@ -18,10 +18,10 @@ def pictures(count: int = 2) -> Tensor:
     return torch.randn(count, 3, 32, 64, generator=torch.Generator().manual_seed(1))
 
 
-def test_there_is_one_logit_for_each_pixel_and_every_parameter_learns(model: nn.Module) -> None:
+def test_there_is_one_logit_for_each_pixel_and_every_parameter_gets_a_gradient(model: nn.Module) -> None:
     logits = model.train()(pictures())
     assert logits.shape == (2, 1, 32, 64)
-    assert 0.05 < logits.std() < 5  # the signal neither dies away nor explodes
+    assert 0.05 < logits.std() < 5  # the signal neither vanishes nor explodes
     logits.square().mean().backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
@@ -37,7 +37,7 @@ def test_evaluation_depends_on_the_picture_alone(model: nn.Module) -> None:
         assert torch.allclose(first[1:], model(inputs[1:]), atol=1e-4)
 
 
-def test_only_the_norms_make_training_another_matter(model: nn.Module) -> None:
+def test_only_norms_differ_between_training_and_evaluation(model: nn.Module) -> None:
     normed = any(isinstance(layer, nn.BatchNorm2d) for layer in model.modules())
     assert normed != isinstance(model, unet.UNet16)
     if not normed:

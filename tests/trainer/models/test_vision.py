@@ -21,7 +21,7 @@ def test_a_torchvision_model_takes_three_channels_and_the_data_s_classes(name: s
 @pytest.mark.parametrize(
     ("name", "hint"), [("resnet_18", "resnet18"), ("small_cn", "small_cnn"), ("qqqqqqqq", "there are small_cnn, alex")]
 )
-def test_an_unknown_model_is_named_with_the_nearest(name: str, hint: str) -> None:
+def test_an_unknown_model_is_named_with_similar_names(name: str, hint: str) -> None:
     with pytest.raises(ConfigError, match=name) as caught:
         models.build(name, channels=1, height=8, width=8, classes=3)
     assert hint in caught.value.message
@@ -36,10 +36,10 @@ def test_pictures_that_a_model_cannot_take_are_a_configuration_error(name: str, 
 def test_weights_for_pictures_of_another_size_fit_a_vision_transformer() -> None:
     tiny = models.build("vit_b_32", channels=3, height=64, width=64, classes=2)
     larger = {"encoder.pos_embedding": torch.rand(1, 17, 768)}
-    fitted = models.fitted(tiny, larger)
-    assert fitted["encoder.pos_embedding"].shape == (1, 5, 768)
-    assert torch.equal(fitted["encoder.pos_embedding"][:, 0], larger["encoder.pos_embedding"][:, 0])
-    assert models.fitted(tiny, {"heads.head.bias": torch.zeros(2)}).keys() == {"heads.head.bias"}
+    scaled = models.fit_position_embeddings(tiny, larger)
+    assert scaled["encoder.pos_embedding"].shape == (1, 5, 768)
+    assert torch.equal(scaled["encoder.pos_embedding"][:, 0], larger["encoder.pos_embedding"][:, 0])
+    assert models.fit_position_embeddings(tiny, {"heads.head.bias": torch.zeros(2)}).keys() == {"heads.head.bias"}
 
 
 @pytest.mark.parametrize("published", [True, False])

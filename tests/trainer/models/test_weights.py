@@ -1,4 +1,4 @@
-"""Weights from files and servers: what fits is copied, and whatever goes wrong is told."""
+"""Weights from files and servers: matching tensors are copied, and failures are reported."""
 
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +23,7 @@ TENSORS = {"weight": torch.arange(6.0).reshape(3, 2), "bias": torch.ones(3)}
 
 
 class Server(ThreadingHTTPServer):
-    """One file, and how often it was asked for."""
+    """Serves one file and counts the requests."""
 
     def __init__(self, content: bytes) -> None:
         super().__init__(("127.0.0.1", 0), partial(_Handler, content))
@@ -69,7 +69,7 @@ def server(content: bytes) -> Generator[Server]:
 
 @pytest.fixture
 def published(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], dict[str, Tensor]]:
-    """What `torchvision_state` gives for a model whose weights are at a URL, on a host with an empty $TORCH_HOME."""
+    """Returns `torchvision_state` of a model whose weights are at a URL, on a host with an empty $TORCH_HOME."""
     from torchvision.models import _api  # pyright: ignore[reportPrivateUsage]
     from torchvision.transforms import functional
 
@@ -91,7 +91,7 @@ def test_published_weights_are_downloaded_once_per_host(
     server: Server, content: bytes, published: Callable[[str], dict[str, Tensor]]
 ) -> None:
     url = server.url(f"tiny-{hashlib.sha256(content).hexdigest()[:8]}.pth")
-    with ThreadPoolExecutor(4) as ranks:  # the lock is one of files: it holds between threads as between processes
+    with ThreadPoolExecutor(4) as ranks:  # a file lock: it works between threads as between processes
         for tensors in ranks.map(published, [url] * 4):
             assert torch.equal(tensors["weight"], TENSORS["weight"])
     assert len(server.asked) == 1
@@ -143,9 +143,7 @@ def test_a_folder_that_cannot_be_written_is_a_data_error(
         published("http://127.0.0.1/tiny-00000000.pth")
 
 
-def test_weights_that_are_there_need_no_network_and_get_the_names_of_today(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cached_weights_need_no_network_and_get_current_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     folder = tmp_path / "hub" / "checkpoints"
     folder.mkdir(parents=True)
@@ -165,7 +163,7 @@ def test_weights_that_are_there_need_no_network_and_get_the_names_of_today(
         ("small_cnn", "DEFAULT", "no weights for small_cnn"),
     ],
 )
-def test_a_name_that_torchvision_has_not_is_a_configuration_error(arch: str, weights: str, message: str) -> None:
+def test_an_unknown_name_of_weights_is_a_configuration_error(arch: str, weights: str, message: str) -> None:
     with pytest.raises(ConfigError, match=r"model\.weights") as caught:
         torchvision_state(arch, weights)
     assert message in caught.value.message
@@ -228,7 +226,7 @@ def test_a_file_that_holds_no_weights_is_named(tmp_path: Path, name: str, conten
     assert str(path) in caught.value.message
 
 
-def test_what_fits_is_copied_and_the_rest_stays_new() -> None:
+def test_matching_tensors_are_copied_and_the_rest_stays_new() -> None:
     model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 5))
     before = model.get_parameter("2.weight").clone()
     tensors = {
@@ -248,7 +246,7 @@ def test_what_fits_is_copied_and_the_rest_stays_new() -> None:
 
 
 def test_weights_of_another_model_are_a_data_error() -> None:
-    with pytest.raises(DataError, match="nothing in theirs fits the model") as caught:
+    with pytest.raises(DataError, match="no tensor in theirs fits the model") as caught:
         fill(nn.Linear(7, 7), TENSORS, what="theirs")
     assert "(3, 2)" in caught.value.message
     assert "(7, 7)" in caught.value.message

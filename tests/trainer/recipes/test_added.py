@@ -71,10 +71,10 @@ class LineTask:
         error = abs(self.model.weight.item() - self.config.slope)
         return Evaluation({"val/loss": error**2, "val/slope_error": error}, samples=8)
 
-    def example(self):
+    def example_inputs(self):
         return self.x[:1]
 
-    def largest(self, count):
+    def largest_batch(self, count):
         return self._batch(torch.arange(count))
 
     def _batch(self, indices):

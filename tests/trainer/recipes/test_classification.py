@@ -1,4 +1,4 @@
-"""The task of image classification: its batches, its loss, what it measures, what it begins with."""
+"""The task of image classification: batches, loss, metrics and initial weights."""
 
 import json
 import math
@@ -77,7 +77,7 @@ def test_augmented_files_are_the_same_from_any_number_of_loaders(tmp_path: Path)
     assert same([list(batch) for batch in taken(inline, plan)], [list(batch) for batch in taken(loaded, plan)])
 
 
-def test_mixup_is_drawn_when_the_batch_is_taken() -> None:
+def test_mixup_draws_when_the_batch_is_taken() -> None:
     classifier = task(loss={"mixup": 0.4})
     batches = classifier.training_batches([torch.arange(6)] * 3, epoch=1)
     next(batches)
@@ -99,7 +99,7 @@ def test_the_loss_is_the_mean_over_samples(mixup: float) -> None:
     assert torch.stack(parts).sum().div(8).item() == pytest.approx(whole.item(), rel=1e-6)
 
 
-def test_label_smoothing_is_for_training_alone() -> None:
+def test_label_smoothing_applies_to_training_only() -> None:
     outputs, targets = torch.tensor([[2.0, 0.0, -1.0]]), torch.tensor([1])
     logs = functional.log_softmax(outputs, 1)[0]
     smooth = task(loss={"label_smoothing": 0.3})
@@ -107,25 +107,25 @@ def test_label_smoothing_is_for_training_alone() -> None:
     assert smooth.evaluate(None).metrics == task().evaluate(None).metrics
 
 
-def test_pictures_come_in_the_memory_format_that_was_asked_for() -> None:
+def test_pictures_have_the_configured_memory_format() -> None:
     classifier = task(model={"name": "resnet18"}, data={"image_size": 32}, training={"channels_last": True})
-    for inputs in (taken(classifier, ONE_BATCH)[0].inputs, classifier.largest(4).inputs):
+    for inputs in (taken(classifier, ONE_BATCH)[0].inputs, classifier.largest_batch(4).inputs):
         assert inputs.is_contiguous(memory_format=torch.channels_last)
     assert classifier.model.get_parameter("conv1.weight").is_contiguous(memory_format=torch.channels_last)
 
 
-def test_a_blank_batch_has_the_form_of_any_other_and_draws_nothing() -> None:
+def test_a_blank_batch_has_the_shapes_of_a_real_one_and_draws_no_random_numbers() -> None:
     classifier = task(data={"augment": ["crop"]})
     numbers = torch.random.get_rng_state()
-    blank, (real,) = classifier.largest(8), taken(classifier, ONE_BATCH)
+    blank, (real,) = classifier.largest_batch(8), taken(classifier, ONE_BATCH)
     assert (blank.inputs.shape, blank.inputs.dtype) == (real.inputs.shape, real.inputs.dtype)
     assert (blank.targets.shape, blank.targets.dtype) == (real.targets.shape, real.targets.dtype)
     assert math.isfinite(classifier.loss(classifier.model.eval()(blank.inputs), blank.targets).item())
-    assert classifier.example().shape == real.inputs[:1].shape
+    assert classifier.example_inputs().shape == real.inputs[:1].shape
     assert torch.equal(torch.random.get_rng_state(), numbers)
 
 
-def test_it_is_a_task_that_is_known_by_its_data() -> None:
+def test_the_task_describes_its_data() -> None:
     one: Task = task()
     other: Task = task(data={"split_seed": 5})
     assert one.data_hash == other.data_hash
@@ -135,7 +135,7 @@ def test_it_is_a_task_that_is_known_by_its_data() -> None:
 
 
 @pytest.mark.parametrize("init", ["default", "xavier"])
-def test_weights_of_a_file_stay_and_the_new_head_is_drawn(tmp_path: Path, init: str) -> None:
+def test_weights_of_a_file_are_kept_and_the_new_head_is_initialized(tmp_path: Path, init: str) -> None:
     from trainer.models.vision import SmallCNN
 
     theirs = SmallCNN(channels=1, classes=4).state_dict()
@@ -149,7 +149,7 @@ def test_weights_of_a_file_stay_and_the_new_head_is_drawn(tmp_path: Path, init: 
     assert {name.split(".")[0] for name, value in own.model.named_parameters() if value.requires_grad} == {"classifier"}
 
 
-def test_a_checkpoint_s_facts_stand_for_what_would_be_measured_and_read(tmp_path: Path) -> None:
+def test_a_checkpoints_metadata_replaces_measuring_and_reading(tmp_path: Path) -> None:
     metadata = task().metadata
     metadata["normalization"] = {"mean": [0.25], "std": [2.0]}
     again = task(metadata=metadata, weights=str(tmp_path / "absent.pt"), model={"init": "kaiming"})
@@ -163,17 +163,19 @@ def test_a_checkpoint_s_facts_stand_for_what_would_be_measured_and_read(tmp_path
     ("config", "error", "message"),
     [
         ({"data": {"normalize": "imagenet"}}, ConfigError, "data.normalize has 3 channels, the pictures have 1"),
-        ({"model": {"freeze": ["head"]}}, ConfigError, "no parameter is called 'head'"),
+        ({"model": {"freeze": ["head"]}}, ConfigError, "no parameter matches 'head'"),
         ({"weights": "DEFAULT"}, ConfigError, "no weights for small_cnn"),
         ({"weights": "/absent.pt"}, DataError, "there is no /absent.pt"),
     ],
 )
-def test_what_cannot_begin_is_told(config: dict[str, Any], error: type[Exception], message: str) -> None:
+def test_a_configuration_that_cannot_work_is_an_error(
+    config: dict[str, Any], error: type[Exception], message: str
+) -> None:
     with pytest.raises(error, match=message):
         task(**config)
 
 
-def test_imagenet_s_normalization_is_for_three_channels() -> None:
+def test_imagenets_normalization_needs_three_channels() -> None:
     own = task(model={"name": "resnet18"}, data={"image_size": 32, "normalize": "imagenet"})
     (batch,) = taken(own, [torch.arange(1)])
     (plain,) = taken(task(data={"image_size": 32, "normalize": "none"}), [torch.arange(1)])

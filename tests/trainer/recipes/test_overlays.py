@@ -1,4 +1,4 @@
-"""Overlays: what people see, and under which names."""
+"""Overlays: their content and their file names."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from trainer.recipes.overlays import GAP, overlays
 
 
 def drawn(folder: Path, names: list[str]) -> list[str]:
-    """The files of a checkpoint that holds overlays of these names."""
+    """Saves a checkpoint with overlays of these names. Returns its files."""
     count = len(names)
     pictures = torch.arange(count * 3 * 32 * 32).reshape(count, 3, 32, 32).byte()
     truth = pictures[:, :1] > 100
@@ -35,7 +35,7 @@ def test_an_overlay_shows_the_picture_the_truth_and_the_prediction_side_by_side(
     assert np.array_equal(shown[:, 2 * step :], 255 - truth)
 
 
-def test_names_are_those_that_a_manifest_allows_each_once(tmp_path: Path) -> None:
+def test_file_names_are_allowed_by_the_manifest_and_unique(tmp_path: Path) -> None:
     names = ["Riß 1", "Riß*1", "Ri__1-1", ".hidden", "x" * 300, "..", "-"]
     paths = drawn(tmp_path, names)
     assert len(set(paths)) == len(names)

@@ -38,7 +38,7 @@ def test_the_loss_is_weighted_cross_entropy_and_the_dice_of_each_picture() -> No
         assert losses.numpy() == pytest.approx(entropy + weight * dice)
 
 
-def test_a_picture_without_positives_costs_nothing_where_nothing_is_predicted() -> None:
+def test_an_empty_prediction_of_an_empty_mask_has_no_loss() -> None:
     loss = PixelLoss(pos_weight=20.0, dice=1.0, device=CPU)
     nothing = torch.zeros(1, 1, 8, 8)
     assert loss(nothing - 50, nothing).item() == pytest.approx(0, abs=1e-6)
@@ -46,7 +46,7 @@ def test_a_picture_without_positives_costs_nothing_where_nothing_is_predicted() 
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_the_loss_of_half_precision_is_computed_in_single(dtype: torch.dtype) -> None:
+def test_the_loss_of_half_precision_is_computed_in_single_precision(dtype: torch.dtype) -> None:
     loss = PixelLoss(pos_weight=3.0, dice=0.5, device=CPU)
     logits, masks = tensors()
     losses = loss(logits.to(dtype), masks)
@@ -83,7 +83,7 @@ def test_the_metrics_are_those_of_all_pixels_together(threshold: float) -> None:
         (True, True, (1, 1, 1, 1)),
     ],
 )
-def test_ratios_of_nothing(predicted: bool, true: bool, ratios: tuple[float, ...]) -> None:
+def test_ratios_with_denominator_zero(predicted: bool, true: bool, ratios: tuple[float, ...]) -> None:
     counted = tally()
     shape = (2, 1, 4, 4)
     counted.add(torch.full(shape, 5.0 if predicted else -5.0), torch.full(shape, int(true)).byte())

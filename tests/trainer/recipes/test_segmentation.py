@@ -1,4 +1,4 @@
-"""The recipe `segmentation`: what it measures before training, its batches, its weights, and its evaluation."""
+"""The recipe `segmentation`: measurements before training, batches, weights and evaluation."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -49,7 +49,7 @@ def content(file: Content) -> bytes:
     return written.getvalue()
 
 
-def test_the_weight_of_positives_makes_both_classes_weigh_the_same(tmp_path: Path) -> None:
+def test_the_positive_weight_balances_the_classes(tmp_path: Path) -> None:
     task = segmenter(walls(tmp_path))
     share = blob().mean()
     assert task.pos_weight == pytest.approx((1 - share) / share)
@@ -60,7 +60,7 @@ def test_the_weight_of_positives_makes_both_classes_weigh_the_same(tmp_path: Pat
 
 
 @pytest.mark.parametrize(("value", "which"), [(False, "no pixel"), (True, "every pixel")])
-def test_masks_that_all_say_the_same_are_refused(tmp_path: Path, value: bool, which: str) -> None:
+def test_masks_of_a_single_value_are_refused(tmp_path: Path, value: bool, which: str) -> None:
     for stem in ("a", "b", "c"):
         pair(tmp_path, stem, mask=np.full((32, 32), value))
     with pytest.raises(DataError, match=rf"{tmp_path}: {which} of the training masks"):
@@ -68,7 +68,7 @@ def test_masks_that_all_say_the_same_are_refused(tmp_path: Path, value: bool, wh
     assert segmenter(tmp_path, config(loss={"pos_weight": 1.0})).pos_weight == 1
 
 
-def test_normalization_is_what_the_configuration_says(tmp_path: Path) -> None:
+def test_normalization_is_set_by_the_configuration(tmp_path: Path) -> None:
     walls(tmp_path)
     task = segmenter(tmp_path, config(data={"normalize": "auto", "val_fraction": 0.4}))
     inputs = torch.cat([batch.inputs for batch in task.training_batches([torch.arange(5)], epoch=1)])
@@ -76,7 +76,7 @@ def test_normalization_is_what_the_configuration_says(tmp_path: Path) -> None:
     assert inputs[:, :2].std(dim=(0, 2, 3), correction=0).tolist() == pytest.approx([1, 1], abs=1e-3)
     assert not inputs[:, 2].any()
     own = {"mean": [0.5], "std": [0.25]}
-    scaled = segmenter(tmp_path, config(data={"normalize": own})).example()
+    scaled = segmenter(tmp_path, config(data={"normalize": own})).example_inputs()
     assert torch.equal(scaled, torch.full((1, 3, 32, 32), -2.0))
     imagenet = segmenter(tmp_path, config(data={"normalize": "imagenet"})).normalization
     assert imagenet.mean == [0.485, 0.456, 0.406]
@@ -138,13 +138,13 @@ def test_the_model_learns(tmp_path: Path) -> None:
 def test_channels_last_reaches_model_and_pictures(tmp_path: Path) -> None:
     task = segmenter(walls(tmp_path), config(training={"channels_last": True}))
     (batch,) = task.training_batches([torch.arange(2)], epoch=1)
-    for inputs in (batch.inputs, task.example()):
+    for inputs in (batch.inputs, task.example_inputs()):
         assert inputs.is_contiguous(memory_format=torch.channels_last)
     assert task.model(batch.inputs).shape == batch.targets.shape
-    assert task.largest(3).targets.shape == (3, 1, 32, 32)
+    assert task.largest_batch(3).targets.shape == (3, 1, 32, 32)
 
 
-def test_a_checkpoints_facts_take_the_place_of_what_would_be_measured(tmp_path: Path) -> None:
+def test_a_checkpoints_metadata_replaces_measuring(tmp_path: Path) -> None:
     first = segmenter(walls(tmp_path / "first"), config(data={"normalize": "auto"}))
     saved = io.BytesIO()
     torch.save(first.metadata, saved)
@@ -184,7 +184,7 @@ def test_weights_of_a_file_fill_the_whole_model_or_its_encoder(tmp_path: Path) -
             assert value.std() > 0
             assert not torch.equal(value, random[name])  # `init` is for what the file does not fill
     torch.save({"x": torch.ones(1)}, tmp_path / "other.pt")
-    with pytest.raises(DataError, match=r"nothing in .*other\.pt fits"):
+    with pytest.raises(DataError, match=r"no tensor in .*other\.pt fits"):
         weights("other.pt")
 
 
@@ -206,11 +206,11 @@ def test_weights_by_name_fill_the_encoder(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("section", "message"),
     [
-        ({"model": {"weights": "DEFAULT"}}, "no weights DEFAULT of unet_small"),
+        ({"model": {"weights": "DEFAULT"}}, "unet_small has no published weights DEFAULT"),
         ({"data": {"source": "file:///x", "normalize": {"mean": [0.5] * 2, "std": [0.5] * 2}}}, "1 channel or 3"),
     ],
 )
-def test_what_cannot_work_is_refused_before_it_is_queued(section: dict[str, Any], message: str) -> None:
+def test_a_configuration_that_cannot_work_is_refused_before_it_is_queued(section: dict[str, Any], message: str) -> None:
     spec = {"trainer": "segmentation", "config": {"data": {"source": "file:///x"}, **section}}
     with pytest.raises(InvalidSpec) as caught:
         parse_spec(spec)
@@ -235,7 +235,7 @@ def measured_on_a_rank(root: str) -> tuple[dict[str, float], list[str], int, boo
         return measured(root, world)
 
 
-def test_uneven_ranks_measure_what_one_process_does(tmp_path: Path) -> None:
+def test_ranks_with_uneven_batches_measure_the_same_as_one_process(tmp_path: Path) -> None:
     root = str(shifted(tmp_path, count=11))
     alone, files, samples, _, _ = measured(root, None)
     assert (samples, len(files)) == (7, 4)  # batches of 2, 2, 2 and 1 samples: for three ranks 2, 1 and 1 of them
@@ -261,7 +261,7 @@ def test_metrics_are_those_of_the_models_probabilities(tmp_path: Path) -> None:
     assert metrics["val/recall"] == (predicted & truth).sum() / truth.sum()
 
 
-def test_overlays_show_the_same_pictures_every_time_and_what_the_model_says_now(tmp_path: Path) -> None:
+def test_overlays_show_the_same_pictures_with_the_models_current_prediction(tmp_path: Path) -> None:
     task = segmenter(shifted(tmp_path, count=9), config(data={"val_fraction": 0.7}))
     names = [task.data.val.pairs[index].name for index in (0, 1, 3, 4)]
     shown: list[np.ndarray[Any, Any]] = []
@@ -278,7 +278,7 @@ def test_overlays_show_the_same_pictures_every_time_and_what_the_model_says_now(
         assert (overlay[:, 72:] == value).all()
 
 
-def test_a_run_on_two_ranks_leaves_overlays_and_a_state_that_reaches_its_metrics(tmp_path: Path) -> None:
+def test_a_run_on_two_ranks_saves_overlays_and_a_state_with_the_same_metrics(tmp_path: Path) -> None:
     source = shifted(tmp_path / "data", count=12)
     sections = config(data={"val_fraction": 0.4, "augment": ["hflip", "crop", "color"]}).model_dump(mode="json")
     sections["training"] |= {"epochs": 1, "per_device_batch_size": 2}
@@ -292,7 +292,7 @@ def test_a_run_on_two_ranks_leaves_overlays_and_a_state_that_reaches_its_metrics
     assert len(list((folder / "overlays").glob("wall-*.png"))) == 4
 
 
-def test_a_key_that_is_given_leaves_the_others_at_this_recipes_defaults() -> None:
+def test_a_given_key_leaves_the_others_at_the_recipes_defaults() -> None:
     wanted = config(training={"epochs": 3}, optimizer={"name": "sgd"})
     assert (wanted.training.epochs, wanted.training.per_device_batch_size) == (3, 8)
     assert (config().training.epochs, config().optimizer.lr, wanted.optimizer.lr) == (20, 0.001, 0.001)

@@ -11,7 +11,7 @@ from trainer.recipes.tally import MAX_CONFUSION, TOP, Tally
 CPU = torch.device("cpu")
 
 
-def test_the_metrics_are_means_over_all_samples_however_they_came() -> None:
+def test_the_metrics_are_means_over_all_samples_for_any_batches() -> None:
     torch.manual_seed(0)
     outputs, targets = torch.randn(23, 7), torch.randint(7, (23,))
     tally = Tally(classes=7, device=CPU)

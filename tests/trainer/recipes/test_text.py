@@ -1,4 +1,4 @@
-"""The task of text classification: its batches, its loss, what it measures, what a checkpoint of it holds."""
+"""The task of text classification: batches, loss, metrics and checkpoints."""
 
 from dataclasses import replace
 import io
@@ -33,7 +33,7 @@ def recipe(**sections: Any) -> TextClassification:
 
 
 def source(root: Path, *, texts: int = 40, classes: int = 2) -> Path:
-    """The class of a text is that of its one telling word, among others."""
+    """Writes texts whose class depends on one of their words."""
     words = ["bad", "good", *(f"class{number}" for number in range(2, classes))]
     for number, word in enumerate(words):
         lines = [f"{'so ' * (line % 5)}{word} film{' ever' * (line % 3)}" for line in range(texts // classes)]
@@ -49,7 +49,7 @@ def task(
 
 
 def saved(state: Any) -> Any:
-    """As a checkpoint gives it back."""
+    """Returns the state after saving and loading it."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
     buffer.seek(0)
@@ -57,7 +57,7 @@ def saved(state: Any) -> Any:
 
 
 def published(classifier: TextClassifier, folder: Path) -> Path:
-    """The files of a checkpoint."""
+    """Writes the files of a checkpoint."""
     for name, content in classifier.files.items():
         assert isinstance(content, bytes)
         file(folder / name, content)
@@ -66,7 +66,7 @@ def published(classifier: TextClassifier, folder: Path) -> Path:
 
 
 class Bag(nn.Module):
-    """Stands for an encoder where only its outputs matter."""
+    """A small model in place of an encoder."""
 
     def __init__(self, vocabulary: int, classes: int) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class Bag(nn.Module):
 
 
 def bagged(root: Path, *, classes: int = 2) -> TextClassifier:
-    """A task that needs no transformers."""
+    """Returns a task without transformers."""
     config = recipe(data={"val_fraction": 0.3}, training={"per_device_batch_size": 4})
     data = load_texts(root, config.data)
     tokenizer = train_tokenizer(data.train.texts, vocabulary=300)
@@ -119,12 +119,12 @@ def test_each_text_is_measured_once_on_any_number_of_ranks(tmp_path: Path) -> No
         assert (files, samples) == (found.files, 18)
 
 
-def test_more_than_five_classes_have_the_metrics_of_two(tmp_path: Path) -> None:
+def test_six_classes_have_the_same_metrics_as_two(tmp_path: Path) -> None:
     found = bagged(source(tmp_path, texts=70, classes=7), classes=7).evaluate(None)
     assert set(found.metrics) == {"val/loss", "val/accuracy"}
 
 
-def test_a_tiny_encoder_learns_to_tell_texts_apart(tmp_path: Path) -> None:
+def test_a_tiny_encoder_learns_to_classify_texts(tmp_path: Path) -> None:
     classifier: Task = task(source(tmp_path), model={"dropout": 0.0})
     optimizer = torch.optim.AdamW(classifier.model.parameters(), lr=1e-3)
     plan = [torch.arange(36)] * 12
@@ -137,7 +137,7 @@ def test_a_tiny_encoder_learns_to_tell_texts_apart(tmp_path: Path) -> None:
     assert classifier.model.training
 
 
-def test_batches_follow_the_plan_and_draw_nothing(tmp_path: Path) -> None:
+def test_batches_follow_the_plan_and_draw_no_random_numbers(tmp_path: Path) -> None:
     classifier = task(source(tmp_path))
     plan = [torch.tensor([3, 20]), torch.tensor([0])]
     state = torch.get_rng_state()
@@ -145,22 +145,22 @@ def test_batches_follow_the_plan_and_draw_nothing(tmp_path: Path) -> None:
     assert [batch.targets.tolist() for batch in first] == [[0, 1], [0]]
     for batch, other in zip(first, again, strict=True):
         assert torch.equal(batch.inputs["input_ids"], other.inputs["input_ids"])
-    classifier.example()
-    classifier.largest(3)
+    classifier.example_inputs()
+    classifier.largest_batch(3)
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_the_largest_batch_has_the_longest_texts_and_the_example_one_of_the_middle(tmp_path: Path) -> None:
+def test_the_largest_batch_has_the_longest_texts_and_the_example_a_median_one(tmp_path: Path) -> None:
     classifier = task(source(tmp_path))
     lengths = classifier.train.lengths
-    largest = classifier.largest(3)
+    largest = classifier.largest_batch(3)
     assert isinstance(largest, Batch)
     assert largest.inputs["attention_mask"].sum(1).tolist() == lengths.topk(3).values.tolist()
     assert largest.targets.shape == (3,)
-    assert classifier.example()["input_ids"].shape == (1, lengths.median())
+    assert classifier.example_inputs()["input_ids"].shape == (1, lengths.median())
 
 
-def test_label_smoothing_is_in_the_training_loss_alone(tmp_path: Path) -> None:
+def test_label_smoothing_is_in_the_training_loss_only(tmp_path: Path) -> None:
     logits, targets = torch.tensor([[2.0, 0.0]]), torch.tensor([0])
     plain = functional.cross_entropy(logits, targets)
     smooth = replace(bagged(source(tmp_path)), config=recipe(loss={"label_smoothing": 0.2}))
@@ -177,11 +177,11 @@ def test_a_checkpoint_is_evaluated_with_its_own_tokenizer_and_model(tmp_path: Pa
     again.model.load_state_dict(state["model"])
     assert again.metadata == classifier.metadata
     assert again.data_hash != classifier.data_hash
-    batch = classifier.largest(4)
+    batch = classifier.largest_batch(4)
     assert torch.equal(again.model.eval()(batch.inputs), classifier.model.eval()(batch.inputs))
 
 
-def test_other_classes_than_the_checkpoints_are_told(tmp_path: Path) -> None:
+def test_other_classes_than_the_checkpoints_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=rf"{tmp_path}: the classes are \['0', '1'\], the checkpoint's \['a', 'b'\]"):
         task(source(tmp_path), metadata={"classes": ["a", "b"]})
 
@@ -204,7 +204,7 @@ def test_transformers_loads_the_folder_of_a_checkpoint(tmp_path: Path) -> None:
     assert torch.allclose(model(**theirs).logits, classifier.model.eval()(batch.inputs), atol=1e-6)
 
 
-def test_a_checkpoints_folder_is_where_another_run_begins(tmp_path: Path) -> None:
+def test_another_run_starts_from_a_checkpoints_folder(tmp_path: Path) -> None:
     first = task(source(tmp_path / "data"))
     folder = published(first, tmp_path / "checkpoint")
     second = task(tmp_path / "data", weights=folder.as_uri())
@@ -214,7 +214,7 @@ def test_a_checkpoints_folder_is_where_another_run_begins(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("init", ["default", "xavier"])
-def test_only_new_layers_are_initialised(tmp_path: Path, init: str) -> None:
+def test_only_new_layers_are_initialized(tmp_path: Path, init: str) -> None:
     folder = directory(tmp_path / "model")
     classifier = task(source(tmp_path / "data"), weights=folder.as_uri(), model={"init": init})
     given = load(folder, classes=["0", "1"], dropout=0.1).model.state_dict()
@@ -236,7 +236,7 @@ def test_texts_longer_than_the_model_takes_are_refused(tmp_path: Path) -> None:
         task(source(tmp_path / "data"), weights=str(folder), data={"max_length": 39})
 
 
-def test_the_description_counts(tmp_path: Path) -> None:
+def test_the_description_counts_texts_and_classes(tmp_path: Path) -> None:
     classifier = bagged(source(tmp_path))
     assert classifier.description == "28 training and 12 validation texts, 2 classes"
     assert classifier.samples == 28

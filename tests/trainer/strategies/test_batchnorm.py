@@ -49,7 +49,7 @@ def on_a_rank() -> dict[str, Tensor]:
         return found
 
 
-def test_uneven_shards_give_the_gradients_and_statistics_of_the_joined_batch() -> None:
+def test_uneven_batches_give_the_gradients_and_statistics_of_the_joined_batch() -> None:
     expected = run(model(), *data())
     evaluated = expected.pop("evaluated")
     ranks = results(on_ranks(2, on_a_rank))

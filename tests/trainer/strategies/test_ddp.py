@@ -1,4 +1,4 @@
-"""DDP meets once a window, and compressed gradients are the plain ones but for the digits that a type has."""
+"""DDP all-reduces once a window. Compressed gradients equal plain ones within the precision of their dtype."""
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from trainer.world import joined
 
 
 def count_reductions(parts: int) -> tuple[int, list[Tensor | None]]:
-    """How often the gradients of 4 steps were all-reduced, and the gradients before the first one."""
+    """Returns how often the gradients of 4 steps were all-reduced, and the gradients before the first step."""
     reduced = 0
 
     def count(state: None, bucket: GradBucket) -> Future[Tensor]:
@@ -29,14 +29,14 @@ def count_reductions(parts: int) -> tuple[int, list[Tensor | None]]:
         return reduced, before
 
 
-def test_gradients_are_reduced_once_a_step_however_many_micro_batches_it_has() -> None:
+def test_gradients_are_reduced_once_a_step_for_any_number_of_micro_batches() -> None:
     for reduced, before in results(on_ranks(2, count_reductions, 3)):
         assert reduced == 4
         assert set(before) == {None}
 
 
 def compress() -> dict[str, list[Tensor]]:
-    """One gradient with each hook, and the weights after three steps with bf16."""
+    """Returns one gradient with each hook, and the weights after three steps with bf16."""
     with joined(MINUTE) as world:
         found: dict[str, list[Tensor]] = {}
         for hook in ("none", "bf16", "fp16"):
@@ -49,7 +49,7 @@ def compress() -> dict[str, list[Tensor]]:
         return {**found, "trained": weights(strategy.model)}
 
 
-def test_compressed_gradients_are_the_mean_within_their_types_precision() -> None:
+def test_compressed_gradients_are_the_mean_within_the_dtypes_precision() -> None:
     one, other = results(on_ranks(2, compress))
     largest = max(float(gradient.abs().max()) for gradient in one["none"])
     for hook, digits in (("bf16", 8), ("fp16", 11)):

@@ -1,4 +1,4 @@
-"""Shards: what is sharded, what stays whole, and one state that any number of ranks loads."""
+"""FSDP: what is sharded, what stays whole, and a state that loads on any number of ranks."""
 
 import io
 from typing import Any
@@ -24,7 +24,7 @@ def optimize(model: nn.Module) -> Optimizer:
 
 
 def whole_state(strategy: Strategy, optimizer: Optimizer, world: World) -> dict[str, Any]:
-    """What rank 0 would save, on every rank."""
+    """Returns on every rank what rank 0 saves."""
     file = io.BytesIO()
     state = strategy.whole({"model": strategy.model.state_dict(), "optimizer": optimizer.state_dict()})
     if world.rank == 0:
@@ -54,7 +54,7 @@ def save_and_go_on() -> dict[str, Any]:
         strategy = begin(model, world, **FSDP)
         optimizer = optimize(model)
         descend(strategy, world, [1, 2], optimizer=optimizer)
-        strategy.settle()
+        strategy.sync_ranks()
         state = whole_state(strategy, optimizer, world)
         weight = trained(model)[0]
         assert isinstance(weight, DTensor)
@@ -80,7 +80,7 @@ def load_alone(state: dict[str, Any]) -> dict[str, Any]:
         return {"loaded": weights(strategy.model), "state": whole_state(strategy, optimizer, world)}
 
 
-def test_one_whole_state_goes_on_with_shards_and_loads_at_any_world_size() -> None:
+def test_a_whole_state_resumes_with_shards_at_any_world_size() -> None:
     one, other = results(on_ranks(2, save_and_go_on))
     for found in (one, other):
         assert all(found["same"])
@@ -98,7 +98,7 @@ def test_one_whole_state_goes_on_with_shards_and_loads_at_any_world_size() -> No
 
 
 def evaluate_first() -> tuple[list[Tensor], list[Tensor], bool]:
-    """Weights after training with evaluations before, between and after, and without any; whether shards remain."""
+    """Returns weights after training with and without evaluations, and whether shards remain."""
     found: list[list[Tensor]] = []
     with joined(MINUTE) as world:
         for evaluates in (True, False):
@@ -122,14 +122,14 @@ def _evaluate(model: nn.Module) -> None:
     model.train()
 
 
-def test_evaluating_in_inference_mode_leaves_training_as_it_is() -> None:
+def test_evaluation_in_inference_mode_does_not_change_training() -> None:
     for evaluated, plain, sharded in results(on_ranks(2, evaluate_first)):
         assert equal(evaluated, plain)
         assert sharded
 
 
 class Tied(Toy):
-    """A block shares its weight with the layer in front of it; another does not train."""
+    """A model in which a block shares its weight with the layer before it, and another block is frozen."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -159,17 +159,17 @@ def train_tied() -> tuple[list[Tensor], list[Tensor], bool, list[str]]:
         return weights(plain), weights(model), model.front.weight is model.linear(0).weight, shards
 
 
-def test_shared_weights_stay_shared_and_frozen_ones_frozen() -> None:
+def test_shared_weights_stay_shared_and_frozen_weights_frozen() -> None:
     for plain, sharded, tied, blocks in results(on_ranks(2, train_tied)):
         assert close(plain, sharded)
         assert tied
-        # The block with the shared weight belongs to the whole, the others to themselves.
+        # The root shards the block with the shared weight; the other blocks are sharded on their own.
         assert blocks == ["", "blocks.1", "blocks.2"]
         assert torch.equal(sharded[6], list(Tied().parameters())[6])
 
 
 def convolve(strategy_name: str) -> list[Tensor]:
-    """Weights of a convolution that came in channels_last."""
+    """Returns the weights of a convolution in channels_last."""
     with joined(MINUTE) as world:
         torch.manual_seed(0)
         model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 2, 3)).double()
@@ -200,7 +200,7 @@ def shard_a_scalar() -> None:
         begin(Scaled(), world, **FSDP)
 
 
-def test_a_model_that_cannot_be_sharded_is_told_with_its_key() -> None:
+def test_a_model_that_cannot_be_sharded_is_an_error_that_names_the_key() -> None:
     (error,) = on_ranks(1, shard_a_scalar)
     assert isinstance(error, ConfigError)
     with pytest.raises(ConfigError, match=r"distributed\.strategy: fsdp .* scale"):

@@ -1,4 +1,4 @@
-"""Post-local SGD: together in the warm-up, alone after it, and the mean of all at every period."""
+"""Post-local SGD: all-reduced gradients in the warm-up, then separate ranks, averaged at every period."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +17,7 @@ STEPS = WARMUP + PERIOD + 2
 
 
 def toy(start: Sequence[Tensor] | None = None) -> Toy:
-    """With one frozen parameter."""
+    """A toy model with one frozen parameter."""
     model = Toy()
     model.first.bias.requires_grad_(False)
     with torch.no_grad():
@@ -36,18 +36,18 @@ def train_and_settle() -> dict[str, list[Tensor]]:
             found[str(step)] = weights(model)
         own, state = weights(model), strategy.state_dict()
         shadow = {name: torch.full_like(item, world.rank) for name, item in model.named_parameters()}
-        strategy.settle(shadow)
-        found["settled"] = weights(model)
+        strategy.sync_ranks(shadow)
+        found["synced"] = weights(model)
         found["shadow"] = list(shadow.values())
-        # A stop saves each rank's own weights, and the run that goes on has them again.
+        # A stop saves the weights of each rank, and a resume restores them.
         model = toy(own)
         strategy = begin(model, world, **KEYS)
         strategy.load_state_dict(state)
         with torch.no_grad():
             for parameter, value in zip(model.parameters(), own, strict=True):
                 parameter.copy_(value)
-        strategy.settle()
-        found["resumed and settled"] = weights(model)
+        strategy.sync_ranks()
+        found["resumed and synced"] = weights(model)
         descend(strategy, world, [STEPS + 1], parts=2, max_norm=NORM)
         found["resumed"] = weights(model)
         return found
@@ -58,7 +58,7 @@ def together(start: Sequence[Tensor] | None, steps: Sequence[int]) -> list[Tenso
 
 
 def apart(start: Sequence[Tensor], steps: Sequence[int]) -> list[list[Tensor]]:
-    """Each rank's own weights."""
+    """Returns the weights of each rank."""
     return [alone(toy(start), steps, ranks=[rank], parts=2, max_norm=NORM) for rank in range(2)]
 
 
@@ -66,7 +66,7 @@ def mean(of: Sequence[Sequence[Tensor]]) -> list[Tensor]:
     return [torch.stack(each).mean(0) for each in zip(*of, strict=True)]
 
 
-def test_weights_are_the_mean_of_the_ranks_own_at_each_period_and_when_they_settle() -> None:
+def test_weights_are_averaged_at_each_period_and_when_ranks_are_synchronized() -> None:
     one, other = results(on_ranks(2, train_and_settle))
     met = WARMUP + PERIOD
     for step in range(1, WARMUP + 1):
@@ -78,11 +78,11 @@ def test_weights_are_the_mean_of_the_ranks_own_at_each_period_and_when_they_sett
             assert close(found[str(step)], own)
     assert close(one[str(met)], mean(apart(warm, range(WARMUP + 1, met + 1))))
     assert not close(one[str(STEPS)], other[str(STEPS)], within=1e-4)
-    settled = mean(apart(one[str(met)], range(met + 1, STEPS + 1)))
-    for key in ("settled", "resumed and settled"):
-        assert close(one[key], settled)
-    assert close(one["resumed"], mean(apart(settled, [STEPS + 1])))  # the second period ends there
-    for key in (str(met), "settled", "resumed and settled"):
+    synced = mean(apart(one[str(met)], range(met + 1, STEPS + 1)))
+    for key in ("synced", "resumed and synced"):
+        assert close(one[key], synced)
+    assert close(one["resumed"], mean(apart(synced, [STEPS + 1])))  # the second period ends there
+    for key in (str(met), "synced", "resumed and synced"):
         assert equal(one[key], other[key])
 
     frozen = [name for name, _ in toy().named_parameters()].index("first.bias")
@@ -98,7 +98,7 @@ def begin_differently() -> tuple[bool, list[Tensor]]:
         return strategy.local, weights(strategy.model)
 
 
-def test_without_a_warm_up_all_begin_with_the_weights_of_rank_0() -> None:
+def test_without_a_warm_up_all_ranks_start_with_rank_0s_weights() -> None:
     for local, found in results(on_ranks(2, begin_differently)):
         assert local
         assert equal(found, weights(Toy(seed=0)))

@@ -1,4 +1,4 @@
-"""PowerSGD compresses, survives several buckets on Gloo, and goes on after a resume as if nothing had happened."""
+"""PowerSGD compresses, works with several buckets on Gloo, and resumes exactly."""
 
 from collections.abc import Sequence
 import io
@@ -81,7 +81,7 @@ def resume_alone(at: list[Tensor], state: dict[str, Any]) -> tuple[list[Tensor],
         return found, len(state["powersgd"]["buckets"])
 
 
-def test_a_resumed_run_ends_with_the_same_bits() -> None:
+def test_a_resumed_run_ends_bit_equal() -> None:
     one, other = results(on_ranks(2, save_and_resume))
     assert set(one["ranks"]) == {RANK}
     assert equal(one["straight"], one["resumed"])
@@ -90,14 +90,14 @@ def test_a_resumed_run_ends_with_the_same_bits() -> None:
         assert equal(one[key], other[key])
     assert all(bool(weight.isfinite().all()) for weight in one["other buckets"])
     assert len(one["state"]["powersgd"]["buckets"]) > 1
-    # The error of a rank belongs to no rank of another world; the matrices begin anew with it.
+    # At another world size, errors and matrices start anew.
     ((found, buckets),) = results(on_ranks(1, resume_alone, one["at"], one["state"]))
     assert buckets > 1
     assert all(bool(weight.isfinite().all()) for weight in found)
 
 
 def overflow() -> dict[str, Any]:
-    """Two steps that overflow on one rank and are skipped, the first compressed one and a later one; then one more."""
+    """Takes two steps that overflow on one rank and are skipped, one of them the first compressed one; then another."""
     with joined(MINUTE) as world:
         model = several_buckets()
         strategy = begin(model, world, comm_hook="powersgd", bucket_cap_mb=1)
@@ -122,7 +122,7 @@ def overflow() -> dict[str, Any]:
         }
 
 
-def test_a_step_that_overflows_leaves_nothing_behind() -> None:
+def test_an_overflowed_step_does_not_affect_later_steps() -> None:
     one, other = results(on_ranks(2, overflow))
     assert one["skipped"] == other["skipped"] == [True, True]
     assert set(one["ranks"]) == {RANK}

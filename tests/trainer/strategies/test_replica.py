@@ -11,7 +11,7 @@ WIDTH = 300
 
 
 def several_buckets() -> nn.Sequential:
-    """More than a mebibyte of single precision, in layers that bring their gradients one after the other."""
+    """A model of more than a mebibyte, whose layers get their gradients one after the other."""
     torch.manual_seed(0)
     return nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(4)))
 
@@ -37,6 +37,6 @@ def go_on_or_start_anew() -> tuple[list[Tensor], list[Tensor]]:
         return straight, train(model, world, 3, 3)
 
 
-def test_three_ranks_add_in_the_same_order_before_and_after_a_resume() -> None:
+def test_three_ranks_sum_gradients_in_the_same_order_before_and_after_a_resume() -> None:
     for straight, resumed in results(on_ranks(3, go_on_or_start_anew)):
         assert equal(straight, resumed)

@@ -1,4 +1,4 @@
-"""What all strategies have in common: the gradient is the ranks' mean, and after `settle` the ranks are alike."""
+"""All strategies average the ranks' gradients, and `sync_ranks` makes the ranks equal."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ NORM = 0.4
 
 
 def train_each() -> list[list[Tensor]]:
-    """The weights after training with each strategy, from another first weight on each rank."""
+    """Returns the weights after training with each strategy, from different initial weights on each rank."""
     found: list[list[Tensor]] = []
     with joined(MINUTE) as world:
         for keys in SYNCHRONOUS:
@@ -35,10 +35,12 @@ def train_each() -> list[list[Tensor]]:
         return found
 
 
-def test_steps_are_those_of_one_process_on_the_joined_batch() -> None:
+def test_steps_equal_those_of_one_process_on_the_joined_batch() -> None:
     straight = alone(Toy(), STEPS, ranks=range(3))
     accumulated = alone(Toy(), STEPS, ranks=range(3), parts=3, max_norm=NORM)
-    assert not close(accumulated, alone(Toy(), STEPS, ranks=range(3), parts=3), within=1e-3)  # it does clip
+    assert not close(
+        accumulated, alone(Toy(), STEPS, ranks=range(3), parts=3), within=1e-3
+    )  # clipping changes the result
     first, *others = results(on_ranks(3, train_each))
     expected = [straight, accumulated] * 2 + [straight] + [straight, accumulated] * 3
     for ours, theirs in zip(first, expected, strict=True):
@@ -47,7 +49,7 @@ def test_steps_are_those_of_one_process_on_the_joined_batch() -> None:
         assert all(equal(ours, theirs) for ours, theirs in zip(other, first, strict=True))
 
 
-def settle_each() -> list[dict[str, Tensor]]:
+def sync_each() -> list[dict[str, Tensor]]:
     found: list[dict[str, Tensor]] = []
     with joined(MINUTE) as world:
         for name in ("ddp", "local_sgd", "fsdp"):
@@ -58,22 +60,22 @@ def settle_each() -> list[dict[str, Tensor]]:
                 for key, tensor in strategy.model.named_buffers()
                 if "running" in key
             }
-            unsettled = {key: tensor.clone() for key, tensor in strategy.model.named_buffers()}
-            strategy.settle({key.removeprefix("module."): tensor for key, tensor in extra.items()})
+            not_synced = {key: tensor.clone() for key, tensor in strategy.model.named_buffers()}
+            strategy.sync_ranks({key.removeprefix("module."): tensor for key, tensor in extra.items()})
             found.append({key: tensor.clone() for key, tensor in strategy.model.named_buffers()})
-            found.append(unsettled)
+            found.append(not_synced)
             found.append(extra)
         return found
 
 
-def test_the_buffers_of_rank_0_are_those_of_all_after_settling() -> None:
-    one, other = results(on_ranks(2, settle_each))
+def test_all_ranks_have_rank_0s_buffers_after_synchronization() -> None:
+    one, other = results(on_ranks(2, sync_each))
     for index in range(0, 9, 3):
-        (settled, unsettled, extra), (also, differed, same) = one[index : index + 3], other[index : index + 3]
-        assert any(not torch.equal(unsettled[key], differed[key]) for key in unsettled)
-        for key in settled:
-            assert torch.equal(settled[key], unsettled[key])
-            assert torch.equal(settled[key], also[key])
+        (synced, not_synced, extra), (also, differed, same) = one[index : index + 3], other[index : index + 3]
+        assert any(not torch.equal(not_synced[key], differed[key]) for key in not_synced)
+        for key in synced:
+            assert torch.equal(synced[key], not_synced[key])
+            assert torch.equal(synced[key], also[key])
         assert extra
         for key in extra:
             assert bool((extra[key] == 10).all())
@@ -90,7 +92,7 @@ def train_with_joined_norms() -> list[list[Tensor]]:
         return found
 
 
-def test_synchronized_batch_norm_makes_two_ranks_one_big_batch() -> None:
+def test_synchronized_batch_norm_on_two_ranks_equals_one_large_batch() -> None:
     model = Toy(norm=True)
     expected: list[Tensor] = [*alone(model, STEPS, ranks=range(2)), *model.buffers()]
     for found in results(on_ranks(2, train_with_joined_norms)):

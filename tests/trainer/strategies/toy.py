@@ -17,7 +17,7 @@ LR = 0.3
 
 
 class Toy(nn.Module):
-    """Six numbers to two, through a list of blocks; a normalisation by batch statistics only where asked."""
+    """A model from six numbers to two, through a list of blocks, with an optional batch norm."""
 
     def __init__(self, *, seed: int = 0, norm: bool = False) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ def config(**keys: Any) -> DistributedConfig:
 
 
 def inputs(step: int, *, part: int, rank: int) -> Tensor:
-    """Of one micro-batch: eight samples of optimizer step `step`."""
+    """Returns the inputs of one micro-batch: eight samples of optimizer step `step`."""
     generator = torch.Generator().manual_seed(step * 10_000 + part * 100 + rank)
     return torch.randn(8, 6, dtype=torch.float64, generator=generator)
 
@@ -58,7 +58,7 @@ def descend(
     max_norm: float | None = None,
     optimizer: torch.optim.Optimizer | None = None,
 ) -> None:
-    """Gradient descent on the mean over `parts` micro-batches of every rank."""
+    """Takes steps of gradient descent on the mean over `parts` micro-batches of every rank."""
     optimizer = optimizer or torch.optim.SGD(trained(strategy.model), lr=LR)
     for step in steps:
         for part in range(parts):
@@ -74,7 +74,7 @@ def descend(
 def alone(
     model: nn.Module, steps: Sequence[int], *, ranks: Sequence[int], parts: int = 1, max_norm: float | None = None
 ) -> list[Tensor]:
-    """What one process without a strategy makes of the micro-batches of `ranks` together."""
+    """Trains one process without a strategy on the micro-batches of `ranks`. Returns the weights."""
     optimizer = torch.optim.SGD(trained(model), lr=LR)
     for step in steps:
         batch = [inputs(step, part=part, rank=rank) for rank in ranks for part in range(parts)]
@@ -91,7 +91,7 @@ def trained(model: nn.Module) -> list[nn.Parameter]:
 
 
 def weights(model: nn.Module) -> list[Tensor]:
-    """Copies, whole. With shards a collective."""
+    """Returns whole copies. A collective with shards."""
     return [(item.full_tensor() if isinstance(item, DTensor) else item).detach().clone() for item in model.parameters()]
 
 

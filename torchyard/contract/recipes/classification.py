@@ -11,9 +11,9 @@ from torchyard.contract.schema import Schema
 
 
 class ClassificationLoss(Schema):
-    name: Literal["cross_entropy"] = Field(default="cross_entropy", description="a mean over samples")
+    name: Literal["cross_entropy"] = Field(default="cross_entropy", description="a mean over the samples")
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = Field(
-        default=0.0, description="share of each target that is spread over all classes"
+        default=0.0, description="share of each target that is distributed over all classes"
     )
     mixup: Annotated[float, Field(ge=0, le=100)] = Field(
         default=0.0, description="mixup (arXiv 1710.09412): the α of Beta(α, α); 0: none"

@@ -1,4 +1,4 @@
-"""What the recipes for pictures share."""
+"""The configuration that the recipes for pictures share."""
 
 from typing import Annotated, Literal, Self
 
@@ -19,10 +19,10 @@ Patterns = Annotated[list[Annotated[str, Field(min_length=1, max_length=200)]], 
 
 
 class Normalization(Schema):
-    """Per-channel mean and deviation of pixels scaled to 0…1."""
+    """Mean and standard deviation of each channel, of pixels scaled to 0…1."""
 
-    mean: Channels = Field(description="of each channel")
-    std: Channels = Field(description="of each channel, above 0")
+    mean: Channels = Field(description="mean of each channel")
+    std: Channels = Field(description="standard deviation of each channel, above 0")
 
     @model_validator(mode="after")
     def _same_length(self) -> Self:
@@ -38,10 +38,10 @@ class PictureModelConfig(ModelConfig):
         "torchvision weights, such as `DEFAULT` or `IMAGENET1K_V1`, which the worker downloads",
     )
     init: Init = Field(
-        default="default", description="of layers that `weights` does not fill; `default`: PyTorch's own"
+        default="default", description="initialization of layers that `weights` does not fill; `default`: PyTorch's"
     )
     freeze: Patterns = Field(
-        default=[], description="parameters that do not train: names or their beginnings, or patterns with *"
+        default=[], description="parameters that do not train: names, prefixes of names, or patterns with *"
     )
 
 
@@ -57,22 +57,20 @@ class ImageDataConfig(DataConfig):
         default="digits", description="`digits`, or `file:///…` below a root that the worker's operator allowed"
     )
     val_fraction: Annotated[float, Field(gt=0, lt=1)] = Field(
-        default=0.15, description="held-out share, where the source has no split of its own"
+        default=0.15, description="share for validation, if the source has no split of its own"
     )
     split_seed: Seed = Field(default=0, description="seed of that split")
     image_size: Annotated[int, Field(ge=8, le=2048)] | None = Field(
-        default=None, description="pixels a side; null keeps the source's own size"
+        default=None, description="pixels a side; null keeps the size of the source"
     )
     normalize: Literal["auto", "none", "imagenet"] | Normalization = Field(
         default="auto",
-        description="`auto`: the mean and deviation of the training images; `imagenet`: those that torchvision's "
-        "weights were trained with",
+        description="`auto`: mean and deviation of the training images; `imagenet`: those of ImageNet, with which "
+        "torchvision's weights were trained",
     )
     augment: list[Augmentation] = Field(
         default=[],
-        description="training-time transforms, in this order: flips, quarter turns, a random part brought back to the "
-        "picture's size, and changes of brightness, contrast and saturation",
+        description="random changes of training pictures, in this order: flips, quarter turns, a random part that is "
+        "resized to the picture's size, and changes of brightness, contrast and saturation",
     )
-    workers: Workers = Field(
-        default="auto", description="loader processes per rank; `auto` is 0 for data that lies in memory"
-    )
+    workers: Workers = Field(default="auto", description="loader processes per rank; `auto` is 0 for data in memory")

@@ -13,14 +13,14 @@ from torchyard.contract.schema import Schema
 class SegmentationModelConfig(PictureModelConfig):
     name: Literal["unet_small", "unet_vgg16", "unet_resnet34", "unet_resnet101"] = Field(
         default="unet_small",
-        description="a U-Net: a small one for CPUs, or on a torchvision encoder, which `weights` then fills: with a "
-        "file's, which may hold the whole U-Net, or with torchvision's",
+        description="a U-Net: a small one for CPUs, or one with a torchvision encoder. `weights` fills the encoder; a "
+        "file may hold the whole U-Net",
     )
 
     @model_validator(mode="after")
     def _weights_are_published(self) -> Self:
         if self.name == "unet_small" and self.weights != "none" and not self.weights.startswith("file:///"):
-            raise ValueError(f"there are no weights {self.weights} of unet_small: use none or a file:// URL")
+            raise ValueError(f"unet_small has no published weights {self.weights}: use none or a file:// URL")
         return self
 
 
@@ -30,21 +30,21 @@ class SegmentationDataConfig(DataConfig):
         "with both in each of train/ and val/"
     )
     val_fraction: Annotated[float, Field(gt=0, lt=1)] = Field(
-        default=0.15, description="held-out share, where the source has no split of its own"
+        default=0.15, description="share for validation, if the source has no split of its own"
     )
     split_seed: Seed = Field(default=0, description="seed of that split")
     image_size: Annotated[int, Field(ge=32, le=2048, multiple_of=32)] = Field(
         default=224, description="pixels a side, a multiple of 32"
     )
     mask_threshold: Annotated[float, Field(ge=0, lt=1)] = Field(
-        default=0.5, description="a mask's pixel above this share of its full scale is positive"
+        default=0.5, description="a mask's pixel above this share of full scale is positive"
     )
     normalize: Literal["auto", "none", "imagenet"] | Normalization = Field(
         default="imagenet",
-        description="`imagenet`: that data set's mean and deviation; `auto`: those of the training images",
+        description="`imagenet`: mean and deviation of ImageNet; `auto`: those of the training images",
     )
     augment: list[Augmentation] = Field(
-        default=["hflip", "vflip"], description="training-time transforms of picture and mask together, in this order"
+        default=["hflip", "vflip"], description="random changes of pictures and masks together, in this order"
     )
     workers: Workers = Field(default="auto", description="loader processes per rank")
 
@@ -56,10 +56,10 @@ class SegmentationDataConfig(DataConfig):
 
 
 class SegmentationLoss(Schema):
-    name: Literal["bce"] = Field(default="bce", description="binary cross-entropy with logits, a mean over pixels")
+    name: Literal["bce"] = Field(default="bce", description="binary cross-entropy with logits, a mean over the pixels")
     pos_weight: Annotated[float, Field(gt=0, le=1e6)] | Literal["auto"] = Field(
         default="auto",
-        description="weight of positive pixels; `auto`: negative over positive ones of the training masks",
+        description="weight of positive pixels; `auto`: the ratio of negative to positive pixels in the training masks",
     )
     dice: Annotated[float, Field(ge=0, le=100)] = Field(
         default=0.0, description="weight of the soft Dice loss of each picture, added to the cross-entropy"
@@ -69,12 +69,14 @@ class SegmentationLoss(Schema):
 class SegmentationTrainingConfig(TrainingConfig):
     epochs: Annotated[int, Field(ge=1, le=1_000_000)] = Field(default=20, description="passes over the training data")
     per_device_batch_size: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
-        default=8, description="samples a rank and micro-batch"
+        default=8, description="samples of a micro-batch on each rank"
     )
 
 
 class SegmentationOptimizerConfig(OptimizerConfig):
-    lr: Annotated[float, Field(gt=0, le=1000)] = Field(default=0.001, description="after the warm-up; see lr_scaling")
+    lr: Annotated[float, Field(gt=0, le=1000)] = Field(
+        default=0.001, description="learning rate after the warm-up; see lr_scaling"
+    )
 
 
 class Segmentation(Recipe):

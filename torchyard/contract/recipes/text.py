@@ -21,8 +21,8 @@ from torchyard.contract.schema import LONGEST_URL, Schema
 class TextModelConfig(ModelConfig):
     name: Literal["tiny", "roberta_base", "roberta_large"] = Field(
         default="tiny",
-        description="a RoBERTa encoder: a tiny one for CPUs, or of the published sizes; not looked at where "
-        "`weights` is a directory",
+        description="a RoBERTa encoder: a tiny one for CPUs, or one of the published sizes; ignored if `weights` is a "
+        "directory",
     )
     weights: Annotated[str, Field(pattern=r"^(none|file:///.+)$", max_length=LONGEST_URL)] = Field(
         default="none",
@@ -30,11 +30,13 @@ class TextModelConfig(ModelConfig):
         "directory below an allowed root, as `transformers` saves it: a RoBERTa or BERT with its tokenizer; a head for "
         "the same classes is kept",
     )
-    init: Init = Field(default="default", description="of layers that `weights` does not fill")
+    init: Init = Field(default="default", description="initialization of layers that `weights` does not fill")
     freeze: Patterns = Field(
-        default=[], description="parameters that do not train: names or their beginnings, or patterns with *"
+        default=[], description="parameters that do not train: names, prefixes of names, or patterns with *"
     )
-    dropout: Annotated[float, Field(ge=0, lt=1)] = Field(default=0.1, description="of layers, attention and head")
+    dropout: Annotated[float, Field(ge=0, lt=1)] = Field(
+        default=0.1, description="dropout of layers, attention and head"
+    )
 
 
 class TextDataConfig(DataConfig):
@@ -43,19 +45,21 @@ class TextDataConfig(DataConfig):
         "with text and label"
     )
     val_fraction: Annotated[float, Field(gt=0, lt=1)] = Field(
-        default=0.1, description="held-out share, where the source has no split of its own"
+        default=0.1, description="share for validation, if the source has no split of its own"
     )
     split_seed: Seed = Field(default=0, description="seed of that split")
-    max_length: Annotated[int, Field(ge=8, le=512)] = Field(default=128, description="tokens a text; the rest is cut")
+    max_length: Annotated[int, Field(ge=8, le=512)] = Field(
+        default=128, description="longest text in tokens; longer texts are cut"
+    )
     vocabulary: Annotated[int, Field(ge=300, le=200_000)] = Field(
-        default=8000, description="tokens of a tokenizer that is trained here"
+        default=8000, description="tokens of a tokenizer that is trained on the texts"
     )
 
 
 class TextLoss(Schema):
-    name: Literal["cross_entropy"] = Field(default="cross_entropy", description="a mean over samples")
+    name: Literal["cross_entropy"] = Field(default="cross_entropy", description="a mean over the samples")
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = Field(
-        default=0.0, description="share of each target that is spread over all classes"
+        default=0.0, description="share of each target that is distributed over all classes"
     )
 
 
@@ -64,17 +68,21 @@ class TextTrainingConfig(TrainingConfig):
 
 
 class TextOptimizerConfig(OptimizerConfig):
-    lr: Annotated[float, Field(gt=0, le=1000)] = Field(default=0.0005, description="after the warm-up; see lr_scaling")
+    lr: Annotated[float, Field(gt=0, le=1000)] = Field(
+        default=0.0005, description="learning rate after the warm-up; see lr_scaling"
+    )
     weight_decay: Annotated[float, Field(ge=0, le=10)] = Field(
         default=0.05, description="not applied to norms and biases"
     )
     clip_grad_norm: Annotated[float, Field(gt=0)] | None = Field(
-        default=1.0, description="the largest norm of all gradients together; null: any"
+        default=1.0, description="largest norm of all gradients together; null: no clipping"
     )
 
 
 class TextSchedulerConfig(SchedulerConfig):
-    warmup_steps: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(default=100, description="linear, from above zero")
+    warmup_steps: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(
+        default=100, description="optimizer steps of a linear warm-up; 0: none"
+    )
 
 
 class TextClassification(Recipe):

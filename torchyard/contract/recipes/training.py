@@ -1,4 +1,4 @@
-"""What every recipe's configuration has: training, optimizer, schedule, averaging, stopping, distribution."""
+"""The configuration that all recipes share: training, optimizer, schedule, averages, early stopping, strategy."""
 
 from datetime import timedelta
 from typing import Annotated, Literal, Self
@@ -9,9 +9,9 @@ from torchyard.contract.durations import LONGEST
 from torchyard.contract.schema import AutoDuration, Count, MetricKey, Schema
 
 STALL_TIMEOUT = timedelta(minutes=10)
-"""A job's `stall_timeout`, where it names none."""
+"""The default `stall_timeout` of a job."""
 AFTER_STALL = timedelta(minutes=1)
-"""How much later than `stall_timeout` the process group gives up by itself."""
+"""By default, the timeout of a collective is this much longer than `stall_timeout`."""
 
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
@@ -20,21 +20,22 @@ class TrainingConfig(Schema):
     epochs: Annotated[int, Field(ge=1, le=1_000_000)] = Field(default=3, description="passes over the training data")
     max_steps: Count | None = Field(default=None, description="stop after this many optimizer steps over the whole run")
     per_device_batch_size: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
-        default=32, description="samples a rank and micro-batch"
+        default=32, description="samples of a micro-batch on each rank"
     )
     gradient_accumulation_steps: Annotated[int, Field(ge=1, le=100_000)] = Field(
-        default=1, description="micro-batches an optimizer step"
+        default=1, description="micro-batches of an optimizer step on each rank"
     )
-    seed: Seed = Field(default=42, description="of weights, order, augmentation and dropout")
-    deterministic: bool = Field(default=False, description="two runs end bitwise equal, at some cost in speed")
+    seed: Seed = Field(default=42, description="seed of initial weights, sample order, augmentation and dropout")
+    deterministic: bool = Field(default=False, description="two runs end bit-equal; training is slower")
     precision: Literal["auto", "bf16", "fp16", "fp32"] = Field(
-        default="auto", description="of the forward pass in training; `auto`: bf16 on a GPU that has it, else fp32"
+        default="auto",
+        description="number format of the forward pass in training; `auto`: bf16 on a GPU that supports it, else fp32",
     )
     channels_last: bool | Literal["auto"] = Field(default="auto", description="`auto`: on CUDA, for pictures")
     compile: bool = Field(default=False, description="torch.compile; needs a C++ compiler on the worker")
     auto_batch: bool = Field(
         default=False,
-        description="where a micro-batch does not fit the memory, halve it and double the accumulation",
+        description="halve micro-batches that do not fit in memory, and double the accumulation",
     )
     max_nonfinite_steps: Count = Field(
         default=3, description="fail after this many steps in a row with a NaN or infinite loss or gradient norm"
@@ -44,25 +45,32 @@ class TrainingConfig(Schema):
 class LookaheadConfig(Schema):
     """Lookahead (Zhang et al., arXiv 1907.08610): slow weights follow the fast ones."""
 
-    every_steps: Count = Field(default=5, description="optimizer steps between two moves of the slow weights")
-    alpha: Annotated[float, Field(gt=0, le=1)] = Field(default=0.5, description="share of the way that they move")
+    every_steps: Count = Field(default=5, description="optimizer steps between two updates of the slow weights")
+    alpha: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=0.5, description="step of the slow weights towards the fast ones, as a share of their distance"
+    )
 
 
 class OptimizerConfig(Schema):
-    name: Literal["sgd", "adam", "adamw", "rmsprop"] = Field(default="adamw", description="PyTorch's own")
-    lr: Annotated[float, Field(gt=0, le=1000)] = Field(default=0.002, description="after the warm-up; see lr_scaling")
+    name: Literal["sgd", "adam", "adamw", "rmsprop"] = Field(default="adamw", description="an optimizer of PyTorch")
+    lr: Annotated[float, Field(gt=0, le=1000)] = Field(
+        default=0.002, description="learning rate after the warm-up; see lr_scaling"
+    )
     momentum: Annotated[float, Field(ge=0, lt=1)] = Field(default=0.9, description="sgd and rmsprop only")
     nesterov: bool = Field(default=False, description="sgd only")
     weight_decay: Annotated[float, Field(ge=0, le=10)] = Field(
         default=0.01, description="not applied to norms and biases"
     )
-    fused: bool | Literal["auto"] = Field(default="auto", description="`auto`: on CUDA, where the optimizer has it")
-    clip_grad_norm: Annotated[float, Field(gt=0)] | None = Field(
-        default=None, description="the largest norm of all gradients together; null: any"
+    fused: bool | Literal["auto"] = Field(
+        default="auto", description="fused kernels; `auto`: on CUDA, if the optimizer has them"
     )
-    lookahead: LookaheadConfig | None = Field(default=None, description="slow weights beside those that it trains")
+    clip_grad_norm: Annotated[float, Field(gt=0)] | None = Field(
+        default=None, description="largest norm of all gradients together; null: no clipping"
+    )
+    lookahead: LookaheadConfig | None = Field(default=None, description="slow weights that follow the trained ones")
     lr_scaling: Literal["none", "linear", "sqrt"] = Field(
-        default="none", description="multiply lr by the global batch over per_device_batch_size, or by its square root"
+        default="none",
+        description="multiply lr by the ratio of global batch to per_device_batch_size, or by its square root",
     )
 
     @model_validator(mode="after")
@@ -76,9 +84,11 @@ class OptimizerConfig(Schema):
 
 class SchedulerConfig(Schema):
     name: Literal["constant", "step", "cosine", "plateau"] = Field(
-        default="cosine", description="how the learning rate goes on after the warm-up"
+        default="cosine", description="the learning rate after the warm-up"
     )
-    warmup_steps: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(default=0, description="linear, from above zero")
+    warmup_steps: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(
+        default=0, description="optimizer steps of a linear warm-up; 0: none"
+    )
     step_epochs: Count = Field(default=30, description="`step`: epochs between two drops")
     gamma: Annotated[float, Field(gt=0, le=1)] = Field(
         default=0.1, description="`step`, `plateau`: factor of each drop"
@@ -87,7 +97,7 @@ class SchedulerConfig(Schema):
         default=10, description="`plateau`: evaluations in a row without a better checkpoint.monitor before a drop"
     )
     min_lr: Annotated[float, Field(ge=0)] = Field(
-        default=0.0, description="`cosine`: where it ends; `plateau`: never below"
+        default=0.0, description="`cosine`: the last learning rate; `plateau`: the lowest"
     )
 
 
@@ -95,7 +105,7 @@ class EmaConfig(Schema):
     """An exponential moving average of weights and buffers, which evaluation and checkpoints use."""
 
     decay: Annotated[float, Field(ge=0, lt=1)] = Field(
-        default=0.9999, description="share of the average that each optimizer step keeps"
+        default=0.9999, description="share of the average that an optimizer step keeps"
     )
     ramp: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(
         default=2000, description="optimizer steps over which the decay rises: decay · (1 − exp(−step / ramp)); 0: none"
@@ -103,19 +113,19 @@ class EmaConfig(Schema):
 
 
 class EarlyStoppingConfig(Schema):
-    monitor: MetricKey = Field(default="val/loss", description="the metric that has to improve")
-    mode: Literal["min", "max"] = Field(default="min", description="whether less or more of it is better")
+    monitor: MetricKey = Field(default="val/loss", description="metric that has to improve")
+    mode: Literal["min", "max"] = Field(default="min", description="whether lower or higher values are better")
     patience: Count = Field(default=50, description="evaluations in a row without an improvement")
-    min_delta: Annotated[float, Field(ge=0)] = Field(default=0.0, description="what counts as an improvement")
+    min_delta: Annotated[float, Field(ge=0)] = Field(default=0.0, description="smallest change that is an improvement")
 
 
 class LocalSgdConfig(Schema):
     """Post-local SGD (Lin et al., arXiv 1808.07217)."""
 
     warmup_steps: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(
-        default=0, description="optimizer steps with an all-reduce of the gradients before it begins"
+        default=0, description="optimizer steps with all-reduced gradients before ranks train alone"
     )
-    period: Count = Field(default=4, description="optimizer steps between two averagings of the weights")
+    period: Count = Field(default=4, description="optimizer steps between two averages of the weights")
 
 
 class DistributedConfig(Schema):
@@ -123,25 +133,25 @@ class DistributedConfig(Schema):
 
     strategy: Literal["ddp", "local_sgd", "fsdp"] = Field(
         default="ddp",
-        description="`ddp`: all-reduced gradients; `local_sgd`: each rank alone, weights averaged now and then; "
-        "`fsdp`: parameters, gradients and optimizer sharded over the ranks",
+        description="`ddp`: all-reduced gradients; `local_sgd`: each rank trains alone, and weights are averaged "
+        "periodically; `fsdp`: parameters, gradients and optimizer sharded over the ranks",
     )
     local_sgd: LocalSgdConfig = LocalSgdConfig()
-    sync_batchnorm: bool = Field(default=False, description="batch norm over the micro-batches of all ranks")
+    sync_batchnorm: bool = Field(default=False, description="batch norm statistics over the micro-batches of all ranks")
     find_unused_parameters: bool = Field(default=False, description="ddp only")
     static_graph: bool = Field(default=False, description="ddp only")
     gradient_as_bucket_view: bool = Field(default=True, description="ddp only")
     bucket_cap_mb: Annotated[int, Field(ge=1, le=10_000)] = Field(default=25, description="ddp only")
     comm_hook: Literal["none", "bf16", "fp16", "powersgd"] = Field(
-        default="none", description="ddp only: how gradients are compressed on their way"
+        default="none", description="ddp only: compression of all-reduced gradients"
     )
     timeout: AutoDuration = Field(
         default="auto",
-        description="of one collective; `auto`: a minute longer than `stall_timeout`, which then ends a hang",
+        description="timeout of a collective; `auto`: a minute longer than `stall_timeout`, which ends a hang first",
     )
 
     def collective_timeout(self, stall_timeout: timedelta = STALL_TIMEOUT) -> timedelta:
-        """`timeout`, or what `auto` stands for: a stall is then found first, and the stacks of all ranks are kept."""
+        """Returns `timeout`; for `auto`, longer than a stall, so that the stacks of all ranks are written first."""
         if self.timeout == "auto":
             return min(stall_timeout + AFTER_STALL, LONGEST)
         return self.timeout
@@ -157,23 +167,25 @@ class DistributedConfig(Schema):
                 if getattr(self, name) not in {False, "none"}
             ]
             if chosen:
-                raise ValueError(f"{', '.join(chosen)} belongs to strategy ddp, and {self.strategy} cannot use it")
+                raise ValueError(f"{', '.join(chosen)} can be used with strategy ddp only, not with {self.strategy}")
         if self.static_graph and self.find_unused_parameters:
             raise ValueError("static_graph finds unused parameters itself: leave out find_unused_parameters")
         if self.static_graph and self.comm_hook == "powersgd":
-            raise ValueError("comm_hook powersgd needs buckets that stay as they are, which static_graph rebuilds")
+            raise ValueError("comm_hook powersgd cannot be combined with static_graph, which rebuilds the buckets")
         return self
 
 
 class EvaluationConfig(Schema):
-    every_epochs: Count = Field(default=1, description="epochs between two evaluations; there is one at the end, too")
+    every_epochs: Count = Field(
+        default=1, description="epochs between two evaluations; the last epoch is always evaluated"
+    )
     threshold: Annotated[float, Field(gt=0, lt=1)] = Field(
-        default=0.5, description="segmentation: a probability above it is a positive pixel"
+        default=0.5, description="segmentation: a pixel with a higher probability is positive"
     )
 
 
 class LoggingConfig(Schema):
-    every_steps: Count = Field(default=10, description="optimizer steps between two lines of training metrics")
+    every_steps: Count = Field(default=10, description="optimizer steps between two points of the training metrics")
 
 
 class ModelConfig(Schema):
@@ -194,9 +206,9 @@ class Recipe(Schema):
     training: TrainingConfig = TrainingConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     lr_scheduler: SchedulerConfig = SchedulerConfig()
-    ema: EmaConfig | None = Field(default=None, description="an average of the weights, to evaluate and to keep")
+    ema: EmaConfig | None = Field(default=None, description="an average of the weights, which is evaluated and saved")
     early_stopping: EarlyStoppingConfig | None = Field(
-        default=None, description="end the run where a metric improves no more"
+        default=None, description="end the run when a metric stops improving"
     )
     distributed: DistributedConfig = DistributedConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
@@ -219,12 +231,12 @@ class Recipe(Schema):
             raise ValueError("optimizer.fused sgd cannot be combined with fsdp: leave fused at auto")
         if strategy == "fsdp" and training.auto_batch:
             raise ValueError(
-                "training.auto_batch cannot be combined with fsdp: it tries the whole model on each device"
+                "training.auto_batch cannot be combined with fsdp: it would run the whole model on each device"
             )
         if strategy == "local_sgd" and training.precision == "fp16":
             raise ValueError(
                 "training.precision fp16 cannot be combined with local_sgd: the ranks would skip different steps"
             )
         if strategy == "local_sgd" and self.distributed.sync_batchnorm:
-            raise ValueError("sync_batchnorm cannot be combined with local_sgd, whose ranks do not wait for each other")
+            raise ValueError("sync_batchnorm cannot be combined with local_sgd, whose ranks train alone")
         return self

@@ -1,30 +1,30 @@
-"""Whether a run can go on from what a checkpoint holds."""
+"""Checks that the weights and moments in a checkpoint are finite."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from torch import Tensor
 
-_SHOWN = 3  # names in a message
+_MAX_NAMES = 3  # in a message
 
 
-def unfit(state: Mapping[str, Any], *, parameters: Collection[str]) -> str | None:
-    """Why nothing should resume from the `state` of a recipe's checkpoint; None for a sound one.
+def nonfinite_weights(state: Mapping[str, Any], *, parameters: Collection[str]) -> str | None:
+    """Returns why nothing should resume from a checkpoint's `state`, or None if its tensors are finite.
 
-    Weights, averages of weights and an optimizer's moments must be finite. `parameters` names what of the model's state
-    is a weight: buffers are not judged.
+    Weights, averages of weights and the optimizer's moments must be finite. `parameters` names the weights in the
+    model's state: buffers are not checked.
     """
-    judged = list(_judged(state, parameters))
-    wrong = [name for name, tensor in judged if not bool(tensor.isfinite().all())]
+    checked = list(_checked(state, parameters))
+    wrong = [name for name, tensor in checked if not bool(tensor.isfinite().all())]
     if not wrong:
         return None
     verb = "is" if len(wrong) == 1 else "are"
-    shown = ", ".join([*wrong[:_SHOWN], *(["…"] if len(wrong) > _SHOWN else [])])
-    return f"{len(wrong)} of its {len(judged)} tensors of weights and moments {verb} not finite ({shown})"
+    shown = ", ".join([*wrong[:_MAX_NAMES], *(["…"] if len(wrong) > _MAX_NAMES else [])])
+    return f"{len(wrong)} of its {len(checked)} tensors of weights and moments {verb} not finite ({shown})"
 
 
-def _judged(state: Mapping[str, Any], parameters: Collection[str]) -> Iterator[tuple[str, Tensor]]:
-    """Each tensor that must be finite, with a name for people."""
+def _checked(state: Mapping[str, Any], parameters: Collection[str]) -> Iterator[tuple[str, Tensor]]:
+    """Yields each tensor that must be finite, with its name in a message."""
     yield from _weights("", state["model"], parameters)
     yield from _weights("raw ", state["raw"], parameters)
     yield from _weights("slow ", state["slow"], parameters)

@@ -1,4 +1,4 @@
-"""What is not finite is never what a run resumes from."""
+"""A run never resumes from weights or moments that are not finite."""
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -16,8 +16,8 @@ import torchyard
 from torchyard.contract.events import CheckpointSaved, Message
 from torchyard.contract.rundir import RunDir
 from trainer.__main__ import make_training, read_config
+from trainer.finiteness import nonfinite_weights
 from trainer.loop import Training
-from trainer.soundness import unfit
 from trainer.world import joined
 
 CONFIG: dict[str, Any] = {
@@ -30,17 +30,17 @@ TECHNIQUES: list[tuple[int, dict[str, Any]]] = [
     (2, {"optimizer": {"name": "adamw"}, "ema": {"decay": 0.9, "ramp": 2}}),
     (2, {"optimizer": {"name": "adamw", "fused": True}}),
 ]
-"""Ranks, and what they train with; tests/trainer/test_nonfinite.py has more of both."""
+"""Numbers of ranks, and techniques. tests/trainer/test_nonfinite.py tests more of both."""
 
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """150 training pictures, so 10 steps an epoch on two ranks with batches of 8, the last with fewer."""
+    """Writes 150 training pictures: 10 steps an epoch on two ranks with batches of 8, the last one smaller."""
     return small_pictures(tmp_path_factory.mktemp("data"))
 
 
 def train(prepare: Callable[[Training], None]) -> bool:
-    """The recipe's own main, with a training that `prepare` has changed."""
+    """Runs the trainer's main with a training that `prepare` has changed."""
     run = torchyard.init()
     config = read_config(run)
     try:
@@ -54,18 +54,18 @@ def train(prepare: Callable[[Training], None]) -> bool:
 
 
 def poison_gradients(training: Training) -> None:
-    """Rank 0's first gradient is NaN in steps 5 and 10, behind a finite loss."""
+    """Makes rank 0's first gradient NaN in steps 5 and 10, with a finite loss."""
     if training.world.rank == 0:
         weight = next(training.task.model.parameters())
 
         def poison(gradient: Tensor) -> Tensor:
-            return gradient * math.nan if training.step in {4, 9} else gradient
+            return gradient * math.nan if training.position.step in {4, 9} else gradient
 
         weight.register_hook(poison)
 
 
 @pytest.mark.parametrize(("ranks", "technique"), TECHNIQUES)
-def test_a_gradient_that_is_not_finite_behind_a_finite_loss_spoils_no_checkpoint(
+def test_a_nonfinite_gradient_with_a_finite_loss_does_not_reach_checkpoints(
     tmp_path: Path, small: str, ranks: int, technique: dict[str, Any]
 ) -> None:
     training = {**CONFIG["training"], "per_device_batch_size": 16 // ranks}
@@ -88,30 +88,30 @@ def test_a_gradient_that_is_not_finite_behind_a_finite_loss_spoils_no_checkpoint
 
 
 def spoil(training: Training) -> None:
-    """A weight is NaN when epoch 2 ends, and again as it was when epoch 3 begins; a buffer is NaN from epoch 1 on."""
+    """Makes a weight NaN at the end of epoch 2, restores it before epoch 3, and makes a buffer NaN from epoch 1 on."""
     model = training.task.model
     weight = next(model.parameters())
     kept: list[Tensor] = []
-    at_end, begin = training.report.epoch, training.report.begin
+    log_epoch, restart_clock = training.report.log_epoch, training.report.restart_clock
 
     @torch.no_grad()
-    def epoch(measured: Mapping[str, float], *, epoch: int, epochs: int, step: int) -> None:
+    def spoiled(measured: Mapping[str, float], *, epoch: int, epochs: int, step: int) -> None:
         next(buffer for buffer in model.buffers() if buffer.is_floating_point()).fill_(math.nan)
         if epoch == 2:
             kept.append(weight.clone())
             weight.fill_(math.nan)
-        at_end(measured, epoch=epoch, epochs=epochs, step=step)
+        log_epoch(measured, epoch=epoch, epochs=epochs, step=step)
 
     @torch.no_grad()
-    def back() -> None:
+    def restored() -> None:
         if kept:
             weight.copy_(kept.pop())
-        begin()
+        restart_clock()
 
-    training.report.epoch, training.report.begin = epoch, back
+    training.report.log_epoch, training.report.restart_clock = spoiled, restored
 
 
-def test_weights_that_are_not_finite_are_refused_aloud_and_the_last_good_checkpoint_stays(
+def test_nonfinite_weights_are_not_saved_and_reported_and_the_last_good_checkpoint_stays(
     tmp_path: Path, small: str
 ) -> None:
     config = {**CONFIG, "training": {**CONFIG["training"], "epochs": 3}}
@@ -126,7 +126,7 @@ def test_weights_that_are_not_finite_are_refused_aloud_and_the_last_good_checkpo
         "The last good one stays the newest"
     )
     spoilt = [name for name, tensor in state(run, "epoch-0001")["model"].items() if not tensor.isfinite().all()]
-    assert spoilt == ["features.1.running_mean"]  # buffers are not judged
+    assert spoilt == ["features.1.running_mean"]  # buffers are not checked
 
 
 def warnings(run: RunDir) -> list[str]:
@@ -134,7 +134,7 @@ def warnings(run: RunDir) -> list[str]:
 
 
 def saved() -> dict[str, Any]:
-    """What a checkpoint holds of a layer, its batch norm, and one rank that trains alone."""
+    """Returns the state of a layer, its batch norm, and one rank that trains alone."""
     model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
     optimizer = torch.optim.AdamW(model.parameters())
     model(torch.ones(3, 2)).sum().backward()
@@ -182,17 +182,17 @@ PARAMETERS = ["0.weight", "0.bias", "1.weight", "1.bias"]
     ],
 )
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_weights_averages_and_moments_are_judged(path: str, name: str, value: float) -> None:
+def test_weights_averages_and_moments_must_be_finite(path: str, name: str, value: float) -> None:
     state = saved()
-    assert unfit(state, parameters=PARAMETERS) is None
+    assert nonfinite_weights(state, parameters=PARAMETERS) is None
     path_in(state, path).view(-1)[0] = value
-    reason = unfit(state, parameters=PARAMETERS)
+    reason = nonfinite_weights(state, parameters=PARAMETERS)
     assert reason is not None
     assert reason.endswith(f"tensors of weights and moments is not finite ({name})")
 
 
 @pytest.mark.parametrize("path", ["model/1.running_mean", "raw/1.running_var", "own/0/model/1.running_mean"])
-def test_buffers_and_a_strategys_own_state_are_not_judged(path: str) -> None:
+def test_buffers_and_the_strategys_state_need_not_be_finite(path: str) -> None:
     state = saved()
     path_in(state, path).fill_(math.nan)
-    assert unfit(state, parameters=PARAMETERS) is None
+    assert nonfinite_weights(state, parameters=PARAMETERS) is None

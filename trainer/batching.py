@@ -1,0 +1,59 @@
+"""Chooses the size of a micro-batch, and so how the samples of an optimizer step are divided."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from torchyard.contract.errors import ConfigError
+from torchyard.contract.recipes import Recipe
+from torchyard.run import Run
+from trainer.memory import largest_fitting_batch
+from trainer.precision import Precision
+from trainer.sampler import TrainSampler
+from trainer.task import Task
+from trainer.world import World
+
+
+def make_sampler(
+    task: Task,
+    *,
+    config: Recipe,
+    precision: Precision,
+    world: World,
+    run: Run,
+    state: Mapping[str, Any] | None,
+) -> TrainSampler:
+    """Returns the sampler of the training split. Raises ConfigError.
+
+    A resumed run keeps the global batch of the checkpoint's `state`, whatever the number of ranks. `auto_batch` makes
+    the micro-batch as small as the memory needs. The model must not be wrapped yet.
+    """
+    training = config.training
+    wanted = training.per_device_batch_size
+    global_batch = wanted * training.gradient_accumulation_steps * world.size
+    if state is not None:
+        global_batch, wanted = state["sampler"]["global_batch"], min(wanted, state["sampler"]["batch_size"])
+    wanted = min(wanted, -(-global_batch // world.size))
+    batch_size = wanted
+    if training.auto_batch:
+        batch_size = largest_fitting_batch(task, batch_size=wanted, config=config, precision=precision, world=world)
+    if batch_size < wanted:
+        run.message(
+            f"a micro-batch of {wanted} samples does not fit in memory: it is reduced to {batch_size}. An optimizer "
+            f"step takes more micro-batches, and the global batch stays {global_batch}",
+            level="warning",
+        )
+    if config.distributed.static_graph:
+        if global_batch > batch_size * world.size:
+            raise ConfigError(
+                f"distributed.static_graph cannot accumulate gradients, which a global batch of {global_batch} needs "
+                f"on {world.size} processes: resume on more of them, or submit a new job without static_graph"
+            )
+        batch_size += 2  # the last window of an epoch may take up to two more samples, in one micro-batch
+    return TrainSampler(
+        task.samples,
+        global_batch=global_batch,
+        batch_size=batch_size,
+        world_size=world.size,
+        rank=world.rank,
+        seed=training.seed,
+    )

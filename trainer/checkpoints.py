@@ -1,0 +1,60 @@
+"""Writes the checkpoints of a run."""
+
+from functools import partial
+from typing import Any
+
+import torch
+
+from torchyard.contract.recipes import Recipe
+from torchyard.run import Run
+from trainer.finiteness import nonfinite_weights
+from trainer.state import RunState
+from trainer.task import Evaluation, Task
+
+
+class Checkpoints:
+    """Writes the state of a run with what identifies its recipe and its data."""
+
+    def __init__(self, task: Task, *, trainer: str, config: Recipe, run: Run, state: RunState) -> None:
+        self._task, self._trainer, self._run, self._state = task, trainer, run, state
+        self._config = config.model_dump(mode="json")
+        self._parameters = frozenset(name for name, _ in task.model.named_parameters(remove_duplicate=False))
+
+    def save(self, *, at_stop: bool = False, evaluation: Evaluation | None = None) -> None:
+        """Publishes a checkpoint, with the result of an evaluation of these weights. A collective.
+
+        `at_stop`: waits until it is written. Raises NonFiniteLoss.
+        """
+        position, report = self._state.position, self._state.report
+        report.raise_if_nonfinite(position.step)
+        evaluation = evaluation or Evaluation({})
+        metrics = {**report.metrics, **evaluation.metrics}
+        state = {
+            **self._task.metadata,
+            **self._identity(),
+            **self._state.state_dict(at_stop=at_stop),
+            "metrics": metrics,
+        }
+        card = report.card.as_dict()
+        self._run.card(card)
+        self._run.save_checkpoint(
+            state,
+            step=position.step,
+            epoch=position.epoch,
+            end_of_epoch=position.end_of_epoch,
+            metrics=metrics,
+            weights=state["model"],
+            files={**self._task.files, **evaluation.files},
+            card={**card, "trainer": self._trainer, "config": self._config},
+            background=not at_stop,
+            unfit=partial(nonfinite_weights, parameters=self._parameters),
+        )
+
+    def _identity(self) -> dict[str, Any]:
+        return {
+            "recipe": self._trainer,
+            "config": self._config,
+            "data_hash": self._task.data_hash,
+            "split_hash": self._task.split_hash,
+            "threads": torch.get_num_threads(),
+        }
