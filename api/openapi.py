@@ -1,7 +1,7 @@
 """What the framework cannot see of the routes by itself, and so the OpenAPI document lacks."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, get_args
 
 from starlette.responses import Response
 
@@ -15,6 +15,7 @@ from torchyard.contract.errors import (
     TorchyardError,
     UrlTooLong,
 )
+from torchyard.contract.views import EventKind
 
 DESCRIPTION = """\
 Send `Authorization: Bearer TOKEN` with every request below `/v1`, and with `/metrics`.
@@ -103,7 +104,7 @@ STREAM: dict[int | str, dict[str, Any]] = {
             "text/event-stream": {
                 "itemSchema": {
                     "oneOf": [
-                        _event(["state", "message", "checkpoint", "progress"], "EventView"),
+                        _event([*get_args(EventKind)], "EventView"),
                         _event(["metric"], "MetricView"),
                         _event(["log"], "LogLine"),
                         _event(["end"], "EndView"),

@@ -84,7 +84,7 @@ def item(stored: TimelineItem) -> View:
         step=content.step,
         value=content.value,
         time=time(content.time),
-        attempt=content.attempt,
+        attempt=stored.attempt,
     )
 
 

@@ -10,12 +10,12 @@ from anyio import CapacityLimiter, to_thread
 from api import present
 from api.live import Live
 from store.queries import timeline
-from store.queries.timeline import ItemKind, TimelineItem
+from store.queries.timeline import TimelineItem
 from store.rows import jobs
 from store.store import Store
 from torchyard.contract.errors import NotFound, Unavailable
 from torchyard.contract.job import JobState
-from torchyard.contract.views import EndView
+from torchyard.contract.views import EndView, StoredKind
 
 _HEARTBEAT_S = 15.0
 _MOST_ITEMS, _MOST_BYTES = 500, 1 << 18
@@ -32,7 +32,7 @@ class _Wanted:
     """A page: what follows a position of a job, of some kinds or of all."""
 
     job_id: str
-    kinds: frozenset[ItemKind]
+    kinds: frozenset[StoredKind]
     after: int
 
 
@@ -64,7 +64,7 @@ class Stream:
         self._cached_bytes = 0
         self._reading: dict[tuple[_Wanted, int], asyncio.Task[_Page]] = {}
 
-    async def events(self, job_id: str, *, after: int, kinds: frozenset[ItemKind]) -> AsyncGenerator[bytes]:
+    async def events(self, job_id: str, *, after: int, kinds: frozenset[StoredKind]) -> AsyncGenerator[bytes]:
         """Everything stored behind `after` and, as it comes, what is stored later; the end of the job ends it.
 
         A watcher holds one shared page and no thread. It also ends, without an `end`, when the service stops or the job

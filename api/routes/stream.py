@@ -10,8 +10,8 @@ from api.auth import Principal, User, visible_job
 from api.openapi import STREAM, problems
 from api.paging import NUMBER, number_after
 from api.services import Parts, Services
-from store.queries.timeline import ItemKind
 from torchyard.contract.errors import Unavailable
+from torchyard.contract.views import StoredKind
 
 router = APIRouter(tags=["telemetry"], responses=problems(Unavailable))
 
@@ -42,7 +42,7 @@ async def stream_job(
             json_schema_extra={"pattern": NUMBER},
         ),
     ] = None,
-    only: Annotated[list[ItemKind] | None, Query(max_length=20, description="only these kinds of events")] = None,
+    only: Annotated[list[StoredKind] | None, Query(max_length=20, description="only these kinds of events")] = None,
 ) -> EventStream:
     """All that is stored of the job, in order, and then each thing as it is stored; `end` is the last event.
 

@@ -10,7 +10,7 @@ from api.openapi import problems
 from api.paging import AfterNumber, Limit, number_after, page
 from api.services import Parts
 from store.rows import logs, metrics
-from store.rows.metrics import Points
+from store.rows.metrics import SeriesColumns
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.schema import MetricKey
 from torchyard.contract.views import LogLine, MetricsView, Page, PointView, SeriesView
@@ -63,7 +63,7 @@ def list_logs(
     return page(LogLine, [present.log_line(row) for row in rows], limit=limit, cursor=lambda shown: str(shown.line))
 
 
-def _points(found: Points, max_points: int) -> list[PointView]:
+def _points(found: SeriesColumns, max_points: int) -> list[PointView]:
     columns = (found.steps, found.values, found.times, found.attempts)
     if len(found.values) > max_points:
         # Only here, as most of the service's processes never need it.

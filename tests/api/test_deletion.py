@@ -1,7 +1,7 @@
 """`DELETE /v1/jobs/{id}`: a job that has ended, and all that it stored."""
 
 from store.rows.logs import NewLines
-from store.rows.metrics import NewPoint
+from store.rows.metrics import MetricPoint
 from tests.api.house import House, sha256
 from torchyard.contract.job import EndReason
 
@@ -16,7 +16,7 @@ def ended(house: House, *contents: bytes) -> str:
     ]
     house.record(
         claim,
-        points=[NewPoint("train/loss", 1, 0.5, 1)],
+        points=[MetricPoint("train/loss", 1, 0.5, 1)],
         lines=[NewLines(0, "stdout", ["hello"])],
         checkpoints=saved,
     )

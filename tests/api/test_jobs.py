@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from store.db.database import Database
-from store.rows.metrics import NewPoint
+from store.rows.metrics import MetricPoint
 from tests.api.house import SPEC, House, both_databases
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.views import JobView
@@ -204,8 +204,8 @@ def test_a_running_job_shows_what_it_does(house: House) -> None:
     job_id = house.submit()["id"]
     claim = house.start(job_id)
     progress = {"step": 6, "total_steps": 12, "epoch": 1, "epochs": 2, "fraction": 0.5, "eta_seconds": 9.5}
-    points = [NewPoint("train/loss", step, 1 / step, step) for step in (5, 6)]
-    points.append(NewPoint("val/loss", 6, float("nan"), 6))
+    points = [MetricPoint("train/loss", step, 1 / step, step) for step in (5, 6)]
+    points.append(MetricPoint("val/loss", 6, float("nan"), 6))
     good = house.new_checkpoint(step=6, epoch=1, files={"state.pt": b"one"}, val_loss=0.5)
     worse = house.new_checkpoint(step=12, epoch=2, files={"state.pt": b"two"}, val_loss=0.75)
     house.record(claim, points=points, checkpoints=[good, worse], progress=progress)

@@ -10,7 +10,7 @@ from store.db.database import Database
 from store.ids import new_id
 from store.queries import stats
 from store.rows import workers
-from store.rows.metrics import NewPoint
+from store.rows.metrics import MetricPoint
 from tests.api.house import House, both_databases
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.views import StartsView
@@ -81,7 +81,7 @@ def test_jobs_and_points_are_counted(house: House) -> None:
     ended, running = house.submit()["id"], house.submit()["id"]
     house.submit()
     house.end(house.start(ended), reason=EndReason.COMPLETED)
-    points = [NewPoint("train/loss", step, 0.5, step) for step in range(7)]
+    points = [MetricPoint("train/loss", step, 0.5, step) for step in range(7)]
     house.record(house.start(running), points=points)
     found = figures(house)
     states = {state: value(found, "torchyard_jobs", state=state) for state in JobState}

@@ -12,7 +12,7 @@ import pytest
 
 from store.rows import workers
 from store.rows.logs import NewLines
-from store.rows.metrics import NewPoint
+from store.rows.metrics import MetricPoint
 from tests.api.house import TOKEN, House
 from tests.api.test_process import serving
 from torchyard.contract.errors import NotFound, StaleClaim
@@ -97,6 +97,6 @@ def succeed(house: House, job_id: str) -> None:
         workers.set_drain(session, house.worker_id, drain=False)
     claim = house.start(job_id)
     saved = house.new_checkpoint(step=2, epoch=1, files={"state.pt": b"state" * 100}, val_loss=0.5)
-    points = [NewPoint("train/loss", step, 1 / (step + 1), 1_700_000_000_000_000 + step) for step in range(3)]
+    points = [MetricPoint("train/loss", step, 1 / (step + 1), 1_700_000_000_000_000 + step) for step in range(3)]
     house.record(claim, points=points, lines=[NewLines(0, "stdout", ["one", "two"])], checkpoints=[saved])
     house.end(claim, reason=EndReason.COMPLETED)

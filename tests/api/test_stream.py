@@ -26,7 +26,7 @@ from store.db.database import Database
 from store.queries import timeline
 from store.rows.attempts import Claim, NewEvent
 from store.rows.logs import NewLines
-from store.rows.metrics import NewPoint
+from store.rows.metrics import MetricPoint
 from tests.api.house import TOKEN, House
 from tests.api.test_process import serving
 from tests.servers import redis_server
@@ -97,7 +97,7 @@ def parsed(raw: bytes) -> list[Told]:
 def batch(number: int, *, lines: int = 3) -> dict[str, Any]:
     """A batch of the relay, with something of each kind."""
     return {
-        "points": [NewPoint(key, number, float("nan") if number % 5 == 0 else number / 7, number) for key in "ab"],
+        "points": [MetricPoint(key, number, float("nan") if number % 5 == 0 else number / 7, number) for key in "ab"],
         "lines": [NewLines(rank, "stdout", [f"{number} ü\r{line}" for line in range(lines)]) for rank in (0, None)],
         "events": [NewEvent("progress", {"step": number}, number)],
     }

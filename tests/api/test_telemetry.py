@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from store.rows.logs import NewLines
-from store.rows.metrics import NewPoint
+from store.rows.metrics import MetricPoint
 from tests.api.house import House
 from torchyard.contract.job import EndReason
 from torchyard.contract.views import MetricsView
@@ -16,8 +16,8 @@ def series(answer: dict[str, Any]) -> dict[str, list[tuple[int, Any]]]:
     return {item["key"]: [(point["step"], point["value"]) for point in item["points"]] for item in answer["data"]}
 
 
-def losses(*steps: int, key: str = "train/loss") -> list[NewPoint]:
-    return [NewPoint(key, step, float(step), 1_700_000_000_000_000 + step) for step in steps]
+def losses(*steps: int, key: str = "train/loss") -> list[MetricPoint]:
+    return [MetricPoint(key, step, float(step), 1_700_000_000_000_000 + step) for step in steps]
 
 
 def test_series_are_answered_by_key_and_step(house: House) -> None:
@@ -41,7 +41,7 @@ def test_series_are_answered_by_key_and_step(house: House) -> None:
 def test_what_json_has_no_number_for_survives_the_trip(house: House) -> None:
     job_id = house.submit()["id"]
     values = [1.5, math.nan, math.inf, -math.inf]
-    points = [NewPoint("train/loss", step, value, step) for step, value in enumerate(values)]
+    points = [MetricPoint("train/loss", step, value, step) for step, value in enumerate(values)]
     house.record(house.start(job_id), points=points)
     answer = house.client.get(f"/v1/jobs/{job_id}/metrics")
     assert [point["value"] for point in answer.json()["data"][0]["points"]] == [1.5, "NaN", "Infinity", "-Infinity"]
@@ -64,9 +64,9 @@ def test_an_attempt_that_resumed_hides_what_it_trained_again(house: House) -> No
 
 def test_a_long_series_is_thinned_to_what_was_asked_for(house: House) -> None:
     job_id = house.submit()["id"]
-    points = [NewPoint("train/loss", step, math.sin(step / 50), step) for step in range(5000)]
-    points[1234] = NewPoint("train/loss", 1234, 99.0, 1234)
-    points[4321] = NewPoint("train/loss", 4321, math.nan, 4321)
+    points = [MetricPoint("train/loss", step, math.sin(step / 50), step) for step in range(5000)]
+    points[1234] = MetricPoint("train/loss", 1234, 99.0, 1234)
+    points[4321] = MetricPoint("train/loss", 4321, math.nan, 4321)
     house.record(house.start(job_id), points=points)
     path = f"/v1/jobs/{job_id}/metrics"
     shown = series(house.get(path, max_points=50))["train/loss"]

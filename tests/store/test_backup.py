@@ -29,7 +29,7 @@ from store.db.database import Database
 from store.rows import attempts, deletion
 from store.rows.checkpoints import NewCheckpoint
 from store.rows.logs import NewLines
-from store.rows.metrics import NewPoint
+from store.rows.metrics import MetricPoint
 from tests.api.house import House
 from tests.databases import Databases, PostgreSQLDatabases, SQLiteDatabases
 from tests.e2e.service import until
@@ -84,7 +84,7 @@ def trained(db: StoreFixture, blobs: Blobs, *contents: bytes) -> str:
     claim = db.running(db.submit(), db.worker())
     with blobs.shared_lock():
         new = [saved(blobs, content, step=step) for step, content in enumerate(contents, start=1)]
-        points, lines = [NewPoint("train/loss", 1, float("nan"), 1)], [NewLines(0, "stdout", ["hello \N{SNOWMAN}"])]
+        points, lines = [MetricPoint("train/loss", 1, float("nan"), 1)], [NewLines(0, "stdout", ["hello \N{SNOWMAN}"])]
         db.record(claim, seq=0, points=points, lines=lines, checkpoints=new)
     db.end(claim, EndReason.COMPLETED)
     return claim.job_id

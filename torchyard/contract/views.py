@@ -12,6 +12,12 @@ from torchyard.contract.spec import JobSpec, Resources
 
 T = TypeVar("T")
 
+EventKind = Literal["state", "message", "checkpoint", "progress"]
+StoredKind = Literal[EventKind, "metric", "log"]
+"""The kinds of things that a job stores, and that its stream tells."""
+StreamKind = Literal[StoredKind, "end"]
+"""The kinds of a stream's events: `end` comes last and is not stored."""
+
 _MOST_ERRORS = 100
 
 
@@ -112,7 +118,7 @@ class SpecView(View):
 class EventView(View):
     seq: int
     time: datetime
-    type: Literal["state", "message", "checkpoint", "progress"]
+    type: EventKind
     attempt: int | None
     data: dict[str, Any]
 
@@ -125,13 +131,13 @@ class PointView(View):
 
 
 class MetricView(PointView):
-    """One point of the series `key`, as a stream tells it."""
+    """One point of the series `key`, as a stream sends it."""
 
     key: str
 
 
 class EndView(View):
-    """The last thing of a stream: the state in which the job ended."""
+    """The last event of a stream: the state in which the job ended."""
 
     state: JobState
 
