@@ -14,10 +14,10 @@ from rich.text import Text
 import typer
 
 from torchyard.cli import output
-from torchyard.client import MetricPoint, Update
+from torchyard.client import Update
 from torchyard.contract import terminal
 from torchyard.contract.job import JobState
-from torchyard.contract.views import EventView, JobView, LogLine, ProgressView
+from torchyard.contract.views import EventView, JobView, LogLine, MetricView, ProgressView
 
 _PLAIN_S = 2.0
 """Seconds between two progress lines where there is no terminal."""
@@ -73,8 +73,8 @@ class Watch:
             self._show_progress(ProgressView.model_validate(update.data))
         elif isinstance(update, EventView):
             self._show_event(update)
-        elif isinstance(update, MetricPoint) and update.key == "train/loss":
-            self._loss = update.point.value
+        elif isinstance(update, MetricView) and update.key == "train/loss":
+            self._loss = update.value
         elif isinstance(update, LogLine) and self._log is not None:
             self._show_log(self._log(update))
 

@@ -22,7 +22,7 @@ _CHUNK = 1 << 20
 _STARTS_AT = re.compile(r"bytes ([0-9]{1,18})-")
 
 
-def wanted_file(checkpoint: CheckpointView, path: str | None) -> CheckpointFile:
+def file_to_download(checkpoint: CheckpointView, path: str | None) -> CheckpointFile:
     """The checkpoint's file of that path; without one, what it sends by itself. Raises NotFound."""
     if path is None:
         return CheckpointFile(path=f"checkpoint {checkpoint.id}", size=checkpoint.size, sha256=checkpoint.sha256)

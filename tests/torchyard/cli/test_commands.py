@@ -30,14 +30,14 @@ def test_submit_prints_the_id_and_sends_the_file(server: FakeServer, tmp_path: P
     (tmp_path / "job.yaml").write_text("trainer: image-classification\nconfig: {training: {epochs: 2}}\n")
     done = _torchyard(server, "submit", "job.yaml", "--name", "mine", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "job_1\n")
-    assert json.loads(server.asked[0].body) == {
+    assert json.loads(server.requests[0].body) == {
         "trainer": "image-classification",
         "config": {"training": {"epochs": 2}},
         "name": "mine",
     }
     done = _torchyard(server, "submit", "-", "--json", stdin='{"trainer": "script"}')
     assert json.loads(done.stdout)["id"] == "job_1"
-    assert json.loads(server.asked[1].body) == {"trainer": "script"}
+    assert json.loads(server.requests[1].body) == {"trainer": "script"}
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_logs_are_data_on_stdout(server: FakeServer) -> None:
     server.on(f"{JOB}/logs", page([line(1), line(2)]))
     assert _torchyard(server, "logs", "job_1").stdout == "rank 0 | text 1\nrank 0 | text 2\n"
     assert _torchyard(server, "logs", "job_1", "--rank", "0", "--tail", "2").stdout == "text 1\ntext 2\n"
-    assert server.asked[-1].query == {"rank": ["0"], "tail": ["2"]}
+    assert server.requests[-1].query == {"rank": ["0"], "tail": ["2"]}
     lines = _torchyard(server, "logs", "job_1", "--json").stdout.splitlines()
     assert [json.loads(item)["line"] for item in lines] == [1, 2]
 
@@ -158,7 +158,7 @@ def test_ctrl_c_leaves_the_job_alone_and_says_how_to_come_back(server: FakeServe
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130
         assert "torchyard logs job_1 -f" in process.stderr.read()
-    assert all(asked.method == "GET" for asked in server.asked)
+    assert all(request.method == "GET" for request in server.requests)
 
 
 def test_download_prints_the_path_of_verified_bytes(server: FakeServer, tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_download_prints_the_path_of_verified_bytes(server: FakeServer, tmp_path
 def test_download_asks_for_the_chosen_checkpoint(server: FakeServer, option: list[str], ref: str) -> None:
     server.on(JOB, job())
     assert _torchyard(server, "download", "job_1", *option).returncode == 1
-    assert server.asked[-1].path == f"{JOB}/checkpoints/{ref}"
+    assert server.requests[-1].path == f"{JOB}/checkpoints/{ref}"
 
 
 def test_a_terminal_without_the_letters_gets_the_rest(server: FakeServer) -> None:
@@ -235,7 +235,7 @@ def test_misuse_is_exit_code_2(server: FakeServer, arguments: list[str]) -> None
     done = _torchyard(server, *arguments)
     assert done.returncode == 2
     assert _is_clean_error(done)
-    assert server.asked == []
+    assert server.requests == []
 
 
 def _torchyard(
