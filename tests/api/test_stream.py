@@ -347,7 +347,7 @@ def test_pages_that_are_read_several_times_at_once_are_kept(
 
         watchers: list[asyncio.Task[bytes]] = []
         for _ in range(5):
-            live.heard += 1  # an announcement: who comes after it does not share what is being read
+            live.announcements += 1  # later watchers do not share a read that began before it
             watchers.append(watcher())
             await asyncio.sleep(0)
         await asyncio.gather(*watchers)
