@@ -35,7 +35,7 @@ def test_an_invalid_address_is_a_config_error(url: str, connect: Connect) -> Non
 
 @pytest.mark.parametrize("token", ["wörng", "a\nb"])
 def test_an_invalid_token_is_not_sent(token: str, connect: Connect) -> None:
-    with pytest.raises(NotAuthorized, match="characters that no token has"):
+    with pytest.raises(NotAuthorized, match="characters that are not printable ASCII"):
         connect("http://127.0.0.1:1", token)
 
 
