@@ -1,8 +1,7 @@
-"""Every command as a user runs it, against a whole service of real processes."""
+"""Every command against a whole service of real processes."""
 
 import asyncio
 from collections.abc import Generator
-from contextlib import contextmanager
 import csv
 import hashlib
 import io
@@ -10,13 +9,13 @@ import json
 import os
 from pathlib import Path
 import signal
-import subprocess
-import sys
+from subprocess import CompletedProcess
 
 import pytest
 import yaml
 
 from tests.e2e.service import Service, running, until
+from tests.torchyard.cli.invocation import environment, run_in_process, run_process, start_process
 from tests.torchyard.cli.proxy import breaking_proxy
 from tests.torchyard.cli.terminal import in_terminal
 from torchyard.client import AsyncClient
@@ -48,7 +47,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
 @pytest.fixture(scope="module")
 def trained(service: Service) -> JobView:
     """A job of the built-in trainer that has succeeded."""
-    done = _run(service, "submit", "-", "--follow", stdin=DIGITS)
+    done = run_process(["submit", "-", "--follow"], _environment(service, None), stdin=DIGITS)
     assert done.returncode == 0, done.stderr
     assert "epoch 2/2" in done.stdout
     assert "succeeded" in done.stderr.splitlines()[-1]
@@ -188,7 +187,7 @@ def test_a_download_that_was_stopped_goes_on_with_the_next_command(
     target = tmp_path / "mine.pt"
     with breaking_proxy(service.server["url"]) as proxy:
         proxy.limit, proxy.hangs = half, True
-        with _started(service, "download", trained.id, "-o", str(target), url=proxy.url) as process:
+        with start_process(["download", trained.id, "-o", str(target)], _environment(service, proxy.url)) as process:
             until(lambda: any(path.stat().st_size > half // 2 for path in tmp_path.iterdir()), what="half has arrived")
             process.send_signal(signal.SIGINT)
             assert process.stderr is not None
@@ -215,7 +214,7 @@ def test_following_loses_and_repeats_nothing_over_cut_connections_and_a_new_serv
     job = service.submit_script("prints", PRINTS)
     with breaking_proxy(service.server["url"]) as proxy:
         proxy.limit = 6000
-        with _started(service, "logs", job.id, "-f", url=proxy.url) as process:
+        with start_process(["logs", job.id, "-f"], _environment(service, proxy.url)) as process:
             assert process.stdout is not None
             lines = [process.stdout.readline() for _ in range(151)]
             os.kill(service.server["processes"]["api"], signal.SIGKILL)
@@ -273,7 +272,7 @@ def test_the_shell_completes_jobs_and_stays_silent_without_a_server(service: Ser
     assert _run(service, env=asked).stdout.split() == ["digits"]
     by_id = {**asked, "COMP_WORDS": f"torchyard logs {trained.id[:-2]}"}
     assert _run(service, env=by_id).stdout.split() == [trained.id]
-    done = _run(service, env=asked, url="http://127.0.0.1:1")
+    done = run_process([], {**_environment(service, "http://127.0.0.1:1"), **asked})
     assert (done.stdout.strip(), done.stderr) == ("", "")
 
 
@@ -292,40 +291,13 @@ def _run(
     url: str | None = None,
     env: dict[str, str] | None = None,
     cwd: Path | None = None,
-) -> subprocess.CompletedProcess[str]:
-    environment = _environment(service, url) | (env or {})
-    return subprocess.run(
-        _command(*arguments),
-        input=stdin,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
-        cwd=cwd,
-        timeout=240,
-    )
-
-
-@contextmanager
-def _started(service: Service, *arguments: str, url: str) -> Generator[subprocess.Popen[str]]:
-    pipe = subprocess.PIPE
-    environment = _environment(service, url)
-    with subprocess.Popen(_command(*arguments), stdout=pipe, stderr=pipe, text=True, env=environment) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+) -> CompletedProcess[str]:
+    return run_in_process(arguments, _environment(service, url) | (env or {}), stdin=stdin, cwd=cwd)
 
 
 def _in_terminal(service: Service, *arguments: str, answer: str, shown: str = "?") -> tuple[int, str]:
     return in_terminal(arguments, _environment(service, None), answer=answer, shown=shown)
 
 
-def _command(*arguments: str) -> list[str]:
-    return [sys.executable, "-P", "-m", "torchyard.cli", *arguments]
-
-
 def _environment(service: Service, url: str | None) -> dict[str, str]:
-    plain = {key: value for key, value in os.environ.items() if not key.startswith("TORCHYARD_")}
-    server = service.server
-    return {**plain, "TORCHYARD_URL": url or server["url"], "TORCHYARD_TOKEN": server["token"]}
+    return environment(url or service.server["url"], service.server["token"])
