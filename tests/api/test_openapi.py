@@ -7,7 +7,7 @@ import pytest
 
 from api.app import create_app
 from api.settings import Settings
-from tests.api.house import TOKEN, House
+from tests.api.service import TOKEN, ApiFixture
 from torchyard.contract.errors import TorchyardError
 
 Operation = tuple[str, str, dict[str, Any]]
@@ -112,9 +112,9 @@ def test_every_error_has_an_example_or_is_never_answered(document: dict[str, Any
     assert codes - never == set(document["components"]["examples"])
 
 
-def test_what_is_documented_of_an_error_is_what_is_answered(house: House) -> None:
-    document = house.get("/openapi.json")
-    answer = house.client.post("/v1/jobs", json={"trainer": "image-classification", "priority": 101})
+def test_what_is_documented_of_an_error_is_what_is_answered(service: ApiFixture) -> None:
+    document = service.get("/openapi.json")
+    answer = service.client.post("/v1/jobs", json={"trainer": "image-classification", "priority": 101})
     example = document["components"]["examples"]["invalid_spec"]["value"]
     assert answer.json().keys() == example.keys()
     assert {**answer.json(), "request_id": "", "errors": []} == {**example, "request_id": "", "errors": []}

@@ -13,9 +13,9 @@ import tempfile
 import httpx2
 import pytest
 
-from tests.api.house import TOKEN
 from tests.api.raw import Served, wait_until
-from tests.api.test_server import BIG, SHA256, download_of, house_served
+from tests.api.service import TOKEN
+from tests.api.test_server import BIG, SHA256, download_of, service_served
 from tests.databases import SQLiteDatabases
 
 NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
@@ -44,7 +44,7 @@ def client(
     settings = {"allowed_hosts": "torchyard.example.com", "sendfile": "x-accel-redirect:/protected-blobs"}
     headers = {"Authorization": f"Bearer {TOKEN}", "Host": "torchyard.example.com", "Accept-Encoding": "identity"}
     with (
-        house_served(folder, sqlite, redis_url, **settings) as served,
+        service_served(folder, sqlite, redis_url, **settings) as served,
         nginx(served) as url,
         httpx2.Client(base_url=url, headers=headers, trust_env=False, timeout=60) as found,
     ):

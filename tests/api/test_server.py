@@ -16,9 +16,9 @@ import pytest
 from api.guard import SECURITY_HEADERS
 from store.db.database import Database
 from store.rows.checkpoints import NewCheckpoint
-from tests.api.house import TOKEN, House
 from tests.api.raw import Served, get, read_answer, wait_until
-from tests.api.test_process import serving
+from tests.api.service import TOKEN, ApiFixture
+from tests.api.serving import api_process
 from tests.databases import SQLiteDatabases
 from torchyard.contract.records import Manifest, ManifestFile
 
@@ -30,31 +30,31 @@ IMPATIENT = {"head_timeout_s": 1, "body_timeout_s": 1, "stall_timeout_s": 2}
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory, sqlite: SQLiteDatabases, redis_url: str) -> Iterator[Served]:
-    with house_served(tmp_path_factory.mktemp("served"), sqlite, redis_url, **PATIENT) as found:
+    with service_served(tmp_path_factory.mktemp("served"), sqlite, redis_url, **PATIENT) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
 def impatient(tmp_path_factory: pytest.TempPathFactory, sqlite: SQLiteDatabases, redis_url: str) -> Iterator[Served]:
     """Waits for a client no longer than a test does."""
-    with house_served(tmp_path_factory.mktemp("impatient"), sqlite, redis_url, **IMPATIENT) as found:
+    with service_served(tmp_path_factory.mktemp("impatient"), sqlite, redis_url, **IMPATIENT) as found:
         yield found
 
 
 @contextlib.contextmanager
-def house_served(folder: Path, sqlite: SQLiteDatabases, redis_url: str, **settings: object) -> Generator[Served]:
+def service_served(folder: Path, sqlite: SQLiteDatabases, redis_url: str, **settings: object) -> Generator[Served]:
     """With a checkpoint to download."""
     with sqlite.migrated() as database_url:
         publish(folder, database_url, redis_url)
-        with serving(folder, database_url, redis_url, **settings) as (process, url):
+        with api_process(folder, database_url, redis_url, **settings) as (process, url):
             yield Served(process, url, folder)
 
 
 def publish(folder: Path, database_url: str, redis_url: str) -> None:
     """A job of one checkpoint, as large as no socket's buffers are."""
     database = Database(database_url)
-    house = House(folder, database, redis_url)
-    blob = house.app.state.services.store.blobs.path(SHA256)
+    service = ApiFixture(folder, database, redis_url)
+    blob = service.app.state.services.store.blobs.path(SHA256)
     blob.parent.mkdir(parents=True)
     with blob.open("wb") as file:
         file.truncate(BIG)
@@ -63,8 +63,8 @@ def publish(folder: Path, database_url: str, redis_url: str) -> None:
         file.write(b"last")
     files = [ManifestFile(path="state.pt", size=BIG, sha256=SHA256)]
     manifest = Manifest(step=1, epoch=1, end_of_epoch=True, metrics={}, files=files)
-    house.record(house.start(house.submit()["id"]), checkpoints=[NewCheckpoint("epoch-1", manifest, files)])
-    house.queue.close()
+    service.record(service.start(service.submit()["id"]), checkpoints=[NewCheckpoint("epoch-1", manifest, files)])
+    service.queue.close()
     database.close()
 
 
@@ -274,7 +274,7 @@ def test_a_reader_that_stands_still_is_cut_and_a_slow_one_is_not(impatient: Serv
 def test_while_one_downloads_slowly_others_are_served_and_a_signal_ends_it_all(
     tmp_path: Path, sqlite: SQLiteDatabases, redis_url: str
 ) -> None:
-    with house_served(tmp_path, sqlite, redis_url) as served, contextlib.ExitStack() as stack:
+    with service_served(tmp_path, sqlite, redis_url) as served, contextlib.ExitStack() as stack:
         slow, watcher, waiter, unfinished = (stack.enter_context(served.connect()) for _ in range(4))
         job = job_of(served)
         slow.sendall(get(download_of(served)))

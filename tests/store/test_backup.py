@@ -30,7 +30,7 @@ from store.rows import attempts, deletion
 from store.rows.checkpoints import NewCheckpoint
 from store.rows.logs import NewLines
 from store.rows.metrics import MetricPoint
-from tests.api.house import House
+from tests.api.service import ApiFixture
 from tests.databases import Databases, PostgreSQLDatabases, SQLiteDatabases
 from tests.e2e.service import until
 from tests.store.fixture import StoreFixture, store_on
@@ -124,10 +124,10 @@ def test_what_is_restored_has_every_row_and_every_byte(store: Store, databases: 
         assert restored(url, store.target, away) == []
         with opened(url) as again:
             assert again.everything() == db.everything()
-            house = House(away.root.parent, again.database, "unix:///nowhere/redis.sock")
-            with house.client:
-                answer = house.client.get(f"/v1/jobs/{job_id}/checkpoints/step-1/download")
-                house.queue.close()
+            service = ApiFixture(away.root.parent, again.database, "unix:///nowhere/redis.sock")
+            with service.client:
+                answer = service.client.get(f"/v1/jobs/{job_id}/checkpoints/step-1/download")
+                service.queue.close()
             assert answer.content == STATE
     assert len([*away.root.glob("??/*")]) == 3
 
