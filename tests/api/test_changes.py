@@ -39,7 +39,7 @@ def test_the_priority_moves_the_job_in_both_queues(service: ApiFixture) -> None:
 
 
 @pytest.mark.parametrize("change", [{}, {"name": "digits"}, {"priority": 0}, {"labels": {}}])
-def test_what_is_no_news_changes_nothing(service: ApiFixture, change: dict[str, Any]) -> None:
+def test_a_change_to_the_present_value_changes_nothing(service: ApiFixture, change: dict[str, Any]) -> None:
     before = service.submit()
     answer = patch(service, before["id"], **change)
     assert (answer.status_code, answer.json()) == (200, before)
@@ -51,7 +51,7 @@ def test_labels_are_replaced_as_a_whole(service: ApiFixture) -> None:
     assert patch(service, job_id, labels={}).json()["labels"] == {}
 
 
-def test_a_priority_is_for_queued_jobs_and_the_rest_for_all(service: ApiFixture) -> None:
+def test_only_a_queued_job_can_change_its_priority(service: ApiFixture) -> None:
     job_id = service.submit()["id"]
     claim = service.start(job_id)
     refused = patch(service, job_id, name="fast", priority=1)
@@ -80,7 +80,9 @@ def test_a_priority_is_for_queued_jobs_and_the_rest_for_all(service: ApiFixture)
         ({"labels": {"team": "a\0b"}}, "labels.team"),
     ],
 )
-def test_what_a_change_cannot_be_is_refused_by_name(service: ApiFixture, change: dict[str, Any], field: str) -> None:
+def test_an_invalid_change_is_refused_with_the_name_of_its_field(
+    service: ApiFixture, change: dict[str, Any], field: str
+) -> None:
     before = service.submit()
     answer = patch(service, before["id"], **change)
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
@@ -89,7 +91,7 @@ def test_what_a_change_cannot_be_is_refused_by_name(service: ApiFixture, change:
 
 
 @pytest.mark.parametrize("body", ["", "[]", "null", "{", '"name"'])
-def test_a_body_that_is_no_object_is_refused(service: ApiFixture, body: str) -> None:
+def test_a_body_that_is_not_an_object_is_refused(service: ApiFixture, body: str) -> None:
     job_id = service.submit()["id"]
     answer = service.client.patch(f"/v1/jobs/{job_id}", content=body)
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")

@@ -30,7 +30,7 @@ def path(service: ApiFixture) -> str:
     return f"/v1/jobs/{job_id}/checkpoints"
 
 
-def test_checkpoints_are_listed_newest_first_with_their_names(service: ApiFixture, path: str) -> None:
+def test_checkpoints_are_listed_newest_first_with_their_aliases(service: ApiFixture, path: str) -> None:
     listed = service.get(path)["data"]
     assert [(item["step"], item["epoch"], item["aliases"]) for item in listed] == [
         (20, 2, ["latest", "epoch-2", "step-20"]),
@@ -51,7 +51,7 @@ def test_pages_of_checkpoints_join_into_the_whole(service: ApiFixture, path: str
     assert (rest["data"], rest["has_more"], rest["next"]) == (whole[2:], False, None)
 
 
-def test_each_name_leads_to_its_checkpoint(service: ApiFixture, path: str) -> None:
+def test_each_alias_finds_its_checkpoint(service: ApiFixture, path: str) -> None:
     for item in service.get(path)["data"]:
         for ref in (item["id"], *item["aliases"]):
             assert service.get(f"{path}/{ref}") == item
@@ -60,12 +60,12 @@ def test_each_name_leads_to_its_checkpoint(service: ApiFixture, path: str) -> No
 @pytest.mark.parametrize(
     "ref", ["epoch-3", "step-11", "worst", "epoch-", "epoch-" + "9" * 30, "ckpt_" + "0" * 32, "%00"]
 )
-def test_a_name_of_no_checkpoint_is_not_found(service: ApiFixture, path: str, ref: str) -> None:
+def test_an_unknown_alias_is_not_found(service: ApiFixture, path: str, ref: str) -> None:
     for part in ("", "/download", "/files/state.pt"):
         assert_problem(service.client.get(f"{path}/{ref}{part}"), 404, "not_found")
 
 
-def test_what_newer_and_better_ones_pushed_out_is_gone(service: ApiFixture) -> None:
+def test_checkpoints_beyond_the_limits_are_deleted(service: ApiFixture) -> None:
     job_id = service.submit(checkpoint={"keep_last": 1})["id"]
     path, claim = f"/v1/jobs/{job_id}/checkpoints", service.start(job_id)
 
@@ -91,7 +91,7 @@ def test_what_newer_and_better_ones_pushed_out_is_gone(service: ApiFixture) -> N
     assert [event["data"]["epoch"] for event in events if event["type"] == "checkpoint"] == [1, 2, 3]
 
 
-def test_a_download_is_whole_named_and_verifiable(service: ApiFixture, path: str) -> None:
+def test_a_download_has_a_name_and_a_digest(service: ApiFixture, path: str) -> None:
     answer = service.client.get(f"{path}/best/download")
     assert answer.status_code == 200
     assert answer.content == STATE
@@ -119,7 +119,7 @@ def test_a_checkpoint_inside_an_epoch_is_named_by_its_step(service: ApiFixture, 
     ("asked", "start", "end"),
     [("bytes=0-9", 0, 10), ("bytes=1000000-", 1_000_000, 1_024_000), ("bytes=-5", 1_023_995, 1_024_000)],
 )
-def test_a_range_gives_that_part(service: ApiFixture, path: str, asked: str, start: int, end: int) -> None:
+def test_a_range_is_answered_with_that_part(service: ApiFixture, path: str, asked: str, start: int, end: int) -> None:
     answer = service.client.get(f"{path}/best/download", headers={"Range": asked})
     assert answer.status_code == 206
     assert answer.content == STATE[start:end]
@@ -127,7 +127,7 @@ def test_a_range_gives_that_part(service: ApiFixture, path: str, asked: str, sta
     assert answer.headers["etag"] == f'"{sha256(STATE)}"'
 
 
-def test_a_download_goes_on_where_it_was_cut_only_if_the_file_is_the_same(service: ApiFixture, path: str) -> None:
+def test_if_range_continues_a_download_only_if_the_file_is_the_same(service: ApiFixture, path: str) -> None:
     headers = {"Range": "bytes=500000-", "If-Range": f'"{sha256(STATE)}"'}
     assert service.client.get(f"{path}/best/download", headers=headers).content == STATE[500_000:]
     other = service.client.get(f"{path}/latest/download", headers={**headers, "Range": "bytes=2-"})
@@ -143,7 +143,7 @@ def test_a_range_beyond_the_end_is_a_problem_and_a_malformed_one_is_ignored(serv
         assert (answer.status_code, answer.content) == (200, b"later"), asked
 
 
-def test_several_ranges_come_as_parts_in_the_order_asked(service: ApiFixture, path: str) -> None:
+def test_several_ranges_are_sent_as_parts_in_their_order(service: ApiFixture, path: str) -> None:
     answer = service.client.get(f"{path}/best/download", headers={"Range": "bytes=-2, 5000000-, 0-1,4-4"})
     assert answer.status_code == 206
     assert answer.headers["content-length"] == str(len(answer.content))
@@ -159,13 +159,13 @@ def test_several_ranges_come_as_parts_in_the_order_asked(service: ApiFixture, pa
     ]
 
 
-def test_ranges_that_ask_for_more_than_the_file_get_the_file(service: ApiFixture, path: str) -> None:
+def test_ranges_larger_than_the_file_are_answered_with_the_file(service: ApiFixture, path: str) -> None:
     for asked in ("bytes=0-,1-", "bytes=" + ",".join(f"{start}-{start}" for start in range(100))):
         answer = service.client.get(f"{path}/latest/download", headers={"Range": asked})
         assert (answer.status_code, answer.content) == (200, b"later")
 
 
-def test_a_range_is_for_get_alone(service: ApiFixture, path: str) -> None:
+def test_a_range_is_ignored_except_in_get(service: ApiFixture, path: str) -> None:
     head = service.client.head(f"{path}/best/download", headers={"Range": "bytes=0-9"})
     assert (head.status_code, head.headers["content-length"]) == (200, str(len(STATE)))
 
@@ -178,7 +178,7 @@ def test_a_range_is_for_get_alone(service: ApiFixture, path: str) -> None:
         ("x-sendfile", "x-sendfile", "{blobs}/{folder}/{name}"),
     ],
 )
-def test_a_proxy_is_told_where_the_file_is(
+def test_a_proxy_gets_the_path_of_the_file(
     service: ApiFixture, path: str, setting: str, header: str, value: str
 ) -> None:
     service.app.state.services = replace(service.app.state.services, sendfile=setting)
@@ -194,7 +194,7 @@ def test_a_proxy_is_told_where_the_file_is(
     assert (resumed.status_code, resumed.content, header in resumed.headers) == (206, STATE[9:], False)
 
 
-def test_who_has_the_file_is_not_sent_it_again(service: ApiFixture, path: str) -> None:
+def test_a_caller_that_has_the_file_gets_304(service: ApiFixture, path: str) -> None:
     etag = f'"{sha256(STATE)}"'
     for held in (etag, f'"other", W/{etag}', "*"):
         answer = service.client.get(f"{path}/best/download", headers={"If-None-Match": held})
@@ -202,7 +202,7 @@ def test_who_has_the_file_is_not_sent_it_again(service: ApiFixture, path: str) -
     assert service.client.get(f"{path}/best/download", headers={"If-None-Match": '"other"'}).status_code == 200
 
 
-def test_any_listed_file_can_be_fetched(service: ApiFixture, path: str) -> None:
+def test_any_listed_file_can_be_downloaded(service: ApiFixture, path: str) -> None:
     answer = service.client.get(f"{path}/epoch-1/files/model.safetensors")
     assert answer.content == WEIGHTS
     assert answer.headers["content-disposition"] == 'attachment; filename="crack-unet-epoch-1-model.safetensors"'
@@ -217,7 +217,7 @@ def test_a_file_that_is_not_listed_is_not_found(service: ApiFixture, path: str) 
         assert_problem(service.client.get(f"{path}/epoch-1/files/{name}"), 404, "not_found")
 
 
-def test_bytes_that_left_the_store_are_not_found(service: ApiFixture, path: str) -> None:
+def test_a_file_whose_bytes_are_gone_is_not_found(service: ApiFixture, path: str) -> None:
     parts: Any = service.app.state.services
     parts.store.blobs.path(sha256(STATE)).unlink()
     assert_problem(service.client.get(f"{path}/best/download"), 404, "not_found")

@@ -35,7 +35,7 @@ def test_trainers_are_listed_with_the_schema_of_their_configuration(service: Api
         ("text-classification", 3, True, "label_smoothing"),
     ],
 )
-def test_a_recipes_schema_says_what_each_key_does(
+def test_a_recipes_schema_describes_each_key(
     service: ApiFixture, trainer: str, epochs: int, needs_a_source: bool, own: str
 ) -> None:
     (schema,) = (item["config_schema"] for item in service.get("/v1/trainers")["data"] if item["name"] == trainer)
@@ -54,7 +54,7 @@ def test_a_recipes_schema_says_what_each_key_does(
     assert {"ema", "early_stopping"} <= set(schema["properties"])
 
 
-def test_a_worker_shows_its_devices_and_who_holds_them(service: ApiFixture) -> None:
+def test_a_worker_shows_its_devices_and_the_jobs_that_hold_them(service: ApiFixture) -> None:
     job_id = service.submit()["id"]
     claim = service.start(job_id, device="cpu-1")
     worker = service.get(f"/v1/workers/{service.worker_id}")
@@ -66,7 +66,7 @@ def test_a_worker_shows_its_devices_and_who_holds_them(service: ApiFixture) -> N
     assert [device["job_id"] for device in freed["devices"]] == [None, None]
 
 
-def test_a_worker_tells_how_its_jobs_start(service: ApiFixture) -> None:
+def test_a_worker_shows_how_its_jobs_start(service: ApiFixture) -> None:
     service.start(service.submit()["id"])
     path = f"/v1/workers/{service.worker_id}"
     assert service.get(path)["starts"] is None  # as of an older version, which tells nothing
@@ -76,7 +76,7 @@ def test_a_worker_tells_how_its_jobs_start(service: ApiFixture) -> None:
     assert service.get(path)["starts"] == starts
 
 
-def test_workers_come_in_pages(service: ApiFixture) -> None:
+def test_workers_are_listed_in_pages(service: ApiFixture) -> None:
     ids = [new_id("wrk") for _ in range(3)]
     gpu = {"index": 0, "uuid": "GPU-1", "name": "H200", "kind": "cuda", "utilization": 0.5, "blocked": "held by pid 7"}
     for number, worker_id in enumerate(ids):
@@ -88,7 +88,7 @@ def test_workers_come_in_pages(service: ApiFixture) -> None:
     assert page["data"][0]["devices"][0]["blocked"] == "held by pid 7"
 
 
-def test_ready_when_all_parts_answer(service: ApiFixture) -> None:
+def test_the_service_is_ready_when_the_database_and_redis_answer(service: ApiFixture) -> None:
     assert service.get("/readyz") == {"status": "ok", "database": "ok", "redis": "ok"}
 
 

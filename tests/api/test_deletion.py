@@ -28,7 +28,7 @@ def blobs(service: ApiFixture) -> set[str]:
     return {path.name for path in service.settings.blobs.glob("??/*")}
 
 
-def test_a_deleted_job_is_gone_with_all_that_it_stored(service: ApiFixture) -> None:
+def test_a_deleted_job_is_gone_with_everything_that_it_stored(service: ApiFixture) -> None:
     job_id, other = ended(service, b"one", b"two"), ended(service, b"three")
     kept = service.get(f"/v1/jobs/{other}")
     answer = service.client.delete(f"/v1/jobs/{job_id}")
@@ -41,7 +41,7 @@ def test_a_deleted_job_is_gone_with_all_that_it_stored(service: ApiFixture) -> N
     assert blobs(service) == {sha256(b"three")}
 
 
-def test_what_another_job_saved_too_stays_until_that_is_deleted(service: ApiFixture) -> None:
+def test_bytes_that_another_job_saved_too_stay_until_it_is_deleted(service: ApiFixture) -> None:
     first, second = ended(service, b"same", b"own"), ended(service, b"same")
     service.client.delete(f"/v1/jobs/{first}")
     assert blobs(service) == {sha256(b"same")}
@@ -77,7 +77,7 @@ def test_another_users_job_is_not_deleted(service: ApiFixture) -> None:
     assert service.get(f"/v1/jobs/{job_id}")["id"] == job_id
 
 
-def test_while_a_relay_is_at_work_the_bytes_stay_for_a_later_sweep(service: ApiFixture) -> None:
+def test_bytes_stay_for_a_later_sweep_while_a_relay_runs(service: ApiFixture) -> None:
     job_id = ended(service, b"busy")
     parts = service.app.state.services
     with parts.store.blobs.shared_lock():
@@ -88,7 +88,7 @@ def test_while_a_relay_is_at_work_the_bytes_stay_for_a_later_sweep(service: ApiF
     assert blobs(service) == set()
 
 
-def test_a_blob_store_that_cannot_be_written_does_not_keep_a_job(service: ApiFixture) -> None:
+def test_a_job_is_deleted_even_if_its_blobs_cannot_be(service: ApiFixture) -> None:
     job_id = ended(service, b"stuck")
     service.settings.blobs.rename(service.settings.root / "aside")
     service.settings.blobs.write_text("no folder")

@@ -27,7 +27,7 @@ def test_the_page_loads_nothing_from_elsewhere(service: ApiFixture) -> None:
     assert "//" not in answer.text
 
 
-def test_the_pages_policy_allows_its_own_script_and_no_other(service: ApiFixture) -> None:
+def test_the_pages_policy_allows_only_its_own_script(service: ApiFixture) -> None:
     answer = service.client.get("/docs")
     script = re.search(r"<script>(.*?)</script>", answer.text, re.DOTALL)
     assert script is not None
@@ -39,7 +39,7 @@ def test_the_pages_policy_allows_its_own_script_and_no_other(service: ApiFixture
 
 
 @pytest.mark.parametrize("name", ASSETS)
-def test_an_asset_is_typed_and_cached(service: ApiFixture, name: str) -> None:
+def test_an_asset_has_its_media_type_and_may_be_cached(service: ApiFixture, name: str) -> None:
     answer = service.client.get(f"/docs/{name}")
     assert (answer.status_code, answer.headers["Content-Type"]) == (200, ASSETS[name])
     assert "max-age" in answer.headers["Cache-Control"]
@@ -51,11 +51,11 @@ def test_an_asset_is_typed_and_cached(service: ApiFixture, name: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/docs/__init__.py", "/docs/..%2fmain.py", "/docs/x", "/redoc"])
-def test_nothing_else_is_there(service: ApiFixture, path: str) -> None:
+def test_other_paths_of_the_docs_are_not_found(service: ApiFixture, path: str) -> None:
     assert service.client.get(path).status_code == 404
 
 
-def test_the_document_is_not_sent_twice(service: ApiFixture) -> None:
+def test_a_caller_that_has_the_document_gets_304(service: ApiFixture) -> None:
     answer = service.client.get("/openapi.json")
     assert answer.headers["Content-Type"] == "application/json"
     again = service.client.get("/openapi.json", headers={"If-None-Match": answer.headers["ETag"]})
@@ -95,7 +95,7 @@ def test_the_guide_names_the_kinds_of_events_that_are_listed(service: ApiFixture
     assert {names[kind] for kind in listed} == set(sentence[1].split(", "))
 
 
-def test_nothing_says_that_the_first_of_the_queue_starts_next(service: ApiFixture) -> None:
+def test_no_text_says_that_the_first_job_of_the_queue_starts_next(service: ApiFixture) -> None:
     document = service.client.get("/openapi.json").json()
     entry, route = document["components"]["schemas"]["QueueEntry"], document["paths"]["/v1/queue"]["get"]
     for text in (entry["description"], route["description"], GUIDE.read_text()):

@@ -43,7 +43,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
         "a.b.lab.example",
     ],
 )
-def test_it_answers_to_addresses_its_own_names_and_those_allowed(client: TestClient, host: str) -> None:
+def test_addresses_own_names_and_allowed_names_are_answered(client: TestClient, host: str) -> None:
     assert client.get("/healthz", headers={"Host": host}).status_code == 200
 
 
@@ -68,7 +68,7 @@ def test_another_name_is_refused_with_the_setting_that_would_allow_it(client: Te
 
 
 @pytest.mark.parametrize("host", ["", "localhost:x", "a b", "local/host", "[::1", "[nonsense]", "user@localhost", "é"])
-def test_a_malformed_name_is_refused(client: TestClient, host: str) -> None:
+def test_a_malformed_host_is_refused(client: TestClient, host: str) -> None:
     answer = client.get("/healthz", headers=[(b"Host", host.encode())])
     assert_problem(answer, 400, "malformed_http")
 
@@ -77,7 +77,7 @@ def test_an_asterisk_allows_every_name(tmp_path: Path) -> None:
     assert client_of(tmp_path, allowed_hosts="*").get("/healthz", headers={"Host": "any.example"}).status_code == 200
 
 
-def test_the_name_that_it_listens_on_is_allowed(tmp_path: Path) -> None:
+def test_the_name_of_its_own_host_setting_is_allowed(tmp_path: Path) -> None:
     assert client_of(tmp_path, host="box.example").get("/healthz", headers={"Host": "box.example"}).status_code == 200
 
 
@@ -92,7 +92,7 @@ def test_a_route_keeps_the_headers_that_it_sets_itself(service: ApiFixture) -> N
     assert headers["x-content-type-options"] == "nosniff"
 
 
-def test_a_defect_too_is_answered_with_the_headers(service: ApiFixture) -> None:
+def test_an_internal_error_has_the_security_headers_too(service: ApiFixture) -> None:
     def broken() -> None:
         raise RuntimeError
 

@@ -27,7 +27,7 @@ def age(service: ApiFixture, microseconds: int) -> None:
         session.execute(update(IdempotencyKey).values(created_at=now_us() - microseconds))
 
 
-def test_the_same_request_is_answered_as_before(service: ApiFixture) -> None:
+def test_a_repeated_request_gets_the_first_answer(service: ApiFixture) -> None:
     first = submit(service, "nightly-7", labels={"b": "1", "a": "ü"}, priority=3)
     assert first.status_code == 201
     assert "Idempotent-Replayed" not in first.headers
@@ -64,7 +64,7 @@ def test_a_key_belongs_to_its_user(service: ApiFixture) -> None:
     assert other.json()["id"] != first["id"]
 
 
-def test_a_request_that_was_not_valid_is_not_remembered(service: ApiFixture) -> None:
+def test_a_refused_request_does_not_use_up_its_key(service: ApiFixture) -> None:
     refused = submit(service, "typo", priority=101)
     assert (refused.status_code, refused.json()["code"]) == (422, "invalid_spec")
     mended = submit(service, "typo", priority=100)
@@ -88,7 +88,7 @@ def test_a_key_is_kept_for_a_day_by_the_databases_clock(service: ApiFixture) -> 
 
 
 @pytest.mark.parametrize("key", ["", "k" * 256, "two words", "ümlaut".encode().decode("latin-1"), "tab\there"])
-def test_a_key_that_is_none_is_refused_by_name(service: ApiFixture, key: str) -> None:
+def test_an_invalid_key_is_refused_by_name(service: ApiFixture, key: str) -> None:
     headers = [(b"Idempotency-Key", key.encode("latin-1"))]
     refused = service.client.post("/v1/jobs", json=SPEC, headers=headers)
     assert (refused.status_code, refused.json()["code"]) == (422, "invalid_request")
@@ -98,7 +98,7 @@ def test_a_key_that_is_none_is_refused_by_name(service: ApiFixture, key: str) ->
     assert service.get("/v1/jobs")["data"] == []
 
 
-def test_two_keys_are_refused_and_the_longest_one_is_taken(service: ApiFixture) -> None:
+def test_two_keys_are_refused_and_the_longest_key_is_accepted(service: ApiFixture) -> None:
     twice = [(b"Idempotency-Key", b"a"), (b"Idempotency-Key", b"a")]
     refused = service.client.post("/v1/jobs", json=SPEC, headers=twice)
     assert refused.status_code == 422
@@ -107,7 +107,7 @@ def test_two_keys_are_refused_and_the_longest_one_is_taken(service: ApiFixture) 
 
 
 @both_databases
-def test_requests_at_the_same_time_converge_on_one_job(service: ApiFixture) -> None:
+def test_concurrent_requests_with_one_key_make_one_job(service: ApiFixture) -> None:
     clients, barrier = 8, threading.Barrier(8)
 
     def send(key: str) -> Response:
@@ -124,7 +124,7 @@ def test_requests_at_the_same_time_converge_on_one_job(service: ApiFixture) -> N
 
 
 @both_databases
-def test_bodies_at_the_same_time_under_one_key_make_one_job(service: ApiFixture) -> None:
+def test_concurrent_requests_with_one_key_and_several_bodies_make_one_job(service: ApiFixture) -> None:
     barrier = threading.Barrier(8)
 
     def send(priority: int) -> Response:
@@ -161,9 +161,7 @@ def test_the_key_of_a_deleted_job_is_free(service: ApiFixture) -> None:
     assert submit(service, "gone").json()["id"] != first
 
 
-def test_a_job_whose_answer_was_lost_is_answered_by_its_key(
-    service: ApiFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_whose_answer_was_lost_is_found_by_its_key(service: ApiFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     def crash(*_: object, **__: object) -> None:
         raise RuntimeError("crashed")
 

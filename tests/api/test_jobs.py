@@ -19,7 +19,7 @@ def ids(page: dict[str, Any]) -> list[str]:
     return [job["id"] for job in page["data"]]
 
 
-def test_a_submitted_job_is_stored_queued_and_answered_in_full(service: ApiFixture) -> None:
+def test_a_submitted_job_is_stored_and_queued_and_the_answer_is_complete(service: ApiFixture) -> None:
     answer = service.client.post("/v1/jobs", json={**SPEC, "priority": 7, "labels": {"team": "bridges"}})
     assert answer.status_code == 201
     job = JobView.model_validate(answer.json())
@@ -34,7 +34,7 @@ def test_a_submitted_job_is_stored_queued_and_answered_in_full(service: ApiFixtu
     assert JobView.model_validate(service.get(f"/v1/jobs/{job.id}")) == job
 
 
-def test_a_card_is_answered_as_soon_as_the_run_has_one(service: ApiFixture) -> None:
+def test_a_job_shows_its_card_as_soon_as_the_run_has_one(service: ApiFixture) -> None:
     job_id = service.submit()["id"]
     path = f"/v1/jobs/{job_id}"
     claim = service.start(job_id)
@@ -57,7 +57,7 @@ def test_a_resolved_spec_can_be_submitted_again(service: ApiFixture) -> None:
     assert again.json()["spec"] == first["spec"]
 
 
-def test_the_queue_has_the_order_of_priority_then_submission(service: ApiFixture) -> None:
+def test_the_queue_is_ordered_by_priority_then_submission(service: ApiFixture) -> None:
     low, first, second = (service.submit(priority=priority)["id"] for priority in (-5, 3, 3))
     assert service.queue.waiting() == [first, second, low]
     shown = {job["id"]: job["status_reason"]["position"] for job in service.get("/v1/jobs")["data"]}
@@ -65,11 +65,11 @@ def test_the_queue_has_the_order_of_priority_then_submission(service: ApiFixture
     assert service.get(f"/v1/jobs/{low}")["status_reason"]["position"] == 3
 
 
-def test_more_devices_than_any_worker_has_are_queued(service: ApiFixture) -> None:
+def test_a_job_that_needs_more_devices_than_any_worker_has_is_queued(service: ApiFixture) -> None:
     assert service.submit(resources={"devices_per_node": 1024})["state"] == "queued"
 
 
-def test_without_redis_a_submission_is_accepted_all_the_same(
+def test_a_submission_is_accepted_without_redis(
     tmp_path: Path, database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     lonely = ApiFixture(tmp_path, database, f"unix://{tmp_path}/nobody.sock")
@@ -83,7 +83,7 @@ def test_without_redis_a_submission_is_accepted_all_the_same(
         assert (ready.json()["database"], ready.json()["redis"]) == ("ok", "does not answer")
 
 
-def test_submissions_at_the_same_time_are_all_kept(service: ApiFixture) -> None:
+def test_concurrent_submissions_are_all_stored(service: ApiFixture) -> None:
     def submit(number: int) -> dict[str, Any]:
         return service.submit(name=f"job-{number}")
 
@@ -144,7 +144,7 @@ def test_labels_filter_a_list_and_all_of_them_must_match(service: ApiFixture) ->
 
 
 @pytest.mark.parametrize("label", ["", "team", ":x", "te am:x", 'a"b:x', "a\0b:x", "team:a\0", "a" * 64 + ":x"])
-def test_a_label_that_is_none_is_refused(service: ApiFixture, label: str) -> None:
+def test_a_malformed_label_is_refused(service: ApiFixture, label: str) -> None:
     answer = service.client.get("/v1/jobs", params={"label": label})
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
     (error,) = answer.json()["errors"]
@@ -179,7 +179,7 @@ def test_the_time_of_submission_filters_a_list(service: ApiFixture) -> None:
     ],
 )
 @pytest.mark.parametrize("parameter", ["created_after", "created_before"])
-def test_a_time_that_is_none_or_has_no_zone_is_refused(service: ApiFixture, parameter: str, instant: str) -> None:
+def test_a_malformed_time_or_one_without_a_zone_is_refused(service: ApiFixture, parameter: str, instant: str) -> None:
     answer = service.client.get("/v1/jobs", params={parameter: instant})
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
     assert [error["field"] for error in answer.json()["errors"]] == [parameter]
@@ -200,7 +200,7 @@ def test_pages_of_a_filtered_list_join_into_the_whole(service: ApiFixture) -> No
     assert shown == wanted[:0:-1]
 
 
-def test_a_running_job_shows_what_it_does(service: ApiFixture) -> None:
+def test_a_running_job_shows_its_progress_metrics_and_devices(service: ApiFixture) -> None:
     job_id = service.submit()["id"]
     claim = service.start(job_id)
     progress = {"step": 6, "total_steps": 12, "epoch": 1, "epochs": 2, "fraction": 0.5, "eta_seconds": 9.5}
@@ -279,7 +279,7 @@ def test_a_job_that_has_ended_cannot_be_cancelled(service: ApiFixture) -> None:
     assert "succeeded" in answer.json()["detail"]
 
 
-def test_events_come_in_order_and_in_pages(service: ApiFixture) -> None:
+def test_events_are_listed_in_order_and_in_pages(service: ApiFixture) -> None:
     job_id = service.submit()["id"]
     service.end(service.start(job_id), reason=EndReason.COMPLETED)
     whole = service.get(f"/v1/jobs/{job_id}/events")
@@ -292,7 +292,7 @@ def test_events_come_in_order_and_in_pages(service: ApiFixture) -> None:
     assert page["data"] + rest["data"] == whole["data"]
 
 
-def test_another_users_job_is_not_there(service: ApiFixture) -> None:
+def test_another_users_job_is_not_found(service: ApiFixture) -> None:
     job_id = service.submit()["id"]
     claim = service.start(job_id)
     service.record(claim, checkpoints=[service.new_checkpoint(step=1, epoch=1, files={"state.pt": b"x"})])
@@ -311,7 +311,7 @@ def test_another_users_job_is_not_there(service: ApiFixture) -> None:
     assert set(ids(service.get("/v1/jobs"))) == {job_id, mine["id"]}
 
 
-def test_a_pause_and_a_resume_are_answered_and_told(service: ApiFixture) -> None:
+def test_pause_and_resume_change_the_job_and_the_queue(service: ApiFixture) -> None:
     job_id = service.submit()["id"]
     paused = service.client.post(f"/v1/jobs/{job_id}/pause")
     assert (paused.status_code, paused.json()["state"]) == (202, "paused")

@@ -60,7 +60,7 @@ def test_requests_are_counted_by_the_template_of_their_route(service: ApiFixture
     assert job_id not in str(found)
 
 
-def test_a_defect_is_counted_too(service: ApiFixture) -> None:
+def test_an_internal_error_is_counted_too(service: ApiFixture) -> None:
     def broken() -> None:
         raise RuntimeError
 
@@ -69,7 +69,7 @@ def test_a_defect_is_counted_too(service: ApiFixture) -> None:
     assert requests(figures(service), "GET", "", 500) == 1
 
 
-def test_two_services_in_a_process_do_not_share_figures(service: ApiFixture, tmp_path: Path, redis_url: str) -> None:
+def test_two_services_in_a_process_do_not_share_metrics(service: ApiFixture, tmp_path: Path, redis_url: str) -> None:
     service.submit()
     other = ApiFixture(tmp_path, service.database, redis_url)
     assert requests(figures(other), "POST", "/v1/jobs", 201) is None
@@ -91,7 +91,7 @@ def test_jobs_and_points_are_counted(service: ApiFixture) -> None:
 
 
 @both_databases
-def test_a_lease_and_a_relay_show_how_old_they_are(service: ApiFixture) -> None:
+def test_the_ages_of_leases_and_relays_are_metrics(service: ApiFixture) -> None:
     job_id = service.submit()["id"]
     claim = service.start(job_id)
     service.record(claim, lag_us=2_500_000)
@@ -105,7 +105,7 @@ def test_a_lease_and_a_relay_show_how_old_they_are(service: ApiFixture) -> None:
 
 
 @both_databases
-def test_devices_are_free_held_blocked_or_lost(service: ApiFixture) -> None:
+def test_devices_are_counted_as_free_held_blocked_or_lost(service: ApiFixture) -> None:
     service.start(service.submit()["id"])  # on one of two CPU slots
     gpus = [
         {"index": 0, "uuid": "GPU-0", "name": "GPU", "kind": "cuda", "blocked": "held by pid 4121"},
@@ -141,13 +141,13 @@ def test_a_worker_shows_its_warm_process(service: ApiFixture) -> None:
     assert 60 <= (value(found, "torchyard_warm_process_age_seconds", **labels) or 0) < 120
 
 
-def test_the_process_shows_its_own_figures(service: ApiFixture) -> None:
+def test_the_process_has_metrics_of_its_own(service: ApiFixture) -> None:
     found = figures(service)
     assert (value(found, "process_resident_memory_bytes") or 0) > 1_000_000
     assert (value(found, "torchyard_database_up"), value(found, "torchyard_redis_up")) == (1, 1)
 
 
-def test_without_the_database_and_redis_it_still_answers(tmp_path: Path) -> None:
+def test_metrics_are_answered_without_the_database_and_redis(tmp_path: Path) -> None:
     db = Database(f"sqlite:///{tmp_path}/absent/torchyard.db")
     service = ApiFixture(tmp_path, db, f"unix://{tmp_path}/absent.sock")
     with service.client:

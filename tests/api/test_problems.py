@@ -46,7 +46,7 @@ def fields(found: Problem) -> list[str]:
 
 
 @pytest.mark.parametrize("header", [None, *WRONG])
-def test_without_the_token_nothing_private_is_answered(service: ApiFixture, header: str | None) -> None:
+def test_requests_without_the_token_are_refused(service: ApiFixture, header: str | None) -> None:
     stranger = TestClient(service.app)
     if header is not None:
         stranger.headers = Headers({"Authorization": header}, encoding="latin-1")
@@ -59,7 +59,7 @@ def test_without_the_token_nothing_private_is_answered(service: ApiFixture, head
     assert service.queued_rows() == []
 
 
-def test_health_and_docs_are_open(service: ApiFixture) -> None:
+def test_health_and_docs_need_no_token(service: ApiFixture) -> None:
     stranger = TestClient(service.app)
     assert [stranger.get(path).status_code for path in OPEN] == [200] * len(OPEN)
 
@@ -92,7 +92,7 @@ def test_the_service_does_not_start_without_a_token(tmp_path: Path) -> None:
         ({"trainer": 7}, "trainer", ""),
     ],
 )
-def test_a_bad_spec_is_refused_by_the_name_of_the_field(
+def test_an_invalid_spec_is_refused_with_the_name_of_the_field(
     service: ApiFixture, spec: dict[str, Any], field: str, says: str
 ) -> None:
     found = assert_problem(service.client.post("/v1/jobs", json={**SPEC, **spec}), 422, "invalid_spec")
@@ -125,12 +125,12 @@ def test_every_wrong_field_is_named_up_to_a_limit(service: ApiFixture) -> None:
         b"9" * 5_000,
     ],
 )
-def test_a_body_that_is_no_json_is_refused(service: ApiFixture, body: bytes) -> None:
+def test_a_body_that_is_not_json_is_refused(service: ApiFixture, body: bytes) -> None:
     assert_problem(service.client.post("/v1/jobs", content=body), 422, "invalid_request")
 
 
 @pytest.mark.parametrize("body", [b"[]", b"null", b'"text"', b"1e999", b'{"a":' * 100 + b"1" + b"}" * 100])
-def test_json_that_is_no_spec_is_refused(service: ApiFixture, body: bytes) -> None:
+def test_json_that_is_not_a_spec_is_refused(service: ApiFixture, body: bytes) -> None:
     assert_problem(service.client.post("/v1/jobs", content=body), 422, "invalid_spec")
 
 
@@ -171,7 +171,7 @@ def test_a_malformed_cursor_is_refused(service: ApiFixture, path: str) -> None:
     assert_problem(service.client.get(path.format(id=job_id), params={"after": "x" * 201}), 422, "invalid_request")
 
 
-def test_a_checkpoint_of_another_job_is_no_cursor(service: ApiFixture) -> None:
+def test_a_checkpoint_of_another_job_is_an_invalid_cursor(service: ApiFixture) -> None:
     job_id = service.submit()["id"]
     answer = service.client.get(f"/v1/jobs/{job_id}/checkpoints", params={"after": "ckpt_" + "0" * 32})
     assert_problem(answer, 422, "invalid_cursor")
@@ -210,7 +210,7 @@ def test_an_unknown_path_is_not_found(service: ApiFixture, path: str) -> None:
     assert_problem(service.client.get(path), 404, "not_found")
 
 
-def test_a_method_that_is_not_possible_is_told_which_are(service: ApiFixture) -> None:
+def test_a_method_that_a_path_lacks_is_refused_with_those_it_has(service: ApiFixture) -> None:
     answer = service.client.delete("/v1/jobs")
     assert_problem(answer, 405, "method_not_allowed")
     assert answer.headers["Allow"] == "GET, POST"
@@ -220,7 +220,7 @@ def test_a_method_that_is_not_possible_is_told_which_are(service: ApiFixture) ->
     assert service.client.post("/docs").headers["Allow"] == "GET, HEAD"
 
 
-def test_every_answer_has_a_request_id_the_callers_own_if_it_is_sound(service: ApiFixture) -> None:
+def test_every_answer_has_a_request_id_the_callers_own_if_it_is_valid(service: ApiFixture) -> None:
     sent = {"X-Request-ID": "build-7.a_b"}
     assert service.client.get("/v1/jobs", headers=sent).headers["X-Request-ID"] == "build-7.a_b"
     assert assert_problem(service.client.get("/v1/x", headers=sent), 404, "not_found").request_id == "build-7.a_b"
@@ -229,7 +229,7 @@ def test_every_answer_has_a_request_id_the_callers_own_if_it_is_sound(service: A
         assert made.startswith("req_")
 
 
-def test_a_defect_is_a_problem_without_its_traceback_which_the_log_has(
+def test_an_internal_error_is_answered_without_its_traceback_which_is_logged(
     service: ApiFixture, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken() -> None:
@@ -243,7 +243,7 @@ def test_a_defect_is_a_problem_without_its_traceback_which_the_log_has(
     assert "the secret of the service" in caplog.text
 
 
-def test_without_the_database_the_service_is_unavailable_and_not_broken(
+def test_without_the_database_requests_are_answered_by_503(
     tmp_path: Path, redis_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     db = Database(f"sqlite:///{tmp_path}/absent/torchyard.db")

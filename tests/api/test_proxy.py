@@ -94,7 +94,7 @@ def test_the_proxy_sends_the_file_as_the_service_would(client: tuple[httpx2.Clie
     assert (head.status_code, head.headers["content-length"], head.headers["etag"]) == (200, str(BIG), ETAG)
 
 
-def test_parts_and_what_is_held_already_work_through_the_proxy(client: tuple[httpx2.Client, str]) -> None:
+def test_ranges_and_etags_work_through_the_proxy(client: tuple[httpx2.Client, str]) -> None:
     http, path = client
     part = http.get(path, headers={"Range": "bytes=-6"})
     assert (part.status_code, part.content) == (206, b"\0\0last")
@@ -106,7 +106,7 @@ def test_parts_and_what_is_held_already_work_through_the_proxy(client: tuple[htt
     assert (held.status_code, held.content) == (304, b"")
 
 
-def test_nobody_reaches_the_files_around_the_service(client: tuple[httpx2.Client, str]) -> None:
+def test_the_proxy_serves_no_file_without_the_api(client: tuple[httpx2.Client, str]) -> None:
     http, path = client
     assert http.get(f"/protected-blobs/{SHA256[:2]}/{SHA256}").status_code == 404
     assert http.get(path, headers={"Authorization": "Bearer wrong"}).status_code == 401

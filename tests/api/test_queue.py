@@ -13,7 +13,7 @@ def places(page: dict[str, Any]) -> list[tuple[int, str]]:
 
 
 @both_databases
-def test_the_queue_is_in_the_order_of_the_workers_with_each_jobs_reason(service: ApiFixture) -> None:
+def test_the_queue_lists_jobs_in_the_workers_order_with_their_reasons(service: ApiFixture) -> None:
     low, first, second = (service.submit(name=f"p{priority}", priority=priority)["id"] for priority in (-5, 3, 3))
     running = service.submit(priority=9)["id"]
     service.start(running)
@@ -32,7 +32,7 @@ def test_the_queue_is_in_the_order_of_the_workers_with_each_jobs_reason(service:
 
 
 @both_databases
-def test_what_is_said_of_a_group_is_the_reason_of_each_of_its_jobs(service: ApiFixture) -> None:
+def test_the_reason_of_a_group_is_the_reason_of_each_of_its_jobs(service: ApiFixture) -> None:
     first, second = service.submit()["id"], service.submit()["id"]
     other = service.submit(resources={"devices_per_node": 2})["id"]
     with service.database.write() as session:
@@ -63,7 +63,7 @@ def test_a_user_sees_their_own_jobs_at_their_true_places(service: ApiFixture) ->
 
 
 @both_databases
-def test_pages_stay_right_while_the_queue_moves(service: ApiFixture) -> None:
+def test_pages_stay_correct_while_the_queue_changes(service: ApiFixture) -> None:
     waiting = [service.submit(priority=priority)["id"] for priority in (5, 5, 0, 0, 0, -1)]
     page = service.get("/v1/queue", limit=3)
     assert places(page) == [(1, waiting[0]), (2, waiting[1]), (3, waiting[2])]

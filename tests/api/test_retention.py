@@ -18,7 +18,7 @@ def stream(service: ApiFixture, job_id: str, after: int) -> list[tuple[int, str]
     return [(item.id, item.event) for item in parsed(answer.content)]
 
 
-def test_lists_and_streams_go_on_where_something_is_left(service: ApiFixture) -> None:
+def test_lists_and_streams_skip_what_retention_removed(service: ApiFixture) -> None:
     claim = service.start(service.submit()["id"])
     path = f"/v1/jobs/{claim.job_id}"
     for number in range(10):

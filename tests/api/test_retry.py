@@ -23,7 +23,7 @@ def finished(service: ApiFixture, *steps: int, **spec: Any) -> str:
     return job_id
 
 
-def test_validation_answers_with_the_whole_spec_and_stores_nothing(service: ApiFixture) -> None:
+def test_validation_returns_the_whole_spec_and_stores_nothing(service: ApiFixture) -> None:
     answer = service.client.post("/v1/jobs/validate", json={**SPEC, "time_limit": "90m"})
     assert answer.status_code == 200
     view = SpecView.model_validate(answer.json())
@@ -88,7 +88,7 @@ def test_a_job_without_a_checkpoint_is_retried_from_the_start(service: ApiFixtur
     assert message["data"]["text"] == f"starts job {old} from the beginning: it saved no checkpoint"
 
 
-def test_a_retry_has_what_was_changed_since(service: ApiFixture) -> None:
+def test_a_retry_keeps_later_changes_of_the_job(service: ApiFixture) -> None:
     old = finished(service, 1)
     service.client.patch(f"/v1/jobs/{old}", json={"name": "second", "labels": {"try": "2"}})
     new = service.client.post(f"/v1/jobs/{old}/retry").json()
@@ -106,7 +106,7 @@ def test_a_job_that_has_not_ended_is_not_retried(service: ApiFixture) -> None:
     assert len(service.get("/v1/jobs")["data"]) == 1
 
 
-def test_who_retries_owns_the_new_job(service: ApiFixture) -> None:
+def test_the_user_who_retries_a_job_owns_the_new_one(service: ApiFixture) -> None:
     service.act_as("bob")
     bobs = finished(service, 1)
     service.app.dependency_overrides.clear()

@@ -61,7 +61,7 @@ checks.positive_data_acceptance.expected-statuses = ["2xx", 401, 404, 409, 414, 
     ],
     ids=["coverage-of-a-change", "coverage", "random"],
 )
-def test_every_operation_does_what_its_description_says(
+def test_every_operation_matches_its_description(
     service: ApiFixture, tmp_path: Path, database_url: str, redis_url: str, asked: list[str]
 ) -> None:
     (tmp_path / "schemathesis.toml").write_text(CONFIGURATION.replace("TOKEN", TOKEN))

@@ -155,7 +155,7 @@ def test_the_stream_of_a_job_that_has_ended_replays_everything_and_ends(service:
     assert [item.event for item in parsed(again.content)] == ["end"]
 
 
-def test_a_stream_is_taken_up_behind_any_event(service: ApiFixture, claim: Claim) -> None:
+def test_a_stream_resumes_after_any_event(service: ApiFixture, claim: Claim) -> None:
     run(service, claim, 30)
     path = f"/v1/jobs/{claim.job_id}/stream"
     whole = parsed(service.client.get(path).content)
@@ -165,7 +165,7 @@ def test_a_stream_is_taken_up_behind_any_event(service: ApiFixture, claim: Claim
     assert parsed(service.client.get(path, params={"after": whole[4].id}).content) == whole[5:]
 
 
-def test_only_the_kinds_that_were_asked_for(service: ApiFixture, claim: Claim) -> None:
+def test_only_selects_kinds_of_events(service: ApiFixture, claim: Claim) -> None:
     run(service, claim, 30)
     path = f"/v1/jobs/{claim.job_id}/stream"
     whole = parsed(service.client.get(path).content)
@@ -178,7 +178,7 @@ def test_only_the_kinds_that_were_asked_for(service: ApiFixture, claim: Claim) -
     ("headers", "params"),
     [({"Last-Event-ID": "x"}, {}), ({"Last-Event-ID": "-1"}, {}), ({}, {"after": "1e3"}), ({}, {"only": "weather"})],
 )
-def test_a_cursor_or_kind_that_is_none_is_refused(
+def test_an_invalid_cursor_or_kind_is_refused(
     service: ApiFixture, claim: Claim, headers: dict[str, str], params: dict[str, str]
 ) -> None:
     answer = service.client.get(f"/v1/jobs/{claim.job_id}/stream", headers=headers, params=params)
@@ -186,13 +186,13 @@ def test_a_cursor_or_kind_that_is_none_is_refused(
     assert answer.json()["code"] in {"invalid_cursor", "invalid_request"}
 
 
-def test_another_users_stream_and_that_of_no_job_are_not_found(service: ApiFixture, claim: Claim) -> None:
+def test_streams_of_other_users_and_of_unknown_jobs_are_not_found(service: ApiFixture, claim: Claim) -> None:
     service.act_as("eve")
     for job_id in (claim.job_id, "job_" + "0" * 32, "nonsense"):
         assert service.client.get(f"/v1/jobs/{job_id}/stream").status_code == 404
 
 
-def test_a_stream_that_is_cut_fifty_times_tells_what_an_uncut_one_told(
+def test_a_stream_interrupted_fifty_times_equals_an_uninterrupted_one(
     service: ApiFixture, claim: Claim, url: str
 ) -> None:
     def watch() -> list[Told]:
@@ -218,7 +218,7 @@ def test_a_stream_that_is_cut_fifty_times_tells_what_an_uncut_one_told(
 
 
 @on_sqlite
-def test_without_redis_a_stream_polls(tmp_path: Path, service: ApiFixture, claim: Claim) -> None:
+def test_a_stream_polls_without_redis(tmp_path: Path, service: ApiFixture, claim: Claim) -> None:
     nobody = f"unix://{tmp_path}/nobody.sock"
     with api_thread(tmp_path, service.settings.database, nobody) as url, Watcher(url, claim.job_id) as watcher:
         assert [next(watcher).event for _ in range(3)] == ["state"] * 3
@@ -227,7 +227,7 @@ def test_without_redis_a_stream_polls(tmp_path: Path, service: ApiFixture, claim
 
 
 @on_sqlite
-def test_redis_that_drops_the_subscription_cuts_no_stream(
+def test_a_lost_redis_subscription_does_not_interrupt_a_stream(
     tmp_path: Path, service: ApiFixture, claim: Claim, own_redis: str
 ) -> None:
     with api_thread(tmp_path, service.settings.database, own_redis) as url, Watcher(url, claim.job_id) as watcher:
@@ -239,7 +239,7 @@ def test_redis_that_drops_the_subscription_cuts_no_stream(
 
 
 @on_postgresql
-def test_hundreds_of_watchers_share_a_subscription_and_hold_no_thread(
+def test_a_hundred_watchers_share_a_subscription_and_hold_no_thread(
     tmp_path: Path, service: ApiFixture, claim: Claim, own_redis: str
 ) -> None:
     with (
@@ -272,7 +272,7 @@ def test_a_watcher_that_reads_nothing_costs_little_memory(tmp_path: Path, servic
 
 
 @on_sqlite
-def test_watchers_do_not_hold_up_a_shutdown(tmp_path: Path, service: ApiFixture, claim: Claim, redis_url: str) -> None:
+def test_watchers_do_not_delay_a_shutdown(tmp_path: Path, service: ApiFixture, claim: Claim, redis_url: str) -> None:
     with (
         api_process(tmp_path, service.settings.database, redis_url) as (process, url),
         watching(20, url, claim.job_id) as watchers,
@@ -296,7 +296,7 @@ async def collect(stream: AsyncGenerator[bytes], until: Callable[[bytes], bool])
     return raw
 
 
-def test_a_quiet_stream_says_that_it_lives(
+def test_a_stream_without_events_sends_heartbeats(
     monkeypatch: pytest.MonkeyPatch, database: Database, service: ApiFixture, claim: Claim
 ) -> None:
     monkeypatch.setattr(streams, "_HEARTBEAT_S", 0.01)
@@ -332,7 +332,7 @@ def test_the_watchers_of_a_job_share_each_page(
     assert len(read) == len(set(read)) < 10
 
 
-def test_pages_that_are_read_several_times_at_once_are_kept(
+def test_pages_that_are_read_several_times_at_once_are_cached(
     monkeypatch: pytest.MonkeyPatch, database: Database, service: ApiFixture, claim: Claim
 ) -> None:
     run(service, claim, 100)
@@ -361,7 +361,7 @@ def test_pages_that_are_read_several_times_at_once_are_kept(
     assert asyncio.run(watch()) == 0
 
 
-def test_pages_without_events_take_room_in_the_cache_too(
+def test_pages_without_events_count_against_the_cache_size(
     monkeypatch: pytest.MonkeyPatch, database: Database, service: ApiFixture, claim: Claim
 ) -> None:
     monkeypatch.setattr(streams, "_HEARTBEAT_S", 0.01)

@@ -20,7 +20,7 @@ def losses(*steps: int, key: str = "train/loss") -> list[MetricPoint]:
     return [MetricPoint(key, step, float(step), 1_700_000_000_000_000 + step) for step in steps]
 
 
-def test_series_are_answered_by_key_and_step(service: ApiFixture) -> None:
+def test_series_are_listed_by_key_and_step(service: ApiFixture) -> None:
     job_id = service.submit()["id"]
     assert service.get(f"/v1/jobs/{job_id}/metrics") == {"data": []}
     claim = service.start(job_id)
@@ -38,7 +38,7 @@ def test_series_are_answered_by_key_and_step(service: ApiFixture) -> None:
     assert point == {"step": 1, "value": 1.0, "time": "2023-11-14T22:13:20.000001Z", "attempt": 1}
 
 
-def test_what_json_has_no_number_for_survives_the_trip(service: ApiFixture) -> None:
+def test_nan_and_infinities_are_answered_as_strings(service: ApiFixture) -> None:
     job_id = service.submit()["id"]
     values = [1.5, math.nan, math.inf, -math.inf]
     points = [MetricPoint("train/loss", step, value, step) for step, value in enumerate(values)]
@@ -49,7 +49,7 @@ def test_what_json_has_no_number_for_survives_the_trip(service: ApiFixture) -> N
     assert [str(value) for value in read] == [str(value) for value in values]
 
 
-def test_an_attempt_that_resumed_hides_what_it_trained_again(service: ApiFixture) -> None:
+def test_a_resumed_attempt_hides_the_steps_that_it_trained_again(service: ApiFixture) -> None:
     job_id = service.submit()["id"]
     first = service.start(job_id)
     saved = service.new_checkpoint(step=2, epoch=1, files={"state.pt": b"x"}, val_loss=1)
@@ -62,7 +62,7 @@ def test_an_attempt_that_resumed_hides_what_it_trained_again(service: ApiFixture
     assert series(service.get(path, attempt=1)) == {"train/loss": [(1, 1.0), (2, 2.0), (3, 3.0)]}
 
 
-def test_a_long_series_is_thinned_to_what_was_asked_for(service: ApiFixture) -> None:
+def test_a_long_series_is_downsampled_to_max_points(service: ApiFixture) -> None:
     job_id = service.submit()["id"]
     points = [MetricPoint("train/loss", step, math.sin(step / 50), step) for step in range(5000)]
     points[1234] = MetricPoint("train/loss", 1234, 99.0, 1234)
@@ -78,7 +78,7 @@ def test_a_long_series_is_thinned_to_what_was_asked_for(service: ApiFixture) -> 
     assert len(series(service.get(path, max_points=100_000))["train/loss"]) == 5000
 
 
-def test_logs_come_in_order_and_in_pages(service: ApiFixture) -> None:
+def test_logs_are_listed_in_order_and_in_pages(service: ApiFixture) -> None:
     job_id = service.submit()["id"]
     path = f"/v1/jobs/{job_id}/logs"
     assert service.get(path)["data"] == []
@@ -113,7 +113,7 @@ def test_logs_come_in_order_and_in_pages(service: ApiFixture) -> None:
         ({"rank": 9}, []),
     ],
 )
-def test_logs_are_chosen_by_rank_and_from_the_end(
+def test_logs_are_filtered_by_rank_and_by_tail(
     service: ApiFixture, params: dict[str, Any], expected: list[str]
 ) -> None:
     job_id = service.submit()["id"]

@@ -45,7 +45,7 @@ def until(condition: Any) -> None:
         time.sleep(0.01)
 
 
-def test_the_etag_names_the_answer(service: ApiFixture) -> None:
+def test_the_etag_changes_with_the_answer(service: ApiFixture) -> None:
     job_id = service.submit()["id"]
     first, again = look(service, job_id), look(service, job_id)
     etag = first.headers["ETag"]
@@ -61,19 +61,19 @@ def test_the_etag_names_the_answer(service: ApiFixture) -> None:
     assert changed.headers["ETag"] != etag
 
 
-def test_a_version_that_is_newer_is_answered_at_once(service: ApiFixture) -> None:
+def test_a_newer_version_is_answered_at_once(service: ApiFixture) -> None:
     job = service.submit()
     assert look(service, job["id"], wait=60, after_version=job["version"] - 1).json() == job
 
 
-def test_who_waits_is_answered_when_the_job_changes(service: ApiFixture) -> None:
+def test_a_waiting_request_is_answered_when_the_job_changes(service: ApiFixture) -> None:
     job = service.submit()
     with waiting(service, job["id"]) as answers:
         service.client.patch(f"/v1/jobs/{job['id']}", json={"name": "renamed"})
     assert (answers[0].status_code, answers[0].json()["name"]) == (200, "renamed")
 
 
-def test_without_a_version_the_one_at_the_arrival_counts(service: ApiFixture) -> None:
+def test_a_wait_without_a_version_starts_at_the_present_one(service: ApiFixture) -> None:
     job = service.submit()
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(look, service, job["id"], wait=60)
@@ -82,7 +82,7 @@ def test_without_a_version_the_one_at_the_arrival_counts(service: ApiFixture) ->
     assert asked.result().json()["version"] > job["version"]
 
 
-def test_a_wait_ends_with_the_job_as_it_is(service: ApiFixture) -> None:
+def test_a_wait_that_times_out_returns_the_unchanged_job(service: ApiFixture) -> None:
     job = service.submit()
     answer = look(service, job["id"], wait=0.05)
     assert (answer.status_code, answer.json()) == (200, job)
@@ -90,7 +90,7 @@ def test_a_wait_ends_with_the_job_as_it_is(service: ApiFixture) -> None:
     assert look(service, job["id"], wait=0.05, after_version=1000).json() == job
 
 
-def test_who_waits_for_a_job_that_is_deleted_is_told(service: ApiFixture) -> None:
+def test_waiting_for_a_job_that_is_deleted_gets_404(service: ApiFixture) -> None:
     job_id = service.submit()["id"]
     service.client.post(f"/v1/jobs/{job_id}/cancel")
     with waiting(service, job_id) as answers:
@@ -98,7 +98,7 @@ def test_who_waits_for_a_job_that_is_deleted_is_told(service: ApiFixture) -> Non
     assert (answers[0].status_code, answers[0].json()["code"]) == (404, "not_found")
 
 
-def test_progress_is_no_change_that_ends_a_wait(service: ApiFixture) -> None:
+def test_progress_does_not_end_a_wait(service: ApiFixture) -> None:
     job = service.submit()
     claim = service.start(job["id"])
     version = service.get(f"/v1/jobs/{job['id']}")["version"]
@@ -110,7 +110,7 @@ def test_progress_is_no_change_that_ends_a_wait(service: ApiFixture) -> None:
     assert (answers[0].json()["state"], answers[0].json()["version"]) == ("succeeded", version + 1)
 
 
-def test_a_hundred_who_wait_hold_no_thread(service: ApiFixture) -> None:
+def test_a_hundred_waiting_requests_hold_no_thread(service: ApiFixture) -> None:
     job_id = service.submit()["id"]
     live = service.app.state.services.live
     with ThreadPoolExecutor(100) as pool:
@@ -124,7 +124,7 @@ def test_a_hundred_who_wait_hold_no_thread(service: ApiFixture) -> None:
     assert live.watched(job_id) == 0
 
 
-def test_without_redis_a_change_is_seen_all_the_same(tmp_path: Path, database: Database) -> None:
+def test_a_wait_sees_a_change_without_redis(tmp_path: Path, database: Database) -> None:
     lonely = ApiFixture(tmp_path, database, f"unix://{tmp_path}/nobody.sock")
     with lonely.client:
         job_id = lonely.submit()["id"]
@@ -140,7 +140,7 @@ def test_a_wait_out_of_range_is_refused(service: ApiFixture, params: dict[str, A
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
 
 
-def test_another_users_job_cannot_be_waited_for(service: ApiFixture) -> None:
+def test_waiting_for_another_users_job_gets_404(service: ApiFixture) -> None:
     job_id = service.submit()["id"]
     service.act_as("bob")
     assert look(service, job_id, wait=60).status_code == 404

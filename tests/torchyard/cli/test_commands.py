@@ -42,9 +42,10 @@ def test_submit_prints_the_id_and_sends_the_file(server: FakeServer, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("text", "says"), [("a: [", "neither YAML nor JSON"), ("just text", "no job spec"), ("[" * 5000, "nested too deep")]
+    ("text", "says"),
+    [("a: [", "neither YAML nor JSON"), ("just text", "not a job spec"), ("[" * 5000, "nested too deep")],
 )
-def test_submit_of_something_else_says_what_is_wrong(server: FakeServer, text: str, says: str) -> None:
+def test_submit_explains_why_a_file_is_not_a_spec(server: FakeServer, text: str, says: str) -> None:
     done = _run(server, "submit", "-", stdin=text)
     assert done.returncode == 1
     assert says in done.stderr
@@ -74,7 +75,7 @@ def test_no_server_is_exit_code_1_and_says_what_to_do(tmp_path: Path) -> None:
     assert _is_clean_error(done)
 
 
-def test_ps_cuts_nothing_in_a_pipe(server: FakeServer) -> None:
+def test_ps_does_not_truncate_lines_in_a_pipe(server: FakeServer) -> None:
     why = "needs 8 GPUs; 1 free on box-a; GPU 3 is held by pid 4121 (21 GiB), not ours " * 3
     reason = {"code": "waits", "message": why, "since": "2026-01-02T03:04:05Z"}
     server.on("/v1/jobs", page([job(status_reason=reason), job(id="job_2", name="long-name", state="succeeded")]))
@@ -85,7 +86,7 @@ def test_ps_cuts_nothing_in_a_pipe(server: FakeServer) -> None:
     assert [item["id"] for item in json.loads(_run(server, "ps", "--json").stdout)] == ["job_1", "job_2"]
 
 
-def test_ps_fits_its_terminal_and_leaves_out_the_id_where_it_is_narrow(server: FakeServer) -> None:
+def test_ps_fits_its_terminal_and_omits_the_id_in_a_narrow_one(server: FakeServer) -> None:
     reason = {"code": "waits", "message": "needs 8 devices; the largest worker, box-a, has 2 " * 3, "since": NOW}
     server.on("/v1/jobs", page([job(name="a" * 30, status_reason=reason)]))
     for columns, with_id in ((80, False), (120, True)):
@@ -96,7 +97,7 @@ def test_ps_fits_its_terminal_and_leaves_out_the_id_where_it_is_narrow(server: F
         assert len(lines[1]) == columns and lines[1].endswith("…")
 
 
-def test_show_tells_the_error_with_its_rank_and_traceback(server: FakeServer) -> None:
+def test_show_prints_the_error_with_its_rank_and_traceback(server: FakeServer) -> None:
     server.on(JOB, job(state="failed", error=ERROR))
     server.on(f"{JOB}/checkpoints", page([]))
     shown = _run(server, "show", "job_1").stdout
@@ -105,7 +106,7 @@ def test_show_tells_the_error_with_its_rank_and_traceback(server: FakeServer) ->
     assert json.loads(_run(server, "show", "job_1", "--json").stdout)["error"]["rank"] == 1
 
 
-def test_show_tells_the_model_card(server: FakeServer) -> None:
+def test_show_prints_the_model_card(server: FakeServer) -> None:
     server.on(JOB, job(card={"parameters": 9098, "peak_memory_bytes": 2**31}))
     server.on(f"{JOB}/checkpoints", page([]))
     shown = _run(server, "show", "job_1").stdout
@@ -113,7 +114,7 @@ def test_show_tells_the_model_card(server: FakeServer) -> None:
     assert json.loads(_run(server, "show", "job_1", "--json").stdout)["card"]["parameters"] == 9098
 
 
-def test_logs_are_data_on_stdout(server: FakeServer) -> None:
+def test_logs_are_written_to_stdout(server: FakeServer) -> None:
     server.on(JOB, job())
     server.on(f"{JOB}/logs", page([line(1), line(2)]))
     assert _run(server, "logs", "job_1").stdout == "rank 0 | text 1\nrank 0 | text 2\n"
@@ -123,7 +124,7 @@ def test_logs_are_data_on_stdout(server: FakeServer) -> None:
     assert [json.loads(item)["line"] for item in lines] == [1, 2]
 
 
-def test_a_reader_that_leaves_is_no_error(server: FakeServer) -> None:
+def test_a_closed_pipe_is_not_an_error(server: FakeServer) -> None:
     server.on(JOB, job())
     server.on(f"{JOB}/logs", page([line(number) for number in range(1, 20_000)]))
     with start_process(["logs", "job_1"], _environment(server)) as process:
@@ -134,7 +135,7 @@ def test_a_reader_that_leaves_is_no_error(server: FakeServer) -> None:
 
 
 @pytest.mark.parametrize(("state", "code"), [("succeeded", 0), ("failed", 1), ("cancelled", 2)])
-def test_following_ends_with_the_jobs_exit_code(server: FakeServer, state: str, code: int) -> None:
+def test_follow_exits_with_the_code_of_the_jobs_state(server: FakeServer, state: str, code: int) -> None:
     error = ERROR if state == "failed" else None
     server.on("/v1/jobs", Answer(job(), 201))
     server.on(JOB, job(state="running", attempt=1), job(state=state, attempt=1, error=error))
@@ -150,7 +151,7 @@ def test_following_ends_with_the_jobs_exit_code(server: FakeServer, state: str, 
     assert state in done.stderr.splitlines()[-2 if error else -1]
 
 
-def test_ctrl_c_leaves_the_job_alone_and_says_how_to_come_back(server: FakeServer) -> None:
+def test_ctrl_c_leaves_the_job_running_and_prints_how_to_follow_it_again(server: FakeServer) -> None:
     server.on(JOB, job(state="running"))
     server.on(f"{JOB}/stream", sse(("log", 1, line(1))))
     with start_process(["logs", "job_1", "-f"], _environment(server)) as process:
@@ -162,7 +163,7 @@ def test_ctrl_c_leaves_the_job_alone_and_says_how_to_come_back(server: FakeServe
     assert all(request.method == "GET" for request in server.requests)
 
 
-def test_download_prints_the_path_of_verified_bytes(server: FakeServer, tmp_path: Path) -> None:
+def test_download_verifies_the_file_and_prints_its_path(server: FakeServer, tmp_path: Path) -> None:
     server.on(JOB, job())
     serve_checkpoint(server, DATA)
     done = _run(server, "download", "job_1", "-o", "mine.pt", cwd=tmp_path)
@@ -179,13 +180,13 @@ def test_download_prints_the_path_of_verified_bytes(server: FakeServer, tmp_path
 
 
 @pytest.mark.parametrize(("option", "ref"), [(["--latest"], "latest"), (["--epoch", "3"], "epoch-3"), ([], "best")])
-def test_download_asks_for_the_chosen_checkpoint(server: FakeServer, option: list[str], ref: str) -> None:
+def test_download_requests_the_chosen_checkpoint(server: FakeServer, option: list[str], ref: str) -> None:
     server.on(JOB, job())
     assert _run(server, "download", "job_1", *option).returncode == 1
     assert server.requests[-1].path == f"{JOB}/checkpoints/{ref}"
 
 
-def test_a_terminal_without_the_letters_gets_the_rest(server: FakeServer) -> None:
+def test_characters_that_the_terminal_lacks_are_replaced(server: FakeServer) -> None:
     server.on(JOB, job())
     server.on(f"{JOB}/logs", page([{**line(1), "text": "1×8×8"}]))
     done = run_process(["logs", "job_1"], {**_environment(server), "PYTHONIOENCODING": "ascii"})
@@ -193,14 +194,14 @@ def test_a_terminal_without_the_letters_gets_the_rest(server: FakeServer) -> Non
     assert "1?8?8" in done.stdout
 
 
-def test_a_closed_stdout_is_no_error(server: FakeServer) -> None:
+def test_a_closed_stdout_is_not_an_error(server: FakeServer) -> None:
     server.on("/v1/jobs", page([job()]))
     command = f"exec {' '.join(COMMAND)} ps >&-"
     done = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, check=False, env=_environment(server))
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_pause_and_resume_say_how_far_it_is(server: FakeServer) -> None:
+def test_pause_and_resume_print_the_jobs_state(server: FakeServer) -> None:
     server.on(JOB, job())
     server.on(f"{JOB}/pause", Answer(job(state="running"), 202))
     server.on(f"{JOB}/resume", Answer(job(), 202))
@@ -208,13 +209,13 @@ def test_pause_and_resume_say_how_far_it_is(server: FakeServer) -> None:
     assert _run(server, "resume", "job_1").stdout == "job_1  queued\n"
 
 
-def test_drain_takes_a_hosts_name(server: FakeServer) -> None:
+def test_drain_accepts_the_name_of_a_host(server: FakeServer) -> None:
     device = {"index": 0, "uuid": "cpu-0", "name": "CPU slot", "kind": "cpu", "job_id": "job_1"}
     worker = {"id": "wrk_1", "name": "box-a", "state": "ready", "started_at": NOW, "seen_at": NOW, "devices": [device]}
     server.on("/v1/workers", page([worker]))
     server.on("/v1/workers/wrk_1/drain", Answer({**worker, "state": "draining"}, 200))
     done = _run(server, "drain", "box-a")
-    assert done.stdout == "box-a  draining; jobs that save and go back to the queue: 1\n"
+    assert done.stdout == "box-a  draining; jobs that return to the queue: 1\n"
     unknown = _run(server, "drain", "box-z")
     assert (unknown.returncode, "no worker with the id or name 'box-z'" in unknown.stderr) == (1, True)
     assert _is_clean_error(unknown)
