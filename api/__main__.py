@@ -1,4 +1,7 @@
-"""`python -P -m api`: the REST service, set by `TORCHYARD_*` variables. SIGTERM and SIGINT end it, with exit code 0."""
+"""`python -P -m api` runs the REST service, which `TORCHYARD_*` variables configure.
+
+SIGTERM and SIGINT stop it with exit code 0.
+"""
 
 import logging
 import resource
@@ -14,7 +17,7 @@ with paused():
     from api.settings import Settings
 
 _OWN_DESCRIPTORS = 256
-"""Besides those of connections, each of which may have a file open."""
+"""File descriptors besides the two of each connection, its socket and a file."""
 
 
 def main() -> int:
@@ -30,7 +33,7 @@ def main() -> int:
     def stop(*_: object) -> None:
         server.should_exit = True
 
-    # uvicorn raises the signal that stopped it once more when it is done: it must find a handler that does not kill.
+    # uvicorn raises the signal again when it has stopped, so this handler must stay and must not kill.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
     _allow_descriptors(2 * settings.max_connections + _OWN_DESCRIPTORS)
@@ -39,7 +42,7 @@ def main() -> int:
 
 
 def _allow_descriptors(count: int) -> None:
-    """Raises this process's limit on open files to `count`, as far as the system lets it."""
+    """Raises this process's limit on open files to `count`, or to the hard limit if that is lower."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

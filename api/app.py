@@ -1,4 +1,4 @@
-"""The FastAPI application, put together."""
+"""Builds the FastAPI application."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -17,16 +17,16 @@ from torchyard.contract.errors import ConfigError, NotAuthorized
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """The service. Connects to nothing yet. Raises ConfigError where there is no token."""
+    """Returns the application, which has connected to nothing yet. Raises ConfigError if there is no token."""
     token = settings.token.get_secret_value() if settings.token is not None else ""
     if not token:
-        raise ConfigError("TORCHYARD_TOKEN is not set: the API needs the token that its users must send")
-    parts = Services.of(settings, token=token)
+        raise ConfigError("TORCHYARD_TOKEN is not set: it is the token that users of the API must send")
+    services = Services.of(settings, token=token)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
         yield
-        parts.close()
+        services.close()
 
     app = _Application(
         title="Torchyard",
@@ -41,7 +41,7 @@ def create_app(settings: Settings) -> FastAPI:
         description=openapi.DESCRIPTION,
         openapi_tags=openapi.TAGS,
     )
-    app.state.services = parts
+    app.state.services = services
     app.add_middleware(AllowedHosts, settings=settings)
     problems.install(app)
     app.add_middleware(SecurityHeaders)
@@ -54,7 +54,7 @@ def create_app(settings: Settings) -> FastAPI:
         app.include_router(routes.router, **guarded)
     app.include_router(health.router)
     documentation.install(app)
-    monitoring.install(app, parts)
+    monitoring.install(app, services)
     return app
 
 

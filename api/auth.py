@@ -1,4 +1,4 @@
-"""Who asks, and what they may see."""
+"""Authenticates requests, and decides which jobs a user may see."""
 
 from dataclasses import dataclass
 import hmac
@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Depends
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from api.services import Parts
+from api.services import ServicesDep
 from store.db.database import Session
 from store.db.tables import Job
 from store.ids import is_id
@@ -24,7 +24,7 @@ class Principal:
 
     @property
     def sees(self) -> str | None:
-        """The owner whose objects they see; None for everybody's."""
+        """The owner whose jobs the user may see; None for all jobs."""
         return None if self.admin else self.name
 
 
@@ -34,33 +34,33 @@ _bearer = HTTPBearer(auto_error=False, description="The token that `torchyard up
 
 
 async def authenticate(
-    parts: Parts, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+    services: ServicesDep, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 ) -> Principal:
-    """Raises NotAuthorized."""
+    """Returns the user whose token the request has. Raises NotAuthorized."""
     if credentials is None:
         raise NotAuthorized("send the header `Authorization: Bearer TOKEN`")
-    if not hmac.compare_digest(credentials.credentials.encode(), parts.token.encode()):
-        raise NotAuthorized("the token is not valid here")
+    if not hmac.compare_digest(credentials.credentials.encode(), services.token.encode()):
+        raise NotAuthorized("the token is not valid")
     return ADMIN
 
 
 User = Annotated[Principal, Depends(authenticate)]
-"""A route's parameter: who asks."""
+"""A route's parameter: the user who sent the request."""
 
 
 async def _job_id(job_id: str) -> str:
-    """Raises NotFound for what is no job's id."""
+    """Raises NotFound if the text is not a job's id."""
     if not is_id(job_id, "job"):
         raise NotFound(f"there is no job {job_id[:100]!r}")
     return job_id
 
 
 JobId = Annotated[str, Depends(_job_id)]
-"""A route's parameter: an id that a job may have."""
+"""A route's parameter: a well-formed job id."""
 
 
 def visible_job(session: Session, job_id: str, user: Principal) -> Job:
-    """The job, if `user` may see it. Raises NotFound, for a malformed id too."""
+    """Returns the job if `user` may see it. Raises NotFound, also for a malformed id."""
     if not is_id(job_id, "job"):
         raise NotFound(f"there is no job {job_id[:100]!r}")
     return jobs.get(session, job_id, owner=user.sees)

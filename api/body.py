@@ -1,4 +1,4 @@
-"""What a request brings: its body, and its idempotency key."""
+"""Reads a request's body and its idempotency key."""
 
 import hashlib
 import re
@@ -9,7 +9,7 @@ from pydantic_core import from_json
 from starlette.requests import ClientDisconnect
 
 from api.auth import User
-from api.services import Parts
+from api.services import ServicesDep
 from store.rows.idempotency import KeyedRequest
 from torchyard.contract.errors import FieldError, InvalidRequest, TooLarge
 
@@ -17,25 +17,25 @@ _KEY = "Idempotency-Key"
 _KEY_PATTERN = "^[!-~]{1,255}$"
 
 
-async def _body(request: Request, parts: Parts) -> bytes:
-    """The request's body. Raises TooLarge before more than the limit is held in memory."""
+async def _body(request: Request, services: ServicesDep) -> bytes:
+    """Reads the request's body. Raises TooLarge before more than the limit is in memory."""
     received = bytearray()
-    too_large = TooLarge(f"send at most {parts.max_body_bytes} bytes")
+    too_large = TooLarge(f"send at most {services.max_body_bytes} bytes")
     length = request.headers.get("content-length", "")
-    if length.isdecimal() and int(length) > parts.max_body_bytes:
+    if length.isdecimal() and int(length) > services.max_body_bytes:
         raise too_large
     try:
         async for chunk in request.stream():
             received += chunk
-            if len(received) > parts.max_body_bytes:
+            if len(received) > services.max_body_bytes:
                 raise too_large
     except ClientDisconnect:
-        raise InvalidRequest("the connection ended before the body did") from None
+        raise InvalidRequest("the connection was closed before the body was complete") from None
     return bytes(received)
 
 
 Body = Annotated[bytes, Depends(_body)]
-"""A route's parameter: the request's body, as it was sent."""
+"""A route's parameter: the bytes of the request's body."""
 
 
 async def _keyed(
@@ -46,12 +46,12 @@ async def _keyed(
         str | None,
         Header(
             alias=_KEY,
-            description="Any name for this very request, kept for 24 hours: sent again, it is answered as before",
+            description="A unique name for this request, kept for 24 hours. Repeated, it gets the first answer",
             json_schema_extra={"pattern": _KEY_PATTERN},
         ),
     ] = None,
 ) -> KeyedRequest | None:
-    """The request with its key, if it has one. Raises InvalidRequest."""
+    """Returns the request with its key, or None if it has no key. Raises InvalidRequest."""
     if key is None:
         return None
     if len(request.headers.getlist(_KEY)) > 1:
@@ -63,15 +63,15 @@ async def _keyed(
 
 
 Keyed = Annotated[KeyedRequest | None, Depends(_keyed)]
-"""A route's parameter: the request as one that may be sent twice; None where it has no idempotency key."""
+"""A route's parameter: the request's idempotency key with its fingerprint; None if it has no key."""
 
 
 def parsed(body: bytes) -> Any:
-    """The JSON of a body. Raises InvalidRequest."""
+    """Parses the body as JSON. Raises InvalidRequest."""
     try:
         return from_json(body, allow_inf_nan=False)
     except ValueError as error:
-        raise InvalidRequest(f"the body is no JSON: {error}") from None
+        raise InvalidRequest(f"the body is not JSON: {error}") from None
 
 
 def _invalid_key(message: str) -> InvalidRequest:

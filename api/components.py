@@ -1,4 +1,4 @@
-"""What the operations of the OpenAPI document share: schemas, headers, and a problem of each status."""
+"""The components of the OpenAPI document: schemas, headers, and one problem for each status."""
 
 from typing import Any
 
@@ -33,19 +33,19 @@ PROBLEM_TYPE = "application/problem+json"
 
 SCHEMA = "#/components/schemas/{model}"
 _SENT = "#/components/schemas/{model}-Sent"
-"""Of a spec as it is sent, where defaults may be left out; the answer's spec has them all."""
+"""A spec in a request may omit defaults. A spec in an answer has them all, and so another schema."""
 
 JOB = "job_0197f3c2a9b47c1e8d20f6b1c4e5a703"
-"""The example of an id."""
+"""The id in examples."""
 _FIELD = FieldError("config.training.epochs", "Input should be greater than or equal to 1")
 
 _PROBLEMS: dict[type[TorchyardError], str] = {
     InvalidSpec: "the job spec is not valid",
     InvalidRequest: "the parameters are not valid",
-    InvalidCursor: "'yesterday' is no number that this list gave as `next`",
-    IdempotencyMismatch: f"the key 'nightly-7' came with another request before, which made job {JOB}",
+    InvalidCursor: "'yesterday' is not a `next` value of this list",
+    IdempotencyMismatch: f"the key 'nightly-7' was used for another request, which created job {JOB}",
     NotAuthorized: "send the header `Authorization: Bearer TOKEN`",
-    Forbidden: "only an administrator may say whether a worker takes jobs",
+    Forbidden: "only an administrator may drain or undrain a worker",
     NotFound: f"there is no job {JOB}",
     MethodNotAllowed: "PUT /v1/jobs: Method Not Allowed",
     Conflict: f"job {JOB} has succeeded: it cannot be cancelled",
@@ -53,56 +53,61 @@ _PROBLEMS: dict[type[TorchyardError], str] = {
     RangeNotSatisfiable: "the file has 1024 bytes",
     Unavailable: "the database does not answer",
     MalformedHttp: "send exactly one `Host` header, with a name or an address (RFC 9112, 3.2)",
-    RequestTimeout: "the head of the request did not arrive within 10 s",
+    RequestTimeout: "the request's head was not complete within 10 s",
     UrlTooLong: "send a URL of at most 8192 bytes",
-    HostNotAllowed: "this service is not known as 'a.example': its operator can add it to TORCHYARD_ALLOWED_HOSTS",
+    HostNotAllowed: "'a.example' is not a name of this service: its operator can add it to TORCHYARD_ALLOWED_HOSTS",
     HeadersTooLarge: "send at most 100 headers of 32768 bytes together",
 }
-"""Every error that the service answers, with an example of its detail; but for `internal`, which is a defect."""
+"""Every error that the service answers, with an example of its detail. `internal` is left out: it is a defect."""
 
 _HEADERS: dict[str, dict[str, Any]] = {
     "X-Request-ID": {
-        "description": "Names the request in the service's log: the caller's own, where it sent a sound one"
+        "description": "The request's id in the service's log: the id that the caller sent, if it was valid"
     },
-    "Accept-Ranges": {"description": "`bytes`: parts may be asked for with `Range`"},
-    "Allow": {"description": "The methods that are possible here", "example": "GET, POST"},
+    "Accept-Ranges": {"description": "`bytes`: the file supports `Range` requests"},
+    "Allow": {"description": "The methods that this path has", "example": "GET, POST"},
     "Content-Disposition": {
         "description": "A name for the file",
         "example": 'attachment; filename="digits-epoch-3.pt"',
     },
     "Content-Range": {
-        "description": "Which bytes these are, of how many; absent where there are several parts",
+        "description": "The bytes that were sent, and the file's size; absent if there are several parts",
         "required": False,
         "example": "bytes 0-499/1024",
     },
-    "ETag": {"description": "Names this very content; send it as `If-None-Match`", "example": '"5"'},
+    "ETag": {"description": "Identifies this content; send it as `If-None-Match`", "example": '"5"'},
     "Idempotent-Replayed": {
-        "description": "`true` where this is the answer to an earlier request with the same `Idempotency-Key`",
+        "description": "`true` if this is the answer to an earlier request with the same `Idempotency-Key`",
         "required": False,
         "schema": {"type": "string", "enum": ["true"]},
     },
-    "Location": {"description": "Where the new job is", "example": f"/v1/jobs/{JOB}"},
+    "Location": {"description": "The path of the new job", "example": f"/v1/jobs/{JOB}"},
     "Repr-Digest": {
         "description": "The sha256 of the whole file (RFC 9530)",
         "example": "sha-256=:d435Qo+nKZ+gLcUHn7GQtQ72hiBVAgqoLsZnZPiTGPk=:",
     },
-    "Retry-After": {"description": "Seconds to wait before the next try", "schema": {"type": "integer", "minimum": 1}},
+    "Retry-After": {
+        "description": "Seconds to wait before the request is repeated",
+        "schema": {"type": "integer", "minimum": 1},
+    },
     "WWW-Authenticate": {"description": "How to authorize", "example": "Bearer"},
 }
 
 _HEADERS_OF = {401: "WWW-Authenticate", 405: "Allow", 416: "Content-Range", 503: "Retry-After"}
-"""The header that the problem of a status has."""
-
+"""The header that a problem of each status has."""
 
 _PARAMETERS: dict[str, tuple[str, str]] = {
-    "If-None-Match": ("an `ETag` that the caller has: where it still holds, the answer is 304 without content", '"5"'),
-    "If-Range": ("the `ETag` of the parts that the caller has: where it is another's, the whole file is sent", '"5"'),
-    "Range": ("which parts to send, in bytes", "bytes=0-499"),
+    "If-None-Match": (
+        "the `ETag` of what the caller has: if it is current, the answer is 304 without content",
+        '"5"',
+    ),
+    "If-Range": ("the `ETag` of the parts that the caller has: if it is not current, the whole file is sent", '"5"'),
+    "Range": ("the parts to send, in bytes", "bytes=0-499"),
 }
 
 
 def completed(components: dict[str, Any]) -> dict[str, Any]:
-    """`components` with what the operations refer to."""
+    """Returns `components` with everything that the operations refer to."""
     return {
         **components,
         "schemas": _schemas(components["schemas"]),
@@ -114,17 +119,17 @@ def completed(components: dict[str, Any]) -> dict[str, Any]:
 
 
 def headers(*names: str) -> dict[str, Any]:
-    """References to the headers."""
+    """Returns references to the headers."""
     return {name: {"$ref": f"#/components/headers/{name}"} for name in names}
 
 
 def parameter(name: str) -> dict[str, Any]:
-    """A reference to the header of a request."""
+    """Returns a reference to a request's header."""
     return {"$ref": f"#/components/parameters/{name}"}
 
 
 def problem(status: int) -> dict[str, Any]:
-    """A reference to the answer that all errors of a status share."""
+    """Returns a reference to the answer for all errors of a status."""
     return {"$ref": f"#/components/responses/{_name(status)}"}
 
 

@@ -1,4 +1,4 @@
-"""The OpenAPI document, and the page that shows it: its assets come from an installed package, not from elsewhere."""
+"""Serves the OpenAPI document and the page that shows it. The page's assets come from an installed package."""
 
 import base64
 import hashlib
@@ -44,7 +44,7 @@ _ASSET_HEADERS = {"Cache-Control": "public, max-age=86400"}
 
 
 def install(app: FastAPI) -> None:
-    """Serves `/openapi.json` and `/docs` of `app`, to all: neither is a secret."""
+    """Adds `/openapi.json` and `/docs` to `app`. They need no token."""
     document = _Document(app)
     assets = StaticFiles(directory=str(files("fastapi_swagger") / "resources"))
 
@@ -66,7 +66,7 @@ def install(app: FastAPI) -> None:
 
 
 class _Document:
-    """The document as bytes, made once, when it is first asked for."""
+    """The document as bytes, built at the first request."""
 
     def __init__(self, app: FastAPI) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""Files as answers, with `Range` as RFC 9110, 14 has it, sent by the kernel where the server offers that."""
+"""Sends files, or the parts that `Range` selects (RFC 9110, 14), by the kernel if the server supports that."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ _RANGE = re.compile(r"([0-9]{0,18})-([0-9]{0,18})")
 
 @dataclass(frozen=True)
 class Span:
-    """The bytes from `start` up to `end`, which is not among them."""
+    """The bytes from `start` up to, and without, `end`."""
 
     start: int
     end: int
@@ -38,7 +38,7 @@ class Span:
 
 
 class FileResponse(Response):
-    """A file, or parts of it. The status is 200 for the whole (`spans` is None), 206 for parts."""
+    """A file (status 200, `spans` is None), or parts of it (status 206)."""
 
     def __init__(self, path: Path, *, size: int, spans: Sequence[Span] | None, headers: Mapping[str, str]) -> None:
         self._path = path
@@ -50,7 +50,7 @@ class FileResponse(Response):
         self.init_headers({**common, **extra, **headers})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Raises NotFound before anything is sent."""
+        """Sends the file. Raises NotFound before the first byte."""
         with await to_thread.run_sync(self._open) as file:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             if scope["method"] != "HEAD":
@@ -62,13 +62,13 @@ class FileResponse(Response):
         try:
             return self._path.open("rb", buffering=0)
         except FileNotFoundError:
-            raise NotFound("the bytes of this file are not in the store any more") from None
+            raise NotFound("the bytes of this file are no longer stored") from None
 
 
 def spans_of(header: str, *, size: int) -> list[Span] | None:
-    """What a `Range` asks for, in its order. None where it is to be ignored: it is malformed, or asks for too many.
+    """Returns the spans of a `Range` header in its order, or None if it must be ignored: it is malformed or too large.
 
-    Raises HTTPException (416) where nothing of it lies in the file.
+    Raises HTTPException (416) if no span lies in the file.
     """
     match = _RANGES.fullmatch(header.strip())
     found = [_RANGE.fullmatch(part.strip(" \t")) for part in match[1].split(",", _MOST_RANGES)] if match else []
@@ -79,15 +79,15 @@ def spans_of(header: str, *, size: int) -> list[Span] | None:
         spans.append(_span(item[1], item[2], size=size))
     if not spans:
         return None
-    satisfiable = [span for span in spans if span.start < span.end]  # one that starts behind the end is not
+    satisfiable = [span for span in spans if span.start < span.end]  # a span that starts after the file's end is not
     if not satisfiable:
         raise HTTPException(416, f"the file has {size} bytes", headers={"Content-Range": f"bytes */{size}"})
-    # Ranges that overlap could make an answer many times the file: RFC 9110, 14.2 lets a server ignore them.
+    # Overlapping ranges could make an answer many times the file's size; RFC 9110, 14.2 lets a server ignore them.
     return satisfiable if sum(map(len, satisfiable)) <= size else None
 
 
 def disposition(filename: str) -> str:
-    """A `Content-Disposition` that has a browser save the file by this name (RFC 6266)."""
+    """Returns the `Content-Disposition` with which a browser saves the file under this name (RFC 6266)."""
     quoted = quote(filename, safe="")
     return f'attachment; filename="{filename}"' if quoted == filename else f"attachment; filename*=UTF-8''{quoted}"
 
@@ -99,7 +99,7 @@ def _span(first: str, last: str, *, size: int) -> Span:
 
 
 def _pieces(spans: Sequence[Span] | None, *, size: int) -> tuple[list[bytes | Span], dict[str, str]]:
-    """What the body is made of, and the headers that say so."""
+    """Returns the parts of the body, and the headers that describe them."""
     if spans is None:
         return [Span(0, size)], {}
     if len(spans) == 1:

@@ -1,4 +1,4 @@
-"""What every answer carries against misuse by browsers, and which names the service answers to."""
+"""Protects browsers: security headers on every answer, and a check of the `Host` header."""
 
 from ipaddress import ip_address
 import re
@@ -22,7 +22,7 @@ _HOST = re.compile(r"(?:\[([0-9a-fA-F:.]{2,45})\]|([A-Za-z0-9._-]{1,255}))(?::[0
 
 
 class SecurityHeaders:
-    """Adds the headers that an answer lacks; a route that sets one itself keeps its own."""
+    """Adds SECURITY_HEADERS to every answer. A header that a route sets itself is kept."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -39,10 +39,10 @@ class SecurityHeaders:
 
 
 class AllowedHosts:
-    """Refuses a request whose `Host` is a name that this service is not known by.
+    """Refuses requests whose `Host` is not a name of this service.
 
-    A page that a browser has open may have its own name lead to this machine (DNS rebinding). It can do so with a name
-    of its own only, so an address is always good.
+    A web page can make its own name resolve to this machine (DNS rebinding) and so send requests from a user's browser.
+    It cannot do that with an IP address, so addresses are always allowed.
     """
 
     def __init__(self, app: ASGIApp, *, settings: Settings) -> None:
@@ -53,24 +53,24 @@ class AllowedHosts:
         self._suffixes = tuple(name[1:] for name in names if name.startswith("*."))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        error = self._objection(scope) if scope["type"] == "http" else None
+        error = self._error(scope) if scope["type"] == "http" else None
         if error is None:
             await self.app(scope, receive, send)
         else:
             await problems.answer(Request(scope), error)(scope, receive, send)
 
-    def _objection(self, scope: Scope) -> TorchyardError | None:
+    def _error(self, scope: Scope) -> TorchyardError | None:
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         match = _HOST.fullmatch(hosts[0].decode("latin-1")) if len(hosts) == 1 else None
         if match is None:
             return MalformedHttp("send exactly one `Host` header, with a name or an address (RFC 9112, 3.2)")
-        if self._any or match[1] is not None or self._knows(match[2].lower().removesuffix(".")):
+        if self._any or match[1] is not None or self._is_allowed(match[2].lower().removesuffix(".")):
             return None
         return HostNotAllowed(
-            f"this service is not known as {match[2]!r}: its operator can add it to TORCHYARD_ALLOWED_HOSTS"
+            f"{match[2]!r} is not a name of this service: its operator can add it to TORCHYARD_ALLOWED_HOSTS"
         )
 
-    def _knows(self, name: str) -> bool:
+    def _is_allowed(self, name: str) -> bool:
         return name in self._names or name.endswith(self._suffixes) or _is_address(name)
 
 

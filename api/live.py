@@ -1,4 +1,4 @@
-"""Who watches which job, and what wakes them: one subscription of the process, however many watch."""
+"""Wakes the watchers of jobs when a change is announced. All watchers of the process share one Redis subscription."""
 
 import asyncio
 from collections import defaultdict
@@ -9,10 +9,10 @@ import logging
 from store import changes
 from torchyard.contract.errors import Unavailable
 
-_AT_LEAST_S = 5.0
-"""An announcement may be lost: so often everybody looks anyway."""
+_LONGEST_WAIT_S = 5.0
+"""The longest wait of a watcher: an announcement may be lost."""
 _POLL_S = 0.5
-"""So often while Redis is away."""
+"""The longest wait of a watcher while Redis is unreachable."""
 
 _log = logging.getLogger(__name__)
 
@@ -25,17 +25,17 @@ class Watch:
         self._changed = asyncio.Event()
 
     @property
-    def over(self) -> bool:
-        """Whether the service stops: the watcher should come to its end."""
+    def ended(self) -> bool:
+        """Whether the service is stopping and the watcher should end."""
         return self._live.closed
 
-    async def changed(self, *, within: float) -> None:
-        """Returns when it is worth looking at the job again, at the latest after `within` seconds.
+    async def wait_for_change(self, *, within: float) -> None:
+        """Returns when the job may have changed, at the latest after `within` seconds.
 
-        What changed since the last call, or since the watch began, counts: look after each call, never before.
+        A change since the previous call, or since the watch began, counts: read the job after each call.
         """
-        longest = _AT_LEAST_S if self._live.hears else _POLL_S
-        if not self.over:
+        longest = _LONGEST_WAIT_S if self._live.subscribed else _POLL_S
+        if not self.ended:
             try:
                 async with asyncio.timeout(min(within, longest)):
                     await self._changed.wait()
@@ -48,23 +48,23 @@ class Watch:
 
 
 class Live:
-    """The watchers of one process. Connects to Redis when the first one comes."""
+    """The watchers of one process. The first watcher opens the connection to Redis."""
 
     def __init__(self, redis_url: str) -> None:
         self._url = redis_url
         self._watches: defaultdict[str, set[Watch]] = defaultdict(set)
         self._listener: asyncio.Task[None] | None = None
-        self.hears = False
-        """Whether announcements arrive."""
-        self.heard = 0
-        """How many have arrived."""
+        self.subscribed = False
+        """Whether the subscription to Redis is open."""
+        self.announcements = 0
+        """The number of announcements received."""
         self.closed = False
 
     @contextmanager
     def watch(self, job_id: str) -> Generator[Watch]:
-        """Watches a job for as long as the block lasts. Only in the event loop.
+        """Watches a job for the duration of the block. Call it in the event loop.
 
-        Raises what ended the listener, if that was none of Redis's failures.
+        Raises the error that ended the listener, unless Redis was the cause.
         """
         self._start_listening()
         watch = Watch(self)
@@ -77,11 +77,11 @@ class Live:
                 del self._watches[job_id]
 
     def watched(self, job_id: str) -> int:
-        """How many watch the job."""
+        """Returns the number of the job's watchers."""
         return len(self._watches.get(job_id, ()))
 
     def close(self) -> None:
-        """Lets every watcher come to its end. Only in the event loop."""
+        """Ends every watcher. Call it in the event loop."""
         self.closed = True
         if self._listener is not None:
             self._listener.cancel()
@@ -98,17 +98,17 @@ class Live:
         while True:
             try:
                 async for job_id in changes.listen(self._url):
-                    self.heard += 1
+                    self.announcements += 1
                     if job_id is None:
-                        self.hears = True
-                        self._wake_all()  # something may have changed unheard
+                        self.subscribed = True
+                        self._wake_all()  # a change before the subscription was not announced to it
                         continue
                     for watch in self._watches.get(job_id, ()):
                         watch.wake()
             except Unavailable as error:
-                if self.hears:
-                    _log.warning("%s; watchers poll meanwhile", error.message)
-                self.hears = False
+                if self.subscribed:
+                    _log.warning("%s; watchers poll until it answers", error.message)
+                self.subscribed = False
             await asyncio.sleep(_POLL_S)
 
     def _wake_all(self) -> None:

@@ -1,4 +1,4 @@
-"""The figures of `/metrics`, for Prometheus: of the requests, of this process, and of the whole service."""
+"""The metrics that `/metrics` shows to Prometheus: requests, this process, and the whole service."""
 
 from collections.abc import Iterable
 import time
@@ -18,21 +18,21 @@ from torchyard.contract.job import JobState
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _SECONDS = 1_000_000
-"""In microseconds."""
+"""Microseconds in a second."""
 
 
-def install(app: FastAPI, parts: Services) -> None:
-    """Counts the requests of `app`, which has its routes; `app.state.registry` has all that `/metrics` shows."""
+def install(app: FastAPI, services: Services) -> None:
+    """Measures the requests of `app`, whose routes are installed, and sets `app.state.registry` for `/metrics`."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
-    registry.register(_Service(parts))
+    registry.register(_Service(services))
     templates = {id(context.original_route): context.path_format or "" for context in iter_route_contexts(app.routes)}
     app.add_middleware(_Requests, registry=registry, templates=templates)
     app.state.registry = registry
 
 
 class _Requests:
-    """Times each request until its answer begins: a stream or a download lasts as long as its reader likes."""
+    """Measures the time from each request to the start of its answer, since a stream or a download has no fixed end."""
 
     def __init__(self, app: ASGIApp, *, registry: CollectorRegistry, templates: dict[int, str]) -> None:
         self.app = app
@@ -52,7 +52,7 @@ class _Requests:
 
         async def send_and_count(message: Message) -> None:
             if message["type"] == "http.response.start":
-                # Of the path only the route's template, and of methods only known ones: a caller cannot add figures.
+                # The route's template and known methods only: callers must not be able to add time series.
                 route = self._templates.get(id(scope.get("route")), "")
                 method = scope["method"] if scope["method"] in _METHODS else "other"
                 self._duration.labels(route, method, message["status"]).observe(time.monotonic() - began)
@@ -62,54 +62,54 @@ class _Requests:
 
 
 class _Service(Collector):
-    """What the database knows of the whole service, read when it is asked for."""
+    """Metrics of the whole service, read from the database at each scrape."""
 
-    def __init__(self, parts: Services) -> None:
-        self._parts = parts
+    def __init__(self, services: Services) -> None:
+        self._services = services
 
     def collect(self) -> Iterable[Metric]:
-        found = self._census()
-        yield GaugeMetricFamily("torchyard_database_up", "1 where the database answers.", float(found is not None))
-        yield GaugeMetricFamily("torchyard_redis_up", "1 where Redis answers.", float(self._redis_answers()))
+        found = self._stats()
+        yield GaugeMetricFamily("torchyard_database_up", "1 if the database answers.", float(found is not None))
+        yield GaugeMetricFamily("torchyard_redis_up", "1 if Redis answers.", float(self._redis_answers()))
         if found is not None:
             yield from _of_jobs(found)
             yield from _of_attempts(found)
             yield from _of_workers(found)
             yield from _of_starts(found)
 
-    def _census(self) -> ServiceStats | None:
+    def _stats(self) -> ServiceStats | None:
         try:
-            with self._parts.store.read() as session:
+            with self._services.store.read() as session:
                 return stats.collect(session)
         except Unavailable:
             return None
 
     def _redis_answers(self) -> bool:
         try:
-            self._parts.store.queue.ping()
+            self._services.store.queue.ping()
         except Unavailable:
             return False
         return True
 
 
 def _of_jobs(found: ServiceStats) -> Iterable[Metric]:
-    jobs = GaugeMetricFamily("torchyard_jobs", "Jobs that are stored.", labels=["state"])
+    jobs = GaugeMetricFamily("torchyard_jobs", "Stored jobs.", labels=["state"])
     for state, count in found.jobs.items():
         jobs.add_metric([state], count)
     yield jobs
-    yield GaugeMetricFamily("torchyard_queue_depth", "Jobs that wait for devices.", found.jobs[JobState.QUEUED])
-    yield GaugeMetricFamily("torchyard_points_stored", "Metric points that are stored.", found.points)
+    yield GaugeMetricFamily("torchyard_queue_depth", "Queued jobs.", found.jobs[JobState.QUEUED])
+    yield GaugeMetricFamily("torchyard_points_stored", "Stored metric points.", found.points)
 
 
 def _of_attempts(found: ServiceStats) -> Iterable[Metric]:
     age = GaugeMetricFamily(
         "torchyard_lease_age_seconds",
-        "Since the worker of each open attempt renewed its lease.",
+        "Time since the worker of each open attempt renewed its lease.",
         labels=["job_id", "worker"],
     )
     lag = GaugeMetricFamily(
         "torchyard_relay_lag_seconds",
-        "How old the oldest line of each open attempt's newest batch was when it was read.",
+        "Age of the oldest line of each open attempt's newest batch when it was read.",
         labels=["job_id", "worker"],
     )
     for attempt in found.attempts:
@@ -120,11 +120,11 @@ def _of_attempts(found: ServiceStats) -> Iterable[Metric]:
 
 def _of_workers(found: ServiceStats) -> Iterable[Metric]:
     age = GaugeMetricFamily(
-        "torchyard_worker_seen_age_seconds", "Since each worker was seen.", labels=["worker_id", "worker"]
+        "torchyard_worker_seen_age_seconds", "Time since each worker was seen.", labels=["worker_id", "worker"]
     )
     devices = GaugeMetricFamily(
         "torchyard_devices",
-        "Devices: free, held by a job, blocked by a process that is not ours, or lost with their worker.",
+        "Devices: free, held by a job, blocked by another process, or lost with their worker.",
         labels=["worker_id", "worker", "kind", "state"],
     )
     for worker in found.workers:
@@ -136,11 +136,11 @@ def _of_workers(found: ServiceStats) -> Iterable[Metric]:
 
 def _of_starts(found: ServiceStats) -> Iterable[Metric]:
     labels = ["worker_id", "worker"]
-    warm = GaugeMetricFamily("torchyard_worker_warm", "1 where jobs start from a warm process.", labels=labels)
-    age = GaugeMetricFamily("torchyard_warm_process_age_seconds", "Since it was started.", labels=labels)
+    warm = GaugeMetricFamily("torchyard_worker_warm", "1 if jobs start from a warm process.", labels=labels)
+    age = GaugeMetricFamily("torchyard_warm_process_age_seconds", "Time since it was started.", labels=labels)
     forks = CounterMetricFamily("torchyard_warm_process_forks", "Jobs started from warm processes.", labels=labels)
     memory = GaugeMetricFamily(
-        "torchyard_warm_process_memory_bytes", "What it shares with no file, resident.", labels=labels
+        "torchyard_warm_process_memory_bytes", "Its resident memory that is not shared with files.", labels=labels
     )
     for worker in found.workers:
         if worker.starts is None:

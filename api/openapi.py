@@ -1,7 +1,7 @@
-"""What the framework cannot see of the routes by itself, and so the OpenAPI document lacks."""
+"""Completes the OpenAPI document with what the framework cannot derive from the routes."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, get_args
 
 from starlette.responses import Response
 
@@ -15,27 +15,28 @@ from torchyard.contract.errors import (
     TorchyardError,
     UrlTooLong,
 )
+from torchyard.contract.views import EventKind
 
 DESCRIPTION = """\
 Send `Authorization: Bearer TOKEN` with every request below `/v1`, and with `/metrics`.
 
-Every error is an RFC 9457 problem, `application/problem+json`; its `code` never changes once published. Beside those
-that each operation lists, a method that is not possible at a path answers 405 with `Allow`, and what is no sound HTTP
-request 400, 408, 421 or 431; a service with too many connections answers 503 to whoever comes next.
+Every error is an RFC 9457 problem, `application/problem+json`; its `code` never changes once published. Besides the
+errors that each operation lists, a method that a path does not have is answered by 405 with `Allow`, a request that is
+not valid HTTP by 400, 408, 421 or 431, and a request over one connection too many by 503.
 
-Lists come in pages: send the `next` of one as `after` to get the one behind it. Every answer has an `X-Request-ID`,
-which names the request in the service's log.
+Lists come in pages: send the `next` of a page as `after` to get the following page. Every answer has an `X-Request-ID`,
+which identifies the request in the service's log.
 """
 
 TAGS = [
     {"name": "jobs", "description": "Submit, watch, change, cancel and remove training jobs."},
-    {"name": "telemetry", "description": "What a job says while it runs: metrics, logs, and all of it live."},
-    {"name": "checkpoints", "description": "What a job saved, and the bytes of it."},
-    {"name": "cluster", "description": "What there is to train with, and who waits for it."},
-    {"name": "service", "description": "Whether the service lives, can work, and how it does."},
+    {"name": "telemetry", "description": "Metrics, logs, and a live stream of everything that a job stores."},
+    {"name": "checkpoints", "description": "The checkpoints of a job, and their files."},
+    {"name": "cluster", "description": "Trainers, workers, devices, and the queue."},
+    {"name": "service", "description": "Health, readiness, and metrics of the service."},
 ]
 
-_VERSION = "3.2.0"  # the first that describes an event stream's items
+_VERSION = "3.2.0"  # the first version with `itemSchema` for event streams
 
 _PATH_PARAMETERS: dict[str, tuple[str, list[str]]] = {
     "job_id": ("the job's id", [components.JOB]),
@@ -46,12 +47,12 @@ _PATH_PARAMETERS: dict[str, tuple[str, list[str]]] = {
 
 
 def problems(*kinds: type[TorchyardError]) -> dict[int | str, dict[str, Any]]:
-    """For a route's `responses`: the errors that `completed` does not see in its parameters."""
+    """Returns a route's `responses` for the errors that `completed` cannot derive from its parameters."""
     return {kind.status: {} for kind in kinds}
 
 
 def reads(schema: str, *, example: Any) -> dict[str, Any]:
-    """For the `openapi_extra` of a route that reads JSON by itself: the component that describes it."""
+    """Returns the `openapi_extra` of a route that parses its body itself: the body's schema and an example."""
     content = {"schema": {"$ref": SCHEMA.format(model=schema)}, "example": example}
     return {"requestBody": {"required": True, "content": {"application/json": content}}}
 
@@ -59,7 +60,7 @@ def reads(schema: str, *, example: Any) -> dict[str, Any]:
 SPEC_BODY = reads("JobSpec-Sent", example={"trainer": "image-classification", "config": {"data": {"source": "digits"}}})
 PATCH_BODY = reads("JobPatch", example={"priority": 10})
 CONDITIONAL: dict[str, Any] = {"parameters": [components.parameter("If-None-Match")]}
-"""For the `openapi_extra` of a route whose answers have an `ETag`."""
+"""The `openapi_extra` of a route whose answers have an `ETag`."""
 
 _FILE_HEADERS = headers("ETag", "Repr-Digest")
 _NAMED = headers("Content-Disposition", "Accept-Ranges")
@@ -74,7 +75,7 @@ _WHOLE: dict[int | str, dict[str, Any]] = {
 }
 _PART: dict[int | str, dict[str, Any]] = {
     206: {
-        "description": "The parts that `Range` asks for",
+        "description": "The parts that `Range` selects",
         "headers": _FILE_HEADERS | _NAMED | headers("Content-Range"),
         "content": {"application/octet-stream": _BYTES, "multipart/byteranges": _BYTES},
     }
@@ -85,9 +86,9 @@ DOWNLOAD: dict[str, Any] = {
     "responses": _WHOLE | _PART | problems(RangeNotSatisfiable),
     "openapi_extra": {"parameters": [components.parameter(name) for name in ("Range", "If-Range", "If-None-Match")]},
 }
-"""All that the decorator of a route says that sends a file."""
+"""The arguments of the decorator of a route that sends a file."""
 DOWNLOAD_HEAD: dict[str, Any] = DOWNLOAD | {"responses": _WHOLE, "openapi_extra": CONDITIONAL}
-"""The same for `HEAD`, which looks at no range."""
+"""The same for `HEAD`, which ignores ranges."""
 
 
 def _event(kinds: list[str], schema: str) -> dict[str, Any]:
@@ -103,7 +104,7 @@ STREAM: dict[int | str, dict[str, Any]] = {
             "text/event-stream": {
                 "itemSchema": {
                     "oneOf": [
-                        _event(["state", "message", "checkpoint", "progress"], "EventView"),
+                        _event([*get_args(EventKind)], "EventView"),
                         _event(["metric"], "MetricView"),
                         _event(["log"], "LogLine"),
                         _event(["end"], "EndView"),
@@ -113,11 +114,11 @@ STREAM: dict[int | str, dict[str, Any]] = {
         },
     }
 }
-"""For the `responses` of the route that streams."""
+"""The `responses` of the route that streams events."""
 
 
 def completed(document: dict[str, Any]) -> dict[str, Any]:
-    """`document` with all that its routes only hint at."""
+    """Returns `document` with its servers, error answers, headers and shared components."""
     document["openapi"] = _VERSION
     document["servers"] = [{"url": "/", "description": "This service"}]
     for item in document["paths"].values():
@@ -130,7 +131,7 @@ def completed(document: dict[str, Any]) -> dict[str, Any]:
 def _complete(operation: dict[str, Any], *, has_content: bool) -> None:
     places = [_described(parameter) for parameter in operation.get("parameters", [])]
     responses: dict[str, dict[str, Any]] = operation["responses"]
-    responses.pop("422", None)  # the framework's own shape of an error, which is never sent
+    responses.pop("422", None)  # the framework's own error schema, which is never sent
     for status in _expected(places, has_body="requestBody" in operation):
         responses.setdefault(str(status), {})
     for status, response in responses.items():
@@ -147,18 +148,18 @@ def _complete(operation: dict[str, Any], *, has_content: bool) -> None:
 
 
 def _described(parameter: dict[str, Any]) -> str | None:
-    """Where the parameter stands; None for one that is a reference. A path's is described here, for all routes."""
+    """Describes the parameter, and returns where it is sent; None if it is a reference."""
     if parameter.get("in") == "path":
         parameter["description"], parameter["schema"]["examples"] = _PATH_PARAMETERS[parameter["name"]]
     elif "anyOf" in (schema := parameter.get("schema", {})):
-        # A parameter may be left out; there is no null that it could be.
+        # A parameter may be left out, but it cannot be null.
         options = [option for option in schema.pop("anyOf") if option != {"type": "null"}]
         schema |= options[0] if len(options) == 1 else {"anyOf": options}
     return parameter.get("in")
 
 
 def _expected(places: list[str | None], *, has_body: bool) -> Iterable[int]:
-    """The statuses of the errors that follow from what an operation reads."""
+    """Yields the statuses of the errors that an operation's parameters and body can cause."""
     if "path" in places:
         yield NotFound.status
     if {"path", "query"} & set(places):

@@ -1,4 +1,4 @@
-"""Rows as the views that the API answers."""
+"""Turns rows into the views that the API answers."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -38,17 +38,18 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def job(session: Session, row: Job) -> JobView:
+    """Returns the view of a job."""
     return job_list(session, [row])[0]
 
 
 def new_job(session: Session, row: Job, spec: Spec) -> JobView:
-    """A job that was submitted just now: it has nothing but its spec and its place."""
+    """Returns the view of a job that was just submitted, which has only its spec and its place in the queue."""
     reason = reasons.displayed(session, [row])[row.id]
     return _job(row, spec, latest={}, best=None, reason=reason, position=queue_positions.queue_position(session, row))
 
 
 def job_list(session: Session, rows: Sequence[Job]) -> list[JobView]:
-    """The jobs in the order given, with a few queries for all of them together."""
+    """Returns the views of jobs in the given order, with a fixed number of queries."""
     latest = metrics.latest(session, [row.id for row in rows])
     best = checkpoints.best_of_jobs(session, rows)
     why = reasons.displayed(session, rows)
@@ -67,28 +68,31 @@ def job_list(session: Session, rows: Sequence[Job]) -> list[JobView]:
 
 
 def event(row: JobEvent) -> EventView:
+    """Returns the view of an event."""
     return EventView.model_validate(
         {"seq": row.seq, "time": time(row.time), "type": row.type, "attempt": row.attempt, "data": row.data}
     )
 
 
 def item(stored: TimelineItem) -> View:
-    """What a stream tells of a stored thing."""
+    """Returns the view of an item of a stream."""
     content = stored.content
     if isinstance(content, JobEvent):
         return event(content)
     if isinstance(content, Line):
         return log_line(content)
+    assert stored.attempt is not None  # points come from attempts only
     return MetricView(
         key=content.key,
         step=content.step,
         value=content.value,
         time=time(content.time),
-        attempt=content.attempt,
+        attempt=stored.attempt,
     )
 
 
 def log_line(line: Line) -> LogLine:
+    """Returns the view of a line of output."""
     return LogLine.model_validate(
         {
             "line": line.line,
@@ -102,6 +106,7 @@ def log_line(line: Line) -> LogLine:
 
 
 def checkpoint(listed: ListedCheckpoint) -> CheckpointView:
+    """Returns the view of a checkpoint."""
     row = listed.row
     sent = checkpoints.file_of(row, STATE_FILE)
     return CheckpointView(
@@ -119,13 +124,13 @@ def checkpoint(listed: ListedCheckpoint) -> CheckpointView:
 
 
 def queue(session: Session, found: Sequence[tuple[int, Job]]) -> list[QueueEntry]:
-    """Presents the jobs in the given order, each with its place in the queue."""
+    """Returns the entries of queued jobs, each given with its place in the queue."""
     why = reasons.displayed(session, [row for _, row in found])
     return [_queue_entry(place, row, why[row.id]) for place, row in found]
 
 
 def worker(row: Worker, alive: bool, holders: dict[tuple[str, str], str]) -> WorkerView:
-    """`holders` is that of `store.rows.jobs`."""
+    """Returns the view of a worker. `holders` comes from `store.rows.jobs.holders`."""
     seen = [DeviceView.model_validate(device) for device in row.devices]
     return WorkerView(
         id=row.id,
@@ -139,11 +144,12 @@ def worker(row: Worker, alive: bool, holders: dict[tuple[str, str], str]) -> Wor
 
 
 def time(microseconds: int) -> datetime:
+    """Returns the time of a table's column."""
     return _EPOCH + timedelta(microseconds=microseconds)
 
 
 def microseconds(time: datetime) -> int:
-    """`time` as the tables have it."""
+    """Returns `time` as the tables store it."""
     return (time - _EPOCH) // timedelta(microseconds=1)
 
 

@@ -1,4 +1,4 @@
-"""Every error of the service, as RFC 9457 problems."""
+"""Answers every error of the service as an RFC 9457 problem."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
@@ -31,12 +31,12 @@ from torchyard.contract.errors import (
 from torchyard.contract.views import Problem
 
 RETRY_AFTER = {"Retry-After": "1"}
-"""What every 503 says, in seconds."""
+"""The header of every 503, in seconds."""
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _HTTP = {kind.status: kind for kind in (NotFound, MethodNotAllowed, TooLarge, RangeNotSatisfiable)}
-"""What the framework itself answers, by status."""
+"""The errors that the framework raises itself, by status."""
 _HEADERS: dict[type[TorchyardError], dict[str, str]] = {
     NotAuthorized: {"WWW-Authenticate": "Bearer"},
     Unavailable: RETRY_AFTER,
@@ -53,13 +53,14 @@ def install(app: FastAPI) -> None:
 
 
 def answer(request: Request, error: TorchyardError, *, headers: Mapping[str, str] | None = None) -> Response:
+    """Returns the answer for an error."""
     problem = Problem.of(error, request_id=request.state.request_id)
     content = None if request.method == "HEAD" else problem.model_dump_json()
     return Response(content, status_code=problem.status, headers=dict(headers or {}), media_type=PROBLEM_TYPE)
 
 
 def http_answer(error: TorchyardError, *, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """A whole HTTP/1.1 answer that ends its connection, for what is refused before the application sees it."""
+    """Returns a whole HTTP/1.1 answer that closes the connection, for a request that does not reach the application."""
     request_id = _new_id()
     own = {**_HEADERS.get(type(error), {}), "X-Request-ID": request_id, "Connection": "close"}
     body = Problem.of(error, request_id=request_id).model_dump_json()
@@ -69,7 +70,7 @@ def http_answer(error: TorchyardError, *, headers: Iterable[tuple[bytes, bytes]]
 
 
 class RequestIds:
-    """Gives each request an id, the caller's own if it sent a sound one, and answers what nothing else caught."""
+    """Gives each request an id, or keeps the caller's valid one, and answers exceptions that nothing else handled."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -78,8 +79,8 @@ class RequestIds:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        asked = Headers(scope=scope).get("x-request-id", "")
-        request_id = asked if _REQUEST_ID.fullmatch(asked) else _new_id()
+        sent = Headers(scope=scope).get("x-request-id", "")
+        request_id = sent if _REQUEST_ID.fullmatch(sent) else _new_id()
         scope.setdefault("state", {})["request_id"] = request_id
         started = False
 
@@ -96,7 +97,7 @@ class RequestIds:
             _log.exception("request %s (%s %s) failed", request_id, scope["method"], scope["path"])
             if started:
                 raise
-            response = answer(Request(scope), TorchyardError("something went wrong here; the log has it"))
+            response = answer(Request(scope), TorchyardError("an internal error occurred: see the service's log"))
             await response(scope, receive, send_with_id)
 
 
@@ -125,7 +126,7 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
 
 
 def _allowed(request: Request) -> str:
-    # The framework names the methods of the first route at this path; others may stand at the same template.
+    # The framework lists the methods of the first matching route only; other routes may have the same path.
     contexts = list(iter_route_contexts(request.app.routes))
     path = next(context.path for context in contexts if context.original_route is request.scope["route"])
     found = {method for context in contexts if context.path == path for method in context.methods or ()}

@@ -1,4 +1,4 @@
-"""The HTTP server: uvicorn, with connections of our own."""
+"""The HTTP server: uvicorn with the connections of `api.connection`."""
 
 from collections.abc import Callable, Iterable
 import socket
@@ -10,14 +10,15 @@ from api.connection import Connection
 from api.settings import Settings
 
 _GRACE_S = 3
+"""Seconds that a shutdown gives to open requests."""
 _IDLE_S = 15
-"""For the next request of a connection. Clients keep an idle one for 5 s as a rule: they are to close it first."""
+"""Seconds without a request after which a connection is closed. Most clients close it themselves, after 5 s."""
 _TICKS_A_SECOND = 10
-"""How often uvicorn calls `on_tick`."""
+"""Calls of `on_tick` a second, by uvicorn."""
 
 
 class Server(uvicorn.Server):
-    """Serves `app`. Each of `closing` is called as soon as the server is to end, and ends what would not by itself."""
+    """Serves `app`. A shutdown calls each function of `closing` first, which ends requests that would not end."""
 
     def __init__(self, app: ASGIApp, settings: Settings, *, closing: Iterable[Callable[[], None]] = ()) -> None:
         super().__init__(Config(app, settings))
@@ -27,7 +28,7 @@ class Server(uvicorn.Server):
         if counter % _TICKS_A_SECOND == 0:
             for connection in tuple(self.server_state.connections):
                 assert isinstance(connection, Connection)
-                connection.look()
+                connection.check_deadlines()
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What the routes work with: one set for the whole process."""
+"""The objects that all routes share: one set for the process."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -13,13 +13,13 @@ from store.store import Store
 
 @dataclass(frozen=True)
 class Services:
-    """The parts behind the API. Making them connects to nothing yet."""
+    """The store, the watchers and the settings of the routes. Connects to nothing until it is used."""
 
     token: str
-    """The admin's."""
+    """The administrator's token."""
     max_body_bytes: int
     sendfile: str
-    """How a proxy sends files in the API's stead; empty where none does."""
+    """How a proxy sends files instead of the API; empty if it does not."""
     store: Store
     live: Live
     stream: Stream
@@ -37,7 +37,7 @@ class Services:
         )
 
     def close(self) -> None:
-        """Only in the event loop."""
+        """Ends all streams and closes the store. Call it in the event loop."""
         self.live.close()
         self.store.close()
 
@@ -46,5 +46,5 @@ async def _services(request: Request) -> Services:
     return request.app.state.services
 
 
-Parts = Annotated[Services, Depends(_services)]
+ServicesDep = Annotated[Services, Depends(_services)]
 """A route's parameter: the process's services."""

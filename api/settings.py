@@ -1,4 +1,4 @@
-"""The settings of the API: `TORCHYARD_*` variables, with defaults for one laptop."""
+"""The settings of the API: `TORCHYARD_*` variables, with defaults for one machine."""
 
 import re
 from typing import Annotated
@@ -16,7 +16,9 @@ _HOST_NAME = re.compile(r"\*|(\*\.)?[a-z0-9._-]+")
 def _host_names(value: str) -> str:
     for name in _split(value):
         if _HOST_NAME.fullmatch(name) is None:
-            raise ValueError(f"{name!r} is no name: write names such as yard.example.com, with neither scheme nor port")
+            raise ValueError(
+                f"{name!r} is not a host name: write names such as torchyard.example.com, without scheme or port"
+            )
     return value
 
 
@@ -31,24 +33,24 @@ def _split(names: str) -> list[str]:
 
 
 class Settings(settings.Settings):
-    """Where the data is, and how the API serves. As `store.settings.Settings`."""
+    """`store.settings.Settings`, and how the API serves."""
 
     token: SecretStr | None = None
-    """The admin token that the API accepts."""
+    """The administrator's token, which every request must send."""
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8000
     allowed_hosts: Annotated[str, AfterValidator(_host_names)] = ""
-    """Names, separated by `,`, that the API answers to besides this machine's own; `*.example.com` and `*` too."""
+    """Host names, separated by `,`, that requests may name besides this machine's own; also `*.example.com` and `*`."""
     sendfile: Annotated[str, AfterValidator(_sendfile)] = ""
-    """How a proxy before the API sends files in its stead: `x-sendfile`, or `x-accel-redirect:/LOCATION`."""
+    """How a proxy in front of the API sends files instead of it: `x-sendfile`, or `x-accel-redirect:/LOCATION`."""
     max_body_bytes: Annotated[int, Field(ge=1)] = 1_048_576
     max_connections: Annotated[int, Field(ge=1)] = 2_000
     head_timeout_s: Seconds = 10
-    """For all of a request's head, from its first byte."""
+    """Time for a request's whole head, from its first byte."""
     body_timeout_s: Seconds = 30
-    """Without a byte of a request's body."""
+    """Longest time without a byte of a request's body."""
     stall_timeout_s: Seconds = 120
-    """In which a client has taken nothing of its answer."""
+    """Time without progress after which a client that does not read its answer is disconnected."""
 
     @property
     def host_names(self) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""A job's stored sequence as server-sent events (HTML Living Standard, 9.2), in pages that all its watchers share."""
+"""Streams what a job stores as server-sent events (HTML Living Standard, 9.2), in pages that all its watchers share."""
 
 import asyncio
 from collections import OrderedDict
@@ -10,35 +10,35 @@ from anyio import CapacityLimiter, to_thread
 from api import present
 from api.live import Live
 from store.queries import timeline
-from store.queries.timeline import ItemKind, TimelineItem
+from store.queries.timeline import TimelineItem
 from store.rows import jobs
 from store.store import Store
 from torchyard.contract.errors import NotFound, Unavailable
 from torchyard.contract.job import JobState
-from torchyard.contract.views import EndView
+from torchyard.contract.views import EndView, StoredKind
 
 _HEARTBEAT_S = 15.0
 _MOST_ITEMS, _MOST_BYTES = 500, 1 << 18
-"""Of one page."""
+"""The limits of one page."""
 _CACHE_BYTES = 1 << 24
 _PAGE_BYTES = 1 << 10
-"""What a page takes besides its data, which a stream of some kinds may well be without."""
+"""The memory of a page besides its data. A page of a stream of few kinds may have no data."""
 _READERS = 4
-"""Pages that are read at once, each in a thread."""
+"""The most pages that are read at the same time, each in a thread."""
 
 
 @dataclass(frozen=True)
-class _Wanted:
-    """A page: what follows a position of a job, of some kinds or of all."""
+class _PageKey:
+    """The key of a page: the items of a job after a position, of these kinds or, if empty, of all."""
 
     job_id: str
-    kinds: frozenset[ItemKind]
+    kinds: frozenset[StoredKind]
     after: int
 
 
 @dataclass(frozen=True)
 class _Page:
-    """Encoded events up to `last`. `ended`: the job is terminal, and there will be no more."""
+    """Encoded events up to position `last`. `ended`: the job has ended, and this page has its last event."""
 
     data: bytes
     last: int
@@ -46,86 +46,86 @@ class _Page:
 
     @property
     def size(self) -> int:
-        """Bytes of memory."""
+        """The page's size in memory, in bytes."""
         return len(self.data) + _PAGE_BYTES
 
 
 class Stream:
-    """The streams of one process. What was stored never changes, so a page that was read serves everybody.
+    """The streams of one process. Stored items never change, so a page that was read once serves every watcher.
 
-    What retention has removed since, long after the end of a job, a page that is still held shows once more.
+    A cached page may still show items that retention has removed since, long after the end of the job.
     """
 
     def __init__(self, store: Store, live: Live) -> None:
         self._store = store
         self._live = live
         self._readers = CapacityLimiter(_READERS)
-        self._cache: OrderedDict[_Wanted, _Page] = OrderedDict()
+        self._cache: OrderedDict[_PageKey, _Page] = OrderedDict()
         self._cached_bytes = 0
-        self._reading: dict[tuple[_Wanted, int], asyncio.Task[_Page]] = {}
+        self._reading: dict[tuple[_PageKey, int], asyncio.Task[_Page]] = {}
 
-    async def events(self, job_id: str, *, after: int, kinds: frozenset[ItemKind]) -> AsyncGenerator[bytes]:
-        """Everything stored behind `after` and, as it comes, what is stored later; the end of the job ends it.
+    async def events(self, job_id: str, *, after: int, kinds: frozenset[StoredKind]) -> AsyncGenerator[bytes]:
+        """Yields everything stored after position `after`, then new items as they are stored, until the job ends.
 
-        A watcher holds one shared page and no thread. It also ends, without an `end`, when the service stops or the job
-        is deleted.
+        A watcher holds one shared page and no thread. The stream ends without an `end` event if the service stops or
+        the job is deleted.
         """
         loop = asyncio.get_running_loop()
-        said = loop.time()
+        sent_at = loop.time()
         with self._live.watch(job_id) as watch:
-            while not watch.over:
+            while not watch.ended:
                 try:
-                    page = await self._page(_Wanted(job_id, kinds, after))
+                    page = await self._page(_PageKey(job_id, kinds, after))
                 except NotFound:
                     return
                 except Unavailable:
-                    page = _Page(b"", after, ended=False)  # the database comes back, and the watcher is still there
+                    page = _Page(b"", after, ended=False)  # tried again until the database answers
                 if page.data:
                     yield page.data
-                    said = loop.time()
+                    sent_at = loop.time()
                 if page.ended:
                     return
                 if page.last == after:
-                    await watch.changed(within=said + _HEARTBEAT_S - loop.time())
+                    await watch.wait_for_change(within=sent_at + _HEARTBEAT_S - loop.time())
                 after = page.last
-                if loop.time() - said >= _HEARTBEAT_S:
+                if loop.time() - sent_at >= _HEARTBEAT_S:
                     yield b": heartbeat\n\n"
-                    said = loop.time()
+                    sent_at = loop.time()
 
-    async def _page(self, wanted: _Wanted) -> _Page:
-        if (found := self._cache.get(wanted)) is not None:
-            self._cache.move_to_end(wanted)
+    async def _page(self, key: _PageKey) -> _Page:
+        if (found := self._cache.get(key)) is not None:
+            self._cache.move_to_end(key)
             return found
-        # A read that began before the newest announcement may not see what was announced.
-        key = (wanted, self._live.heard)
-        reading = self._reading.get(key)
+        # A read that began before the newest announcement may not see the change that it announced.
+        read = (key, self._live.announcements)
+        reading = self._reading.get(read)
         if reading is None:
-            reading = self._reading[key] = asyncio.create_task(self._read(wanted))
-            reading.add_done_callback(lambda _: self._reading.pop(key))
-        # Shielded: a watcher that leaves must not take the page away from the others.
+            reading = self._reading[read] = asyncio.create_task(self._read(key))
+            reading.add_done_callback(lambda _: self._reading.pop(read))
+        # Shielded: the other watchers still need the page if this one is cancelled.
         return await asyncio.shield(reading)
 
-    async def _read(self, wanted: _Wanted) -> _Page:
-        page = await to_thread.run_sync(self._load, wanted, limiter=self._readers)
-        if page.last > wanted.after or page.ended:
-            self._keep(wanted, page)
+    async def _read(self, key: _PageKey) -> _Page:
+        page = await to_thread.run_sync(self._load, key, limiter=self._readers)
+        if page.last > key.after or page.ended:
+            self._keep(key, page)
         return page
 
-    def _keep(self, wanted: _Wanted, page: _Page) -> None:
-        if (replaced := self._cache.pop(wanted, None)) is not None:  # two may read a page at the same time
+    def _keep(self, key: _PageKey, page: _Page) -> None:
+        if (replaced := self._cache.pop(key, None)) is not None:  # two tasks may have read the same page
             self._cached_bytes -= replaced.size
-        self._cache[wanted] = page
+        self._cache[key] = page
         self._cached_bytes += page.size
         while self._cached_bytes > _CACHE_BYTES:
             _, dropped = self._cache.popitem(last=False)
             self._cached_bytes -= dropped.size
 
-    def _load(self, wanted: _Wanted) -> _Page:
+    def _load(self, key: _PageKey) -> _Page:
         with self._store.read() as session:
-            job = jobs.get(session, wanted.job_id)
+            job = jobs.get(session, key.job_id)
             events: list[bytes] = []
-            size, last = 0, wanted.after
-            for item in timeline.after(session, wanted.job_id, wanted.after, kinds=wanted.kinds):
+            size, last = 0, key.after
+            for item in timeline.after(session, key.job_id, key.after, kinds=key.kinds):
                 events.append(_encoded(item))
                 size += len(events[-1])
                 last = item.position

@@ -1,4 +1,4 @@
-"""Waiting for a job to change, with no thread held meanwhile."""
+"""Waits for a job to change without holding a thread."""
 
 import asyncio
 
@@ -8,21 +8,21 @@ from api.auth import Principal, visible_job
 from api.services import Services
 
 
-async def for_version(parts: Services, user: Principal, job_id: str, *, above: int | None, seconds: float) -> None:
-    """Returns once the job's version is above `above` (its present one, for None), at the latest after `seconds`.
+async def for_version(services: Services, user: Principal, job_id: str, *, above: int | None, seconds: float) -> None:
+    """Returns once the job's version is above `above` (None: above its present one), at the latest after `seconds`.
 
-    Raises NotFound, also where the job is deleted meanwhile.
+    Raises NotFound, also if the job is deleted meanwhile.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
-    with parts.live.watch(job_id) as watch:
-        version = await run_in_threadpool(_version, parts, user, job_id)
+    with services.live.watch(job_id) as watch:
+        version = await run_in_threadpool(_version, services, user, job_id)
         known = version if above is None else above
-        while version <= known and not watch.over and (left := deadline - loop.time()) > 0:
-            await watch.changed(within=left)
-            version = await run_in_threadpool(_version, parts, user, job_id)
+        while version <= known and not watch.ended and (left := deadline - loop.time()) > 0:
+            await watch.wait_for_change(within=left)
+            version = await run_in_threadpool(_version, services, user, job_id)
 
 
-def _version(parts: Services, user: Principal, job_id: str) -> int:
-    with parts.store.read() as session:
+def _version(services: Services, user: Principal, job_id: str) -> int:
+    with services.store.read() as session:
         return visible_job(session, job_id, user).version

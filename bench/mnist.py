@@ -18,7 +18,7 @@ import time
 from typing import Any
 
 from bench.service import up
-from torchyard.client import Client, MetricPoint
+from torchyard.client import Client, MetricView
 from torchyard.contract.job import JobState
 from torchyard.contract.views import JobView
 
@@ -70,8 +70,8 @@ def train(client: Client, data: Path, *, processes: int) -> tuple[JobView, float
     )
     began = time.monotonic()
     for update in client.follow(job.id, logs=False):
-        if isinstance(update, MetricPoint) and update.key == METRIC:
-            print(f"step {update.point.step}: {METRIC} {update.point.value}", flush=True)
+        if isinstance(update, MetricView) and update.key == METRIC:
+            print(f"step {update.step}: {METRIC} {update.value}", flush=True)
         job = update if isinstance(update, JobView) else job
     if job.state != JobState.SUCCEEDED:
         sys.exit(f"the job {job.state}: {job.error.message if job.error else job.status_reason.message}")

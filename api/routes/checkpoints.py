@@ -1,4 +1,4 @@
-"""Checkpoints: the list, and their files."""
+"""Lists checkpoints and sends their files."""
 
 import base64
 from pathlib import Path, PurePosixPath
@@ -11,7 +11,7 @@ from api.auth import Principal, User, visible_job
 from api.files import FileResponse, Span, disposition, spans_of
 from api.openapi import DOWNLOAD, DOWNLOAD_HEAD, problems
 from api.paging import AfterCheckpoint, Limit, id_after, page
-from api.services import Parts, Services
+from api.services import Services, ServicesDep
 from store.db.database import Session
 from store.db.tables import Checkpoint, Job
 from store.rows import checkpoints
@@ -25,39 +25,39 @@ router = APIRouter(tags=["checkpoints"], responses=problems(Unavailable))
 
 @router.get("/jobs/{job_id}/checkpoints")
 def list_checkpoints(
-    parts: Parts, user: User, job_id: str, limit: Limit = 100, after: AfterCheckpoint = None
+    services: ServicesDep, user: User, job_id: str, limit: Limit = 100, after: AfterCheckpoint = None
 ) -> Page[CheckpointView]:
-    """The job's checkpoints, newest first."""
+    """Lists the job's checkpoints, newest first."""
     cursor = id_after(after, "ckpt")
-    with parts.store.read() as session:
+    with services.store.read() as session:
         found = _listed(session, visible_job(session, job_id, user), behind=cursor)
     shown = [present.checkpoint(item) for item in found[: limit + 1]]
     return page(CheckpointView, shown, limit=limit, cursor=lambda item: item.id)
 
 
 @router.get("/jobs/{job_id}/checkpoints/{ref}")
-def get_checkpoint(parts: Parts, user: User, job_id: str, ref: str) -> CheckpointView:
-    """`ref` is an id, `best`, `latest`, `epoch-N` or `step-N`."""
-    with parts.store.read() as session:
+def get_checkpoint(services: ServicesDep, user: User, job_id: str, ref: str) -> CheckpointView:
+    """Returns one checkpoint. `ref` is an id, `best`, `latest`, `epoch-N` or `step-N`."""
+    with services.store.read() as session:
         return present.checkpoint(checkpoints.resolve(session, visible_job(session, job_id, user), ref))
 
 
 @router.head("/jobs/{job_id}/checkpoints/{ref}/download", **DOWNLOAD_HEAD)
 @router.get("/jobs/{job_id}/checkpoints/{ref}/download", **DOWNLOAD)
-def download_checkpoint(request: Request, parts: Parts, user: User, job_id: str, ref: str) -> Response:
-    """The checkpoint's `state.pt`. Its sha256 is the `ETag`."""
-    return _send(request, parts, user, job_id=job_id, ref=ref, path=STATE_FILE)
+def download_checkpoint(request: Request, services: ServicesDep, user: User, job_id: str, ref: str) -> Response:
+    """Sends the checkpoint's `state.pt`. Its sha256 is the `ETag`."""
+    return _send(request, services, user, job_id=job_id, ref=ref, path=STATE_FILE)
 
 
 @router.head("/jobs/{job_id}/checkpoints/{ref}/files/{path:path}", **DOWNLOAD_HEAD)
 @router.get("/jobs/{job_id}/checkpoints/{ref}/files/{path:path}", **DOWNLOAD)
-def download_file(*, request: Request, parts: Parts, user: User, job_id: str, ref: str, path: str) -> Response:
-    """Any file of the checkpoint, by its listed path."""
-    return _send(request, parts, user, job_id=job_id, ref=ref, path=path)
+def download_file(*, request: Request, services: ServicesDep, user: User, job_id: str, ref: str, path: str) -> Response:
+    """Sends any file of the checkpoint, by its listed path."""
+    return _send(request, services, user, job_id=job_id, ref=ref, path=path)
 
 
-def _send(request: Request, parts: Services, user: Principal, *, job_id: str, ref: str, path: str) -> Response:
-    with parts.store.read() as session:
+def _send(request: Request, services: Services, user: Principal, *, job_id: str, ref: str, path: str) -> Response:
+    with services.store.read() as session:
         job = visible_job(session, job_id, user)
         row = checkpoints.resolve(session, job, ref).row
     entry = checkpoints.file_of(row, path)
@@ -68,24 +68,26 @@ def _send(request: Request, parts: Services, user: Principal, *, job_id: str, re
         "Content-Disposition": disposition(f"{job.name}-{_place(row)}{_suffix(path)}"),
         "Repr-Digest": f"sha-256=:{base64.b64encode(bytes.fromhex(sha256)).decode()}:",
     }
-    if etags.is_held(request, headers["ETag"]):
+    if etags.is_current(request, headers["ETag"]):
         return Response(status_code=304, headers=headers)
-    blob = parts.store.blobs.path(sha256)
-    if parts.sendfile and "if-range" not in request.headers:  # a proxy cannot judge that one: the ETag is ours
-        return Response(headers=headers | _handed_over(parts.sendfile, blob), media_type="application/octet-stream")
+    blob = services.store.blobs.path(sha256)
+    if services.sendfile and "if-range" not in request.headers:  # a proxy cannot evaluate it, as the ETag is ours
+        return Response(
+            headers=headers | _sendfile_header(services.sendfile, blob), media_type="application/octet-stream"
+        )
     return FileResponse(blob, size=size, spans=_spans(request, headers["ETag"], size=size), headers=headers)
 
 
 def _spans(request: Request, etag: str, *, size: int) -> list[Span] | None:
-    """What the caller wants of the file; None is all. Raises HTTPException (416)."""
+    """Returns the parts of the file that the caller requests, or None for the whole. Raises HTTPException (416)."""
     asked = request.headers.get("range")
     if asked is None or request.method != "GET" or request.headers.get("if-range", etag) != etag:
         return None
     return spans_of(asked, size=size)
 
 
-def _handed_over(sendfile: str, blob: Path) -> dict[str, str]:
-    """The header by which the proxy sends the file, and has its way with `Range`."""
+def _sendfile_header(sendfile: str, blob: Path) -> dict[str, str]:
+    """Returns the header by which the proxy sends the file. It handles `Range` itself."""
     kind, _, location = sendfile.partition(":")
     if kind == "x-sendfile":
         return {"X-Sendfile": str(blob)}
@@ -98,7 +100,7 @@ def _listed(session: Session, job: Job, *, behind: str | None) -> list[ListedChe
     try:
         return checkpoints.older_than(session, job, behind)
     except NotFound:
-        raise InvalidCursor(f"{behind!r} is no checkpoint of this job") from None
+        raise InvalidCursor(f"{behind!r} is not a checkpoint of this job") from None
 
 
 def _place(row: Checkpoint) -> str:

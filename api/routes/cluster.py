@@ -1,4 +1,4 @@
-"""What there is to train with: trainers, workers and their devices."""
+"""Lists trainers, workers and the queue, and drains workers."""
 
 import inspect
 
@@ -8,7 +8,7 @@ from api import present
 from api.auth import Principal, User
 from api.openapi import problems
 from api.paging import AfterPlace, AfterWorker, Limit, id_after, page, place_after, place_cursor
-from api.services import Parts, Services
+from api.services import Services, ServicesDep
 from store.commands import requests
 from store.ids import is_id
 from store.queries import listing
@@ -23,7 +23,7 @@ router = APIRouter(tags=["cluster"])
 
 @router.get("/trainers")
 def list_trainers() -> Page[TrainerView]:
-    """The trainers that a job may name, each with the JSON schema of its `config`."""
+    """Lists the trainers that a job may name, each with the JSON schema of its `config`."""
     return Page[TrainerView](
         data=[
             TrainerView(name=name, description=inspect.getdoc(config) or "", config_schema=config.model_json_schema())
@@ -33,10 +33,10 @@ def list_trainers() -> Page[TrainerView]:
 
 
 @router.get("/workers", responses=problems(Unavailable))
-def list_workers(parts: Parts, limit: Limit = 100, after: AfterWorker = None) -> Page[WorkerView]:
-    """Hosts and their devices, and which job holds each."""
+def list_workers(services: ServicesDep, limit: Limit = 100, after: AfterWorker = None) -> Page[WorkerView]:
+    """Lists hosts and their devices, and the job that holds each."""
     cursor = id_after(after, "wrk")
-    with parts.store.read() as session:
+    with services.store.read() as session:
         found = workers.list_all(session, limit=limit + 1, after=cursor)
         holders = jobs.device_holders(session)
     shown = [present.worker(row, alive, holders) for row, alive in found]
@@ -44,46 +44,46 @@ def list_workers(parts: Parts, limit: Limit = 100, after: AfterWorker = None) ->
 
 
 @router.get("/workers/{worker_id}", responses=problems(Unavailable))
-def get_worker(parts: Parts, worker_id: str) -> WorkerView:
-    """One host and its devices."""
+def get_worker(services: ServicesDep, worker_id: str) -> WorkerView:
+    """Returns one host and its devices."""
     _check_id(worker_id)
-    with parts.store.read() as session:
+    with services.store.read() as session:
         row, alive = workers.get(session, worker_id)
         return present.worker(row, alive, jobs.device_holders(session))
 
 
 @router.post("/workers/{worker_id}/drain", responses=problems(Unavailable, Forbidden))
-def drain_worker(parts: Parts, user: User, worker_id: str) -> WorkerView:
-    """The worker takes no jobs any more; those that it runs save a checkpoint and go back to the queue, uncounted."""
-    return _set_drain(parts, user, worker_id, drain=True)
+def drain_worker(services: ServicesDep, user: User, worker_id: str) -> WorkerView:
+    """Stops the worker from taking jobs. Its running jobs save a checkpoint and return to the queue, uncounted."""
+    return _set_drain(services, user, worker_id, drain=True)
 
 
 @router.post("/workers/{worker_id}/undrain", responses=problems(Unavailable, Forbidden))
-def undrain_worker(parts: Parts, user: User, worker_id: str) -> WorkerView:
-    """The worker takes jobs again."""
-    return _set_drain(parts, user, worker_id, drain=False)
+def undrain_worker(services: ServicesDep, user: User, worker_id: str) -> WorkerView:
+    """Lets the worker take jobs again."""
+    return _set_drain(services, user, worker_id, drain=False)
 
 
 @router.get("/queue", responses=problems(Unavailable))
-def list_queue(parts: Parts, user: User, limit: Limit = 100, after: AfterPlace = None) -> Page[QueueEntry]:
-    """The queued jobs in the order in which workers look at them, and why each does not start yet.
+def list_queue(services: ServicesDep, user: User, limit: Limit = 100, after: AfterPlace = None) -> Page[QueueEntry]:
+    """Lists the queued jobs in the order in which workers try to start them, and why each has not started.
 
-    The highest priority is first, then the oldest. A job that fits starts before one ahead of it that does not.
+    The highest priority is first, then the oldest. A job that fits starts before an earlier one that does not fit.
     """
     behind = place_after(after)
-    with parts.store.read() as session:
+    with services.store.read() as session:
         entries = present.queue(session, listing.queue(session, limit=limit + 1, owner=user.sees, after=behind))
     return page(
         QueueEntry, entries, limit=limit, cursor=lambda entry: place_cursor(QueueCursor(entry.priority, entry.job_id))
     )
 
 
-def _set_drain(parts: Services, user: Principal, worker_id: str, *, drain: bool) -> WorkerView:
+def _set_drain(services: Services, user: Principal, worker_id: str, *, drain: bool) -> WorkerView:
     _check_id(worker_id)
     if not user.admin:
-        raise Forbidden("only an administrator may say whether a worker takes jobs")
+        raise Forbidden("only an administrator may drain or undrain a worker")
     return requests.drain(
-        parts.store,
+        services.store,
         worker_id,
         drain=drain,
         answer=lambda session, row, alive: present.worker(row, alive, jobs.device_holders(session)),

@@ -1,4 +1,4 @@
-"""Whether the service lives and can work, open to all; and its figures, for who has the token."""
+"""Reports health and readiness, without a token, and the service's metrics."""
 
 from collections.abc import Callable
 import logging
@@ -12,7 +12,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from api.auth import authenticate
 from api.openapi import headers, problems
 from api.problems import RETRY_AFTER
-from api.services import Parts
+from api.services import ServicesDep
 from store.rows import jobs
 from store.store import Store
 from torchyard.contract.errors import NotAuthorized, Unavailable
@@ -20,13 +20,13 @@ from torchyard.contract.views import HealthView, ReadyView
 
 router = APIRouter(tags=["service"])
 
-_SILENT = "does not answer"
+_NO_ANSWER = "does not answer"
 _log = logging.getLogger(__name__)
 
 
 @router.get("/healthz")
 async def is_alive() -> HealthView:
-    """Whether the process answers: nothing else is looked at."""
+    """Answers if the process runs. Checks nothing else."""
     return HealthView()
 
 
@@ -36,10 +36,12 @@ _NOT_READY: dict[int | str, dict[str, Any]] = {
 
 
 @router.get("/readyz", responses=_NOT_READY)
-def is_ready(parts: Parts, response: Response) -> ReadyView:
-    """`degraded` without Redis: jobs are accepted and start, only later. `unavailable` (503) without the database."""
-    database = _state("the database", lambda: _look(parts.store))
-    redis = _state("redis", parts.store.queue.ping)
+def is_ready(services: ServicesDep, response: Response) -> ReadyView:
+    """Checks the database and Redis. Without Redis it is `degraded`: jobs start later. Without the database it is
+    `unavailable` (503).
+    """
+    database = _state("the database", lambda: _check_database(services.store))
+    redis = _state("redis", services.store.queue.ping)
     if database != "ok":
         response.status_code = 503
         response.headers.update(RETRY_AFTER)
@@ -54,7 +56,7 @@ def is_ready(parts: Parts, response: Response) -> ReadyView:
     responses=problems(NotAuthorized),
 )
 def read_figures(request: Request) -> Response:
-    """Requests, jobs, devices, leases and this process, as text for Prometheus. Answers without the database, too."""
+    """Returns metrics as text for Prometheus: requests, jobs, devices, leases, this process. Needs no database."""
     registry: CollectorRegistry = request.app.state.registry
     return Response(generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
 
@@ -63,12 +65,12 @@ def _state(name: str, ask: Callable[[], None]) -> str:
     try:
         ask()
     except Unavailable as error:
-        # Anybody may ask, and the reason may name hosts and folders: it is for the log.
+        # Anybody may call this, and the reason may name hosts and folders: only the log has it.
         _log.warning("%s is not ready: %s", name, error.message)
-        return _SILENT
+        return _NO_ANSWER
     return "ok"
 
 
-def _look(store: Store) -> None:
+def _check_database(store: Store) -> None:
     with store.read() as session:
         jobs.queued(session, limit=1)

@@ -1,4 +1,4 @@
-"""Jobs that are there: list, look, watch, change, cancel, delete; and what happened to one."""
+"""Lists, shows, changes, stops and deletes jobs, and lists their events."""
 
 from datetime import datetime
 import logging
@@ -16,7 +16,7 @@ from api.auth import JobId, Principal, User, visible_job
 from api.body import Body, parsed
 from api.openapi import CONDITIONAL, PATCH_BODY, headers, problems
 from api.paging import AfterJob, AfterNumber, Limit, id_after, number_after, page
-from api.services import Parts, Services
+from api.services import Services, ServicesDep
 from store.commands import cleanup, requests
 from store.queries import listing
 from store.rows import jobs
@@ -41,7 +41,7 @@ def _label(text: str) -> str:
 
 def _instant(text: Any) -> Any:
     if isinstance(text, str) and _INSTANT.fullmatch(text) is None:
-        raise ValueError("write a time with its zone, as 2026-01-31T12:00:00Z (and a + in a query as %2B)")
+        raise ValueError("write a time with its zone, such as 2026-01-31T12:00:00Z (in a query, write + as %2B)")
     return text
 
 
@@ -51,26 +51,30 @@ Instant = Annotated[AwareDatetime, BeforeValidator(_instant)]
 
 _JOB: dict[int | str, dict[str, Any]] = {
     200: {"model": JobView, "headers": headers("ETag")},
-    304: {"description": "The caller has this very answer already", "headers": headers("ETag")},
+    304: {"description": "The caller has this answer already", "headers": headers("ETag")},
 }
 
 
 @router.get("/jobs")
 def list_jobs(
     *,
-    parts: Parts,
+    services: ServicesDep,
     user: User,
-    state: Annotated[list[JobState] | None, Query(max_length=20, description="any of these")] = None,
+    state: Annotated[list[JobState] | None, Query(max_length=20, description="in any of these states")] = None,
     name: Annotated[Text | None, Query(description="exactly this name")] = None,
-    owner: Annotated[Text | None, Query(description="whose jobs; all that you may see, if left out")] = None,
+    owner: Annotated[
+        Text | None, Query(description="the owner; if left out, of all owners whose jobs you may see")
+    ] = None,
     trainer: Annotated[Text | None, Query(description="exactly this trainer")] = None,
-    label: Annotated[list[Label] | None, Query(max_length=32, description="`key:value`; all must be there")] = None,
+    label: Annotated[
+        list[Label] | None, Query(max_length=32, description="`key:value`; a job must have all of them")
+    ] = None,
     created_after: Annotated[Instant | None, Query(description="later than this (RFC 3339)")] = None,
     created_before: Annotated[Instant | None, Query(description="earlier than this (RFC 3339)")] = None,
     limit: Limit = 100,
     after: AfterJob = None,
 ) -> Page[JobView]:
-    """Jobs, newest first."""
+    """Lists jobs, newest first."""
     before = id_after(after, "job")
     if user.sees is not None and owner not in {None, user.sees}:
         return Page[JobView](data=[])
@@ -83,7 +87,7 @@ def list_jobs(
         created_after=_microseconds(created_after),
         created_before=_microseconds(created_before),
     )
-    with parts.store.read() as session:
+    with services.store.read() as session:
         rows = listing.newest(session, where, limit=limit + 1, before=before)
         return page(JobView, present.job_list(session, rows), limit=limit, cursor=lambda job: job.id)
 
@@ -92,77 +96,77 @@ def list_jobs(
 async def get_job(
     *,
     request: Request,
-    parts: Parts,
+    services: ServicesDep,
     user: User,
     job_id: JobId,
     wait: Annotated[float, Query(ge=0, le=60, allow_inf_nan=False, description="seconds to wait for a change")] = 0,
     after_version: Annotated[
-        int | None, Query(ge=0, lt=2**31, description="the version that you know; left out, the present one")
+        int | None, Query(ge=0, lt=2**31, description="the version that you know; if left out, the present one")
     ] = None,
 ) -> Response:
-    """The job. With `wait`, as soon as its version is above `after_version`, else as it is after the wait."""
+    """Returns the job. With `wait`, returns it as soon as its version is above `after_version`, or after the wait."""
     if wait:
-        await waiting.for_version(parts, user, job_id, above=after_version, seconds=wait)
-    content = await run_in_threadpool(_content, parts, user, job_id)
+        await waiting.for_version(services, user, job_id, above=after_version, seconds=wait)
+    content = await run_in_threadpool(_content, services, user, job_id)
     return etags.answer(request, content, media_type="application/json")
 
 
 @router.patch("/jobs/{job_id}", openapi_extra=PATCH_BODY, responses=problems(Conflict))
-def change_job(parts: Parts, user: User, job_id: JobId, body: Body) -> JobView:
+def change_job(services: ServicesDep, user: User, job_id: JobId, body: Body) -> JobView:
     """Changes the name, the labels or, while the job is queued, the priority.
 
-    What is left out stays. `labels` replaces the whole map: send those that are to stay, too.
+    Fields that are left out do not change. `labels` replaces all labels.
     """
-    return requests.change(parts.store, job_id, parse_patch(parsed(body)), owner=user.sees, answer=present.job)
+    return requests.change(services.store, job_id, parse_patch(parsed(body)), owner=user.sees, answer=present.job)
 
 
 @router.post("/jobs/{job_id}/cancel", status_code=202, responses=problems(Conflict))
-def cancel_job(parts: Parts, user: User, job_id: JobId) -> JobView:
+def cancel_job(services: ServicesDep, user: User, job_id: JobId) -> JobView:
     """Cancels a waiting job at once; asks a running one to save a checkpoint and stop."""
-    return requests.cancel(parts.store, job_id, owner=user.sees, answer=present.job)
+    return requests.cancel(services.store, job_id, owner=user.sees, answer=present.job)
 
 
 @router.post("/jobs/{job_id}/pause", status_code=202, responses=problems(Conflict))
-def pause_job(parts: Parts, user: User, job_id: JobId) -> JobView:
-    """Pauses a waiting job at once; asks a running one to save a checkpoint, stop, and give its devices back."""
-    return requests.pause(parts.store, job_id, owner=user.sees, answer=present.job)
+def pause_job(services: ServicesDep, user: User, job_id: JobId) -> JobView:
+    """Pauses a waiting job at once; asks a running one to save a checkpoint, stop, and release its devices."""
+    return requests.pause(services.store, job_id, owner=user.sees, answer=present.job)
 
 
 @router.post("/jobs/{job_id}/resume", status_code=202, responses=problems(Conflict))
-def resume_job(parts: Parts, user: User, job_id: JobId) -> JobView:
-    """Queues a paused job again; it goes on from its newest checkpoint."""
-    return requests.resume(parts.store, job_id, owner=user.sees, answer=present.job)
+def resume_job(services: ServicesDep, user: User, job_id: JobId) -> JobView:
+    """Queues a paused job again. It continues from its newest checkpoint."""
+    return requests.resume(services.store, job_id, owner=user.sees, answer=present.job)
 
 
 @router.delete("/jobs/{job_id}", status_code=204, responses=problems(Conflict), response_class=Response)
-def delete_job(parts: Parts, user: User, job_id: JobId) -> Response:
-    """Deletes a job that has ended, and all that it stored: events, metrics, logs and checkpoints."""
-    requests.delete(parts.store, job_id, owner=user.sees)
-    return Response(status_code=204, background=BackgroundTask(_collect, parts))
+def delete_job(services: ServicesDep, user: User, job_id: JobId) -> Response:
+    """Deletes a job that has ended, and everything that it stored: events, metrics, logs and checkpoints."""
+    requests.delete(services.store, job_id, owner=user.sees)
+    return Response(status_code=204, background=BackgroundTask(_collect, services))
 
 
 @router.get("/jobs/{job_id}/events")
 def list_events(
-    parts: Parts, user: User, job_id: str, limit: Limit = 100, after: AfterNumber = None
+    services: ServicesDep, user: User, job_id: str, limit: Limit = 100, after: AfterNumber = None
 ) -> Page[EventView]:
-    """What happened to the job, in order: each event with a `seq` above `after`."""
+    """Lists the job's events with a `seq` above `after`, in order."""
     seq = number_after(after)
-    with parts.store.read() as session:
+    with services.store.read() as session:
         visible_job(session, job_id, user)
         rows = jobs.events(session, job_id, after=seq, limit=limit + 1)
     return page(EventView, [present.event(row) for row in rows], limit=limit, cursor=lambda event: str(event.seq))
 
 
-def _content(parts: Services, user: Principal, job_id: str) -> bytes:
-    with parts.store.read() as session:
+def _content(services: Services, user: Principal, job_id: str) -> bytes:
+    with services.store.read() as session:
         return present.job(session, visible_job(session, job_id, user)).model_dump_json().encode()
 
 
-def _collect(parts: Services) -> None:
+def _collect(services: Services) -> None:
     try:
-        cleanup.collect_garbage(parts.store)
+        cleanup.collect_garbage(services.store)
     except (Unavailable, OSError) as error:
-        _log.warning("what deleted jobs left waits for a worker's sweep: %s", error)
+        _log.warning("files of deleted jobs are left for a worker's sweep: %s", error)
 
 
 def _microseconds(time: datetime | None) -> int | None:

@@ -1,4 +1,4 @@
-"""A job's life as it happens: server-sent events."""
+"""Streams what a job stores, as server-sent events."""
 
 from typing import Annotated
 
@@ -9,9 +9,9 @@ from starlette.responses import StreamingResponse
 from api.auth import Principal, User, visible_job
 from api.openapi import STREAM, problems
 from api.paging import NUMBER, number_after
-from api.services import Parts, Services
-from store.queries.timeline import ItemKind
+from api.services import Services, ServicesDep
 from torchyard.contract.errors import Unavailable
+from torchyard.contract.views import StoredKind
 
 router = APIRouter(tags=["telemetry"], responses=problems(Unavailable))
 
@@ -23,14 +23,14 @@ class EventStream(StreamingResponse):
 @router.get("/jobs/{job_id}/stream", response_class=EventStream, responses=STREAM)
 async def stream_job(
     *,
-    parts: Parts,
+    services: ServicesDep,
     user: User,
     job_id: str,
     last_event_id: Annotated[
         str | None,
         Header(
             alias="Last-Event-ID",
-            description="the `id` of the last event that was received",
+            description="the `id` of the last event that you received",
             json_schema_extra={"pattern": NUMBER},
         ),
     ] = None,
@@ -38,23 +38,23 @@ async def stream_job(
         str | None,
         Query(
             max_length=200,
-            description="as `Last-Event-ID`, which goes before it",
+            description="the same as `Last-Event-ID`, which takes precedence",
             json_schema_extra={"pattern": NUMBER},
         ),
     ] = None,
-    only: Annotated[list[ItemKind] | None, Query(max_length=20, description="only these kinds of events")] = None,
+    only: Annotated[list[StoredKind] | None, Query(max_length=20, description="only these kinds of events")] = None,
 ) -> EventStream:
-    """All that is stored of the job, in order, and then each thing as it is stored; `end` is the last event.
+    """Streams everything that the job has stored, in order, then each new item at once. `end` is the last event.
 
-    Each event has an `id`: sent back as `Last-Event-ID`, it resumes the stream with no loss and no repeat. A comment
-    comes every 15 seconds when nothing else does. A stream that ends without `end` was cut: connect again.
+    Each event has an `id`: send it as `Last-Event-ID` to resume the stream without loss or repetition. A comment is
+    sent after 15 seconds without an event. A stream that ends without `end` was interrupted: connect again.
     """
     begun, seen = number_after(after), number_after(last_event_id)
-    await run_in_threadpool(_check, parts, user, job_id)
-    events = parts.stream.events(job_id, after=begun if last_event_id is None else seen, kinds=frozenset(only or ()))
+    await run_in_threadpool(_check, services, user, job_id)
+    events = services.stream.events(job_id, after=begun if last_event_id is None else seen, kinds=frozenset(only or ()))
     return EventStream(events, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
 
 
-def _check(parts: Services, user: Principal, job_id: str) -> None:
-    with parts.store.read() as session:
+def _check(services: Services, user: Principal, job_id: str) -> None:
+    with services.store.read() as session:
         visible_job(session, job_id, user)

@@ -1,4 +1,4 @@
-"""Making jobs: validate a spec, submit it, retry a job that has ended."""
+"""Validates and submits specs, and retries jobs that have ended."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from api import present
 from api.auth import JobId, User
 from api.body import Body, Keyed, parsed
 from api.openapi import SPEC_BODY, headers, problems
-from api.services import Parts
+from api.services import ServicesDep
 from store.commands import submission
 from store.commands.submission import Submitted
 from store.db.database import Session
@@ -28,25 +28,27 @@ _CREATED: dict[int | str, dict[str, Any]] = {
 
 @router.post("/jobs/validate", openapi_extra=SPEC_BODY)
 def validate_spec(body: Body) -> SpecView:
-    """The spec with every default filled in, or what is wrong with it. Nothing is stored."""
+    """Returns the spec with every default filled in, or its errors. Nothing is stored."""
     return SpecView(spec=parse_spec(parsed(body)))
 
 
 @router.post("/jobs", status_code=201, openapi_extra=SPEC_BODY, responses=_CREATED)
-def submit_job(parts: Parts, user: User, body: Body, keyed: Keyed) -> Response:
-    """Submits a job: it is queued when this answers."""
+def submit_job(services: ServicesDep, user: User, body: Body, keyed: Keyed) -> Response:
+    """Submits a job. It is queued when the answer arrives."""
     spec = parse_spec(parsed(body))
 
     def show(session: Session, row: Job) -> JobView:
         return present.new_job(session, row, spec)
 
-    return _answer(submission.submit(parts.store, spec, owner=user.name, show=show, keyed=keyed))
+    return _answer(submission.submit(services.store, spec, owner=user.name, show=show, keyed=keyed))
 
 
 @router.post("/jobs/{job_id}/retry", status_code=201, responses=_CREATED | problems(Conflict, TooLarge))
-def retry_job(parts: Parts, user: User, job_id: JobId, keyed: Keyed) -> Response:
-    """Submits the spec of a job that has ended as a new job, which resumes from the newest checkpoint of the old."""
-    made = submission.retry(parts.store, job_id, owner=user.name, visible_to=user.sees, show=present.job, keyed=keyed)
+def retry_job(services: ServicesDep, user: User, job_id: JobId, keyed: Keyed) -> Response:
+    """Submits the spec of a job that has ended as a new job, which resumes from the old job's newest checkpoint."""
+    made = submission.retry(
+        services.store, job_id, owner=user.name, visible_to=user.sees, show=present.job, keyed=keyed
+    )
     return _answer(made)
 
 

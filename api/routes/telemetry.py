@@ -1,4 +1,4 @@
-"""What a job says while it runs: metrics and logs."""
+"""Returns metrics and log lines of a job."""
 
 from typing import Annotated
 
@@ -8,9 +8,9 @@ from api import present
 from api.auth import User, visible_job
 from api.openapi import problems
 from api.paging import AfterNumber, Limit, number_after, page
-from api.services import Parts
+from api.services import ServicesDep
 from store.rows import logs, metrics
-from store.rows.metrics import Points
+from store.rows.metrics import SeriesColumns
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.schema import MetricKey
 from torchyard.contract.views import LogLine, MetricsView, Page, PointView, SeriesView
@@ -24,18 +24,18 @@ Number = Annotated[int, Query(ge=0, lt=2**31)]
 @router.get("/jobs/{job_id}/metrics")
 def get_metrics(
     *,
-    parts: Parts,
+    services: ServicesDep,
     user: User,
     job_id: str,
-    key: Annotated[list[MetricKey] | None, Query(max_length=1000, description="these series only")] = None,
-    from_step: Annotated[Step | None, Query(description="no point before this step")] = None,
-    to_step: Annotated[Step | None, Query(description="no point behind this step")] = None,
-    max_points: Annotated[int, Query(ge=2, le=100_000, description="of each series")] = 1500,
-    attempt: Annotated[Number | None, Query(description="one attempt's points only")] = None,
+    key: Annotated[list[MetricKey] | None, Query(max_length=1000, description="only these series")] = None,
+    from_step: Annotated[Step | None, Query(description="only points at or after this step")] = None,
+    to_step: Annotated[Step | None, Query(description="only points at or before this step")] = None,
+    max_points: Annotated[int, Query(ge=2, le=100_000, description="the most points of each series")] = 1500,
+    attempt: Annotated[Number | None, Query(description="only this attempt's points")] = None,
 ) -> MetricsView:
-    """Each series by step. One of more than `max_points` keeps the least and the greatest value of each stretch."""
+    """Returns each series by step. One of more than `max_points` keeps the least and greatest value of each bucket."""
     where = metrics.PointFilter(keys=tuple(key or ()), from_step=from_step, to_step=to_step, attempt=attempt)
-    with parts.store.read() as session:
+    with services.store.read() as session:
         visible_job(session, job_id, user)
         series = metrics.read(session, job_id, where)
     return MetricsView(data=[SeriesView(key=name, points=_points(found, max_points)) for name, found in series.items()])
@@ -44,17 +44,17 @@ def get_metrics(
 @router.get("/jobs/{job_id}/logs")
 def list_logs(
     *,
-    parts: Parts,
+    services: ServicesDep,
     user: User,
     job_id: str,
-    rank: Annotated[Number | None, Query(description="one rank's lines only")] = None,
-    tail: Annotated[int | None, Query(ge=1, le=10_000, description="the last lines, in place of a page")] = None,
+    rank: Annotated[Number | None, Query(description="only this rank's lines")] = None,
+    tail: Annotated[int | None, Query(ge=1, le=10_000, description="this many last lines, instead of a page")] = None,
     limit: Limit = 100,
     after: AfterNumber = None,
 ) -> Page[LogLine]:
-    """Lines of output, oldest first: those numbered above `after`, or the last `tail` ones."""
+    """Lists lines of output, oldest first: the lines numbered above `after`, or the last `tail` lines."""
     line = number_after(after)
-    with parts.store.read() as session:
+    with services.store.read() as session:
         visible_job(session, job_id, user)
         if tail is not None:
             last = logs.tail(session, job_id, count=tail, rank=rank)
@@ -63,10 +63,10 @@ def list_logs(
     return page(LogLine, [present.log_line(row) for row in rows], limit=limit, cursor=lambda shown: str(shown.line))
 
 
-def _points(found: Points, max_points: int) -> list[PointView]:
+def _points(found: SeriesColumns, max_points: int) -> list[PointView]:
     columns = (found.steps, found.values, found.times, found.attempts)
     if len(found.values) > max_points:
-        # Only here, as most of the service's processes never need it.
+        # Imported here, because numpy is slow to import and most processes never need it.
         from api import downsample
 
         chosen = downsample.select(found.values, max_points)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from heapq import merge
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -11,23 +11,13 @@ from sqlalchemy.orm import Session
 from store.db.tables import JobEvent, LogChunk, PointChunk, Series
 from store.rows import logs
 from store.rows.logs import Line
-from store.rows.metrics import POINT
+from store.rows.metrics import POINT, MetricPoint
+from torchyard.contract.views import StoredKind
 
 T = TypeVar("T")
 
-ItemKind = Literal["state", "message", "checkpoint", "progress", "metric", "log"]
-
 _PAGE = 32
 """Rows per read: a chunk may hold a thousand lines."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredPoint:
-    key: str
-    step: int
-    value: float
-    time: int
-    attempt: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +25,13 @@ class TimelineItem:
     """One event, point or log line of a job."""
 
     position: int
-    kind: ItemKind
-    content: JobEvent | StoredPoint | Line
+    kind: StoredKind
+    attempt: int | None
+    content: JobEvent | MetricPoint | Line
 
 
 def after(
-    session: Session, job_id: str, position: int, *, kinds: frozenset[ItemKind] = frozenset()
+    session: Session, job_id: str, position: int, *, kinds: frozenset[StoredKind] = frozenset()
 ) -> Iterator[TimelineItem]:
     """Yields what is stored after `position`, of some kinds or of all, in order. Reads rows as they are needed."""
     sources: list[Iterator[TimelineItem]] = []
@@ -53,12 +44,12 @@ def after(
     yield from merge(*sources, key=lambda item: item.position)
 
 
-def _events(session: Session, job_id: str, position: int, kinds: frozenset[ItemKind]) -> Iterator[TimelineItem]:
+def _events(session: Session, job_id: str, position: int, kinds: frozenset[StoredKind]) -> Iterator[TimelineItem]:
     query = select(JobEvent).where(JobEvent.job_id == job_id).order_by(JobEvent.seq).limit(_PAGE)
     if kinds:
         query = query.where(JobEvent.type.in_(kinds))
     rows = _paged(lambda last: session.scalars(query.where(JobEvent.seq > last)).all(), position, lambda row: row.seq)
-    return (TimelineItem(row.seq, row.type, row) for row in rows)  # pyright: ignore[reportArgumentType] - the column's values
+    return (TimelineItem(row.seq, row.type, row.attempt, row) for row in rows)  # pyright: ignore[reportArgumentType] - the column's values
 
 
 def _points(session: Session, job_id: str, position: int) -> Iterator[TimelineItem]:
@@ -73,7 +64,7 @@ def _points(session: Session, job_id: str, position: int) -> Iterator[TimelineIt
     for chunk, key in rows:
         for place, (step, value, time) in enumerate(POINT.iter_unpack(chunk.data), start=chunk.first):
             if place > position:
-                yield TimelineItem(place, "metric", StoredPoint(key, step, value, time, chunk.attempt))
+                yield TimelineItem(place, "metric", chunk.attempt, MetricPoint(key, step, value, time))
 
 
 def _lines(session: Session, job_id: str, position: int) -> Iterator[TimelineItem]:
@@ -86,7 +77,7 @@ def _lines(session: Session, job_id: str, position: int) -> Iterator[TimelineIte
     for chunk in rows:
         for place, line in enumerate(logs.lines(chunk), start=chunk.position):
             if place > position:
-                yield TimelineItem(place, "log", line)
+                yield TimelineItem(place, "log", chunk.attempt, line)
 
 
 def _paged(read: Callable[[int], Iterable[T]], begin: int, place: Callable[[T], int]) -> Iterator[T]:

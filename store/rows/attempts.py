@@ -17,7 +17,7 @@ from store.rows.checkpoints import NewCheckpoint
 from store.rows.exit_reports import verified
 from store.rows.jobs import Reason
 from store.rows.logs import NewLines
-from store.rows.metrics import NewPoint
+from store.rows.metrics import MetricPoint
 from torchyard.contract.errors import StaleClaim
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.records import ExitReport
@@ -49,7 +49,7 @@ class Batch:
 
     offsets: dict[str, int]
     """Bytes of each file that are stored after this batch."""
-    points: list[NewPoint] = field(default_factory=list[NewPoint])
+    points: list[MetricPoint] = field(default_factory=list[MetricPoint])
     lines: list[NewLines] = field(default_factory=list[NewLines])
     events: list[NewEvent] = field(default_factory=list[NewEvent])
     checkpoints: list[NewCheckpoint] = field(default_factory=list[NewCheckpoint])

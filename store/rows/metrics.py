@@ -28,7 +28,9 @@ _SPAN = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class NewPoint:
+class MetricPoint:
+    """One value of one metric."""
+
     key: str
     step: int
     value: float
@@ -46,7 +48,7 @@ class PointFilter:
 
 
 @dataclass(frozen=True)
-class Points:
+class SeriesColumns:
     """A series by rising step, as arrays of one length."""
 
     steps: NDArray[np.int64]
@@ -56,12 +58,12 @@ class Points:
     attempts: NDArray[np.int64]
 
 
-def add(session: Session, job_id: str, *, attempt: int, points: Sequence[NewPoint]) -> None:
+def add(session: Session, job_id: str, *, attempt: int, points: Sequence[MetricPoint]) -> None:
     """Stores points and updates the newest value of each series."""
     if not points:
         return
     first = jobs.reserve_positions(session, job_id, len(points))
-    by_key: dict[str, list[NewPoint]] = {}
+    by_key: dict[str, list[MetricPoint]] = {}
     for point in points:
         by_key.setdefault(point.key, []).append(point)
     session.execute(
@@ -93,7 +95,7 @@ def latest(session: Session, job_ids: Sequence[str]) -> dict[str, dict[str, floa
     return found
 
 
-def read(session: Session, job_id: str, where: PointFilter) -> dict[str, Points]:
+def read(session: Session, job_id: str, where: PointFilter) -> dict[str, SeriesColumns]:
     """Returns the points of each series, by key. A step that was measured twice has the newest value."""
     query = select(Series.id, Series.key).where(Series.job_id == job_id).order_by(Series.key)
     if where.keys:
@@ -116,7 +118,7 @@ def last_visible_steps(session: Session, job_id: str) -> dict[int, int]:
     return found | {0: last}
 
 
-def _points(session: Session, series_id: int, where: PointFilter, visible: dict[int, int] | None) -> Points:
+def _points(session: Session, series_id: int, where: PointFilter, visible: dict[int, int] | None) -> SeriesColumns:
     # Imported here, because most processes of the service never read a series.
     import numpy as np
 
@@ -141,7 +143,7 @@ def _points(session: Session, series_id: int, where: PointFilter, visible: dict[
     # Equal steps are in the order in which they were stored, and the last one counts.
     order = order[np.append(steps[1:] != steps[:-1], True)] if len(order) else order
     packed = packed[order]
-    return Points(packed["step"], packed["value"], packed["time"], attempts[order])
+    return SeriesColumns(packed["step"], packed["value"], packed["time"], attempts[order])
 
 
 def _stored(session: Session, series_id: int, *, attempt: int | None) -> list[tuple[int, bytes]]:

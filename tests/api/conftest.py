@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from store.db.database import Database
-from tests.api.house import House
+from tests.api.service import ApiFixture
 from tests.databases import Databases
 from tests.servers import redis_server
 
@@ -17,14 +17,14 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def databases(request: pytest.FixtureRequest) -> Databases:
-    """SQLite, but for a test that is marked with `tests.api.house.both_databases`."""
+    """SQLite, but for a test that is marked with `tests.api.service.both_databases`."""
     return request.getfixturevalue(getattr(request, "param", "sqlite"))
 
 
 @pytest.fixture
-def house(tmp_path: Path, database: Database, redis_url: str) -> Iterator[House]:
+def service(tmp_path: Path, database: Database, redis_url: str) -> Iterator[ApiFixture]:
     """A service with nothing in it."""
-    built = House(tmp_path, database, redis_url)
+    built = ApiFixture(tmp_path, database, redis_url)
     built.queue.rebuild(list)  # the server is shared by the session's tests
     with built.client:
         yield built

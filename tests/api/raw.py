@@ -10,7 +10,7 @@ import subprocess
 import time
 from urllib.parse import urlsplit
 
-from tests.api.house import TOKEN
+from tests.api.service import TOKEN
 from torchyard.contract.views import Problem
 
 _DEADLINE_S = 60

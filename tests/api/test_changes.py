@@ -5,19 +5,19 @@ from typing import Any
 from httpx2 import Response
 import pytest
 
-from tests.api.house import House
+from tests.api.service import ApiFixture
 from torchyard.contract.job import EndReason
 
 
-def patch(house: House, job_id: str, **change: Any) -> Response:
-    return house.client.patch(f"/v1/jobs/{job_id}", json=change)
+def patch(service: ApiFixture, job_id: str, **change: Any) -> Response:
+    return service.client.patch(f"/v1/jobs/{job_id}", json=change)
 
 
-def test_a_change_shows_in_the_job_and_in_its_spec(house: House) -> None:
-    before = house.submit(labels={"team": "bridges", "run": "1"})
-    answer = patch(house, before["id"], name="renamed", labels={"team": "roads"}, priority=7)
+def test_a_change_shows_in_the_job_and_in_its_spec(service: ApiFixture) -> None:
+    before = service.submit(labels={"team": "bridges", "run": "1"})
+    answer = patch(service, before["id"], name="renamed", labels={"team": "roads"}, priority=7)
     assert answer.status_code == 200
-    job = house.get(f"/v1/jobs/{before['id']}")
+    job = service.get(f"/v1/jobs/{before['id']}")
     assert answer.json() == job
     for shown in (job, job["spec"]):
         assert (shown["name"], shown["labels"], shown["priority"]) == ("renamed", {"team": "roads"}, 7)
@@ -26,43 +26,43 @@ def test_a_change_shows_in_the_job_and_in_its_spec(house: House) -> None:
     assert {key: job[key] for key in unchanged} == {key: before[key] for key in unchanged}
     same = before["spec"].keys() - {"name", "labels", "priority"}
     assert {key: job["spec"][key] for key in same} == {key: before["spec"][key] for key in same}
-    assert [item["id"] for item in house.get("/v1/jobs", name="renamed", label="team:roads")["data"]] == [job["id"]]
+    assert [item["id"] for item in service.get("/v1/jobs", name="renamed", label="team:roads")["data"]] == [job["id"]]
 
 
-def test_the_priority_moves_the_job_in_both_queues(house: House) -> None:
-    first, second = house.submit()["id"], house.submit()["id"]
-    assert patch(house, second, priority=1).json()["status_reason"]["position"] == 1
-    assert house.queue.waiting() == [second, first]
-    assert [job_id for job_id, _ in house.queued_rows()] == [second, first]
-    patch(house, second, priority=-1)
-    assert house.queue.waiting() == [first, second]
+def test_the_priority_moves_the_job_in_both_queues(service: ApiFixture) -> None:
+    first, second = service.submit()["id"], service.submit()["id"]
+    assert patch(service, second, priority=1).json()["status_reason"]["position"] == 1
+    assert service.queue.waiting() == [second, first]
+    assert [job_id for job_id, _ in service.queued_rows()] == [second, first]
+    patch(service, second, priority=-1)
+    assert service.queue.waiting() == [first, second]
 
 
 @pytest.mark.parametrize("change", [{}, {"name": "digits"}, {"priority": 0}, {"labels": {}}])
-def test_what_is_no_news_changes_nothing(house: House, change: dict[str, Any]) -> None:
-    before = house.submit()
-    answer = patch(house, before["id"], **change)
+def test_a_change_to_the_present_value_changes_nothing(service: ApiFixture, change: dict[str, Any]) -> None:
+    before = service.submit()
+    answer = patch(service, before["id"], **change)
     assert (answer.status_code, answer.json()) == (200, before)
 
 
-def test_labels_are_replaced_as_a_whole(house: House) -> None:
-    job_id = house.submit(labels={"a": "1", "b": "2"})["id"]
-    assert patch(house, job_id, labels={"b": "3"}).json()["labels"] == {"b": "3"}
-    assert patch(house, job_id, labels={}).json()["labels"] == {}
+def test_labels_are_replaced_as_a_whole(service: ApiFixture) -> None:
+    job_id = service.submit(labels={"a": "1", "b": "2"})["id"]
+    assert patch(service, job_id, labels={"b": "3"}).json()["labels"] == {"b": "3"}
+    assert patch(service, job_id, labels={}).json()["labels"] == {}
 
 
-def test_a_priority_is_for_queued_jobs_and_the_rest_for_all(house: House) -> None:
-    job_id = house.submit()["id"]
-    claim = house.start(job_id)
-    refused = patch(house, job_id, name="fast", priority=1)
+def test_only_a_queued_job_can_change_its_priority(service: ApiFixture) -> None:
+    job_id = service.submit()["id"]
+    claim = service.start(job_id)
+    refused = patch(service, job_id, name="fast", priority=1)
     assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
     assert "running" in refused.json()["detail"]
-    assert house.get(f"/v1/jobs/{job_id}")["name"] == "digits"  # all of a change or none of it
-    assert patch(house, job_id, name="fast").json()["name"] == "fast"
-    house.end(claim, reason=EndReason.COMPLETED)
-    assert patch(house, job_id, labels={"kept": "yes"}).json()["labels"] == {"kept": "yes"}
-    assert patch(house, job_id, priority=1).status_code == 409
-    assert house.queue.waiting() == []
+    assert service.get(f"/v1/jobs/{job_id}")["name"] == "digits"  # all of a change or none of it
+    assert patch(service, job_id, name="fast").json()["name"] == "fast"
+    service.end(claim, reason=EndReason.COMPLETED)
+    assert patch(service, job_id, labels={"kept": "yes"}).json()["labels"] == {"kept": "yes"}
+    assert patch(service, job_id, priority=1).status_code == 409
+    assert service.queue.waiting() == []
 
 
 @pytest.mark.parametrize(
@@ -80,23 +80,25 @@ def test_a_priority_is_for_queued_jobs_and_the_rest_for_all(house: House) -> Non
         ({"labels": {"team": "a\0b"}}, "labels.team"),
     ],
 )
-def test_what_a_change_cannot_be_is_refused_by_name(house: House, change: dict[str, Any], field: str) -> None:
-    before = house.submit()
-    answer = patch(house, before["id"], **change)
+def test_an_invalid_change_is_refused_with_the_name_of_its_field(
+    service: ApiFixture, change: dict[str, Any], field: str
+) -> None:
+    before = service.submit()
+    answer = patch(service, before["id"], **change)
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
     assert [error["field"] for error in answer.json()["errors"]] == [field]
-    assert house.get(f"/v1/jobs/{before['id']}") == before
+    assert service.get(f"/v1/jobs/{before['id']}") == before
 
 
 @pytest.mark.parametrize("body", ["", "[]", "null", "{", '"name"'])
-def test_a_body_that_is_no_object_is_refused(house: House, body: str) -> None:
-    job_id = house.submit()["id"]
-    answer = house.client.patch(f"/v1/jobs/{job_id}", content=body)
+def test_a_body_that_is_not_an_object_is_refused(service: ApiFixture, body: str) -> None:
+    job_id = service.submit()["id"]
+    answer = service.client.patch(f"/v1/jobs/{job_id}", content=body)
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
 
 
-def test_another_users_job_cannot_be_changed(house: House) -> None:
-    job_id = house.submit()["id"]
-    house.act_as("bob")
-    assert patch(house, job_id, name="bobs").status_code == 404
-    assert patch(house, "job_1", name="bobs").status_code == 404
+def test_another_users_job_cannot_be_changed(service: ApiFixture) -> None:
+    job_id = service.submit()["id"]
+    service.act_as("bob")
+    assert patch(service, job_id, name="bobs").status_code == 404
+    assert patch(service, "job_1", name="bobs").status_code == 404

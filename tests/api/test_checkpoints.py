@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.house import House, sha256
+from tests.api.service import ApiFixture, sha256
 from tests.api.test_problems import assert_problem
 
 STATE = bytes(range(256)) * 4_000
@@ -17,21 +17,21 @@ WEIGHTS = b"weights"
 
 
 @pytest.fixture
-def path(house: House) -> str:
+def path(service: ApiFixture) -> str:
     """A job with the checkpoints of two epochs, the first one better, and one between epochs."""
-    job_id = house.submit(name="crack-unet")["id"]
+    job_id = service.submit(name="crack-unet")["id"]
     first = {"state.pt": STATE, "model.safetensors": WEIGHTS, "overlays/a.png": b"png"}
     new = [
-        house.new_checkpoint(step=10, epoch=1, files=first, val_loss=0.25),
-        house.new_checkpoint(step=15, files={"state.pt": b"between"}, val_loss=float("nan")),
-        house.new_checkpoint(step=20, epoch=2, files={"state.pt": b"later"}, val_loss=0.5),
+        service.new_checkpoint(step=10, epoch=1, files=first, val_loss=0.25),
+        service.new_checkpoint(step=15, files={"state.pt": b"between"}, val_loss=float("nan")),
+        service.new_checkpoint(step=20, epoch=2, files={"state.pt": b"later"}, val_loss=0.5),
     ]
-    house.record(house.start(job_id), checkpoints=new)
+    service.record(service.start(job_id), checkpoints=new)
     return f"/v1/jobs/{job_id}/checkpoints"
 
 
-def test_checkpoints_are_listed_newest_first_with_their_names(house: House, path: str) -> None:
-    listed = house.get(path)["data"]
+def test_checkpoints_are_listed_newest_first_with_their_aliases(service: ApiFixture, path: str) -> None:
+    listed = service.get(path)["data"]
     assert [(item["step"], item["epoch"], item["aliases"]) for item in listed] == [
         (20, 2, ["latest", "epoch-2", "step-20"]),
         (15, None, ["step-15"]),
@@ -43,56 +43,56 @@ def test_checkpoints_are_listed_newest_first_with_their_names(house: House, path
     assert [item["metrics"] for item in listed] == [{"val/loss": 0.5}, {"val/loss": "NaN"}, {"val/loss": 0.25}]
 
 
-def test_pages_of_checkpoints_join_into_the_whole(house: House, path: str) -> None:
-    whole = house.get(path)["data"]
-    page = house.get(path, limit=2)
+def test_pages_of_checkpoints_join_into_the_whole(service: ApiFixture, path: str) -> None:
+    whole = service.get(path)["data"]
+    page = service.get(path, limit=2)
     assert (page["data"], page["has_more"]) == (whole[:2], True)
-    rest = house.get(path, limit=2, after=page["next"])
+    rest = service.get(path, limit=2, after=page["next"])
     assert (rest["data"], rest["has_more"], rest["next"]) == (whole[2:], False, None)
 
 
-def test_each_name_leads_to_its_checkpoint(house: House, path: str) -> None:
-    for item in house.get(path)["data"]:
+def test_each_alias_finds_its_checkpoint(service: ApiFixture, path: str) -> None:
+    for item in service.get(path)["data"]:
         for ref in (item["id"], *item["aliases"]):
-            assert house.get(f"{path}/{ref}") == item
+            assert service.get(f"{path}/{ref}") == item
 
 
 @pytest.mark.parametrize(
     "ref", ["epoch-3", "step-11", "worst", "epoch-", "epoch-" + "9" * 30, "ckpt_" + "0" * 32, "%00"]
 )
-def test_a_name_of_no_checkpoint_is_not_found(house: House, path: str, ref: str) -> None:
+def test_an_unknown_alias_is_not_found(service: ApiFixture, path: str, ref: str) -> None:
     for part in ("", "/download", "/files/state.pt"):
-        assert_problem(house.client.get(f"{path}/{ref}{part}"), 404, "not_found")
+        assert_problem(service.client.get(f"{path}/{ref}{part}"), 404, "not_found")
 
 
-def test_what_newer_and_better_ones_pushed_out_is_gone(house: House) -> None:
-    job_id = house.submit(checkpoint={"keep_last": 1})["id"]
-    path, claim = f"/v1/jobs/{job_id}/checkpoints", house.start(job_id)
+def test_checkpoints_beyond_the_limits_are_deleted(service: ApiFixture) -> None:
+    job_id = service.submit(checkpoint={"keep_last": 1})["id"]
+    path, claim = f"/v1/jobs/{job_id}/checkpoints", service.start(job_id)
 
     def save(epoch: int, loss: float) -> None:
         files = {"state.pt": f"epoch {epoch}".encode()}
-        house.record(claim, checkpoints=[house.new_checkpoint(step=epoch, epoch=epoch, files=files, val_loss=loss)])
+        service.record(claim, checkpoints=[service.new_checkpoint(step=epoch, epoch=epoch, files=files, val_loss=loss)])
 
     save(1, 0.5)
     save(2, 0.6)
-    removed = house.get(path, limit=1)["next"]
+    removed = service.get(path, limit=1)["next"]
     save(3, 0.7)
-    listed = house.get(path)["data"]
+    listed = service.get(path)["data"]
     assert [(item["epoch"], item["aliases"][0]) for item in listed] == [(3, "latest"), (1, "best")]
-    assert house.get(path, after=removed)["data"] == listed[1:]
+    assert service.get(path, after=removed)["data"] == listed[1:]
     for ref in (removed, "epoch-2", "step-2"):
         for part in ("", "/download", "/files/state.pt"):
-            answer = house.client.get(f"{path}/{ref}{part}")
+            answer = service.client.get(f"{path}/{ref}{part}")
             assert_problem(answer, 404, "not_found")
             assert "no longer: it was removed for newer and better ones" in answer.json()["detail"]
-    assert house.client.get(f"{path}/best/download").content == b"epoch 1"
-    assert house.get(f"/v1/jobs/{job_id}")["best"]["checkpoint_id"] == listed[1]["id"]
-    events = house.get(f"/v1/jobs/{job_id}/events")["data"]
+    assert service.client.get(f"{path}/best/download").content == b"epoch 1"
+    assert service.get(f"/v1/jobs/{job_id}")["best"]["checkpoint_id"] == listed[1]["id"]
+    events = service.get(f"/v1/jobs/{job_id}/events")["data"]
     assert [event["data"]["epoch"] for event in events if event["type"] == "checkpoint"] == [1, 2, 3]
 
 
-def test_a_download_is_whole_named_and_verifiable(house: House, path: str) -> None:
-    answer = house.client.get(f"{path}/best/download")
+def test_a_download_has_a_name_and_a_digest(service: ApiFixture, path: str) -> None:
+    answer = service.client.get(f"{path}/best/download")
     assert answer.status_code == 200
     assert answer.content == STATE
     digest = base64.b64encode(hashlib.sha256(STATE).digest()).decode()
@@ -105,13 +105,13 @@ def test_a_download_is_whole_named_and_verifiable(house: House, path: str) -> No
         "accept-ranges": "bytes",
     }
     assert {name: answer.headers[name] for name in expected} == expected
-    head = house.client.head(f"{path}/best/download")
+    head = service.client.head(f"{path}/best/download")
     assert (head.status_code, head.content) == (200, b"")
     assert {name: head.headers[name] for name in expected} == expected
 
 
-def test_a_checkpoint_inside_an_epoch_is_named_by_its_step(house: House, path: str) -> None:
-    answer = house.client.get(f"{path}/step-15/download")
+def test_a_checkpoint_inside_an_epoch_is_named_by_its_step(service: ApiFixture, path: str) -> None:
+    answer = service.client.get(f"{path}/step-15/download")
     assert answer.headers["content-disposition"] == 'attachment; filename="crack-unet-step-15.pt"'
 
 
@@ -119,32 +119,32 @@ def test_a_checkpoint_inside_an_epoch_is_named_by_its_step(house: House, path: s
     ("asked", "start", "end"),
     [("bytes=0-9", 0, 10), ("bytes=1000000-", 1_000_000, 1_024_000), ("bytes=-5", 1_023_995, 1_024_000)],
 )
-def test_a_range_gives_that_part(house: House, path: str, asked: str, start: int, end: int) -> None:
-    answer = house.client.get(f"{path}/best/download", headers={"Range": asked})
+def test_a_range_is_answered_with_that_part(service: ApiFixture, path: str, asked: str, start: int, end: int) -> None:
+    answer = service.client.get(f"{path}/best/download", headers={"Range": asked})
     assert answer.status_code == 206
     assert answer.content == STATE[start:end]
     assert answer.headers["content-range"] == f"bytes {start}-{end - 1}/{len(STATE)}"
     assert answer.headers["etag"] == f'"{sha256(STATE)}"'
 
 
-def test_a_download_goes_on_where_it_was_cut_only_if_the_file_is_the_same(house: House, path: str) -> None:
+def test_if_range_continues_a_download_only_if_the_file_is_the_same(service: ApiFixture, path: str) -> None:
     headers = {"Range": "bytes=500000-", "If-Range": f'"{sha256(STATE)}"'}
-    assert house.client.get(f"{path}/best/download", headers=headers).content == STATE[500_000:]
-    other = house.client.get(f"{path}/latest/download", headers={**headers, "Range": "bytes=2-"})
+    assert service.client.get(f"{path}/best/download", headers=headers).content == STATE[500_000:]
+    other = service.client.get(f"{path}/latest/download", headers={**headers, "Range": "bytes=2-"})
     assert (other.status_code, other.content) == (200, b"later")
 
 
-def test_a_range_beyond_the_end_is_a_problem_and_a_malformed_one_is_ignored(house: House, path: str) -> None:
-    beyond = house.client.get(f"{path}/latest/download", headers={"Range": "bytes=5-"})
+def test_a_range_beyond_the_end_is_a_problem_and_a_malformed_one_is_ignored(service: ApiFixture, path: str) -> None:
+    beyond = service.client.get(f"{path}/latest/download", headers={"Range": "bytes=5-"})
     assert_problem(beyond, 416, "range_not_satisfiable")
     assert beyond.headers["content-range"] == "bytes */5"
     for asked in ("bytes=x-y", "bytes=3-1", "lines=1-2", "bytes", "bytes=", "bytes=" + "0-1," * 200):
-        answer = house.client.get(f"{path}/latest/download", headers={"Range": asked})
+        answer = service.client.get(f"{path}/latest/download", headers={"Range": asked})
         assert (answer.status_code, answer.content) == (200, b"later"), asked
 
 
-def test_several_ranges_come_as_parts_in_the_order_asked(house: House, path: str) -> None:
-    answer = house.client.get(f"{path}/best/download", headers={"Range": "bytes=-2, 5000000-, 0-1,4-4"})
+def test_several_ranges_are_sent_as_parts_in_their_order(service: ApiFixture, path: str) -> None:
+    answer = service.client.get(f"{path}/best/download", headers={"Range": "bytes=-2, 5000000-, 0-1,4-4"})
     assert answer.status_code == 206
     assert answer.headers["content-length"] == str(len(answer.content))
     message = BytesParser(policy=HTTP).parsebytes(
@@ -159,14 +159,14 @@ def test_several_ranges_come_as_parts_in_the_order_asked(house: House, path: str
     ]
 
 
-def test_ranges_that_ask_for_more_than_the_file_get_the_file(house: House, path: str) -> None:
+def test_ranges_larger_than_the_file_are_answered_with_the_file(service: ApiFixture, path: str) -> None:
     for asked in ("bytes=0-,1-", "bytes=" + ",".join(f"{start}-{start}" for start in range(100))):
-        answer = house.client.get(f"{path}/latest/download", headers={"Range": asked})
+        answer = service.client.get(f"{path}/latest/download", headers={"Range": asked})
         assert (answer.status_code, answer.content) == (200, b"later")
 
 
-def test_a_range_is_for_get_alone(house: House, path: str) -> None:
-    head = house.client.head(f"{path}/best/download", headers={"Range": "bytes=0-9"})
+def test_a_range_is_ignored_except_in_get(service: ApiFixture, path: str) -> None:
+    head = service.client.head(f"{path}/best/download", headers={"Range": "bytes=0-9"})
     assert (head.status_code, head.headers["content-length"]) == (200, str(len(STATE)))
 
 
@@ -178,45 +178,47 @@ def test_a_range_is_for_get_alone(house: House, path: str) -> None:
         ("x-sendfile", "x-sendfile", "{blobs}/{folder}/{name}"),
     ],
 )
-def test_a_proxy_is_told_where_the_file_is(house: House, path: str, setting: str, header: str, value: str) -> None:
-    house.app.state.services = replace(house.app.state.services, sendfile=setting)
+def test_a_proxy_gets_the_path_of_the_file(
+    service: ApiFixture, path: str, setting: str, header: str, value: str
+) -> None:
+    service.app.state.services = replace(service.app.state.services, sendfile=setting)
     name = sha256(STATE)
     for headers in ({}, {"Range": "bytes=0-9"}):
-        answer = house.client.get(f"{path}/best/download", headers=headers)
+        answer = service.client.get(f"{path}/best/download", headers=headers)
         assert (answer.status_code, answer.content) == (200, b"")
-        assert answer.headers[header] == value.format(folder=name[:2], name=name, blobs=house.settings.blobs)
+        assert answer.headers[header] == value.format(folder=name[:2], name=name, blobs=service.settings.blobs)
         assert answer.headers["content-disposition"] == 'attachment; filename="crack-unet-epoch-1.pt"'
-    held = house.client.get(f"{path}/best/download", headers={"If-None-Match": f'"{name}"'})
+    held = service.client.get(f"{path}/best/download", headers={"If-None-Match": f'"{name}"'})
     assert (held.status_code, header in held.headers) == (304, False)
-    resumed = house.client.get(f"{path}/best/download", headers={"Range": "bytes=9-", "If-Range": f'"{name}"'})
+    resumed = service.client.get(f"{path}/best/download", headers={"Range": "bytes=9-", "If-Range": f'"{name}"'})
     assert (resumed.status_code, resumed.content, header in resumed.headers) == (206, STATE[9:], False)
 
 
-def test_who_has_the_file_is_not_sent_it_again(house: House, path: str) -> None:
+def test_a_caller_that_has_the_file_gets_304(service: ApiFixture, path: str) -> None:
     etag = f'"{sha256(STATE)}"'
     for held in (etag, f'"other", W/{etag}', "*"):
-        answer = house.client.get(f"{path}/best/download", headers={"If-None-Match": held})
+        answer = service.client.get(f"{path}/best/download", headers={"If-None-Match": held})
         assert (answer.status_code, answer.content, answer.headers["etag"]) == (304, b"", etag)
-    assert house.client.get(f"{path}/best/download", headers={"If-None-Match": '"other"'}).status_code == 200
+    assert service.client.get(f"{path}/best/download", headers={"If-None-Match": '"other"'}).status_code == 200
 
 
-def test_any_listed_file_can_be_fetched(house: House, path: str) -> None:
-    answer = house.client.get(f"{path}/epoch-1/files/model.safetensors")
+def test_any_listed_file_can_be_downloaded(service: ApiFixture, path: str) -> None:
+    answer = service.client.get(f"{path}/epoch-1/files/model.safetensors")
     assert answer.content == WEIGHTS
     assert answer.headers["content-disposition"] == 'attachment; filename="crack-unet-epoch-1-model.safetensors"'
-    assert house.client.get(f"{path}/epoch-1/files/overlays/a.png").content == b"png"
-    head = house.client.head(f"{path}/epoch-1/files/overlays/a.png")
+    assert service.client.get(f"{path}/epoch-1/files/overlays/a.png").content == b"png"
+    head = service.client.head(f"{path}/epoch-1/files/overlays/a.png")
     assert (head.status_code, head.headers["content-length"]) == (200, "3")
 
 
-def test_a_file_that_is_not_listed_is_not_found(house: House, path: str) -> None:
+def test_a_file_that_is_not_listed_is_not_found(service: ApiFixture, path: str) -> None:
     outside = ("../state.pt", "%2e%2e/%2e%2e/torchyard.db", "/etc/passwd", "%00")
     for name in ("nope", "overlays", "", "state.pt/", "x" * 3000, *outside):
-        assert_problem(house.client.get(f"{path}/epoch-1/files/{name}"), 404, "not_found")
+        assert_problem(service.client.get(f"{path}/epoch-1/files/{name}"), 404, "not_found")
 
 
-def test_bytes_that_left_the_store_are_not_found(house: House, path: str) -> None:
-    parts: Any = house.app.state.services
+def test_a_file_whose_bytes_are_gone_is_not_found(service: ApiFixture, path: str) -> None:
+    parts: Any = service.app.state.services
     parts.store.blobs.path(sha256(STATE)).unlink()
-    assert_problem(house.client.get(f"{path}/best/download"), 404, "not_found")
-    assert house.get(f"{path}/best")["sha256"] == sha256(STATE)
+    assert_problem(service.client.get(f"{path}/best/download"), 404, "not_found")
+    assert service.get(f"{path}/best")["sha256"] == sha256(STATE)

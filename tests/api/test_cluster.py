@@ -4,14 +4,14 @@ import pytest
 
 from store.ids import new_id
 from store.rows import workers
-from tests.api.house import House
+from tests.api.service import ApiFixture
 from torchyard.contract.job import EndReason
 from torchyard.contract.spec import CONFIGS
 from torchyard.contract.views import StartsView
 
 
-def test_trainers_are_listed_with_the_schema_of_their_configuration(house: House) -> None:
-    listed = {item["name"]: item for item in house.get("/v1/trainers")["data"]}
+def test_trainers_are_listed_with_the_schema_of_their_configuration(service: ApiFixture) -> None:
+    listed = {item["name"]: item for item in service.get("/v1/trainers")["data"]}
     assert set(listed) == set(CONFIGS)
     for item in listed.values():
         schema = item["config_schema"]
@@ -35,10 +35,10 @@ def test_trainers_are_listed_with_the_schema_of_their_configuration(house: House
         ("text-classification", 3, True, "label_smoothing"),
     ],
 )
-def test_a_recipes_schema_says_what_each_key_does(
-    house: House, trainer: str, epochs: int, needs_a_source: bool, own: str
+def test_a_recipes_schema_describes_each_key(
+    service: ApiFixture, trainer: str, epochs: int, needs_a_source: bool, own: str
 ) -> None:
-    (schema,) = (item["config_schema"] for item in house.get("/v1/trainers")["data"] if item["name"] == trainer)
+    (schema,) = (item["config_schema"] for item in service.get("/v1/trainers")["data"] if item["name"] == trainer)
     sections = {
         name: schema["$defs"][field["$ref"].rpartition("/")[2]]["properties"]
         for name, field in schema["properties"].items()
@@ -54,55 +54,55 @@ def test_a_recipes_schema_says_what_each_key_does(
     assert {"ema", "early_stopping"} <= set(schema["properties"])
 
 
-def test_a_worker_shows_its_devices_and_who_holds_them(house: House) -> None:
-    job_id = house.submit()["id"]
-    claim = house.start(job_id, device="cpu-1")
-    worker = house.get(f"/v1/workers/{house.worker_id}")
+def test_a_worker_shows_its_devices_and_the_jobs_that_hold_them(service: ApiFixture) -> None:
+    job_id = service.submit()["id"]
+    claim = service.start(job_id, device="cpu-1")
+    worker = service.get(f"/v1/workers/{service.worker_id}")
     assert (worker["name"], worker["state"]) == ("box-a", "ready")
     assert [(device["uuid"], device["job_id"]) for device in worker["devices"]] == [("cpu-0", None), ("cpu-1", job_id)]
-    assert house.get("/v1/workers")["data"] == [worker]
-    house.end(claim, reason=EndReason.COMPLETED)
-    freed = house.get(f"/v1/workers/{house.worker_id}")
+    assert service.get("/v1/workers")["data"] == [worker]
+    service.end(claim, reason=EndReason.COMPLETED)
+    freed = service.get(f"/v1/workers/{service.worker_id}")
     assert [device["job_id"] for device in freed["devices"]] == [None, None]
 
 
-def test_a_worker_tells_how_its_jobs_start(house: House) -> None:
-    house.start(house.submit()["id"])
-    path = f"/v1/workers/{house.worker_id}"
-    assert house.get(path)["starts"] is None  # as of an older version, which tells nothing
+def test_a_worker_shows_how_its_jobs_start(service: ApiFixture) -> None:
+    service.start(service.submit()["id"])
+    path = f"/v1/workers/{service.worker_id}"
+    assert service.get(path)["starts"] is None  # as of an older version, which tells nothing
     starts = StartsView(mode="cold", why="the warm process is starting", forks=3).model_dump(mode="json")
-    with house.database.write() as session:
-        workers.heartbeat(session, house.worker_id, devices=[], starts=starts)
-    assert house.get(path)["starts"] == starts
+    with service.database.write() as session:
+        workers.heartbeat(session, service.worker_id, devices=[], starts=starts)
+    assert service.get(path)["starts"] == starts
 
 
-def test_workers_come_in_pages(house: House) -> None:
+def test_workers_are_listed_in_pages(service: ApiFixture) -> None:
     ids = [new_id("wrk") for _ in range(3)]
     gpu = {"index": 0, "uuid": "GPU-1", "name": "H200", "kind": "cuda", "utilization": 0.5, "blocked": "held by pid 7"}
     for number, worker_id in enumerate(ids):
-        with house.database.write() as session:
+        with service.database.write() as session:
             workers.register(session, worker_id, name=f"box-{number}", devices=[gpu])
-    page = house.get("/v1/workers", limit=2)
-    rest = house.get("/v1/workers", limit=2, after=page["next"])
+    page = service.get("/v1/workers", limit=2)
+    rest = service.get("/v1/workers", limit=2, after=page["next"])
     assert [worker["id"] for worker in page["data"] + rest["data"]] == ids
     assert page["data"][0]["devices"][0]["blocked"] == "held by pid 7"
 
 
-def test_ready_when_all_parts_answer(house: House) -> None:
-    assert house.get("/readyz") == {"status": "ok", "database": "ok", "redis": "ok"}
+def test_the_service_is_ready_when_the_database_and_redis_answer(service: ApiFixture) -> None:
+    assert service.get("/readyz") == {"status": "ok", "database": "ok", "redis": "ok"}
 
 
-def test_a_worker_drains_and_takes_jobs_again(house: House) -> None:
-    claim = house.start(house.submit()["id"])
-    path = f"/v1/workers/{house.worker_id}"
-    drained = house.client.post(f"{path}/drain")
+def test_a_worker_drains_and_takes_jobs_again(service: ApiFixture) -> None:
+    claim = service.start(service.submit()["id"])
+    path = f"/v1/workers/{service.worker_id}"
+    drained = service.client.post(f"{path}/drain")
     assert (drained.status_code, drained.json()["state"]) == (200, "draining")
-    assert house.client.post(f"{path}/drain").json()["state"] == house.get(path)["state"] == "draining"
+    assert service.client.post(f"{path}/drain").json()["state"] == service.get(path)["state"] == "draining"
     assert drained.json()["devices"][0]["job_id"] == claim.job_id
-    assert house.client.post(f"{path}/undrain").json()["state"] == "ready"
+    assert service.client.post(f"{path}/undrain").json()["state"] == "ready"
     for malformed in (new_id("wrk"), "nobody"):
-        assert house.client.post(f"/v1/workers/{malformed}/drain").status_code == 404
-    house.act_as("eve")
-    refused = house.client.post(f"{path}/drain")
+        assert service.client.post(f"/v1/workers/{malformed}/drain").status_code == 404
+    service.act_as("eve")
+    refused = service.client.post(f"{path}/drain")
     assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
-    assert house.get(path)["state"] == "ready"
+    assert service.get(path)["state"] == "ready"

@@ -9,7 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from store.rows.attempts import NewEvent
-from tests.api.house import House
+from tests.api.service import ApiFixture
 
 ASSETS = {
     "swagger-ui-bundle.js": "text/javascript; charset=utf-8",
@@ -19,16 +19,16 @@ ASSETS = {
 GUIDE = Path(__file__).parents[2] / "docs" / "api.md"
 
 
-def test_the_page_loads_nothing_from_elsewhere(house: House) -> None:
-    answer = TestClient(house.app).get("/docs")
+def test_the_page_loads_nothing_from_elsewhere(service: ApiFixture) -> None:
+    answer = TestClient(service.app).get("/docs")
     assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
     loaded = re.findall(r'(?:src|href|url)(?:=|: )"([^"]*)"', answer.text)
     assert sorted(loaded) == sorted([*(f"docs/{name}" for name in ASSETS), "openapi.json"])
     assert "//" not in answer.text
 
 
-def test_the_pages_policy_allows_its_own_script_and_no_other(house: House) -> None:
-    answer = house.client.get("/docs")
+def test_the_pages_policy_allows_only_its_own_script(service: ApiFixture) -> None:
+    answer = service.client.get("/docs")
     script = re.search(r"<script>(.*?)</script>", answer.text, re.DOTALL)
     assert script is not None
     digest = base64.b64encode(hashlib.sha256(script[1].encode()).digest()).decode()
@@ -39,31 +39,31 @@ def test_the_pages_policy_allows_its_own_script_and_no_other(house: House) -> No
 
 
 @pytest.mark.parametrize("name", ASSETS)
-def test_an_asset_is_typed_and_cached(house: House, name: str) -> None:
-    answer = house.client.get(f"/docs/{name}")
+def test_an_asset_has_its_media_type_and_may_be_cached(service: ApiFixture, name: str) -> None:
+    answer = service.client.get(f"/docs/{name}")
     assert (answer.status_code, answer.headers["Content-Type"]) == (200, ASSETS[name])
     assert "max-age" in answer.headers["Cache-Control"]
     assert len(answer.content) == int(answer.headers["Content-Length"]) > 100
-    again = house.client.get(f"/docs/{name}", headers={"If-None-Match": answer.headers["ETag"]})
+    again = service.client.get(f"/docs/{name}", headers={"If-None-Match": answer.headers["ETag"]})
     assert (again.status_code, again.content) == (304, b"")
-    head = house.client.head(f"/docs/{name}")
+    head = service.client.head(f"/docs/{name}")
     assert (head.status_code, head.headers["Content-Length"], head.content) == (200, str(len(answer.content)), b"")
 
 
 @pytest.mark.parametrize("path", ["/docs/__init__.py", "/docs/..%2fmain.py", "/docs/x", "/redoc"])
-def test_nothing_else_is_there(house: House, path: str) -> None:
-    assert house.client.get(path).status_code == 404
+def test_other_paths_of_the_docs_are_not_found(service: ApiFixture, path: str) -> None:
+    assert service.client.get(path).status_code == 404
 
 
-def test_the_document_is_not_sent_twice(house: House) -> None:
-    answer = house.client.get("/openapi.json")
+def test_a_caller_that_has_the_document_gets_304(service: ApiFixture) -> None:
+    answer = service.client.get("/openapi.json")
     assert answer.headers["Content-Type"] == "application/json"
-    again = house.client.get("/openapi.json", headers={"If-None-Match": answer.headers["ETag"]})
+    again = service.client.get("/openapi.json", headers={"If-None-Match": answer.headers["ETag"]})
     assert (again.status_code, again.content) == (304, b"")
 
 
-def test_the_guide_has_every_operation_and_every_code(house: House) -> None:
-    document = house.get("/openapi.json")
+def test_the_guide_has_every_operation_and_every_code(service: ApiFixture) -> None:
+    document = service.get("/openapi.json")
     guide = GUIDE.read_text()
     told = {
         (method, path)
@@ -78,25 +78,25 @@ def test_the_guide_has_every_operation_and_every_code(house: House) -> None:
         assert f"| {status} | `{code}` |" in guide
 
 
-def test_the_guide_names_every_trainer(house: House) -> None:
+def test_the_guide_names_every_trainer(service: ApiFixture) -> None:
     text = GUIDE.read_text()
-    for item in house.get("/v1/trainers")["data"]:
+    for item in service.get("/v1/trainers")["data"]:
         assert f"`{item['name']}`" in text
 
 
-def test_the_guide_names_the_kinds_of_events_that_are_listed(house: House) -> None:
-    claim = house.start(house.submit()["id"])
+def test_the_guide_names_the_kinds_of_events_that_are_listed(service: ApiFixture) -> None:
+    claim = service.start(service.submit()["id"])
     told = [NewEvent("message", {"text": "hello"}, 1), NewEvent("progress", {"step": 1}, 2)]
-    house.record(claim, events=told, checkpoints=[house.new_checkpoint(step=1, files={"state.pt": b"bytes"})])
-    listed = {event["type"] for event in house.get(f"/v1/jobs/{claim.job_id}/events")["data"]}
+    service.record(claim, events=told, checkpoints=[service.new_checkpoint(step=1, files={"state.pt": b"bytes"})])
+    listed = {event["type"] for event in service.get(f"/v1/jobs/{claim.job_id}/events")["data"]}
     sentence = re.search(r"/events` lists what happened, in order: ([a-z, ]+)\.", GUIDE.read_text())
     assert sentence is not None
     names = {"state": "state changes", "message": "messages", "checkpoint": "checkpoints", "progress": "progress"}
     assert {names[kind] for kind in listed} == set(sentence[1].split(", "))
 
 
-def test_nothing_says_that_the_first_of_the_queue_starts_next(house: House) -> None:
-    document = house.client.get("/openapi.json").json()
+def test_no_text_says_that_the_first_job_of_the_queue_starts_next(service: ApiFixture) -> None:
+    document = service.client.get("/openapi.json").json()
     entry, route = document["components"]["schemas"]["QueueEntry"], document["paths"]["/v1/queue"]["get"]
     for text in (entry["description"], route["description"], GUIDE.read_text()):
         assert "starts next" not in text

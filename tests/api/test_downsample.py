@@ -30,13 +30,13 @@ def by_hand(values: list[float], max_points: int) -> list[int]:
 
 @settings(deadline=None, max_examples=300)
 @given(st.lists(VALUES, max_size=200), st.integers(2, 60))
-def test_it_is_the_rule(values: list[float], max_points: int) -> None:
+def test_it_selects_what_a_plain_implementation_selects(values: list[float], max_points: int) -> None:
     assert select(np.array(values, dtype=np.float64), max_points).tolist() == by_hand(values, max_points)
 
 
 @settings(deadline=None, max_examples=300)
 @given(st.lists(VALUES, max_size=200), st.integers(2, 60))
-def test_it_keeps_its_promises(values: list[float], max_points: int) -> None:
+def test_it_keeps_the_ends_the_extremes_and_the_limit(values: list[float], max_points: int) -> None:
     kept = select(np.array(values, dtype=np.float64), max_points).tolist()
     assert len(kept) <= max_points
     assert kept == sorted(set(kept))
@@ -52,7 +52,7 @@ def test_it_keeps_its_promises(values: list[float], max_points: int) -> None:
 
 
 @pytest.mark.parametrize("max_points", [2, 3, 4, 5, 1500, 99_999])
-def test_a_long_series(max_points: int) -> None:
+def test_a_long_series_is_reduced_to_the_limit(max_points: int) -> None:
     random = np.random.default_rng(7)
     values = random.normal(size=100_000).cumsum()
     values[random.integers(0, 100_000, 500)] = np.nan
@@ -63,7 +63,7 @@ def test_a_long_series(max_points: int) -> None:
 
 
 @given(st.integers(3, 500), st.integers(1, 250))
-def test_buckets_share_what_lies_between_the_ends(count: int, buckets: int) -> None:
+def test_buckets_are_equal_shares_of_the_values_between_the_ends(count: int, buckets: int) -> None:
     starts = bucket_starts(count, buckets=min(buckets, count - 2))
     sizes = np.diff(starts, append=count - 1)
     assert starts[0] == 1

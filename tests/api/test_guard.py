@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 from api.app import create_app
 from api.guard import SECURITY_HEADERS
 from api.settings import Settings
-from tests.api.house import TOKEN, House
+from tests.api.service import TOKEN, ApiFixture
 from tests.api.test_problems import assert_problem
 
 
@@ -43,7 +43,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
         "a.b.lab.example",
     ],
 )
-def test_it_answers_to_addresses_its_own_names_and_those_allowed(client: TestClient, host: str) -> None:
+def test_addresses_own_names_and_allowed_names_are_answered(client: TestClient, host: str) -> None:
     assert client.get("/healthz", headers={"Host": host}).status_code == 200
 
 
@@ -68,7 +68,7 @@ def test_another_name_is_refused_with_the_setting_that_would_allow_it(client: Te
 
 
 @pytest.mark.parametrize("host", ["", "localhost:x", "a b", "local/host", "[::1", "[nonsense]", "user@localhost", "é"])
-def test_a_malformed_name_is_refused(client: TestClient, host: str) -> None:
+def test_a_malformed_host_is_refused(client: TestClient, host: str) -> None:
     answer = client.get("/healthz", headers=[(b"Host", host.encode())])
     assert_problem(answer, 400, "malformed_http")
 
@@ -77,27 +77,27 @@ def test_an_asterisk_allows_every_name(tmp_path: Path) -> None:
     assert client_of(tmp_path, allowed_hosts="*").get("/healthz", headers={"Host": "any.example"}).status_code == 200
 
 
-def test_the_name_that_it_listens_on_is_allowed(tmp_path: Path) -> None:
+def test_the_name_of_its_own_host_setting_is_allowed(tmp_path: Path) -> None:
     assert client_of(tmp_path, host="box.example").get("/healthz", headers={"Host": "box.example"}).status_code == 200
 
 
-def test_a_route_keeps_the_headers_that_it_sets_itself(house: House) -> None:
+def test_a_route_keeps_the_headers_that_it_sets_itself(service: ApiFixture) -> None:
     def page() -> Response:
         return Response(headers={"Content-Security-Policy": "default-src 'self'", "Cache-Control": "max-age=60"})
 
-    house.app.add_api_route("/page", page)
-    headers = house.client.get("/page").headers
+    service.app.add_api_route("/page", page)
+    headers = service.client.get("/page").headers
     assert headers.get_list("content-security-policy") == ["default-src 'self'"]
     assert headers.get_list("cache-control") == ["max-age=60"]
     assert headers["x-content-type-options"] == "nosniff"
 
 
-def test_a_defect_too_is_answered_with_the_headers(house: House) -> None:
+def test_an_internal_error_has_the_security_headers_too(service: ApiFixture) -> None:
     def broken() -> None:
         raise RuntimeError
 
-    house.app.add_api_route("/broken", broken)
-    answer = house.client.get("/broken")
+    service.app.add_api_route("/broken", broken)
+    answer = service.client.get("/broken")
     assert answer.status_code == 500
     for name, value in SECURITY_HEADERS:
         assert answer.headers.get_list(name.decode()) == [value.decode()]

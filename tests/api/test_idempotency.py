@@ -11,108 +11,108 @@ from sqlalchemy import delete, update
 
 from store.db.database import now_us
 from store.db.tables import IdempotencyKey
-from tests.api.house import SPEC, House, both_databases
+from tests.api.service import SPEC, ApiFixture, both_databases
 from torchyard.contract.job import EndReason
 
 DAY_US = 24 * 3600 * 1_000_000
 
 
-def submit(house: House, key: str, **spec: Any) -> Response:
-    return house.client.post("/v1/jobs", json={**SPEC, **spec}, headers={"Idempotency-Key": key})
+def submit(service: ApiFixture, key: str, **spec: Any) -> Response:
+    return service.client.post("/v1/jobs", json={**SPEC, **spec}, headers={"Idempotency-Key": key})
 
 
-def age(house: House, microseconds: int) -> None:
+def age(service: ApiFixture, microseconds: int) -> None:
     """Makes every stored key older."""
-    with house.database.write() as session:
+    with service.database.write() as session:
         session.execute(update(IdempotencyKey).values(created_at=now_us() - microseconds))
 
 
-def test_the_same_request_is_answered_as_before(house: House) -> None:
-    first = submit(house, "nightly-7", labels={"b": "1", "a": "ü"}, priority=3)
+def test_a_repeated_request_gets_the_first_answer(service: ApiFixture) -> None:
+    first = submit(service, "nightly-7", labels={"b": "1", "a": "ü"}, priority=3)
     assert first.status_code == 201
     assert "Idempotent-Replayed" not in first.headers
-    house.start(first.json()["id"])  # the replay shows the first answer, not the job as it is now
-    again = submit(house, "nightly-7", labels={"b": "1", "a": "ü"}, priority=3)
+    service.start(first.json()["id"])  # the replay shows the first answer, not the job as it is now
+    again = submit(service, "nightly-7", labels={"b": "1", "a": "ü"}, priority=3)
     assert (again.status_code, again.json()) == (201, first.json())
     assert again.headers["Location"] == first.headers["Location"]
     assert again.headers["Idempotent-Replayed"] == "true"
-    assert [job["id"] for job in house.get("/v1/jobs")["data"]] == [first.json()["id"]]
+    assert [job["id"] for job in service.get("/v1/jobs")["data"]] == [first.json()["id"]]
 
 
-def test_another_body_under_the_same_key_is_refused(house: House) -> None:
-    first = submit(house, "one")
-    other = submit(house, "one", priority=1)
+def test_another_body_under_the_same_key_is_refused(service: ApiFixture) -> None:
+    first = submit(service, "one")
+    other = submit(service, "one", priority=1)
     assert (other.status_code, other.json()["code"]) == (422, "idempotency_mismatch")
     assert first.json()["id"] in other.json()["detail"]
-    assert len(house.get("/v1/jobs")["data"]) == 1
+    assert len(service.get("/v1/jobs")["data"]) == 1
 
 
-def test_the_body_is_compared_byte_by_byte(house: House) -> None:
+def test_the_body_is_compared_byte_by_byte(service: ApiFixture) -> None:
     def send(body: str) -> int:
-        return house.client.post("/v1/jobs", content=body, headers={"Idempotency-Key": "bytes"}).status_code
+        return service.client.post("/v1/jobs", content=body, headers={"Idempotency-Key": "bytes"}).status_code
 
     assert send(json.dumps(SPEC)) == 201
     assert send(json.dumps(SPEC)) == 201
     assert send(json.dumps(SPEC, indent=1)) == 422
 
 
-def test_a_key_belongs_to_its_user(house: House) -> None:
-    first = submit(house, "mine").json()
-    house.act_as("bob")
-    other = submit(house, "mine", priority=5)
+def test_a_key_belongs_to_its_user(service: ApiFixture) -> None:
+    first = submit(service, "mine").json()
+    service.act_as("bob")
+    other = submit(service, "mine", priority=5)
     assert other.status_code == 201
     assert other.json()["id"] != first["id"]
 
 
-def test_a_request_that_was_not_valid_is_not_remembered(house: House) -> None:
-    refused = submit(house, "typo", priority=101)
+def test_a_refused_request_does_not_use_up_its_key(service: ApiFixture) -> None:
+    refused = submit(service, "typo", priority=101)
     assert (refused.status_code, refused.json()["code"]) == (422, "invalid_spec")
-    mended = submit(house, "typo", priority=100)
+    mended = submit(service, "typo", priority=100)
     assert mended.status_code == 201
     assert "Idempotent-Replayed" not in mended.headers
 
 
-def test_a_key_is_kept_for_a_day_by_the_databases_clock(house: House) -> None:
-    first, other = submit(house, "daily"), submit(house, "other")
-    age(house, DAY_US - 60_000_000)
-    assert submit(house, "daily").json() == first.json()
-    age(house, DAY_US + 1)
-    second = submit(house, "daily", priority=1)
+def test_a_key_is_kept_for_a_day_by_the_databases_clock(service: ApiFixture) -> None:
+    first, other = submit(service, "daily"), submit(service, "other")
+    age(service, DAY_US - 60_000_000)
+    assert submit(service, "daily").json() == first.json()
+    age(service, DAY_US + 1)
+    second = submit(service, "daily", priority=1)
     assert second.status_code == 201
     assert second.json()["id"] != first.json()["id"]
-    assert submit(house, "daily", priority=1).json() == second.json()
-    with house.database.write() as session:  # the other one went as a new one came
+    assert submit(service, "daily", priority=1).json() == second.json()
+    with service.database.write() as session:  # the other one went as a new one came
         left = session.execute(delete(IdempotencyKey).returning(IdempotencyKey.key)).scalars().all()
     assert left == ["daily"]
     assert other.status_code == 201
 
 
 @pytest.mark.parametrize("key", ["", "k" * 256, "two words", "ümlaut".encode().decode("latin-1"), "tab\there"])
-def test_a_key_that_is_none_is_refused_by_name(house: House, key: str) -> None:
+def test_an_invalid_key_is_refused_by_name(service: ApiFixture, key: str) -> None:
     headers = [(b"Idempotency-Key", key.encode("latin-1"))]
-    refused = house.client.post("/v1/jobs", json=SPEC, headers=headers)
+    refused = service.client.post("/v1/jobs", json=SPEC, headers=headers)
     assert (refused.status_code, refused.json()["code"]) == (422, "invalid_request")
     assert refused.json()["errors"] == [
         {"field": "Idempotency-Key", "message": "must be 1 to 255 visible ASCII characters"}
     ]
-    assert house.get("/v1/jobs")["data"] == []
+    assert service.get("/v1/jobs")["data"] == []
 
 
-def test_two_keys_are_refused_and_the_longest_one_is_taken(house: House) -> None:
+def test_two_keys_are_refused_and_the_longest_key_is_accepted(service: ApiFixture) -> None:
     twice = [(b"Idempotency-Key", b"a"), (b"Idempotency-Key", b"a")]
-    refused = house.client.post("/v1/jobs", json=SPEC, headers=twice)
+    refused = service.client.post("/v1/jobs", json=SPEC, headers=twice)
     assert refused.status_code == 422
     assert refused.json()["errors"] == [{"field": "Idempotency-Key", "message": "was sent more than once"}]
-    assert submit(house, "~" * 255).status_code == submit(house, "!").status_code == 201
+    assert submit(service, "~" * 255).status_code == submit(service, "!").status_code == 201
 
 
 @both_databases
-def test_requests_at_the_same_time_converge_on_one_job(house: House) -> None:
+def test_concurrent_requests_with_one_key_make_one_job(service: ApiFixture) -> None:
     clients, barrier = 8, threading.Barrier(8)
 
     def send(key: str) -> Response:
         barrier.wait()
-        return submit(house, key)
+        return submit(service, key)
 
     with ThreadPoolExecutor(clients) as pool:
         for turn in range(5):
@@ -120,55 +120,55 @@ def test_requests_at_the_same_time_converge_on_one_job(house: House) -> None:
             assert {answer.status_code for answer in answers} == {201}
             assert len({json.dumps(answer.json(), sort_keys=True) for answer in answers}) == 1
             assert [answer.headers.get("Idempotent-Replayed") for answer in answers].count(None) == 1
-    assert len(house.get("/v1/jobs")["data"]) == 5
+    assert len(service.get("/v1/jobs")["data"]) == 5
 
 
 @both_databases
-def test_bodies_at_the_same_time_under_one_key_make_one_job(house: House) -> None:
+def test_concurrent_requests_with_one_key_and_several_bodies_make_one_job(service: ApiFixture) -> None:
     barrier = threading.Barrier(8)
 
     def send(priority: int) -> Response:
         barrier.wait()
-        return submit(house, "contested", priority=priority)
+        return submit(service, "contested", priority=priority)
 
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(send, range(8)))
     assert sorted(answer.status_code for answer in answers) == [201] + [422] * 7
     assert {answer.json()["code"] for answer in answers if answer.status_code == 422} == {"idempotency_mismatch"}
-    assert len(house.get("/v1/jobs")["data"]) == 1
+    assert len(service.get("/v1/jobs")["data"]) == 1
 
 
 @both_databases
-def test_a_retry_that_is_sent_twice_makes_one_job(house: House) -> None:
-    job_id = house.submit()["id"]
+def test_a_retry_that_is_sent_twice_makes_one_job(service: ApiFixture) -> None:
+    job_id = service.submit()["id"]
     headers = {"Idempotency-Key": "again"}
-    early = house.client.post(f"/v1/jobs/{job_id}/retry", headers=headers)
+    early = service.client.post(f"/v1/jobs/{job_id}/retry", headers=headers)
     assert early.status_code == 409  # which is not remembered
-    house.end(house.start(job_id), reason=EndReason.COMPLETED)
-    first = house.client.post(f"/v1/jobs/{job_id}/retry", headers=headers)
-    again = house.client.post(f"/v1/jobs/{job_id}/retry", headers=headers)
+    service.end(service.start(job_id), reason=EndReason.COMPLETED)
+    first = service.client.post(f"/v1/jobs/{job_id}/retry", headers=headers)
+    again = service.client.post(f"/v1/jobs/{job_id}/retry", headers=headers)
     assert (first.status_code, again.status_code) == (201, 201)
     assert again.json() == first.json()
     assert again.headers["Location"] == first.headers["Location"]
-    submitted = submit(house, "again")
+    submitted = submit(service, "again")
     assert submitted.json()["code"] == "idempotency_mismatch"
 
 
-def test_the_key_of_a_deleted_job_is_free(house: House) -> None:
-    first = submit(house, "gone").json()["id"]
-    house.client.post(f"/v1/jobs/{first}/cancel")
-    assert house.client.delete(f"/v1/jobs/{first}").status_code == 204
-    assert submit(house, "gone").json()["id"] != first
+def test_the_key_of_a_deleted_job_is_free(service: ApiFixture) -> None:
+    first = submit(service, "gone").json()["id"]
+    service.client.post(f"/v1/jobs/{first}/cancel")
+    assert service.client.delete(f"/v1/jobs/{first}").status_code == 204
+    assert submit(service, "gone").json()["id"] != first
 
 
-def test_a_job_whose_answer_was_lost_is_answered_by_its_key(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_whose_answer_was_lost_is_found_by_its_key(service: ApiFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     def crash(*_: object, **__: object) -> None:
         raise RuntimeError("crashed")
 
     with monkeypatch.context() as crashing:
-        crashing.setattr("store.queue.Queue.tell", crash)  # behind the commit
-        assert submit(house, "lost").status_code == 500
-    stored = house.get("/v1/jobs")["data"]
-    replayed = submit(house, "lost")
+        crashing.setattr("store.queue.Queue.announce", crash)  # runs after the commit
+        assert submit(service, "lost").status_code == 500
+    stored = service.get("/v1/jobs")["data"]
+    replayed = submit(service, "lost")
     assert replayed.headers["Idempotent-Replayed"] == "true"
     assert [job["id"] for job in stored] == [replayed.json()["id"]]

@@ -10,16 +10,16 @@ from store.db.database import Database
 from store.ids import new_id
 from store.queries import stats
 from store.rows import workers
-from store.rows.metrics import NewPoint
-from tests.api.house import House, both_databases
+from store.rows.metrics import MetricPoint
+from tests.api.service import ApiFixture, both_databases
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.views import StartsView
 
 Figures = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
-def figures(house: House) -> Figures:
-    answer = house.client.get("/metrics")
+def figures(service: ApiFixture) -> Figures:
+    answer = service.client.get("/metrics")
     assert answer.status_code == 200
     assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
     families = text_string_to_metric_families(answer.text)
@@ -38,17 +38,17 @@ def requests(found: Figures, method: str, route: str, status: int) -> float | No
     return value(found, name, method=method, route=route, status=str(status))
 
 
-def test_requests_are_counted_by_the_template_of_their_route(house: House) -> None:
-    job_id = house.submit()["id"]
+def test_requests_are_counted_by_the_template_of_their_route(service: ApiFixture) -> None:
+    job_id = service.submit()["id"]
     for _ in range(3):
-        house.get(f"/v1/jobs/{job_id}")
-    house.client.get("/v1/jobs/nonsense")
-    house.client.get("/v1/jobs", params={"limit": 0})
-    house.client.put(f"/v1/jobs/{job_id}/cancel")
-    house.client.get("/no/such/path")
-    house.client.request("TRACE", "/no/such/path")
-    TestClient(house.app).get("/metrics")
-    found = figures(house)
+        service.get(f"/v1/jobs/{job_id}")
+    service.client.get("/v1/jobs/nonsense")
+    service.client.get("/v1/jobs", params={"limit": 0})
+    service.client.put(f"/v1/jobs/{job_id}/cancel")
+    service.client.get("/no/such/path")
+    service.client.request("TRACE", "/no/such/path")
+    TestClient(service.app).get("/metrics")
+    found = figures(service)
     assert requests(found, "POST", "/v1/jobs", 201) == 1
     assert requests(found, "GET", "/v1/jobs/{job_id}", 200) == 3
     assert requests(found, "GET", "/v1/jobs/{job_id}", 404) == 1
@@ -60,30 +60,30 @@ def test_requests_are_counted_by_the_template_of_their_route(house: House) -> No
     assert job_id not in str(found)
 
 
-def test_a_defect_is_counted_too(house: House) -> None:
+def test_an_internal_error_is_counted_too(service: ApiFixture) -> None:
     def broken() -> None:
         raise RuntimeError
 
-    house.app.add_api_route("/broken", broken)
-    house.client.get("/broken")
-    assert requests(figures(house), "GET", "", 500) == 1
+    service.app.add_api_route("/broken", broken)
+    service.client.get("/broken")
+    assert requests(figures(service), "GET", "", 500) == 1
 
 
-def test_two_services_in_a_process_do_not_share_figures(house: House, tmp_path: Path, redis_url: str) -> None:
-    house.submit()
-    other = House(tmp_path, house.database, redis_url)
+def test_two_services_in_a_process_do_not_share_metrics(service: ApiFixture, tmp_path: Path, redis_url: str) -> None:
+    service.submit()
+    other = ApiFixture(tmp_path, service.database, redis_url)
     assert requests(figures(other), "POST", "/v1/jobs", 201) is None
     other.queue.close()
 
 
 @both_databases
-def test_jobs_and_points_are_counted(house: House) -> None:
-    ended, running = house.submit()["id"], house.submit()["id"]
-    house.submit()
-    house.end(house.start(ended), reason=EndReason.COMPLETED)
-    points = [NewPoint("train/loss", step, 0.5, step) for step in range(7)]
-    house.record(house.start(running), points=points)
-    found = figures(house)
+def test_jobs_and_points_are_counted(service: ApiFixture) -> None:
+    ended, running = service.submit()["id"], service.submit()["id"]
+    service.submit()
+    service.end(service.start(ended), reason=EndReason.COMPLETED)
+    points = [MetricPoint("train/loss", step, 0.5, step) for step in range(7)]
+    service.record(service.start(running), points=points)
+    found = figures(service)
     states = {state: value(found, "torchyard_jobs", state=state) for state in JobState}
     assert states == dict.fromkeys(JobState, 0) | {"succeeded": 1, "running": 1, "queued": 1}
     assert value(found, "torchyard_queue_depth") == 1
@@ -91,36 +91,36 @@ def test_jobs_and_points_are_counted(house: House) -> None:
 
 
 @both_databases
-def test_a_lease_and_a_relay_show_how_old_they_are(house: House) -> None:
-    job_id = house.submit()["id"]
-    claim = house.start(job_id)
-    house.record(claim, lag_us=2_500_000)
-    found = figures(house)
+def test_the_ages_of_leases_and_relays_are_metrics(service: ApiFixture) -> None:
+    job_id = service.submit()["id"]
+    claim = service.start(job_id)
+    service.record(claim, lag_us=2_500_000)
+    found = figures(service)
     assert value(found, "torchyard_relay_lag_seconds", job_id=job_id, worker="box-a") == 2.5
     age = value(found, "torchyard_lease_age_seconds", job_id=job_id, worker="box-a")
     assert age is not None
     assert 0 <= age < 30
-    house.end(claim, reason=EndReason.COMPLETED)
-    assert "torchyard_lease_age_seconds" not in {name for name, _ in figures(house)}
+    service.end(claim, reason=EndReason.COMPLETED)
+    assert "torchyard_lease_age_seconds" not in {name for name, _ in figures(service)}
 
 
 @both_databases
-def test_devices_are_free_held_blocked_or_lost(house: House) -> None:
-    house.start(house.submit()["id"])  # on one of two CPU slots
+def test_devices_are_counted_as_free_held_blocked_or_lost(service: ApiFixture) -> None:
+    service.start(service.submit()["id"])  # on one of two CPU slots
     gpus = [
         {"index": 0, "uuid": "GPU-0", "name": "GPU", "kind": "cuda", "blocked": "held by pid 4121"},
         {"index": 1, "uuid": "GPU-1", "name": "GPU", "kind": "cuda"},
     ]
     other = new_id("wrk")
-    with house.database.write() as session:
+    with service.database.write() as session:
         workers.register(session, other, name="box-b", devices=gpus)
-    found = figures(house)
+    found = figures(service)
 
     def of(worker_id: str, worker: str, kind: str) -> dict[str, float | None]:
         labels = {"worker_id": worker_id, "worker": worker, "kind": kind}
         return {state: value(found, "torchyard_devices", state=state, **labels) for state in stats.DEVICE_STATES}
 
-    assert of(house.worker_id, "box-a", "cpu") == {"free": 1, "held": 1, "blocked": 0, "lost": 0}
+    assert of(service.worker_id, "box-a", "cpu") == {"free": 1, "held": 1, "blocked": 0, "lost": 0}
     assert of(other, "box-b", "cuda") == {"free": 1, "held": 0, "blocked": 1, "lost": 0}
     age = value(found, "torchyard_worker_seen_age_seconds", worker_id=other, worker="box-b")
     assert age is not None
@@ -128,34 +128,34 @@ def test_devices_are_free_held_blocked_or_lost(house: House) -> None:
 
 
 @both_databases
-def test_a_worker_shows_its_warm_process(house: House) -> None:
-    house.start(house.submit()["id"])
+def test_a_worker_shows_its_warm_process(service: ApiFixture) -> None:
+    service.start(service.submit()["id"])
     began = datetime.now(UTC) - timedelta(minutes=1)
     starts = StartsView(mode="warm", since=began, forks=7, memory_bytes=400_000_000).model_dump(mode="json")
-    with house.database.write() as session:
-        workers.heartbeat(session, house.worker_id, devices=[], starts=starts)
-    found, labels = figures(house), {"worker_id": house.worker_id, "worker": "box-a"}
+    with service.database.write() as session:
+        workers.heartbeat(session, service.worker_id, devices=[], starts=starts)
+    found, labels = figures(service), {"worker_id": service.worker_id, "worker": "box-a"}
     assert value(found, "torchyard_worker_warm", **labels) == 1
     assert value(found, "torchyard_warm_process_forks_total", **labels) == 7
     assert value(found, "torchyard_warm_process_memory_bytes", **labels) == 400_000_000
     assert 60 <= (value(found, "torchyard_warm_process_age_seconds", **labels) or 0) < 120
 
 
-def test_the_process_shows_its_own_figures(house: House) -> None:
-    found = figures(house)
+def test_the_process_has_metrics_of_its_own(service: ApiFixture) -> None:
+    found = figures(service)
     assert (value(found, "process_resident_memory_bytes") or 0) > 1_000_000
     assert (value(found, "torchyard_database_up"), value(found, "torchyard_redis_up")) == (1, 1)
 
 
-def test_without_the_database_and_redis_it_still_answers(tmp_path: Path) -> None:
+def test_metrics_are_answered_without_the_database_and_redis(tmp_path: Path) -> None:
     db = Database(f"sqlite:///{tmp_path}/absent/torchyard.db")
-    house = House(tmp_path, db, f"unix://{tmp_path}/absent.sock")
-    with house.client:
-        house.client.get("/healthz")
-        found = figures(house)
+    service = ApiFixture(tmp_path, db, f"unix://{tmp_path}/absent.sock")
+    with service.client:
+        service.client.get("/healthz")
+        found = figures(service)
     assert (value(found, "torchyard_database_up"), value(found, "torchyard_redis_up")) == (0, 0)
     assert requests(found, "GET", "/healthz", 200) == 1
     assert (value(found, "process_open_fds") or 0) > 0
     assert value(found, "torchyard_queue_depth") is None
-    house.queue.close()
+    service.queue.close()
     db.close()

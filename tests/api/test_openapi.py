@@ -7,7 +7,7 @@ import pytest
 
 from api.app import create_app
 from api.settings import Settings
-from tests.api.house import TOKEN, House
+from tests.api.service import TOKEN, ApiFixture
 from torchyard.contract.errors import TorchyardError
 
 Operation = tuple[str, str, dict[str, Any]]
@@ -37,7 +37,7 @@ def references(value: Any) -> Iterator[str]:
             yield from references(item)
 
 
-def test_every_reference_leads_somewhere_and_every_component_is_referred_to(document: dict[str, Any]) -> None:
+def test_every_reference_resolves_and_every_component_is_used(document: dict[str, Any]) -> None:
     found = set(references(document))
     for reference in found:
         place: Any = document
@@ -83,7 +83,7 @@ def test_every_answer_is_typed(document: dict[str, Any]) -> None:
                 assert content.get("schema") or content.get("itemSchema"), (method, path, status, media_type)
 
 
-def test_the_statuses_follow_from_what_an_operation_reads(document: dict[str, Any]) -> None:
+def test_an_operations_statuses_match_its_parameters_and_body(document: dict[str, Any]) -> None:
     for method, path, operation in operations(document):
         statuses = {int(status) for status in operation["responses"]}
         assert (401 in statuses) == ("security" in operation) == path.startswith(("/v1/", "/metrics")), path
@@ -112,9 +112,9 @@ def test_every_error_has_an_example_or_is_never_answered(document: dict[str, Any
     assert codes - never == set(document["components"]["examples"])
 
 
-def test_what_is_documented_of_an_error_is_what_is_answered(house: House) -> None:
-    document = house.get("/openapi.json")
-    answer = house.client.post("/v1/jobs", json={"trainer": "image-classification", "priority": 101})
+def test_an_error_is_answered_as_documented(service: ApiFixture) -> None:
+    document = service.get("/openapi.json")
+    answer = service.client.post("/v1/jobs", json={"trainer": "image-classification", "priority": 101})
     example = document["components"]["examples"]["invalid_spec"]["value"]
     assert answer.json().keys() == example.keys()
     assert {**answer.json(), "request_id": "", "errors": []} == {**example, "request_id": "", "errors": []}

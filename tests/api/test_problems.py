@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 from api.app import create_app
 from api.settings import Settings
 from store.db.database import Database
-from tests.api.house import SPEC, TOKEN, House
+from tests.api.service import SPEC, TOKEN, ApiFixture
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.views import Problem
 
@@ -46,8 +46,8 @@ def fields(found: Problem) -> list[str]:
 
 
 @pytest.mark.parametrize("header", [None, *WRONG])
-def test_without_the_token_nothing_private_is_answered(house: House, header: str | None) -> None:
-    stranger = TestClient(house.app)
+def test_requests_without_the_token_are_refused(service: ApiFixture, header: str | None) -> None:
+    stranger = TestClient(service.app)
     if header is not None:
         stranger.headers = Headers({"Authorization": header}, encoding="latin-1")
     answers = [stranger.get(path) for path in PRIVATE]
@@ -56,11 +56,11 @@ def test_without_the_token_nothing_private_is_answered(house: House, header: str
     for answer in answers:
         assert_problem(answer, 401, "not_authorized")
         assert answer.headers["WWW-Authenticate"] == "Bearer"
-    assert house.queued_rows() == []
+    assert service.queued_rows() == []
 
 
-def test_health_and_docs_are_open(house: House) -> None:
-    stranger = TestClient(house.app)
+def test_health_and_docs_need_no_token(service: ApiFixture) -> None:
+    stranger = TestClient(service.app)
     assert [stranger.get(path).status_code for path in OPEN] == [200] * len(OPEN)
 
 
@@ -92,20 +92,22 @@ def test_the_service_does_not_start_without_a_token(tmp_path: Path) -> None:
         ({"trainer": 7}, "trainer", ""),
     ],
 )
-def test_a_bad_spec_is_refused_by_the_name_of_the_field(
-    house: House, spec: dict[str, Any], field: str, says: str
+def test_an_invalid_spec_is_refused_with_the_name_of_the_field(
+    service: ApiFixture, spec: dict[str, Any], field: str, says: str
 ) -> None:
-    found = assert_problem(house.client.post("/v1/jobs", json={**SPEC, **spec}), 422, "invalid_spec")
+    found = assert_problem(service.client.post("/v1/jobs", json={**SPEC, **spec}), 422, "invalid_spec")
     assert fields(found) == [field]
     assert says in found.errors[0].message
-    assert house.queued_rows() == []
+    assert service.queued_rows() == []
 
 
-def test_every_wrong_field_is_named_up_to_a_limit(house: House) -> None:
-    found = assert_problem(house.client.post("/v1/jobs", json={**SPEC, "priority": "x", "no": 1}), 422, "invalid_spec")
+def test_every_wrong_field_is_named_up_to_a_limit(service: ApiFixture) -> None:
+    found = assert_problem(
+        service.client.post("/v1/jobs", json={**SPEC, "priority": "x", "no": 1}), 422, "invalid_spec"
+    )
     assert sorted(fields(found)) == ["no", "priority"]
     many = {**SPEC, **{f"key-{number}": 0 for number in range(500)}}
-    assert len(assert_problem(house.client.post("/v1/jobs", json=many), 422, "invalid_spec").errors) == 100
+    assert len(assert_problem(service.client.post("/v1/jobs", json=many), 422, "invalid_spec").errors) == 100
 
 
 @pytest.mark.parametrize(
@@ -123,17 +125,17 @@ def test_every_wrong_field_is_named_up_to_a_limit(house: House) -> None:
         b"9" * 5_000,
     ],
 )
-def test_a_body_that_is_no_json_is_refused(house: House, body: bytes) -> None:
-    assert_problem(house.client.post("/v1/jobs", content=body), 422, "invalid_request")
+def test_a_body_that_is_not_json_is_refused(service: ApiFixture, body: bytes) -> None:
+    assert_problem(service.client.post("/v1/jobs", content=body), 422, "invalid_request")
 
 
 @pytest.mark.parametrize("body", [b"[]", b"null", b'"text"', b"1e999", b'{"a":' * 100 + b"1" + b"}" * 100])
-def test_json_that_is_no_spec_is_refused(house: House, body: bytes) -> None:
-    assert_problem(house.client.post("/v1/jobs", content=body), 422, "invalid_spec")
+def test_json_that_is_not_a_spec_is_refused(service: ApiFixture, body: bytes) -> None:
+    assert_problem(service.client.post("/v1/jobs", content=body), 422, "invalid_spec")
 
 
-def test_a_body_above_the_limit_is_refused_with_and_without_its_length(house: House) -> None:
-    limit = house.settings.max_body_bytes
+def test_a_body_above_the_limit_is_refused_with_and_without_its_length(service: ApiFixture) -> None:
+    limit = service.settings.max_body_bytes
     sent = 0
 
     def chunks() -> Iterator[bytes]:
@@ -142,36 +144,36 @@ def test_a_body_above_the_limit_is_refused_with_and_without_its_length(house: Ho
             sent += limit // 10
             yield b" " * (limit // 10)
 
-    found = assert_problem(house.client.post("/v1/jobs", content=b" " * (limit + 1)), 413, "too_large")
+    found = assert_problem(service.client.post("/v1/jobs", content=b" " * (limit + 1)), 413, "too_large")
     assert str(limit) in found.detail
-    assert_problem(house.client.post("/v1/jobs", content=chunks()), 413, "too_large")
+    assert_problem(service.client.post("/v1/jobs", content=chunks()), 413, "too_large")
     assert sent > limit
-    assert_problem(house.client.post("/v1/jobs", content=b" " * limit), 422, "invalid_request")
+    assert_problem(service.client.post("/v1/jobs", content=b" " * limit), 422, "invalid_request")
 
 
 @pytest.mark.parametrize(
     "job_id",
     [NOBODY, "job_1", "nonsense", "%00", "job_" + "0" * 32 + "%0a", "ckpt_" + "0" * 32, "é", "x" * 5_000],
 )
-def test_an_unknown_or_malformed_id_is_not_found(house: House, job_id: str) -> None:
+def test_an_unknown_or_malformed_id_is_not_found(service: ApiFixture, job_id: str) -> None:
     for part in ("", "/events", "/metrics", "/logs", "/checkpoints", "/checkpoints/best", "/checkpoints/best/download"):
-        assert_problem(house.client.get(f"/v1/jobs/{job_id}{part}"), 404, "not_found")
-    assert_problem(house.client.post(f"/v1/jobs/{job_id}/cancel"), 404, "not_found")
-    assert_problem(house.client.get(f"/v1/workers/{job_id}"), 404, "not_found")
+        assert_problem(service.client.get(f"/v1/jobs/{job_id}{part}"), 404, "not_found")
+    assert_problem(service.client.post(f"/v1/jobs/{job_id}/cancel"), 404, "not_found")
+    assert_problem(service.client.get(f"/v1/workers/{job_id}"), 404, "not_found")
 
 
 @pytest.mark.parametrize("path", LISTS)
-def test_a_malformed_cursor_is_refused(house: House, path: str) -> None:
-    job_id = house.submit()["id"]
+def test_a_malformed_cursor_is_refused(service: ApiFixture, path: str) -> None:
+    job_id = service.submit()["id"]
     for cursor in MALFORMED_CURSORS:
-        answer = house.client.get(path.format(id=job_id), params={"after": cursor})
+        answer = service.client.get(path.format(id=job_id), params={"after": cursor})
         assert_problem(answer, 422, "invalid_cursor")
-    assert_problem(house.client.get(path.format(id=job_id), params={"after": "x" * 201}), 422, "invalid_request")
+    assert_problem(service.client.get(path.format(id=job_id), params={"after": "x" * 201}), 422, "invalid_request")
 
 
-def test_a_checkpoint_of_another_job_is_no_cursor(house: House) -> None:
-    job_id = house.submit()["id"]
-    answer = house.client.get(f"/v1/jobs/{job_id}/checkpoints", params={"after": "ckpt_" + "0" * 32})
+def test_a_checkpoint_of_another_job_is_an_invalid_cursor(service: ApiFixture) -> None:
+    job_id = service.submit()["id"]
+    answer = service.client.get(f"/v1/jobs/{job_id}/checkpoints", params={"after": "ckpt_" + "0" * 32})
     assert_problem(answer, 422, "invalid_cursor")
 
 
@@ -196,65 +198,65 @@ def test_a_checkpoint_of_another_job_is_no_cursor(house: House) -> None:
     ],
 )
 def test_a_parameter_out_of_range_is_refused_by_name(
-    house: House, path: str, params: dict[str, Any], field: str
+    service: ApiFixture, path: str, params: dict[str, Any], field: str
 ) -> None:
-    job_id = house.submit()["id"]
-    found = assert_problem(house.client.get(path.format(id=job_id), params=params), 422, "invalid_request")
+    job_id = service.submit()["id"]
+    found = assert_problem(service.client.get(path.format(id=job_id), params=params), 422, "invalid_request")
     assert fields(found) == [field]
 
 
 @pytest.mark.parametrize("path", ["/", "/v1", "/v1/nothing", "/v1/jobs/", "/v2/jobs"])
-def test_an_unknown_path_is_not_found(house: House, path: str) -> None:
-    assert_problem(house.client.get(path), 404, "not_found")
+def test_an_unknown_path_is_not_found(service: ApiFixture, path: str) -> None:
+    assert_problem(service.client.get(path), 404, "not_found")
 
 
-def test_a_method_that_is_not_possible_is_told_which_are(house: House) -> None:
-    answer = house.client.delete("/v1/jobs")
+def test_a_method_that_a_path_lacks_is_refused_with_those_it_has(service: ApiFixture) -> None:
+    answer = service.client.delete("/v1/jobs")
     assert_problem(answer, 405, "method_not_allowed")
     assert answer.headers["Allow"] == "GET, POST"
-    assert house.client.put("/healthz").headers["Allow"] == "GET"
-    assert house.client.put("/v1/jobs/validate").headers["Allow"] == "POST"
-    assert house.client.put("/v1/jobs/nobody").headers["Allow"] == "GET, PATCH, DELETE"
-    assert house.client.post("/docs").headers["Allow"] == "GET, HEAD"
+    assert service.client.put("/healthz").headers["Allow"] == "GET"
+    assert service.client.put("/v1/jobs/validate").headers["Allow"] == "POST"
+    assert service.client.put("/v1/jobs/nobody").headers["Allow"] == "GET, PATCH, DELETE"
+    assert service.client.post("/docs").headers["Allow"] == "GET, HEAD"
 
 
-def test_every_answer_has_a_request_id_the_callers_own_if_it_is_sound(house: House) -> None:
+def test_every_answer_has_a_request_id_the_callers_own_if_it_is_valid(service: ApiFixture) -> None:
     sent = {"X-Request-ID": "build-7.a_b"}
-    assert house.client.get("/v1/jobs", headers=sent).headers["X-Request-ID"] == "build-7.a_b"
-    assert assert_problem(house.client.get("/v1/x", headers=sent), 404, "not_found").request_id == "build-7.a_b"
+    assert service.client.get("/v1/jobs", headers=sent).headers["X-Request-ID"] == "build-7.a_b"
+    assert assert_problem(service.client.get("/v1/x", headers=sent), 404, "not_found").request_id == "build-7.a_b"
     for unsound in ("", "a b", "x" * 101, "a;b"):
-        made = house.client.get("/healthz", headers={"X-Request-ID": unsound}).headers["X-Request-ID"]
+        made = service.client.get("/healthz", headers={"X-Request-ID": unsound}).headers["X-Request-ID"]
         assert made.startswith("req_")
 
 
-def test_a_defect_is_a_problem_without_its_traceback_which_the_log_has(
-    house: House, caplog: pytest.LogCaptureFixture
+def test_an_internal_error_is_answered_without_its_traceback_which_is_logged(
+    service: ApiFixture, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken() -> None:
-        raise RuntimeError("the secret of the house")
+        raise RuntimeError("the secret of the service")
 
-    house.app.add_api_route("/broken", broken)
-    answer = house.client.get("/broken")
+    service.app.add_api_route("/broken", broken)
+    answer = service.client.get("/broken")
     found = assert_problem(answer, 500, "internal")
     assert "secret" not in answer.text
     assert found.request_id in caplog.text
-    assert "the secret of the house" in caplog.text
+    assert "the secret of the service" in caplog.text
 
 
-def test_without_the_database_the_service_is_unavailable_and_not_broken(
+def test_without_the_database_requests_are_answered_by_503(
     tmp_path: Path, redis_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     db = Database(f"sqlite:///{tmp_path}/absent/torchyard.db")
-    house = House(tmp_path, db, redis_url)
-    with house.client, caplog.at_level(logging.WARNING):
-        assert_problem(house.client.post("/v1/jobs", json=SPEC), 503, "unavailable")
-        answer = house.client.get("/v1/jobs")
+    service = ApiFixture(tmp_path, db, redis_url)
+    with service.client, caplog.at_level(logging.WARNING):
+        assert_problem(service.client.post("/v1/jobs", json=SPEC), 503, "unavailable")
+        answer = service.client.get("/v1/jobs")
         assert_problem(answer, 503, "unavailable")
-        ready = house.client.get("/readyz")
+        ready = service.client.get("/readyz")
         assert answer.headers["Retry-After"] == ready.headers["Retry-After"] == "1"
         assert (ready.status_code, ready.json()["status"]) == (503, "unavailable")
         assert (ready.json()["database"], ready.json()["redis"]) == ("does not answer", "ok")
-        assert house.client.get("/healthz").json() == {"status": "ok"}
+        assert service.client.get("/healthz").json() == {"status": "ok"}
     assert "unable to open database file" in caplog.text
-    house.queue.close()
+    service.queue.close()
     db.close()

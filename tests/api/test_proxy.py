@@ -13,9 +13,9 @@ import tempfile
 import httpx2
 import pytest
 
-from tests.api.house import TOKEN
 from tests.api.raw import Served, wait_until
-from tests.api.test_server import BIG, SHA256, download_of, house_served
+from tests.api.service import TOKEN
+from tests.api.test_server import BIG, SHA256, download_of, service_served
 from tests.databases import SQLiteDatabases
 
 NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
@@ -44,7 +44,7 @@ def client(
     settings = {"allowed_hosts": "torchyard.example.com", "sendfile": "x-accel-redirect:/protected-blobs"}
     headers = {"Authorization": f"Bearer {TOKEN}", "Host": "torchyard.example.com", "Accept-Encoding": "identity"}
     with (
-        house_served(folder, sqlite, redis_url, **settings) as served,
+        service_served(folder, sqlite, redis_url, **settings) as served,
         nginx(served) as url,
         httpx2.Client(base_url=url, headers=headers, trust_env=False, timeout=60) as found,
     ):
@@ -94,7 +94,7 @@ def test_the_proxy_sends_the_file_as_the_service_would(client: tuple[httpx2.Clie
     assert (head.status_code, head.headers["content-length"], head.headers["etag"]) == (200, str(BIG), ETAG)
 
 
-def test_parts_and_what_is_held_already_work_through_the_proxy(client: tuple[httpx2.Client, str]) -> None:
+def test_ranges_and_etags_work_through_the_proxy(client: tuple[httpx2.Client, str]) -> None:
     http, path = client
     part = http.get(path, headers={"Range": "bytes=-6"})
     assert (part.status_code, part.content) == (206, b"\0\0last")
@@ -106,7 +106,7 @@ def test_parts_and_what_is_held_already_work_through_the_proxy(client: tuple[htt
     assert (held.status_code, held.content) == (304, b"")
 
 
-def test_nobody_reaches_the_files_around_the_service(client: tuple[httpx2.Client, str]) -> None:
+def test_the_proxy_serves_no_file_without_the_api(client: tuple[httpx2.Client, str]) -> None:
     http, path = client
     assert http.get(f"/protected-blobs/{SHA256[:2]}/{SHA256}").status_code == 404
     assert http.get(path, headers={"Authorization": "Bearer wrong"}).status_code == 401

@@ -4,7 +4,7 @@ from typing import Any
 
 from store.rows import jobs, reasons
 from store.rows.jobs import Reason
-from tests.api.house import House, both_databases
+from tests.api.service import ApiFixture, both_databases
 from torchyard.contract.views import QueueEntry
 
 
@@ -13,78 +13,78 @@ def places(page: dict[str, Any]) -> list[tuple[int, str]]:
 
 
 @both_databases
-def test_the_queue_is_in_the_order_of_the_workers_with_each_jobs_reason(house: House) -> None:
-    low, first, second = (house.submit(name=f"p{priority}", priority=priority)["id"] for priority in (-5, 3, 3))
-    running = house.submit(priority=9)["id"]
-    house.start(running)
-    with house.database.write() as session:
+def test_the_queue_lists_jobs_in_the_workers_order_with_their_reasons(service: ApiFixture) -> None:
+    low, first, second = (service.submit(name=f"p{priority}", priority=priority)["id"] for priority in (-5, 3, 3))
+    running = service.submit(priority=9)["id"]
+    service.start(running)
+    with service.database.write() as session:
         jobs.set_waiting_reason(session, [first], Reason("devices_busy", "needs 1 CPU slot; 0 free on box-a"))
-    page = house.get("/v1/queue")
+    page = service.get("/v1/queue")
     assert places(page) == [(1, first), (2, second), (3, low)]
-    assert [job_id for _, job_id in places(page)] == house.queue.waiting()[1:]
+    assert [job_id for _, job_id in places(page)] == service.queue.waiting()[1:]
     entry = QueueEntry.model_validate(page["data"][0])
     assert (entry.name, entry.owner, entry.priority, entry.resources.devices_per_node) == ("p3", "admin", 3, 1)
     assert (entry.reason.code, entry.reason.message) == ("devices_busy", "needs 1 CPU slot; 0 free on box-a")
     assert entry.not_before is None
     assert entry.reason.since >= entry.created_at
     for place, job_id in places(page):
-        assert house.get(f"/v1/jobs/{job_id}")["status_reason"]["position"] == place
+        assert service.get(f"/v1/jobs/{job_id}")["status_reason"]["position"] == place
 
 
 @both_databases
-def test_what_is_said_of_a_group_is_the_reason_of_each_of_its_jobs(house: House) -> None:
-    first, second = house.submit()["id"], house.submit()["id"]
-    other = house.submit(resources={"devices_per_node": 2})["id"]
-    with house.database.write() as session:
+def test_the_reason_of_a_group_is_the_reason_of_each_of_its_jobs(service: ApiFixture) -> None:
+    first, second = service.submit()["id"], service.submit()["id"]
+    other = service.submit(resources={"devices_per_node": 2})["id"]
+    with service.database.write() as session:
         shape = jobs.get(session, first).shape
         assert shape is not None
         reasons.store_reasons(session, {shape: Reason("devices_busy", "needs 1 device; 0 free on box-a")})
-    told = {entry["job_id"]: entry["reason"] for entry in house.get("/v1/queue")["data"]}
-    listed = {job["id"]: job["status_reason"] for job in house.get("/v1/jobs")["data"]}
+    told = {entry["job_id"]: entry["reason"] for entry in service.get("/v1/queue")["data"]}
+    listed = {job["id"]: job["status_reason"] for job in service.get("/v1/jobs")["data"]}
     for job_id, code in ((first, "devices_busy"), (second, "devices_busy"), (other, "waiting")):
-        looked_at = house.get(f"/v1/jobs/{job_id}")["status_reason"]
+        looked_at = service.get(f"/v1/jobs/{job_id}")["status_reason"]
         assert told[job_id]["code"] == listed[job_id]["code"] == looked_at["code"] == code
-    assert house.submit()["status_reason"]["code"] == "devices_busy", "a new one waits for the same"
-    house.client.post(f"/v1/jobs/{first}/pause")
-    assert house.get(f"/v1/jobs/{first}")["status_reason"]["code"] == "paused"
+    assert service.submit()["status_reason"]["code"] == "devices_busy", "a new one waits for the same"
+    service.client.post(f"/v1/jobs/{first}/pause")
+    assert service.get(f"/v1/jobs/{first}")["status_reason"]["code"] == "paused"
 
 
 @both_databases
-def test_a_user_sees_their_own_jobs_at_their_true_places(house: House) -> None:
-    house.submit(priority=1)
-    house.act_as("bob")
-    mine = house.submit()["id"]
-    house.app.dependency_overrides.clear()
-    house.submit()
-    house.act_as("bob")
-    last = house.submit()["id"]
-    assert places(house.get("/v1/queue")) == [(2, mine), (4, last)]
-    assert places(house.get("/v1/queue", limit=1)) == [(2, mine)]
+def test_a_user_sees_their_own_jobs_at_their_true_places(service: ApiFixture) -> None:
+    service.submit(priority=1)
+    service.act_as("bob")
+    mine = service.submit()["id"]
+    service.app.dependency_overrides.clear()
+    service.submit()
+    service.act_as("bob")
+    last = service.submit()["id"]
+    assert places(service.get("/v1/queue")) == [(2, mine), (4, last)]
+    assert places(service.get("/v1/queue", limit=1)) == [(2, mine)]
 
 
 @both_databases
-def test_pages_stay_right_while_the_queue_moves(house: House) -> None:
-    waiting = [house.submit(priority=priority)["id"] for priority in (5, 5, 0, 0, 0, -1)]
-    page = house.get("/v1/queue", limit=3)
+def test_pages_stay_correct_while_the_queue_changes(service: ApiFixture) -> None:
+    waiting = [service.submit(priority=priority)["id"] for priority in (5, 5, 0, 0, 0, -1)]
+    page = service.get("/v1/queue", limit=3)
     assert places(page) == [(1, waiting[0]), (2, waiting[1]), (3, waiting[2])]
     # Those of the first page leave the queue, its last one too, and new ones come before and behind.
     for job_id in waiting[:3]:
-        house.client.post(f"/v1/jobs/{job_id}/cancel")
-    house.submit(priority=7)
-    behind = house.submit(priority=-1)["id"]
-    page = house.get("/v1/queue", limit=2, after=page["next"])
+        service.client.post(f"/v1/jobs/{job_id}/cancel")
+    service.submit(priority=7)
+    behind = service.submit(priority=-1)["id"]
+    page = service.get("/v1/queue", limit=2, after=page["next"])
     assert places(page) == [(2, waiting[3]), (3, waiting[4])]
-    page = house.get("/v1/queue", limit=2, after=page["next"])
+    page = service.get("/v1/queue", limit=2, after=page["next"])
     assert places(page) == [(4, waiting[5]), (5, behind)]
     assert (page["has_more"], page["next"]) == (False, None)
 
 
-def test_a_cursor_of_another_list_is_refused(house: House) -> None:
-    job_id = house.submit()["id"]
+def test_a_cursor_of_another_list_is_refused(service: ApiFixture) -> None:
+    job_id = service.submit()["id"]
     for cursor in (job_id, "5", "5:", f"x:{job_id}", f"5:{job_id}0", "1000:" + job_id):
-        answer = house.client.get("/v1/queue", params={"after": cursor})
+        answer = service.client.get("/v1/queue", params={"after": cursor})
         assert (answer.status_code, answer.json()["code"]) == (422, "invalid_cursor"), cursor
 
 
-def test_an_empty_queue_is_an_empty_list(house: House) -> None:
-    assert house.get("/v1/queue") == {"data": [], "has_more": False, "next": None}
+def test_an_empty_queue_is_an_empty_list(service: ApiFixture) -> None:
+    assert service.get("/v1/queue") == {"data": [], "has_more": False, "next": None}

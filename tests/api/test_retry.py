@@ -5,51 +5,53 @@ from typing import Any
 from sqlalchemy import select
 
 from store.db.tables import Checkpoint, Job
-from tests.api.house import SPEC, House
+from tests.api.service import SPEC, ApiFixture
 from torchyard.contract.job import EndReason
 from torchyard.contract.views import JobView, SpecView
 
 
-def finished(house: House, *steps: int, **spec: Any) -> str:
+def finished(service: ApiFixture, *steps: int, **spec: Any) -> str:
     """A failed job with a checkpoint at each step."""
-    job_id = house.submit(max_restarts=0, **spec)["id"]
-    claim = house.start(job_id)
+    job_id = service.submit(max_restarts=0, **spec)["id"]
+    claim = service.start(job_id)
     for step in steps:
         files = {"state.pt": f"state {step}".encode(), "model.safetensors": b"weights"}
-        house.record(claim, checkpoints=[house.new_checkpoint(step=step, epoch=step, files=files, val_loss=1 / step)])
-    house.end(claim, reason=EndReason.USER_ERROR, message="a bug")
+        service.record(
+            claim, checkpoints=[service.new_checkpoint(step=step, epoch=step, files=files, val_loss=1 / step)]
+        )
+    service.end(claim, reason=EndReason.USER_ERROR, message="a bug")
     return job_id
 
 
-def test_validation_answers_with_the_whole_spec_and_stores_nothing(house: House) -> None:
-    answer = house.client.post("/v1/jobs/validate", json={**SPEC, "time_limit": "90m"})
+def test_validation_returns_the_whole_spec_and_stores_nothing(service: ApiFixture) -> None:
+    answer = service.client.post("/v1/jobs/validate", json={**SPEC, "time_limit": "90m"})
     assert answer.status_code == 200
     view = SpecView.model_validate(answer.json())
     assert view.spec.trainer == "image-classification"
     assert view.spec.config.training.epochs == 3
-    assert house.get("/v1/jobs")["data"] == []
-    assert answer.json()["spec"] == house.submit(time_limit="90m")["spec"]
+    assert service.get("/v1/jobs")["data"] == []
+    assert answer.json()["spec"] == service.submit(time_limit="90m")["spec"]
 
 
-def test_validation_refuses_what_a_submission_refuses(house: House) -> None:
+def test_validation_refuses_what_a_submission_refuses(service: ApiFixture) -> None:
     for body in ('{"trainer": "script", "x": 1}', "[]", "{", "NaN", ""):
-        refused = [house.client.post(path, content=body) for path in ("/v1/jobs/validate", "/v1/jobs")]
+        refused = [service.client.post(path, content=body) for path in ("/v1/jobs/validate", "/v1/jobs")]
         assert [answer.status_code for answer in refused] == [422, 422]
         problems = [{**answer.json(), "request_id": ""} for answer in refused]
         assert problems[0] == problems[1]
 
 
-def test_a_retried_job_has_the_same_spec_and_the_newest_checkpoint(house: House) -> None:
-    old = finished(house, 5, 10, labels={"team": "bridges"}, priority=4)
-    answer = house.client.post(f"/v1/jobs/{old}/retry")
+def test_a_retried_job_has_the_same_spec_and_the_newest_checkpoint(service: ApiFixture) -> None:
+    old = finished(service, 5, 10, labels={"team": "bridges"}, priority=4)
+    answer = service.client.post(f"/v1/jobs/{old}/retry")
     assert answer.status_code == 201
     new = JobView.model_validate(answer.json())
     assert answer.headers["Location"] == f"/v1/jobs/{new.id}"
     assert (new.state, new.retry_of, new.attempt, new.priority) == ("queued", old, 0, 4)
     assert new.id != old
-    assert answer.json()["spec"] == house.get(f"/v1/jobs/{old}")["spec"]
-    assert new.id in house.queue.waiting()
-    theirs, ours = (house.get(f"/v1/jobs/{job_id}/checkpoints")["data"] for job_id in (old, new.id))
+    assert answer.json()["spec"] == service.get(f"/v1/jobs/{old}")["spec"]
+    assert new.id in service.queue.waiting()
+    theirs, ours = (service.get(f"/v1/jobs/{job_id}/checkpoints")["data"] for job_id in (old, new.id))
     assert [item["step"] for item in ours] == [10]
     changed = {"id", "attempt", "created_at", "aliases"}
     assert {key: ours[0][key] for key in ours[0].keys() - changed} == {
@@ -58,67 +60,67 @@ def test_a_retried_job_has_the_same_spec_and_the_newest_checkpoint(house: House)
     assert ours[0]["attempt"] == 0
     assert ours[0]["id"] != theirs[0]["id"]
     assert set(ours[0]["aliases"]) == {"best", "latest", "epoch-10", "step-10"}
-    assert house.client.get(f"/v1/jobs/{new.id}/checkpoints/best/download").content == b"state 10"
-    events = house.get(f"/v1/jobs/{new.id}/events")["data"]
+    assert service.client.get(f"/v1/jobs/{new.id}/checkpoints/best/download").content == b"state 10"
+    events = service.get(f"/v1/jobs/{new.id}/events")["data"]
     assert [event["type"] for event in events] == ["state", "message"]
     assert events[1]["data"] == {"level": "info", "text": f"continues job {old} from step 10"}
 
 
-def test_an_attempt_of_a_retried_job_starts_at_the_checkpoints_step(house: House) -> None:
-    new = house.client.post(f"/v1/jobs/{finished(house, 5)}/retry").json()["id"]
-    claim = house.start(new)
-    with house.database.read() as session:
+def test_an_attempt_of_a_retried_job_starts_at_the_checkpoints_step(service: ApiFixture) -> None:
+    new = service.client.post(f"/v1/jobs/{finished(service, 5)}/retry").json()["id"]
+    claim = service.start(new)
+    with service.database.read() as session:
         assert session.execute(select(Job.attempt).where(Job.id == new)).scalar_one() == 1
         assert session.execute(select(Checkpoint.attempt).where(Checkpoint.job_id == new)).scalars().all() == [0]
-    house.record(claim, checkpoints=[house.new_checkpoint(step=6, epoch=6, files={"state.pt": b"x"}, val_loss=0.1)])
-    shown = house.get(f"/v1/jobs/{new}/checkpoints")["data"]
+    service.record(claim, checkpoints=[service.new_checkpoint(step=6, epoch=6, files={"state.pt": b"x"}, val_loss=0.1)])
+    shown = service.get(f"/v1/jobs/{new}/checkpoints")["data"]
     assert [(item["step"], item["attempt"]) for item in shown] == [(6, 1), (5, 0)]
-    assert house.get(f"/v1/jobs/{new}")["best"]["step"] == 6
+    assert service.get(f"/v1/jobs/{new}")["best"]["step"] == 6
 
 
-def test_a_job_without_a_checkpoint_is_retried_from_the_start(house: House) -> None:
-    old = house.submit()["id"]
-    house.client.post(f"/v1/jobs/{old}/cancel")
-    new = house.client.post(f"/v1/jobs/{old}/retry").json()
+def test_a_job_without_a_checkpoint_is_retried_from_the_start(service: ApiFixture) -> None:
+    old = service.submit()["id"]
+    service.client.post(f"/v1/jobs/{old}/cancel")
+    new = service.client.post(f"/v1/jobs/{old}/retry").json()
     assert new["retry_of"] == old
-    assert house.get(f"/v1/jobs/{new['id']}/checkpoints")["data"] == []
-    message = house.get(f"/v1/jobs/{new['id']}/events")["data"][-1]
+    assert service.get(f"/v1/jobs/{new['id']}/checkpoints")["data"] == []
+    message = service.get(f"/v1/jobs/{new['id']}/events")["data"][-1]
     assert message["data"]["text"] == f"starts job {old} from the beginning: it saved no checkpoint"
 
 
-def test_a_retry_has_what_was_changed_since(house: House) -> None:
-    old = finished(house, 1)
-    house.client.patch(f"/v1/jobs/{old}", json={"name": "second", "labels": {"try": "2"}})
-    new = house.client.post(f"/v1/jobs/{old}/retry").json()
+def test_a_retry_keeps_later_changes_of_the_job(service: ApiFixture) -> None:
+    old = finished(service, 1)
+    service.client.patch(f"/v1/jobs/{old}", json={"name": "second", "labels": {"try": "2"}})
+    new = service.client.post(f"/v1/jobs/{old}/retry").json()
     assert (new["name"], new["labels"]) == ("second", {"try": "2"})
 
 
-def test_a_job_that_has_not_ended_is_not_retried(house: House) -> None:
-    job_id = house.submit()["id"]
+def test_a_job_that_has_not_ended_is_not_retried(service: ApiFixture) -> None:
+    job_id = service.submit()["id"]
     for state in ("queued", "running"):
-        answer = house.client.post(f"/v1/jobs/{job_id}/retry")
+        answer = service.client.post(f"/v1/jobs/{job_id}/retry")
         assert (answer.status_code, answer.json()["code"]) == (409, "conflict")
         assert state in answer.json()["detail"]
         if state == "queued":
-            house.start(job_id)
-    assert len(house.get("/v1/jobs")["data"]) == 1
+            service.start(job_id)
+    assert len(service.get("/v1/jobs")["data"]) == 1
 
 
-def test_who_retries_owns_the_new_job(house: House) -> None:
-    house.act_as("bob")
-    bobs = finished(house, 1)
-    house.app.dependency_overrides.clear()
-    assert house.client.post(f"/v1/jobs/{bobs}/retry").json()["owner"] == "admin"
-    admins = finished(house, 1)
-    house.act_as("bob")
-    assert house.client.post(f"/v1/jobs/{bobs}/retry").json()["owner"] == "bob"
-    assert house.client.post(f"/v1/jobs/{admins}/retry").status_code == 404
-    assert house.client.post("/v1/jobs/nonsense/retry").status_code == 404
+def test_the_user_who_retries_a_job_owns_the_new_one(service: ApiFixture) -> None:
+    service.act_as("bob")
+    bobs = finished(service, 1)
+    service.app.dependency_overrides.clear()
+    assert service.client.post(f"/v1/jobs/{bobs}/retry").json()["owner"] == "admin"
+    admins = finished(service, 1)
+    service.act_as("bob")
+    assert service.client.post(f"/v1/jobs/{bobs}/retry").json()["owner"] == "bob"
+    assert service.client.post(f"/v1/jobs/{admins}/retry").status_code == 404
+    assert service.client.post("/v1/jobs/nonsense/retry").status_code == 404
 
 
-def test_a_retried_job_keeps_its_checkpoint_when_the_old_one_is_deleted(house: House) -> None:
-    old = finished(house, 5)
-    new = house.client.post(f"/v1/jobs/{old}/retry").json()["id"]
-    assert house.client.delete(f"/v1/jobs/{old}").status_code == 204
-    assert house.client.get(f"/v1/jobs/{new}/checkpoints/latest/download").content == b"state 5"
-    assert house.get(f"/v1/jobs/{new}")["retry_of"] == old
+def test_a_retried_job_keeps_its_checkpoint_when_the_old_one_is_deleted(service: ApiFixture) -> None:
+    old = finished(service, 5)
+    new = service.client.post(f"/v1/jobs/{old}/retry").json()["id"]
+    assert service.client.delete(f"/v1/jobs/{old}").status_code == 204
+    assert service.client.get(f"/v1/jobs/{new}/checkpoints/latest/download").content == b"state 5"
+    assert service.get(f"/v1/jobs/{new}")["retry_of"] == old

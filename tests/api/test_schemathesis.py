@@ -12,9 +12,9 @@ import pytest
 
 from store.rows import workers
 from store.rows.logs import NewLines
-from store.rows.metrics import NewPoint
-from tests.api.house import TOKEN, House
-from tests.api.test_process import serving
+from store.rows.metrics import MetricPoint
+from tests.api.service import TOKEN, ApiFixture
+from tests.api.serving import api_process
 from torchyard.contract.errors import NotFound, StaleClaim
 from torchyard.contract.job import EndReason
 
@@ -61,11 +61,11 @@ checks.positive_data_acceptance.expected-statuses = ["2xx", 401, 404, 409, 414, 
     ],
     ids=["coverage-of-a-change", "coverage", "random"],
 )
-def test_every_operation_does_what_its_description_says(
-    house: House, tmp_path: Path, database_url: str, redis_url: str, asked: list[str]
+def test_every_operation_matches_its_description(
+    service: ApiFixture, tmp_path: Path, database_url: str, redis_url: str, asked: list[str]
 ) -> None:
     (tmp_path / "schemathesis.toml").write_text(CONFIGURATION.replace("TOKEN", TOKEN))
-    with serving(tmp_path, database_url, redis_url) as (_, url), every_job_succeeds(house):
+    with api_process(tmp_path, database_url, redis_url) as (_, url), every_job_succeeds(service):
         argv = [sys.executable, "-m", "schemathesis.cli", "run", f"{url}/openapi.json", *asked]
         done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=_LONGEST_S)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -73,15 +73,15 @@ def test_every_operation_does_what_its_description_says(
 
 
 @contextmanager
-def every_job_succeeds(house: House) -> Generator[None]:
+def every_job_succeeds(service: ApiFixture) -> Generator[None]:
     """A worker that is done with a job at once: each of its streams ends, and all that a job has can be read."""
     over = Event()
 
     def work() -> None:
         while not over.wait(0.05):
-            for job_id, _ in house.queued_rows():
+            for job_id, _ in service.queued_rows():
                 with suppress(StaleClaim, AssertionError):  # it was cancelled meanwhile
-                    succeed(house, job_id)
+                    succeed(service, job_id)
 
     thread = Thread(target=work)
     thread.start()
@@ -92,11 +92,11 @@ def every_job_succeeds(house: House) -> Generator[None]:
         thread.join()
 
 
-def succeed(house: House, job_id: str) -> None:
-    with suppress(NotFound), house.database.write("drain") as session:
-        workers.set_drain(session, house.worker_id, drain=False)
-    claim = house.start(job_id)
-    saved = house.new_checkpoint(step=2, epoch=1, files={"state.pt": b"state" * 100}, val_loss=0.5)
-    points = [NewPoint("train/loss", step, 1 / (step + 1), 1_700_000_000_000_000 + step) for step in range(3)]
-    house.record(claim, points=points, lines=[NewLines(0, "stdout", ["one", "two"])], checkpoints=[saved])
-    house.end(claim, reason=EndReason.COMPLETED)
+def succeed(service: ApiFixture, job_id: str) -> None:
+    with suppress(NotFound), service.database.write("drain") as session:
+        workers.set_drain(session, service.worker_id, drain=False)
+    claim = service.start(job_id)
+    saved = service.new_checkpoint(step=2, epoch=1, files={"state.pt": b"state" * 100}, val_loss=0.5)
+    points = [MetricPoint("train/loss", step, 1 / (step + 1), 1_700_000_000_000_000 + step) for step in range(3)]
+    service.record(claim, points=points, lines=[NewLines(0, "stdout", ["one", "two"])], checkpoints=[saved])
+    service.end(claim, reason=EndReason.COMPLETED)

@@ -16,9 +16,9 @@ import pytest
 from api.guard import SECURITY_HEADERS
 from store.db.database import Database
 from store.rows.checkpoints import NewCheckpoint
-from tests.api.house import TOKEN, House
 from tests.api.raw import Served, get, read_answer, wait_until
-from tests.api.test_process import serving
+from tests.api.service import TOKEN, ApiFixture
+from tests.api.serving import api_process
 from tests.databases import SQLiteDatabases
 from torchyard.contract.records import Manifest, ManifestFile
 
@@ -30,31 +30,31 @@ IMPATIENT = {"head_timeout_s": 1, "body_timeout_s": 1, "stall_timeout_s": 2}
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory, sqlite: SQLiteDatabases, redis_url: str) -> Iterator[Served]:
-    with house_served(tmp_path_factory.mktemp("served"), sqlite, redis_url, **PATIENT) as found:
+    with service_served(tmp_path_factory.mktemp("served"), sqlite, redis_url, **PATIENT) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
 def impatient(tmp_path_factory: pytest.TempPathFactory, sqlite: SQLiteDatabases, redis_url: str) -> Iterator[Served]:
     """Waits for a client no longer than a test does."""
-    with house_served(tmp_path_factory.mktemp("impatient"), sqlite, redis_url, **IMPATIENT) as found:
+    with service_served(tmp_path_factory.mktemp("impatient"), sqlite, redis_url, **IMPATIENT) as found:
         yield found
 
 
 @contextlib.contextmanager
-def house_served(folder: Path, sqlite: SQLiteDatabases, redis_url: str, **settings: object) -> Generator[Served]:
+def service_served(folder: Path, sqlite: SQLiteDatabases, redis_url: str, **settings: object) -> Generator[Served]:
     """With a checkpoint to download."""
     with sqlite.migrated() as database_url:
         publish(folder, database_url, redis_url)
-        with serving(folder, database_url, redis_url, **settings) as (process, url):
+        with api_process(folder, database_url, redis_url, **settings) as (process, url):
             yield Served(process, url, folder)
 
 
 def publish(folder: Path, database_url: str, redis_url: str) -> None:
     """A job of one checkpoint, as large as no socket's buffers are."""
     database = Database(database_url)
-    house = House(folder, database, redis_url)
-    blob = house.app.state.services.store.blobs.path(SHA256)
+    service = ApiFixture(folder, database, redis_url)
+    blob = service.app.state.services.store.blobs.path(SHA256)
     blob.parent.mkdir(parents=True)
     with blob.open("wb") as file:
         file.truncate(BIG)
@@ -63,8 +63,8 @@ def publish(folder: Path, database_url: str, redis_url: str) -> None:
         file.write(b"last")
     files = [ManifestFile(path="state.pt", size=BIG, sha256=SHA256)]
     manifest = Manifest(step=1, epoch=1, end_of_epoch=True, metrics={}, files=files)
-    house.record(house.start(house.submit()["id"]), checkpoints=[NewCheckpoint("epoch-1", manifest, files)])
-    house.queue.close()
+    service.record(service.start(service.submit()["id"]), checkpoints=[NewCheckpoint("epoch-1", manifest, files)])
+    service.queue.close()
     database.close()
 
 
@@ -94,7 +94,7 @@ def download_of(served: Served) -> str:
         b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n",
     ],
 )
-def test_what_is_no_http_is_told_so(served: Served, raw: bytes) -> None:
+def test_input_that_is_not_http_is_refused(served: Served, raw: bytes) -> None:
     answer = served.ask(raw)
     assert (answer.status, answer.problem().code) == (400, "malformed_http")
     assert "Traceback" not in served.log()
@@ -121,7 +121,7 @@ def test_a_head_within_the_limits_is_served(served: Served) -> None:
     assert served.ask(get("/healthz?" + "x" * 8_000, *many)).status == 200
 
 
-def test_trailers_do_not_pile_up(served: Served) -> None:
+def test_trailers_are_not_kept(served: Served) -> None:
     chunked = get("/v1/jobs", "Transfer-Encoding: chunked", method="POST") + b"2\r\n{}\r\n0\r\n"
     assert served.ask(chunked + b"X-Trailer: x\r\n\r\n").problem().code == "invalid_spec"
     assert served.ask(chunked + b"X-Trailer: " + b"x" * 1_000_000).problem().code == "headers_too_large"
@@ -146,7 +146,7 @@ def test_every_answer_has_the_security_headers(served: Served, raw: bytes, statu
     assert answer.headers["Date"]
 
 
-def test_requests_sent_at_once_are_answered_in_order_up_to_a_malformed_one(served: Served) -> None:
+def test_pipelined_requests_are_answered_in_order_up_to_a_malformed_one(served: Served) -> None:
     with served.connect() as connection:
         connection.sendall(get("/healthz") + get("/nothing") + b"NONSENSE\r\n\r\n")
         received = b"".join(iter(lambda: connection.recv(65_536), b""))
@@ -154,13 +154,13 @@ def test_requests_sent_at_once_are_answered_in_order_up_to_a_malformed_one(serve
     assert received.index(b"HTTP/1.1 200") < received.index(b"HTTP/1.1 404")
 
 
-def test_who_asks_for_another_protocol_is_answered_in_this_one(served: Served) -> None:
+def test_a_protocol_upgrade_is_ignored(served: Served) -> None:
     for protocol in ("h2c", "websocket"):
         answer = served.ask(get("/healthz", "Connection: Upgrade", f"Upgrade: {protocol}"))
         assert answer.status == 200
 
 
-def test_more_connections_than_allowed_are_told_to_come_again(served: Served) -> None:
+def test_connections_above_the_limit_get_503(served: Served) -> None:
     with contextlib.ExitStack() as stack:
         for _ in range(PATIENT["max_connections"]):
             stack.enter_context(served.connect())
@@ -170,7 +170,7 @@ def test_more_connections_than_allowed_are_told_to_come_again(served: Served) ->
     wait_until(lambda: served.ask(get("/healthz")).status == 200)
 
 
-def test_a_slow_head_is_told_so_and_a_silent_connection_is_closed(impatient: Served) -> None:
+def test_a_slow_head_gets_408_and_a_silent_connection_is_closed(impatient: Served) -> None:
     answer = impatient.ask(b"GET /healthz HTTP/1.1\r\nHost: localh")
     assert (answer.status, answer.problem().code) == (408, "request_timeout")
     assert "1 s" in answer.problem().detail
@@ -178,7 +178,7 @@ def test_a_slow_head_is_told_so_and_a_silent_connection_is_closed(impatient: Ser
         assert connection.recv(1) == b""
 
 
-def test_a_body_must_go_on_but_may_take_its_time(impatient: Served) -> None:
+def test_a_slow_body_is_read_and_a_stalled_one_gets_408(impatient: Served) -> None:
     post = get("/v1/jobs", "Content-Length: 20", method="POST")
     answer = impatient.ask(post + b"{")
     assert (answer.status, answer.problem().code) == (408, "request_timeout")
@@ -190,7 +190,7 @@ def test_a_body_must_go_on_but_may_take_its_time(impatient: Served) -> None:
         assert read_answer(connection).problem().code == "invalid_request"
 
 
-def test_a_body_without_end_is_not_taken_for_ever(impatient: Served) -> None:
+def test_an_endless_body_is_not_read_forever(impatient: Served) -> None:
     with impatient.connect() as connection:
         connection.sendall(get("/nothing", "Transfer-Encoding: chunked", method="POST"))
         assert read_answer(connection).status == 404
@@ -200,7 +200,7 @@ def test_a_body_without_end_is_not_taken_for_ever(impatient: Served) -> None:
                 threading.Event().wait(0.1)
 
 
-def test_an_answer_before_the_end_of_the_body_says_that_the_connection_ends(served: Served) -> None:
+def test_an_answer_before_the_end_of_the_body_closes_the_connection(served: Served) -> None:
     host, port = urlsplit(served.url).netloc.split(":")
     with contextlib.closing(HTTPConnection(host, int(port), timeout=60)) as client:
         client.putrequest("POST", "/v1/jobs")
@@ -214,7 +214,7 @@ def test_an_answer_before_the_end_of_the_body_says_that_the_connection_ends(serv
         assert client.getresponse().status == 200
 
 
-def test_who_sends_the_body_to_its_end_all_the_same_gets_the_answer(served: Served) -> None:
+def test_a_client_that_sends_its_whole_body_still_gets_the_answer(served: Served) -> None:
     with served.connect() as connection:
         connection.sendall(get("/v1/jobs", f"Content-Length: {16 << 20}", method="POST"))
         connection.sendall(b" " * (16 << 20))
@@ -224,7 +224,7 @@ def test_who_sends_the_body_to_its_end_all_the_same_gets_the_answer(served: Serv
         assert connection.recv(1) == b""
 
 
-def test_a_body_that_is_not_read_but_came_whole_keeps_the_connection(served: Served) -> None:
+def test_a_complete_body_that_is_not_read_keeps_the_connection_open(served: Served) -> None:
     with served.connect() as connection:
         connection.sendall(get("/nothing", "Content-Length: 2", method="POST") + b"{}" + get("/healthz"))
         answer = read_answer(connection)
@@ -247,7 +247,7 @@ def test_a_download_is_sent_whole_and_in_parts(served: Served) -> None:
         assert (head.status, head.headers["Content-Length"]) == (200, str(BIG))
 
 
-def test_cut_downloads_leave_nothing_open(served: Served) -> None:
+def test_aborted_downloads_leave_no_descriptor_open(served: Served) -> None:
     cut_downloads(served, 10)  # the pools of threads and of the database are as large as they get
     descriptors, threads = served.descriptors(), served.threads()
     cut_downloads(served, 50)
@@ -256,25 +256,25 @@ def test_cut_downloads_leave_nothing_open(served: Served) -> None:
     assert "Traceback" not in served.log()
 
 
-def test_a_reader_that_stands_still_is_cut_and_a_slow_one_is_not(impatient: Served) -> None:
+def test_a_stalled_reader_is_disconnected_and_a_slow_one_is_not(impatient: Served) -> None:
     request = get(download_of(impatient), "Connection: close")
     with impatient.connect(receive_buffer=65_536) as slow, impatient.connect() as still:
         slow.sendall(request)
         still.sendall(request)
         received = 0
-        while "took nothing of its answer" not in impatient.log():
+        while "read nothing of its answer" not in impatient.log():
             received += len(slow.recv(16_384))
             threading.Event().wait(0.1)
         assert received + count_rest(slow) > BIG
         assert count_rest(still) < BIG
     assert "Traceback" not in impatient.log()
-    assert impatient.log().count("took nothing of its answer") == 1
+    assert impatient.log().count("read nothing of its answer") == 1
 
 
-def test_while_one_downloads_slowly_others_are_served_and_a_signal_ends_it_all(
+def test_others_are_served_during_a_slow_download_and_a_signal_ends_everything(
     tmp_path: Path, sqlite: SQLiteDatabases, redis_url: str
 ) -> None:
-    with house_served(tmp_path, sqlite, redis_url) as served, contextlib.ExitStack() as stack:
+    with service_served(tmp_path, sqlite, redis_url) as served, contextlib.ExitStack() as stack:
         slow, watcher, waiter, unfinished = (stack.enter_context(served.connect()) for _ in range(4))
         job = job_of(served)
         slow.sendall(get(download_of(served)))

@@ -13,15 +13,15 @@ from torchyard.contract.errors import ConfigError
         ("PORT", "http", "valid integer"),
         ("HEAD_TIMEOUT_S", "0", "greater than 0"),
         ("STALL_TIMEOUT_S", "nan", "finite"),
-        ("ALLOWED_HOSTS", "https://yard.example.com", "neither scheme nor port"),
-        ("ALLOWED_HOSTS", "yard.example.com:443", "neither scheme nor port"),
-        ("ALLOWED_HOSTS", "a.example, *b.example", "'*b.example' is no name"),
+        ("ALLOWED_HOSTS", "https://yard.example.com", "without scheme or port"),
+        ("ALLOWED_HOSTS", "yard.example.com:443", "without scheme or port"),
+        ("ALLOWED_HOSTS", "a.example, *b.example", "'*b.example' is not a host name"),
         ("SENDFILE", "nginx", "x-accel-redirect:/LOCATION"),
         ("SENDFILE", "X-Sendfile", "x-accel-redirect:/LOCATION"),
         ("SENDFILE", "x-accel-redirect:blobs", "x-accel-redirect:/LOCATION"),
     ],
 )
-def test_a_wrong_variable_is_named_with_what_is_wrong(
+def test_an_invalid_variable_is_named_with_its_error(
     monkeypatch: pytest.MonkeyPatch, name: str, value: str, says: str
 ) -> None:
     monkeypatch.setenv(f"TORCHYARD_{name}", value)
@@ -31,13 +31,13 @@ def test_a_wrong_variable_is_named_with_what_is_wrong(
     assert "\n" not in caught.value.message
 
 
-def test_every_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_invalid_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHYARD_PORT", "x")
     monkeypatch.setenv("TORCHYARD_MAX_CONNECTIONS", "0")
     with pytest.raises(ConfigError, match=r"TORCHYARD_PORT: .*; TORCHYARD_MAX_CONNECTIONS: "):
         Settings.load()
 
 
-def test_names_are_read_without_their_spaces_and_case(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spaces_and_case_of_host_names_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHYARD_ALLOWED_HOSTS", " Yard.Example.com,, *.lab.example ")
     assert Settings.load().host_names == {"yard.example.com", "*.lab.example"}

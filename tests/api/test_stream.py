@@ -26,9 +26,9 @@ from store.db.database import Database
 from store.queries import timeline
 from store.rows.attempts import Claim, NewEvent
 from store.rows.logs import NewLines
-from store.rows.metrics import NewPoint
-from tests.api.house import TOKEN, House
-from tests.api.test_process import serving
+from store.rows.metrics import MetricPoint
+from tests.api.service import TOKEN, ApiFixture
+from tests.api.serving import api_process, api_thread
 from tests.servers import redis_server
 from tests.store.fixture import store_on
 from torchyard.contract.job import EndReason
@@ -97,29 +97,29 @@ def parsed(raw: bytes) -> list[Told]:
 def batch(number: int, *, lines: int = 3) -> dict[str, Any]:
     """A batch of the relay, with something of each kind."""
     return {
-        "points": [NewPoint(key, number, float("nan") if number % 5 == 0 else number / 7, number) for key in "ab"],
+        "points": [MetricPoint(key, number, float("nan") if number % 5 == 0 else number / 7, number) for key in "ab"],
         "lines": [NewLines(rank, "stdout", [f"{number} ü\r{line}" for line in range(lines)]) for rank in (0, None)],
         "events": [NewEvent("progress", {"step": number}, number)],
     }
 
 
-def run(house: House, claim: Claim, batches: int) -> None:
+def run(service: ApiFixture, claim: Claim, batches: int) -> None:
     """Stores what a whole attempt would, and announces it as a worker does."""
     for number in range(batches):
-        house.record(claim, **batch(number))
-        house.queue.announce(Announcement(changed={claim.job_id}))
-    house.end(claim, reason=EndReason.COMPLETED)
-    house.queue.announce(Announcement(changed={claim.job_id}))
+        service.record(claim, **batch(number))
+        service.queue.announce(Announcement(changed={claim.job_id}))
+    service.end(claim, reason=EndReason.COMPLETED)
+    service.queue.announce(Announcement(changed={claim.job_id}))
 
 
-def stored(house: House, job_id: str) -> list[tuple[int, str]]:
-    with house.database.read() as session:
+def stored(service: ApiFixture, job_id: str) -> list[tuple[int, str]]:
+    with service.database.read() as session:
         return [(item.position, item.kind) for item in timeline.after(session, job_id, 0)]
 
 
 @pytest.fixture
-def claim(house: House) -> Claim:
-    return house.start(house.submit()["id"])
+def claim(service: ApiFixture) -> Claim:
+    return service.start(service.submit()["id"])
 
 
 @pytest.fixture
@@ -132,18 +132,18 @@ def own_redis(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def url(tmp_path: Path, house: House, redis_url: str) -> Iterator[str]:
-    """A real API process on the house's database."""
-    with serving(tmp_path, house.settings.database, redis_url) as (_, url):
+def url(tmp_path: Path, service: ApiFixture, redis_url: str) -> Iterator[str]:
+    """An API on the service's database that takes real connections."""
+    with api_thread(tmp_path, service.settings.database, redis_url) as url:
         yield url
 
 
-def test_the_stream_of_a_job_that_has_ended_replays_everything_and_ends(house: House, claim: Claim) -> None:
-    run(house, claim, 200)
-    answer = house.client.get(f"/v1/jobs/{claim.job_id}/stream")
+def test_the_stream_of_a_job_that_has_ended_replays_everything_and_ends(service: ApiFixture, claim: Claim) -> None:
+    run(service, claim, 200)
+    answer = service.client.get(f"/v1/jobs/{claim.job_id}/stream")
     told = parsed(answer.content)
     assert answer.headers["content-type"].startswith("text/event-stream")
-    assert [(item.id, item.event) for item in told[:-1]] == stored(house, claim.job_id)
+    assert [(item.id, item.event) for item in told[:-1]] == stored(service, claim.job_id)
     assert (told[-1].id, told[-1].event, told[-1].data) == (told[-2].id, "end", {"state": "succeeded"})
     of_kind = {item.event: item.data for item in told}
     assert set(of_kind["metric"]) == {"key", "step", "value", "time", "attempt"}
@@ -151,26 +151,26 @@ def test_the_stream_of_a_job_that_has_ended_replays_everything_and_ends(house: H
     assert of_kind["state"]["data"]["to"] == "succeeded"
     assert of_kind["progress"]["data"] == {"step": 199}
     assert "NaN" in [item.data["value"] for item in told if item.event == "metric"]
-    again = house.client.get(f"/v1/jobs/{claim.job_id}/stream", headers={"Last-Event-ID": str(told[-1].id)})
+    again = service.client.get(f"/v1/jobs/{claim.job_id}/stream", headers={"Last-Event-ID": str(told[-1].id)})
     assert [item.event for item in parsed(again.content)] == ["end"]
 
 
-def test_a_stream_is_taken_up_behind_any_event(house: House, claim: Claim) -> None:
-    run(house, claim, 30)
+def test_a_stream_resumes_after_any_event(service: ApiFixture, claim: Claim) -> None:
+    run(service, claim, 30)
     path = f"/v1/jobs/{claim.job_id}/stream"
-    whole = parsed(house.client.get(path).content)
+    whole = parsed(service.client.get(path).content)
     for place in range(0, len(whole) - 1, 17):
-        rest = parsed(house.client.get(path, headers={"Last-Event-ID": str(whole[place].id)}).content)
+        rest = parsed(service.client.get(path, headers={"Last-Event-ID": str(whole[place].id)}).content)
         assert rest == whole[place + 1 :]
-    assert parsed(house.client.get(path, params={"after": whole[4].id}).content) == whole[5:]
+    assert parsed(service.client.get(path, params={"after": whole[4].id}).content) == whole[5:]
 
 
-def test_only_the_kinds_that_were_asked_for(house: House, claim: Claim) -> None:
-    run(house, claim, 30)
+def test_only_selects_kinds_of_events(service: ApiFixture, claim: Claim) -> None:
+    run(service, claim, 30)
     path = f"/v1/jobs/{claim.job_id}/stream"
-    whole = parsed(house.client.get(path).content)
+    whole = parsed(service.client.get(path).content)
     for kinds in (["log"], ["state", "metric"]):
-        chosen = parsed(house.client.get(path, params={"only": kinds}).content)
+        chosen = parsed(service.client.get(path, params={"only": kinds}).content)
         assert chosen == [item for item in whole if item.event in {*kinds, "end"}]
 
 
@@ -178,21 +178,23 @@ def test_only_the_kinds_that_were_asked_for(house: House, claim: Claim) -> None:
     ("headers", "params"),
     [({"Last-Event-ID": "x"}, {}), ({"Last-Event-ID": "-1"}, {}), ({}, {"after": "1e3"}), ({}, {"only": "weather"})],
 )
-def test_a_cursor_or_kind_that_is_none_is_refused(
-    house: House, claim: Claim, headers: dict[str, str], params: dict[str, str]
+def test_an_invalid_cursor_or_kind_is_refused(
+    service: ApiFixture, claim: Claim, headers: dict[str, str], params: dict[str, str]
 ) -> None:
-    answer = house.client.get(f"/v1/jobs/{claim.job_id}/stream", headers=headers, params=params)
+    answer = service.client.get(f"/v1/jobs/{claim.job_id}/stream", headers=headers, params=params)
     assert answer.status_code == 422
     assert answer.json()["code"] in {"invalid_cursor", "invalid_request"}
 
 
-def test_another_users_stream_and_that_of_no_job_are_not_found(house: House, claim: Claim) -> None:
-    house.act_as("eve")
+def test_streams_of_other_users_and_of_unknown_jobs_are_not_found(service: ApiFixture, claim: Claim) -> None:
+    service.act_as("eve")
     for job_id in (claim.job_id, "job_" + "0" * 32, "nonsense"):
-        assert house.client.get(f"/v1/jobs/{job_id}/stream").status_code == 404
+        assert service.client.get(f"/v1/jobs/{job_id}/stream").status_code == 404
 
 
-def test_a_stream_that_is_cut_fifty_times_tells_what_an_uncut_one_told(house: House, claim: Claim, url: str) -> None:
+def test_a_stream_interrupted_fifty_times_equals_an_uninterrupted_one(
+    service: ApiFixture, claim: Claim, url: str
+) -> None:
     def watch() -> list[Told]:
         with Watcher(url, claim.job_id) as watcher:
             return list(watcher)
@@ -202,7 +204,7 @@ def test_a_stream_that_is_cut_fifty_times_tells_what_an_uncut_one_told(house: Ho
     cuts = 0
     with ThreadPoolExecutor() as pool:
         uncut = pool.submit(watch)
-        pool.submit(run, house, claim, 120)
+        pool.submit(run, service, claim, 120)
         while not told or told[-1].event != "end":
             with Watcher(url, claim.job_id, after=told[-1].id if told else None) as watcher:
                 for item in watcher:
@@ -212,55 +214,55 @@ def test_a_stream_that_is_cut_fifty_times_tells_what_an_uncut_one_told(house: Ho
                         break  # whatever else has arrived of this connection is thrown away
     assert cuts == 50
     assert told == uncut.result() == watch()
-    assert [(item.id, item.event) for item in told[:-1]] == stored(house, claim.job_id)
+    assert [(item.id, item.event) for item in told[:-1]] == stored(service, claim.job_id)
 
 
 @on_sqlite
-def test_without_redis_a_stream_polls(tmp_path: Path, house: House, claim: Claim) -> None:
+def test_a_stream_polls_without_redis(tmp_path: Path, service: ApiFixture, claim: Claim) -> None:
     nobody = f"unix://{tmp_path}/nobody.sock"
-    with serving(tmp_path, house.settings.database, nobody) as (_, url), Watcher(url, claim.job_id) as watcher:
+    with api_thread(tmp_path, service.settings.database, nobody) as url, Watcher(url, claim.job_id) as watcher:
         assert [next(watcher).event for _ in range(3)] == ["state"] * 3
-        run(house, claim, 5)
+        run(service, claim, 5)
         assert [item.event for item in watcher][-1] == "end"
 
 
 @on_sqlite
-def test_redis_that_drops_the_subscription_cuts_no_stream(
-    tmp_path: Path, house: House, claim: Claim, own_redis: str
+def test_a_lost_redis_subscription_does_not_interrupt_a_stream(
+    tmp_path: Path, service: ApiFixture, claim: Claim, own_redis: str
 ) -> None:
-    with serving(tmp_path, house.settings.database, own_redis) as (_, url), Watcher(url, claim.job_id) as watcher:
+    with api_thread(tmp_path, service.settings.database, own_redis) as url, Watcher(url, claim.job_id) as watcher:
         assert [next(watcher).event for _ in range(3)] == ["state"] * 3
         with Redis.from_url(own_redis) as client:
             client.client_kill_filter(_type="pubsub")
-        run(house, claim, 5)
+        run(service, claim, 5)
         assert [item.event for item in watcher][-1] == "end"
 
 
 @on_postgresql
-def test_hundreds_of_watchers_share_a_subscription_and_hold_no_thread(
-    tmp_path: Path, house: House, claim: Claim, own_redis: str
+def test_a_hundred_watchers_share_a_subscription_and_hold_no_thread(
+    tmp_path: Path, service: ApiFixture, claim: Claim, own_redis: str
 ) -> None:
     with (
-        serving(tmp_path, house.settings.database, own_redis) as (process, url),
-        watching(200, url, claim.job_id) as watchers,
+        api_process(tmp_path, service.settings.database, own_redis) as (process, url),
+        watching(100, url, claim.job_id) as watchers,
     ):
         for watcher in watchers:
             assert [next(watcher).event for _ in range(3)] == ["state"] * 3
         with Redis.from_url(own_redis) as client:
             assert len(client.client_list(_type="pubsub")) == 1
         assert psutil.Process(process.pid).num_threads() < 60
-        run(house, claim, 3)
+        run(service, claim, 3)
         endings = [list(watcher) for watcher in watchers]
         assert all(ending == endings[0] for ending in endings)
         assert endings[0][-1].event == "end"
 
 
 @on_sqlite
-def test_a_watcher_that_reads_nothing_costs_little_memory(tmp_path: Path, house: House, claim: Claim) -> None:
+def test_a_watcher_that_reads_nothing_costs_little_memory(tmp_path: Path, service: ApiFixture, claim: Claim) -> None:
     for _ in range(40):
-        house.record(claim, lines=[NewLines(0, "stdout", ["x" * 16_000] * 20)])
-    house.end(claim, reason=EndReason.COMPLETED)
-    with serving(tmp_path, house.settings.database, house.settings.redis) as (process, url):
+        service.record(claim, lines=[NewLines(0, "stdout", ["x" * 16_000] * 20)])
+    service.end(claim, reason=EndReason.COMPLETED)
+    with api_process(tmp_path, service.settings.database, service.settings.redis) as (process, url):
         with Watcher(url, claim.job_id, query="?only=state") as watcher:
             assert len(list(watcher)) == 5
         before = psutil.Process(process.pid).memory_info().rss
@@ -270,9 +272,9 @@ def test_a_watcher_that_reads_nothing_costs_little_memory(tmp_path: Path, house:
 
 
 @on_sqlite
-def test_watchers_do_not_hold_up_a_shutdown(tmp_path: Path, house: House, claim: Claim, redis_url: str) -> None:
+def test_watchers_do_not_delay_a_shutdown(tmp_path: Path, service: ApiFixture, claim: Claim, redis_url: str) -> None:
     with (
-        serving(tmp_path, house.settings.database, redis_url) as (process, url),
+        api_process(tmp_path, service.settings.database, redis_url) as (process, url),
         watching(20, url, claim.job_id) as watchers,
     ):
         for watcher in watchers:
@@ -294,13 +296,13 @@ async def collect(stream: AsyncGenerator[bytes], until: Callable[[bytes], bool])
     return raw
 
 
-def test_a_quiet_stream_says_that_it_lives(
-    monkeypatch: pytest.MonkeyPatch, database: Database, house: House, claim: Claim
+def test_a_stream_without_events_sends_heartbeats(
+    monkeypatch: pytest.MonkeyPatch, database: Database, service: ApiFixture, claim: Claim
 ) -> None:
     monkeypatch.setattr(streams, "_HEARTBEAT_S", 0.01)
 
     async def watch() -> bytes:
-        live = Live(house.settings.redis)
+        live = Live(service.settings.redis)
         stream = Stream(store_on(database), live).events(claim.job_id, after=3, kinds=frozenset())
         raw = await collect(stream, lambda raw: raw.count(b": heartbeat\n\n") == 2)
         live.close()
@@ -310,13 +312,13 @@ def test_a_quiet_stream_says_that_it_lives(
 
 
 def test_the_watchers_of_a_job_share_each_page(
-    monkeypatch: pytest.MonkeyPatch, database: Database, house: House, claim: Claim
+    monkeypatch: pytest.MonkeyPatch, database: Database, service: ApiFixture, claim: Claim
 ) -> None:
-    run(house, claim, 100)
+    run(service, claim, 100)
     read = counted_reads(monkeypatch)
 
     async def watch() -> list[bytes]:
-        live = Live(house.settings.redis)
+        live = Live(service.settings.redis)
         stream = Stream(store_on(database), live)
         told = await asyncio.gather(
             *(collect(stream.events(claim.job_id, after=0, kinds=frozenset()), lambda _: False) for _ in range(50))
@@ -330,15 +332,15 @@ def test_the_watchers_of_a_job_share_each_page(
     assert len(read) == len(set(read)) < 10
 
 
-def test_pages_that_are_read_several_times_at_once_are_kept(
-    monkeypatch: pytest.MonkeyPatch, database: Database, house: House, claim: Claim
+def test_pages_that_are_read_several_times_at_once_are_cached(
+    monkeypatch: pytest.MonkeyPatch, database: Database, service: ApiFixture, claim: Claim
 ) -> None:
-    run(house, claim, 100)
+    run(service, claim, 100)
     monkeypatch.setattr(streams, "_CACHE_BYTES", 200_000)
     read = counted_reads(monkeypatch)
 
     async def watch() -> int:
-        live = Live(house.settings.redis)
+        live = Live(service.settings.redis)
         stream = Stream(store_on(database), live)
 
         def watcher() -> asyncio.Task[bytes]:
@@ -347,7 +349,7 @@ def test_pages_that_are_read_several_times_at_once_are_kept(
 
         watchers: list[asyncio.Task[bytes]] = []
         for _ in range(5):
-            live.heard += 1  # an announcement: who comes after it does not share what is being read
+            live.announcements += 1  # later watchers do not share a read that began before it
             watchers.append(watcher())
             await asyncio.sleep(0)
         await asyncio.gather(*watchers)
@@ -359,15 +361,15 @@ def test_pages_that_are_read_several_times_at_once_are_kept(
     assert asyncio.run(watch()) == 0
 
 
-def test_pages_without_events_take_room_in_the_cache_too(
-    monkeypatch: pytest.MonkeyPatch, database: Database, house: House, claim: Claim
+def test_pages_without_events_count_against_the_cache_size(
+    monkeypatch: pytest.MonkeyPatch, database: Database, service: ApiFixture, claim: Claim
 ) -> None:
     monkeypatch.setattr(streams, "_HEARTBEAT_S", 0.01)
     monkeypatch.setattr(streams, "_CACHE_BYTES", 0)
     read = counted_reads(monkeypatch)
 
     async def watch() -> None:
-        live = Live(house.settings.redis)
+        live = Live(service.settings.redis)
         stream = Stream(store_on(database), live)
         for _ in range(2):
             await collect(stream.events(claim.job_id, after=0, kinds=frozenset({"checkpoint"})), bool)

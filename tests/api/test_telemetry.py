@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from store.rows.logs import NewLines
-from store.rows.metrics import NewPoint
-from tests.api.house import House
+from store.rows.metrics import MetricPoint
+from tests.api.service import ApiFixture
 from torchyard.contract.job import EndReason
 from torchyard.contract.views import MetricsView
 
@@ -16,77 +16,77 @@ def series(answer: dict[str, Any]) -> dict[str, list[tuple[int, Any]]]:
     return {item["key"]: [(point["step"], point["value"]) for point in item["points"]] for item in answer["data"]}
 
 
-def losses(*steps: int, key: str = "train/loss") -> list[NewPoint]:
-    return [NewPoint(key, step, float(step), 1_700_000_000_000_000 + step) for step in steps]
+def losses(*steps: int, key: str = "train/loss") -> list[MetricPoint]:
+    return [MetricPoint(key, step, float(step), 1_700_000_000_000_000 + step) for step in steps]
 
 
-def test_series_are_answered_by_key_and_step(house: House) -> None:
-    job_id = house.submit()["id"]
-    assert house.get(f"/v1/jobs/{job_id}/metrics") == {"data": []}
-    claim = house.start(job_id)
-    house.record(claim, points=losses(3, 1, 2))
-    house.record(claim, points=losses(2, key="val/loss") + losses(4, key="val/accuracy"))
+def test_series_are_listed_by_key_and_step(service: ApiFixture) -> None:
+    job_id = service.submit()["id"]
+    assert service.get(f"/v1/jobs/{job_id}/metrics") == {"data": []}
+    claim = service.start(job_id)
+    service.record(claim, points=losses(3, 1, 2))
+    service.record(claim, points=losses(2, key="val/loss") + losses(4, key="val/accuracy"))
     path = f"/v1/jobs/{job_id}/metrics"
-    assert series(house.get(path)) == {
+    assert series(service.get(path)) == {
         "train/loss": [(1, 1.0), (2, 2.0), (3, 3.0)],
         "val/accuracy": [(4, 4.0)],
         "val/loss": [(2, 2.0)],
     }
-    assert list(series(house.get(path, key=["val/loss", "val/accuracy", "nope"]))) == ["val/accuracy", "val/loss"]
-    assert series(house.get(path, key="train/loss", from_step=2, to_step=2)) == {"train/loss": [(2, 2.0)]}
-    point = house.get(path)["data"][0]["points"][0]
+    assert list(series(service.get(path, key=["val/loss", "val/accuracy", "nope"]))) == ["val/accuracy", "val/loss"]
+    assert series(service.get(path, key="train/loss", from_step=2, to_step=2)) == {"train/loss": [(2, 2.0)]}
+    point = service.get(path)["data"][0]["points"][0]
     assert point == {"step": 1, "value": 1.0, "time": "2023-11-14T22:13:20.000001Z", "attempt": 1}
 
 
-def test_what_json_has_no_number_for_survives_the_trip(house: House) -> None:
-    job_id = house.submit()["id"]
+def test_nan_and_infinities_are_answered_as_strings(service: ApiFixture) -> None:
+    job_id = service.submit()["id"]
     values = [1.5, math.nan, math.inf, -math.inf]
-    points = [NewPoint("train/loss", step, value, step) for step, value in enumerate(values)]
-    house.record(house.start(job_id), points=points)
-    answer = house.client.get(f"/v1/jobs/{job_id}/metrics")
+    points = [MetricPoint("train/loss", step, value, step) for step, value in enumerate(values)]
+    service.record(service.start(job_id), points=points)
+    answer = service.client.get(f"/v1/jobs/{job_id}/metrics")
     assert [point["value"] for point in answer.json()["data"][0]["points"]] == [1.5, "NaN", "Infinity", "-Infinity"]
     read = [point.value for point in MetricsView.model_validate_json(answer.content).data[0].points]
     assert [str(value) for value in read] == [str(value) for value in values]
 
 
-def test_an_attempt_that_resumed_hides_what_it_trained_again(house: House) -> None:
-    job_id = house.submit()["id"]
-    first = house.start(job_id)
-    saved = house.new_checkpoint(step=2, epoch=1, files={"state.pt": b"x"}, val_loss=1)
-    house.record(first, points=losses(1, 2, 3), checkpoints=[saved])
-    house.end(first, reason=EndReason.PREEMPTED)
-    house.record(house.start(job_id), points=losses(3, 4))
+def test_a_resumed_attempt_hides_the_steps_that_it_trained_again(service: ApiFixture) -> None:
+    job_id = service.submit()["id"]
+    first = service.start(job_id)
+    saved = service.new_checkpoint(step=2, epoch=1, files={"state.pt": b"x"}, val_loss=1)
+    service.record(first, points=losses(1, 2, 3), checkpoints=[saved])
+    service.end(first, reason=EndReason.PREEMPTED)
+    service.record(service.start(job_id), points=losses(3, 4))
     path = f"/v1/jobs/{job_id}/metrics"
-    attempts = [(point["step"], point["attempt"]) for point in house.get(path)["data"][0]["points"]]
+    attempts = [(point["step"], point["attempt"]) for point in service.get(path)["data"][0]["points"]]
     assert attempts == [(1, 1), (2, 1), (3, 2), (4, 2)]
-    assert series(house.get(path, attempt=1)) == {"train/loss": [(1, 1.0), (2, 2.0), (3, 3.0)]}
+    assert series(service.get(path, attempt=1)) == {"train/loss": [(1, 1.0), (2, 2.0), (3, 3.0)]}
 
 
-def test_a_long_series_is_thinned_to_what_was_asked_for(house: House) -> None:
-    job_id = house.submit()["id"]
-    points = [NewPoint("train/loss", step, math.sin(step / 50), step) for step in range(5000)]
-    points[1234] = NewPoint("train/loss", 1234, 99.0, 1234)
-    points[4321] = NewPoint("train/loss", 4321, math.nan, 4321)
-    house.record(house.start(job_id), points=points)
+def test_a_long_series_is_downsampled_to_max_points(service: ApiFixture) -> None:
+    job_id = service.submit()["id"]
+    points = [MetricPoint("train/loss", step, math.sin(step / 50), step) for step in range(5000)]
+    points[1234] = MetricPoint("train/loss", 1234, 99.0, 1234)
+    points[4321] = MetricPoint("train/loss", 4321, math.nan, 4321)
+    service.record(service.start(job_id), points=points)
     path = f"/v1/jobs/{job_id}/metrics"
-    shown = series(house.get(path, max_points=50))["train/loss"]
+    shown = series(service.get(path, max_points=50))["train/loss"]
     assert len(shown) <= 50
     assert shown == sorted(shown, key=lambda item: item[0])
     assert {(1234, 99.0), (4321, "NaN")} <= set(shown)
     assert (shown[0][0], shown[-1][0]) == (0, 4999)
-    assert len(series(house.get(path))["train/loss"]) <= 1500
-    assert len(series(house.get(path, max_points=100_000))["train/loss"]) == 5000
+    assert len(series(service.get(path))["train/loss"]) <= 1500
+    assert len(series(service.get(path, max_points=100_000))["train/loss"]) == 5000
 
 
-def test_logs_come_in_order_and_in_pages(house: House) -> None:
-    job_id = house.submit()["id"]
+def test_logs_are_listed_in_order_and_in_pages(service: ApiFixture) -> None:
+    job_id = service.submit()["id"]
     path = f"/v1/jobs/{job_id}/logs"
-    assert house.get(path)["data"] == []
-    claim = house.start(job_id)
+    assert service.get(path)["data"] == []
+    claim = service.start(job_id)
     chunks = [NewLines(0, "stdout", ["a", "b"]), NewLines(1, "stderr", ["c"]), NewLines(None, "stderr", ["d"])]
-    house.record(claim, lines=chunks)
-    house.record(claim, lines=[NewLines(0, "stdout", ["é", ""])])
-    whole = house.get(path)["data"]
+    service.record(claim, lines=chunks)
+    service.record(claim, lines=[NewLines(0, "stdout", ["é", ""])])
+    whole = service.get(path)["data"]
     assert [(item["line"], item["rank"], item["stream"], item["text"]) for item in whole] == [
         (1, 0, "stdout", "a"),
         (2, 0, "stdout", "b"),
@@ -95,9 +95,9 @@ def test_logs_come_in_order_and_in_pages(house: House) -> None:
         (5, 0, "stdout", "é"),
         (6, 0, "stdout", ""),
     ]
-    page = house.get(path, limit=4)
+    page = service.get(path, limit=4)
     assert (page["has_more"], page["next"]) == (True, "4")
-    rest = house.get(path, limit=4, after=page["next"])
+    rest = service.get(path, limit=4, after=page["next"])
     assert page["data"] + rest["data"] == whole
     assert (rest["has_more"], rest["next"]) == (False, None)
 
@@ -113,9 +113,11 @@ def test_logs_come_in_order_and_in_pages(house: House) -> None:
         ({"rank": 9}, []),
     ],
 )
-def test_logs_are_chosen_by_rank_and_from_the_end(house: House, params: dict[str, Any], expected: list[str]) -> None:
-    job_id = house.submit()["id"]
-    claim = house.start(job_id)
+def test_logs_are_filtered_by_rank_and_by_tail(
+    service: ApiFixture, params: dict[str, Any], expected: list[str]
+) -> None:
+    job_id = service.submit()["id"]
+    claim = service.start(job_id)
     chunks = [NewLines(0, "stdout", ["a", "b"]), NewLines(1, "stdout", ["c"]), NewLines(0, "stdout", ["d", "e"])]
-    house.record(claim, lines=[*chunks, NewLines(1, "stderr", ["f"])])
-    assert [line["text"] for line in house.get(f"/v1/jobs/{job_id}/logs", **params)["data"]] == expected
+    service.record(claim, lines=[*chunks, NewLines(1, "stderr", ["f"])])
+    assert [line["text"] for line in service.get(f"/v1/jobs/{job_id}/logs", **params)["data"]] == expected

@@ -7,10 +7,10 @@ from pathlib import Path
 import re
 import tempfile
 
-from torchyard.client import Client, MetricPoint
+from torchyard.client import Client
 from torchyard.contract.errors import NotFound, ServerError
 from torchyard.contract.job import CRASH_LOOP_CAP, EndReason, JobState
-from torchyard.contract.views import CheckpointView, EventView, JobView
+from torchyard.contract.views import CheckpointView, EventView, JobView, MetricView
 
 _WEIGHTS = "model.safetensors"
 _TIMING = frozenset({"train/samples_per_second"})
@@ -34,7 +34,7 @@ class JobHistory:
 
     job: JobView
     events: Sequence[EventView]
-    points: Sequence[MetricPoint]
+    points: Sequence[MetricView]
     """All stored points of all attempts."""
     curve: Mapping[str, Mapping[int, float]]
     """Each series by step as users see it, where later attempts replace earlier ones."""
@@ -48,7 +48,7 @@ def read(client: Client, job_id: str) -> JobHistory:
     """Reads everything about the job and downloads each checkpoint. Raises TorchyardError."""
     series = client.metrics(job_id, max_points=_MOST_POINTS).data
     checkpoints = list(client.checkpoints(job_id))
-    points = [item.view for item in client.stream(job_id, only=["metric"]) if isinstance(item.view, MetricPoint)]
+    points = [item.view for item in client.stream(job_id, only=["metric"]) if isinstance(item.view, MetricView)]
     return JobHistory(
         job=client.get(job_id),
         events=list(client.events(job_id)),
@@ -123,7 +123,7 @@ def _wrong_attempts(history: JobHistory) -> list[str]:
 
 
 def _doubled(history: JobHistory) -> list[str]:
-    counted = Counter((item.key, item.point.attempt, item.point.step) for item in history.points)
+    counted = Counter((item.key, item.attempt, item.step) for item in history.points)
     doubled = [place for place, count in counted.items() if count > 1]
     return [f"{len(doubled)} points are stored more than once, such as {doubled[0]}"] if doubled else []
 

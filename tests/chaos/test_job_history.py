@@ -9,7 +9,6 @@ import pytest
 
 from tests.chaos import job_history
 from tests.chaos.job_history import Damage, JobHistory
-from torchyard.client import MetricPoint
 from torchyard.contract.job import CRASH_LOOP_CAP, EndReason, JobState
 from torchyard.contract.spec import parse_spec
 from torchyard.contract.views import (
@@ -18,7 +17,7 @@ from torchyard.contract.views import (
     ErrorView,
     EventView,
     JobView,
-    PointView,
+    MetricView,
     ProgressView,
     StatusReason,
 )
@@ -55,11 +54,8 @@ def checkpoint(name: str, step: int, *, attempt: int = 1, weights: str = "ab") -
     )
 
 
-def points(steps: range, *, attempt: int) -> list[MetricPoint]:
-    return [
-        MetricPoint("train/loss", PointView(step=step, value=LOSSES[step], time=BEGAN, attempt=attempt))
-        for step in steps
-    ]
+def points(steps: range, *, attempt: int) -> list[MetricView]:
+    return [MetricView(key="train/loss", step=step, value=LOSSES[step], time=BEGAN, attempt=attempt) for step in steps]
 
 
 JOB = JobView(

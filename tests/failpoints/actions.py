@@ -17,7 +17,7 @@ from store.rows.attempts import Batch, Claim
 from store.rows.idempotency import KeyedRequest
 from store.rows.jobs import Reason
 from store.rows.logs import NewLines
-from store.rows.metrics import NewPoint
+from store.rows.metrics import MetricPoint
 from store.store import Store
 from tests.store.fixture import checkpoint
 from tests.worker.standin import StandIn
@@ -115,7 +115,7 @@ def report(store: Store, claim: Claim) -> None:
     records.will_run(Reason("running", "1 process runs"))
     records.write_running()
     for step in STEPS:
-        points = [NewPoint("loss", step, 1 / step, step)]
+        points = [MetricPoint("loss", step, 1 / step, step)]
         lines = [NewLines(0, "stdout", [f"attempt {claim.number}, step {step}"])]
         saved = [checkpoint(f"step-{step}", step=step)] if step == STEPS[-1] else []
         records.record(Batch(offsets={"events.jsonl": step}, points=points, lines=lines, checkpoints=saved))

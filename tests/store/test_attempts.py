@@ -14,7 +14,7 @@ from store.rows import attempts, waiting
 from store.rows.attempts import LEASE, Claim, NewEvent
 from store.rows.jobs import Reason
 from store.rows.logs import NewLines
-from store.rows.metrics import NewPoint
+from store.rows.metrics import MetricPoint
 from tests.store.fixture import StoreFixture, checkpoint
 from torchyard.contract.errors import StaleClaim
 from torchyard.contract.job import CRASH_LOOP_CAP, OUTCOMES, EndReason, JobState
@@ -277,7 +277,7 @@ def test_a_batch_that_fails_in_the_middle_stores_nothing(db: StoreFixture) -> No
             claim,
             seq=0,
             lines=[NewLines(0, "stdout", ["a"])],
-            points=[NewPoint("train/loss", 1, 1.0, 1)],
+            points=[MetricPoint("train/loss", 1, 1.0, 1)],
             events=[NewEvent("message", {"level": "info", "text": "a"}, 2**70)],
         )
     assert db.everything() == before
@@ -364,7 +364,7 @@ def _record_all(db: StoreFixture, claim: Claim, *, seq: int) -> None:
         claim,
         seq=seq,
         offsets={"events.jsonl": 10 * (seq + 1)},
-        points=[NewPoint("train/loss", 3, 0.5, 77)],
+        points=[MetricPoint("train/loss", 3, 0.5, 77)],
         lines=[NewLines(0, "stdout", ["one", "two"])],
         events=[NewEvent("message", {"level": "info", "text": "hello"}, 77)],
         checkpoints=[checkpoint(f"step-{seq}", step=3)],

@@ -29,8 +29,8 @@ from store.db.database import Database
 from store.rows import attempts, deletion
 from store.rows.checkpoints import NewCheckpoint
 from store.rows.logs import NewLines
-from store.rows.metrics import NewPoint
-from tests.api.house import House
+from store.rows.metrics import MetricPoint
+from tests.api.service import ApiFixture
 from tests.databases import Databases, PostgreSQLDatabases, SQLiteDatabases
 from tests.e2e.service import until
 from tests.store.fixture import StoreFixture, store_on
@@ -84,7 +84,7 @@ def trained(db: StoreFixture, blobs: Blobs, *contents: bytes) -> str:
     claim = db.running(db.submit(), db.worker())
     with blobs.shared_lock():
         new = [saved(blobs, content, step=step) for step, content in enumerate(contents, start=1)]
-        points, lines = [NewPoint("train/loss", 1, float("nan"), 1)], [NewLines(0, "stdout", ["hello \N{SNOWMAN}"])]
+        points, lines = [MetricPoint("train/loss", 1, float("nan"), 1)], [NewLines(0, "stdout", ["hello \N{SNOWMAN}"])]
         db.record(claim, seq=0, points=points, lines=lines, checkpoints=new)
     db.end(claim, EndReason.COMPLETED)
     return claim.job_id
@@ -124,10 +124,10 @@ def test_a_restored_backup_has_every_row_and_every_byte(store: Store, databases:
         assert restored(url, store.target, away) == []
         with opened(url) as again:
             assert again.everything() == db.everything()
-            house = House(away.root.parent, again.database, "unix:///nowhere/redis.sock")
-            with house.client:
-                answer = house.client.get(f"/v1/jobs/{job_id}/checkpoints/step-1/download")
-                house.queue.close()
+            service = ApiFixture(away.root.parent, again.database, "unix:///nowhere/redis.sock")
+            with service.client:
+                answer = service.client.get(f"/v1/jobs/{job_id}/checkpoints/step-1/download")
+                service.queue.close()
             assert answer.content == STATE
     assert len([*away.root.glob("??/*")]) == 3
 

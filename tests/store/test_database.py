@@ -13,7 +13,7 @@ from store.db.database import Database, now_us
 from store.db.tables import Worker
 from store.rows import jobs, logs
 from store.rows.logs import NewLines
-from store.rows.metrics import NewPoint
+from store.rows.metrics import MetricPoint
 from tests.databases import SQLiteDatabases
 from tests.store.fixture import StoreFixture, run_together
 from torchyard.contract.errors import Unavailable
@@ -75,7 +75,7 @@ def test_a_full_disk_is_unavailable_and_stores_nothing_partially(sqlite: SQLiteD
         db = StoreFixture(database)
         claim = db.running(db.submit(), db.worker())
         lines = [NewLines(0, "stdout", [f"{number}" * 20 for number in range(20_000)])]
-        points = [NewPoint("loss", step, 0.5, step) for step in range(1000)]
+        points = [MetricPoint("loss", step, 0.5, step) for step in range(1000)]
         before = db.everything()
         _let_grow(database, pages=10)
         with pytest.raises(Unavailable, match="full"):

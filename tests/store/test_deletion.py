@@ -19,7 +19,7 @@ from store.rows.attempts import NewEvent
 from store.rows.checkpoints import NewCheckpoint
 from store.rows.idempotency import Answer, KeyedRequest
 from store.rows.logs import NewLines
-from store.rows.metrics import NewPoint
+from store.rows.metrics import MetricPoint
 from store.rows.retry import retry
 from tests.store.fixture import StoreFixture, run_together, store_on
 from torchyard.contract.errors import Conflict, NotFound, StaleClaim
@@ -43,7 +43,7 @@ def ended(db: StoreFixture, blobs: Blobs, *contents: bytes) -> str:
     db.record(
         claim,
         seq=0,
-        points=[NewPoint("train/loss", 1, 0.5, 1)],
+        points=[MetricPoint("train/loss", 1, 0.5, 1)],
         lines=[NewLines(0, "stdout", ["hello"])],
         events=[NewEvent("message", {"level": "info", "text": "hi"}, 1)],
         checkpoints=[saved(blobs, content, step=step) for step, content in enumerate(contents, start=1)],

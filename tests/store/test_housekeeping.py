@@ -10,15 +10,15 @@ from store.commands import cleanup
 from store.db.database import Database, in_us, now_us
 from store.db.tables import NEVER_TRIMMED, DeletedJob, Job
 from store.queries import run_dirs, timeline
-from store.queries.timeline import ItemKind
 from store.rows import deletion, logs, trimming
 from store.rows.attempts import NewEvent
 from store.rows.logs import NewLines
-from store.rows.metrics import NewPoint
+from store.rows.metrics import MetricPoint
 from store.rows.trimming import TrimLimits
 from tests.databases import SQLiteDatabases
 from tests.store.fixture import StoreFixture, checkpoint, run_together, store_on
 from torchyard.contract.job import EndReason
+from torchyard.contract.views import StoredKind
 
 DAY = timedelta(days=1)
 BATCHES = 12
@@ -33,7 +33,7 @@ def trained(db: StoreFixture, *, end: EndReason | None = EndReason.COMPLETED) ->
         db.record(
             claim,
             seq=seq,
-            points=[NewPoint("train/loss", seq, float(seq), seq)],
+            points=[MetricPoint("train/loss", seq, float(seq), seq)],
             lines=[NewLines(0, "stdout", [f"batch {seq:02}a", f"batch {seq:02}b"])],
             events=[NewEvent("progress", {"step": seq}, 1), NewEvent("message", {"level": "info", "text": "hi"}, 1)],
             checkpoints=[checkpoint(f"step-{seq}", step=seq)] if seq == 3 else [],
@@ -60,7 +60,7 @@ def lines(db: StoreFixture, job_id: str) -> list[int]:
     return [line.line for line in found]
 
 
-def told(db: StoreFixture, job_id: str, after: int = 0, *kinds: ItemKind) -> list[tuple[int, str]]:
+def told(db: StoreFixture, job_id: str, after: int = 0, *kinds: StoredKind) -> list[tuple[int, str]]:
     items = db.read(lambda session: list(timeline.after(session, job_id, after, kinds=frozenset(kinds))))
     return [(item.position, item.kind) for item in items]
 
@@ -196,7 +196,7 @@ def test_a_reader_continues_after_removed_rows(db: StoreFixture) -> None:
     end = db.job(job_id).position
     trim(db, TrimLimits(log_bytes=5 * CHUNK, events=DAY))
     assert lines(db, job_id)[0] == 15
-    choices: list[tuple[ItemKind, ...]] = [(), ("log",), ("log", "metric"), ("message", "state")]
+    choices: list[tuple[StoredKind, ...]] = [(), ("log",), ("log", "metric"), ("message", "state")]
     for kinds in choices:
         whole = told(db, job_id, 0, *kinds)
         for cursor in range(end + 4):

@@ -8,15 +8,15 @@ from sqlalchemy import insert, select
 from store.db.tables import Attempt, PointChunk, Series
 from store.rows import attempts, metrics
 from store.rows.attempts import Claim
-from store.rows.metrics import POINT, NewPoint, PointFilter
+from store.rows.metrics import POINT, MetricPoint, PointFilter
 from tests.store.fixture import StoreFixture
 from torchyard.contract.job import EndReason
 
 EVERYTHING = PointFilter()
 
 
-def point(step: int, value: float, *, key: str = "train/loss", time: int = 1) -> NewPoint:
-    return NewPoint(key, step, value, time)
+def point(step: int, value: float, *, key: str = "train/loss", time: int = 1) -> MetricPoint:
+    return MetricPoint(key, step, value, time)
 
 
 def values(db: StoreFixture, job_id: str, where: PointFilter = EVERYTHING) -> dict[str, list[tuple[int, float]]]:

@@ -9,20 +9,21 @@ import pytest
 from store.db.database import Database
 from store.db.tables import JobEvent
 from store.queries import timeline
-from store.queries.timeline import ItemKind, StoredPoint, TimelineItem
+from store.queries.timeline import TimelineItem
 from store.rows.attempts import NewEvent
 from store.rows.logs import Line, NewLines
-from store.rows.metrics import NewPoint
+from store.rows.metrics import MetricPoint
 from tests.databases import Databases
 from tests.store.fixture import StoreFixture, checkpoint
 from torchyard.contract.job import EndReason
+from torchyard.contract.views import StoredKind
 
 BATCHES = 40
 """More chunks than one read returns."""
 
 
 def after(
-    db: StoreFixture, job_id: str, position: int, *kinds: ItemKind, limit: int | None = None
+    db: StoreFixture, job_id: str, position: int, *kinds: StoredKind, limit: int | None = None
 ) -> list[TimelineItem]:
     return db.read(
         lambda session: list(islice(timeline.after(session, job_id, position, kinds=frozenset(kinds)), limit))
@@ -33,7 +34,7 @@ def told(items: Iterable[TimelineItem]) -> list[tuple[int, str, object]]:
     return [(item.position, item.kind, _content(item.content)) for item in items]
 
 
-def _content(content: JobEvent | StoredPoint | Line) -> object:
+def _content(content: JobEvent | MetricPoint | Line) -> object:
     return (content.seq, content.data) if isinstance(content, JobEvent) else content
 
 
@@ -52,7 +53,7 @@ def job_id(db: StoreFixture) -> str:
         db.record(
             claim,
             seq=seq,
-            points=[NewPoint(key, seq, float(seq), seq) for key in ("train/loss", "train/lr")],
+            points=[MetricPoint(key, seq, float(seq), seq) for key in ("train/loss", "train/lr")],
             lines=[NewLines(rank, "stdout", [f"{seq} {rank}", "next"]) for rank in (0, 1, None)],
             events=[NewEvent("progress", {"step": seq}, 1)],
             checkpoints=[checkpoint(f"step-{seq}", step=seq)] if seq % 10 == 0 else [],
@@ -67,7 +68,7 @@ def test_every_item_has_a_position_in_the_order_of_commits(db: StoreFixture, job
     assert len(items) == db.job(job_id).position == 4 + BATCHES * (2 + 6 + 1) + BATCHES // 10
     assert [item.kind for item in items[:4]] == ["state", "state", "state", "metric"]
     assert items[-1].kind == "state"
-    steps = [item.content.step for item in items if isinstance(item.content, StoredPoint)]
+    steps = [item.content.step for item in items if isinstance(item.content, MetricPoint)]
     assert steps == sorted(steps)
     assert [item.content.line for item in items if isinstance(item.content, Line)] == list(range(1, 6 * BATCHES + 1))
 

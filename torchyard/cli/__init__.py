@@ -1,6 +1,6 @@
-"""The `torchyard` command. stdout carries data, stderr what people read beside it.
+"""The `torchyard` command. Writes data to stdout, and messages to stderr.
 
-Exit codes: 0 done, 1 failed, 2 the followed job was cancelled (or the command was misused), 4 not authorized.
+Exit codes: 0 success, 1 failure, 2 the followed job was cancelled or the arguments are wrong, 4 not authorized.
 """
 
 import io
@@ -33,7 +33,7 @@ for command in (
 
 
 def main() -> None:
-    """Runs the command line and ends the process."""
+    """Runs the command line and exits."""
     _prepare_streams()
     try:
         app(prog_name="torchyard")
@@ -42,14 +42,14 @@ def main() -> None:
         sys.exit(4 if isinstance(error, NotAuthorized) else 1)
     except KeyboardInterrupt:
         sys.exit(130)
-    except OSError as error:  # a full disk, a file that may not be read
+    except OSError as error:  # a full disk, a file without read permission
         what = error.strerror or str(error)
         sys.stderr.write(f"error: {error.filename}: {what}\n" if error.filename else f"error: {what}\n")
         sys.exit(1)
 
 
 def _prepare_streams() -> None:
-    """What a terminal's encoding lacks is shown as `?`; a stream that is closed takes everything."""
+    """Replaces characters that the terminal's encoding lacks by `?`, and a closed stream by the null device."""
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115, PTH123 - open until the process ends
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115, PTH123
     for stream in (sys.stdout, sys.stderr):

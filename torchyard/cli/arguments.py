@@ -1,4 +1,4 @@
-"""What several commands take, and the server that they talk to."""
+"""Arguments that several commands share, and the client that they use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 JobArgument = Annotated[
     str,
-    typer.Argument(metavar="JOB", help="A job's id, or its name: the newest of that name.", autocompletion=job_names),
+    typer.Argument(
+        metavar="JOB", help="A job's id, or its name for the newest job of that name.", autocompletion=job_names
+    ),
 ]
 JobsArgument = Annotated[list[str], typer.Argument(metavar="JOB…", help="Ids or names.", autocompletion=job_names)]
 WorkersArgument = Annotated[list[str], typer.Argument(metavar="WORKER…", help="Ids or names of hosts.")]
@@ -24,14 +26,14 @@ Follow = Annotated[bool, typer.Option("--follow", "-f", help="Watch the job unti
 
 
 def connect(*, patience: float = 30.0) -> Client:
-    """The server, as the environment or the working directory names it; `patience` as the client has it."""
+    """Returns a client of the server that the environment, the login or the working directory names."""
     from torchyard.client import Client
 
     return Client(patience=patience)
 
 
 def moment(text: str) -> datetime:
-    """`10m` (that long ago) or an RFC 3339 time. Raises BadParameter."""
+    """Parses `10m` (ten minutes ago) or an RFC 3339 time. Raises BadParameter."""
     from torchyard.contract.durations import parse_duration
 
     try:

@@ -1,4 +1,4 @@
-"""The model card of a run, as people read it."""
+"""Formats the model card of a run."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from torchyard.contract import terminal
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-_FIRST = (
+_KNOWN_KEYS = (
     *("parameters", "trainable_parameters", "flops_per_sample", "training_samples", "global_batch"),
     *("per_device_batch_size", "gradient_accumulation_steps", "world_size", "device", "precision"),
     *("samples_per_second", "peak_memory_bytes", "data_hash", "split_hash", "versions"),
 )
-"""The keys that recipes write, in the order in which they are shown; a script's own come behind them."""
+"""The keys that recipes write, in the order in which they are shown. Other keys follow."""
 
 _PREFIXES = ("", " k", " M", " G", " T", " P")
 _HASH_SHOWN = 12
@@ -23,8 +23,8 @@ _MOST_SHOWN = 12
 
 
 def card_lines(card: dict[str, JsonValue]) -> list[str]:
-    """A table of what the card says; what is nested deeper is counted, and the JSON has it."""
-    keys = [key for key in _FIRST if key in card] + sorted(card.keys() - set(_FIRST))
+    """Returns the card as the lines of a table. Nested values are only counted; `--json` shows them."""
+    keys = [key for key in _KNOWN_KEYS if key in card] + sorted(card.keys() - set(_KNOWN_KEYS))
     rows = [(_label(key), _shown(key, card[key])) for key in keys]
     return output.table(("MODEL CARD", ""), [row for row in rows if row[1]])
 
@@ -66,7 +66,7 @@ def _number(key: str, value: float) -> str:
 
 
 def _scaled(value: float) -> str:
-    """Three digits and a prefix: `1.23 M`."""
+    """Formats three digits and a prefix, such as `1.23 M`."""
     left = float(f"{value:.3g}")
     power = 0
     while abs(left) >= 1000 and power < len(_PREFIXES) - 1:

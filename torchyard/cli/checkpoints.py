@@ -1,4 +1,4 @@
-"""Commands about a job's checkpoints."""
+"""Commands that list and download checkpoints."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def checkpoints(job: JobArgument, *, as_json: Json = False) -> None:
 
 
 def checkpoint_lines(found: list[CheckpointView]) -> list[str]:
-    """A table of checkpoints."""
+    """Returns the lines of a table of checkpoints."""
     headers = ("CHECKPOINT", "EPOCH", "STEP", "SIZE", "ALIASES", "METRICS")
     return output.table(headers, [_row(item) for item in found], spare="CHECKPOINT")
 
@@ -38,19 +38,21 @@ def checkpoint_lines(found: list[CheckpointView]) -> list[str]:
 def download(
     job: JobArgument,
     *,
-    best: Annotated[bool, typer.Option("--best", help="The best by the job's monitored metric (the default).")] = False,
-    latest: Annotated[bool, typer.Option("--latest", help="The newest.")] = False,
-    epoch: Annotated[int | None, typer.Option(min=1, help="That of epoch N.")] = None,
-    ref: Annotated[str | None, typer.Option(help="An id, or an alias such as step-300.")] = None,
+    best: Annotated[
+        bool, typer.Option("--best", help="The best checkpoint by the job's monitored metric (the default).")
+    ] = False,
+    latest: Annotated[bool, typer.Option("--latest", help="The newest checkpoint.")] = False,
+    epoch: Annotated[int | None, typer.Option(min=1, help="The checkpoint of epoch N.")] = None,
+    ref: Annotated[str | None, typer.Option(help="A checkpoint's id, or an alias such as step-300.")] = None,
     file: Annotated[
-        str | None, typer.Option(help="Another file of it than state.pt, such as model.safetensors.")
+        str | None, typer.Option(help="The file to download, such as model.safetensors; state.pt by default.")
     ] = None,
-    to: Annotated[Path, typer.Option("--output", "-o", help="A file, or a folder.")] = Path(),
+    to: Annotated[Path, typer.Option("--output", "-o", help="The file to write, or the folder for it.")] = Path(),
     as_json: Json = False,
 ) -> None:
-    """Download a checkpoint and verify its sha256. Prints its path.
+    """Download a checkpoint, verify its sha256 and print its path.
 
-    A download that broke off goes on where it was when it is asked for again.
+    If a download was interrupted, the same command continues it.
     """
     from torchyard.cli.progress import Transfer
 
@@ -68,7 +70,7 @@ def download(
     else:
         terminal.write(str(path))
     sha256 = next((item.sha256 for item in checkpoint.files if item.path == file), checkpoint.sha256)
-    terminal.note(f"sha256 {sha256} is the listed one.")
+    terminal.note(f"Verified: sha256 {sha256}.")
 
 
 def _row(checkpoint: CheckpointView) -> tuple[str, ...]:

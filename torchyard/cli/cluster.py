@@ -1,4 +1,4 @@
-"""Commands about what there is to train on, and who waits for it."""
+"""Commands that list and drain workers, and list the queue."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def workers(*, as_json: Json = False) -> None:
-    """List workers and their devices, and what holds each."""
+    """List workers, their devices, and the job that holds each device."""
     with connect() as client:
         found = client.workers()
     if as_json:
@@ -23,28 +23,28 @@ def workers(*, as_json: Json = False) -> None:
     for line in worker_lines(found):
         terminal.write(line)
     if not found:
-        terminal.note(f"No workers. {output.command()} up starts one beside the service.")
+        terminal.note(f"No workers. `{output.command()} up` starts a worker with the service.")
     return None
 
 
 def drain(workers: WorkersArgument, *, as_json: Json = False) -> None:
-    """Have workers take no more jobs. Those that they run save a checkpoint and go back to the queue."""
+    """Stop workers from taking jobs. Their running jobs save a checkpoint and return to the queue."""
     _set_drain(workers, drain=True, as_json=as_json)
 
 
 def undrain(workers: WorkersArgument, *, as_json: Json = False) -> None:
-    """Have drained workers take jobs again."""
+    """Let drained workers take jobs again."""
     _set_drain(workers, drain=False, as_json=as_json)
 
 
 def queue(*, as_json: Json = False) -> None:
-    """List the queued jobs in the order in which workers look at them, each with what it waits for."""
+    """List the queued jobs in the order in which workers try to start them, and why each waits."""
     with connect() as client:
         found = [*client.queue()]
     if as_json:
         return output.write_json(found)
     if not found:
-        return terminal.note("Nothing waits.")
+        return terminal.note("The queue is empty.")
     headers = ("POSITION", "ID", "NAME", "PRIORITY", "AGE", "WHY")
     for line in output.table(headers, [_entry(item) for item in found], spare="ID"):
         terminal.write(line)
@@ -52,7 +52,7 @@ def queue(*, as_json: Json = False) -> None:
 
 
 def worker_lines(workers: Sequence[WorkerView], *, indent: str = "") -> list[str]:
-    """A table of devices; a worker that offers none has a line too."""
+    """Returns the lines of a table of devices. A worker without devices has a line too."""
     rows = [row for worker in workers for row in _devices(worker)]
     headers = ("WORKER", "STATE", "STARTS", "DEVICE", "HELD BY", "UTIL", "MEMORY", "NAME", "SEEN")
     return output.table(headers, rows, indent=indent)
@@ -67,7 +67,7 @@ def _set_drain(names: list[str], *, drain: bool, as_json: bool) -> None:
         return output.write_json(changed)
     for worker in changed:
         held = {device.job_id for device in worker.devices if device.job_id is not None}
-        stops = f"; jobs that save and go back to the queue: {len(held)}" if drain and held else ""
+        stops = f"; jobs that return to the queue: {len(held)}" if drain and held else ""
         terminal.write(f"{worker.name}  {worker.state}{stops}")
     return None
 
@@ -79,7 +79,7 @@ def _named(workers: Sequence[WorkerView], name: str) -> WorkerView:
     if not found:
         raise NotFound(f"there is no worker with the id or name {name!r}")
     if len(found) > 1:
-        raise Conflict(f"several workers are called {name}: {', '.join(worker.id for worker in found)}")
+        raise Conflict(f"several workers have the name {name}: {', '.join(worker.id for worker in found)}")
     return found[0]
 
 

@@ -1,4 +1,4 @@
-"""Names for the shell to complete. A server that is slow or away gives none, and no error."""
+"""Completes names and ids of jobs in a shell. If the server is slow or unreachable, there are none and no error."""
 
 from typing import Any
 
@@ -7,10 +7,10 @@ _NEWEST = 100
 
 
 def job_names(incomplete: str) -> list[tuple[str, str]]:
-    """The newest jobs whose name or id begins so, each with what a shell may show beside it."""
+    """Returns the newest jobs whose name or id starts with `incomplete`, each with a description."""
     try:
         jobs = _newest_jobs()
-    except Exception:  # noqa: BLE001 - whatever it is, the user is in the middle of a line
+    except Exception:  # noqa: BLE001 - the user is typing a command, and must see no error
         return []
     key, other = ("id", "name") if incomplete.startswith("job_") else ("name", "id")
     found: dict[str, str] = {}
@@ -21,7 +21,8 @@ def job_names(incomplete: str) -> list[tuple[str, str]]:
 
 
 def _newest_jobs() -> list[dict[str, Any]]:
-    # The client takes longer to import than all of this.
+    # The client takes too long to import for each press of the Tab key.
+    from contextlib import closing
     import http.client
     import json
     from urllib.parse import urlsplit
@@ -33,5 +34,6 @@ def _newest_jobs() -> list[dict[str, Any]]:
     kind = http.client.HTTPSConnection if address.scheme == "https" else http.client.HTTPConnection
     connection = kind(address.netloc, timeout=_TIMEOUT_S)
     headers = {"Authorization": f"Bearer {server.token}"}
-    connection.request("GET", f"{address.path}/v1/jobs?limit={_NEWEST}", headers=headers)
-    return json.load(connection.getresponse())["data"]
+    with closing(connection):
+        connection.request("GET", f"{address.path}/v1/jobs?limit={_NEWEST}", headers=headers)
+        return json.load(connection.getresponse())["data"]

@@ -1,4 +1,4 @@
-"""Watching a job: lines for what happens, and in a terminal a bar for how far it is."""
+"""Shows a job while it runs: a line for each event, and a progress bar in a terminal."""
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -14,36 +14,37 @@ from rich.text import Text
 import typer
 
 from torchyard.cli import output
-from torchyard.client import MetricPoint, Update
+from torchyard.client import Update
 from torchyard.contract import terminal
 from torchyard.contract.job import JobState
-from torchyard.contract.views import EventView, JobView, LogLine, ProgressView
+from torchyard.contract.views import EventView, JobView, LogLine, MetricView, ProgressView
 
-_PLAIN_S = 2.0
-"""Seconds between two progress lines where there is no terminal."""
+_PROGRESS_INTERVAL_S = 2.0
+"""Seconds between two lines of progress if stderr is not a terminal."""
 _EXIT = {JobState.FAILED: 1, JobState.CANCELLED: 2}
 
 
 def exit_code(job: JobView) -> int:
+    """Returns the exit code of a command that followed the job."""
     return _EXIT.get(job.state, 0)
 
 
 @contextmanager
 def detachable(job: JobView) -> Generator[None]:
-    """Ctrl-C in here leaves the job alone, says how to come back, and exits with 130."""
+    """Makes Ctrl-C in the block print how to follow the job again, and exit with 130. The job continues."""
     try:
         yield
     except KeyboardInterrupt:
         command = output.command()
-        terminal.note(f"\nDetached: {job.name} goes on.")
-        terminal.note(f"  back  {command} logs {job.id} -f\n  stop  {command} cancel {job.id}")
+        terminal.note(f"\nDetached: {job.name} continues.")
+        terminal.note(f"  follow it  {command} logs {job.id} -f\n  stop it    {command} cancel {job.id}")
         raise typer.Exit(130) from None
 
 
 class Watch:
-    """Shows what `Client.follow` yields: states, epochs and messages on stderr, log lines on stdout.
+    """Prints what `Client.follow` yields: events and progress to stderr, log lines to stdout.
 
-    `log` makes a line of text of a log line; without it they are left out.
+    `log` formats a log line. Without it, log lines are not printed.
     """
 
     def __init__(self, *, log: Callable[[LogLine], str] | None = None) -> None:
@@ -66,22 +67,22 @@ class Watch:
             self._bar.stop()
 
     def show(self, update: Update) -> None:
-        """Shows one thing that happened."""
+        """Prints one update."""
         if isinstance(update, JobView):
             self._show_job(update)
         elif isinstance(update, EventView) and update.type == "progress":
             self._show_progress(ProgressView.model_validate(update.data))
         elif isinstance(update, EventView):
             self._show_event(update)
-        elif isinstance(update, MetricPoint) and update.key == "train/loss":
-            self._loss = update.point.value
+        elif isinstance(update, MetricView) and update.key == "train/loss":
+            self._loss = update.value
         elif isinstance(update, LogLine) and self._log is not None:
             self._show_log(self._log(update))
 
     def _show_job(self, job: JobView) -> None:
         if job.state.terminal:
             self._remove_bar()
-            self._say(_ending(job))
+            self._print(_ending(job))
 
     def _show_progress(self, now: ProgressView) -> None:
         text = output.progress_of(now, loss=self._loss)
@@ -89,9 +90,9 @@ class Watch:
             if self._task is None:
                 self._task = self._bar.add_task("", text="")
             self._bar.update(self._task, total=now.total_steps, completed=now.step, text=text)
-        elif now.step not in {0, self._step} and time.monotonic() - self._printed >= _PLAIN_S:
+        elif now.step not in {0, self._step} and time.monotonic() - self._printed >= _PROGRESS_INTERVAL_S:
             self._printed, self._step = time.monotonic(), now.step
-            self._say(Text(f"          {text}"))
+            self._print(Text(f"          {text}"))
 
     def _remove_bar(self) -> None:
         if self._task is not None:
@@ -106,7 +107,7 @@ class Watch:
             if state != JobState.RUNNING:
                 self._remove_bar()
             if state.terminal:
-                return  # the job itself comes next, and says more
+                return  # the job itself follows, and has more to print
             line.append(f"{state:<10}", style=output.COLOURS[state])
             line.append(f" {data['reason']['message']}")
         elif event.type == "checkpoint":
@@ -116,21 +117,21 @@ class Watch:
             line.append(data["text"], style=style)
         else:
             return
-        self._say(line)
+        self._print(line)
 
     def _show_log(self, text: str) -> None:
         if self._terminal and sys.stdout.isatty():
-            self._console.print(Text.from_ansi(text), soft_wrap=True)  # above the bar
+            self._console.print(Text.from_ansi(text), soft_wrap=True)  # the console prints above the bar
         else:
             terminal.write(text)
             sys.stdout.flush()
 
-    def _say(self, line: Text) -> None:
+    def _print(self, line: Text) -> None:
         self._console.print(line, soft_wrap=True)
 
 
 def _progress_bar(console: Console) -> Progress:
-    # stdout is written as it is: it may be a pipe.
+    # stdout is not redirected: it may be a pipe.
     columns = (
         BarColumn(bar_width=32, complete_style="cyan", finished_style="cyan", pulse_style="cyan"),
         TextColumn("{task.fields[text]}", markup=False),

@@ -1,4 +1,4 @@
-"""Commands about this host and what it keeps. Each becomes a program of its own, set by `TORCHYARD_*` variables."""
+"""Commands for a service's host. Each replaces this process by a program that reads `TORCHYARD_*` variables."""
 
 from collections.abc import Mapping
 import os
@@ -11,29 +11,31 @@ import typer
 from torchyard.cli.arguments import Json
 from torchyard.cli.up import programs, redis_server
 
-DataDir = Annotated[
-    Path | None, typer.Option(help="Where everything is kept; else TORCHYARD_DATA_DIR, else .torchyard.")
-]
+DataDir = Annotated[Path | None, typer.Option(help="The data directory. Default: TORCHYARD_DATA_DIR, else .torchyard.")]
 Database = Annotated[
     str | None,
-    typer.Option(metavar="URL", help="SQL database; else TORCHYARD_DATABASE_URL, else the data directory's."),
+    typer.Option(
+        metavar="URL", help="The SQL database. Default: TORCHYARD_DATABASE_URL, else the one of the data directory."
+    ),
 ]
 Redis = Annotated[
-    str | None, typer.Option(metavar="URL", help="Redis; else TORCHYARD_REDIS_URL, else the data directory's.")
+    str | None,
+    typer.Option(metavar="URL", help="Redis. Default: TORCHYARD_REDIS_URL, else the one of the data directory."),
 ]
 
 
 def doctor(*, data_dir: DataDir = None, database: Database = None, redis: Redis = None, as_json: Json = False) -> None:
-    """Check this host, and say how to mend what is wrong.
+    """Check this host, and print how to fix each problem.
 
-    Devices, PyTorch, disk, database, Redis, clock, limits. No server needs to run. Exit code 1 if something failed.
+    Checks devices, PyTorch, disk, database, Redis, clock and limits. Needs no running server. Exits with 1 if a check
+    fails.
     """
     settings = _settings(data_dir=data_dir, database=database, redis=redis)
     arguments = _json(as_json)
     folder = Path(settings.get("TORCHYARD_DATA_DIR") or ".torchyard").absolute() / "redis"
     if not settings.get("TORCHYARD_REDIS_URL") and folder.exists():
         arguments += ["--embedded-redis", str(redis_server.socket_in(folder))]
-    _become("worker.doctor", arguments, settings)
+    _replace_process("worker.doctor", arguments, settings)
 
 
 def backup(
@@ -45,10 +47,12 @@ def backup(
 ) -> None:
     """Back up the database and the checkpoints, while the service runs.
 
-    DEST is whole once it has its manifest.json. On the same file system the checkpoints in it are hard links: copy it
-    elsewhere.
+    DEST is complete once it has a manifest.json. On the same file system its checkpoints are hard links: copy DEST to
+    another disk.
     """
-    _become("store.backup", ["make", str(target), *_json(as_json)], _settings(data_dir=data_dir, database=database))
+    _replace_process(
+        "store.backup", ["make", str(target), *_json(as_json)], _settings(data_dir=data_dir, database=database)
+    )
 
 
 def restore(
@@ -56,16 +60,16 @@ def restore(
     *,
     data_dir: DataDir = None,
     database: Database = None,
-    check: Annotated[bool, typer.Option("--check", help="Read and verify the backup, restore nothing.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Only read and verify the backup.")] = False,
     skip_damaged: Annotated[
-        bool, typer.Option("--skip-damaged", help="Restore all the rest where checkpoints in it are damaged.")
+        bool, typer.Option("--skip-damaged", help="Skip damaged checkpoints and restore everything else.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Put a backup back, into a new data directory and an empty database. Every checkpoint is verified."""
+    """Restore a backup into a new data directory and an empty database. Verifies every checkpoint."""
     skip = ["--skip-damaged"] if skip_damaged and not check else []
     arguments = ["check" if check else "restore", str(source), *skip, *_json(as_json)]
-    _become("store.backup", arguments, _settings(data_dir=data_dir, database=database))
+    _replace_process("store.backup", arguments, _settings(data_dir=data_dir, database=database))
 
 
 def _json(as_json: bool) -> list[str]:
@@ -73,7 +77,7 @@ def _json(as_json: bool) -> list[str]:
 
 
 def _settings(*, data_dir: Path | None, database: str | None, redis: str | None = None) -> dict[str, str]:
-    """The environment, with what was given in its place."""
+    """Returns the environment, with the given options as its variables."""
     given = {
         "TORCHYARD_DATA_DIR": str(data_dir) if data_dir is not None else None,
         "TORCHYARD_DATABASE_URL": database,
@@ -82,7 +86,7 @@ def _settings(*, data_dir: Path | None, database: str | None, redis: str | None 
     return {**os.environ, **{name: value for name, value in given.items() if value is not None}}
 
 
-def _become(module: str, arguments: list[str], environment: Mapping[str, str]) -> Never:
-    """Replaces this process by the program. Raises ConfigError and OSError."""
+def _replace_process(module: str, arguments: list[str], environment: Mapping[str, str]) -> Never:
+    """Replaces this process by `python -P -m MODULE`. Raises ConfigError and OSError."""
     sys.stdout.flush()
     os.execve(sys.executable, programs.argv(module, *arguments), dict(environment))  # noqa: S606

@@ -1,10 +1,10 @@
-"""Commands about single jobs: show, pause, resume, cancel and remove them."""
+"""Commands that show, pause, resume, cancel and remove jobs."""
 
 from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -13,6 +13,7 @@ from torchyard.cli.arguments import JobArgument, JobsArgument, Json, connect
 from torchyard.cli.card import card_lines
 from torchyard.cli.checkpoints import checkpoint_lines
 from torchyard.contract import terminal
+from torchyard.contract.job import JobState
 
 if TYPE_CHECKING:
     from torchyard.contract.views import JobView
@@ -25,7 +26,7 @@ def show(job: JobArgument, *, as_json: Json = False) -> None:
         if as_json:
             return output.write_json(found)
         checkpoints = [*client.checkpoints(found.id)]
-    for label, text in _facts(found):
+    for label, text in _rows(found):
         line = f"{label:<11}{text}"
         terminal.write(output.paint_state(line, found.state) if label == "state" else line)
     if found.error is not None and found.error.traceback:
@@ -37,42 +38,24 @@ def show(job: JobArgument, *, as_json: Json = False) -> None:
 
 
 def cancel(jobs: JobsArgument, *, as_json: Json = False) -> None:
-    """Cancel jobs. A running one saves a checkpoint before it stops."""
-    with connect() as client:
-        cancelled = [client.cancel(client.find(ref).id) for ref in jobs]
-    if as_json:
-        return output.write_json(cancelled)
-    for job in cancelled:
-        terminal.write(f"{job.id}  {job.state}{'' if job.state.terminal else ', is being cancelled'}")
-    return None
+    """Cancel jobs. A running job saves a checkpoint before it stops."""
+    _change(jobs, "cancel", pending="is being cancelled", as_json=as_json)
 
 
 def pause(jobs: JobsArgument, *, as_json: Json = False) -> None:
-    """Pause jobs. A running one saves a checkpoint before it gives its devices back."""
-    with connect() as client:
-        paused = [client.pause(client.find(ref).id) for ref in jobs]
-    if as_json:
-        return output.write_json(paused)
-    for job in paused:
-        terminal.write(f"{job.id}  {job.state}{'' if job.state == 'paused' else ', is about to pause'}")
-    return None
+    """Pause jobs. A running job saves a checkpoint before it releases its devices."""
+    _change(jobs, "pause", pending="is about to pause", as_json=as_json)
 
 
 def resume(jobs: JobsArgument, *, as_json: Json = False) -> None:
-    """Let paused jobs go on from their newest checkpoints."""
-    with connect() as client:
-        resumed = [client.resume(client.find(ref).id) for ref in jobs]
-    if as_json:
-        return output.write_json(resumed)
-    for job in resumed:
-        terminal.write(f"{job.id}  {job.state}")
-    return None
+    """Return paused jobs to the queue. They continue from their newest checkpoints."""
+    _change(jobs, "resume", as_json=as_json)
 
 
 def rm(
     jobs: JobsArgument,
     *,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     as_json: Json = False,
 ) -> None:
     """Remove jobs that have ended, with their metrics, logs and checkpoints."""
@@ -89,6 +72,21 @@ def rm(
         terminal.write(json.dumps({"removed": [*found]}))
 
 
+def _change(
+    jobs: list[str], operation: Literal["cancel", "pause", "resume"], *, pending: str = "", as_json: bool
+) -> None:
+    """Calls the operation for each job, and prints the states. `pending` describes a job that is still running."""
+    with connect() as client:
+        change = {"cancel": client.cancel, "pause": client.pause, "resume": client.resume}[operation]
+        changed = [change(client.find(ref).id) for ref in jobs]
+    if as_json:
+        return output.write_json(changed)
+    for job in changed:
+        waits = pending and job.state in {JobState.STARTING, JobState.RUNNING}
+        terminal.write(f"{job.id}  {job.state}{f', {pending}' if waits else ''}")
+    return None
+
+
 def _check_ended(jobs: list[JobView]) -> None:
     from torchyard.contract.errors import Conflict
 
@@ -99,26 +97,26 @@ def _check_ended(jobs: list[JobView]) -> None:
 
 def _confirm(jobs: list[JobView]) -> None:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise typer.BadParameter("there is no terminal to ask on: say --yes to remove jobs for good")
+        raise typer.BadParameter("there is no terminal to ask for confirmation: use --yes")
     for job in jobs:
         terminal.note(f"  {job.id}  {job.name}  {job.state} {terminal.ago(job.finished_at or job.created_at)}")
-    typer.confirm("Remove with all metrics, logs and checkpoints?", abort=True, err=True)
+    typer.confirm("Remove these jobs with their metrics, logs and checkpoints?", abort=True, err=True)
 
 
-def _facts(job: JobView) -> list[tuple[str, str]]:
-    facts = [("id", job.id), ("name", job.name), ("trainer", job.spec.trainer)]
-    facts += [("state", f"{job.state}: {job.status_reason.message}"), ("attempt", str(job.attempt))]
-    facts += [("retry of", job.retry_of or ""), ("priority", str(job.priority) if job.priority else "")]
-    facts += [("labels", ", ".join(f"{key}={value}" for key, value in job.labels.items()))]
-    facts += [("devices", ", ".join(f"{device.name} #{device.index}" for device in job.devices))]
-    facts += [("progress", output.progress(job)), ("metrics", output.metrics(job.metrics))]
+def _rows(job: JobView) -> list[tuple[str, str]]:
+    rows = [("id", job.id), ("name", job.name), ("trainer", job.spec.trainer)]
+    rows += [("state", f"{job.state}: {job.status_reason.message}"), ("attempt", str(job.attempt))]
+    rows += [("retry of", job.retry_of or ""), ("priority", str(job.priority) if job.priority else "")]
+    rows += [("labels", ", ".join(f"{key}={value}" for key, value in job.labels.items()))]
+    rows += [("devices", ", ".join(f"{device.name} #{device.index}" for device in job.devices))]
+    rows += [("progress", output.progress(job)), ("metrics", output.metrics(job.metrics))]
     if job.best is not None:
-        facts.append(("best", f"{job.best.metric} {job.best.value:.6g} at step {job.best.step}"))
-    facts += [
+        rows.append(("best", f"{job.best.metric} {job.best.value:.6g} at step {job.best.step}"))
+    rows += [
         (label, f"{moment:%Y-%m-%d %H:%M:%S} UTC ({terminal.ago(moment)})")
         for label, moment in (("created", job.created_at), ("started", job.started_at), ("finished", job.finished_at))
         if moment is not None
     ]
     if job.error is not None:
-        facts.append(("error", output.error(job.error)))
-    return [(label, text) for label, text in facts if text]
+        rows.append(("error", output.error(job.error)))
+    return [(label, text) for label, text in rows if text]

@@ -1,4 +1,4 @@
-"""`torchyard ps`: the jobs, once or for as long as somebody looks."""
+"""The command `ps`: lists jobs, once or repeatedly."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _HEADERS = ("ID", "NAME", "STATE", "AGE", "PROGRESS", "BEST OR WHY")
 
 def ps(
     *,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most this many.")] = 20,
-    every: Annotated[bool, typer.Option("--all", "-a", help="All of them.")] = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The most jobs to list.")] = 20,
+    every: Annotated[bool, typer.Option("--all", "-a", help="List all jobs.")] = False,
     state: Annotated[
         list[JobState] | None,
         typer.Option(metavar="STATE", help="Only jobs in this state: queued, running, … Repeatable."),
@@ -36,7 +36,7 @@ def ps(
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Only jobs with this label. Repeatable.")
     ] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Only jobs of the last 2h, or since a time.")
+        str | None, typer.Option(metavar="TIME", help="Only jobs submitted in the last 2h, or since a time.")
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Redraw the list until Ctrl-C.")] = False,
     as_json: Json = False,
@@ -48,7 +48,7 @@ def ps(
         raise typer.BadParameter(
             "--watch redraws a terminal; elsewhere, repeat `ps --json`, or follow one job with `logs JOB -f`"
         )
-    # Who watches is told of a server that is away, not made to wait for it.
+    # A watcher sees at once that the server is unreachable; other calls wait for it.
     with connect(patience=_REFRESH_S if watch else 30.0) as client:
 
         def read() -> list[JobView]:
@@ -86,7 +86,7 @@ def _redraw(read: Callable[[], list[JobView]]) -> None:
                 try:
                     lines, trouble = _lines(read()), []
                 except (ServerUnreachable, Unavailable) as error:
-                    trouble = [terminal.paint(f"As it was: {error.message}", "33", sys.stdout)]
+                    trouble = [terminal.paint(f"Not up to date: {error.message}", "33", sys.stdout)]
                 shown = [*trouble, *lines][: shutil.get_terminal_size().lines]
                 live.update(Text.from_ansi("\n".join(shown), no_wrap=True), refresh=True)
                 time.sleep(_REFRESH_S)
@@ -112,5 +112,5 @@ def _best_or_why(job: JobView) -> str:
 def _label(text: str) -> tuple[str, str]:
     key, found, value = text.partition("=")
     if not (key and found):
-        raise typer.BadParameter(f"{text!r} is no label: write KEY=VALUE")
+        raise typer.BadParameter(f"{text!r} is not a label: write KEY=VALUE")
     return key, value

@@ -1,4 +1,4 @@
-"""How the command line shows jobs: JSON, tables, and one-line summaries."""
+"""Formats jobs for the command line: JSON, tables, and one-line summaries."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def write_json(value: BaseModel | Sequence[BaseModel]) -> None:
 
 
 def command() -> str:
-    """How the user calls this program from where they are."""
+    """Returns the command by which the user can call this program from the working directory."""
     own = Path(sys.executable).parent / "torchyard"
     found = shutil.which("torchyard")
     if found is not None and Path(found).resolve() == own.resolve():
@@ -54,8 +54,8 @@ def command() -> str:
 def table(
     headers: Sequence[str], rows: Iterable[Sequence[str]], *, indent: str = "", spare: str | None = None
 ) -> list[str]:
-    """The lines of a table. In a terminal no line is longer than it, and a narrow one does without the column `spare`;
-    in a pipe nothing is cut.
+    """Returns the lines of a table. In a terminal, lines are truncated to its width, and if it is narrow, the column
+    `spare` is omitted. In a pipe, lines are complete.
     """
     cells = [list(headers), *([_printable(cell) for cell in row] for row in rows)]
     lines = [f"{indent}{line}" for line in _aligned(cells)]
@@ -66,27 +66,29 @@ def table(
 
 
 def paint_state(line: str, state: JobState) -> str:
-    """`line` with the name of the state in its colour, where stdout is a terminal."""
+    """Colours the name of the state in `line` if stdout is a terminal."""
     return line.replace(state, terminal.paint(state, _SGR[COLOURS[state]], sys.stdout), 1)
 
 
 def metrics(values: dict[str, float]) -> str:
+    """Formats `key value` pairs on one line."""
     return _GAP.join(f"{key} {value:.4g}" for key, value in values.items())
 
 
 def short_progress(job: JobView) -> str:
-    """`epoch 2/3, 67%`: as much of it as the job says."""
+    """Formats the known parts of `epoch 2/3, 67%`."""
     now = job.progress
     epoch = f"epoch {now.epoch}{f'/{now.epochs}' if now.epochs else ''}" if now.epoch is not None else ""
     return ", ".join(part for part in (epoch, f"{now.fraction:.0%}" if now.fraction is not None else "") if part)
 
 
 def progress(job: JobView) -> str:
-    """`epoch 2/3, step 54/81, loss 0.31, about 8 s left`: as much of it as the job says."""
+    """Formats the known parts of `epoch 2/3, step 54/81, loss 0.31, about 8 s left`."""
     return progress_of(job.progress, loss=job.metrics.get("train/loss"), ended=job.state.terminal)
 
 
 def progress_of(now: ProgressView, *, loss: float | None, ended: bool = False) -> str:
+    """Formats progress as `progress` does, with the given loss."""
     parts = [
         f"epoch {now.epoch}{f'/{now.epochs}' if now.epochs else ''}" if now.epoch is not None else "",
         f"step {now.step}{f'/{now.total_steps}' if now.total_steps else ''}" if now.step else "",
@@ -97,14 +99,14 @@ def progress_of(now: ProgressView, *, loss: float | None, ended: bool = False) -
 
 
 def error(failed: ErrorView) -> str:
-    """`message (code, rank 1, exit code 1)`."""
+    """Formats an error as `message (code, rank 1, exit code 1)`."""
     where = f", rank {failed.rank}" if failed.rank is not None else ""
     code = f", exit code {failed.exit_code}" if failed.exit_code is not None else ""
     return f"{failed.message} ({failed.code}{where}{code})"
 
 
 def log_line(line: LogLine, *, with_rank: bool = True) -> str:
-    """A line of a job's output, behind the rank that wrote it."""
+    """Formats a line of a job's output after the rank that wrote it."""
     if not with_rank:
         return line.text
     source = "launcher" if line.rank is None else f"rank {line.rank}"

@@ -1,4 +1,4 @@
-"""Curves in a terminal, and as plain text in a pipe."""
+"""Draws series as text."""
 
 import math
 import shutil
@@ -12,13 +12,13 @@ _HEIGHT = 16
 
 
 def draw(series: SeriesView) -> str:
-    """The series over its steps, as wide as the terminal. Points that are no number are left out."""
+    """Draws the series over its steps, as wide as the terminal. NaN and infinite points are omitted."""
     points = [point for point in series.points if math.isfinite(point.value)]
     if not points:
-        return f"{series.key}: none of its {len(series.points)} points is a number"
+        return f"{series.key}: all of its {len(series.points)} points are NaN or infinite"
     figure: Any = plotext.figure
     figure.clear.all()
-    # The plots' own colours paint a background, which no terminal's theme expects.
+    # The default theme paints a background, which does not fit the terminal's own colours.
     figure.theme("colorless")
     figure.plot_size(shutil.get_terminal_size().columns, _HEIGHT)
     steps, values = [point.step for point in points], [point.value for point in points]

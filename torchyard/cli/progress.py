@@ -1,4 +1,4 @@
-"""How far a download is."""
+"""Shows the progress of a download."""
 
 from typing import Self
 
@@ -10,9 +10,9 @@ from torchyard.contract import terminal
 
 
 class Transfer:
-    """Shows a download: in a terminal a bar on stderr, and everywhere what an earlier one had left.
+    """Prints how many bytes an earlier download left, and in a terminal shows a bar on stderr.
 
-    Ctrl-C in here exits with 130 and says what is kept.
+    Ctrl-C in the block prints how many bytes are kept, and exits with 130.
     """
 
     def __init__(self) -> None:
@@ -38,14 +38,14 @@ class Transfer:
         if self._terminal:
             self._bar.stop()
         if kind is not None and issubclass(kind, KeyboardInterrupt):
-            terminal.note(f"\nStopped. {terminal.size(self._done)} are kept: the same command goes on behind them.")
+            terminal.note(f"\nStopped. {terminal.size(self._done)} are kept: the same command continues the download.")
             raise typer.Exit(130) from None
 
     def show(self, done: int, total: int) -> None:
-        """Takes the bytes so far, first those that were there before."""
+        """Shows the number of bytes so far. The first call counts the bytes of an earlier download."""
         if self._task is None:
             self._task = self._bar.add_task("checkpoint", total=total, completed=done)
             if done:
-                terminal.note(f"Goes on behind the {terminal.size(done)} of {terminal.size(total)} that are there.")
+                terminal.note(f"Continues after {terminal.size(done)} of {terminal.size(total)}.")
         self._done = done
         self._bar.update(self._task, completed=done)

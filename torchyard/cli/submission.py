@@ -1,4 +1,4 @@
-"""Commands that make jobs: validate a spec, submit it, retry what has ended."""
+"""Commands that validate and submit specs, and retry jobs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def validate(file: FileArgument, *, as_json: Json = False) -> None:
-    """Print a job spec with every default filled in, or what is wrong with it."""
+    """Print a job spec with every default filled in, or its errors."""
     import yaml
 
     with connect() as client:
@@ -37,7 +37,7 @@ def submit(
     follow: Follow = False,
     as_json: Json = False,
 ) -> None:
-    """Submit a job. Prints its id; with --follow its log, and its exit code is the job's."""
+    """Submit a job and print its id. With --follow, print its log, and exit with 1 if it fails."""
     spec = _read_spec(file)
     if name is not None:
         spec["name"] = name
@@ -46,7 +46,7 @@ def submit(
 
 
 def retry(job: JobArgument, *, follow: Follow = False, as_json: Json = False) -> None:
-    """Submit a job that has ended once more. It goes on from the newest checkpoint."""
+    """Submit an ended job again. The new job continues from its newest checkpoint."""
     with connect() as client:
         _accepted(client, client.retry(client.find(job).id), follow=follow, as_json=as_json)
 
@@ -56,7 +56,7 @@ def _accepted(client: Client, job: JobView, *, follow: bool, as_json: bool) -> N
         terminal.note(f"Submitted {job.name}: {job.id}")
         raise typer.Exit(_watch(client, job, as_json=as_json))
     output.write_json(job) if as_json else terminal.write(job.id)
-    terminal.note(f"Submitted {job.name}. Watch it: {output.command()} logs {job.id} -f")
+    terminal.note(f"Submitted {job.name}. Follow it: {output.command()} logs {job.id} -f")
 
 
 def _watch(client: Client, job: JobView, *, as_json: bool) -> int:
@@ -80,14 +80,14 @@ def _read_spec(file: str) -> dict[str, Any]:
 
     name = "standard input" if file == "-" else file
     try:
-        # JSON is YAML too.
+        # JSON is valid YAML.
         spec = yaml.safe_load(sys.stdin if file == "-" else Path(file).read_bytes())
     except OSError as error:
         raise InvalidSpec(f"{name} cannot be read: {error.strerror or error}") from None
     except RecursionError:
-        raise InvalidSpec(f"{name} is nested too deep for a job spec") from None
+        raise InvalidSpec(f"{name} is nested too deep to be a job spec") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InvalidSpec(f"{name} is neither YAML nor JSON: {error}") from None
     if not isinstance(spec, dict):
-        raise InvalidSpec(f"{name} is no job spec: that is a mapping with a `trainer`")
+        raise InvalidSpec(f"{name} is not a job spec, which is a mapping with the key `trainer`")
     return spec

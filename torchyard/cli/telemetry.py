@@ -1,4 +1,4 @@
-"""Commands about what a job says: its output and its metrics."""
+"""Commands that print a job's output and its metrics."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _MOST_POINTS = 100_000
 def logs(
     job: JobArgument,
     *,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines until the job ends.")] = False,
     rank: Annotated[int | None, typer.Option(min=0, help="Only this rank's lines.")] = None,
     tail: Annotated[
-        int | None, typer.Option(min=1, max=10_000, help="Only the last N lines, and what follows.")
+        int | None, typer.Option(min=1, max=10_000, help="Only the last N lines, and new ones with --follow.")
     ] = None,
     since: Annotated[
         str | None, typer.Option(metavar="TIME", help="Only lines of the last 10m, or since a time.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Print a job's output. With --follow the exit code is the job's."""
+    """Print a job's output. With --follow, exit with 1 if the job fails."""
     from torchyard.cli.follow import detachable, exit_code
 
     begin = moment(since) if since is not None else None
@@ -67,7 +67,7 @@ def metrics(
     as_csv: Annotated[bool, typer.Option("--csv", help="Print every point as key,step,value,time,attempt.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Print a job's metrics: the latest, least and greatest value of each."""
+    """Print the latest, least and greatest value of each metric of a job."""
     if plot + as_csv + as_json > 1:
         raise typer.BadParameter("choose one of --plot, --csv and --json")
     with connect() as client:
@@ -98,7 +98,7 @@ def _write_csv(view: MetricsView) -> None:
 
 def _row(series: SeriesView) -> tuple[str, ...]:
     latest = series.points[-1]
-    # NaN is neither least nor greatest.
+    # NaN is never the least or greatest value.
     values = [point.value for point in series.points if not math.isnan(point.value)] or [latest.value]
     return (series.key, f"{latest.value:.6g}", str(latest.step), f"{min(values):.6g}", f"{max(values):.6g}")
 

@@ -1,4 +1,4 @@
-"""`torchyard why`: why a job does not start, or how it ended, and what to do next."""
+"""The command `why`: explains why a job does not start or how it ended, and what to do next."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
     from torchyard.contract.views import ErrorView, JobView, WorkerView
 
 _ADVICE = {
-    EndReason.USER_ERROR: "The program failed: its log ends with what went wrong.",
-    EndReason.OUT_OF_MEMORY: "Use less memory: a smaller training.per_device_batch_size (with"
-    " gradient_accumulation_steps to make up for it), or resources.min_memory_gb to ask for a larger GPU.",
-    EndReason.HANG: "Nothing moved for stall_timeout: the log has the stacks of that moment. Raise stall_timeout if a"
-    " step may take this long.",
-    EndReason.KILLED: "Something outside the service killed it, often the kernel when the host ran out of memory.",
-    EndReason.DATA_ERROR: "The data is absent or not what the trainer expects: correct config.data and submit again.",
-    EndReason.CONFIG_ERROR: "The configuration cannot work here: correct it and submit again.",
-    EndReason.LAUNCH_FAILED: "The processes never came up: the launcher's lines in the log say why.",
-    EndReason.TIME_LIMIT: "It used up time_limit over all its attempts: raise it and submit again.",
-    EndReason.WORKER_LOST: "Its worker, or what watched over it there, went away, or a disk there was full: is that"
-    " host well?",
-    EndReason.DEVICE_FAULT: "A device failed: its host's operator should look at it.",
+    EndReason.USER_ERROR: "The program failed: the end of its log has the error.",
+    EndReason.OUT_OF_MEMORY: "Use less memory: reduce training.per_device_batch_size (and raise"
+    " gradient_accumulation_steps to compensate), or request a larger GPU with resources.min_memory_gb.",
+    EndReason.HANG: "There was no progress for stall_timeout: the log has the stacks of that moment. If a step may"
+    " take this long, raise stall_timeout.",
+    EndReason.KILLED: "A process outside the service killed it, often the kernel because the host ran out of memory.",
+    EndReason.DATA_ERROR: "The data is missing or in another format: correct config.data and submit again.",
+    EndReason.CONFIG_ERROR: "The configuration is not possible here: correct it and submit again.",
+    EndReason.LAUNCH_FAILED: "The processes did not start: see the launcher's lines in the log.",
+    EndReason.TIME_LIMIT: "All attempts together took longer than time_limit: raise it and submit again.",
+    EndReason.WORKER_LOST: "Its worker or supervisor ended or could not be reached, or a disk there was full: check"
+    " that host.",
+    EndReason.DEVICE_FAULT: "A device failed: ask the host's operator to check it.",
 }
 
 
 def why(job: JobArgument, *, as_json: Json = False) -> None:
-    """Say why a job does not start or how it ended, and what to do next."""
+    """Explain why a job does not start or how it ended, and what to do next."""
     with connect() as client:
         found = client.find(job)
         workers = client.workers() if found.state == JobState.QUEUED else []
@@ -65,7 +65,7 @@ def _explain_waiting(job: JobView, workers: Sequence[WorkerView]) -> None:
         terminal.write(f"position   {reason.position} of the queue")
     terminal.write(f"waits      since {terminal.ago(reason.since)}")
     if not workers:
-        return terminal.write("workers    none has ever reported: is one running?")
+        return terminal.write("workers    none has registered: is one running?")
     terminal.write("")
     for line in worker_lines(workers):
         terminal.write(line)
@@ -86,13 +86,13 @@ def _next_steps(job: JobView) -> list[str]:
     failed_rank = f" --rank {job.error.rank}" if job.error is not None and job.error.rank is not None else ""
     log = (f"{command} logs {job.id}{failed_rank} --tail 50", "its last lines")
     steps = {
-        JobState.QUEUED: [(f"{command} queue", "who is ahead of it"), (f"{command} cancel {job.id}", "give it up")],
-        JobState.STARTING: [(f"{command} logs {job.id} -f", "watch it")],
-        JobState.RUNNING: [(f"{command} logs {job.id} -f", "watch it")],
+        JobState.QUEUED: [(f"{command} queue", "the jobs ahead of it"), (f"{command} cancel {job.id}", "cancel it")],
+        JobState.STARTING: [(f"{command} logs {job.id} -f", "follow it")],
+        JobState.RUNNING: [(f"{command} logs {job.id} -f", "follow it")],
         JobState.PAUSED: [(f"{command} resume {job.id}", "from its newest checkpoint")],
         JobState.SUCCEEDED: [(f"{command} download {job.id}", "its best checkpoint")],
-        JobState.FAILED: [log, (f"{command} retry {job.id}", "the same again, from its newest checkpoint")],
-        JobState.CANCELLED: [(f"{command} retry {job.id}", "the same again, from its newest checkpoint")],
+        JobState.FAILED: [log, (f"{command} retry {job.id}", "run it again, from its newest checkpoint")],
+        JobState.CANCELLED: [(f"{command} retry {job.id}", "run it again, from its newest checkpoint")],
     }.get(job.state, [])
     width = max((len(line) for line, _ in steps), default=0)
     return ["", *(f"{line:<{width}}  {terminal.paint(what, '2', sys.stdout)}" for line, what in steps)]

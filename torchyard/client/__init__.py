@@ -2,17 +2,29 @@
 
 from typing import TYPE_CHECKING, Any
 
-from torchyard.client.client import Client, Update
-from torchyard.client.stream import End, MetricPoint, StreamItem
+from torchyard.client.client import Client
+from torchyard.client.core import Update
+from torchyard.client.stream import StreamItem
+from torchyard.contract.views import EndView, EventView, JobView, LogLine, MetricView
 
 if TYPE_CHECKING:
     from torchyard.client.async_client import AsyncClient
 
-__all__ = ["AsyncClient", "Client", "End", "MetricPoint", "StreamItem", "Update"]
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "EndView",
+    "EventView",
+    "JobView",
+    "LogLine",
+    "MetricView",
+    "StreamItem",
+    "Update",
+]
 
 
 def __getattr__(name: str) -> Any:
-    """AsyncClient, when it is asked for: asyncio takes its time, and most programs have no use for it."""
+    # asyncio takes long to import, and most programs do not need it.
     if name == "AsyncClient":
         from torchyard.client.async_client import AsyncClient
 

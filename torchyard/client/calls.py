@@ -1,4 +1,4 @@
-"""Every call of the REST interface as a record, which a client sends."""
+"""Every call of the REST interface, as a record that a client sends."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,16 +30,16 @@ V = TypeVar("V", bound=BaseModel)
 Params = Mapping[str, str | float | Sequence[str] | None]
 Spec = Mapping[str, Any] | BaseModel
 
-LARGE_PAGE = 1000
+_LARGE_PAGE = 1000
 _LONGEST_PAGE = 100
-"""Jobs and the like in one answer, whose size nobody bounds otherwise."""
+"""The most jobs in one answer, as a job may be large."""
 
 
 @dataclass(frozen=True)
 class Call(Generic[V]):
-    """`kind` is what the answer's body is. A `repeatable` call does no more when it arrives twice than once."""
+    """One request. `view` is the model of the answer's body. A `repeatable` call may arrive twice without harm."""
 
-    kind: type[V]
+    view: type[V]
     method: str
     path: str
     params: Params = field(default_factory=dict[str, Any])
@@ -49,7 +49,7 @@ class Call(Generic[V]):
 
 
 def submit(spec: Spec, *, key: str | None) -> Call[JobView]:
-    return Call(JobView, "POST", "/v1/jobs", content=_encoded(spec), headers={**_JSON, **_once(key)})
+    return Call(JobView, "POST", "/v1/jobs", content=_encoded(spec), headers={**_JSON, **_idempotency(key)})
 
 
 def validate(spec: Spec) -> Call[SpecView]:
@@ -78,7 +78,7 @@ def resume(job_id: str) -> Call[JobView]:
 
 
 def retry(job_id: str, *, key: str | None) -> Call[JobView]:
-    return Call(JobView, "POST", f"{job_path(job_id)}/retry", headers=_once(key))
+    return Call(JobView, "POST", f"{job_path(job_id)}/retry", headers=_idempotency(key))
 
 
 def delete(job_id: str) -> Call[View]:
@@ -130,7 +130,7 @@ def undrain(worker_id: str) -> Call[WorkerView]:
 
 
 def events(job_id: str, *, after: int) -> Call[Page[EventView]]:
-    return Call(Page[EventView], "GET", f"{job_path(job_id)}/events", {"after": str(after), "limit": LARGE_PAGE})
+    return Call(Page[EventView], "GET", f"{job_path(job_id)}/events", {"after": str(after), "limit": _LARGE_PAGE})
 
 
 def metrics(job_id: str, *, keys: Sequence[str], **bounds: int | None) -> Call[MetricsView]:
@@ -141,7 +141,7 @@ def log_tail(job_id: str, *, tail: int, rank: int | None) -> Call[Page[LogLine]]
     return Call(Page[LogLine], "GET", f"{job_path(job_id)}/logs", {"tail": tail, "rank": rank})
 
 
-def log(job_id: str, *, after: int, rank: int | None, limit: int = LARGE_PAGE) -> Call[Page[LogLine]]:
+def log(job_id: str, *, after: int, rank: int | None, limit: int = _LARGE_PAGE) -> Call[Page[LogLine]]:
     params: Params = {"after": str(after), "rank": rank, "limit": limit}
     return Call(Page[LogLine], "GET", f"{job_path(job_id)}/logs", params)
 
@@ -162,8 +162,8 @@ def head(path: str) -> Call[View]:
     return Call(View, "HEAD", path)
 
 
-def behind(call: Call[V], cursor: str) -> Call[V]:
-    """The call for the next page of a list."""
+def next_page(call: Call[V], cursor: str) -> Call[V]:
+    """Returns the call for the page of a list that follows `cursor`."""
     return replace(call, params={**call.params, "after": cursor})
 
 
@@ -176,9 +176,9 @@ def stream_path(job_id: str) -> str:
 
 
 def file_path(job_id: str, ref: str, file: str | None) -> str:
-    """Where the bytes of one of a checkpoint's files are; of its `state.pt`, unless another one is named."""
-    where = _checkpoint_path(job_id, ref)
-    return f"{where}/download" if file is None else f"{where}/files/{quote(file)}"
+    """Returns the path of a checkpoint's file; without a name, of its `state.pt`."""
+    checkpoint = _checkpoint_path(job_id, ref)
+    return f"{checkpoint}/download" if file is None else f"{checkpoint}/files/{quote(file)}"
 
 
 def _checkpoint_path(job_id: str, ref: str) -> str:
@@ -186,12 +186,12 @@ def _checkpoint_path(job_id: str, ref: str) -> str:
 
 
 def _segment(text: str) -> str:
-    # `..` would lead out of the path.
+    # `..` would change the path.
     return quote(text, safe="") if text.strip(".") else text.replace(".", "%2E")
 
 
-def _once(key: str | None) -> dict[str, str]:
-    """With a key, a call that is sent again after a connection error makes no second job."""
+def _idempotency(key: str | None) -> dict[str, str]:
+    """Returns the header with which a call that arrives twice makes one job."""
     return {"Idempotency-Key": key or str(uuid4())}
 
 

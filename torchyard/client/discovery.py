@@ -1,4 +1,4 @@
-"""Where the server is: what the client and the command line do when nobody tells them."""
+"""Finds the server and its token for the client and the command line."""
 
 from dataclasses import dataclass
 import json
@@ -10,12 +10,12 @@ from urllib.parse import urlsplit
 from torchyard.contract.errors import ConfigError, NotAuthorized, ServerUnreachable
 
 SERVER_FILE = "server.json"
-"""In the data directory; `torchyard up` keeps it while it runs."""
+"""A file of the data directory. `torchyard up` writes it, and removes it when it ends."""
 
 
 @dataclass(frozen=True)
 class Server:
-    """An address, its token, and what to do when nothing answers there."""
+    """A server's address, its token, and the advice to print if it does not answer."""
 
     url: str
     token: str
@@ -23,40 +23,40 @@ class Server:
 
 
 def discover(url: str | None = None, token: str | None = None, *, data_dir: Path = Path(".torchyard")) -> Server:
-    """What is given, else TORCHYARD_URL and TORCHYARD_TOKEN, else the user's login, else the `server.json` in
-    `data_dir`. Raises ServerUnreachable where none of them names a server, NotAuthorized where no token is known,
-    ConfigError where the address is none.
+    """Returns the server that the arguments name, else TORCHYARD_URL and TORCHYARD_TOKEN, else the user's login, else
+    the `server.json` in `data_dir`. Raises ServerUnreachable if none of them names a server, NotAuthorized if no token
+    is known, and ConfigError if the address is not valid.
     """
     url = url or os.environ.get("TORCHYARD_URL")
     token = token or os.environ.get("TORCHYARD_TOKEN")
-    found = next((server for server in _known(data_dir) if url is None or server.url == url.rstrip("/")), None)
+    found = next((server for server in _from_files(data_dir) if url is None or server.url == url.rstrip("/")), None)
     if url is None and found is None:
         raise ServerUnreachable(
             f"no server is known: start one here with `torchyard up` (there is no {data_dir / SERVER_FILE}),"
             " or set TORCHYARD_URL and TORCHYARD_TOKEN"
         )
     if found is not None:
-        return _checked(Server(found.url, token or found.token, found.advice))
+        return _validated(Server(found.url, token or found.token, found.advice))
     assert url is not None
     if not token:
         raise NotAuthorized(f"no token is known for {url}: set TORCHYARD_TOKEN")
-    return _checked(Server(url.rstrip("/"), token, "is TORCHYARD_URL right, and does the server run?"))
+    return _validated(Server(url.rstrip("/"), token, "is TORCHYARD_URL right, and does the server run?"))
 
 
-def _checked(server: Server) -> Server:
+def _validated(server: Server) -> Server:
     try:
         address = urlsplit(server.url)
-        sound = address.scheme in {"http", "https"} and bool(address.hostname) and address.port != 0
-    except ValueError:  # half an IPv6 address, a port above 65535
-        sound = False
-    if not sound:
-        raise ConfigError(f"{server.url!r} is no server's address: write http://HOST:PORT")
+        valid = address.scheme in {"http", "https"} and bool(address.hostname) and address.port != 0
+    except ValueError:  # an incomplete IPv6 address, or a port above 65535
+        valid = False
+    if not valid:
+        raise ConfigError(f"{server.url!r} is not a server's address: write http://HOST:PORT")
     if not (server.token.isascii() and server.token.isprintable()):
-        raise NotAuthorized(f"the token for {server.url} is none: it has characters that no token has")
+        raise NotAuthorized(f"the token for {server.url} is not valid: it has characters that are not printable ASCII")
     return server
 
 
-def _known(data_dir: Path) -> list[Server]:
+def _from_files(data_dir: Path) -> list[Server]:
     config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     login, local = config / "torchyard" / "login.json", data_dir / SERVER_FILE
     places = (
@@ -78,7 +78,7 @@ def _read(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from None
     if not isinstance(found, dict):
-        raise ConfigError(f"{path} is no JSON object")
+        raise ConfigError(f"{path} is not a JSON object")
     return found
 
 

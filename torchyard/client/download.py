@@ -1,4 +1,4 @@
-"""A file on its way: what has arrived of it is kept, so that a broken download goes on where it was."""
+"""Writes a downloaded file. An interrupted download keeps its bytes, and the next one continues from them."""
 
 from collections.abc import Callable
 import errno
@@ -16,14 +16,14 @@ from torchyard.contract.errors import Conflict, NotFound, ServerError
 from torchyard.contract.views import CheckpointFile, CheckpointView
 
 OnProgress = Callable[[int, int], None]
-"""Called with the bytes so far and their total: at first with those that an earlier download left."""
+"""Called with the bytes written so far and their total; first with the bytes that an earlier download left."""
 
 _CHUNK = 1 << 20
 _STARTS_AT = re.compile(r"bytes ([0-9]{1,18})-")
 
 
-def wanted_file(checkpoint: CheckpointView, path: str | None) -> CheckpointFile:
-    """The checkpoint's file of that path; without one, what it sends by itself. Raises NotFound."""
+def file_to_download(checkpoint: CheckpointView, path: str | None) -> CheckpointFile:
+    """Returns the checkpoint's file of that path; without a path, the file that `/download` sends. Raises NotFound."""
     if path is None:
         return CheckpointFile(path=f"checkpoint {checkpoint.id}", size=checkpoint.size, sha256=checkpoint.sha256)
     found = next((file for file in checkpoint.files if file.path == path), None)
@@ -34,17 +34,17 @@ def wanted_file(checkpoint: CheckpointView, path: str | None) -> CheckpointFile:
 
 
 class PartFile:
-    """`NAME.<sha256>.part` beside the file that it becomes: its name says whose bytes it holds.
+    """The file `NAME.<sha256>.part`, which is renamed to `target` once it is complete.
 
-    On entry it is locked, and what an earlier download left in it is hashed. Raises Conflict where another process
-    holds it, and OSError, which says how much of the file is kept.
+    On entry it is locked, and the bytes that an earlier download left in it are hashed. Raises Conflict if another
+    process has locked it, and OSError, whose message says how many bytes are kept.
     """
 
-    def __init__(self, target: Path, wanted: CheckpointFile, on_progress: OnProgress | None) -> None:
-        self.path = target.with_name(f"{target.name}.{wanted.sha256[:12]}.part")
+    def __init__(self, target: Path, expected: CheckpointFile, on_progress: OnProgress | None) -> None:
+        self.path = target.with_name(f"{target.name}.{expected.sha256[:12]}.part")
         self.size = 0
         self._target = target
-        self._wanted = wanted
+        self._expected = expected
         self._digest = hashlib.sha256()
         self._on_progress = on_progress
 
@@ -52,9 +52,9 @@ class PartFile:
         self._file = self.path.open("a+b", buffering=0)
         self._lock()
         try:
-            self._read_what_is_there()
-            self._check_room()
-            self._tell()
+            self._hash_existing_bytes()
+            self._require_free_space()
+            self._report_progress()
         except BaseException:
             self.__exit__()
             raise
@@ -67,27 +67,27 @@ class PartFile:
 
     @property
     def complete(self) -> bool:
-        return self.size >= self._wanted.size
+        return self.size >= self._expected.size
 
     @property
     def headers(self) -> dict[str, str]:
-        """Asks for what is missing, or for all where the server's file is another one by now (RFC 9110, 13.1.5)."""
+        """The request headers for the missing bytes, or for all if the server's file has changed (RFC 9110, 13.1.5)."""
         plain = {"Accept-Encoding": "identity"}
         if not self.size:
             return plain
-        return {**plain, "Range": f"bytes={self.size}-", "If-Range": f'"{self._wanted.sha256}"'}
+        return {**plain, "Range": f"bytes={self.size}-", "If-Range": f'"{self._expected.sha256}"'}
 
     def accept(self, response: httpx2.Response) -> None:
-        """Makes ready for an answer's body: it goes on behind what is there, or begins anew."""
+        """Prepares for the response's body: it continues the file, or replaces it. Raises ServerError."""
         if response.status_code != HTTPStatus.PARTIAL_CONTENT:
-            return self._begin_anew()
+            return self._truncate()
         match = _STARTS_AT.match(response.headers.get("Content-Range", ""))
         if match is None or int(match[1]) != self.size:
-            raise ServerError(f"{response.url} sent another part of the file than the one from byte {self.size} on")
+            raise ServerError(f"{response.url} did not send the part of the file that begins at byte {self.size}")
         return None
 
     def write(self, chunk: bytes) -> None:
-        """Appends what arrived. Raises OSError."""
+        """Appends received bytes. Raises OSError."""
         left = memoryview(chunk)
         while left:
             try:
@@ -96,16 +96,16 @@ class PartFile:
                 raise self._failed(error) from error
             self._count(left[:written])
             left = left[written:]
-        self._tell()
+        self._report_progress()
 
     def finish(self) -> None:
-        """Gives the file its name. Raises ServerError, and removes it, where its bytes are not those listed."""
+        """Renames the file to its target. Raises ServerError and removes it if its bytes are not the listed ones."""
         found = (self.size, self._digest.hexdigest())
-        if found != (self._wanted.size, self._wanted.sha256):
+        if found != (self._expected.size, self._expected.sha256):
             self.path.unlink(missing_ok=True)
             raise ServerError(
-                f"{self._wanted.path} arrived as {found[0]} bytes with sha256 {found[1]}, but is listed as"
-                f" {self._wanted.size} bytes with sha256 {self._wanted.sha256}: what arrived was removed"
+                f"{self._expected.path} arrived as {found[0]} bytes with sha256 {found[1]}, but is listed as"
+                f" {self._expected.size} bytes with sha256 {self._expected.sha256}: the received bytes were removed"
             )
         self.path.replace(self._target)
 
@@ -114,21 +114,21 @@ class PartFile:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self._file.close()
-            raise Conflict(f"another download writes {self.path}: wait for it, or choose another file") from None
+            raise Conflict(f"another download is writing {self.path}: wait for it, or choose another file") from None
 
-    def _read_what_is_there(self) -> None:
+    def _hash_existing_bytes(self) -> None:
         self._file.seek(0)
         while chunk := self._file.read(_CHUNK):
             self._count(chunk)
-        if self.size > self._wanted.size:
-            self._begin_anew()
+        if self.size > self._expected.size:
+            self._truncate()
 
-    def _check_room(self) -> None:
-        missing, free = self._wanted.size - self.size, shutil.disk_usage(self.path.parent).free
+    def _require_free_space(self) -> None:
+        missing, free = self._expected.size - self.size, shutil.disk_usage(self.path.parent).free
         if free < missing:
-            raise self._failed(OSError(errno.ENOSPC, f"{missing} bytes are missing and the disk has {free} left"))
+            raise self._failed(OSError(errno.ENOSPC, f"{missing} bytes are missing, but the disk has only {free} free"))
 
-    def _begin_anew(self) -> None:
+    def _truncate(self) -> None:
         self._file.truncate(0)
         self.size, self._digest = 0, hashlib.sha256()
 
@@ -136,10 +136,10 @@ class PartFile:
         self._digest.update(data)
         self.size += len(data)
 
-    def _tell(self) -> None:
+    def _report_progress(self) -> None:
         if self._on_progress is not None:
-            self._on_progress(self.size, self._wanted.size)
+            self._on_progress(self.size, self._expected.size)
 
     def _failed(self, error: OSError) -> OSError:
-        kept = f"{self.size} of {self._wanted.size} bytes are kept, and the next download goes on behind them"
+        kept = f"{self.size} of {self._expected.size} bytes are kept, and the next download continues from them"
         return OSError(error.errno, f"{error.strerror}; {kept}", str(self.path))

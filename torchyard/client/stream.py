@@ -1,64 +1,53 @@
-"""A job's stream: what it stored, each thing once, in order and as it comes."""
+"""Reads a job's stream: which events were received, and what to ask for on the next connection."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, get_args
 
 import httpx2
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
-from torchyard.client.answers import unexpected
-from torchyard.contract.job import JobState
-from torchyard.contract.views import EventView, LogLine, PointView
-
-Kind = Literal["state", "metric", "log", "checkpoint", "progress", "message", "end"]
+from torchyard.client.responses import unexpected
+from torchyard.contract.views import EndView, EventKind, EventView, LogLine, MetricView, StoredKind, StreamKind
 
 _TIMEOUT = httpx2.Timeout(45, connect=5)
-"""Of a connection: the server is never silent for longer than the 15 s between two heartbeats."""
-
-
-@dataclass(frozen=True)
-class MetricPoint:
-    """One value of one metric."""
-
-    key: str
-    point: PointView
-
-
-class End(BaseModel):
-    """The last thing in a stream: the state in which the job ended."""
-
-    state: JobState
+"""The server sends a heartbeat every 15 s."""
 
 
 @dataclass(frozen=True)
 class StreamItem:
-    """`position` counts all that the job stored: what is behind it comes later. That of the end is the last item's."""
+    """One event of a stream. `position` numbers what the job stored; the item of kind `end` has the last number."""
 
     position: int
-    kind: Kind
-    view: EventView | MetricPoint | LogLine | End
+    kind: StreamKind
+    view: EventView | MetricView | LogLine | EndView
 
 
-class Reading:
-    """How far a stream has been read, over all its connections."""
+class StreamReader:
+    """Keeps how far a stream was read, over all its connections."""
 
-    def __init__(self, after: int) -> None:
+    def __init__(self, *, after: int, only: Sequence[StoredKind]) -> None:
         self.position = after
         self.ended = False
+        self._only = tuple(only)
 
-    def arguments(self, only: Sequence[Kind]) -> dict[str, Any]:
-        """What an HTTP client asks for the rest with."""
+    @property
+    def options(self) -> dict[str, Any]:
+        """The arguments with which an HTTP client asks for what follows `position`."""
         return {
-            "params": {"only": list(only)} if only else None,
-            "headers": {"Last-Event-ID": str(self.position)} if self.position else {},
+            "params": {"only": list(self._only)} if self._only else None,
+            "headers": {
+                "Accept": "text/event-stream",
+                "Cache-Control": "no-store",
+                **({"Last-Event-ID": str(self.position)} if self.position else {}),
+            },
             "timeout": _TIMEOUT,
         }
 
     def take(self, event: httpx2.ServerSentEvent, response: httpx2.Response) -> StreamItem | None:
-        """The item that the event is; None for one of a kind that only a later version knows.
+        """Returns the event as an item and moves `position` to it. Returns None for a kind that this version lacks.
 
-        Raises ServerError for one that is no item.
+        Raises ServerError if the event's data is not of its kind.
         """
         try:
             item = _item(event)
@@ -69,36 +58,26 @@ class Reading:
         return item
 
 
-def kinds(*, logs: bool, metrics: bool) -> list[Kind]:
-    """All that somebody who follows a job wants to see."""
-    chosen: list[Kind] = ["state", "checkpoint", "progress", "message"]
+def followed_kinds(*, logs: bool, metrics: bool) -> list[StoredKind]:
+    """Returns the kinds that `follow` yields."""
+    kinds: list[StoredKind] = [*get_args(EventKind)]
     if logs:
-        chosen.append("log")
+        kinds.append("log")
     if metrics:
-        chosen.append("metric")
-    return chosen
+        kinds.append("metric")
+    return kinds
 
 
-class _Metric(PointView):
-    key: str
-
-
-_VIEWS: dict[str, tuple[Kind, type[EventView | LogLine | End | _Metric]]] = {
-    "state": ("state", EventView),
-    "checkpoint": ("checkpoint", EventView),
-    "progress": ("progress", EventView),
-    "message": ("message", EventView),
-    "metric": ("metric", _Metric),
-    "log": ("log", LogLine),
-    "end": ("end", End),
+_VIEWS: dict[str, type[EventView | LogLine | EndView | MetricView]] = {
+    **dict.fromkeys(get_args(EventKind), EventView),
+    "metric": MetricView,
+    "log": LogLine,
+    "end": EndView,
 }
 
 
 def _item(event: httpx2.ServerSentEvent) -> StreamItem | None:
     if event.event not in _VIEWS or not event.data or not event.id.isdecimal():
         return None
-    kind, form = _VIEWS[event.event]
-    view: Any = form.model_validate_json(event.data)
-    if isinstance(view, _Metric):
-        view = MetricPoint(view.key, PointView.model_validate(view.model_dump()))
-    return StreamItem(int(event.id), kind, view)
+    view = _VIEWS[event.event].model_validate_json(event.data)
+    return StreamItem(int(event.id), event.event, view)  # pyright: ignore[reportArgumentType] - a key of _VIEWS

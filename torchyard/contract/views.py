@@ -1,4 +1,4 @@
-"""What the API answers, and so what the client returns. Times are RFC 3339 in UTC."""
+"""The JSON that the API answers and the client returns. Times are RFC 3339 in UTC."""
 
 from datetime import datetime
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar
@@ -12,6 +12,12 @@ from torchyard.contract.spec import JobSpec, Resources
 
 T = TypeVar("T")
 
+EventKind = Literal["state", "message", "checkpoint", "progress"]
+StoredKind = Literal[EventKind, "metric", "log"]
+"""The kinds of things that a job stores, and that its stream tells."""
+StreamKind = Literal[StoredKind, "end"]
+"""The kinds of a stream's events: `end` comes last and is not stored."""
+
 _MOST_ERRORS = 100
 
 
@@ -24,11 +30,11 @@ Number = Annotated[
     BeforeValidator(lambda value: float(value) if isinstance(value, str) else value),
     PlainSerializer(json_number, return_type=float | Literal["NaN", "Infinity", "-Infinity"]),
 ]
-"""A float that survives JSON: what JSON has no number for is `"NaN"`, `"Infinity"` or `"-Infinity"`."""
+"""A float in JSON: NaN and infinities are the strings `"NaN"`, `"Infinity"` and `"-Infinity"`."""
 
 
 class Page(View, Generic[T]):
-    """One page of a list. `next` goes into `?after=`."""
+    """One page of a list. Send `next` as `?after=` to get the following page."""
 
     data: list[T]
     has_more: bool = False
@@ -36,7 +42,7 @@ class Page(View, Generic[T]):
 
 
 class StatusReason(View):
-    """Why a job stands where it stands, as its scheduler or owner decided."""
+    """Why a job is in its state, as its scheduler or its worker decided."""
 
     code: str
     message: str
@@ -69,7 +75,7 @@ class HeldDevice(View):
 
 
 class ErrorView(View):
-    """What failed the job, or its latest attempt. `code` is an EndReason."""
+    """The failure of the job, or of its latest attempt. `code` is an EndReason."""
 
     code: EndReason
     message: str
@@ -93,7 +99,7 @@ class JobView(View):
     metrics: dict[str, Number]
     best: BestView | None = None
     card: dict[str, JsonValue] | None = Field(
-        default=None, description="what the run says of itself: its size, its data, its speed; null until it does"
+        default=None, description="facts that the run reports: its size, data and speed; null until it reports them"
     )
     devices: list[HeldDevice]
     error: ErrorView | None = None
@@ -112,7 +118,7 @@ class SpecView(View):
 class EventView(View):
     seq: int
     time: datetime
-    type: Literal["state", "message", "checkpoint", "progress"]
+    type: EventKind
     attempt: int | None
     data: dict[str, Any]
 
@@ -125,13 +131,13 @@ class PointView(View):
 
 
 class MetricView(PointView):
-    """One point of the series `key`, as a stream tells it."""
+    """One point of the series `key`, as a stream sends it."""
 
     key: str
 
 
 class EndView(View):
-    """The last thing of a stream: the state in which the job ended."""
+    """The last event of a stream: the state in which the job ended."""
 
     state: JobState
 
@@ -163,7 +169,7 @@ class CheckpointFile(View):
 
 
 class CheckpointView(View):
-    """`size` and `sha256` are those of what `/download` sends."""
+    """A checkpoint. `size` and `sha256` are those of the file that `/download` sends."""
 
     id: str
     epoch: int | None
@@ -201,9 +207,9 @@ class DeviceView(View):
     """Share of the last sample period in which a kernel ran, 0…1."""
     processes: list[DeviceProcess] = []
     blocked: str | None = None
-    """Why the device is not offered, though no job of ours holds it."""
+    """Why no job can use the device, although no job holds it."""
     returning: bool = False
-    """Whether it is `blocked` for some seconds only, until the memory of a job that has just ended is back."""
+    """Whether it is `blocked` for some seconds only, until the memory of a job that has just ended is freed."""
     job_id: str | None = None
 
 
@@ -211,15 +217,15 @@ class StartsView(View):
     """How a worker starts jobs now."""
 
     mode: Literal["warm", "cold"]
-    """`warm`: by forks of a process that has imported torch; `cold`: by torchrun."""
+    """`warm`: as forks of a process that has imported torch; `cold`: by torchrun."""
     why: str = ""
-    """Why they are cold."""
+    """Why jobs start cold."""
     since: datetime | None = None
     """When the warm process was started."""
     forks: int = 0
-    """Jobs that the warm processes of this worker have started since the worker was."""
+    """Jobs that this worker's warm processes have started since the worker was started."""
     memory_bytes: int | None = None
-    """Memory that the warm process shares with no file."""
+    """Resident memory of the warm process that is not shared with files."""
 
 
 class WorkerView(View):
@@ -234,7 +240,7 @@ class WorkerView(View):
 
 
 class WaitingReason(View):
-    """Why a job does not start yet, as its scheduler decided."""
+    """Why a queued job has not started, as its scheduler decided."""
 
     code: str
     message: str
@@ -244,7 +250,7 @@ class WaitingReason(View):
 class QueueEntry(View):
     """A queued job.
 
-    `position` counts the whole queue. Workers look at 1 first; they start a later job where it fits and 1 does not.
+    `position` counts the whole queue. Workers try 1 first; they start a later job if it fits and 1 does not.
     """
 
     position: int
@@ -255,7 +261,7 @@ class QueueEntry(View):
     resources: Resources
     reason: WaitingReason
     not_before: datetime | None = None
-    """It is held back until then, as its attempts before failed early."""
+    """It does not start before this time, because earlier attempts failed soon after their start."""
     created_at: datetime
 
 
@@ -264,7 +270,7 @@ class HealthView(View):
 
 
 class ReadyView(View):
-    """Each part that the service needs, and `ok` or what is wrong with it."""
+    """The parts that the service needs. Each is `ok` or says what is wrong."""
 
     status: Literal["ok", "degraded", "unavailable"]
     database: str

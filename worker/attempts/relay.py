@@ -15,7 +15,7 @@ from typing import TypeAlias
 from store.blobs import Blobs
 from store.rows.attempts import Batch, NewEvent
 from store.rows.logs import NewLines
-from store.rows.metrics import NewPoint
+from store.rows.metrics import MetricPoint
 from torchyard.contract.errors import DataError
 from torchyard.contract.events import Card, CheckpointSaved, Message, Metric, parse_line
 from torchyard.contract.events import Progress as ProgressLine
@@ -153,7 +153,7 @@ class Relay:
 
     def _take_event(self, event: Metric | ProgressLine | Card | Message | None, batch: Batch) -> None:
         if isinstance(event, Metric):
-            batch.points += [NewPoint(key, event.step, value, event.time) for key, value in event.values.items()]
+            batch.points += [MetricPoint(key, event.step, value, event.time) for key, value in event.values.items()]
         elif isinstance(event, ProgressLine):
             self._take_progress(event, batch)
         elif isinstance(event, Card):

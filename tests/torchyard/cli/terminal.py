@@ -5,8 +5,9 @@ import fcntl
 import os
 import pty
 import struct
-import sys
 import termios
+
+from tests.torchyard.cli.invocation import COMMAND
 
 
 def in_terminal(
@@ -17,7 +18,7 @@ def in_terminal(
     if pid == 0:
         fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         own = {key: value for key, value in environment.items() if key != "COLUMNS"}
-        os.execvpe(sys.executable, [sys.executable, "-P", "-m", "torchyard.cli", *arguments], own)
+        os.execvpe(COMMAND[0], [*COMMAND, *arguments], own)
     screen, typed = "", False
     while data := _read(terminal):
         screen += data

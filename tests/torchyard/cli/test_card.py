@@ -39,6 +39,6 @@ def test_a_value_is_shown_in_its_unit(key: str, value: object, label: str, text:
     assert shown(**{key: value}) == {label: text}
 
 
-def test_the_known_keys_come_first_and_what_is_null_is_left_out() -> None:
+def test_known_keys_come_first_and_null_values_are_omitted() -> None:
     lines = card_lines({"b": 1, "precision": "bf16", "a": 2, "parameters": 3, "flops_per_sample": None})
     assert lines == ["MODEL CARD", "parameters  3", "precision   bf16", "a           2", "b           1"]

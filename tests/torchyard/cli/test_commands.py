@@ -1,17 +1,17 @@
-"""The commands as users run them: real processes, against a server that answers as documented."""
+"""The commands against a server that answers as documented."""
 
 from collections.abc import Iterator
 import hashlib
 import json
-import os
 from pathlib import Path
 import re
 import signal
 import subprocess
-import sys
+from subprocess import CompletedProcess
 
 import pytest
 
+from tests.torchyard.cli.invocation import COMMAND, environment, run_in_process, run_process, start_process
 from tests.torchyard.cli.terminal import in_terminal
 from tests.torchyard.client.answers import DATA, JOB, NOW, event, job, line, page, serve_checkpoint, sse
 from tests.torchyard.client.fake_server import TOKEN, Answer, FakeServer, problem, serving
@@ -28,23 +28,25 @@ def server() -> Iterator[FakeServer]:
 def test_submit_prints_the_id_and_sends_the_file(server: FakeServer, tmp_path: Path) -> None:
     server.on("/v1/jobs", Answer(job(), 201))
     (tmp_path / "job.yaml").write_text("trainer: image-classification\nconfig: {training: {epochs: 2}}\n")
-    done = _torchyard(server, "submit", "job.yaml", "--name", "mine", cwd=tmp_path)
+    arguments = ["submit", "job.yaml", "--name", "mine"]
+    done = run_process(arguments, _environment(server), cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "job_1\n")
-    assert json.loads(server.asked[0].body) == {
+    assert json.loads(server.requests[0].body) == {
         "trainer": "image-classification",
         "config": {"training": {"epochs": 2}},
         "name": "mine",
     }
-    done = _torchyard(server, "submit", "-", "--json", stdin='{"trainer": "script"}')
+    done = _run(server, "submit", "-", "--json", stdin='{"trainer": "script"}')
     assert json.loads(done.stdout)["id"] == "job_1"
-    assert json.loads(server.asked[1].body) == {"trainer": "script"}
+    assert json.loads(server.requests[1].body) == {"trainer": "script"}
 
 
 @pytest.mark.parametrize(
-    ("text", "says"), [("a: [", "neither YAML nor JSON"), ("just text", "no job spec"), ("[" * 5000, "nested too deep")]
+    ("text", "says"),
+    [("a: [", "neither YAML nor JSON"), ("just text", "not a job spec"), ("[" * 5000, "nested too deep")],
 )
-def test_submit_of_something_else_says_what_is_wrong(server: FakeServer, text: str, says: str) -> None:
-    done = _torchyard(server, "submit", "-", stdin=text)
+def test_submit_explains_why_a_file_is_not_a_spec(server: FakeServer, text: str, says: str) -> None:
+    done = _run(server, "submit", "-", stdin=text)
     assert done.returncode == 1
     assert says in done.stderr
     assert _is_clean_error(done)
@@ -53,7 +55,7 @@ def test_submit_of_something_else_says_what_is_wrong(server: FakeServer, text: s
 def test_a_refused_spec_names_each_field(server: FakeServer) -> None:
     errors = [{"field": "config.training.epochs", "message": "must be above 0"}]
     server.on("/v1/jobs", problem("invalid_spec", 422, errors=errors))
-    done = _torchyard(server, "submit", "-", stdin="trainer: x")
+    done = _run(server, "submit", "-", stdin="trainer: x")
     assert done.returncode == 1
     assert "config.training.epochs: must be above 0" in done.stderr
     assert _is_clean_error(done)
@@ -61,30 +63,30 @@ def test_a_refused_spec_names_each_field(server: FakeServer) -> None:
 
 def test_a_wrong_token_is_exit_code_4(server: FakeServer) -> None:
     server.on("/v1/jobs", problem("not_authorized", 401))
-    done = _torchyard(server, "ps")
+    done = _run(server, "ps")
     assert done.returncode == 4
     assert _is_clean_error(done)
 
 
 def test_no_server_is_exit_code_1_and_says_what_to_do(tmp_path: Path) -> None:
-    done = _torchyard(None, "ps", cwd=tmp_path)
+    done = run_process(["ps"], _environment(None), cwd=tmp_path)
     assert done.returncode == 1
     assert "torchyard up" in done.stderr
     assert _is_clean_error(done)
 
 
-def test_ps_cuts_nothing_in_a_pipe(server: FakeServer) -> None:
+def test_ps_does_not_truncate_lines_in_a_pipe(server: FakeServer) -> None:
     why = "needs 8 GPUs; 1 free on box-a; GPU 3 is held by pid 4121 (21 GiB), not ours " * 3
     reason = {"code": "waits", "message": why, "since": "2026-01-02T03:04:05Z"}
     server.on("/v1/jobs", page([job(status_reason=reason), job(id="job_2", name="long-name", state="succeeded")]))
-    heading, first, second = _torchyard(server, "ps").stdout.splitlines()
+    heading, first, second = _run(server, "ps").stdout.splitlines()
     assert why.strip() in first
     assert heading.index("STATE") == first.index("queued") == second.index("succeeded")
     assert "\x1b" not in first
-    assert [item["id"] for item in json.loads(_torchyard(server, "ps", "--json").stdout)] == ["job_1", "job_2"]
+    assert [item["id"] for item in json.loads(_run(server, "ps", "--json").stdout)] == ["job_1", "job_2"]
 
 
-def test_ps_fits_its_terminal_and_leaves_out_the_id_where_it_is_narrow(server: FakeServer) -> None:
+def test_ps_fits_its_terminal_and_omits_the_id_in_a_narrow_one(server: FakeServer) -> None:
     reason = {"code": "waits", "message": "needs 8 devices; the largest worker, box-a, has 2 " * 3, "since": NOW}
     server.on("/v1/jobs", page([job(name="a" * 30, status_reason=reason)]))
     for columns, with_id in ((80, False), (120, True)):
@@ -95,37 +97,37 @@ def test_ps_fits_its_terminal_and_leaves_out_the_id_where_it_is_narrow(server: F
         assert len(lines[1]) == columns and lines[1].endswith("…")
 
 
-def test_show_tells_the_error_with_its_rank_and_traceback(server: FakeServer) -> None:
+def test_show_prints_the_error_with_its_rank_and_traceback(server: FakeServer) -> None:
     server.on(JOB, job(state="failed", error=ERROR))
     server.on(f"{JOB}/checkpoints", page([]))
-    shown = _torchyard(server, "show", "job_1").stdout
+    shown = _run(server, "show", "job_1").stdout
     assert "rank 1 raised ValueError (user_error, rank 1, exit code 1)" in shown
     assert "Trace" in shown
-    assert json.loads(_torchyard(server, "show", "job_1", "--json").stdout)["error"]["rank"] == 1
+    assert json.loads(_run(server, "show", "job_1", "--json").stdout)["error"]["rank"] == 1
 
 
-def test_show_tells_the_model_card(server: FakeServer) -> None:
+def test_show_prints_the_model_card(server: FakeServer) -> None:
     server.on(JOB, job(card={"parameters": 9098, "peak_memory_bytes": 2**31}))
     server.on(f"{JOB}/checkpoints", page([]))
-    shown = _torchyard(server, "show", "job_1").stdout
+    shown = _run(server, "show", "job_1").stdout
     assert shown.endswith("\n\nMODEL CARD\nparameters   9.1 k\npeak memory  2.0 GiB\n")
-    assert json.loads(_torchyard(server, "show", "job_1", "--json").stdout)["card"]["parameters"] == 9098
+    assert json.loads(_run(server, "show", "job_1", "--json").stdout)["card"]["parameters"] == 9098
 
 
-def test_logs_are_data_on_stdout(server: FakeServer) -> None:
+def test_logs_are_written_to_stdout(server: FakeServer) -> None:
     server.on(JOB, job())
     server.on(f"{JOB}/logs", page([line(1), line(2)]))
-    assert _torchyard(server, "logs", "job_1").stdout == "rank 0 | text 1\nrank 0 | text 2\n"
-    assert _torchyard(server, "logs", "job_1", "--rank", "0", "--tail", "2").stdout == "text 1\ntext 2\n"
-    assert server.asked[-1].query == {"rank": ["0"], "tail": ["2"]}
-    lines = _torchyard(server, "logs", "job_1", "--json").stdout.splitlines()
+    assert _run(server, "logs", "job_1").stdout == "rank 0 | text 1\nrank 0 | text 2\n"
+    assert _run(server, "logs", "job_1", "--rank", "0", "--tail", "2").stdout == "text 1\ntext 2\n"
+    assert server.requests[-1].query == {"rank": ["0"], "tail": ["2"]}
+    lines = _run(server, "logs", "job_1", "--json").stdout.splitlines()
     assert [json.loads(item)["line"] for item in lines] == [1, 2]
 
 
-def test_a_reader_that_leaves_is_no_error(server: FakeServer) -> None:
+def test_a_closed_pipe_is_not_an_error(server: FakeServer) -> None:
     server.on(JOB, job())
     server.on(f"{JOB}/logs", page([line(number) for number in range(1, 20_000)]))
-    with _started(server, "logs", "job_1") as process:
+    with start_process(["logs", "job_1"], _environment(server)) as process:
         assert process.stdout is not None and process.stderr is not None
         assert process.stdout.readline() == "rank 0 | text 1\n"
         process.stdout.close()
@@ -133,7 +135,7 @@ def test_a_reader_that_leaves_is_no_error(server: FakeServer) -> None:
 
 
 @pytest.mark.parametrize(("state", "code"), [("succeeded", 0), ("failed", 1), ("cancelled", 2)])
-def test_following_ends_with_the_jobs_exit_code(server: FakeServer, state: str, code: int) -> None:
+def test_follow_exits_with_the_code_of_the_jobs_state(server: FakeServer, state: str, code: int) -> None:
     error = ERROR if state == "failed" else None
     server.on("/v1/jobs", Answer(job(), 201))
     server.on(JOB, job(state="running", attempt=1), job(state=state, attempt=1, error=error))
@@ -142,81 +144,79 @@ def test_following_ends_with_the_jobs_exit_code(server: FakeServer, state: str, 
         sse(("state", 1, event(1, "running")), ("log", 2, line(1))),
         sse(("log", 3, line(2)), ("state", 4, event(4, state)), ("end", 4, {"state": state})),
     )
-    done = _torchyard(server, "submit", "-", "--follow", stdin="trainer: image-classification")
+    done = _run(server, "submit", "-", "--follow", stdin="trainer: image-classification")
     assert done.returncode == code
     assert done.stdout == "rank 0 | text 1\nrank 0 | text 2\n"
     assert "running" in done.stderr
     assert state in done.stderr.splitlines()[-2 if error else -1]
 
 
-def test_ctrl_c_leaves_the_job_alone_and_says_how_to_come_back(server: FakeServer) -> None:
+def test_ctrl_c_leaves_the_job_running_and_prints_how_to_follow_it_again(server: FakeServer) -> None:
     server.on(JOB, job(state="running"))
     server.on(f"{JOB}/stream", sse(("log", 1, line(1))))
-    with _started(server, "logs", "job_1", "-f") as process:
+    with start_process(["logs", "job_1", "-f"], _environment(server)) as process:
         assert process.stdout is not None and process.stderr is not None
         assert process.stdout.readline() == "rank 0 | text 1\n"
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130
         assert "torchyard logs job_1 -f" in process.stderr.read()
-    assert all(asked.method == "GET" for asked in server.asked)
+    assert all(request.method == "GET" for request in server.requests)
 
 
-def test_download_prints_the_path_of_verified_bytes(server: FakeServer, tmp_path: Path) -> None:
+def test_download_verifies_the_file_and_prints_its_path(server: FakeServer, tmp_path: Path) -> None:
     server.on(JOB, job())
     serve_checkpoint(server, DATA)
-    done = _torchyard(server, "download", "job_1", "-o", "mine.pt", cwd=tmp_path)
+    done = _run(server, "download", "job_1", "-o", "mine.pt", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "mine.pt\n")
     assert hashlib.sha256(DATA).hexdigest() in done.stderr
     assert (tmp_path / "mine.pt").read_bytes() == DATA
-    done = _torchyard(server, "download", "job_1", "--json", cwd=tmp_path)
+    done = _run(server, "download", "job_1", "--json", cwd=tmp_path)
     assert json.loads(done.stdout)["path"] == "ckpt_1.pt"
     serve_checkpoint(server, DATA[1:])
-    done = _torchyard(server, "download", "job_1", "-o", "other.pt", cwd=tmp_path)
+    done = _run(server, "download", "job_1", "-o", "other.pt", cwd=tmp_path)
     assert done.returncode == 1
     assert _is_clean_error(done)
     assert not (tmp_path / "other.pt").exists()
 
 
 @pytest.mark.parametrize(("option", "ref"), [(["--latest"], "latest"), (["--epoch", "3"], "epoch-3"), ([], "best")])
-def test_download_asks_for_the_chosen_checkpoint(server: FakeServer, option: list[str], ref: str) -> None:
+def test_download_requests_the_chosen_checkpoint(server: FakeServer, option: list[str], ref: str) -> None:
     server.on(JOB, job())
-    assert _torchyard(server, "download", "job_1", *option).returncode == 1
-    assert server.asked[-1].path == f"{JOB}/checkpoints/{ref}"
+    assert _run(server, "download", "job_1", *option).returncode == 1
+    assert server.requests[-1].path == f"{JOB}/checkpoints/{ref}"
 
 
-def test_a_terminal_without_the_letters_gets_the_rest(server: FakeServer) -> None:
+def test_characters_that_the_terminal_lacks_are_replaced(server: FakeServer) -> None:
     server.on(JOB, job())
     server.on(f"{JOB}/logs", page([{**line(1), "text": "1×8×8"}]))
-    command = [sys.executable, "-P", "-m", "torchyard.cli", "logs", "job_1"]
-    environment = {**_environment(server), "PYTHONIOENCODING": "ascii"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    done = run_process(["logs", "job_1"], {**_environment(server), "PYTHONIOENCODING": "ascii"})
     assert (done.returncode, done.stderr) == (0, "")
     assert "1?8?8" in done.stdout
 
 
-def test_a_closed_stdout_is_no_error(server: FakeServer) -> None:
+def test_a_closed_stdout_is_not_an_error(server: FakeServer) -> None:
     server.on("/v1/jobs", page([job()]))
-    command = f"exec {sys.executable} -P -m torchyard.cli ps >&-"
+    command = f"exec {' '.join(COMMAND)} ps >&-"
     done = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, check=False, env=_environment(server))
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_pause_and_resume_say_how_far_it_is(server: FakeServer) -> None:
+def test_pause_and_resume_print_the_jobs_state(server: FakeServer) -> None:
     server.on(JOB, job())
     server.on(f"{JOB}/pause", Answer(job(state="running"), 202))
     server.on(f"{JOB}/resume", Answer(job(), 202))
-    assert _torchyard(server, "pause", "job_1").stdout == "job_1  running, is about to pause\n"
-    assert _torchyard(server, "resume", "job_1").stdout == "job_1  queued\n"
+    assert _run(server, "pause", "job_1").stdout == "job_1  running, is about to pause\n"
+    assert _run(server, "resume", "job_1").stdout == "job_1  queued\n"
 
 
-def test_drain_takes_a_hosts_name(server: FakeServer) -> None:
+def test_drain_accepts_the_name_of_a_host(server: FakeServer) -> None:
     device = {"index": 0, "uuid": "cpu-0", "name": "CPU slot", "kind": "cpu", "job_id": "job_1"}
     worker = {"id": "wrk_1", "name": "box-a", "state": "ready", "started_at": NOW, "seen_at": NOW, "devices": [device]}
     server.on("/v1/workers", page([worker]))
     server.on("/v1/workers/wrk_1/drain", Answer({**worker, "state": "draining"}, 200))
-    done = _torchyard(server, "drain", "box-a")
-    assert done.stdout == "box-a  draining; jobs that save and go back to the queue: 1\n"
-    unknown = _torchyard(server, "drain", "box-z")
+    done = _run(server, "drain", "box-a")
+    assert done.stdout == "box-a  draining; jobs that return to the queue: 1\n"
+    unknown = _run(server, "drain", "box-z")
     assert (unknown.returncode, "no worker with the id or name 'box-z'" in unknown.stderr) == (1, True)
     assert _is_clean_error(unknown)
 
@@ -225,41 +225,26 @@ def test_cancel_takes_several_jobs(server: FakeServer) -> None:
     for name in ("job_1", "job_2"):
         server.on(f"/v1/jobs/{name}", job(id=name))
         server.on(f"/v1/jobs/{name}/cancel", Answer(job(id=name, state="cancelled"), 202))
-    done = _torchyard(server, "cancel", "job_1", "job_2")
+    done = _run(server, "cancel", "job_1", "job_2")
     assert done.stdout == "job_1  cancelled\njob_2  cancelled\n"
-    assert len(json.loads(_torchyard(server, "cancel", "job_1", "job_2", "--json").stdout)) == 2
+    assert len(json.loads(_run(server, "cancel", "job_1", "job_2", "--json").stdout)) == 2
 
 
 @pytest.mark.parametrize("arguments", [["download", "job_1", "--best", "--latest"], ["frobnicate"], ["logs"]])
 def test_misuse_is_exit_code_2(server: FakeServer, arguments: list[str]) -> None:
-    done = _torchyard(server, *arguments)
+    done = _run(server, *arguments)
     assert done.returncode == 2
     assert _is_clean_error(done)
-    assert server.asked == []
+    assert server.requests == []
 
 
-def _torchyard(
-    server: FakeServer | None, *arguments: str, stdin: str = "", cwd: Path | None = None
-) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-P", "-m", "torchyard.cli", *arguments]
-    environment = _environment(server)
-    return subprocess.run(
-        command, input=stdin, capture_output=True, text=True, check=False, env=environment, cwd=cwd, timeout=60
-    )
-
-
-def _started(server: FakeServer, *arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-P", "-m", "torchyard.cli", *arguments]
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=_environment(server)
-    )
+def _run(server: FakeServer | None, *arguments: str, stdin: str = "", cwd: Path | None = None) -> CompletedProcess[str]:
+    return run_in_process(arguments, _environment(server), stdin=stdin, cwd=cwd)
 
 
 def _environment(server: FakeServer | None) -> dict[str, str]:
-    plain = {key: value for key, value in os.environ.items() if not key.startswith("TORCHYARD_")}
-    found = {} if server is None else {"TORCHYARD_URL": server.url, "TORCHYARD_TOKEN": TOKEN}
-    return {**plain, "XDG_CONFIG_HOME": "/nonexistent", **found}
+    return environment(None if server is None else server.url, TOKEN)
 
 
-def _is_clean_error(done: subprocess.CompletedProcess[str]) -> bool:
+def _is_clean_error(done: CompletedProcess[str]) -> bool:
     return done.stdout == "" and "rror: " in done.stderr and "Traceback" not in done.stderr

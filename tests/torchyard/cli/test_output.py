@@ -18,7 +18,7 @@ from torchyard.contract import terminal
         (273_600, "3 d 4 h"),
     ],
 )
-def test_durations_read_as_people_say_them(seconds: float, text: str) -> None:
+def test_durations_are_shown_in_at_most_two_units(seconds: float, text: str) -> None:
     assert terminal.duration(seconds) == text
     assert terminal.ago(datetime.now(UTC) - timedelta(days=3, hours=4, minutes=5)) == "3 d 4 h ago"
 
@@ -27,10 +27,10 @@ def test_durations_read_as_people_say_them(seconds: float, text: str) -> None:
     ("count", "text"),
     [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (3 * 2**40, "3.0 TiB"), (2**60, "1048576.0 TiB")],
 )
-def test_sizes_keep_a_unit_that_fits(count: int, text: str) -> None:
+def test_sizes_are_shown_in_a_unit_that_fits(count: int, text: str) -> None:
     assert terminal.size(count) == text
 
 
-def test_a_table_aligns_and_keeps_control_characters_out() -> None:
+def test_a_table_is_aligned_and_has_no_control_characters() -> None:
     lines = output.table(("A", "LONGER", "C"), [("x\x1b[31m", "1", "end"), ("y", "22", "")])
     assert lines == ["A       LONGER  C", "x [31m  1       end", "y       22"]

@@ -1,8 +1,7 @@
-"""Every command as a user runs it, against a whole service of real processes."""
+"""Every command against a whole service of real processes."""
 
 import asyncio
 from collections.abc import Generator
-from contextlib import contextmanager
 import csv
 import hashlib
 import io
@@ -10,13 +9,13 @@ import json
 import os
 from pathlib import Path
 import signal
-import subprocess
-import sys
+from subprocess import CompletedProcess
 
 import pytest
 import yaml
 
 from tests.e2e.service import Service, running, until
+from tests.torchyard.cli.invocation import environment, run_in_process, run_process, start_process
 from tests.torchyard.cli.proxy import breaking_proxy
 from tests.torchyard.cli.terminal import in_terminal
 from torchyard.client import AsyncClient
@@ -48,7 +47,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
 @pytest.fixture(scope="module")
 def trained(service: Service) -> JobView:
     """A job of the built-in trainer that has succeeded."""
-    done = _run(service, "submit", "-", "--follow", stdin=DIGITS)
+    done = run_process(["submit", "-", "--follow"], _environment(service, None), stdin=DIGITS)
     assert done.returncode == 0, done.stderr
     assert "epoch 2/2" in done.stdout
     assert "succeeded" in done.stderr.splitlines()[-1]
@@ -92,7 +91,7 @@ def test_validate_fills_in_every_recipe_of_a_file(service: Service, tmp_path: Pa
         assert "config: Field required" in wrong.stderr
 
 
-def test_ps_lists_what_is_asked_for(service: Service, trained: JobView, failed: JobView) -> None:
+def test_ps_filters_jobs(service: Service, trained: JobView, failed: JobView) -> None:
     def listed(*options: str) -> set[str]:
         return {job["id"] for job in json.loads(_run(service, "ps", "--json", *options).stdout)}
 
@@ -108,7 +107,7 @@ def test_ps_lists_what_is_asked_for(service: Service, trained: JobView, failed: 
         assert _run(service, "ps", *misuse).returncode == 2
 
 
-def test_why_tells_what_a_waiting_job_waits_for(service: Service, waiting: JobView) -> None:
+def test_why_explains_what_a_queued_job_waits_for(service: Service, waiting: JobView) -> None:
     told = _run(service, "why", waiting.id).stdout
     assert told.startswith("large is queued: needs 999 devices; the largest worker, ")
     assert "position   1 of the queue" in told
@@ -119,7 +118,7 @@ def test_why_tells_what_a_waiting_job_waits_for(service: Service, waiting: JobVi
     assert [item["job_id"] for item in json.loads(_run(service, "queue", "--json").stdout)] == [waiting.id]
 
 
-def test_why_tells_how_a_job_failed_and_what_to_do(service: Service, failed: JobView) -> None:
+def test_why_explains_how_a_job_failed_and_what_to_do(service: Service, failed: JobView) -> None:
     told = _run(service, "why", failed.id).stdout
     assert told.startswith("fails failed: ValueError: the data is blue")
     assert "(user_error, rank 0, exit code 1)" in told
@@ -127,14 +126,14 @@ def test_why_tells_how_a_job_failed_and_what_to_do(service: Service, failed: Job
     assert f"logs {failed.id} --rank 0" in told and f"retry {failed.id}" in told
 
 
-def test_workers_lists_each_device_with_its_holder(service: Service) -> None:
+def test_workers_lists_each_device(service: Service) -> None:
     heading, *devices = _run(service, "workers").stdout.splitlines()
     assert heading.startswith("WORKER")
     [worker] = json.loads(_run(service, "workers", "--json").stdout)
     assert [device["kind"] in line for device, line in zip(worker["devices"], devices, strict=True)]
 
 
-def test_metrics_are_a_table_a_curve_csv_and_json(service: Service, trained: JobView) -> None:
+def test_metrics_prints_a_table_a_curve_csv_or_json(service: Service, trained: JobView) -> None:
     heading, *rows = _run(service, "metrics", "digits").stdout.splitlines()
     assert heading.split() == ["METRIC", "LATEST", "STEP", "LEAST", "GREATEST"]
     assert {row.split()[0] for row in rows} == set(trained.metrics)
@@ -150,7 +149,7 @@ def test_metrics_are_a_table_a_curve_csv_and_json(service: Service, trained: Job
     assert _run(service, "metrics", "digits", "--plot", "--json").returncode == 2
 
 
-def test_logs_begin_at_a_time(service: Service, trained: JobView) -> None:
+def test_logs_since_starts_at_a_time(service: Service, trained: JobView) -> None:
     every = _run(service, "logs", trained.id).stdout
     assert _run(service, "logs", trained.id, "--since", "1d").stdout == every
     lines = [*service.client.logs(trained.id)]
@@ -169,7 +168,7 @@ def test_checkpoints_are_listed_with_their_aliases(service: Service, trained: Jo
     assert trained.id in _run(service, "show", "digits").stdout
 
 
-def test_a_download_goes_through_a_connection_that_breaks(service: Service, trained: JobView, tmp_path: Path) -> None:
+def test_a_download_continues_over_a_connection_that_breaks(service: Service, trained: JobView, tmp_path: Path) -> None:
     listed = service.client.checkpoint(trained.id)
     with breaking_proxy(service.server["url"]) as proxy:
         proxy.limit = listed.size // 3
@@ -181,23 +180,21 @@ def test_a_download_goes_through_a_connection_that_breaks(service: Service, trai
     assert [path.name for path in tmp_path.iterdir()] == [f"digits-epoch-{listed.epoch}.pt"]
 
 
-def test_a_download_that_was_stopped_goes_on_with_the_next_command(
-    service: Service, trained: JobView, tmp_path: Path
-) -> None:
+def test_a_stopped_download_continues_with_the_next_command(service: Service, trained: JobView, tmp_path: Path) -> None:
     listed, half = service.client.checkpoint(trained.id), 1_000_000
     target = tmp_path / "mine.pt"
     with breaking_proxy(service.server["url"]) as proxy:
         proxy.limit, proxy.hangs = half, True
-        with _started(service, "download", trained.id, "-o", str(target), url=proxy.url) as process:
+        with start_process(["download", trained.id, "-o", str(target)], _environment(service, proxy.url)) as process:
             until(lambda: any(path.stat().st_size > half // 2 for path in tmp_path.iterdir()), what="half has arrived")
             process.send_signal(signal.SIGINT)
             assert process.stderr is not None
             told = process.stderr.read()
             assert process.wait(30) == 130
-        assert "the same command goes on" in told
+        assert "the same command continues" in told
         proxy.limit, already = None, proxy.sent
         done = _run(service, "download", trained.id, "-o", str(target), url=proxy.url)
-        assert "Goes on behind" in done.stderr
+        assert "Continues after" in done.stderr
         assert proxy.sent - already < listed.size - half // 2
     assert _holds(target, listed)
     assert [*tmp_path.iterdir()] == [target]
@@ -211,11 +208,11 @@ def test_any_file_of_a_checkpoint_can_be_downloaded(service: Service, trained: J
     assert hashlib.sha256((tmp_path / done.stdout.strip()).read_bytes()).hexdigest() == file.sha256
 
 
-def test_following_loses_and_repeats_nothing_over_cut_connections_and_a_new_server_process(service: Service) -> None:
+def test_follow_loses_and_repeats_nothing_over_broken_connections_and_a_restarted_server(service: Service) -> None:
     job = service.submit_script("prints", PRINTS)
     with breaking_proxy(service.server["url"]) as proxy:
         proxy.limit = 6000
-        with _started(service, "logs", job.id, "-f", url=proxy.url) as process:
+        with start_process(["logs", job.id, "-f"], _environment(service, proxy.url)) as process:
             assert process.stdout is not None
             lines = [process.stdout.readline() for _ in range(151)]
             os.kill(service.server["processes"]["api"], signal.SIGKILL)
@@ -226,7 +223,7 @@ def test_following_loses_and_repeats_nothing_over_cut_connections_and_a_new_serv
     assert lines == [f"rank 0 | line {number}\n" for number in range(300)]
 
 
-def test_the_async_client_sees_what_the_other_one_sees(service: Service, trained: JobView) -> None:
+def test_both_clients_read_the_same_stream(service: Service, trained: JobView) -> None:
     async def positions(url: str) -> list[tuple[int, str]]:
         async with AsyncClient(url, service.server["token"]) as client:
             return [(item.position, item.kind) async for item in client.stream(trained.id)]
@@ -247,7 +244,7 @@ def test_retry_makes_a_new_job_and_follows_it(service: Service, failed: JobView)
     assert (again["retry_of"], again["state"]) == (failed.id, "failed")
 
 
-def test_rm_asks_first_and_removes_what_has_ended(service: Service, waiting: JobView) -> None:
+def test_rm_asks_for_confirmation_and_removes_ended_jobs(service: Service, waiting: JobView) -> None:
     job = service.submit_script("short", "print('done')")
     service.wait(job.id, JobState.SUCCEEDED)
     assert f"cancel {waiting.id}" in _run(service, "rm", job.id, waiting.id, "--yes").stderr
@@ -273,7 +270,7 @@ def test_the_shell_completes_jobs_and_stays_silent_without_a_server(service: Ser
     assert _run(service, env=asked).stdout.split() == ["digits"]
     by_id = {**asked, "COMP_WORDS": f"torchyard logs {trained.id[:-2]}"}
     assert _run(service, env=by_id).stdout.split() == [trained.id]
-    done = _run(service, env=asked, url="http://127.0.0.1:1")
+    done = run_process([], {**_environment(service, "http://127.0.0.1:1"), **asked})
     assert (done.stdout.strip(), done.stderr) == ("", "")
 
 
@@ -292,40 +289,13 @@ def _run(
     url: str | None = None,
     env: dict[str, str] | None = None,
     cwd: Path | None = None,
-) -> subprocess.CompletedProcess[str]:
-    environment = _environment(service, url) | (env or {})
-    return subprocess.run(
-        _command(*arguments),
-        input=stdin,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
-        cwd=cwd,
-        timeout=240,
-    )
-
-
-@contextmanager
-def _started(service: Service, *arguments: str, url: str) -> Generator[subprocess.Popen[str]]:
-    pipe = subprocess.PIPE
-    environment = _environment(service, url)
-    with subprocess.Popen(_command(*arguments), stdout=pipe, stderr=pipe, text=True, env=environment) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+) -> CompletedProcess[str]:
+    return run_in_process(arguments, _environment(service, url) | (env or {}), stdin=stdin, cwd=cwd)
 
 
 def _in_terminal(service: Service, *arguments: str, answer: str, shown: str = "?") -> tuple[int, str]:
     return in_terminal(arguments, _environment(service, None), answer=answer, shown=shown)
 
 
-def _command(*arguments: str) -> list[str]:
-    return [sys.executable, "-P", "-m", "torchyard.cli", *arguments]
-
-
 def _environment(service: Service, url: str | None) -> dict[str, str]:
-    plain = {key: value for key, value in os.environ.items() if not key.startswith("TORCHYARD_")}
-    server = service.server
-    return {**plain, "TORCHYARD_URL": url or server["url"], "TORCHYARD_TOKEN": server["token"]}
+    return environment(url or service.server["url"], service.server["token"])

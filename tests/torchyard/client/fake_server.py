@@ -1,4 +1,4 @@
-"""A real HTTP server that answers what a test tells it to, and remembers what it was asked."""
+"""A real HTTP server that answers what a test tells it to, and remembers what it was requests."""
 
 from collections import deque
 from collections.abc import Generator
@@ -23,7 +23,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Request:
     method: str
     path: str
     query: dict[str, list[str]]
@@ -37,7 +37,7 @@ class FakeServer(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.answers: dict[str, deque[Answer]] = {}
-        self.asked: list[Asked] = []
+        self.requests: list[Request] = []
 
     @property
     def url(self) -> str:
@@ -71,7 +71,7 @@ class _Handler(BaseHTTPRequestHandler):
         server = cast(FakeServer, self.server)
         target = urlsplit(self.path)
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        server.asked.append(Asked(self.command, target.path, parse_qs(target.query), dict(self.headers), body))
+        server.requests.append(Request(self.command, target.path, parse_qs(target.query), dict(self.headers), body))
         waiting = server.answers.get(target.path) or deque([problem("not_found", 404)])
         answer = waiting.popleft() if len(waiting) > 1 else waiting[0]
         if answer.status == 0:

@@ -1,111 +1,85 @@
-"""What the async client does differently from the other one: it waits without a thread. The calls are the same."""
+"""What the test suite of both clients cannot show: their methods, cancellation, and calls in a running event loop."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from contextlib import aclosing
 import inspect
-from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
-from tests.torchyard.client.answers import DATA, JOB, SHA256, event, job, line, page, point, serve_checkpoint, sse
-from tests.torchyard.client.fake_server import TOKEN, Answer, FakeServer, problem, serving
+from tests.torchyard.client.answers import JOB, event, job, point, sse
+from tests.torchyard.client.fake_server import TOKEN, FakeServer
+import torchyard
 from torchyard.client import AsyncClient, Client
-from torchyard.contract.errors import NotFound, ServerError, ServerUnreachable
-from torchyard.contract.job import JobState
-
-T = TypeVar("T")
+from torchyard.contract.errors import ServerUnreachable
 
 
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeServer]:
-    monkeypatch.chdir(tmp_path)
-    with serving() as server:
-        yield server
+def test_both_clients_have_the_same_documented_methods() -> None:
+    def methods(client: type) -> dict[str, tuple[list[str], str | None]]:
+        found = inspect.getmembers(client, lambda member: inspect.isfunction(member) and member.__name__[0] != "_")
+        return {name: ([*inspect.signature(method).parameters], inspect.getdoc(method)) for name, method in found}
+
+    assert methods(Client) == methods(AsyncClient)
+    assert all(doc for _, doc in methods(Client).values())
 
 
-def test_it_has_the_methods_of_the_other_client() -> None:
-    def methods(kind: type) -> dict[str, list[str]]:
-        public = inspect.getmembers(kind, lambda member: inspect.isfunction(member) and member.__name__[0] != "_")
-        return {name: [*inspect.signature(member).parameters] for name, member in public}
-
-    missing = {"follow_logs", "lines_before"}
-    assert methods(AsyncClient) == {name: taken for name, taken in methods(Client).items() if name not in missing}
+def test_the_help_of_the_blocking_client_shows_what_it_returns() -> None:
+    assert str(inspect.signature(Client.get)).endswith("-> torchyard.contract.views.JobView")
+    assert "-> collections.abc.Generator[" in str(inspect.signature(Client.list))
+    assert not inspect.iscoroutinefunction(Client.get)
 
 
-def test_a_submission_is_sent_again_with_its_key_after_a_cut(server: FakeServer) -> None:
-    server.on("/v1/jobs", Answer(status=0), Answer(job(), 201))
+def test_the_top_package_offers_both_clients() -> None:
+    assert (torchyard.Client, torchyard.AsyncClient) == (Client, AsyncClient)
+    assert {"Client", "AsyncClient", "Run", "init"} <= {*dir(torchyard)}
+
+
+def test_calls_of_one_async_client_run_at_the_same_time(server: FakeServer) -> None:
+    async def both() -> list[str]:
+        async with AsyncClient(server.url, TOKEN) as client:
+            return [found.id for found in await asyncio.gather(client.get("job_1"), client.get("job_2"))]
+
     server.on(JOB, job())
-    assert _with(server, _submitted) == "job_1"
-    assert len({asked.headers["Idempotency-Key"] for asked in server.asked if asked.method == "POST"}) == 1
+    server.on("/v1/jobs/job_2", job(id="job_2"))
+    assert asyncio.run(both()) == ["job_1", "job_2"]
 
 
-async def _submitted(client: AsyncClient) -> str:
-    await client.get("job_1")
-    return (await client.submit({"trainer": "image-classification"})).id
+def test_a_cancelled_task_stops_repeating_its_call(server: FakeServer) -> None:
+    async def cancelled() -> None:
+        async with AsyncClient("http://127.0.0.1:1", TOKEN, patience=60) as client:
+            waiting = asyncio.create_task(client.get("job_1"))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+
+    asyncio.run(cancelled())
+    assert server.requests == []
 
 
-def test_pages_are_fetched_as_they_are_needed(server: FakeServer) -> None:
-    async def listed(client: AsyncClient) -> list[str]:
-        return [item.id async for item in client.list(limit=3)]
+def test_an_iterator_that_is_closed_early_leaves_the_client_usable(server: FakeServer) -> None:
+    async def used() -> str:
+        async with AsyncClient(server.url, TOKEN) as client:
+            async with aclosing(client.stream("job_1")) as items:
+                assert (await anext(items)).position == 1
+            async with aclosing(client.follow("job_1")) as updates:
+                await anext(updates)
+                await anext(updates)
+            return (await client.get("job_1")).id
 
-    server.on("/v1/jobs", page([job(id="job_0"), job(id="job_1")], more=True, next="c"), page([job(), job()]))
-    assert _with(server, listed) == ["job_0", "job_1", "job_1"]
-
-
-def test_a_stream_that_is_cut_goes_on_where_it_was(server: FakeServer) -> None:
-    async def positions(client: AsyncClient) -> list[tuple[int, str]]:
-        return [(item.position, item.kind) async for item in client.stream("job_1")]
-
-    server.on(
-        f"{JOB}/stream",
-        sse(("state", 1, event(1, "queued")), ("metric", 2, point("loss", 1))),
-        Answer(status=0),
-        problem("unavailable", 503),
-        sse(("log", 4, line(1)), ("end", 4, {"state": "failed"})),
-    )
-    assert _with(server, positions) == [(1, "state"), (2, "metric"), (4, "log"), (4, "end")]
-    assert [asked.headers.get("Last-Event-ID") for asked in server.asked] == [None, "2", "2", "2"]
-
-
-def test_follow_ends_with_the_job_and_wait_asks_the_server_to_hold_its_answer(server: FakeServer) -> None:
-    async def followed(client: AsyncClient) -> list[str]:
-        return [type(update).__name__ async for update in client.follow("job_1", metrics=False)]
-
-    server.on(JOB, job(state="running"), job(state="succeeded"))
-    server.on(f"{JOB}/stream", sse(("log", 1, line(1)), ("end", 1, {"state": "succeeded"})))
-    assert _with(server, followed) == ["JobView", "LogLine", "JobView"]
-    server.on(JOB, job(state="running", version=3), job(state="failed"))
-    assert _with(server, lambda client: client.wait("job_1")).state == JobState.FAILED
-    assert server.asked[-1].query == {"wait": ["20"], "after_version": ["3"]}
     server.on(JOB, job(state="running"))
-    with pytest.raises(TimeoutError, match="still running"):
-        _with(server, lambda client: client.wait("job_1", timeout=0))
+    server.on(f"{JOB}/stream", sse(("state", 1, event(1, "running")), ("metric", 2, point("loss", 1))))
+    assert asyncio.run(used()) == "job_1"
 
 
-def test_a_download_that_was_cut_goes_on_where_it_was(server: FakeServer) -> None:
-    serve_checkpoint(server, DATA[:10], {"Content-Length": str(len(DATA)), "Connection": "close"})
-    with pytest.raises(ServerUnreachable):
-        _with(server, lambda client: client.download("job_1", to="mine.pt"), patience=0.3)
-    rest = {"Content-Range": f"bytes 10-{len(DATA) - 1}/{len(DATA)}"}
-    serve_checkpoint(server, DATA[10:], rest, status=206)
-    assert _with(server, lambda client: client.download("job_1", to="mine.pt")).read_bytes() == DATA
-    assert (server.asked[-1].headers["Range"], server.asked[-1].headers["If-Range"]) == ("bytes=10-", f'"{SHA256}"')
+def test_the_blocking_client_works_inside_a_running_event_loop(server: FakeServer) -> None:
+    async def used() -> list[int]:
+        with Client(server.url, TOKEN, patience=0) as client:
+            items = client.stream("job_1")
+            positions = [next(items).position]
+            items.close()
+            with pytest.raises(ServerUnreachable):
+                positions += [item.position for item in client.stream("job_1")]
+            return positions
 
-
-def test_a_problem_raises_the_class_of_its_code(server: FakeServer) -> None:
-    with pytest.raises(NotFound):
-        _with(server, lambda client: client.get("job_1"))
-    with pytest.raises(NotFound):
-        _with(server, lambda client: anext(client.stream("job_1")))
-    server.on(f"{JOB}/stream", sse(("log", 1, {"text": "x"})))
-    with pytest.raises(ServerError):
-        _with(server, lambda client: anext(client.stream("job_1")))
-
-
-def _with(server: FakeServer, use: Callable[[AsyncClient], Awaitable[T]], *, patience: float = 10.0) -> T:
-    async def run() -> T:
-        async with AsyncClient(server.url, TOKEN, patience=patience) as client:
-            return await use(client)
-
-    return asyncio.run(run())
+    server.on(f"{JOB}/stream", sse(("state", 1, event(1, "running"))))
+    assert asyncio.run(used()) == [1]

@@ -29,7 +29,7 @@ both_databases = pytest.mark.parametrize("databases", ["sqlite", "postgresql"], 
 """For a test of what a query finds that no test of the store asks."""
 
 
-class House:
+class ApiFixture:
     """`client` sends the admin's token; the rest is what a worker would do."""
 
     def __init__(self, folder: Path, database: Database, redis_url: str) -> None:

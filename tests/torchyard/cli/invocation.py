@@ -1,0 +1,81 @@
+"""Runs the command line for a test: in this process, which takes milliseconds, or as a real process."""
+
+from collections.abc import Generator, Mapping, Sequence
+import contextlib
+import io
+import os
+from pathlib import Path
+import subprocess
+import sys
+from unittest.mock import patch
+
+from torchyard.cli import main
+
+COMMAND = (sys.executable, "-P", "-m", "torchyard.cli")
+
+
+def run_in_process(
+    arguments: Sequence[str], environment: Mapping[str, str], *, stdin: str = "", cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Calls `main` with an environment, a working directory and pipes of its own."""
+    stdout, stderr = _pipe(), _pipe()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(patch.dict(os.environ, environment, clear=True))
+        stack.enter_context(contextlib.chdir(cwd or Path.cwd()))
+        stack.enter_context(patch.object(sys, "argv", ["torchyard", *arguments]))
+        for name, stream in (("stdin", _pipe(stdin)), ("stdout", stdout), ("stderr", stderr)):
+            stack.enter_context(patch.object(sys, name, stream))
+        code = _exit_code()
+    return subprocess.CompletedProcess([*arguments], code, stdout=_text(stdout), stderr=_text(stderr))
+
+
+def run_process(
+    arguments: Sequence[str], environment: Mapping[str, str], *, stdin: str = "", cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Runs the command as a process of its own, to its end."""
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+        cwd=cwd,
+        timeout=240,
+    )
+
+
+@contextlib.contextmanager
+def start_process(arguments: Sequence[str], environment: Mapping[str, str]) -> Generator[subprocess.Popen[str]]:
+    """Runs the command as a process of its own for the duration of the block, and kills it then."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*COMMAND, *arguments], stdout=pipe, stderr=pipe, text=True, env=environment) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def environment(url: str | None, token: str) -> dict[str, str]:
+    """This process's environment, which names the server at `url`, or none."""
+    plain = {key: value for key, value in os.environ.items() if not key.startswith("TORCHYARD_")}
+    server = {} if url is None else {"TORCHYARD_URL": url, "TORCHYARD_TOKEN": token}
+    return {**plain, "XDG_CONFIG_HOME": "/nonexistent", **server}
+
+
+def _exit_code() -> int:
+    try:
+        main()
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    return 0
+
+
+def _pipe(text: str = "") -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BytesIO(text.encode()), encoding="utf-8")
+
+
+def _text(stream: io.TextIOWrapper) -> str:
+    stream.flush()
+    assert isinstance(stream.buffer, io.BytesIO)
+    return stream.buffer.getvalue().decode()

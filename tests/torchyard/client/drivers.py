@@ -1,0 +1,57 @@
+"""Both clients behind one interface, so that one test suite holds for both."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Generator
+from typing import Any, Self, cast
+
+from torchyard.client import AsyncClient, Client
+
+Connect = Callable[..., Client]
+"""Makes a client, with the arguments of `Client`."""
+
+
+class AsyncioDriver:
+    """Has the methods of `Client`. Each runs the method of an AsyncClient in one event loop."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._runner = asyncio.Runner()
+        self._client = AsyncClient(*args, **options)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._runner.run(self._client.close())
+        self._runner.close()
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(self._client, name)
+        if not callable(attribute):
+            return attribute
+
+        def method(*args: Any, **options: Any) -> Any:
+            result: Any = attribute(*args, **options)
+            return self._iterate(result) if isinstance(result, AsyncGenerator) else self._runner.run(result)
+
+        return method
+
+    def _iterate(self, items: AsyncGenerator[Any]) -> Generator[Any]:
+        async def following() -> Any:
+            return await anext(items)
+
+        try:
+            while True:
+                try:
+                    item = self._runner.run(following())
+                except StopAsyncIteration:
+                    return
+                yield item
+        finally:
+            self._runner.run(_close(items))
+
+
+async def _close(items: AsyncGenerator[Any]) -> None:
+    await items.aclose()
+
+
+DRIVERS: dict[str, Connect] = {"blocking": Client, "asyncio": cast(Connect, AsyncioDriver)}

@@ -1,0 +1,92 @@
+"""Runs the core's operations without an event loop: each await blocks the thread until its result is there."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Generator, Iterator
+from contextlib import asynccontextmanager
+import time
+from typing import Any, Generic, TypeVar
+import weakref
+
+import httpx2
+
+from torchyard.client.discovery import Server
+from torchyard.client.transport import http_options
+
+T = TypeVar("T")
+
+
+def run(operation: Coroutine[Any, Any, T]) -> T:
+    """Runs an operation to its end and returns its result.
+
+    On a BlockingTransport no await ever suspends, so the first step is the whole operation.
+    """
+    try:
+        operation.send(None)
+    except StopIteration as end:
+        return end.value
+    raise RuntimeError("the operation was suspended: its transport does not block")
+
+
+def iterate(items: AsyncGenerator[T]) -> Generator[T]:
+    """Yields the items of an operation, and closes it when the caller stops."""
+    try:
+        while True:
+            try:
+                item = run(anext(items))
+            except StopAsyncIteration:
+                return
+            yield item
+    finally:
+        run(items.aclose())
+
+
+class BlockingTransport:
+    """A transport whose awaits block the thread."""
+
+    def __init__(self, server: Server) -> None:
+        self._http = httpx2.Client(**http_options(server))
+        # Closes also when the last list or stream that reads from it is garbage.
+        self._close = weakref.finalize(self, self._http.close)
+
+    async def request(self, method: str, path: str, **options: Any) -> httpx2.Response:
+        return self._http.request(method, path, **options)
+
+    @asynccontextmanager
+    async def stream(self, path: str, **options: Any) -> AsyncGenerator["_StreamedResponse"]:
+        with self._http.stream("GET", path, **options) as response:
+            yield _StreamedResponse(response)
+
+    async def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)  # noqa: ASYNC251 - blocks by design
+
+    async def close(self) -> None:
+        self._close()
+
+
+class _StreamedResponse:
+    def __init__(self, response: httpx2.Response) -> None:
+        self.response = response
+
+    async def read(self) -> None:
+        self.response.read()
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        return _Blocking(self.response.iter_raw())
+
+    def events(self) -> AsyncIterator[httpx2.ServerSentEvent]:
+        return _Blocking(iter(httpx2.EventSource(self.response)))
+
+
+class _Blocking(Generic[T]):
+    """An asynchronous iterator that blocks until the next item is there."""
+
+    def __init__(self, items: Iterator[T]) -> None:
+        self._items = items
+
+    def __aiter__(self) -> AsyncIterator[T]:
+        return self
+
+    async def __anext__(self) -> T:
+        try:
+            return next(self._items)
+        except StopIteration:
+            raise StopAsyncIteration from None

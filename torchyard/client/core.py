@@ -1,0 +1,283 @@
+"""Every operation of a client, written once: Client and AsyncClient differ in their transport alone."""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from datetime import datetime
+from pathlib import Path
+import time
+
+from torchyard.client import calls
+from torchyard.client.calls import Spec
+from torchyard.client.connection import Connection
+from torchyard.client.discovery import Server
+from torchyard.client.download import OnProgress, PartFile, file_to_download
+from torchyard.client.responses import file_name, parse
+from torchyard.client.stream import StreamItem, StreamReader, followed_kinds
+from torchyard.client.transport import Transport
+from torchyard.contract.errors import NotFound
+from torchyard.contract.spec import JobSpec
+from torchyard.contract.views import (
+    CheckpointView,
+    EndView,
+    EventView,
+    JobView,
+    LogLine,
+    MetricsView,
+    MetricView,
+    QueueEntry,
+    ReadyView,
+    StoredKind,
+    TrainerView,
+    WorkerView,
+)
+
+Update = JobView | EventView | MetricView | LogLine
+"""What `follow` yields."""
+
+_LONGEST_WAIT_S = 20
+"""For this long the server is asked to hold its answer back until the job changes."""
+
+
+class ClientCore:
+    """The operations, over a transport that does the I/O. They wait only in calls of the transport."""
+
+    def __init__(self, server: Server, transport: Transport, *, patience: float) -> None:
+        self.server = server
+        self._connection = Connection(server, transport, patience=patience)
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self._connection.close()
+
+    async def submit(self, spec: Spec, *, idempotency_key: str | None = None) -> JobView:
+        """Submits a job, once even if the connection breaks. If the server knows the key, it returns the job of the
+        first call with that key.
+        """
+        return await self._connection.answer(calls.submit(spec, key=idempotency_key))
+
+    async def validate(self, spec: Spec) -> JobSpec:
+        """Returns the spec with every default filled in; nothing is stored. Raises InvalidSpec, naming each field."""
+        return (await self._connection.answer(calls.validate(spec))).spec
+
+    async def get(self, job_id: str) -> JobView:
+        """Returns the job. Raises NotFound."""
+        return await self._connection.answer(calls.get(job_id))
+
+    async def find(self, ref: str) -> JobView:
+        """Returns the job with the id `ref`, else the newest job of that name. Raises NotFound."""
+        if ref.startswith("job_"):
+            try:
+                return await self.get(ref)
+            except NotFound:
+                pass  # a job may have such a name
+        found = await self._connection.answer(calls.jobs(name=ref, limit=1))
+        if not found.data:
+            raise NotFound(f"there is no job with the id or name {ref!r}")
+        return found.data[0]
+
+    def list(
+        self,
+        *,
+        state: Sequence[str] = (),
+        name: str | None = None,
+        owner: str | None = None,
+        trainer: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        created_after: datetime | None = None,
+        created_before: datetime | None = None,
+        limit: int | None = None,
+    ) -> AsyncGenerator[JobView]:
+        """Yields the jobs that match every argument and have all `labels`, newest first."""
+        call = calls.jobs(
+            state=state,
+            name=name,
+            owner=owner,
+            trainer=trainer,
+            labels=labels,
+            created_after=created_after,
+            created_before=created_before,
+            limit=limit,
+        )
+        return self._connection.pages(call, limit=limit)
+
+    async def update(
+        self,
+        job_id: str,
+        *,
+        name: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        priority: int | None = None,
+    ) -> JobView:
+        """Changes what is given; `labels` replaces all labels. Raises Conflict if the job's state forbids it."""
+        return await self._connection.answer(calls.update(job_id, name=name, labels=labels, priority=priority))
+
+    async def cancel(self, job_id: str) -> JobView:
+        """Asks the job to stop. Raises Conflict if it has ended."""
+        return await self._connection.answer(calls.cancel(job_id))
+
+    async def pause(self, job_id: str) -> JobView:
+        """Asks the job to save a checkpoint and release its devices. Raises Conflict if it has ended."""
+        return await self._connection.answer(calls.pause(job_id))
+
+    async def resume(self, job_id: str) -> JobView:
+        """Lets a paused job continue from its newest checkpoint. Raises Conflict if it has ended."""
+        return await self._connection.answer(calls.resume(job_id))
+
+    async def retry(self, job_id: str, *, idempotency_key: str | None = None) -> JobView:
+        """Submits a new job with the same spec, which continues from the newest checkpoint of this one.
+
+        Raises Conflict if this job has not ended.
+        """
+        return await self._connection.answer(calls.retry(job_id, key=idempotency_key))
+
+    async def delete(self, job_id: str) -> None:
+        """Removes the job and everything that it stored. Raises Conflict if it has not ended."""
+        await self._connection.send(calls.delete(job_id))
+
+    def queue(self) -> AsyncGenerator[QueueEntry]:
+        """Yields the queued jobs in the order in which workers try to start them. A job that does not fit now is
+        passed over.
+        """
+        return self._connection.pages(calls.queue())
+
+    def events(self, job_id: str, *, after: int = 0) -> AsyncGenerator[EventView]:
+        """Yields the job's events with a `seq` above `after`, in order."""
+        return self._connection.pages(calls.events(job_id, after=after))
+
+    async def metrics(
+        self,
+        job_id: str,
+        *,
+        keys: Sequence[str] = (),
+        from_step: int | None = None,
+        to_step: int | None = None,
+        max_points: int | None = None,
+        attempt: int | None = None,
+    ) -> MetricsView:
+        """Returns the job's series, each downsampled to `max_points`; without it, to the server's default."""
+        call = calls.metrics(
+            job_id, keys=keys, from_step=from_step, to_step=to_step, max_points=max_points, attempt=attempt
+        )
+        return await self._connection.answer(call)
+
+    def logs(
+        self, job_id: str, *, tail: int | None = None, rank: int | None = None, after: int | None = None
+    ) -> AsyncGenerator[LogLine]:
+        """Yields lines of output, oldest first: the last `tail` lines, or the lines numbered above `after`."""
+        if tail is not None:
+            return self._connection.pages(calls.log_tail(job_id, tail=tail, rank=rank))
+        return self._connection.pages(calls.log(job_id, after=after or 0, rank=rank))
+
+    async def lines_before(self, job_id: str, moment: datetime) -> int:
+        """Returns the number of the last line that was stored before `moment`, or 0. Fetches few lines."""
+        newest = (await self._connection.answer(calls.log_tail(job_id, tail=1, rank=None))).data
+        low, high = 0, newest[-1].line if newest else 0
+        while low < high:
+            middle = (low + high) // 2
+            found = await self._connection.answer(calls.log(job_id, after=middle, rank=None, limit=1))
+            if found.data[0].time < moment:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def checkpoints(self, job_id: str) -> AsyncGenerator[CheckpointView]:
+        """Yields the job's checkpoints, newest first."""
+        return self._connection.pages(calls.checkpoints(job_id))
+
+    async def checkpoint(self, job_id: str, ref: str = "best") -> CheckpointView:
+        """Returns one checkpoint. `ref` is an id, `best`, `latest`, `epoch-N` or `step-N`. Raises NotFound."""
+        return await self._connection.answer(calls.checkpoint(job_id, ref))
+
+    async def download(
+        self,
+        job_id: str,
+        ref: str = "best",
+        *,
+        file: str | None = None,
+        to: str | Path = ".",
+        on_progress: OnProgress | None = None,
+    ) -> Path:
+        """Fetches a checkpoint's `state.pt`, or its `file` of that path, and returns the path that it wrote: `to`, or
+        if that is a folder, the server's name for the file in it.
+
+        The file is written whole, with the listed sha256, or not at all. After a failure the bytes that arrived stay in
+        a `.part` file, and the next download continues from them. Raises NotFound, OSError, Conflict if another process
+        downloads the same file, and ServerError if the bytes are not those that the server lists.
+        """
+        checkpoint = await self.checkpoint(job_id, ref)
+        expected = file_to_download(checkpoint, file)
+        path = calls.file_path(job_id, checkpoint.id, file)
+        target = Path(to)
+        if target.is_dir():  # noqa: ASYNC240 - as short as every other access to the file
+            target /= file_name(await self._connection.send(calls.head(path))) or f"{checkpoint.id}.pt"
+        with PartFile(target, expected, on_progress) as part:
+            await self._connection.fill(part, path)
+            part.finish()
+        return target
+
+    async def trainers(self) -> Sequence[TrainerView]:
+        """Returns the trainers that a job may name, each with the JSON schema of its `config`."""
+        return [item async for item in self._connection.pages(calls.trainers())]
+
+    async def workers(self) -> Sequence[WorkerView]:
+        """Returns the workers, their devices, and the job that holds each."""
+        return [item async for item in self._connection.pages(calls.workers())]
+
+    async def drain(self, worker_id: str) -> WorkerView:
+        """Stops the worker from taking jobs; its running jobs save a checkpoint and return to the queue.
+
+        Raises Forbidden.
+        """
+        return await self._connection.answer(calls.drain(worker_id))
+
+    async def undrain(self, worker_id: str) -> WorkerView:
+        """Lets the worker take jobs again. Raises Forbidden."""
+        return await self._connection.answer(calls.undrain(worker_id))
+
+    async def ready(self) -> ReadyView:
+        """Returns the state of each part that the service needs. Raises ServerUnreachable."""
+        call = calls.ready()
+        return parse(await self._connection.send_once(call), call.view)
+
+    async def wait(self, job_id: str, *, timeout: float | None = None) -> JobView:  # noqa: ASYNC109 - as in Client
+        """Waits until the job has ended, and returns it. `timeout` is in seconds. Raises TimeoutError."""
+        deadline = float("inf") if timeout is None else time.monotonic() + timeout
+        job = await self.get(job_id)
+        while not job.state.terminal:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError(f"job {job_id} is still {job.state} after {timeout:g} s")
+            call = calls.get(job_id, wait=min(left, _LONGEST_WAIT_S), after_version=job.version)
+            job = await self._connection.answer(call)
+        return job
+
+    def stream(self, job_id: str, *, after: int = 0, only: Sequence[StoredKind] = ()) -> AsyncGenerator[StreamItem]:
+        """Yields everything that the job stored after position `after`, in order and as it is stored; at last its end.
+
+        `only` selects kinds. If the connection breaks or the server restarts, no item is lost or repeated.
+        """
+        return self._connection.events(calls.stream_path(job_id), StreamReader(after=after, only=only))
+
+    async def follow(self, job_id: str, *, logs: bool = True, metrics: bool = True) -> AsyncGenerator[Update]:
+        """Yields the job's events, metric points and log lines, each once, from its beginning to its end.
+
+        A job that has not ended is yielded first; the last item is the job in its final state.
+        """
+        job = await self.get(job_id)
+        if not job.state.terminal:
+            yield job
+        async with aclosing(self.stream(job_id, only=followed_kinds(logs=logs, metrics=metrics))) as items:
+            async for item in items:
+                if not isinstance(item.view, EndView):
+                    yield item.view
+        yield await self.get(job_id)
+
+    async def follow_logs(self, job_id: str, *, after: int = 0, rank: int | None = None) -> AsyncGenerator[LogLine]:
+        """Yields the lines of output numbered above `after` as they are stored, until the job has ended."""
+        # A line's position is never below its number.
+        async with aclosing(self.stream(job_id, after=after, only=["log"])) as items:
+            async for item in items:
+                line = item.view
+                if isinstance(line, LogLine) and line.line > after and rank in {None, line.rank}:
+                    yield line

@@ -1,0 +1,56 @@
+"""What the client's core needs of an HTTP client. The core itself does no I/O, and never waits by itself."""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+import httpx2
+
+from torchyard.client.discovery import Server
+
+_TIMEOUT = httpx2.Timeout(30, connect=5)
+
+
+class StreamedResponse(Protocol):
+    """A response whose head has arrived and whose body has not been read."""
+
+    @property
+    def response(self) -> httpx2.Response: ...
+
+    async def read(self) -> None:
+        """Reads the whole body into `response.content`."""
+        ...
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """Yields the body as it arrives."""
+        ...
+
+    def events(self) -> AsyncIterator[httpx2.ServerSentEvent]:
+        """Yields the body's server-sent events as they arrive."""
+        ...
+
+
+class Transport(Protocol):
+    """Sends requests to one server. Every method raises httpx2.TransportError if there is no response."""
+
+    async def request(self, method: str, path: str, **options: Any) -> httpx2.Response: ...
+
+    def stream(self, path: str, **options: Any) -> AbstractAsyncContextManager[StreamedResponse]: ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+def http_options(server: Server) -> dict[str, Any]:
+    """Returns the arguments with which an HTTP client for the server is made."""
+    local = urlsplit(server.url).hostname in {"127.0.0.1", "localhost", "::1"}
+    return {
+        "base_url": server.url,
+        "headers": {"Authorization": f"Bearer {server.token}", "User-Agent": "torchyard"},
+        "timeout": _TIMEOUT,
+        # A proxy cannot reach this machine's loopback, and a plain connection needs no certificates.
+        "trust_env": not local,
+        "verify": server.url.startswith("https:"),
+    }
