@@ -50,7 +50,7 @@ class ContendedDevice:
         """Room is made for the urgent one, once, and the other's reason says so."""
         assert service.job(self.holder).preempted_for == self.urgent
         assert service.reason(self.urgent).code == "preempting"
-        assert f"where room is made for {self.urgent}" in service.reason(self.behind).message
+        assert f"where devices are reserved for {self.urgent}" in service.reason(self.behind).message
         assert service.moves(self.holder) == ["queued", "starting", "running"]
         service.check_queue()
 
