@@ -1,4 +1,4 @@
-"""Many short jobs at once, beside plain Python of the same script, as many at a time: `python -m bench.batch`."""
+"""Many short jobs, compared with plain Python processes of the same script: `python -m bench.batch`."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,19 +16,20 @@ from torchyard.contract.job import JobState
 REPEATS = 5
 JOBS = 100
 SLOTS = 2
-_WARM_UP = 4  # jobs before the first that is timed
+_WARM_UP = 4
+"""Jobs before the first measured one."""
 
 
 def measure() -> Iterator[Row]:
     ours: list[float] = []
     theirs: list[float] = []
     with scratch() as folder, up(folder, slots=SLOTS) as service, service.client() as client:
-        wait_for(client.workers, "the worker, which may come after the API")
+        wait_for(client.workers, "the worker, which may start after the API")
         code = folder / "code"
         _through_service(client, code, jobs=_WARM_UP)
         for _ in range(REPEATS):
             ours.append(_through_service(client, code, jobs=JOBS))
-            theirs.append(_bare(code / "train.py", times=JOBS))
+            theirs.append(_plain_python(code / "train.py", times=JOBS))
     yield Row(
         f"{JOBS} one-device scripts that do nothing, {SLOTS} slots",
         "s",
@@ -40,7 +41,7 @@ def measure() -> Iterator[Row]:
 
 
 def _through_service(client: Client, code: Path, *, jobs: int) -> float:
-    """Seconds from the first POST until all of them are known to have succeeded."""
+    """Returns the seconds from the first POST until the client knows that all jobs have succeeded."""
     spec = script(code, "")
     began = time.monotonic()
     submitted = [client.submit(spec).id for _ in range(jobs)]
@@ -50,7 +51,7 @@ def _through_service(client: Client, code: Path, *, jobs: int) -> float:
     return time.monotonic() - began
 
 
-def _bare(program: Path, *, times: int) -> float:
+def _plain_python(program: Path, *, times: int) -> float:
     def run(_: int) -> None:
         subprocess.run([sys.executable, program], check=True)
 

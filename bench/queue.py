@@ -1,7 +1,7 @@
-"""A queue of 100,000 jobs that fit nowhere: from POST to the start of one that fits, what the idle worker costs, and
-how long the API takes to tell of a job at its end: `python -m bench.queue`.
+"""A queue of 100,000 jobs that fit on no worker: `python -m bench.queue`.
 
-The peer is the same service, when nothing else waits. The jobs are of three requests of one user.
+It measures the time from POST to the start of a job that fits, the CPU time of the idle worker, and the time of a GET
+of the last job. The peer is the same service with an empty queue. The jobs have three different requests of one user.
 """
 
 from collections.abc import Iterator
@@ -20,8 +20,8 @@ WAITING = 100_000
 REQUESTS = 3
 REPEATS = 5
 SETTLE_S = 15.0
-"""Long enough for a sweep, and for the first look at all of them."""
-WATCH_S = 30.0
+"""Long enough for a sweep and for the first pass over the queue."""
+MEASURE_S = 30.0
 _PEER = "nothing else waits"
 _NUMBERED = {"sqlite": "printf('job_%032x', n)", "postgresql": "'job_' || lpad(to_hex(n), 32, '0')"}
 
@@ -37,21 +37,23 @@ def _on(name: str, database: str | None, folder: Path) -> Iterator[Row]:
     with up(folder, database=database) as service, service.client() as client:
         fits = script(folder / "code", "")
         peer_starts = [_start(client, fits) for _ in range(REPEATS)]
-        peer_busy = _busy(service)
+        peer_idle_cpu_percent = _idle_cpu_percent(service)
         large = [client.submit(fits | {"resources": {"devices_per_node": 100 + n}}).id for n in range(REQUESTS)]
         _fill(service.database, large)
-        wait_for(lambda: client.get(large[-1]).status_reason.code == "too_big", "the first look", pause=0.1)
+        wait_for(
+            lambda: client.get(large[-1]).status_reason.code == "too_big", "the first pass over the queue", pause=0.1
+        )
         starts = [_start(client, fits) for _ in range(REPEATS)]
-        busy = _busy(service)
-        looks = [_timed(client, large[-1]) for _ in range(REPEATS)]
+        cpu = _idle_cpu_percent(service)
+        reads = [_get_ms(client, large[-1]) for _ in range(REPEATS)]
         where = f"{WAITING:,} that do not fit wait, {name}"
         yield Row(f"POST to the start of a job that fits, {where}", "s", starts, _PEER, peer_starts, at_most=0.5)
-        yield Row(f"– the idle worker, {where}", "% of a core", [busy], _PEER, [peer_busy], at_most=1.0)
-        yield Row(f"– GET of the last of them, {where}", "ms", looks)
+        yield Row(f"– the idle worker, {where}", "% of a core", [cpu], _PEER, [peer_idle_cpu_percent], at_most=1.0)
+        yield Row(f"– GET of the last of them, {where}", "ms", reads)
 
 
 def _start(client: Client, spec: dict[str, object]) -> float:
-    """Seconds until a worker has claimed the job, whose end is waited for."""
+    """Returns the seconds from POST to the claim. Waits for the end of the job."""
     submitted = time.time()
     job_id = client.submit(spec).id
     wait_for(lambda: client.get(job_id).state.terminal, "the end of the job", pause=0.1)
@@ -60,28 +62,28 @@ def _start(client: Client, spec: dict[str, object]) -> float:
     return started.timestamp() - submitted
 
 
-def _busy(service: Service) -> float:
-    """The worker's share of a core, in percent."""
+def _idle_cpu_percent(service: Service) -> float:
+    """Returns the CPU use of the idle worker, in percent of a core."""
     time.sleep(SETTLE_S)
     worker = [service.pids["worker"]]
     before, began = cpu_ns(worker), time.monotonic()
-    time.sleep(WATCH_S)
+    time.sleep(MEASURE_S)
     return (cpu_ns(worker) - before) / 1e7 / (time.monotonic() - began)
 
 
-def _timed(client: Client, job_id: str) -> float:
+def _get_ms(client: Client, job_id: str) -> float:
     began = time.monotonic()
     assert client.get(job_id).status_reason.position == WAITING + REQUESTS
     return (time.monotonic() - began) * 1e3
 
 
 def _fill(url: str, job_ids: list[str]) -> None:
-    """Has as many jobs wait as are to, alike to those of `job_ids` and older."""
+    """Inserts `WAITING` jobs that are older copies of `job_ids`."""
     engine = create_engine(url)
     with engine.begin() as connection:
         for place, job_id in enumerate(job_ids):
             _copy(connection, job_id, first=place * WAITING, count=len(range(place, WAITING, len(job_ids))))
-    if engine.dialect.name == "postgresql":  # as it does by itself some time later
+    if engine.dialect.name == "postgresql":  # autovacuum does this some time later
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.execute(text("VACUUM ANALYZE jobs"))
     engine.dispose()

@@ -1,11 +1,11 @@
-"""Metric points a second, from rank 0's file to committed rows: `python -m bench.relay`.
+"""Metric points per second from the event log of rank 0 to committed rows: `python -m bench.relay`.
 
-A real job's rank 0 appends prepared lines to its event log in one write, and the worker relays them. The time is from
-that write to the commit that counts the last point. The peer parses the same lines with the standard library and
-inserts one row a point, a transaction for each 256 KiB, and nothing else.
+Rank 0 of a real job appends prepared lines to its event log in one write, and the worker relays them. The measured time
+ends with the commit of the last point. The peer parses the same lines with the standard library and inserts one row for
+each point, with a transaction for each 256 KiB.
 
-Before that, how fast a rank logs: from the first call to the last byte in its event log, as fast as it can. The peer
-writes each call's line at once.
+It also measures how fast a rank can log: from the first call to the last byte in its event log. The peer writes the
+line of each call at once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -77,7 +77,7 @@ def _logged(folder: Path) -> Iterator[Row]:
 
 
 def _flood(log: Callable[[Mapping[str, float], int], None], close: Callable[[], None]) -> tuple[float, float]:
-    """Points a second, and milliseconds of the longest call."""
+    """Returns the points per second, and the milliseconds of the longest call."""
     longest, began = 0.0, time.monotonic()
     for step in range(POINTS // _KEYS_A_CALL):
         values = {f"train/metric-{key}": 1 / (step + key + 1) for key in range(_KEYS_A_CALL)}
@@ -136,7 +136,7 @@ def _lines(*, first: int, keys: int) -> bytes:
 
 
 def _relayed(stored: Engine, code: Path, lines: bytes, *, job_id: str) -> float:
-    """Seconds until all of `lines` is committed."""
+    """Returns the seconds until all of `lines` are committed."""
 
     def count() -> int:
         with stored.connect() as connection:

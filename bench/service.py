@@ -1,4 +1,4 @@
-"""The programs that are measured: the whole service on a folder of its own, and the databases under it."""
+"""Starts what is measured: the whole service with a folder of its own, and its databases."""
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -26,7 +26,7 @@ _DEADLINE_S = 120.0
 
 @dataclass(frozen=True)
 class Service:
-    """A `torchyard up` that is ready."""
+    """A running `torchyard up`."""
 
     url: str
     token: str
@@ -34,9 +34,9 @@ class Service:
     database: str
     """Its SQLAlchemy URL."""
     pids: dict[str, int]
-    """Of `up` itself and of each child."""
+    """The pids of `up` itself and of its children, by name."""
     ready_s: float
-    """From its start until it said that it is ready."""
+    """Seconds from its start until it was ready."""
 
     @property
     def address(self) -> tuple[str, int]:
@@ -51,7 +51,7 @@ class Service:
 
 @contextmanager
 def scratch() -> Generator[Path]:
-    """An empty folder, away again afterwards."""
+    """Yields an empty folder, and removes it afterwards."""
     with tempfile.TemporaryDirectory(prefix="torchyard-bench-", ignore_cleanup_errors=True) as folder:
         yield Path(folder)
 
@@ -60,7 +60,7 @@ def scratch() -> Generator[Path]:
 def up(
     folder: Path, *, database: str | None = None, slots: int = 2, allowed: Sequence[Path] = ()
 ) -> Generator[Service]:
-    """The service with its data in `folder`; jobs may name code and data below `folder` and `allowed`."""
+    """Runs the service with its data in `folder`. Jobs may name code and data below `folder` and `allowed`."""
     data = folder / "data"
     command = [
         *(sys.executable, "-P", "-m", "torchyard.cli", "up", "--port", "0", "--json"),
@@ -89,7 +89,7 @@ def up(
 
 
 def script(folder: Path, text: str, *, processes: int = 1) -> dict[str, Any]:
-    """The spec of a job that runs `text`, which is written into `folder`."""
+    """Writes `text` into `folder`, and returns the spec of a job that runs it."""
     folder.mkdir(exist_ok=True)
     (folder / "train.py").write_text(text)
     return {
@@ -100,26 +100,27 @@ def script(folder: Path, text: str, *, processes: int = 1) -> dict[str, Any]:
 
 
 def wait_for(condition: Callable[[], T | None], what: str, *, pause: float = 0.01) -> T:
-    """The first answer that is neither None nor False. Exits where none comes."""
+    """Returns the first value of `condition` that is true. Exits after a deadline."""
     deadline = time.monotonic() + _DEADLINE_S
     while not (found := condition()):
         if time.monotonic() > deadline:
-            sys.exit(f"waited in vain for {what}")
+            sys.exit(f"timed out while waiting for {what}")
         time.sleep(pause)
     return found
 
 
 @contextmanager
 def databases() -> Generator[dict[str, str | None]]:
-    """An empty database of each kind, by its name: SQLite (None: the service's own file), and PostgreSQL, as durable
-    as in production.
+    """Yields the URL of an empty database of each kind, by name.
+
+    SQLite is None, the service's own file. PostgreSQL is as durable as in production.
     """
     with postgresql_server(_DURABLE) as server:
         yield {"SQLite": None, "PostgreSQL": new_database(server.url("postgres"), "torchyard")}
 
 
 def new_database(url: str, name: str) -> str:
-    """Makes another empty PostgreSQL database beside the one at `url`, and answers its URL."""
+    """Creates an empty PostgreSQL database on the server of `url`, and returns its URL."""
     engine = create_engine(url, isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
         connection.execute(text(f"CREATE DATABASE {name}"))

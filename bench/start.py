@@ -1,8 +1,8 @@
-"""From a submission to the first training step and from the last line to the end, beside bare torchrun of the same:
-`python -m bench.start`.
+"""The time from POST to the first training step, and from the last line to the end of the job, compared with plain
+torchrun: `python -m bench.start`.
 
-Each step of the way is dated by what it leaves: the answers and the stream over REST, the event of the claim, the files
-of the run directory, and what the program itself prints and writes.
+The time of each stage is known from what it leaves: the answers and the stream over REST, the event of the claim, the
+files of the run directory, and what the program itself prints and writes.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -43,9 +43,9 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 model(torch.randn(4, 8)).sum().backward()
 optimizer.step()
 if rank == 0:
-    told = pathlib.Path(__file__).with_name("first-step")
-    told.with_suffix(".new").write_text(str(time.time()))
-    told.with_suffix(".new").rename(told)
+    path = pathlib.Path(__file__).with_name("first-step")
+    path.with_suffix(".new").write_text(str(time.time()))
+    path.with_suffix(".new").rename(path)
 distributed.barrier()
 distributed.destroy_process_group()
 if rank == 0:
@@ -60,46 +60,47 @@ _RECIPE: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Start:
-    """When each step of one start of the script was reached, and of its end."""
+    """The times of the stages of one job."""
 
     watched: Watched
     printed: float
-    """Its first line, by its own clock."""
+    """The time of the program's first line, by its own clock."""
     stepped: float
+    """The end of the first training step."""
     left: float
-    """Its last line, by its own clock."""
+    """The time of the program's last line, by its own clock."""
 
 
 def measure() -> Iterator[Row]:
     warm: list[Start] = []
     cold: list[Start] = []
     recipes: list[float] = []
-    bare: list[float] = []
-    bare_recipes: list[float] = []
+    peer: list[float] = []
+    peer_recipes: list[float] = []
     with scratch() as folder, up(folder, slots=PROCESSES) as service, service.client() as client:
-        wait_for(client.workers, "the worker, which may come after the API")
+        wait_for(client.workers, "the worker, which may start after the API")
         wait_for(lambda: _is_warm(service, client, folder / "first"), "a start from the worker's warm process")
         for number in range(REPEATS):
             warm.append(_script(service, client, folder / f"warm-{number}"))
             cold.append(_script(service, client, folder / f"cold-{number}", launcher="torchrun"))
             recipes.append(_recipe(service, client))
-            bare.append(_bare(folder / f"bare-{number}"))
-            bare_recipes.append(_bare_recipe(folder / f"bare-recipe-{number}"))
+            peer.append(_script_by_torchrun(folder / f"peer-{number}"))
+            peer_recipes.append(_recipe_by_torchrun(folder / f"peer-recipe-{number}"))
         assert {start.watched.launcher for start in warm} == {"warm"}
-    yield from _warm_rows(warm, bare)
+    yield from _warm_rows(warm, peer)
     yield Row(
-        "POST to the first step, 2 ranks, recipe digits", "s", recipes, peer=_PEER, theirs=bare_recipes, at_most=1.0
+        "POST to the first step, 2 ranks, recipe digits", "s", recipes, peer=_PEER, theirs=peer_recipes, at_most=1.0
     )
-    yield from _cold_rows(cold, bare)
+    yield from _cold_rows(cold, peer)
 
 
-def _warm_rows(starts: list[Start], bare: list[float]) -> Iterator[Row]:
+def _warm_rows(starts: list[Start], peer: list[float]) -> Iterator[Row]:
     yield Row(
         "POST to the first step, 2 ranks, a script",
         "s",
         [start.stepped - start.watched.submitted for start in starts],
         peer=_PEER,
-        theirs=bare,
+        theirs=peer,
         at_most=0.6,
         ratio_at_most=0.125,
     )
@@ -122,13 +123,13 @@ def _warm_rows(starts: list[Start], bare: list[float]) -> Iterator[Row]:
     )
 
 
-def _cold_rows(starts: list[Start], bare: list[float]) -> Iterator[Row]:
+def _cold_rows(starts: list[Start], peer: list[float]) -> Iterator[Row]:
     launched = [start.watched.launched for start in starts]
     yield Row(
         "cold: POST to torchrun's start",
         "s",
         [at - start.watched.submitted for at, start in zip(launched, starts, strict=True)],
-        peer="none: torchrun is what we start",
+        peer="none: the job itself starts torchrun",
         at_most=0.5,
     )
     yield Row(
@@ -136,7 +137,7 @@ def _cold_rows(starts: list[Start], bare: list[float]) -> Iterator[Row]:
         "s",
         [start.stepped - at for at, start in zip(launched, starts, strict=True)],
         peer=_PEER,
-        theirs=bare,
+        theirs=peer,
         ratio_at_most=1.0,
     )
     yield Row(
@@ -157,20 +158,20 @@ def _script(service: Service, client: Client, code: Path, **spec: str) -> Start:
 
 
 def _recipe(service: Service, client: Client) -> float:
-    """Seconds from POST to the end of the first step."""
+    """Returns the seconds from POST to the end of the first step."""
     watched = watch(service, client, _RECIPE)
     return watched.first_metric - watched.submitted
 
 
-def _bare(code: Path) -> float:
-    """Seconds from torchrun's start to the first step."""
+def _script_by_torchrun(code: Path) -> float:
+    """Returns the seconds from torchrun's start to the first step."""
     code.mkdir()
     program = code / "train.py"
     program.write_text(_SCRIPT)
     return _torchrun(code, str(program), first_step=lambda: _first_step(code))
 
 
-def _bare_recipe(folder: Path) -> float:
+def _recipe_by_torchrun(folder: Path) -> float:
     folder.mkdir()
     run = run_dir(folder / "run", _RECIPE)
     env = environment(run, data="digits")

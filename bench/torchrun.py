@@ -1,4 +1,4 @@
-"""Ranks as the worker starts them, without the service: torchrun on loopback, the cores divided among the ranks."""
+"""Starts ranks as the worker does, without the service: torchrun on loopback, with the cores divided among them."""
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ _END_S = 60
 
 
 def run_dir(root: Path, job: dict[str, Any]) -> RunDir:
-    """The run directory of a job, with the configuration that its trainer reads. Raises InvalidSpec."""
+    """Creates the run directory of a job, with the configuration that its trainer reads. Raises InvalidSpec."""
     spec = parse_spec(job)
     run = RunDir(root)
     run.create()
@@ -29,7 +29,7 @@ def run_dir(root: Path, job: dict[str, Any]) -> RunDir:
 
 
 def environment(run: RunDir, *, data: str) -> dict[str, str]:
-    """What the trainer sees. `data`: `digits` or a path."""
+    """Returns the variables that the trainer reads. `data`: `digits` or a path."""
     return {
         Env.JOB_ID: "job_bench",
         Env.ATTEMPT: "1",
@@ -41,7 +41,7 @@ def environment(run: RunDir, *, data: str) -> dict[str, str]:
 
 
 def clean_up_on_sigterm() -> None:
-    """As at Ctrl-C: what was begun ends, and scratch folders go."""
+    """Has SIGTERM end the program as Ctrl-C does: processes are ended, and scratch folders are removed."""
     signal.signal(signal.SIGTERM, _leave)
 
 
@@ -49,9 +49,9 @@ def clean_up_on_sigterm() -> None:
 def started(
     program: Sequence[str], *, processes: int, env: Mapping[str, str], log: Path
 ) -> Generator[subprocess.Popen[bytes]]:
-    """`python PROGRAM…` on so many ranks, in the project's folder, for as long as this lasts.
+    """Runs `python PROGRAM…` on `processes` ranks in the project's folder until the block ends.
 
-    The ranks share two pipes, their input and their output; their errors go to `log`.
+    The ranks share two pipes, for stdin and for stdout. Their stderr goes to `log`.
     """
     threads = max(1, len(os.sched_getaffinity(0)) // processes)
     own = {"OMP_NUM_THREADS": str(threads), "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
@@ -78,7 +78,7 @@ def _leave(*_: object) -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """torchrun ends its ranks; those that wait for input end without it, too."""
+    """Ends torchrun, which ends its ranks. Ranks that wait for input also end when it is closed."""
     assert process.stdin is not None
     process.stdin.close()
     process.terminate()

@@ -1,8 +1,7 @@
-"""Programs that train the same thing and take turns: one trains while the others stand still.
+"""Programs that train the same model and take turns: one trains while the others wait.
 
-Each is started once, by torchrun, and a turn is a few steps: so what disturbs the machine for seconds disturbs all of
-them alike. Every rank waits for a byte on its standard input before a turn; rank 0 tells on its standard output how
-long the turn took.
+Each program is started once, with torchrun, and a turn is a few steps: so a disturbance of the machine affects all
+programs equally. Every rank waits for a byte on its stdin before a turn. Rank 0 prints how long the turn took.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -26,37 +25,37 @@ SIDE, CLASSES = 28, 10
 
 _GO = b"."
 _ALIKE = 1e-3
-"""How far the weights of two programs may be apart, relatively: they add numbers in other orders."""
+"""The largest relative difference of the weight norms of two programs, which add numbers in different orders."""
 
 
 @dataclass(frozen=True)
 class Course:
-    """What each of them trains, in one epoch. The first turn warms up, and counts for nothing."""
+    """What each program trains, in one epoch. The first turn is a warm-up, and is not counted."""
 
     model: str
     batch: int
-    """Samples a rank and step."""
+    """Samples per rank and step."""
     settling: int
-    """Steps at the beginning of a turn that are not timed."""
+    """Steps at the beginning of a turn that are not measured."""
     steps: int
-    """Those that are."""
+    """Measured steps of a turn."""
     log_every: int
-    """Steps from one logged loss to the next."""
+    """Steps between two logged losses."""
     turns: int = 7
-    """Beside the first one."""
+    """The number of turns after the first one."""
     processes: int = 1
     data: str = ""
-    """An .npz file of pictures of SIDE × SIDE pixels, of CLASSES classes."""
+    """An .npz file of images with SIDE × SIDE pixels and CLASSES classes."""
     seed: int = 42
     mean: float = 0.5
     std: float = 0.25
-    """Of pixels, as the models are told."""
+    """The mean and the standard deviation of the pixels, for normalization."""
     lr: float = 0.002
     weight_decay: float = 0.01
 
     @property
     def turn(self) -> int:
-        """Steps of a turn. The first one is shorter, so that what is logged is logged inside a turn, not at its end."""
+        """Steps of a turn. The first turn is shorter, so that losses are logged inside a turn and not at its end."""
         return self.settling + self.steps
 
     @property
@@ -65,7 +64,7 @@ class Course:
 
     @property
     def samples(self) -> int:
-        """That the data must have."""
+        """The number of samples that the data must have."""
         return ((1 + self.turns) * self.turn - self.skipped) * self.batch * self.processes
 
     def write(self, path: Path) -> None:
@@ -77,13 +76,13 @@ class Course:
 
 
 class Clock:
-    """The side of one rank: `ready`, then `step` after each training step, then `finish`."""
+    """Used by a rank: it calls `ready`, then `step` after each training step, then `finish`."""
 
     def __init__(self, course: Course) -> None:
         self.rank = int(os.environ["RANK"])
         self._course = course
         self._place = course.skipped
-        """Steps of the turn so far."""
+        """The steps of this turn so far."""
         self._began = 0.0
 
     def ready(self) -> None:
@@ -110,7 +109,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class Program:
-    """The other side: one program with all its ranks."""
+    """One program with all its ranks, as the benchmark controls it."""
 
     name: str
     ranks: int
@@ -118,7 +117,7 @@ class Program:
     log: Path
 
     def go(self) -> None:
-        """Lets it take its next turn."""
+        """Starts its next turn."""
         assert self.process.stdin is not None
         try:
             self.process.stdin.write(_GO * self.ranks)
@@ -127,7 +126,7 @@ class Program:
             sys.exit(self._ended())
 
     def told(self, what: str) -> float:
-        """The value that it tells next under that name. Exits where it has ended instead."""
+        """Returns the next value that it prints under this name. Exits if the program has ended."""
         assert self.process.stdout is not None
         while line := self.process.stdout.readline():
             name, _, value = line.decode().partition(" ")
@@ -137,14 +136,14 @@ class Program:
 
     def _ended(self) -> str:
         lines = self.log.read_text(errors="replace").splitlines()
-        return "\n".join([f"{self.name} has ended before its time; the end of its log:", *lines[-20:]])
+        return "\n".join([f"{self.name} has ended too early; the end of its log:", *lines[-20:]])
 
 
 @contextmanager
 def running(
     programs: Mapping[str, Sequence[str]], *, ranks: int, folder: Path, env: Mapping[str, str]
 ) -> Generator[list[Program]]:
-    """The programs, which are given as Python's arguments by their names, with so many ranks each."""
+    """Runs the programs, with `ranks` ranks each. `programs`: the arguments of Python by name."""
     with ExitStack() as stack:
         found: list[Program] = []
         for name, arguments in programs.items():
@@ -155,9 +154,9 @@ def running(
 
 
 def take_turns(programs: Sequence[Program], *, turns: int) -> dict[str, list[float]]:
-    """The seconds of each one's turns, by its name. In each round another one comes first.
+    """Returns the seconds of the turns of each program, by name. In each round, another program comes first.
 
-    Exits where they have not trained the same.
+    Exits if the trained weights differ.
     """
     for program in programs:
         program.told("ready")
@@ -176,14 +175,14 @@ def take_turns(programs: Sequence[Program], *, turns: int) -> dict[str, list[flo
 
 
 def check_alike(norms: Mapping[str, float]) -> None:
-    """Exits where the norms of the trained weights differ."""
+    """Exits if the norms of the trained weights differ."""
     first = next(iter(norms.values()))
     if not all(math.isclose(norm, first, rel_tol=_ALIKE) for norm in norms.values()):
-        sys.exit(f"they have not trained the same: the norms of their weights are {norms}")
+        sys.exit(f"the programs have trained different weights; their norms are {norms}")
 
 
 def _now() -> float:
-    """When the device has done all that it was told."""
+    """Returns the time after the device has finished all its work."""
     import torch
 
     if torch.cuda.is_available():
@@ -193,4 +192,4 @@ def _now() -> float:
 
 def _wait() -> None:
     if not os.read(sys.stdin.fileno(), 1):
-        sys.exit("nobody is there to say when to go on")
+        sys.exit("the benchmark has ended: its end of the pipe is closed")

@@ -8,14 +8,20 @@ from xdist.scheduler import LoadFileScheduling
 _FOLDER = Path(__file__).parent
 _ONE_SERVICE = ("e2e/test_intents.py", "e2e/test_jobs.py", "e2e/test_retention.py", "e2e/test_retry.py")
 """Their tests use the service that runs in `tests/e2e/conftest.py`."""
-_LAUNCHES = ("worker/test_supervisor.py", "worker/test_torchrun.py", "worker/engines/test_conformance.py")
+_LAUNCHES = (
+    "worker/test_supervisor.py",
+    "worker/test_supervisor_stops.py",
+    "worker/test_supervisor_leftovers.py",
+    "worker/test_torchrun.py",
+    "worker/engines/test_conformance.py",
+)
 _WARM = "worker/engines/local/"
 """Theirs, and those of `_LAUNCHES`, use the warm process of `tests/worker/conftest.py`."""
 _LONGEST = (
     "chaos/test_chaos.py",
     *_ONE_SERVICE,
     *_LAUNCHES,
-    "worker/engines/local/warm/test_keeper.py",
+    "worker/engines/local/warm/test_manager.py",
     "torchyard/cli/test_service.py",
     "e2e/test_recovery.py",
     "failpoints/test_processes.py",

@@ -8,7 +8,7 @@ from pathlib import Path
 from torchyard.contract.records import ProcessIdentity
 from worker.engines.local import process
 from worker.engines.local.environment import inherited
-from worker.engines.local.warm.keeper import WarmProcess
+from worker.engines.local.warm.manager import WarmProcess
 from worker.engines.local.warm.process import TITLE
 
 START_S = 120.0
@@ -20,7 +20,7 @@ def warm_process() -> Generator[WarmProcess]:
     warm = WarmProcess(inherited(os.environ))
     warm.open()
     try:
-        warm.modules(wait_s=START_S)
+        warm.loaded_modules(wait_s=START_S)
         yield warm
     finally:
         warm.close()

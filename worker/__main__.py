@@ -1,7 +1,7 @@
-"""`python -P -m worker`: the daemon of this host, set by `TORCHYARD_*` variables.
+"""`python -P -m worker`: the daemon of this host, configured by `TORCHYARD_*` variables.
 
-SIGTERM leaves and lets the jobs run on under their supervisors, for the next daemon to adopt. SIGINT, or
-`--stop-jobs` with either, lets them save a checkpoint and go back to the queue first.
+On SIGTERM it exits, and the jobs go on under their supervisors until the next daemon adopts them. On SIGINT, and with
+`--stop-jobs` on SIGTERM too, the jobs first save a checkpoint and go back to the queue.
 """
 
 import argparse
@@ -23,13 +23,13 @@ with paused():
     from worker.engines.local import orphans
     from worker.engines.local.engine import LocalEngine
     from worker.engines.local.environment import inherited
-    from worker.engines.local.warm.keeper import WarmProcess
+    from worker.engines.local.warm.manager import WarmProcess
     from worker.settings import Settings
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="worker", description="Runs jobs on this host's devices.")
-    parser.add_argument("--stop-jobs", action="store_true", help="on SIGTERM too, requeue the running jobs")
+    parser.add_argument("--stop-jobs", action="store_true", help="requeue the running jobs on SIGTERM, too")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
@@ -37,14 +37,14 @@ def main() -> int:
         settings.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         inventory = devices.discover(settings.cpu_slots)
         with devices.lock_devices(inventory.devices, settings.root):
-            orphans.adopt()
+            orphans.start_collecting()
             gpus = [device.uuid for device in inventory.devices if device.kind == "cuda"]
             with _warm_process(settings) as warm:
                 engine, health = LocalEngine(settings.runs, inventory, warm=warm), Health(inventory.nvml, gpus)
                 daemon = Daemon(settings, engine, health=health)
-                on_term = daemon.stop_jobs if arguments.stop_jobs else daemon.leave
-                for number, act in ((signal.SIGINT, daemon.stop_jobs), (signal.SIGTERM, on_term)):
-                    signal.signal(number, _handler(act))
+                on_sigterm = daemon.stop_jobs if arguments.stop_jobs else daemon.leave
+                for number, action in ((signal.SIGINT, daemon.stop_jobs), (signal.SIGTERM, on_sigterm)):
+                    signal.signal(number, _handler(action))
                 daemon.serve()
     except (TorchyardError, OSError) as error:
         logging.error("%s", error)
@@ -65,8 +65,8 @@ def _warm_process(settings: Settings) -> Generator[WarmProcess | None]:
         warm.close()
 
 
-def _handler(act: Callable[[], None]) -> Callable[[int, FrameType | None], None]:
-    return lambda number, frame: act()
+def _handler(action: Callable[[], None]) -> Callable[[int, FrameType | None], None]:
+    return lambda number, frame: action()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The daemon of one host: its parts put together, and one loop. Each attempt has a thread of its own."""
+"""The daemon of one host: its parts and one loop. Each attempt has a thread of its own."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,21 +14,22 @@ from store.store import Store
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.record import Record
 from torchyard.contract.recordfiles import read_record, write_record
-from worker.attempts.effects import Host
-from worker.attempts.roster import Roster
+from worker.attempts.executor import WorkerContext
+from worker.attempts.runners import AttemptRunners
 from worker.cleanup.housekeeper import Housekeeper
 from worker.devices.health import Health
-from worker.devices.watch import DeviceWatch
-from worker.duties import Duties, Every
+from worker.devices.monitor import DeviceMonitor
+from worker.duties import Duties, Interval
 from worker.engines.base import Engine
 from worker.leases import Leases
 from worker.placement.scheduler import Scheduler
 from worker.settings import Settings
 
-_CLAIM_S = 2.0
-_BELL_S = 1.0
-_REST = 1
-"""How much longer than a pass over the queue is the pause after it: half of the time belongs to others."""
+_CLAIM_INTERVAL_S = 2.0
+_WAKEUP_WAIT_S = 1.0
+_STOPPING_WAKEUP_WAIT_S = 0.1
+_IDLE_FACTOR = 1
+"""Idle time after a pass over the queue, as a multiple of its duration: half of the time belongs to others."""
 _SHUTDOWN_S = 45.0
 _LEAVE_S = 10.0
 
@@ -36,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 
 class Daemon:
-    """One worker. `serve` returns when `leave` or `stop_jobs` was called and what they ask is done."""
+    """One worker. `serve` returns after `leave` or `stop_jobs` was called and has been carried out."""
 
     def __init__(
         self,
@@ -47,16 +48,18 @@ class Daemon:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         identity = settings.root.resolve() / "worker.json"
-        self.id = _identity(identity)
+        self.id = _worker_id(identity)
         self.name = socket.gethostname()
         self._clock = clock
         self._store = Store.of(settings, program="torchyard-worker")
-        self._freed = threading.Event()
-        """Devices or a job may be free: an attempt has ended."""
-        host = Host(self._store, engine, settings.runs, settings.allowed, health or Health(), self._freed)
-        self._roster = Roster(host)
-        self._devices = DeviceWatch(engine, self._roster, name=self.name, runs=settings.runs, clock=clock)
-        self._leases = Leases(self._store, self._roster, worker_id=self.id, clock=clock)
+        self._attempt_ended = threading.Event()
+        """Set when an attempt has ended: devices or a job may be free."""
+        context = WorkerContext(
+            self._store, engine, settings.runs, settings.allowed, health or Health(), self._attempt_ended
+        )
+        self._runners = AttemptRunners(context)
+        self._devices = DeviceMonitor(engine, self._runners, name=self.name, runs=settings.runs, clock=clock)
+        self._leases = Leases(self._store, self._runners, worker_id=self.id, clock=clock)
         self._duties = Duties(
             self.id,
             name=self.name,
@@ -64,73 +67,69 @@ class Daemon:
             store=self._store,
             devices=self._devices,
             leases=self._leases,
-            housekeeper=Housekeeper(settings, self._store, in_use=self._roster.in_use, clock=clock),
+            housekeeper=Housekeeper(settings, self._store, in_use=self._runners.in_use, clock=clock),
             clock=clock,
         )
-        self._scheduler = Scheduler(
-            worker_id=self.id,
-            name=self.name,
-            store=self._store,
-        )
+        self._scheduler = Scheduler(worker_id=self.id, name=self.name, store=self._store)
         self._stopping = self._leaving = False
 
     def leave(self) -> None:
-        """Stop, and let the jobs run under their supervisors. Safe in a signal handler."""
+        """Has `serve` return while the jobs go on under their supervisors. Safe in a signal handler."""
         self._leaving = True
 
     def stop_jobs(self) -> None:
-        """Let the running jobs save and go back to the queue, claim nothing more, stop. Safe in a signal handler."""
+        """Has `serve` return after the running jobs were saved and requeued. Safe in a signal handler."""
         self._stopping = True
 
     def serve(self) -> None:
         """Works until told to stop."""
-        bell = self._store.queue.listener()
+        wakeups = self._store.queue.listener()
         try:
-            self._begin()
-            self._loop(bell)
+            self._register()
+            self._loop(wakeups)
         finally:
-            self._roster.detach(_LEAVE_S, clock=self._clock)
+            self._runners.detach(_LEAVE_S, clock=self._clock)
             self._duties.stop(_LEAVE_S)
-            bell.close()
+            wakeups.close()
             self._store.close()
 
-    def _begin(self) -> None:
-        """Registers, waiting for the database, and adopts what an earlier daemon has left."""
+    def _register(self) -> None:
+        """Registers the worker as soon as the database answers, and adopts the attempts of an earlier daemon."""
         while not self._leaving and not self._stopping:
             try:
                 claims = self._duties.register()
             except Unavailable as error:
                 logger.warning("%s; trying again", error.message)
-                self._freed.wait(_BELL_S)
+                self._attempt_ended.wait(_WAKEUP_WAIT_S)
                 continue
-            self._roster.adopt(claims)
+            self._runners.adopt(claims)
             return
 
-    def _loop(self, bell: WakeupListener) -> None:
-        claim = Every(_CLAIM_S, self._clock)
+    def _loop(self, wakeups: WakeupListener) -> None:
+        claim_interval = Interval(_CLAIM_INTERVAL_S, self._clock)
         deadline: float | None = None
         while not self._leaving:
-            self._duties.work()
-            freed = self._reap()
-            if self._stopping or self._duties.drained:
-                self._roster.preempt(hurry=self._stopping)
+            self._duties.run_due()
+            attempt_ended = self._reap()
+            if self._stopping or self._duties.draining:
+                self._runners.preempt(urgent=self._stopping)
             if self._stopping:
                 deadline = deadline or self._clock() + _SHUTDOWN_S
-                if not self._roster or self._clock() > deadline:
+                if not self._runners or self._clock() > deadline:
                     return
-            elif claim.due(early=freed):
+            elif claim_interval.due(early=attempt_ended):
                 self._claim()
-            if self._listen(bell):
-                claim.hurry()
-                self._duties.hurry()
+            if self._wait(wakeups):
+                claim_interval.make_due()
+                self._duties.check_drain_soon()
 
     def _reap(self) -> bool:
-        """Forgets the attempts that are closed. True when devices or a job may have become free."""
-        freed = self._freed.is_set()
-        self._freed.clear()
-        for use in self._roster.reap(_LEAVE_S):
-            self._devices.note(use)
-        return freed
+        """Forgets the attempts that are closed. Returns whether an attempt has ended since the last call."""
+        attempt_ended = self._attempt_ended.is_set()
+        self._attempt_ended.clear()
+        for use in self._runners.reap(_LEAVE_S):
+            self._devices.note_use(use)
+        return attempt_ended
 
     def _claim(self) -> None:
         began = self._clock()
@@ -138,37 +137,38 @@ class Daemon:
         try:
             waiting = self._scheduler.waiting()
             if waiting:
-                for claim in self._scheduler.claims(waiting, self._devices.look(), may_claim=self._may_claim):
-                    self._roster.start(claim)
+                for claim in self._scheduler.claims(waiting, self._devices.observe(), may_claim=self._may_claim):
+                    self._runners.start(claim)
                     claimed = True
         except Unavailable as error:
             logger.warning("%s", error.message)
             self._leases.database_was_away()
         if not claimed:
-            # Each submission rings, and of many different requests a pass is long.
-            self._freed.wait(min(_REST * (self._clock() - began), _BELL_S))
+            # Each submission wakes the worker, and a pass over many different requests takes long.
+            self._attempt_ended.wait(min(_IDLE_FACTOR * (self._clock() - began), _WAKEUP_WAIT_S))
 
     def _may_claim(self) -> bool:
-        if self._stopping or self._leaving or not self._leases.fresh or self._devices.trouble() is not None:
+        if self._stopping or self._leaving or not self._leases.fresh or self._devices.obstacle() is not None:
             return False
-        return self._leases.look()
+        return self._leases.confirm()
 
-    def _listen(self, bell: WakeupListener) -> bool:
-        """Waits for the bell, or for the end of an attempt. True when there may be something to claim."""
+    def _wait(self, wakeups: WakeupListener) -> bool:
+        """Waits for a wakeup or for the end of an attempt. Returns whether there may be something to claim."""
+        woken = False
         try:
-            rang = bell.wait(0.1 if self._stopping else _BELL_S) if not self._freed.is_set() else False
+            if not self._attempt_ended.is_set():
+                woken = wakeups.wait(_STOPPING_WAKEUP_WAIT_S if self._stopping else _WAKEUP_WAIT_S)
         except Unavailable as error:
             logger.warning("%s; polling the database instead", error.message)
-            self._freed.wait(_BELL_S)
-            self._roster.look()
-            rang = False
-        if rang:
-            self._roster.look()
-        return rang or self._freed.is_set()
+            self._attempt_ended.wait(_WAKEUP_WAIT_S)
+            self._runners.recheck_intents()
+        if woken:
+            self._runners.recheck_intents()
+        return woken or self._attempt_ended.is_set()
 
 
-def _identity(path: Path) -> str:
-    """This worker's id: made once, and kept with the data, so that a restarted daemon finds its jobs again."""
+def _worker_id(path: Path) -> str:
+    """Returns this worker's id. It is kept with the data, so that a restarted daemon finds its jobs again."""
     record = read_record(path, _Identity)
     if record is None:
         record = _Identity(id=new_id("wrk"))

@@ -1,4 +1,4 @@
-"""What a worker does now and then beside its jobs: it says that it lives, sweeps, and looks whether it is drained."""
+"""The periodic duties of a worker: its heartbeat, its leases, the sweep, and the check whether it drains."""
 
 from collections.abc import Callable
 import contextlib
@@ -12,19 +12,19 @@ from store.rows.attempts import Claim
 from store.store import Store
 from torchyard.contract.errors import Unavailable
 from worker.cleanup.housekeeper import Housekeeper
-from worker.devices.watch import DeviceWatch
+from worker.devices.monitor import DeviceMonitor
 from worker.leases import Leases
 
-_RENEW_S = 10.0
-_BEAT_S = 5.0
-_SWEEP_S = 10.0
-_DRAIN_S = 2.0
+_RENEW_INTERVAL_S = 10.0
+_HEARTBEAT_INTERVAL_S = 5.0
+_SWEEP_INTERVAL_S = 10.0
+_DRAIN_CHECK_INTERVAL_S = 2.0
 
 logger = logging.getLogger(__name__)
 
 
-class Every:
-    """Says when it is time again."""
+class Interval:
+    """Tells when something that is done every `seconds` is due."""
 
     def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
         self._seconds = seconds
@@ -32,18 +32,19 @@ class Every:
         self._next = 0.0
 
     def due(self, *, early: bool = False) -> bool:
+        """Returns whether it is due, or is to be done `early`. If so, the next interval begins."""
         now = self._clock()
         if now < self._next and not early:
             return False
         self._next = now + self._seconds
         return True
 
-    def hurry(self) -> None:
+    def make_due(self) -> None:
         self._next = 0.0
 
 
 class Duties:
-    """`identity` is the file whose time tells a health check that this worker lives."""
+    """`identity` is the file whose modification time tells a health check that this worker is alive."""
 
     def __init__(
         self,
@@ -52,13 +53,13 @@ class Duties:
         name: str,
         identity: Path,
         store: Store,
-        devices: DeviceWatch,
+        devices: DeviceMonitor,
         leases: Leases,
         housekeeper: Housekeeper,
         clock: Callable[[], float],
     ) -> None:
-        self.drained = False
-        """Whether the worker is to take no jobs and give back those that it runs."""
+        self.draining = False
+        """Whether the worker must take no jobs and give back those that it runs."""
         self._worker_id = worker_id
         self._name = name
         self._identity = identity
@@ -66,50 +67,50 @@ class Duties:
         self._devices = devices
         self._leases = leases
         self._housekeeper = housekeeper
-        self._drain = Every(_DRAIN_S, clock)
-        self._timetable = (
-            (Every(_RENEW_S, clock), leases.renew),
-            (Every(_BEAT_S, clock), self._beat),
-            (Every(_SWEEP_S, clock), self._sweep),
-            (self._drain, self._look_for_drain),
+        self._drain_interval = Interval(_DRAIN_CHECK_INTERVAL_S, clock)
+        self._schedule = (
+            (Interval(_RENEW_INTERVAL_S, clock), leases.renew),
+            (Interval(_HEARTBEAT_INTERVAL_S, clock), self._send_heartbeat),
+            (Interval(_SWEEP_INTERVAL_S, clock), self._sweep),
+            (self._drain_interval, self._check_drain),
         )
 
     def register(self) -> list[Claim]:
-        """Says that this worker is there, and answers the attempts that are its own. Raises Unavailable."""
-        views = [view.model_dump(mode="json") for view in self._devices.first_look()]
+        """Registers this worker and returns the attempts that it owns. Raises Unavailable."""
+        views = [view.model_dump(mode="json") for view in self._devices.observe_before_adoption()]
         return workers.register(self._store, self._worker_id, name=self._name, devices=views)
 
     def stop(self, timeout: float) -> None:
-        """Breaks off what is under way. Waits at most `timeout` seconds."""
+        """Stops a pass of the housekeeper. Waits at most `timeout` seconds."""
         self._housekeeper.stop(timeout)
 
-    def work(self) -> None:
-        """Does what is due. A database that is away is waited for, turn by turn."""
-        for every, duty in self._timetable:
-            if every.due():
+    def run_due(self) -> None:
+        """Runs the duties that are due. A duty that meets no database is done again after its interval."""
+        for interval, duty in self._schedule:
+            if interval.due():
                 try:
                     duty()
                 except Unavailable as error:
                     logger.warning("%s", error.message)
                     self._leases.database_was_away()
 
-    def hurry(self) -> None:
-        """Somebody may have asked the worker for something."""
-        self._drain.hurry()
+    def check_drain_soon(self) -> None:
+        """Has the next `run_due` check whether the worker drains."""
+        self._drain_interval.make_due()
 
-    def _beat(self) -> None:
-        views = [view.model_dump(mode="json") for view in self._devices.look()]
+    def _send_heartbeat(self) -> None:
+        views = [view.model_dump(mode="json") for view in self._devices.observe()]
         starts = self._devices.starts().model_dump(mode="json")
         workers.heartbeat(self._store, self._worker_id, devices=views, starts=starts)
         with contextlib.suppress(OSError):
             os.utime(self._identity)
 
-    def _look_for_drain(self) -> None:
+    def _check_drain(self) -> None:
         with self._store.read() as session:
-            drained = rows.is_draining(session, self._worker_id)
-        if drained != self.drained:
-            self.drained = drained
-            logger.info("this worker %s", "drains: it gives its jobs back" if drained else "takes jobs again")
+            draining = rows.is_draining(session, self._worker_id)
+        if draining != self.draining:
+            self.draining = draining
+            logger.info("this worker %s", "drains and gives its jobs back" if draining else "takes jobs again")
 
     def _sweep(self) -> None:
         self._leases.rescue_expired()

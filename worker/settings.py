@@ -20,31 +20,31 @@ def _size(value: Any) -> Any:
 
 
 Age = Annotated[timedelta | None, BeforeValidator(_age)]
-"""`30d`, or empty for ever."""
+"""A duration such as `30d`. Empty: keep for ever."""
 Size = Annotated[Annotated[int, Field(ge=0, lt=2**62)] | None, BeforeValidator(_size)]
-"""Bytes, or empty for any number."""
+"""A number of bytes. Empty: no limit."""
 
 
 class Settings(settings.Settings):
-    """Where the data is, what a worker offers, and what it keeps. As `store.settings.Settings`."""
+    """Where the data is, which devices a worker offers, and what it keeps. Extends `store.settings.Settings`."""
 
     cpu_slots: Annotated[int, Field(ge=0, le=4096)] | None = None
     allow_paths: str = ""
     """Folders below which a job may name `file://` data and code, separated by `:`."""
     launcher: Literal["auto", "torchrun"] = "auto"
-    """`torchrun`: keep no warm process, and start every job by torchrun."""
+    """`torchrun`: keep no warm process, and start every job with torchrun."""
     keep_logs: Age = None
-    """After the end of a job."""
+    """How long logs are kept after the end of their job."""
     keep_logs_bytes: Size = None
-    """Of each finished job."""
+    """Bytes of logs that are kept of each finished job."""
     keep_events: Age = None
-    """After the end of a job; changes of its state stay."""
+    """How long events are kept after the end of their job. State changes are kept for ever."""
     keep_events_bytes: Size = None
-    """Of each finished job, as `keep_events`."""
+    """Bytes of events that are kept of each finished job, besides its state changes."""
     keep_runs: Age = None
-    """Run directories, after the end of the attempt."""
+    """How long run directories are kept after the end of their attempt."""
     keep_runs_bytes: Size = None
-    """All run directories of this host."""
+    """Bytes of all run directories of this host."""
 
     @property
     def runs(self) -> Path:

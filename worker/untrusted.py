@@ -1,4 +1,4 @@
-"""Reading and removing what a training process wrote: no link is followed, whatever it made of its files."""
+"""Lists and removes what a training process wrote, without following links."""
 
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -11,11 +11,15 @@ from torchyard.contract.untrusted import folder_inside
 
 
 def folders_inside(root: Path, *parts: str) -> list[str]:
-    """The names of the folders in the folder `parts` below `root`, sorted; none behind a link. Raises OSError."""
+    """Returns the sorted names of the folders in `root/parts…`. Returns none if a part is a link. Raises OSError."""
     try:
         with folder_inside(root, *parts) as folder, os.scandir(folder) as entries:
             return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
-    except (FileNotFoundError, NotADirectoryError, PermissionError):  # the job's own doing; waiting would not end
+    except (
+        FileNotFoundError,
+        NotADirectoryError,
+        PermissionError,
+    ):  # the job did this itself, so a retry would not help
         return []
     except OSError as error:
         if error.errno == errno.ELOOP:
@@ -24,14 +28,14 @@ def folders_inside(root: Path, *parts: str) -> list[str]:
 
 
 def remove_inside(root: Path, *parts: str) -> bool:
-    """Removes the folder `parts` below `root`, as far as it can be removed. False where something of it is left."""
-    with suppress(OSError), folder_inside(root, *parts[:-1]) as parent:  # a link is left
+    """Removes the folder `root/parts…` as far as possible. Returns False if something of it is left."""
+    with suppress(OSError), folder_inside(root, *parts[:-1]) as parent:  # a link is not removed
         _remove(parent, parts[-1])
     return not os.path.lexists(root.joinpath(*parts))
 
 
 def _remove(parent: int, name: str) -> None:
-    """Brings every folder below it up to it and empties it there: however deep they are, few files are open."""
+    """Moves every folder below it to its top level and empties it there: so few descriptors are open at any depth."""
     with _unlocked(parent, name) as top:
         pending = _empty(top, top)
         while pending:
@@ -44,7 +48,7 @@ def _remove(parent: int, name: str) -> None:
 
 
 def _empty(folder: int, top: int) -> list[str]:
-    """Removes the files in `folder`, moves its folders to `top`, and answers the names that these have there."""
+    """Removes the files in `folder` and moves its folders to `top`. Returns their names there."""
     moved: list[str] = []
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -55,7 +59,7 @@ def _empty(folder: int, top: int) -> list[str]:
                 name = entry.name
                 if folder != top:
                     name = f".{uuid4().hex}"
-                    with _unlocked(folder, entry.name):  # to move a folder, one must be allowed to write in it
+                    with _unlocked(folder, entry.name):  # a folder must be writable to be moved
                         os.rename(entry.name, name, src_dir_fd=folder, dst_dir_fd=top)
                 moved.append(name)
     return moved
@@ -63,10 +67,10 @@ def _empty(folder: int, top: int) -> list[str]:
 
 @contextmanager
 def _unlocked(parent: int, name: str) -> Generator[int]:
-    """A descriptor of a folder, which its owner may change from now on. Raises OSError, also for a link."""
+    """Makes a folder writable for its owner and opens it. Raises OSError, also for a link."""
     handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:
-        os.chmod(f"/proc/self/fd/{handle}", 0o700)  # noqa: PTH101 of this very folder, whatever has its name now
+        os.chmod(f"/proc/self/fd/{handle}", 0o700)  # noqa: PTH101 exactly this folder, even if it was renamed
     finally:
         os.close(handle)
     with _opened(parent, name) as folder:

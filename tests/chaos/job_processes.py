@@ -12,7 +12,7 @@ from torchyard.contract.rundir import Env
 
 Role = Literal["supervisor", "torchrun", "rank", "other"]
 
-_TITLE = re.compile(rb"torchyard (job_[0-9a-z-]+) attempt ([0-9]+) (supervisor|rank [0-9]+)")
+_TITLE = re.compile(rb"torchyard[: ](job_[0-9a-z-]+) attempt ([0-9]+) (supervisor|rank [0-9]+)")
 _JOB, _ATTEMPT = f"{Env.JOB_ID}=".encode(), f"{Env.ATTEMPT}=".encode()
 
 

@@ -106,7 +106,7 @@ def test_a_job_starts_warm_or_by_torchrun_as_requested_and_says_why(service: Ser
     assert messages() == []
     assert messages(launcher="torchrun", resources={"devices_per_node": 2}) == []
     told = messages(env={"PYTHONHASHSEED": "0"}, resources={"devices_per_node": 2})
-    assert told == ["starts by torchrun, which takes seconds: PYTHONHASHSEED must be set when Python starts"]
+    assert told == ["starts with torchrun, which takes seconds: PYTHONHASHSEED must be set when Python starts"]
     refused = service.submit_script("refused", LIGHT, env={"OMP_NUM_THREADS": "1"}, launcher="warm")
     error = service.wait(refused.id, JobState.FAILED).error
     assert error is not None

@@ -20,14 +20,14 @@ from store.rows.logs import NewLines
 from store.rows.metrics import MetricPoint
 from store.store import Store
 from tests.store.fixture import checkpoint
-from tests.worker.standin import StandIn
+from tests.worker.stand_in import TorchrunStandIn
 from torchyard.contract import failpoints
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport, ProcessIdentity
 from torchyard.contract.spec import parse_patch, parse_spec
 from torchyard.contract.views import DeviceView
-from worker.attempts.records import Records
-from worker.cleanup.rundirs import RunDirs
+from worker.attempts.records import AttemptRecords
+from worker.cleanup.sweeper import RunDirSweeper
 from worker.daemon import Daemon
 from worker.devices.inventory import Device, Inventory
 from worker.engines.base import Plan
@@ -86,7 +86,7 @@ def collect(settings: Settings) -> None:
 
 def remove_orphans(settings: Settings) -> None:
     with _store(settings) as store:
-        run_dirs = RunDirs(settings.runs, store.database, keep=None, keep_bytes=None, in_use=lambda _: False)
+        run_dirs = RunDirSweeper(settings.runs, store.database, keep=None, keep_bytes=None, in_use=lambda _: False)
         for _ in run_dirs.sweep(orphan_age=timedelta()):
             pass
 
@@ -106,13 +106,13 @@ def schedule(settings: Settings, worker_id: str) -> None:
 
 def report(store: Store, claim: Claim) -> None:
     """Stores what a worker stores of an attempt: two batches, the second with a checkpoint, and its end."""
-    records = Records(store, claim, leaving=threading.Event())
+    records = AttemptRecords(store, claim, leaving=threading.Event())
     records.read()
     records.prepared(0)
     me = ProcessIdentity.of(os.getpid())
     assert me is not None
     records.launched(me.to_dict())
-    records.will_run(Reason("running", "1 process runs"))
+    records.running_with_next_write(Reason("running", "1 process runs"))
     records.write_running()
     for step in STEPS:
         points = [MetricPoint("loss", step, 1 / step, step)]
@@ -140,7 +140,7 @@ def ranks(script: Path) -> list[str]:
     return [sys.executable, "-P", str(_LAUNCHER), "1", str(script)]
 
 
-class _InTorchrunsPlace(StandIn):
+class _InTorchrunsPlace(TorchrunStandIn):
     """A stand-in for torchrun. Attempts after the first have no failpoints."""
 
     def command(self, plan: Plan, *, folder: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""An attempt over real processes, without a database: a run directory, a supervisor, and what they leave."""
+"""An attempt with real processes and without a database: its run directory, its supervisor and its ranks."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,9 +22,9 @@ from worker.attempts.prepare import plan_of
 from worker.engines.base import AttemptKey
 from worker.engines.local import process, supervisors
 from worker.engines.local.engine import launch_plan
-from worker.engines.local.launchers.torchrun import Torchrun
-from worker.engines.local.launchers.warm import Warm
-from worker.engines.local.warm.keeper import WarmProcess
+from worker.engines.local.launchers.torchrun import TorchrunLauncher
+from worker.engines.local.launchers.warm import WarmLauncher
+from worker.engines.local.warm.manager import WarmProcess
 
 EACH_LAUNCH = pytest.mark.parametrize("attempt", ["cold", "warm"], indirect=True)
 """Runs a test twice: with torchrun or its stand-in, and with forks of the warm process."""
@@ -34,16 +34,16 @@ DEADLINE_S = 90.0
 
 
 def wait_for(condition: Callable[[], object], what: str) -> None:
-    """Polls until `condition` holds; fails naming `what`."""
+    """Polls until `condition` holds. Fails with `what` after a deadline."""
     deadline = time.monotonic() + DEADLINE_S
     while not condition():
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        assert time.monotonic() < deadline, f"timed out while waiting for {what}"
         time.sleep(0.02)
 
 
 @dataclass
 class Attempt:
-    """One attempt of a job that nobody else has. Its supervisor is a fork of `warm`, if that is given."""
+    """One attempt of a job of its own. Its supervisor is a fork of `warm`, if that is given."""
 
     run: RunDir
     job_id: str
@@ -51,7 +51,7 @@ class Attempt:
     world_size: int = 1
     warm: WarmProcess | None = None
     launcher: Literal["torchrun", "warm"] = "torchrun"
-    """Of the ranks that `start` and `start_job` start; with `start`, a program stands in for torchrun."""
+    """How `start` and `start_job` start the ranks. `start` uses the stand-in for torchrun."""
 
     @classmethod
     def create(
@@ -74,7 +74,7 @@ class Attempt:
         return path
 
     def start(self, text: str, **options: Any) -> None:
-        """Runs `text` as the ranks' script. `options`: as `write`."""
+        """Runs `text` as the ranks' script. `options` as in `write`."""
         self.write(text, **options)
         supervisors.start(self.run, warm=self.warm)
 
@@ -138,7 +138,7 @@ class Attempt:
             time_left=timedelta(minutes=5),
             allowed=[self.run.root],
         )
-        launcher = Torchrun() if self.launcher == "torchrun" else Warm()
+        launcher = TorchrunLauncher() if self.launcher == "torchrun" else WarmLauncher()
         self.start_plan(launch_plan(plan, run=self.run, launcher=launcher, slots=world_size))
 
     def start_plan(self, plan: LaunchPlan) -> None:
@@ -152,14 +152,14 @@ class Attempt:
         wait_for((self.run.job / name).exists, name)
 
     def report(self) -> ExitReport:
-        """Waits for the end, and for the supervisor to be gone."""
+        """Waits until the attempt and its supervisor have ended, and returns the exit report."""
         wait_for(lambda: self.run.exit.exists() or not self._supervised(), "exit.json")
         report = read_record(self.run.exit, ExitReport)
         assert report is not None, self.run.supervisor_log.read_text()
         wait_for(lambda: not process.is_alive(self.supervisor), "the supervisor's end")
         return report
 
-    def left(self) -> list[ProcessIdentity]:
+    def running_processes(self) -> list[ProcessIdentity]:
         return process.find(self.job_id, self.number)
 
     def log(self, source: str, stream: str) -> str:

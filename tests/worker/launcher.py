@@ -1,4 +1,4 @@
-"""In torchrun's place where torch is not the point: starts ranks as torchrun does, each in a session of its own.
+"""A small program instead of torchrun, for tests that need no torch: it starts each rank in a session of its own.
 
 `python launcher.py WORLD_SIZE SCRIPT [ARGS…]`. When one fails, the others get SIGTERM.
 """

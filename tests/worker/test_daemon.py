@@ -1,4 +1,4 @@
-"""The daemon's loop over a real store and a real Redis: what it claims, whom it rescues, what it survives."""
+"""The daemon's loop over a real store and a real Redis: claims, rescues, outages."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -22,11 +22,11 @@ from tests import servers
 from tests.databases import unavailable
 from tests.store.fixture import StoreFixture, store_on
 from tests.worker.attempt import Attempt, wait_for
-from tests.worker.test_devices import Binding
+from tests.worker.test_devices import FakeNvml
 from torchyard.contract.job import JobState
 from torchyard.contract.rundir import RunDir
-from worker.attempts import wishes
-from worker.cleanup import tidy
+from worker.attempts import intents
+from worker.cleanup import removal
 from worker.daemon import Daemon
 from worker.devices.health import Health
 from worker.devices.inventory import Device, Inventory, discover
@@ -38,7 +38,7 @@ LEASE_S = attempts.LEASE.total_seconds()
 
 
 class Clock:
-    """The daemon's clock, which a test sets forward."""
+    """The daemon's clock, which a test can set forward."""
 
     ahead = 0.0
 
@@ -47,18 +47,18 @@ class Clock:
 
 
 @dataclass
-class Worksite:
-    """A store and a Redis, on which daemons work in threads of this process."""
+class DaemonFixture:
+    """A store and a Redis, for daemons in threads of this process."""
 
     folder: Path
-    yard: StoreFixture
+    store: StoreFixture
     queue: Queue
     redis_url: str
 
     def daemon(self, clock: Clock | None = None, *, inventory: Inventory | None = None) -> Daemon:
         settings = Settings(
             data_dir=self.folder / "worker",
-            database_url=self.yard.database.engine.url.render_as_string(hide_password=False),
+            database_url=self.store.database.engine.url.render_as_string(hide_password=False),
             redis_url=self.redis_url,
         )
         settings.root.mkdir(exist_ok=True)
@@ -69,22 +69,22 @@ class Worksite:
         return Daemon(settings, engine, health=health, clock=clock or Clock())
 
     def submit(self) -> str:
-        """A job that fails as soon as it is started, as its code is not there."""
-        job_id = self.yard.submit()
+        """Submits a job that fails as soon as it is started, as its code does not exist."""
+        job_id = self.store.submit()
         self.queue.announce(Announcement(priorities={job_id: 0}))
         self.queue.announce(Announcement(wakes_workers=True))
         return job_id
 
     def state(self, job_id: str) -> str:
-        return self.yard.job(job_id).state
+        return self.store.job(job_id).state
 
     def worker_of(self, daemon: Daemon) -> Worker:
-        return self.yard.read(lambda session: workers.get(session, daemon.id))[0]
+        return self.store.read(lambda session: workers.get(session, daemon.id))[0]
 
     def running(self, daemon: Daemon, *devices: str) -> tuple[attempts.Claim, Attempt]:
-        """An attempt that `daemon` finds when it starts: its processes run under the stand-in for torchrun."""
-        self.yard.write(lambda session: workers.register(session, daemon.id, name="box", devices=[]))
-        claim = self.yard.starting(self.yard.submit(), daemon.id, *devices)
+        """Starts an attempt with the stand-in for torchrun. `daemon` finds it when it starts."""
+        self.store.write(lambda session: workers.register(session, daemon.id, name="box", devices=[]))
+        claim = self.store.starting(self.store.submit(), daemon.id, *devices)
         run = RunDir(self.folder / "worker" / "runs" / claim.job_id / "1")
         run.create()
         attempt = Attempt(run, claim.job_id, 1)
@@ -93,16 +93,16 @@ class Worksite:
 
 
 @pytest.fixture
-def site(tmp_path: Path, database: Database) -> Generator[Worksite]:
+def fixture(tmp_path: Path, database: Database) -> Generator[DaemonFixture]:
     with servers.redis_server(tmp_path) as url:
         queue = Queue(url)
-        yield Worksite(tmp_path, StoreFixture(database), queue, url)
+        yield DaemonFixture(tmp_path, StoreFixture(database), queue, url)
         queue.close()
 
 
 @contextmanager
 def serving(daemon: Daemon) -> Generator[None]:
-    """The daemon works while the block runs, and then stops its jobs."""
+    """Runs the daemon during the block, and then has it stop its jobs."""
     thread = threading.Thread(target=daemon.serve)
     thread.start()
     try:
@@ -113,157 +113,161 @@ def serving(daemon: Daemon) -> Generator[None]:
         assert not [left.name for left in threading.enumerate() if left is thread or left.name.startswith("job_")]
 
 
-def test_a_job_that_fits_starts_however_many_before_it_do_not(site: Worksite) -> None:
-    gpus = [site.yard.submit(resources={"device": "cuda"}) for _ in range(1001)]
+def test_a_job_that_fits_starts_behind_many_that_do_not(fixture: DaemonFixture) -> None:
+    gpus = [fixture.store.submit(resources={"device": "cuda"}) for _ in range(1001)]
     for job_id in gpus:
-        site.queue.announce(Announcement(priorities={job_id: 0}))
-    fits = site.submit()
-    with serving(site.daemon()):
-        wait_for(lambda: site.state(fits) == JobState.FAILED, "the job that fits was started")
-        # The reasons of those that wait are written at the end of the pass, when the one that fits may have ended.
-        wait_for(lambda: site.yard.reason(gpus[-1]).code != "waiting", "the others have their reason")
-    last = site.yard.reason(gpus[-1])
+        fixture.queue.announce(Announcement(priorities={job_id: 0}))
+    fits = fixture.submit()
+    with serving(fixture.daemon()):
+        wait_for(lambda: fixture.state(fits) == JobState.FAILED, "the job that fits was started")
+        # The reasons are written at the end of the pass: the job that fits may have ended by then.
+        wait_for(lambda: fixture.store.reason(gpus[-1]).code != "waiting", "the others have their reason")
+    last = fixture.store.reason(gpus[-1])
     assert (last.code, last.message) == ("no_such_device", "needs 1 GPU; no worker has any")
 
 
-def test_a_job_that_only_a_newer_worker_understands_is_left_to_it(site: Worksite) -> None:
-    future, known = site.submit(), site.submit()
-    with site.yard.database.write() as session:
-        job = site.yard.job(future)
+def test_a_job_that_only_a_newer_worker_understands_stays_queued(fixture: DaemonFixture) -> None:
+    future, known = fixture.submit(), fixture.submit()
+    with fixture.store.database.write() as session:
+        job = fixture.store.job(future)
         job.spec = job.spec | {"resources": job.spec["resources"] | {"planets": 2}}
         job.shape = shape_of(job.owner, job.spec["resources"])
         session.merge(job)
-    with serving(site.daemon()):
-        wait_for(lambda: site.state(known) == JobState.FAILED, "the other job was started")
-    assert site.state(future) == JobState.QUEUED
+    with serving(fixture.daemon()):
+        wait_for(lambda: fixture.state(known) == JobState.FAILED, "the other job was started")
+    assert fixture.state(future) == JobState.QUEUED
 
 
-def test_nobody_is_rescued_until_the_database_has_answered_for_a_lease(
-    site: Worksite, caplog: pytest.LogCaptureFixture
+def test_nothing_is_rescued_until_the_database_has_answered_for_a_lease(
+    fixture: DaemonFixture, caplog: pytest.LogCaptureFixture
 ) -> None:
-    lost = site.yard.starting(site.yard.submit(), site.yard.worker("gone"))
+    lost = fixture.store.starting(fixture.store.submit(), fixture.store.worker("gone"))
     clock = Clock()
-    with serving(site.daemon(clock)):
-        _wait_for_a_sweep(site, clock)
-        clock.ahead += LEASE_S + 1  # from now on it would rescue
-        with unavailable(site.yard.database):
+    with serving(fixture.daemon(clock)):
+        _wait_for_a_sweep(fixture, clock)
+        clock.ahead += LEASE_S + 1  # from now on, it rescues
+        with unavailable(fixture.store.database):
             clock.ahead += 11
             wait_for(lambda: "the database does not answer" in caplog.text, "the outage is noticed")
-        site.yard.expire(lost)
-        _wait_for_a_sweep(site, clock)
-        assert site.yard.attempt(lost).ended_at is None
+        fixture.store.expire(lost)
+        _wait_for_a_sweep(fixture, clock)
+        assert fixture.store.attempt(lost).ended_at is None
         clock.ahead += LEASE_S + 1
-        wait_for(lambda: site.yard.attempt(lost).ended_at is not None, "the rescue")
+        wait_for(lambda: fixture.store.attempt(lost).ended_at is not None, "the rescue")
 
 
-def test_devices_are_not_given_away_while_a_rescued_attempt_still_runs_on_them(site: Worksite) -> None:
-    daemon = site.daemon()
-    claim, attempt = site.running(daemon, "cpu-0", "cpu-1")
+def test_devices_are_not_assigned_while_a_rescued_attempt_still_runs_on_them(fixture: DaemonFixture) -> None:
+    daemon = fixture.daemon()
+    claim, attempt = fixture.running(daemon, "cpu-0", "cpu-1")
     with serving(daemon):
-        wait_for(lambda: site.yard.attempt(claim).launcher is not None, "the adoption")
-        site.yard.expire(claim)
-        assert site.yard.rescue(claim)
-        site.yard.cancel(claim.job_id)
-        following = site.submit()
-        wait_for(lambda: site.yard.job(following).attempt, "the next job")
-        assert attempt.left() == []
+        wait_for(lambda: fixture.store.attempt(claim).launcher is not None, "the adoption")
+        fixture.store.expire(claim)
+        assert fixture.store.rescue(claim)
+        fixture.store.cancel(claim.job_id)
+        following = fixture.submit()
+        wait_for(lambda: fixture.store.job(following).attempt, "the next job")
+        assert attempt.running_processes() == []
 
 
-def test_a_cancel_reaches_a_running_job_while_redis_is_away(site: Worksite, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wishes, "_EVERY_S", 3600.0)
-    site.redis_url = "unix:///nowhere/redis.sock"
-    daemon = site.daemon()
-    claim, _ = site.running(daemon)
+def test_a_cancel_reaches_a_running_job_while_redis_is_down(
+    fixture: DaemonFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intents, "_READ_EVERY_S", 3600.0)
+    fixture.redis_url = "unix:///nowhere/redis.sock"
+    daemon = fixture.daemon()
+    claim, _ = fixture.running(daemon)
     with serving(daemon):
-        wait_for(lambda: site.state(claim.job_id) == JobState.RUNNING, "the adoption")
-        site.yard.cancel(claim.job_id)
-        wait_for(lambda: site.state(claim.job_id) == JobState.CANCELLED, "the end")
+        wait_for(lambda: fixture.state(claim.job_id) == JobState.RUNNING, "the adoption")
+        fixture.store.cancel(claim.job_id)
+        wait_for(lambda: fixture.state(claim.job_id) == JobState.CANCELLED, "the end")
 
 
-def test_a_job_that_ruins_its_records_does_not_keep_its_worker_from_starting(site: Worksite) -> None:
-    daemon = site.daemon()
-    claim, attempt = site.running(daemon)
+def test_unreadable_records_of_a_job_do_not_prevent_the_start_of_the_worker(fixture: DaemonFixture) -> None:
+    daemon = fixture.daemon()
+    claim, attempt = fixture.running(daemon)
     wait_for(attempt.run.supervisor.exists, "the supervisor")
-    stray = RunDir(attempt.run.root.parent / "7")
-    stray.create()
-    for run in (attempt.run, stray):
+    leftover = RunDir(attempt.run.root.parent / "7")
+    leftover.create()
+    for run in (attempt.run, leftover):
         run.exit.write_text("{")
-    stray.supervisor.write_text("{")
+    leftover.supervisor.write_text("{")
     with serving(daemon):
-        wait_for(lambda: site.yard.attempt(claim).launcher is not None, "the adoption")
+        wait_for(lambda: fixture.store.attempt(claim).launcher is not None, "the adoption")
         attempt.run.supervisor.write_text("{")
-        seen = site.worker_of(daemon).seen_at
-        wait_for(lambda: site.worker_of(daemon).seen_at > seen, "a heartbeat")
-    assert site.state(claim.job_id) == JobState.QUEUED
-    assert attempt.left() == []
+        seen = fixture.worker_of(daemon).seen_at
+        wait_for(lambda: fixture.worker_of(daemon).seen_at > seen, "a heartbeat")
+    assert fixture.state(claim.job_id) == JobState.QUEUED
+    assert attempt.running_processes() == []
 
 
-def test_a_gpu_whose_memory_is_not_back_is_in_quarantine_until_it_is(site: Worksite) -> None:
-    binding = Binding({"GPU-aaaa": []}, used=21 << 30)
-    daemon = site.daemon(inventory=discover(nvml=binding, environ={}))
-    claim, _ = site.running(daemon, "GPU-aaaa")
+def test_a_gpu_is_in_quarantine_until_its_memory_was_released(fixture: DaemonFixture) -> None:
+    nvml = FakeNvml({"GPU-aaaa": []}, used=21 << 30)
+    daemon = fixture.daemon(inventory=discover(nvml=nvml, environ={}))
+    claim, _ = fixture.running(daemon, "GPU-aaaa")
     with serving(daemon):
-        wait_for(lambda: site.yard.attempt(claim).launcher is not None, "the adoption")
-        site.yard.cancel(claim.job_id)
-        site.queue.announce(Announcement(wakes_workers=True))
-        wait_for(lambda: site.state(claim.job_id) == JobState.CANCELLED, "the first job's end")
-        second = site.submit()
-        said = f"GPU 0 is in quarantine: 21.0 GiB are still in use after {claim.job_id} ended"
-        wait_for(lambda: said in site.yard.reason(second).message, "its reason")
-        wait_for(lambda: said in str(site.worker_of(daemon).devices[0]["blocked"]), "the worker shows it")
-        assert site.state(second) == JobState.QUEUED
-        binding.used = 1 << 29
-        wait_for(lambda: site.state(second) == JobState.FAILED, "the second job's end")
+        wait_for(lambda: fixture.store.attempt(claim).launcher is not None, "the adoption")
+        fixture.store.cancel(claim.job_id)
+        fixture.queue.announce(Announcement(wakes_workers=True))
+        wait_for(lambda: fixture.state(claim.job_id) == JobState.CANCELLED, "the first job's end")
+        second = fixture.submit()
+        expected = f"GPU 0 is in quarantine: 21.0 GiB are still in use after {claim.job_id} ended"
+        wait_for(lambda: expected in fixture.store.reason(second).message, "its reason")
+        wait_for(lambda: expected in str(fixture.worker_of(daemon).devices[0]["blocked"]), "the worker shows it")
+        assert fixture.state(second) == JobState.QUEUED
+        nvml.used = 1 << 29
+        wait_for(lambda: fixture.state(second) == JobState.FAILED, "the second job's end")
 
 
-def test_a_worker_that_drains_says_why_jobs_wait(site: Worksite) -> None:
-    daemon = site.daemon()
-    site.yard.write(lambda session: workers.register(session, daemon.id, name="box", devices=[]))
-    site.yard.drain(daemon.id)
+def test_a_draining_worker_records_why_jobs_wait(fixture: DaemonFixture) -> None:
+    daemon = fixture.daemon()
+    fixture.store.write(lambda session: workers.register(session, daemon.id, name="box", devices=[]))
+    fixture.store.drain(daemon.id)
     with serving(daemon):
-        waits = site.submit()
-        said = f"needs 1 device; {daemon.name} is draining"
-        wait_for(lambda: site.yard.reason(waits).message == said, "its reason")
-        assert site.yard.job(waits).attempt == 0
-        site.yard.drain(daemon.id, drain=False)
-        site.queue.announce(Announcement(wakes_workers=True))
-        wait_for(lambda: site.state(waits) == JobState.FAILED, "it was started")
+        waits = fixture.submit()
+        expected = f"needs 1 device; {daemon.name} is draining"
+        wait_for(lambda: fixture.store.reason(waits).message == expected, "its reason")
+        assert fixture.store.job(waits).attempt == 0
+        fixture.store.drain(daemon.id, drain=False)
+        fixture.queue.announce(Announcement(wakes_workers=True))
+        wait_for(lambda: fixture.state(waits) == JobState.FAILED, "it was started")
 
 
-def test_a_worker_whose_disk_is_full_takes_nothing_and_says_so(site: Worksite, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("worker.devices.watch.LEAST_FREE", 1 << 62)
-    daemon = site.daemon()
+def test_a_worker_with_a_full_disk_takes_no_jobs_and_reports_it(
+    fixture: DaemonFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("worker.devices.monitor.MIN_FREE_BYTES", 1 << 62)
+    daemon = fixture.daemon()
     with serving(daemon):
-        waits = site.submit()
-        said = f"worker {daemon.name} has no room on its disk"
-        wait_for(lambda: site.yard.reason(waits).message.endswith(f"; {said}"), "its reason")
-        wait_for(lambda: site.worker_of(daemon).devices[0]["blocked"] == said, "the worker tells the others")
-        assert site.yard.job(waits).attempt == 0
-        monkeypatch.setattr("worker.devices.watch.LEAST_FREE", 1)
-        site.queue.announce(Announcement(wakes_workers=True))
-        wait_for(lambda: site.state(waits) == JobState.FAILED, "it was started")
+        waits = fixture.submit()
+        expected = f"worker {daemon.name} has no free disk space"
+        wait_for(lambda: fixture.store.reason(waits).message.endswith(f"; {expected}"), "its reason")
+        wait_for(lambda: fixture.worker_of(daemon).devices[0]["blocked"] == expected, "the worker reports it")
+        assert fixture.store.job(waits).attempt == 0
+        monkeypatch.setattr("worker.devices.monitor.MIN_FREE_BYTES", 1)
+        fixture.queue.announce(Announcement(wakes_workers=True))
+        wait_for(lambda: fixture.state(waits) == JobState.FAILED, "it was started")
 
 
-def _wait_for_a_sweep(site: Worksite, clock: Clock) -> None:
-    """The sweep's last act is to take what does not wait out of the queue."""
-    site.queue.announce(Announcement(priorities={"job_unknown": 0}))
+def _wait_for_a_sweep(fixture: DaemonFixture, clock: Clock) -> None:
+    """The last step of a sweep removes from the queue what does not wait."""
+    fixture.queue.announce(Announcement(priorities={"job_unknown": 0}))
     clock.ahead += 11
-    wait_for(lambda: "job_unknown" not in site.queue.waiting(), "a sweep")
+    wait_for(lambda: "job_unknown" not in fixture.queue.waiting(), "a sweep")
 
 
-def test_what_a_deleted_job_left_on_the_hosts_disks_is_removed(site: Worksite) -> None:
-    clock, site_data = Clock(), site.folder / "worker"
-    blobs = Blobs(site_data / "blobs")
-    with serving(site.daemon(clock)):
-        deleted, kept = site.submit(), site.submit()
-        wait_for(lambda: {site.state(deleted), site.state(kept)} == {JobState.FAILED}, "both jobs have ended")
+def test_the_files_of_a_deleted_job_are_removed_from_the_host(fixture: DaemonFixture) -> None:
+    clock, data = Clock(), fixture.folder / "worker"
+    blobs = Blobs(data / "blobs")
+    with serving(fixture.daemon(clock)):
+        deleted, kept = fixture.submit(), fixture.submit()
+        wait_for(lambda: {fixture.state(deleted), fixture.state(kept)} == {JobState.FAILED}, "both jobs have ended")
         blob = blobs.add(BytesIO(b"state"))
-        site.yard.write(lambda session: session.execute(insert(Garbage).values(sha256=blob.sha256)))
-        assert (site_data / "runs" / deleted).exists()
-        site.yard.write(lambda session: deletion.delete_job(session, deleted))
-        with blobs.shared_lock():  # somebody is storing something
+        fixture.store.write(lambda session: session.execute(insert(Garbage).values(sha256=blob.sha256)))
+        assert (data / "runs" / deleted).exists()
+        fixture.store.write(lambda session: deletion.delete_job(session, deleted))
+        with blobs.shared_lock():  # a blob is being stored
             clock.ahead += 11
-            wait_for(lambda: not (site_data / "runs" / deleted).exists(), "the run directory is gone")
+            wait_for(lambda: not (data / "runs" / deleted).exists(), "the run directory is gone")
             assert blobs.path(blob.sha256).exists()
 
         def gone() -> bool:
@@ -271,25 +275,25 @@ def test_what_a_deleted_job_left_on_the_hosts_disks_is_removed(site: Worksite) -
             return not blobs.path(blob.sha256).exists()
 
         wait_for(gone, "the blob is gone")
-        assert (site_data / "runs" / kept).exists()
+        assert (data / "runs" / kept).exists()
 
 
-def test_a_run_directory_that_cannot_be_removed_keeps_nothing_else(
-    site: Worksite, caplog: pytest.LogCaptureFixture
+def test_a_run_directory_that_cannot_be_removed_does_not_prevent_other_removals(
+    fixture: DaemonFixture, caplog: pytest.LogCaptureFixture
 ) -> None:
-    runs = site.folder / "runs"
-    stuck, free = site.yard.submit(), site.yard.submit()
+    runs = fixture.folder / "runs"
+    stuck, free = fixture.store.submit(), fixture.store.submit()
     for job_id in (stuck, free):
         (runs / job_id / "1").mkdir(parents=True)
-        site.yard.cancel(job_id)
-        site.yard.write(lambda session, job_id=job_id: deletion.delete_job(session, job_id))
+        fixture.store.cancel(job_id)
+        fixture.store.write(lambda session, job_id=job_id: deletion.delete_job(session, job_id))
     (runs / "job_elsewhere").mkdir()
-    elsewhere = site.folder / "elsewhere"
+    elsewhere = fixture.folder / "elsewhere"
     (runs / stuck).rename(elsewhere)
-    (runs / stuck).symlink_to(elsewhere)  # which is not followed
-    tidy.remove_runs(runs, store_on(site.yard.database), go_on=lambda: False)
+    (runs / stuck).symlink_to(elsewhere)  # it is not followed
+    removal.remove_deleted_runs(runs, store_on(fixture.store.database), may_continue=lambda: False)
     assert (runs / free).exists()
-    tidy.remove_runs(runs, store_on(site.yard.database), go_on=lambda: True)
+    removal.remove_deleted_runs(runs, store_on(fixture.store.database), may_continue=lambda: True)
     assert sorted(path.name for path in runs.iterdir()) == sorted(["job_elsewhere", stuck])
     assert (elsewhere / "1").exists()
     assert stuck in caplog.text

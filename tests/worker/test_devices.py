@@ -1,4 +1,4 @@
-"""GPUs as a stand-in for the NVML binding shows them, CPU slots, and the locks between workers."""
+"""GPUs of a fake NVML binding, CPU slots, and the locks between workers."""
 
 from dataclasses import dataclass, field
 import fcntl
@@ -23,8 +23,8 @@ class DriverError(Exception):
 
 
 @dataclass
-class Binding:
-    """NVML with the GPUs given; a call named in `failing` raises, as the driver's do."""
+class FakeNvml:
+    """NVML with the given GPUs. A call that is named in `failing` raises."""
 
     gpus: dict[str, list[Any]]
     failing: set[str] = field(default_factory=set[str])
@@ -32,10 +32,10 @@ class Binding:
     used: int = 22 * GIB
     uncorrected: dict[str, int] = field(default_factory=dict[str, int])
     rows: dict[str, tuple[int, int, int, int]] = field(default_factory=dict[str, tuple[int, int, int, int]])
-    """As NVML: corrected, uncorrected, whether some wait, whether one failed."""
+    """By GPU, as NVML returns them: corrected, uncorrected, whether a repair is pending, whether one failed."""
     pages: int = 0
     xids: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
-    """Events that nobody has taken yet."""
+    """By GPU, the events that were not read yet."""
     NVMLError: type[Exception] = DriverError
 
     def _answer(self, call: str, value: Any = None) -> Any:
@@ -102,11 +102,11 @@ def _process(pid: int, memory: int | None) -> Any:
     return SimpleNamespace(pid=pid, usedGpuMemory=memory)
 
 
-def _two_gpus(*processes: Any) -> Binding:
-    return Binding({"GPU-aaaa": [], "GPU-bbbb": list(processes)})
+def _two_gpus(*processes: Any) -> FakeNvml:
+    return FakeNvml({"GPU-aaaa": [], "GPU-bbbb": list(processes)})
 
 
-def test_gpus_are_offered_and_no_cpu_slots_unless_asked() -> None:
+def test_gpus_are_offered_and_cpu_slots_only_on_request() -> None:
     devices = discover(nvml=_two_gpus(), environ={}).devices
     assert devices == (
         Device(0, "GPU-aaaa", "NVIDIA H200", "cuda", 139 * GIB),
@@ -116,8 +116,8 @@ def test_gpus_are_offered_and_no_cpu_slots_unless_asked() -> None:
     assert kinds == ["GPU-aaaa", "GPU-bbbb", "cpu-0"]
 
 
-@pytest.mark.parametrize("binding", [Binding({}), Binding({"GPU-aaaa": []}, failing={"init"})])
-def test_without_a_gpu_or_a_driver_there_are_cpu_slots(binding: Binding) -> None:
+@pytest.mark.parametrize("binding", [FakeNvml({}), FakeNvml({"GPU-aaaa": []}, failing={"init"})])
+def test_without_a_gpu_or_a_driver_there_are_cpu_slots(binding: FakeNvml) -> None:
     inventory = discover(nvml=binding, environ={})
     assert [device.kind for device in inventory.devices] == ["cpu"] * max(2, os.cpu_count() or 1)
     assert [view.blocked for view in inventory.observe(set())] == [None] * len(inventory.devices)
@@ -127,12 +127,12 @@ def test_without_a_gpu_or_a_driver_there_are_cpu_slots(binding: Binding) -> None
 @pytest.mark.parametrize(
     ("visible", "uuids"), [("1", ["GPU-bbbb"]), ("GPU-aa", ["GPU-aaaa"]), ("", []), ("0, 1", ["GPU-aaaa", "GPU-bbbb"])]
 )
-def test_the_operator_may_give_only_some_gpus(visible: str, uuids: list[str]) -> None:
+def test_cuda_visible_devices_selects_the_gpus(visible: str, uuids: list[str]) -> None:
     found = discover(0, nvml=_two_gpus(), environ={"CUDA_VISIBLE_DEVICES": visible}).devices
     assert [device.uuid for device in found] == uuids
 
 
-def test_what_runs_on_a_gpu_is_seen() -> None:
+def test_the_processes_and_the_memory_of_a_gpu_are_shown() -> None:
     free, used = discover(nvml=_two_gpus(_process(77, 21 * GIB)), environ={}).observe({77})
     assert (free.blocked, free.processes) == (None, [])
     assert (used.memory_bytes, used.memory_used_bytes, used.utilization) == (139 * GIB, 22 * GIB, 0.37)
@@ -140,14 +140,14 @@ def test_what_runs_on_a_gpu_is_seen() -> None:
     assert used.blocked is None
 
 
-def test_a_gpu_that_a_stranger_computes_on_is_blocked_and_says_why() -> None:
+def test_a_gpu_that_a_foreign_process_uses_is_blocked_with_a_reason() -> None:
     binding = _two_gpus(_process(77, GIB), _process(4121, 21 * GIB), _process(9, None))
     free, used = discover(nvml=binding, environ={}).observe({77})
     assert free.blocked is None
     assert used.blocked == "GPU 1 is held by pid 4121 (21 GiB), pid 9 (memory unknown), not ours"
 
 
-def test_fields_that_the_driver_does_not_give_are_unknown() -> None:
+def test_values_that_the_driver_does_not_report_are_none() -> None:
     binding = _two_gpus()
     inventory = discover(nvml=binding, environ={})
     binding.failing = {"utilization", "processes", "mig"}
@@ -161,7 +161,7 @@ def test_a_gpu_that_fell_off_the_bus_is_blocked(call: str) -> None:
     binding = _two_gpus()
     inventory = discover(nvml=binding, environ={})
     binding.failing = {call}
-    assert inventory.observe(set())[1].blocked == f"GPU 1 does not answer: {call}: GPU is lost"
+    assert inventory.observe(set())[1].blocked == f"GPU 1 does not respond: {call}: GPU is lost"
 
 
 def test_a_gpu_split_into_instances_is_blocked() -> None:
@@ -182,12 +182,12 @@ def test_a_gpu_belongs_to_one_worker_of_the_host(tmp_path: Path) -> None:
         assert caught.value.message == (
             f"GPU 0 (GPU-aaaa) belongs to another worker of this host: pid {os.getpid()}, data directory {first}"
         )
-        lock_devices(devices[:0], second, folder=tmp_path).close()  # a refusal keeps nothing
+        lock_devices(devices[:0], second, folder=tmp_path).close()  # the refused worker holds no lock
     lock_devices(devices, second, folder=tmp_path).close()
 
 
 def test_cpu_slots_belong_to_one_worker_of_a_data_directory(tmp_path: Path) -> None:
-    slots = discover(2, nvml=Binding({}), environ={}).devices
+    slots = discover(2, nvml=FakeNvml({}), environ={}).devices
     other = tmp_path / "other"
     other.mkdir()
     with (
@@ -226,7 +226,7 @@ def test_a_lock_ends_with_its_process_and_no_child_keeps_it(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe"])
-def test_a_trap_in_the_locks_place_is_refused(tmp_path: Path, kind: str) -> None:
+def test_a_link_or_a_pipe_in_place_of_a_lock_is_refused(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "torchyard-GPU-aaaa.lock"
     victim = tmp_path / "victim"
     victim.write_text("precious")
@@ -239,9 +239,9 @@ def test_a_trap_in_the_locks_place_is_refused(tmp_path: Path, kind: str) -> None
     assert victim.read_text() == "precious"
 
 
-def test_a_lock_whose_holder_does_not_say_who_it_is(tmp_path: Path) -> None:
+def test_a_lock_whose_holder_did_not_write_its_name(tmp_path: Path) -> None:
     path = tmp_path / "worker.lock"
-    with path.open("w") as stranger:
-        fcntl.flock(stranger, fcntl.LOCK_EX)
-        with pytest.raises(ConfigError, match="one that does not say who it is"):
+    with path.open("w") as holder:
+        fcntl.flock(holder, fcntl.LOCK_EX)
+        with pytest.raises(ConfigError, match="one that did not write its name"):
             lock_devices([], tmp_path, folder=tmp_path)

@@ -1,4 +1,4 @@
-"""What `torchyard doctor` finds: on this host, in real servers, and in what a driver or PyTorch may answer."""
+"""`torchyard doctor` on this host, with real servers, and with given answers of a driver and of PyTorch."""
 
 from contextlib import closing
 import json
@@ -19,7 +19,7 @@ from tests.databases import Databases, PostgreSQLDatabases, on_both
 from tests.servers import free_port, redis_server, redis_server_with_password
 from tests.torchyard.cli.terminal import in_terminal
 from tests.worker.attempt import wait_for
-from tests.worker.test_devices import GIB, Binding
+from tests.worker.test_devices import GIB, FakeNvml
 from worker.doctor import disk, gpus, pytorch, services
 from worker.doctor.findings import Finding, Status
 from worker.settings import Settings
@@ -28,7 +28,7 @@ CHECKS = ["python", "kernel", "open files", "shm", "clock", "data", "devices", "
 PLAIN = {key: value for key, value in os.environ.items() if not key.startswith("TORCHYARD_")}
 
 
-class Driver(Binding):
+class Driver(FakeNvml):
     def nvmlSystemGetDriverVersion(self) -> str | bytes:
         return b"595.71.05"
 
@@ -37,7 +37,7 @@ def statuses(findings: list[Finding]) -> list[tuple[str, str]]:
     return [(item.check, item.status.value) for item in findings]
 
 
-def test_on_a_laptop_with_nothing_running_nothing_fails_and_nothing_is_left(tmp_path: Path) -> None:
+def test_no_check_fails_on_a_laptop_without_a_service_and_no_file_is_left(tmp_path: Path) -> None:
     folder = tmp_path / ".torchyard"
     code, screen = in_terminal(["doctor", "--data-dir", str(folder)], PLAIN, columns=60)
     assert code == 0, screen
@@ -50,7 +50,7 @@ def test_on_a_laptop_with_nothing_running_nothing_fails_and_nothing_is_left(tmp_
     assert [*tmp_path.iterdir()] == []
 
 
-def test_what_fails_is_said_to_machines_too(tmp_path: Path) -> None:
+def test_failed_checks_are_in_the_json_output(tmp_path: Path) -> None:
     settings = {
         "TORCHYARD_DATABASE_URL": f"postgresql://ada:s3cret@127.0.0.1:{free_port()}/torchyard",
         "TORCHYARD_REDIS_URL": f"redis://:s3cret@127.0.0.1:{free_port()}/0",
@@ -66,9 +66,9 @@ def test_what_fails_is_said_to_machines_too(tmp_path: Path) -> None:
 
 
 @on_both
-def test_a_database_is_reachable_migrated_and_its_clock_right(database_url: str, tmp_path: Path) -> None:
+def test_a_database_is_checked_for_its_revision_and_its_clock(database_url: str, tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path, database_url=database_url)
-    found = services.database(settings)
+    found = services.check_database(settings)
     assert found.status is Status.OK and "(the newest)" in found.fact, found
     embedded = database_url.startswith("sqlite")
     assert ("clock within 0." in found.fact) is not embedded
@@ -76,58 +76,58 @@ def test_a_database_is_reachable_migrated_and_its_clock_right(database_url: str,
         for revision, status in (("0001", "warning" if embedded else "failed"), ("9999", "failed")):
             with database.write() as session:
                 session.execute(text("UPDATE alembic_version SET version_num = :revision"), {"revision": revision})
-            found = services.database(settings)
+            found = services.check_database(settings)
             assert (found.status, bool(found.advice)) == (status, True), found
             assert revision in found.fact
 
 
 @on_both
-def test_an_empty_database_is_not_made(databases: Databases, tmp_path: Path) -> None:
+def test_a_missing_database_is_not_created(databases: Databases, tmp_path: Path) -> None:
     with databases.empty() as url:
-        found = services.database(Settings(data_dir=tmp_path, database_url=url))
+        found = services.check_database(Settings(data_dir=tmp_path, database_url=url))
         if isinstance(databases, PostgreSQLDatabases):
             assert found.status is Status.FAILED and "migrations" in found.advice
         else:
-            assert found.status is Status.OK and "not there yet" in found.fact
+            assert found.status is Status.OK and "does not exist yet" in found.fact
             assert not Path(url.removeprefix("sqlite:///")).exists()
 
 
-def test_a_database_with_another_clock_is_named(
+def test_a_database_with_another_clock_is_reported(
     postgresql: PostgreSQLDatabases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with postgresql.migrated() as url:
         monkeypatch.setattr("store.probe.time", SimpleNamespace(time=lambda: 1_000_000_000.0))
-        found = services.database(Settings(data_dir=tmp_path, database_url=url))
+        found = services.check_database(Settings(data_dir=tmp_path, database_url=url))
     assert found.status is Status.WARNING and " s ahead of this host's" in found.fact
 
 
-def test_the_own_redis_is_as_it_should_be(tmp_path: Path) -> None:
+def test_the_embedded_redis_is_configured_correctly(tmp_path: Path) -> None:
     with redis_server(tmp_path) as url:
         settings = Settings(data_dir=tmp_path)
-        found = services.redis(settings, embedded=Path(url.removeprefix("unix://")))
+        found = services.check_redis(settings, embedded=Path(url.removeprefix("unix://")))
     assert found.status is Status.OK and "appendonly yes" in found.fact
-    assert services.redis(settings, embedded=None).fact == "not running (starts with torchyard up)"
+    assert services.check_redis(settings, embedded=None).fact == "not running (starts with torchyard up)"
 
 
-def test_a_redis_that_may_lose_or_refuse_is_named(tmp_path: Path) -> None:
+def test_a_redis_that_may_lose_or_refuse_writes_is_reported(tmp_path: Path) -> None:
     with redis_server_with_password(tmp_path, "s3cret") as url:
         settings = Settings(data_dir=tmp_path, redis_url=url)
         with Redis.from_url(url) as redis:
             redis.config_set("maxmemory-policy", "allkeys-lru")
-            found = services.redis(settings, embedded=None)
+            found = services.check_redis(settings, embedded=None)
             assert found.status is Status.WARNING
             assert "appendonly yes; maxmemory-policy noeviction" in found.advice and "allkeys-lru" in found.fact
             redis.replicaof("127.0.0.1", 1)
-            assert "a replica" in services.redis(settings, embedded=None).fact
+            assert "a replica" in services.check_redis(settings, embedded=None).fact
         wrong = Settings(data_dir=tmp_path, redis_url=url.replace("s3cret", "wr0ng"))
-        found = services.redis(wrong, embedded=None)
+        found = services.check_redis(wrong, embedded=None)
     assert found.status is Status.FAILED and "wr0ng" not in found.fact + found.advice
 
 
 @pytest.mark.parametrize(
     ("free", "inodes", "status"), [(20, 50, "ok"), (9, 50, "warning"), (0.1, 50, "failed"), (20, 1, "warning")]
 )
-def test_room_on_the_disk(
+def test_free_disk_space(
     free: float, inodes: int, status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = SimpleNamespace(f_frsize=1, f_blocks=100 * GIB, f_bavail=int(free * GIB), f_files=100, f_favail=inodes)
@@ -136,38 +136,39 @@ def test_room_on_the_disk(
         return answer
 
     monkeypatch.setattr(os, "statvfs", statvfs)
-    assert statuses([*disk.look(tmp_path / "data", tmp_path / "data" / "blobs")]) == [("data", status)]
+    assert statuses([*disk.check_disks(tmp_path / "data", tmp_path / "data" / "blobs")]) == [("data", status)]
     assert [*tmp_path.iterdir()] == []
 
 
-def test_a_disk_that_keeps_nothing_and_blobs_on_another(tmp_path: Path) -> None:
-    [data, blobs] = disk.look(Path("/proc/torchyard"), tmp_path / "blobs")
+def test_a_disk_that_cannot_be_written_and_blobs_on_another_disk(tmp_path: Path) -> None:
+    [data, blobs] = disk.check_disks(Path("/proc/torchyard"), tmp_path / "blobs")
     assert (data.status, blobs.check) == (Status.FAILED, "blobs")
-    assert "cannot keep a file" in data.fact and "writable" in data.advice
+    assert "no file can be stored" in data.fact and "writable" in data.advice
 
 
-def test_gpus_and_who_holds_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_and_the_processes_that_use_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    stranger = SimpleNamespace(pid=os.getpid(), usedGpuMemory=GIB)
-    driver = Driver({"GPU-aaaa": [], "GPU-bbbb": [stranger]})
-    found = [*gpus.look(Settings(), driver=driver)]
+    foreign = SimpleNamespace(pid=os.getpid(), usedGpuMemory=GIB)
+    driver = Driver({"GPU-aaaa": [], "GPU-bbbb": [foreign]})
+    found = [*gpus.check_devices(Settings(), driver=driver)]
     assert statuses(found) == [("devices", "ok"), ("gpu 0", "ok"), ("gpu 1", "warning")]
     assert found[0].fact == "driver 595.71.05, 2 GPUs"
     assert f"held by pid {os.getpid()} (" in found[2].fact
     driver.mig = 1
-    assert "-mig 0" in [*gpus.look(Settings(), driver=driver)][1].advice
+    assert "-mig 0" in [*gpus.check_devices(Settings(), driver=driver)][1].advice
     driver.failing = {"handle"}
-    assert statuses([*gpus.look(Settings(), driver=driver)])[1:] == [("gpu 0", "failed"), ("gpu 1", "failed")]
+    assert statuses([*gpus.check_devices(Settings(), driver=driver)])[1:] == [("gpu 0", "failed"), ("gpu 1", "failed")]
 
 
-def test_a_gpu_that_our_own_job_holds_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("title", ["torchyard:job_1", "torchyard job_1"])  # the second one of an older version
+def test_a_gpu_that_a_job_of_ours_uses_is_ok(title: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    with subprocess.Popen(["torchyard job_1 attempt 1 rank 0", "60"], executable="/bin/sleep") as rank:
+    with subprocess.Popen([f"{title} attempt 1 rank 0", "60"], executable="/bin/sleep") as rank:
         wait_for(Path(f"/proc/{rank.pid}/cmdline").read_bytes, "its title")
         held = SimpleNamespace(pid=rank.pid, usedGpuMemory=GIB)
-        found = [*gpus.look(Settings(), driver=Driver({"GPU-aaaa": [held]}))]
+        found = [*gpus.check_devices(Settings(), driver=Driver({"GPU-aaaa": [held]}))]
         rank.kill()
-    assert found[1].status is Status.OK and "torchyard job_1" in found[1].fact
+    assert found[1].status is Status.OK and title in found[1].fact
 
 
 TORCH: dict[str, Any] = {
@@ -182,7 +183,7 @@ TORCH: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("other", "count", "status", "said"),
+    ("other", "count", "status", "expected"),
     [
         ({}, 2, "ok", "NCCL 2.30.7"),
         ({"available": False, "why": "driver too old"}, 0, "ok", "Gloo"),
@@ -193,6 +194,6 @@ TORCH: dict[str, Any] = {
         ({"version": "2.9.0"}, 0, "warning", "not among the supported"),
     ],
 )
-def test_what_pytorch_lacks_is_named(other: dict[str, Any], count: int, status: str, said: str) -> None:
+def test_missing_parts_of_pytorch_are_reported(other: dict[str, Any], count: int, status: str, expected: str) -> None:
     found = pytorch.judge(TORCH | other, gpus=count)
-    assert (found.status, said in found.fact) == (status, True), found
+    assert (found.status, expected in found.fact) == (status, True), found

@@ -1,4 +1,4 @@
-"""A worker keeps house as it is set to, beside its jobs, and holds nobody up."""
+"""The housekeeper removes what the settings keep no longer, while jobs run."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -34,13 +34,13 @@ class Clock:
 
 
 @pytest.fixture
-def yard(database: Database) -> StoreFixture:
+def store(database: Database) -> StoreFixture:
     return StoreFixture(database)
 
 
 @pytest.fixture
-def settings(tmp_path: Path, yard: StoreFixture) -> Callable[..., Settings]:
-    url = yard.database.engine.url.render_as_string(hide_password=False)
+def settings(tmp_path: Path, store: StoreFixture) -> Callable[..., Settings]:
+    url = store.database.engine.url.render_as_string(hide_password=False)
     return partial(Settings, data_dir=tmp_path, database_url=url)
 
 
@@ -50,56 +50,56 @@ def redis_url(tmp_path: Path) -> Iterator[str]:
         yield url
 
 
-def ended(yard: StoreFixture, runs: Path) -> str:
-    claim = yard.running(yard.submit(), yard.worker())
+def ended(store: StoreFixture, runs: Path) -> str:
+    claim = store.running(store.submit(), store.worker())
     RunDir(runs / claim.job_id / "1").create()
-    yard.record(claim, seq=0, lines=[NewLines(0, "stdout", ["hello"])])
-    yard.end(claim, EndReason.COMPLETED)
+    store.record(claim, seq=0, lines=[NewLines(0, "stdout", ["hello"])])
+    store.end(claim, EndReason.COMPLETED)
     return claim.job_id
 
 
-def lines(yard: StoreFixture, job_id: str) -> int:
-    return len(yard.read(lambda session: logs.after(session, job_id, line=0, limit=10)))
+def lines(store: StoreFixture, job_id: str) -> int:
+    return len(store.read(lambda session: logs.after(session, job_id, line=0, limit=10)))
 
 
 def test_a_pass_removes_what_the_settings_keep_no_longer(
-    yard: StoreFixture, settings: Callable[..., Settings], tmp_path: Path
+    store: StoreFixture, settings: Callable[..., Settings], tmp_path: Path
 ) -> None:
-    job_id, clock = ended(yard, tmp_path / "runs"), Clock()
-    patient = Housekeeper(settings(), store_on(yard.database), in_use=lambda _: False, clock=clock)
-    hasty = Housekeeper(settings(**AT_ONCE), store_on(yard.database), in_use=lambda _: False, clock=clock)
-    patient.nudge()
-    patient.stop(60)
-    assert (lines(yard, job_id), (tmp_path / "runs" / job_id / "1").exists()) == (1, True)
-    hasty.nudge()
+    job_id, clock = ended(store, tmp_path / "runs"), Clock()
+    keeps_all = Housekeeper(settings(), store_on(store.database), in_use=lambda _: False, clock=clock)
+    keeps_nothing = Housekeeper(settings(**AT_ONCE), store_on(store.database), in_use=lambda _: False, clock=clock)
+    keeps_all.start_pass_if_due()
+    keeps_all.stop(60)
+    assert (lines(store, job_id), (tmp_path / "runs" / job_id / "1").exists()) == (1, True)
+    keeps_nothing.start_pass_if_due()
     wait_for(lambda: not (tmp_path / "runs" / job_id).exists(), "the run directory to go")
-    assert lines(yard, job_id) == 0
-    later = ended(yard, tmp_path / "runs")
-    hasty.nudge()  # not due yet
-    assert lines(yard, later) == 1
+    assert lines(store, job_id) == 0
+    later = ended(store, tmp_path / "runs")
+    keeps_nothing.start_pass_if_due()  # not due yet
+    assert lines(store, later) == 1
     clock.ahead += 61
-    wait_for(lambda: hasty.nudge() or not (tmp_path / "runs" / later).exists(), "the next pass")
-    hasty.stop(60)
-    assert not _at_work()
+    wait_for(lambda: keeps_nothing.start_pass_if_due() or not (tmp_path / "runs" / later).exists(), "the next pass")
+    keeps_nothing.stop(60)
+    assert not _thread_runs()
 
 
 @on_both
-def test_a_pass_that_meets_no_database_is_made_up_for(
-    yard: StoreFixture, settings: Callable[..., Settings], tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_a_pass_during_an_outage_of_the_database_is_repeated(
+    store: StoreFixture, settings: Callable[..., Settings], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    job_id, clock = ended(yard, tmp_path / "runs"), Clock()
-    keeper = Housekeeper(settings(**AT_ONCE), store_on(yard.database), in_use=lambda _: False, clock=clock)
-    with unavailable(yard.database):
-        keeper.nudge()
-        wait_for(lambda: "housekeeping goes on later" in caplog.text or not _at_work(), "the end of the pass")
-    assert "housekeeping was broken off" not in caplog.text
+    job_id, clock = ended(store, tmp_path / "runs"), Clock()
+    housekeeper = Housekeeper(settings(**AT_ONCE), store_on(store.database), in_use=lambda _: False, clock=clock)
+    with unavailable(store.database):
+        housekeeper.start_pass_if_due()
+        wait_for(lambda: "housekeeping continues later" in caplog.text or not _thread_runs(), "the end of the pass")
+    assert "housekeeping failed" not in caplog.text
     clock.ahead += 61
-    wait_for(lambda: keeper.nudge() or not (tmp_path / "runs" / job_id).exists(), "the next pass")
-    keeper.stop(60)
+    wait_for(lambda: housekeeper.start_pass_if_due() or not (tmp_path / "runs" / job_id).exists(), "the next pass")
+    housekeeper.stop(60)
 
 
-def test_a_worker_keeps_house_as_it_is_set_to(
-    yard: StoreFixture, settings: Callable[..., Settings], tmp_path: Path, redis_url: str
+def test_a_worker_runs_its_housekeeper(
+    store: StoreFixture, settings: Callable[..., Settings], tmp_path: Path, redis_url: str
 ) -> None:
     clock = Clock()
     slots = tuple(Device(index, f"cpu-{index}", "CPU slot", "cpu") for index in range(2))
@@ -108,16 +108,16 @@ def test_a_worker_keeps_house_as_it_is_set_to(
     serving = threading.Thread(target=daemon.serve)
     serving.start()
     try:
-        job_id = yard.submit()  # its code is not there
-        wait_for(lambda: yard.job(job_id).state == JobState.FAILED, "the end of the job")
+        job_id = store.submit()  # its code does not exist
+        wait_for(lambda: store.job(job_id).state == JobState.FAILED, "the end of the job")
         clock.ahead += 61
         wait_for(lambda: not (tmp_path / "runs" / job_id).exists(), "the run directory to go")
     finally:
         daemon.leave()
         serving.join(60)
     assert not serving.is_alive()
-    assert not _at_work()
+    assert not _thread_runs()
 
 
-def _at_work() -> bool:
+def _thread_runs() -> bool:
     return any(thread.name == "housekeeping" for thread in threading.enumerate())

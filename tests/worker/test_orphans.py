@@ -1,4 +1,4 @@
-"""What a killed supervisor leaves without a name is found by the worker that started it, and nothing else is."""
+"""A worker finds the processes without a name that a killed supervisor of its own leaves, and only those."""
 
 from collections.abc import Generator
 from contextlib import closing, contextmanager
@@ -19,7 +19,7 @@ from tests import servers
 from tests.databases import SQLiteDatabases
 from tests.store.fixture import StoreFixture
 from tests.worker.attempt import LAUNCHER, wait_for
-from tests.worker.test_supervisor import DAEMONS
+from tests.worker.programs import HAS_DAEMONS
 from torchyard.contract.recordfiles import read_record
 from torchyard.contract.records import ProcessIdentity
 from torchyard.contract.rundir import RunDir
@@ -29,59 +29,59 @@ from worker.engines.local.warm.process import TITLE
 WORKER = """
 import sys
 sys.path.insert(0, sys.argv.pop(1))
-from tests.worker.engines.local.warm.light import Light
-from tests.worker.standin import StandIn
+from tests.worker.engines.local.warm.light_process import LightWarmProcess
+from tests.worker.stand_in import TorchrunStandIn
 from worker.__main__ import main
 from worker.engines.local import engine, orphans
-orphans.start = Light().start
+orphans.start = LightWarmProcess().start
 argv = sys.argv[1:]
-engine.Torchrun = lambda: StandIn(argv)
+engine.TorchrunLauncher = lambda: TorchrunStandIn(argv)
 del sys.argv[1:]
 sys.exit(main())
 """
-"""The worker's program; its arguments are what it starts in torchrun's place."""
+"""The worker's program. Its arguments are the command that it starts instead of torchrun."""
 SECRET = "only the services know it"
 ROOT = Path(__file__).parents[2]
-ONCE = "import os, sys\nif os.environ['TORCHYARD_ATTEMPT'] != '1': sys.exit()\n" + DAEMONS
+ONCE = "import os, sys\nif os.environ['TORCHYARD_ATTEMPT'] != '1': sys.exit()\n" + HAS_DAEMONS
 
 
 @dataclass
 class Running:
-    """A job's first attempt, all of whose processes are there."""
+    """The processes of a job's first attempt."""
 
     job_id: str
     supervisor: ProcessIdentity
     rank: ProcessIdentity
-    deaf: ProcessIdentity
+    named: ProcessIdentity
     nameless: ProcessIdentity
 
     @classmethod
     def of(cls, run: RunDir) -> "Running":
         wait_for((run.job / "ready-0").exists, "the rank's daemons")
         records = [read_record(path, ProcessIdentity) for path in (run.supervisor, run.ranks / "0.json")]
-        daemons = [process.identity(int((run.job / name).read_text())) for name in ("deaf", "nameless")]
+        daemons = [process.identity(int((run.job / name).read_text())) for name in ("named", "nameless")]
         found = [item for item in (*records, *daemons) if item is not None]
         return cls(run.root.parent.name, *found)
 
     def alive(self) -> list[bool]:
-        return [process.is_alive(item) for item in (self.supervisor, self.rank, self.deaf, self.nameless)]
+        return [process.is_alive(item) for item in (self.supervisor, self.rank, self.named, self.nameless)]
 
     def kill(self) -> None:
-        for item in (self.supervisor, self.rank, self.deaf, self.nameless):
+        for item in (self.supervisor, self.rank, self.named, self.nameless):
             process.send(item, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("launcher", ["torchrun", "auto"])
-def test_what_a_killed_supervisor_leaves_ends_and_other_jobs_go_on(
+def test_the_processes_of_a_killed_supervisor_end_and_other_jobs_go_on(
     tmp_path: Path, sqlite: SQLiteDatabases, launcher: str
 ) -> None:
-    """Also where the warm process that forked the supervisors is gone: they are the worker's children then."""
+    """With `auto`, the warm process that forked the supervisors is killed, so they become children of the worker."""
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "train.py").write_text(ONCE)
     started: list[Running] = []
     with sqlite.migrated() as url, closing(Database(url)) as database, servers.redis_server(tmp_path) as redis:
-        yard = StoreFixture(database)
-        jobs = [yard.submit(config={"code": f"file://{tmp_path / 'code'}"}) for _ in range(2)]
+        store = StoreFixture(database)
+        jobs = [store.submit(config={"code": f"file://{tmp_path / 'code'}"}) for _ in range(2)]
         try:
             with _worker(tmp_path, url, redis, launcher=launcher) as worker:
                 started += [Running.of(RunDir(tmp_path / "data" / "runs" / job_id / "1")) for job_id in jobs]
@@ -90,7 +90,7 @@ def test_what_a_killed_supervisor_leaves_ends_and_other_jobs_go_on(
                     _kill_warm_process(worker.pid)
                 process.send(broken.supervisor, signal.SIGKILL)
                 process.send(broken.rank, signal.SIGKILL)
-                wait_for(lambda: _has_ended(yard, broken.job_id), "the end of the attempt")
+                wait_for(lambda: _has_ended(store, broken.job_id), "the end of the attempt")
                 assert broken.alive() == [False] * 4
                 assert sound.alive() == [True] * 4
                 wait_for(lambda: not _zombies_of(worker.pid), "no zombie is left")
@@ -101,9 +101,9 @@ def test_what_a_killed_supervisor_leaves_ends_and_other_jobs_go_on(
                 process.kill_attempt(job_id, number)
 
 
-def _has_ended(yard: StoreFixture, job_id: str) -> bool:
+def _has_ended(store: StoreFixture, job_id: str) -> bool:
     query = select(Attempt.ended_at).where(Attempt.job_id == job_id, Attempt.number == 1)
-    return yard.read(lambda session: session.scalars(query).one()) is not None
+    return store.read(lambda session: session.scalars(query).one()) is not None
 
 
 @contextmanager
@@ -130,13 +130,13 @@ def _kill_warm_process(worker: int) -> None:
     below = process.descendants(worker)
     titles = {item: Path(f"/proc/{item.pid}/cmdline").read_bytes().rstrip(b"\0").decode() for item in below}
     (found,) = [item for item, title in titles.items() if title == TITLE]
-    assert (_remembers(worker, SECRET), _remembers(found.pid, SECRET)) == (True, False)
+    assert (_memory_contains(worker, SECRET), _memory_contains(found.pid, SECRET)) == (True, False)
     process.send(found, signal.SIGKILL)
     wait_for(lambda: not process.is_alive(found), "the warm process's end")
 
 
-def _remembers(pid: int, text: str) -> bool:
-    """Whether `text` is anywhere in the memory that a process has for itself."""
+def _memory_contains(pid: int, text: str) -> bool:
+    """Returns whether `text` is in the private memory of a process."""
     with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
         for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
             bounds, mode, *_ = line.split()

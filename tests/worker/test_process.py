@@ -1,4 +1,4 @@
-"""Processes are told apart, found and ended; never one that only has the pid."""
+"""Processes are identified, found and killed, but never another process that has the same pid."""
 
 from collections.abc import Generator, Iterator, Mapping
 import contextlib
@@ -15,7 +15,7 @@ import pytest
 
 from tests.worker.attempt import wait_for
 from torchyard.contract.records import ProcessIdentity
-from torchyard.contract.rundir import Env
+from torchyard.contract.rundir import Env, process_title
 from worker.engines.local import process
 
 SLEEP = "import time\nwhile True: time.sleep(1)\n"
@@ -59,7 +59,7 @@ def test_the_caller_is_never_signalled() -> None:
     assert not process.send(_identity(os.getpid()), signal.SIGKILL)
 
 
-def test_a_name_with_brackets_and_spaces_is_no_trouble() -> None:
+def test_a_process_name_with_brackets_and_spaces_is_parsed() -> None:
     rename = "import ctypes; ctypes.CDLL(None).prctl(15, b') R 1 (', 0, 0, 0)\nprint(flush=True)\n"
     with _started(rename + SLEEP, {}, stdout=subprocess.PIPE) as renamed:
         assert renamed.stdout is not None
@@ -69,18 +69,21 @@ def test_a_name_with_brackets_and_spaces_is_no_trouble() -> None:
 
 def test_an_attempt_is_found_by_environment_by_title_and_by_descent() -> None:
     job = f"job_{uuid.uuid4()}"
-    titled = f"import setproctitle; setproctitle.setproctitle('torchyard {job} attempt 1 rank 0')\n"
+    titled = f"import setproctitle; setproctitle.setproctitle('{process_title(job, 1, 'rank 0')}')\n"
+    older_title = titled.replace(f"torchyard:{job}", f"torchyard {job}")
+    assert older_title != titled
     nested = f"import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', {SLEEP!r}], env={{}})\n"
     own: dict[str, str] = {Env.JOB_ID: job, Env.ATTEMPT: "1"}
     with (
         _started(nested + SLEEP, own) as by_environment,
         _started(titled + SLEEP, {"SOME": "thing"}) as by_title,
+        _started(older_title + SLEEP, {"SOME": "thing"}) as by_older_title,
         _started(SLEEP, own | {Env.ATTEMPT: "2"}) as other_attempt,
     ):
         try:
-            wait_for(lambda: len(process.find(job, 1)) == 3, "all three")
+            wait_for(lambda: len(process.find(job, 1)) == 4, "all four")
             found = {identity.pid for identity in process.find(job, 1)}
-            assert {by_environment.pid, by_title.pid} < found
+            assert {by_environment.pid, by_title.pid, by_older_title.pid} < found
             assert other_attempt.pid not in found
         finally:
             assert process.kill_attempt(job, 1) == []

@@ -1,19 +1,19 @@
-"""What a GPU must show before it is offered again: its memory is back, and a fault is some time ago."""
+"""A GPU is offered again after its memory was released and some time after a fault."""
 
 from dataclasses import dataclass, field
 
 import pytest
 
 from torchyard.contract.views import DeviceView
-from worker.devices.quarantine import HEALTHY, Quarantine, Use
+from worker.devices.quarantine import FAULT_QUARANTINE, DeviceUse, Quarantine
 
 GIB = 1 << 30
 ECC = "uncorrected ECC errors: 1"
-LOST = "GPU 0 does not answer: GPU is lost"
+LOST = "GPU 0 does not respond: GPU is lost"
 
 
 @dataclass
-class Bench:
+class QuarantineFixture:
     """Two GPUs, a CPU slot, and a clock."""
 
     now: float = 0.0
@@ -24,11 +24,11 @@ class Bench:
     def __post_init__(self) -> None:
         self.quarantine = Quarantine(clock=lambda: self.now)
 
-    def look(self, *uses: Use) -> list[str | None]:
-        """Why each device is not offered."""
+    def blocked_reasons(self, *uses: DeviceUse) -> list[str | None]:
+        """Returns why each device is not offered."""
         return [view.blocked for view in self.views(*uses)]
 
-    def views(self, *uses: Use) -> list[DeviceView]:
+    def views(self, *uses: DeviceUse) -> list[DeviceView]:
         views = [
             DeviceView(index=index, uuid=f"GPU-{index}", name="H200", kind="cuda", memory_used_bytes=int(used * GIB))
             for index, used in enumerate(self.used)
@@ -39,104 +39,108 @@ class Bench:
         return self.quarantine.judge([*views, slot], uses)
 
 
-def _use(*, over: bool = True, number: int = 1, failed: tuple[str, ...] = ()) -> Use:
-    return Use("job_a", number, ("GPU-0", "GPU-1", "cpu-0"), over=over, faults=dict.fromkeys(failed, ECC))
+def _use(*, ended: bool = True, number: int = 1, failed: tuple[str, ...] = ()) -> DeviceUse:
+    return DeviceUse("job_a", number, ("GPU-0", "GPU-1", "cpu-0"), ended=ended, faults=dict.fromkeys(failed, ECC))
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench()
+def fixture() -> QuarantineFixture:
+    return QuarantineFixture()
 
 
-def test_a_gpu_is_offered_again_only_when_its_memory_is_back(bench: Bench) -> None:
-    assert bench.look() == [None, None, None]
-    bench.used = [21.0, 4.0]
-    assert bench.look(_use(over=False)) == [None, None, None]  # whoever holds it is no quarantine
-    bench.used = [21.0, 0.6]
+def test_a_gpu_is_offered_again_only_after_its_memory_was_released(fixture: QuarantineFixture) -> None:
+    assert fixture.blocked_reasons() == [None, None, None]
+    fixture.used = [21.0, 4.0]
+    assert fixture.blocked_reasons(_use(ended=False)) == [None, None, None]  # a job holds it
+    fixture.used = [21.0, 0.6]
     said = (
         "GPU 0 is in quarantine: 21.0 GiB are still in use after job_a ended (0.5 GiB before it); "
-        "looked at again every 5 s"
+        "checked again every 5 s"
     )
-    assert bench.look(_use()) == [said, None, None]
-    assert bench.look() == [said, None, None]
-    bench.used[0] = 0.7
-    assert bench.look() == [None, None, None]
+    assert fixture.blocked_reasons(_use()) == [said, None, None]
+    assert fixture.blocked_reasons() == [said, None, None]
+    fixture.used[0] = 0.7
+    assert fixture.blocked_reasons() == [None, None, None]
 
 
-def test_an_attempt_that_was_over_before_anybody_looked_counts_too(bench: Bench) -> None:
-    bench.look()
-    bench.used = [3.0, 0.5]
-    bench.quarantine.note(_use(over=False))  # it was rescued: nobody knows its end
-    assert [blocked is None for blocked in bench.look()] == [False, True, True]
+def test_an_attempt_that_ended_between_two_observations_counts(fixture: QuarantineFixture) -> None:
+    fixture.blocked_reasons()
+    fixture.used = [3.0, 0.5]
+    fixture.quarantine.note_use(_use(ended=False))  # it was rescued, so its end is unknown
+    assert [blocked is None for blocked in fixture.blocked_reasons()] == [False, True, True]
 
 
-def test_after_a_restart_during_the_job_an_idle_gpu_is_known_by_little_memory(bench: Bench) -> None:
-    bench.used = [1.5, 0.9]
-    assert bench.look(_use()) == [
-        "GPU 0 is in quarantine: 1.5 GiB are still in use after job_a ended; looked at again every 5 s",
+def test_after_a_restart_of_the_worker_a_gpu_with_little_memory_in_use_counts_as_released(
+    fixture: QuarantineFixture,
+) -> None:
+    fixture.used = [1.5, 0.9]
+    assert fixture.blocked_reasons(_use()) == [
+        "GPU 0 is in quarantine: 1.5 GiB are still in use after job_a ended; checked again every 5 s",
         None,
         None,
     ]
 
 
-def test_while_it_is_not_known_which_gpus_an_adopted_job_has_no_memory_is_taken_for_idle(bench: Bench) -> None:
-    bench.used = [21.0, 0.5]
-    unknown = Use("job_b", 1, None, over=False)
-    assert bench.look(unknown) == [None, None, None]
+def test_no_memory_counts_as_released_while_the_gpus_of_an_adopted_job_are_unknown(fixture: QuarantineFixture) -> None:
+    fixture.used = [21.0, 0.5]
+    unknown = DeviceUse("job_b", 1, None, ended=False)
+    assert fixture.blocked_reasons(unknown) == [None, None, None]
     left = "21.0 GiB are still in use after job_a"
-    assert left in str(bench.look(_use())[0])
-    assert left in str(bench.look(unknown)[0])
+    assert left in str(fixture.blocked_reasons(_use())[0])
+    assert left in str(fixture.blocked_reasons(unknown)[0])
 
 
-def test_what_others_take_where_no_job_was_is_their_own_matter(bench: Bench) -> None:
-    bench.look()
-    bench.used = [6.0, 6.0]  # a desktop
-    assert bench.look() == [None, None, None]
+def test_memory_that_others_use_without_a_job_is_no_reason_for_quarantine(fixture: QuarantineFixture) -> None:
+    fixture.blocked_reasons()
+    fixture.used = [6.0, 6.0]  # a desktop
+    assert fixture.blocked_reasons() == [None, None, None]
 
 
-def test_a_stranger_on_it_does_not_make_the_memory_confirmed(bench: Bench) -> None:
-    bench.look()
-    bench.used = [21.0, 0.5]
-    bench.quarantine.note(_use())
-    bench.blocked = "GPU 0 is held by pid 7 (20 GiB), not ours"
-    assert bench.look()[0] == bench.blocked
-    bench.blocked = None
-    assert "is in quarantine: 21.0 GiB" in str(bench.look()[0])
+def test_a_foreign_process_does_not_make_the_memory_count_as_released(fixture: QuarantineFixture) -> None:
+    fixture.blocked_reasons()
+    fixture.used = [21.0, 0.5]
+    fixture.quarantine.note_use(_use())
+    fixture.blocked = "GPU 0 is held by pid 7 (20 GiB), not ours"
+    assert fixture.blocked_reasons()[0] == fixture.blocked
+    fixture.blocked = None
+    assert "is in quarantine: 21.0 GiB" in str(fixture.blocked_reasons()[0])
 
 
-def test_for_a_minute_after_the_job_its_memory_is_expected_back_but_not_from_a_gpu_that_failed(bench: Bench) -> None:
-    bench.look()
-    bench.used = [21.0, 21.0]
-    bench.look(_use(over=False))
-    bench.now += 1000
+def test_memory_is_expected_back_within_a_minute_but_not_from_a_failed_gpu(fixture: QuarantineFixture) -> None:
+    fixture.blocked_reasons()
+    fixture.used = [21.0, 21.0]
+    fixture.blocked_reasons(_use(ended=False))
+    fixture.now += 1000
     ended = _use(failed=("GPU-1",))
-    assert [view.returning for view in bench.views(ended)] == [True, False, False]
-    bench.now += 59
-    assert [view.returning for view in bench.views()] == [True, False, False]
-    bench.now += 1
-    assert [view.returning for view in bench.views()] == [False] * 3
+    assert [view.returning for view in fixture.views(ended)] == [True, False, False]
+    fixture.now += 59
+    assert [view.returning for view in fixture.views()] == [True, False, False]
+    fixture.now += 1
+    assert [view.returning for view in fixture.views()] == [False] * 3
 
 
-def test_a_fault_keeps_the_device_that_failed_until_it_was_well_for_a_while(bench: Bench) -> None:
-    bench.look()
-    bench.look(_use(failed=("GPU-1",)))
-    bench.now += HEALTHY.total_seconds() - 1
-    blocked = bench.look(_use(failed=("GPU-1",)))  # noted once, however often it is told
+def test_a_failed_gpu_is_in_quarantine_for_ten_minutes(fixture: QuarantineFixture) -> None:
+    fixture.blocked_reasons()
+    fixture.blocked_reasons(_use(failed=("GPU-1",)))
+    fixture.now += FAULT_QUARANTINE.total_seconds() - 1
+    blocked = fixture.blocked_reasons(_use(failed=("GPU-1",)))  # a repeated note changes nothing
     assert [reason is None for reason in blocked] == [True, False, True]
-    assert str(blocked[1]).endswith("UTC: job_a met a fault on it (uncorrected ECC errors: 1)")
-    bench.now += 1
-    assert bench.look() == [None, None, None]
+    assert str(blocked[1]).endswith("UTC: it failed under job_a (uncorrected ECC errors: 1)")
+    fixture.now += 1
+    assert fixture.blocked_reasons() == [None, None, None]
 
 
-def test_the_time_begins_anew_while_it_does_not_answer_and_with_the_next_fault(bench: Bench) -> None:
-    bench.look(_use(failed=("GPU-0",)))
-    bench.now += HEALTHY.total_seconds() - 1
-    bench.blocked = LOST
-    assert bench.look()[0] == LOST
-    bench.blocked = None
-    bench.now += 2
-    assert "until" in str(bench.look()[0])
-    bench.now += HEALTHY.total_seconds()
-    assert bench.look()[0] is None
-    bench.look(_use(failed=("GPU-0",), number=2))
-    assert "until" in str(bench.look()[0])
+def test_the_quarantine_starts_again_while_the_gpu_does_not_respond_and_after_another_fault(
+    fixture: QuarantineFixture,
+) -> None:
+    fixture.blocked_reasons(_use(failed=("GPU-0",)))
+    fixture.now += FAULT_QUARANTINE.total_seconds() - 1
+    fixture.blocked = LOST
+    assert fixture.blocked_reasons()[0] == LOST
+    fixture.blocked = None
+    fixture.now += 2
+    assert "until" in str(fixture.blocked_reasons()[0])
+    fixture.now += FAULT_QUARANTINE.total_seconds()
+    assert fixture.blocked_reasons()[0] is None
+    fixture.blocked_reasons(_use(failed=("GPU-0",), number=2))
+    assert "until" in str(fixture.blocked_reasons()[0])

@@ -1,11 +1,11 @@
-"""Which devices a job gets, and what a waiting one is told."""
+"""Which devices a job gets, and the reason of a waiting job."""
 
 import pytest
 
 from store.rows.intents import Holder
 from torchyard.contract.spec import Resources
 from torchyard.contract.views import DeviceView
-from worker.placement.schedule import Host, explain, make_room, pick
+from worker.placement.schedule import Host, choose_victims, explain, pick_devices
 
 GIB = 1 << 30
 
@@ -32,22 +32,22 @@ def uuids(devices: list[DeviceView] | None) -> list[str] | None:
 
 def test_a_job_gets_all_its_devices_or_none() -> None:
     devices = [gpu(2), gpu(0), gpu(1, job="job_a")]
-    assert uuids(pick(Resources(devices_per_node=2), devices)) == ["GPU-0", "GPU-2"]
-    assert pick(Resources(devices_per_node=3), devices) is None
+    assert uuids(pick_devices(Resources(devices_per_node=2), devices)) == ["GPU-0", "GPU-2"]
+    assert pick_devices(Resources(devices_per_node=3), devices) is None
 
 
-def test_auto_means_gpus_where_there_are_any() -> None:
+def test_auto_means_gpus_if_there_are_any() -> None:
     mixed = [slot(0), slot(1), gpu(0, job="job_a")]
-    assert pick(Resources(device="auto"), mixed) is None
-    assert uuids(pick(Resources(device="cpu"), mixed)) == ["cpu-0"]
-    assert uuids(pick(Resources(device="auto"), [slot(0, job="job_a"), slot(1)])) == ["cpu-1"]
-    assert pick(Resources(device="cuda"), [slot(0)]) is None
+    assert pick_devices(Resources(device="auto"), mixed) is None
+    assert uuids(pick_devices(Resources(device="cpu"), mixed)) == ["cpu-0"]
+    assert uuids(pick_devices(Resources(device="auto"), [slot(0, job="job_a"), slot(1)])) == ["cpu-1"]
+    assert pick_devices(Resources(device="cuda"), [slot(0)]) is None
 
 
 def test_a_gpu_that_is_too_small_or_blocked_is_not_offered() -> None:
     devices = [gpu(0, memory=24), gpu(1, blocked="GPU 1 is held by pid 7 (21 GiB), not ours"), gpu(2)]
-    assert uuids(pick(Resources(min_memory_gb=40), devices)) == ["GPU-2"]
-    assert pick(Resources(devices_per_node=2, min_memory_gb=40), devices) is None
+    assert uuids(pick_devices(Resources(min_memory_gb=40), devices)) == ["GPU-2"]
+    assert pick_devices(Resources(devices_per_node=2, min_memory_gb=40), devices) is None
 
 
 @pytest.mark.parametrize(
@@ -86,12 +86,12 @@ def test_a_gpu_that_is_too_small_or_blocked_is_not_offered() -> None:
         ),
     ],
 )
-def test_the_reason_says_what_is_missing(resources: Resources, hosts: list[Host], code: str, message: str) -> None:
+def test_the_reason_names_what_is_missing(resources: Resources, hosts: list[Host], code: str, message: str) -> None:
     reason = explain(resources, hosts)
     assert (reason.code, reason.message) == (code, message)
 
 
-def test_two_workers_of_one_name_are_both_counted() -> None:
+def test_two_workers_with_the_same_name_are_both_counted() -> None:
     hosts = [Host("box", [slot(0, job="j")]), Host("box", [slot(0)])]
     assert explain(Resources(device="cpu"), hosts).message == "needs 1 CPU slot; 0 free on box; 1 free on box"
 
@@ -100,49 +100,50 @@ def holder(job_id: str, *, priority: int = 0, since: int = 0) -> Holder:
     return Holder(job_id, priority, preemptible=True, since=since, stopping=False)
 
 
-def test_as_few_jobs_as_possible_make_room_the_least_important_and_the_youngest_first() -> None:
+def test_as_few_jobs_as_possible_are_preempted_the_lowest_priority_and_the_youngest_first() -> None:
     devices = [slot(0), slot(1, job="old"), slot(2, job="young"), slot(3, job="mid"), slot(4, job="big")]
     devices += [slot(5, job="big"), slot(6, job="another's")]
     candidates = [holder("old"), holder("young", since=9), holder("mid", priority=1), holder("big", priority=2)]
 
-    def stopped(count: int) -> list[str]:
-        return [victim.job_id for victim in make_room(Resources(devices_per_node=count), devices, candidates)]
+    def victims(count: int) -> list[str]:
+        return [victim.job_id for victim in choose_victims(Resources(devices_per_node=count), devices, candidates)]
 
-    assert stopped(2) == ["young"]
-    assert stopped(3) == ["young", "old"]
-    assert stopped(6) == ["young", "old", "mid", "big"]
-    assert stopped(7) == []
-    # The big one alone is enough: the small ones that came before it need not stop.
+    assert victims(2) == ["young"]
+    assert victims(3) == ["young", "old"]
+    assert victims(6) == ["young", "old", "mid", "big"]
+    assert victims(7) == []
+    # The big job alone is enough, so the small ones before it are not preempted.
     alone = [slot(0, job="old"), *(slot(index, job="big") for index in range(1, 4))]
-    assert make_room(Resources(devices_per_node=3), alone, candidates) == [candidates[-1]]
+    assert choose_victims(Resources(devices_per_node=3), alone, candidates) == [candidates[-1]]
 
 
-def test_who_holds_nothing_that_suits_the_job_does_not_stop_for_it() -> None:
+def test_a_job_without_suitable_devices_is_not_preempted() -> None:
     devices = [gpu(0, memory=24, job="small"), gpu(1, job="large"), gpu(2, blocked="in quarantine"), slot(0, job="cpu")]
     candidates = [holder("small"), holder("cpu"), holder("large", priority=1)]
-    assert make_room(Resources(min_memory_gb=40), devices, candidates) == [candidates[-1]]
-    assert make_room(Resources(devices_per_node=2, min_memory_gb=40), devices, candidates) == []
+    assert choose_victims(Resources(min_memory_gb=40), devices, candidates) == [candidates[-1]]
+    assert choose_victims(Resources(devices_per_node=2, min_memory_gb=40), devices, candidates) == []
     devices[2] = devices[2].model_copy(update={"returning": True})
-    assert make_room(Resources(min_memory_gb=40), devices, candidates) == [], "one is free soon"
-    assert make_room(Resources(devices_per_node=2, min_memory_gb=40), devices, candidates) == [candidates[-1]]
+    assert choose_victims(Resources(min_memory_gb=40), devices, candidates) == [], "one is free soon"
+    assert choose_victims(Resources(devices_per_node=2, min_memory_gb=40), devices, candidates) == [candidates[-1]]
 
 
-def test_a_draining_worker_is_named_as_such() -> None:
+def test_the_reason_names_a_draining_worker() -> None:
     hosts = [Host("box-a", [slot(0), slot(1)], draining=True), Host("box-b", [slot(0, job="job_a"), slot(1)])]
     reason = explain(Resources(devices_per_node=2), hosts)
     assert reason.message == "needs 2 devices; box-a is draining; 1 free on box-b"
 
 
-def test_what_is_wrong_with_all_of_a_workers_devices_is_said_once() -> None:
-    full = "worker box-a has no room on its disk"
+def test_the_same_problem_of_several_devices_is_named_once() -> None:
+    full = "worker box-a has no free disk space"
     host = Host("box-a", [gpu(0, job="job_a"), gpu(1, blocked=full), gpu(2, blocked=full)])
     assert explain(Resources(), [host]).message == f"needs 1 device; 0 free on box-a; {full}"
 
 
-def test_for_whom_room_is_made_is_said_of_devices_that_suit() -> None:
+def test_the_reason_names_the_preemptor_of_suitable_devices_only() -> None:
     hosts = [Host("box-a", [slot(0, job="job_a"), slot(1), gpu(0)]), Host("box-b", [slot(0, job="job_b")])]
-    favoured = {"job_a": "job_z", "job_b": "job_y"}
-    assert explain(Resources(device="cpu"), hosts, favoured).message == (
-        "needs 1 CPU slot; 1 free on box-a, where room is made for job_z; 0 free on box-b, where room is made for job_y"
+    preemptors = {"job_a": "job_z", "job_b": "job_y"}
+    assert explain(Resources(device="cpu"), hosts, preemptors).message == (
+        "needs 1 CPU slot; 1 free on box-a, where devices are reserved for job_z;"
+        " 0 free on box-b, where devices are reserved for job_y"
     )
-    assert explain(Resources(device="cuda"), hosts, favoured).message == "needs 1 GPU; 1 free on box-a"
+    assert explain(Resources(device="cuda"), hosts, preemptors).message == "needs 1 GPU; 1 free on box-a"

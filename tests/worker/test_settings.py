@@ -9,7 +9,7 @@ from worker.settings import Settings
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "says"),
+    ("name", "value", "expected"),
     [
         ("KEEP_LOGS", "30", "90s, 15m, 24h or 7d"),
         ("KEEP_RUNS", "-1d", "90s, 15m, 24h or 7d"),
@@ -17,17 +17,17 @@ from worker.settings import Settings
         ("KEEP_LOGS_BYTES", "10GB", "valid integer"),
     ],
 )
-def test_a_wrong_variable_is_named_with_what_is_wrong(
-    monkeypatch: pytest.MonkeyPatch, name: str, value: str, says: str
+def test_an_invalid_variable_is_named_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, expected: str
 ) -> None:
     monkeypatch.setenv(f"TORCHYARD_{name}", value)
     with pytest.raises(ConfigError, match=f"^TORCHYARD_{name}: ") as caught:
         Settings.load()
-    assert says in caught.value.message
+    assert expected in caught.value.message
     assert "\n" not in caught.value.message
 
 
-def test_everything_is_kept_unless_it_is_said_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_everything_is_kept_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     def kept() -> list[object]:
         found = Settings.load()
         return [value for name, value in found if name.startswith("keep_")]

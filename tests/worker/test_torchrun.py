@@ -1,4 +1,4 @@
-"""The whole chain: two Gloo ranks, as a script job is launched, by torchrun, and as forks of the warm process."""
+"""Two Gloo ranks, launched as a script job is: with torchrun, and as forks of the warm process."""
 
 import os
 from pathlib import Path
@@ -36,7 +36,7 @@ for address in set().union(*map(listeners, (os.getpid(), os.getppid(), *children
 dist.barrier()
 dist.destroy_process_group()
 """
-# The peer may well complain first, as the group is gone before the error is out.
+# The peer may fail first, as the group is destroyed before the error is raised.
 FAILING = """
 if rank == 1:
     try:
@@ -60,7 +60,7 @@ def _rank(attempt: Attempt, rank: int) -> ProcessIdentity:
 
 
 @pytest.mark.parametrize("attempt", ["cold", "agent", "warm"], indirect=True)
-def test_two_ranks_meet_on_loopback_only_and_leave_no_file_elsewhere(
+def test_two_ranks_use_loopback_only_and_leave_no_temporary_file(
     attempt: Attempt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     temporary = tmp_path / "tmp"
@@ -75,7 +75,7 @@ def test_two_ranks_meet_on_loopback_only_and_leave_no_file_elsewhere(
         assert first == f"sum 2 threads {threads}"
         assert listening
         assert set(listening) == {"listens 0100007F"}
-    assert attempt.left() == []
+    assert attempt.running_processes() == []
     assert list(temporary.iterdir()) == []
 
 
@@ -105,13 +105,13 @@ def test_an_exception_names_its_rank_and_traceback(attempt: Attempt) -> None:
         ),
     ],
 )
-def test_a_rank_that_leaves_without_a_word(
+def test_a_rank_that_ends_without_an_error_is_reported(
     attempt: Attempt, way: str, reason: EndReason, code: int, message: str
 ) -> None:
     attempt.start_job(DDP + f"if rank == 1: {way}\npeers()")
     report = attempt.report()
     assert (report.reason, report.rank, report.exit_code, report.message) == (reason, 1, code, message)
-    assert attempt.left() == []
+    assert attempt.running_processes() == []
 
 
 @pytest.mark.parametrize("attempt", [pytest.param("cold", marks=pytest.mark.thorough), "agent"], indirect=True)
@@ -125,7 +125,7 @@ def test_killing_torchrun_leaves_no_rank(attempt: Attempt) -> None:
     report = attempt.report()
     assert report.reason is EndReason.WORKER_LOST
     assert not any(process.is_alive(rank) for rank in ranks)
-    assert attempt.left() == []
+    assert attempt.running_processes() == []
 
 
 def _parent(pid: int) -> int:

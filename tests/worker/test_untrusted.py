@@ -1,4 +1,4 @@
-"""What a job left is removed as far as it lets itself be, and nothing beside it."""
+"""Folders of a job are removed without following links, and only regular files are read."""
 
 import os
 from pathlib import Path
@@ -15,7 +15,7 @@ from torchyard.contract.untrusted import read_tail, read_untrusted
 from worker.untrusted import remove_inside
 
 
-def test_a_folder_goes_with_all_in_it_and_what_it_links_to_stays(tmp_path: Path) -> None:
+def test_a_folder_is_removed_with_its_content_but_not_the_targets_of_its_links(tmp_path: Path) -> None:
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "file").write_text("kept")
     folder = tmp_path / "run" / "checkpoints" / "one"
@@ -57,8 +57,8 @@ def test_a_tree_of_thousands_of_levels_is_removed(tmp_path: Path) -> None:
     assert remove_inside(tmp_path, "deep")
 
 
-def test_folders_without_any_right_and_odd_names_are_removed_by_their_owner(tmp_path: Path) -> None:
-    top = Path(tempfile.mkdtemp(dir="/tmp"))  # below tmp_path, another user gets nowhere
+def test_folders_without_permissions_and_with_odd_names_are_removed_by_their_owner(tmp_path: Path) -> None:
+    top = Path(tempfile.mkdtemp(dir="/tmp"))  # another user cannot enter tmp_path
     try:
         folder = top / "input" / "resume" / os.fsdecode(b"\xff\n -rf")
         folder.mkdir(parents=True)
@@ -73,7 +73,7 @@ def test_folders_without_any_right_and_odd_names_are_removed_by_their_owner(tmp_
         shutil.rmtree(top)
 
 
-def test_only_a_regular_file_with_one_name_is_read_and_nothing_blocks(tmp_path: Path) -> None:
+def test_only_a_regular_file_with_one_link_is_read_and_nothing_blocks(tmp_path: Path) -> None:
     run = RunDir(tmp_path / "run")
     run.create()
     path = run.errors / "0.json"

@@ -1,4 +1,4 @@
-"""Whose failure it was, from what launcher and ranks left."""
+"""The verdict on a failed attempt, by what its launcher and its ranks left."""
 
 from pathlib import Path
 
@@ -10,8 +10,8 @@ from torchyard.contract.recordfiles import write_record
 from torchyard.contract.records import ExitReport, ProcessIdentity, RankError
 from torchyard.contract.rundir import RunDir
 from worker.engines.local import verdict
-from worker.engines.local.launchers.torchrun import deaths
-from worker.engines.local.logtail import quote
+from worker.engines.local.launchers.torchrun import parse_failures
+from worker.engines.local.logtail import tail_of_stderr
 
 LOST_PEER = "[/pytorch/gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:38211"
 FAILURE = """[{index}]:
@@ -34,13 +34,13 @@ def run(tmp_path: Path) -> RunDir:
 
 
 def judge(run: RunDir, *, launcher_exit: int, world_size: int) -> ExitReport:
-    """By what torchrun's summary tells."""
-    seen = deaths(quote(run, "launcher"))
-    return verdict.judge(run, launcher_exit=launcher_exit, world_size=world_size, deaths=seen)
+    """Judges with the failures in torchrun's summary."""
+    seen = parse_failures(tail_of_stderr(run, "launcher"))
+    return verdict.judge(run, launcher_exit=launcher_exit, world_size=world_size, failures=seen)
 
 
 def _summary(run: RunDir, root: tuple[int, int], *others: tuple[int, int]) -> None:
-    """torchrun's last words, which name the root cause at the end."""
+    """Writes torchrun's summary, which names the root cause at the end."""
     blocks = [FAILURE.format(index=1, rank=rank, code=code) for rank, code in others]
     text = "Failures:\n" + "".join(blocks) + "-----\nRoot Cause (first observed failure):\n"
     run.log("launcher", "stderr").write_text(text + FAILURE.format(index=0, rank=root[0], code=root[1]) + "=====\n")
@@ -53,53 +53,53 @@ def _error(run: RunDir, rank: int, *, time: int, message: str, kind: str = "Runt
     write_record(run.errors / f"{rank}.json", record)
 
 
-def test_the_earliest_error_decides(run: RunDir) -> None:
+def test_the_earliest_error_is_reported(run: RunDir) -> None:
     _error(run, 0, time=200, message="second", kind="KeyError")
     _error(run, 1, time=100, message="first", kind="ValueError")
     report = judge(run, launcher_exit=1, world_size=2)
     assert (report.rank, report.message, report.exit_code) == (1, "ValueError: first", 1)
 
 
-def test_an_error_goes_before_an_earlier_complaint_about_a_lost_peer(run: RunDir) -> None:
+def test_an_error_is_preferred_to_an_earlier_lost_peer_error(run: RunDir) -> None:
     _error(run, 0, time=100, message=LOST_PEER)
     _error(run, 1, time=200, message="the cause", kind="ValueError")
     assert judge(run, launcher_exit=1, world_size=2).message == "ValueError: the cause"
 
 
-def test_a_silent_death_goes_before_a_complaint_about_a_lost_peer(run: RunDir) -> None:
+def test_a_killed_rank_is_preferred_to_a_lost_peer_error(run: RunDir) -> None:
     _error(run, 0, time=100, message=LOST_PEER)
     _summary(run, (0, 1), (1, -9))
     report = judge(run, launcher_exit=1, world_size=2)
     assert (report.reason, report.rank, report.exit_code) == (EndReason.KILLED, 1, -9)
 
 
-def test_an_abort_in_the_wake_of_an_error_is_not_the_cause(run: RunDir) -> None:
+def test_an_abort_after_an_error_is_not_the_cause(run: RunDir) -> None:
     _error(run, 1, time=100, message="the cause", kind="ValueError")
     _summary(run, (0, -6), (1, 1))
     assert judge(run, launcher_exit=1, world_size=2).rank == 1
 
 
-def test_a_rank_that_torchrun_ends_as_it_leaves_with_its_error_keeps_its_exit_code(run: RunDir) -> None:
+def test_a_rank_that_torchrun_terminates_while_it_exits_with_an_error_has_exit_code_1(run: RunDir) -> None:
     _error(run, 1, time=100, message="the cause", kind="ValueError")
     _summary(run, (0, 1), (1, -15))
     report = judge(run, launcher_exit=1, world_size=2)
     assert (report.rank, report.message, report.exit_code) == (1, "ValueError: the cause", 1)
 
 
-def test_a_rank_ended_by_torchrun_is_not_the_cause(run: RunDir) -> None:
+def test_a_rank_that_torchrun_terminated_is_not_the_cause(run: RunDir) -> None:
     _summary(run, (1, 3), (0, -15))
     report = judge(run, launcher_exit=1, world_size=2)
     assert (report.reason, report.rank, report.exit_code) == (EndReason.USER_ERROR, 1, 3)
 
 
-def test_a_rank_that_somebody_terminated_is_the_cause_when_it_was_first(run: RunDir) -> None:
+def test_a_rank_that_sigterm_killed_first_is_the_cause(run: RunDir) -> None:
     _error(run, 0, time=100, message=LOST_PEER)
     _summary(run, (1, -15))
     report = judge(run, launcher_exit=1, world_size=2)
     assert (report.reason, report.rank, report.message) == (EndReason.KILLED, 1, "rank 1 was killed by SIGTERM")
 
 
-def test_only_lost_peers_are_still_an_error(run: RunDir) -> None:
+def test_a_lost_peer_error_alone_is_reported(run: RunDir) -> None:
     _error(run, 0, time=100, message=LOST_PEER)
     report = judge(run, launcher_exit=1, world_size=2)
     assert (report.reason, report.rank) == (EndReason.USER_ERROR, 0)
@@ -112,7 +112,7 @@ def test_an_exit_code_given_by_the_script_is_kept(run: RunDir) -> None:
     assert (report.exit_code, report.message) == (5, "rank 1: exited with code 5")
 
 
-def test_a_crash_in_native_code_shows_its_stack(run: RunDir) -> None:
+def test_the_report_of_a_crash_in_native_code_has_its_stack(run: RunDir) -> None:
     run.log("rank-1", "stderr").write_text("step 1\nFatal Python error: Segmentation fault\n  File train.py line 3\n")
     _summary(run, (1, -11))
     report = judge(run, launcher_exit=1, world_size=2)
@@ -124,7 +124,7 @@ ECC = "CUDA error: uncorrectable ECC error encountered"
 WATCHDOG = f"[rank1]:[E] [PG ID 0 Rank 1] Process group watchdog thread terminated with exception: {ECC}"
 
 
-def test_a_device_fault_that_nccl_reports_is_no_lost_peer(run: RunDir) -> None:
+def test_a_device_fault_that_nccl_reports_is_not_a_lost_peer(run: RunDir) -> None:
     _error(run, 0, time=100, message=LOST_PEER)
     record = RankError(
         rank=1,
@@ -139,7 +139,7 @@ def test_a_device_fault_that_nccl_reports_is_no_lost_peer(run: RunDir) -> None:
     assert (report.reason, report.rank) == (EndReason.DEVICE_FAULT, 1)
 
 
-def test_an_abort_over_a_device_fault_is_one(run: RunDir) -> None:
+def test_an_abort_after_a_device_fault_is_a_device_fault(run: RunDir) -> None:
     _error(run, 0, time=100, message=LOST_PEER)
     run.log("rank-1", "stderr").write_text(f"step 1\n{WATCHDOG}\nException raised from c10_cuda_check\n")
     _summary(run, (1, -6), (0, 1))
@@ -148,7 +148,7 @@ def test_an_abort_over_a_device_fault_is_one(run: RunDir) -> None:
     assert report.message == f"rank 1 was killed by SIGABRT: {WATCHDOG}"
 
 
-def test_an_abort_over_an_illegal_address_is_the_programs(run: RunDir) -> None:
+def test_an_abort_after_an_illegal_address_is_not_a_device_fault(run: RunDir) -> None:
     text = "CUDA error: an illegal memory access was encountered\n"
     run.log("rank-1", "stderr").write_text(text)
     _summary(run, (1, -6))
@@ -161,7 +161,7 @@ TIMEOUT = (
 )
 
 
-def test_an_abort_over_a_collective_that_never_ended_is_a_hang(run: RunDir) -> None:
+def test_an_abort_after_a_collective_timeout_is_a_hang(run: RunDir) -> None:
     run.log("rank-1", "stderr").write_text(f"step 1\n{TIMEOUT} before timing out.\nFatal Python error: Aborted\n")
     _summary(run, (1, -6), (0, -15))
     report = judge(run, launcher_exit=1, world_size=2)
@@ -169,13 +169,13 @@ def test_an_abort_over_a_collective_that_never_ended_is_a_hang(run: RunDir) -> N
     assert report.message == f"rank 1 was killed by SIGABRT: {TIMEOUT} before timing out."
 
 
-def test_only_an_abort_is_a_hang(run: RunDir) -> None:
+def test_a_collective_timeout_without_an_abort_is_not_a_hang(run: RunDir) -> None:
     run.log("rank-1", "stderr").write_text(f"{TIMEOUT}\n")
     _summary(run, (1, -9))
     assert judge(run, launcher_exit=1, world_size=2).reason is EndReason.KILLED
 
 
-def test_a_malformed_or_missing_summary_is_no_trouble(run: RunDir) -> None:
+def test_a_malformed_or_missing_summary_is_ignored(run: RunDir) -> None:
     report = judge(run, launcher_exit=7, world_size=2)
     assert (report.reason, report.message) == (EndReason.USER_ERROR, "the launcher exited with code 7")
     run.log("launcher", "stderr").write_bytes(b"\xff\x00  rank      : x (local\n  exitcode  : -\n")
@@ -186,7 +186,7 @@ def test_a_malformed_or_missing_summary_is_no_trouble(run: RunDir) -> None:
 
 
 @pytest.mark.parametrize("came_up", [True, False])
-def test_whom_a_full_disk_kept_from_saying_why_is_not_at_fault(run: RunDir, came_up: bool) -> None:
+def test_ranks_that_could_not_record_errors_on_a_full_disk_count_as_worker_lost(run: RunDir, came_up: bool) -> None:
     if not came_up:
         (run.ranks / "0.json").unlink()
         (run.ranks / "1.json").unlink()
@@ -204,7 +204,7 @@ def test_whom_a_full_disk_kept_from_saying_why_is_not_at_fault(run: RunDir, came
         assert judge(small, launcher_exit=0, world_size=2).reason is EndReason.COMPLETED
 
 
-def test_a_launcher_that_is_killed_is_nobodys_fault_here(run: RunDir) -> None:
+def test_a_killed_launcher_counts_as_worker_lost(run: RunDir) -> None:
     _error(run, 0, time=100, message=LOST_PEER)
     assert judge(run, launcher_exit=-9, world_size=2).reason is EndReason.WORKER_LOST
     for rank in (0, 1):

@@ -169,8 +169,12 @@ class RunDir:
 
 
 def process_title(job_id: str, attempt: int, role: str) -> str:
-    """Returns the title of a process of an attempt, by which orphans are found. `role` is `rank N` or `supervisor`."""
-    return f"torchyard {job_id} attempt {attempt} {role}"
+    """Returns the title of a process of an attempt, by which orphans are found. `role`: `rank N` or `supervisor`.
+
+    The first 15 characters, which the kernel keeps as the process name, have no space: some programs parse
+    `/proc/PID/stat` by spaces.
+    """
+    return f"torchyard:{job_id} attempt {attempt} {role}"
 
 
 def _set_modes(folder: Path, files: list[str], *, folder_mode: int, file_mode: int) -> None:

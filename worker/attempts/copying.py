@@ -1,4 +1,4 @@
-"""A checkpoint of an attempt on its way into the blob store, a part of it at a time."""
+"""Copies a checkpoint of an attempt into the blob store, part by part."""
 
 import errno
 import os
@@ -12,23 +12,23 @@ from torchyard.contract.rundir import MANIFEST, STATE_FILE, RunDir
 from torchyard.contract.untrusted import open_inside
 
 CHECKPOINT_LIMIT = 1 << 40
-"""Bytes of one checkpoint, by default."""
+"""The default limit of one checkpoint, in bytes."""
 
 _MAX_MANIFEST = 1 << 20
-_FILE_COST = 1 << 20  # bytes for which the opening and syncing of one file count
+_MIN_FILE_COST = 1 << 20  # opening and syncing a file counts as copying so many bytes
 
 
 class CheckpointCopy:
-    """Takes at most what the manifest lists. Its blobs have no name in the store before `publish`.
+    """Copies at most what the manifest lists. The blobs have no name in the store before `publish`.
 
-    Whoever makes one must `discard` it in the end, which does nothing after `publish`.
+    The caller must call `discard` in the end, which does nothing after `publish`.
     """
 
     def __init__(self, run: RunDir, blobs: Blobs, name: str, *, limit: int) -> None:
-        """Reads the manifest and looks at the files. Copies nothing.
+        """Reads the manifest and checks the files. Copies nothing.
 
-        Raises DataError where they do not fit together or are larger than `limit` or the store's disk, and OSError,
-        also where that disk has no room now.
+        Raises DataError if the files do not match the manifest, or are larger than `limit` or the store's disk. Raises
+        OSError, also if that disk has too little free space now.
         """
         self.name = name
         self._blobs = blobs
@@ -36,48 +36,48 @@ class CheckpointCopy:
         self._folder = (*run.checkpoints.relative_to(run.job).parts, name)
         self._done: list[BlobWriter] = []
         self._current: tuple[BinaryIO, BlobWriter] | None = None
-        manifest = self._manifest()
-        self._check(manifest.files, limit)
+        manifest = self._read_manifest()
+        self._check_files(manifest.files, limit)
         self._pending = list(manifest.files)
         self.checkpoint = NewCheckpoint(name, manifest, list(manifest.files))
 
-    def go_on(self, limit: int) -> int:
-        """Copies at most `limit` bytes or so. Returns how much of `limit` is left; all is copied where that is not 0.
+    def copy_some(self, limit: int) -> int:
+        """Copies about `limit` bytes at most. Returns how much of `limit` is left: if it is not 0, all is copied.
 
-        Raises DataError where a file is not the one in the manifest, and OSError.
+        Raises DataError if a file is not the one in the manifest, and OSError.
         """
         while self._pending:
             if limit <= 0:
                 return 0
             file = self._pending[0]
             source, copy = self._current = self._current or (self._open(file), self._blobs.create())
-            taken = copy.copy_from(source, min(limit, file.size - copy.size))
-            limit -= max(taken, _FILE_COST)
-            if taken and copy.size < file.size:
+            copied = copy.copy_from(source, min(limit, file.size - copy.size))
+            limit -= max(copied, _MIN_FILE_COST)
+            if copied and copy.size < file.size:
                 copy.sync()
                 continue
             source.close()
             if copy.finish() != Blob(file.sha256, file.size):
-                raise DataError(f"its file {file.path} is not the one in its manifest")
+                raise DataError(f"its file {file.path} does not match its manifest")
             self._done.append(copy)
             self._current = None
             self._pending.pop(0)
         return max(limit, 1)
 
     def publish(self) -> None:
-        """Names the blobs. To be called while `Blobs.sharing` is held until the commit. Raises OSError."""
+        """Gives the blobs their names. The caller holds `Blobs.sharing` until its commit. Raises OSError."""
         for copy in self._done:
             copy.publish()
 
     def discard(self) -> None:
-        """Leaves nothing behind that has no name. Raises OSError."""
+        """Removes every blob that has no name. Raises OSError."""
         if self._current is not None:
             self._current[0].close()
             self._current[1].discard()
         for copy in self._done:
             copy.discard()
 
-    def _manifest(self) -> Manifest:
+    def _read_manifest(self) -> Manifest:
         raw = open_inside(self._job, *self._folder, MANIFEST)
         if raw is None:
             raise DataError("it has no manifest")
@@ -88,7 +88,7 @@ class CheckpointCopy:
         except ValueError:
             raise DataError("its manifest cannot be read") from None
 
-    def _check(self, files: list[ManifestFile], limit: int) -> None:
+    def _check_files(self, files: list[ManifestFile], limit: int) -> None:
         paths = {file.path for file in files}
         if STATE_FILE not in paths:
             raise DataError(f"it has no {STATE_FILE}")
@@ -97,10 +97,10 @@ class CheckpointCopy:
         for file in files:
             self._open(file).close()
         size = sum(file.size for file in files)
-        space = self._blobs.disk_space()
-        if size > min(limit, space.total):
-            raise DataError(f"its {size} bytes are more than the {min(limit, space.total)} that a checkpoint may have")
-        if size > space.free:
+        disk_space = self._blobs.disk_space()
+        if size > min(limit, disk_space.total):
+            raise DataError(f"it has {size} bytes, but a checkpoint may have at most {min(limit, disk_space.total)}")
+        if size > disk_space.free:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._blobs.root))
 
     def _open(self, file: ManifestFile) -> BinaryIO:
@@ -109,5 +109,5 @@ class CheckpointCopy:
             raise DataError(f"its file {file.path} is missing")
         if os.fstat(source.fileno()).st_size != file.size:
             source.close()
-            raise DataError(f"its file {file.path} is not the one in its manifest")
+            raise DataError(f"its file {file.path} does not match its manifest")
         return source

@@ -1,12 +1,12 @@
-"""The life of one attempt on its worker, as a pure function: what it does next, by what was seen and what is wanted.
+"""The lifecycle of one attempt on its worker, as a pure function of its phase, an observation and the intents.
 
     preparing ⇄ starting ──▶ running ──▶ draining ──▶ closed
                     └──▶ stopping ◀┘─────────▲
                              └───────────────┘
 
-Each phase can also close early (the attempt cannot be prepared, the worker failed), detach or be abandoned.
-*Detach*: the daemon leaves and the processes go on, for a later daemon to adopt. *Abandon*: the fence is lost, so the
-processes are killed and nothing is written.
+From each phase the attempt can also be closed early (it cannot be prepared, or the worker failed), be detached or be
+abandoned. *Detach*: the daemon leaves, and the processes go on until a later daemon adopts them. *Abandon*: the fence
+is lost, so the processes are killed and nothing is written.
 """
 
 from dataclasses import dataclass
@@ -17,31 +17,31 @@ from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport
 from worker.engines import base
 
-TRIES_ONCE_CANCELLED = 5
-"""How often in a row the host may refuse to store what a cancelled attempt left, before the rest is given up."""
+MAX_STORE_FAILURES_AFTER_CANCEL = 5
+"""After so many failures in a row to store the output of a cancelled attempt, the rest is given up."""
 
 _STRENGTH = {EndReason.PREEMPTED: 0, EndReason.PAUSED: 1, EndReason.CANCELLED: 3}
-_OTHER = 2  # the supervisor's own reasons, such as the time limit
+_STRENGTH_OF_OTHERS = 2  # the supervisor's own reasons, such as the time limit
 
 
 @dataclass(frozen=True)
 class Stop:
-    """A wish that the attempt ends, and how long it may take to save."""
+    """A request that the attempt ends, and how long it may take to save a checkpoint."""
 
     reason: EndReason
     grace: timedelta
 
-    def joined(self, other: "Stop | None") -> "Stop":
-        """The stronger reason (preempt < pause < cancel) and the shorter grace of both."""
+    def combined(self, other: "Stop | None") -> "Stop":
+        """Returns a stop with the stronger reason (preempt < pause < cancel) and the shorter grace of both."""
         if other is None:
             return self
-        reason = max(other.reason, self.reason, key=lambda item: _STRENGTH.get(item, _OTHER))
+        reason = max(other.reason, self.reason, key=lambda item: _STRENGTH.get(item, _STRENGTH_OF_OTHERS))
         return Stop(reason, min(self.grace, other.grace))
 
 
 @dataclass(frozen=True)
 class Intents:
-    """What is wanted of the attempt now, by its owner and by the daemon."""
+    """What the job's owner and the daemon want of the attempt now."""
 
     stop: Stop | None = None
     detach: bool = False
@@ -50,12 +50,12 @@ class Intents:
 
 @dataclass(frozen=True)
 class Preparing:
-    """A phase: its run directory is written. Nothing runs."""
+    """A phase: the run directory is being written. No process runs."""
 
 
 @dataclass(frozen=True)
 class Starting:
-    """A phase: the engine was told to start it. Not every rank has come up."""
+    """A phase: the engine was told to start the attempt, and some ranks have not come up yet."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Running:
 
 @dataclass(frozen=True)
 class Stopping:
-    """A phase: it was asked to stop."""
+    """A phase: the attempt was asked to stop."""
 
     stop: Stop
     ran: bool
@@ -74,16 +74,16 @@ class Stopping:
 
 @dataclass(frozen=True)
 class Draining:
-    """A phase: nothing of it runs. What it wrote is being stored."""
+    """A phase: all processes have ended. What the attempt wrote is being stored."""
 
     report: ExitReport
-    asked: EndReason | None = None
-    """The stop that it was asked for."""
+    requested: EndReason | None = None
+    """The stop that the attempt was asked for."""
 
 
 @dataclass(frozen=True)
 class Closed:
-    """The last phase: the daemon has nothing more to do for it."""
+    """The last phase: the daemon does nothing more for the attempt."""
 
     how: Literal["ended", "detached", "abandoned"]
 
@@ -93,31 +93,31 @@ Phase = Preparing | Starting | Running | Stopping | Draining | Closed
 
 @dataclass(frozen=True)
 class Unprepared:
-    """Seen: there was no try yet, or the host cannot do it now and `trouble` says why."""
+    """An observation: nothing was tried yet, or the host cannot prepare the attempt now and `problem` says why."""
 
-    trouble: str | None = None
+    problem: str | None = None
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """Seen: its run directory is whole."""
+    """An observation: the run directory is complete."""
 
 
 @dataclass(frozen=True)
 class Undrained:
-    """Seen: there is more to store, or the host refused to store it `refusals` times in a row."""
+    """An observation: there is more to store. The last `failures` tries to store it failed."""
 
-    refusals: int = 0
+    failures: int = 0
 
 
 @dataclass(frozen=True)
 class Drained:
-    """Seen: all that it wrote is stored."""
+    """An observation: all that the attempt wrote is stored."""
 
 
 @dataclass(frozen=True)
 class Failed:
-    """Seen: it cannot go on, whatever its phase. It cannot be prepared, or the worker met an error of its own."""
+    """An observation in any phase: the attempt cannot be prepared, or the worker met an error of its own."""
 
     report: ExitReport
 
@@ -127,47 +127,53 @@ Observation = Unprepared | Prepared | base.Observation | Undrained | Drained | F
 
 @dataclass(frozen=True)
 class Prepare:
-    """To do: write the run directory. Seen next: `Prepared`, `Unprepared` or `Failed`."""
+    """An action: write the run directory. The next observation is `Prepared`, `Unprepared` or `Failed`."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """To do: have the engine start it, and store its handle. Seen next: the engine's, `Unprepared` or `Failed`."""
+    """An action: have the engine start the attempt, and store its handle.
+
+    The next observation is the engine's, `Unprepared` or `Failed`.
+    """
 
 
 @dataclass(frozen=True)
 class MarkRunning:
-    """To do: store with the next `Store` or `Close` that every rank has come up. May be repeated."""
+    """An action: the next `Store` or `Close` also stores that every rank has come up. May be repeated."""
 
 
 @dataclass(frozen=True)
 class Store:
-    """To do: store some of what it wrote. `final`: nothing writes any more; seen next: `Undrained` or `Drained`."""
+    """An action: store some of what the attempt wrote.
+
+    `final`: all processes have ended; the next observation is `Undrained` or `Drained`.
+    """
 
     final: bool = False
 
 
 @dataclass(frozen=True)
 class RequestStop:
-    """To do: ask it to stop. May be repeated."""
+    """An action: ask the attempt to stop. May be repeated."""
 
     stop: Stop
 
 
 @dataclass(frozen=True)
 class Kill:
-    """To do: end whatever runs of it. `silent`: and write nothing."""
+    """An action: end all processes of the attempt. `silent`: write nothing."""
 
     silent: bool = False
 
 
 @dataclass(frozen=True)
 class Close:
-    """To do: the last transaction, with its end, its devices and the job's next state."""
+    """An action: the last transaction, which ends the attempt, frees its devices and sets the job's next state."""
 
     report: ExitReport
-    asked: EndReason | None = None
-    """The stop that it was asked for: an end as another stop is not believed."""
+    requested: EndReason | None = None
+    """The stop that the attempt was asked for. A report that names another stop is not believed."""
 
 
 Action = Prepare | Start | MarkRunning | Store | RequestStop | Kill | Close
@@ -175,81 +181,87 @@ Action = Prepare | Start | MarkRunning | Store | RequestStop | Kill | Close
 
 @dataclass(frozen=True)
 class Decision:
+    """The next phase, and the actions to carry out in this order."""
+
     phase: Phase
     actions: tuple[Action, ...] = ()
 
 
-def decide(phase: Phase, seen: Observation, intents: Intents) -> Decision:
-    """The next phase, and the actions that lead there in their order. Where one of them fails, the phase stays."""
+def decide(phase: Phase, observation: Observation, intents: Intents) -> Decision:
+    """Returns the next phase and the actions that lead to it. If an action fails, the caller keeps the phase."""
     if isinstance(phase, Closed):
         return Decision(phase)
     if intents.abandon:
         return Decision(Closed("abandoned"), (Kill(silent=True),))
     if intents.detach:
         return Decision(Closed("detached"))
-    if isinstance(seen, Failed):
+    if isinstance(observation, Failed):
         kill = () if isinstance(phase, Preparing) else (Kill(),)
-        return Decision(Closed("ended"), (*kill, Close(seen.report)))
-    return _proceed(phase, seen, intents.stop)
+        return Decision(Closed("ended"), (*kill, Close(observation.report)))
+    return _decide_open(phase, observation, intents.stop)
 
 
-def _proceed(
-    phase: Preparing | Starting | Running | Stopping | Draining, seen: Observation, wanted: Stop | None
+def _decide_open(
+    phase: Preparing | Starting | Running | Stopping | Draining, observation: Observation, wanted: Stop | None
 ) -> Decision:
     if isinstance(phase, Draining):
-        return _drain(phase, seen, wanted)
-    if isinstance(phase, Preparing) and isinstance(seen, base.Observation):
+        return _drain(phase, observation, wanted)
+    if isinstance(phase, Preparing) and isinstance(observation, base.Observation):
         phase = Starting()  # an earlier daemon has started it
-    if isinstance(phase, Preparing) or (isinstance(phase, Starting) and isinstance(seen, Unprepared)):
-        return _prepare(seen, wanted)
-    if isinstance(seen, base.Ended | base.Absent):
-        return _leave(phase, seen, wanted)
-    return _go_on(phase, seen, wanted)
+    if isinstance(phase, Preparing) or (isinstance(phase, Starting) and isinstance(observation, Unprepared)):
+        return _prepare(observation, wanted)
+    if isinstance(observation, base.Ended | base.Absent):
+        return _start_draining(phase, observation, wanted)
+    return _follow(phase, observation, wanted)
 
 
-def _prepare(seen: Observation, wanted: Stop | None) -> Decision:
-    trouble = seen.trouble if isinstance(seen, Unprepared) else None
+def _prepare(observation: Observation, wanted: Stop | None) -> Decision:
+    problem = observation.problem if isinstance(observation, Unprepared) else None
     if wanted is not None:
-        message = "stopped before it started" + (f": {trouble}" if trouble else "")
+        message = "stopped before it started" + (f": {problem}" if problem else "")
         report = ExitReport(reason=wanted.reason, message=message)
         return Decision(Closed("ended"), (Close(report, wanted.reason),))
-    if isinstance(seen, Prepared):
+    if isinstance(observation, Prepared):
         return Decision(Starting(), (Start(),))
     return Decision(Preparing(), (Prepare(),))
 
 
-def _go_on(phase: Starting | Running | Stopping, seen: Observation, wanted: Stop | None) -> Decision:
-    """It is about to run, runs, or nobody can tell."""
+def _follow(phase: Starting | Running | Stopping, observation: Observation, wanted: Stop | None) -> Decision:
+    """Decides for an attempt that is about to run, that runs, or of which the engine cannot tell."""
     actions: list[Action] = [Store()]
     ran = _ran(phase)
-    if isinstance(seen, base.Running):
-        if not seen.supervised:
+    if isinstance(observation, base.Running):
+        if not observation.supervised:
             actions.append(Kill())
-        if not ran and seen.ranks >= seen.of:
+        if not ran and observation.ranks >= observation.world_size:
             ran = True
             actions.insert(0, MarkRunning())
-    stop = _asked(phase, wanted)
+    stop = _strongest_stop(phase, wanted)
     if stop is not None:
         return Decision(Stopping(stop, ran), (*actions, RequestStop(stop)))
     return Decision(Running() if ran else Starting(), tuple(actions))
 
 
-def _leave(phase: Starting | Running | Stopping, seen: base.Ended | base.Absent, wanted: Stop | None) -> Decision:
-    if isinstance(seen, base.Ended):
-        report = seen.report
+def _start_draining(
+    phase: Starting | Running | Stopping, observation: base.Ended | base.Absent, wanted: Stop | None
+) -> Decision:
+    if isinstance(observation, base.Ended):
+        report = observation.report
     else:
-        report = ExitReport(reason=EndReason.WORKER_LOST, message="nothing of the attempt runs, and it left no word")
-    # A job succeeds from `running` alone, also where its ranks were too fast to be seen.
+        message = "no process of the attempt runs, and it left no exit report"
+        report = ExitReport(reason=EndReason.WORKER_LOST, message=message)
+    # A job can succeed only from `running`, also if its ranks ended before anybody saw them.
     mark = (MarkRunning(),) if report.reason is EndReason.COMPLETED and not _ran(phase) else ()
-    stop = _asked(phase, wanted)
+    stop = _strongest_stop(phase, wanted)
     return Decision(Draining(report, stop.reason if stop is not None else None), (*mark, Store(final=True)))
 
 
-def _drain(phase: Draining, seen: Observation, wanted: Stop | None) -> Decision:
+def _drain(phase: Draining, observation: Observation, wanted: Stop | None) -> Decision:
     cancelled = wanted is not None and wanted.reason is EndReason.CANCELLED
-    given_up = isinstance(seen, Undrained) and cancelled and seen.refusals >= TRIES_ONCE_CANCELLED
-    if isinstance(seen, Drained) or given_up:
-        return Decision(Closed("ended"), (Close(phase.report, phase.asked),))
+    failures = observation.failures if isinstance(observation, Undrained) else 0
+    given_up = cancelled and failures >= MAX_STORE_FAILURES_AFTER_CANCEL
+    if isinstance(observation, Drained) or given_up:
+        return Decision(Closed("ended"), (Close(phase.report, phase.requested),))
     return Decision(phase, (Store(final=True),))
 
 
@@ -257,7 +269,7 @@ def _ran(phase: Starting | Running | Stopping) -> bool:
     return phase.ran if isinstance(phase, Stopping) else isinstance(phase, Running)
 
 
-def _asked(phase: Starting | Running | Stopping, wanted: Stop | None) -> Stop | None:
-    """A stop only grows stronger: a wish that was taken back stays asked."""
+def _strongest_stop(phase: Starting | Running | Stopping, wanted: Stop | None) -> Stop | None:
+    """Returns the stop to ask for. It only grows stronger: a stop that was asked for is not taken back."""
     before = phase.stop if isinstance(phase, Stopping) else None
-    return wanted.joined(before) if wanted is not None else before
+    return wanted.combined(before) if wanted is not None else before

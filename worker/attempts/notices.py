@@ -1,46 +1,47 @@
-"""What a worker tells a job's owner of an attempt: messages among the job's events, none of them twice in a row."""
+"""Messages of the worker to a job's owner about an attempt. They are events of the job."""
 
 import logging
 import time
 
 from store.rows.attempts import Batch, NewEvent
-from worker.attempts.records import Records
+from worker.attempts.records import AttemptRecords
 
-_AGAIN_S = 60.0  # between two notices of the same trouble, as of a disk that is full now and then
+NOTICE_INTERVAL_S = 60.0
+"""The shortest time between two notices of the same problem, such as a disk that is full now and then."""
 
 logger = logging.getLogger(__name__)
 
 
 class Notices:
-    """One attempt's. Every method raises what `Records.record` raises."""
+    """The notices about one attempt. Every method raises what `AttemptRecords.record` raises."""
 
-    def __init__(self, records: Records) -> None:
+    def __init__(self, records: AttemptRecords) -> None:
         self._records = records
-        self._told: set[str] = set()
-        self._troubles: set[str] = set()
-        """What is wrong now and was told."""
-        self._next: dict[str, float] = {}
+        self._sent: set[str] = set()
+        self._problems: set[str] = set()
+        """The topics whose problem was reported and goes on."""
+        self._next_report: dict[str, float] = {}
 
-    def tell(self, text: str, *, level: str = "warning") -> None:
+    def send(self, text: str, *, level: str = "warning") -> None:
         row, _ = self._records.read()
         event = NewEvent("message", {"level": level, "text": text}, time.time_ns() // 1000)
         self._records.record(Batch(offsets=row.offsets, events=[event]))
 
-    def once(self, text: str, *, level: str = "warning") -> None:
-        if text not in self._told:
-            self.tell(text, level=level)
-            self._told.add(text)
+    def send_once(self, text: str, *, level: str = "warning") -> None:
+        if text not in self._sent:
+            self.send(text, level=level)
+            self._sent.add(text)
 
-    def trouble(self, what: str, text: str) -> None:
-        """`what` is wrong: told once until it is over, and not again within a minute."""
+    def report_problem(self, topic: str, text: str) -> None:
+        """Sends `text` unless the problem of this topic was reported already, or within the last minute."""
         logger.warning("%s", text)
-        if what not in self._troubles and time.monotonic() >= self._next.get(what, 0.0):
-            self.tell(text)
-            self._troubles.add(what)
-            self._next[what] = time.monotonic() + _AGAIN_S
+        if topic not in self._problems and time.monotonic() >= self._next_report.get(topic, 0.0):
+            self.send(text)
+            self._problems.add(topic)
+            self._next_report[topic] = time.monotonic() + NOTICE_INTERVAL_S
 
-    def over(self, what: str, text: str) -> None:
-        """`what` is right again: told where the trouble was."""
-        if what in self._troubles:
-            self._troubles.discard(what)
-            self.tell(text, level="info")
+    def report_recovery(self, topic: str, text: str) -> None:
+        """Sends `text` if a problem of this topic was reported and goes on."""
+        if topic in self._problems:
+            self._problems.discard(topic)
+            self.send(text, level="info")

@@ -1,17 +1,39 @@
-"""How often to look at an attempt: at once while something is about to happen, ever more rarely while nothing does.
+"""How often an attempt is polled: continuously while it starts, and ever more rarely while nothing changes.
 
-Its end is no matter of looks: the engine tells it.
+The end of the attempt does not wait for the next poll: the engine reports it.
 """
 
+import time
+
 SHORTEST_S = 0.02
-_BUSY_S = 0.25
-"""With every look at a program that prints all the time, there is a transaction."""
-_QUIET_S = 0.5
+_LONGEST_WHILE_WRITING_S = 0.25
+"""While a program prints all the time, each poll costs a transaction."""
+_LONGEST_S = 0.5
 
 
-def pause_s(*, since_turn: float, since_news: float) -> float:
-    """Seconds until the next look. `since_turn`: since it started, or all its ranks came up; `since_news`: since it
-    wrote something.
+def pause_s(*, since_change: float, since_output: float) -> float:
+    """Returns the seconds until the next poll.
+
+    `since_change`: seconds since the attempt started, or since all its ranks came up. `since_output`: seconds since it
+    last wrote something.
     """
-    busy = min(max(since_turn / 20, SHORTEST_S), _BUSY_S)
-    return min(max(busy, since_news / 8), _QUIET_S)
+    while_writing = min(max(since_change / 20, SHORTEST_S), _LONGEST_WHILE_WRITING_S)
+    return min(max(while_writing, since_output / 8), _LONGEST_S)
+
+
+class Pace:
+    """Remembers when an attempt last changed and last wrote something."""
+
+    def __init__(self) -> None:
+        self._changed_at = self._output_at = time.monotonic()
+
+    def state_changed(self) -> None:
+        """The attempt was started, or all its ranks have come up."""
+        self._changed_at = time.monotonic()
+
+    def output_stored(self) -> None:
+        self._output_at = time.monotonic()
+
+    def pause_s(self) -> float:
+        now = time.monotonic()
+        return pause_s(since_change=now - self._changed_at, since_output=now - self._output_at)

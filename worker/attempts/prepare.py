@@ -1,4 +1,4 @@
-"""From a job's spec to an attempt that can start: its run directory, the checkpoint to resume from, and its plan."""
+"""Prepares an attempt from its job's spec: the run directory, the checkpoint to resume from, and the plan."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from torchyard.contract.spec import ScriptSpec, Spec, parse_spec
 from torchyard.contract.views import HeldDevice
 from worker.attempts import sources
 from worker.attempts.notices import Notices
-from worker.attempts.records import Records
+from worker.attempts.records import AttemptRecords
 from worker.cleanup import rundirs
 from worker.engines.base import AttemptKey, Plan
 
@@ -34,26 +34,27 @@ class _Config(Record):
 
 @dataclass(frozen=True)
 class Preparation:
-    """What it takes to prepare one attempt. `clear` ends whatever runs in its folder."""
+    """Prepares one attempt."""
 
     key: AttemptKey
     run: RunDir
     blobs: Blobs
     allowed: Sequence[Path]
-    """The folders below which `file://` may point."""
-    records: Records
+    """The folders below which a `file://` URL may point."""
+    records: AttemptRecords
     notices: Notices
-    clear: Callable[[], str | None]
+    kill_leftovers: Callable[[], str | None]
+    """Ends all processes of an attempt with this key. Returns a message if some cannot be killed, else None."""
 
     def prepare(self, job: Job, *, claimed_at: int) -> Plan:
-        """Makes the run directory. May be done again where it raises OSError.
+        """Makes the run directory. The caller may try again after an OSError.
 
-        Raises DataError where the data, the weights or the code are absent or not allowed, InvalidSpec, StaleClaim.
+        Raises DataError if the data, the weights or the code are missing or not allowed, InvalidSpec and StaleClaim.
         """
-        self._put_aside(claimed_at)
+        self._move_stale_directory(claimed_at)
         spec = parse_spec(job.spec)
         self.run.create()
-        resume_from = self._resume()
+        resume_from = self._fetch_checkpoint()
         time_left = spec.time_limit - timedelta(microseconds=job.ran_us)
         plan = plan_of(
             spec,
@@ -70,20 +71,20 @@ class Preparation:
         self.run.seal()
         return plan
 
-    def _put_aside(self, claimed_at: int) -> None:
+    def _move_stale_directory(self, claimed_at: int) -> None:
         if not rundirs.is_stale(self.run, claimed_at=claimed_at):
             return
         logger.warning(
-            "%s: the run directory %d is of an attempt that this database does not know: it is put aside",
+            "%s: the run directory %d belongs to an attempt that this database does not know; it is moved aside",
             self.key.job_id,
             self.key.number,
         )
-        if left := self.clear():
-            raise OSError(left)
-        rundirs.make_room(self.run)
+        if unkillable := self.kill_leftovers():
+            raise OSError(unkillable)
+        rundirs.move_aside(self.run)
 
-    def _resume(self) -> Path | None:
-        """Copies the newest whole checkpoint into the run directory, and says which ones it had to skip."""
+    def _fetch_checkpoint(self) -> Path | None:
+        """Copies the newest intact checkpoint into the run directory, and tells the owner which ones were skipped."""
         skipped: list[Checkpoint] = []
         found: Checkpoint | None = None
         for checkpoint in self.records.checkpoints():
@@ -92,19 +93,19 @@ class Preparation:
                 break
             skipped.append(checkpoint)
         step = found.step if found is not None else 0
-        if step != self.records.start_step:  # the claim takes the newest checkpoint for a whole one
+        if step != self.records.start_step:  # the claim assumed that the newest checkpoint is intact
             self.records.prepared(step)
         if skipped:
             names = ", ".join(row.id for row in skipped)
-            self.notices.once(f"{len(skipped)} damaged checkpoints were skipped: {names}")
+            self.notices.send_once(f"{len(skipped)} damaged checkpoints were skipped: {names}")
         if found is None:
             return None
-        self.notices.once(f"resumes from checkpoint {found.id} (step {found.step})", level="info")
+        self.notices.send_once(f"resumes from checkpoint {found.id} (step {found.step})", level="info")
         return self.run.resume
 
     def _copy(self, checkpoint: Checkpoint) -> bool:
         folder = self.run.resume
-        shutil.rmtree(folder, ignore_errors=True)  # what an earlier try has left
+        shutil.rmtree(folder, ignore_errors=True)  # an earlier try may have left files
         disk.require_free_space(folder.parent, sum(file["size"] for file in checkpoint.files))
         for file in checkpoint.files:
             target = folder / file["path"]
@@ -125,10 +126,10 @@ def plan_of(
     time_left: timedelta,
     allowed: Sequence[Path],
 ) -> Plan:
-    """How to run `spec` on `devices`, one rank each. Writes nothing.
+    """Returns how to run `spec` on `devices`, with one rank on each. Writes nothing.
 
-    A script runs in its code folder, as it would by hand, a recipe in the job's part of the run directory. Raises
-    DataError.
+    A script runs in its code folder, as it would by hand. A recipe runs in the part of the run directory that the job
+    may write. Raises DataError.
     """
     env = spec.env | _environment(key, run, resume_from)
     is_script = isinstance(spec, ScriptSpec)

@@ -1,43 +1,47 @@
-"""How far an attempt is, and which of its lines that say so are worth an event."""
+"""The progress of an attempt, and which of its progress lines become an event."""
 
 from dataclasses import dataclass
 from typing import Any
 
-from torchyard.contract.events import Progress as Line
+from torchyard.contract.events import Progress as ProgressLine
 
-_PAUSE_US = (500_000, 60_000_000)
-"""The least and the most time between two events of progress."""
+_MIN_INTERVAL_US, _MAX_INTERVAL_US = 500_000, 60_000_000
+"""The bounds of the time between two progress events of one epoch."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far the attempt is: the first line that said so, the newest, and the newest that became an event."""
+    """The first progress line of an attempt, the newest, and the newest that became an event."""
 
-    first: Line | None = None
-    newest: Line | None = None
-    told: Line | None = None
+    first: ProgressLine | None = None
+    newest: ProgressLine | None = None
+    announced: ProgressLine | None = None
 
-    def is_news(self) -> bool:
-        """Whether the newest is worth an event: the older the attempt, the fewer, or a month of training would leave
-        millions of them."""
-        if self.told is None or self.newest is None or self.first is None or self.newest.epoch != self.told.epoch:
+    def should_announce(self) -> bool:
+        """Returns whether the newest line becomes an event.
+
+        The older the attempt, the rarer its events: otherwise a month of training would leave millions of them.
+        """
+        newest, announced = self.newest, self.announced
+        if announced is None or newest is None or self.first is None or newest.epoch != announced.epoch:
             return True
-        age = self.newest.time - self.first.time
-        return self.newest.time - self.told.time >= min(max(age // 500, _PAUSE_US[0]), _PAUSE_US[1])
+        age = newest.time - self.first.time
+        return newest.time - announced.time >= min(max(age // 500, _MIN_INTERVAL_US), _MAX_INTERVAL_US)
 
-    def shown(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
+        """Returns the job's `progress`, with the fraction done and the estimated seconds left."""
         assert self.first is not None
         assert self.newest is not None
-        event, total, eta = self.newest, self.newest.total_steps, None
-        steps, took = event.step - self.first.step, event.time - self.first.time
-        if total and steps > 0 and took > 0:
-            eta = round(took / 1e6 / steps * max(total - event.step, 0), 1)
-        fraction = min(event.step / total, 1.0) if total else None
+        line, total, eta = self.newest, self.newest.total_steps, None
+        steps, elapsed_us = line.step - self.first.step, line.time - self.first.time
+        if total and steps > 0 and elapsed_us > 0:
+            eta = round(elapsed_us / 1e6 / steps * max(total - line.step, 0), 1)
+        fraction = min(line.step / total, 1.0) if total else None
         return {
-            "step": event.step,
-            "total_steps": event.total_steps,
-            "epoch": event.epoch,
-            "epochs": event.epochs,
+            "step": line.step,
+            "total_steps": line.total_steps,
+            "epoch": line.epoch,
+            "epochs": line.epochs,
             "fraction": fraction,
             "eta_seconds": eta,
         }

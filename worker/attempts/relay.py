@@ -1,7 +1,7 @@
-"""The relay: what an attempt wrote into its run directory, as batches for the store.
+"""The relay reads what an attempt wrote into its run directory, and returns it as batches for the store.
 
-It trusts nothing that it reads, holds at most a bounded part of each file in memory, and moves its offsets only with
-the batch that stores what it read: the run directory is the spool.
+It trusts nothing that it reads and holds at most a bounded part of each file in memory. Its offsets move only when the
+batch was stored: until then, what an attempt wrote stays in the run directory.
 """
 
 from collections.abc import Generator, Iterable
@@ -21,22 +21,25 @@ from torchyard.contract.events import Card, CheckpointSaved, Message, Metric, pa
 from torchyard.contract.events import Progress as ProgressLine
 from torchyard.contract.rundir import RunDir
 from worker.attempts.copying import CHECKPOINT_LIMIT, CheckpointCopy
-from worker.attempts.lines import CHUNK, Line, Lines, as_text
+from worker.attempts.lines import CHUNK, Line, LineReader, as_text
 from worker.attempts.progress import Progress
 from worker.untrusted import folders_inside
 
 _MAX_LINE = 16_384
-_MAX_COMPLAINTS = 100  # a flood of nonsense is not worth more rows in one batch
+"""Bytes of a log line that are stored."""
+_MAX_WARNINGS = 100
+"""Warnings about what cannot be read, in one batch."""
 _EVENTS = "events.jsonl"
 _Event: TypeAlias = Metric | ProgressLine | Card | Message | CheckpointSaved
-_COPIED = 1 << 25
+_COPY_LIMIT = 1 << 25
 """Bytes of checkpoints that one call copies."""
 
 
 class Relay:
-    """Reads one attempt: `offsets` are the bytes of each file that are stored, `listed` its checkpoints' names.
+    """Reads the output of one attempt.
 
-    Whoever has one calls `read`, and commits the batch within `storing`, again and again. In the end, `close`.
+    `offsets`: the bytes of each file that are stored. `listed`: the names of its stored checkpoints. The caller calls
+    `read` and commits the batch within `storing`, again and again, and `close` in the end.
     """
 
     def __init__(
@@ -53,60 +56,60 @@ class Relay:
         self._blobs = blobs
         self._offsets = dict(offsets)
         self._ranks = (*range(world_size), None)
-        """Whose output it reads; None is the launcher."""
+        """The ranks whose logs it reads. None stands for the launcher."""
         self._limit = checkpoint_limit
         self._progress = Progress()
         self._stored_progress = self._progress
-        self._seen = set(listed)
-        self._files = Lines(run.job)
+        self._known_checkpoints = set(listed)
+        self._reader = LineReader(run.job)
         self._copy: CheckpointCopy | None = None
-        """Under way. The line that announces it, and those behind it, wait."""
+        """The unfinished copy. The line that announces its checkpoint waits, and so do the lines behind it."""
         self._copied: list[CheckpointCopy] = []
-        """Of the batch that was read last."""
+        """The copies that belong to the batch that was read last."""
 
     @property
     def folder(self) -> Path:
-        """Of all attempts of the job."""
+        """The folder of all run directories of the job."""
         return self._run.root.parent
 
     @property
     def copying(self) -> bool:
-        """Whether a checkpoint is under way: `read` has more to do, also where it answered None."""
+        """Whether a copy is unfinished: then `read` has more to do, even if it returned None."""
         return self._copy is not None
 
     def read(self, *, final: bool = False) -> Batch | None:
-        """What is new, at most 256 KiB of each file; None where nothing is. Of a longer line, only the start is kept.
+        """Reads at most 256 KiB of each file. Returns None if there is nothing new. Keeps the start of a long line.
 
-        A checkpoint is copied 32 MiB a call, without a lock, and is in the batch once all of it is copied; events
-        behind it wait, logs do not.
+        Each call copies at most 32 MiB of checkpoints, without a lock. A checkpoint is in the batch as soon as it is
+        copied completely. The events behind it wait until then, the logs do not.
 
-        `final`: no process writes any more, so a last line without an end is whole, and of more than 256 MiB of a file
-        only the last 16 MiB are read. Nothing is left once it answers None and is not `copying`. Raises OSError;
-        nothing is then lost, the next call reads it again.
+        `final`: all processes have ended, so a last line without an end is complete; and if more than 256 MiB of a file
+        are unread, only the last 16 MiB are read. All is read when the call returns None and `copying` is false.
+        Raises OSError: the next call reads the same again.
         """
         self._discard_copied()
         batch = Batch(offsets=dict(self._offsets))
         self._progress = self._stored_progress
-        room = self._read_events(batch, final=final)
+        copy_budget = self._read_events(batch, final=final)
         for rank, stream in product(self._ranks, ("stdout", "stderr")):
             name = f"{'launcher' if rank is None else f'rank-{rank}'}.{stream}"
-            found = self._lines(name, batch, keep=_MAX_LINE, final=final)
+            found = self._read_lines(name, batch, keep=_MAX_LINE, final=final)
             lines = [as_text(line, cut) for line, cut, _ in found]
             if lines:
                 batch.lines.append(NewLines(rank=rank, stream=stream, lines=lines))
-        if final and room and batch.offsets == self._offsets:
-            self._take_unannounced(batch, room)
+        if final and copy_budget and batch.offsets == self._offsets:
+            self._add_unannounced_checkpoints(batch, copy_budget)
             if not self.copying:
-                self._tell_progress(batch)
+                self._announce_progress(batch)
         if batch.offsets == self._offsets and not batch.checkpoints and not batch.events:
             return None
         return batch
 
     @contextmanager
     def storing(self, batch: Batch) -> Generator[None]:
-        """Held while the batch that was read last is committed: its blobs have their names, and are not removed.
+        """The caller commits the batch that was read last within this context: its blobs then keep their names.
 
-        The next `read` goes on behind it; where this raises, it reads it again. Raises OSError.
+        The next `read` continues after the batch, or reads it again if the block raised. Raises OSError.
         """
         with self._blobs.shared_lock() if self._copied else nullcontext():
             for copy in self._copied:
@@ -114,104 +117,104 @@ class Relay:
             yield
         self._offsets = dict(batch.offsets)
         self._stored_progress = self._progress
-        self._seen.update(new.name for new in batch.checkpoints)
+        self._known_checkpoints.update(new.name for new in batch.checkpoints)
 
     def close(self) -> None:
-        """Gives up what is under way. Raises OSError."""
+        """Discards an unfinished copy. Raises OSError."""
         self._discard_copied()
-        self._give_up()
+        self._discard_unfinished()
 
     def _read_events(self, batch: Batch, *, final: bool) -> int:
-        """Returns how many bytes of checkpoints may still be copied; 0 where a line waits for its checkpoint."""
-        room = _COPIED
-        for line, cut, start in self._lines(_EVENTS, batch, keep=CHUNK, final=final):
+        """Returns how many bytes of checkpoints this call may still copy, or 0 if a line waits for its checkpoint."""
+        copy_budget = _COPY_LIMIT
+        for line, cut, start in self._read_lines(_EVENTS, batch, keep=CHUNK, final=final):
             if cut:
-                _complain(batch, f"a line of {_EVENTS} is too long: {as_text(line[:200], cut + len(line) - 200)}")
+                _warn(batch, f"a line of {_EVENTS} is too long: {as_text(line[:200], cut + len(line) - 200)}")
                 continue
-            event = _event(line, batch)
+            event = _parse_event(line, batch)
             if not isinstance(event, CheckpointSaved):
-                self._take_event(event, batch)
+                self._add_event(event, batch)
                 continue
-            room = self._take_checkpoint(event.name, batch, room)
+            copy_budget = self._add_checkpoint(event.name, batch, copy_budget)
             if self.copying:
                 batch.offsets[_EVENTS] = start
                 if not start and _EVENTS not in self._offsets:
                     del batch.offsets[_EVENTS]
                 break
-        return room
+        return copy_budget
 
-    def _lines(self, name: str, batch: Batch, *, keep: int, final: bool) -> list[Line]:
-        """The next lines of a file; the batch then goes on behind them."""
+    def _read_lines(self, name: str, batch: Batch, *, keep: int, final: bool) -> list[Line]:
+        """Returns the next lines of a file, and sets the batch's offset behind them."""
         offset = self._offsets.get(name, 0)
         path = (name,) if name == _EVENTS else ("logs", name)
-        part = self._files.read(*path, offset=offset, keep=keep, final=final)
-        for text in part.complaints:
-            _complain(batch, text)
-        if part.offset != offset:
-            batch.offsets[name] = part.offset
-        return part.lines
+        result = self._reader.read(*path, offset=offset, keep=keep, final=final)
+        for text in result.warnings:
+            _warn(batch, text)
+        if result.offset != offset:
+            batch.offsets[name] = result.offset
+        return result.lines
 
-    def _take_event(self, event: Metric | ProgressLine | Card | Message | None, batch: Batch) -> None:
+    def _add_event(self, event: Metric | ProgressLine | Card | Message | None, batch: Batch) -> None:
         if isinstance(event, Metric):
             batch.points += [MetricPoint(key, event.step, value, event.time) for key, value in event.values.items()]
         elif isinstance(event, ProgressLine):
-            self._take_progress(event, batch)
+            self._add_progress(event, batch)
         elif isinstance(event, Card):
             batch.card = event.values
         elif event is not None:
             batch.events.append(NewEvent("message", {"level": event.level, "text": event.text}, event.time))
 
-    def _take_progress(self, event: ProgressLine, batch: Batch) -> None:
+    def _add_progress(self, event: ProgressLine, batch: Batch) -> None:
         known = self._progress
         self._progress = replace(known, first=known.first or event, newest=event)
-        batch.progress = self._progress.shown()
-        if self._progress.is_news():
-            self._tell_progress(batch)
+        batch.progress = self._progress.as_json()
+        if self._progress.should_announce():
+            self._announce_progress(batch)
 
-    def _tell_progress(self, batch: Batch) -> None:
+    def _announce_progress(self, batch: Batch) -> None:
         newest = self._progress.newest
-        if newest is not None and newest != self._progress.told:
-            batch.events.append(NewEvent("progress", self._progress.shown(), newest.time))
-            self._progress = replace(self._progress, told=newest)
+        if newest is not None and newest != self._progress.announced:
+            batch.events.append(NewEvent("progress", self._progress.as_json(), newest.time))
+            self._progress = replace(self._progress, announced=newest)
 
-    def _take_unannounced(self, batch: Batch, room: int) -> None:
-        """Checkpoints whose line was lost with the process that would have written it."""
+    def _add_unannounced_checkpoints(self, batch: Batch, copy_budget: int) -> None:
+        """Adds checkpoints without an event line: the process ended before it could write the line."""
         for name in folders_inside(self._run.job, self._run.checkpoints.name):
-            if name in self._seen or name.startswith("."):
+            if name in self._known_checkpoints or name.startswith("."):
                 continue
-            if not _is_name(name):
-                self._seen.add(name)
-                _complain(batch, f"checkpoint {name!r} is not listed: that is no name for one")
+            if not _is_checkpoint_name(name):
+                self._known_checkpoints.add(name)
+                _warn(batch, f"checkpoint {name!r} is not listed: its name is not a valid checkpoint name")
                 continue
-            room = self._take_checkpoint(name, batch, room)
+            copy_budget = self._add_checkpoint(name, batch, copy_budget)
             if self.copying:
                 return
 
-    def _take_checkpoint(self, name: str, batch: Batch, room: int) -> int:
-        """Copies at most `room` bytes of it, and answers what is left of that."""
-        if name in self._seen or any(new.name == name for new in batch.checkpoints):
-            return room
-        if self._copy is not None and self._copy.name != name:  # the file of events has changed below us
-            self._give_up()
+    def _add_checkpoint(self, name: str, batch: Batch, copy_budget: int) -> int:
+        """Copies at most `copy_budget` bytes of the checkpoint. Returns what is left of the budget."""
+        if name in self._known_checkpoints or any(new.name == name for new in batch.checkpoints):
+            return copy_budget
+        if self._copy is not None and self._copy.name != name:  # the job has rewritten its event log
+            self._discard_unfinished()
         try:
             if self._copy is None:
                 self._copy = CheckpointCopy(self._run, self._blobs, name, limit=self._limit)
-            room = self._copy.go_on(room)
+            copy_budget = self._copy.copy_some(copy_budget)
         except DataError as error:
-            self._give_up()
-            self._seen.add(name)
-            _complain(batch, f"checkpoint {name} is not listed: {error.message}")
-            return room
+            self._discard_unfinished()
+            self._known_checkpoints.add(name)
+            _warn(batch, f"checkpoint {name} is not listed: {error.message}")
+            return copy_budget
         except OSError:
-            self._give_up()
+            self._discard_unfinished()
             raise
-        if room:
+        if copy_budget:
             batch.checkpoints.append(self._copy.checkpoint)
             self._copied.append(self._copy)
             self._copy = None
-        return room
+        return copy_budget
 
-    def _give_up(self) -> None:
+    def _discard_unfinished(self) -> None:
         copy, self._copy = self._copy, None
         if copy is not None:
             copy.discard()
@@ -222,19 +225,19 @@ class Relay:
             copy.discard()
 
 
-def _event(raw: bytes, batch: Batch) -> _Event | None:
-    """None, and a complaint, for a line that is none."""
+def _parse_event(raw: bytes, batch: Batch) -> _Event | None:
+    """Returns None, and adds a warning, if the line is not an event."""
     try:
         event = parse_line(raw)
     except ValueError:
         if raw.strip():
-            _complain(batch, f"a line of {_EVENTS} is not one that this worker knows: {as_text(raw[:200])!r}")
+            _warn(batch, f"a line of {_EVENTS} is not an event that this worker knows: {as_text(raw[:200])!r}")
         return None
     batch.lag_us = max(batch.lag_us, time.time_ns() // 1000 - event.time)
     return event
 
 
-def _is_name(text: str) -> bool:
+def _is_checkpoint_name(text: str) -> bool:
     try:
         CheckpointSaved(time=0, name=text)
     except ValueError:
@@ -242,6 +245,6 @@ def _is_name(text: str) -> bool:
     return True
 
 
-def _complain(batch: Batch, text: str) -> None:
-    if len(batch.events) < _MAX_COMPLAINTS:
+def _warn(batch: Batch, text: str) -> None:
+    if len(batch.events) < _MAX_WARNINGS:
         batch.events.append(NewEvent("message", {"level": "warning", "text": text}, time.time_ns() // 1000))

@@ -1,4 +1,4 @@
-"""The files and folders of a worker's host that a job names by `file://`, below what the operator allowed."""
+"""Resolves the `file://` URLs of a job to files of the worker's host, below the folders that the operator allowed."""
 
 from collections.abc import Sequence
 import os
@@ -13,13 +13,13 @@ _FILE = "file://"
 
 
 def resolve(url: str, allowed: Sequence[Path]) -> Path:
-    """The existing file or folder at a `file:///…` URL, links followed. Raises DataError naming the path."""
+    """Returns the existing file or folder at a `file:///…` URL, with links resolved. Raises DataError."""
     try:
         path = Path(unquote(url.removeprefix(_FILE), errors="strict"))
     except UnicodeDecodeError:
-        raise DataError(f"{url} is no path in UTF-8") from None
+        raise DataError(f"{url} is not a path in UTF-8") from None
     if "\0" in str(path):
-        raise DataError(f"{url} is no path")
+        raise DataError(f"{url} is not a path")
     real = Path(os.path.realpath(path))
     if not any(real.is_relative_to(os.path.realpath(root)) for root in allowed):
         raise DataError(f"{path} is not below a folder that this worker allows (--allow-path)")
@@ -31,7 +31,7 @@ def resolve(url: str, allowed: Sequence[Path]) -> Path:
 
 
 def data_of(spec: RecipeSpec, allowed: Sequence[Path]) -> dict[str, str]:
-    """The variables that name a recipe's data and weights. Raises DataError."""
+    """Returns the environment variables that name a recipe's data and weights. Raises DataError."""
     data, weights = spec.config.data.source, spec.config.model.weights
     found = {Env.DATA.value: str(resolve(data, allowed)) if data.startswith(_FILE) else data}
     if weights.startswith(_FILE):
@@ -40,12 +40,12 @@ def data_of(spec: RecipeSpec, allowed: Sequence[Path]) -> dict[str, str]:
 
 
 def entrypoint(code: Path, name: str) -> Path:
-    """The script `name` in the folder `code`. Raises DataError."""
+    """Returns the path of the script `name` in the folder `code`. Raises DataError."""
     if not code.is_dir():
-        raise DataError(f"{code} is no folder")
+        raise DataError(f"{code} is not a folder")
     script = Path(os.path.realpath(code / name))
     if not script.is_relative_to(code):
         raise DataError(f"{code / name} lies outside the code folder")
-    if not os.path.isfile(script):  # noqa: PTH113 for the same reason
+    if not os.path.isfile(script):  # noqa: PTH113 Path.is_file raises for it, too
         raise DataError(f"there is no {code / name}")
     return script

@@ -1,4 +1,4 @@
-"""What a worker does beside its jobs: it removes what is to be kept no longer, in a thread, at its leisure."""
+"""Removes what the settings keep no longer, in a thread of its own."""
 
 from collections.abc import Callable, Generator
 import logging
@@ -9,21 +9,21 @@ from store.commands import cleanup
 from store.rows.trimming import TrimLimits
 from store.store import Store
 from torchyard.contract.errors import Unavailable
-from worker.cleanup import tidy
-from worker.cleanup.rundirs import RunDirs
+from worker.cleanup import removal
+from worker.cleanup.sweeper import RunDirSweeper
 from worker.engines.base import AttemptKey
 from worker.settings import Settings
 
-_EVERY_S = 60.0
-_TIDY_S = 1.0
-_REST = 3
-"""How much longer than a transaction, or the removal of a directory, is the pause after it."""
+_PASS_INTERVAL_S = 60.0
+_SWEEP_LIMIT_S = 1.0
+_IDLE_FACTOR = 3
+"""Idle time after a transaction or the removal of a directory, as a multiple of its duration."""
 
 logger = logging.getLogger(__name__)
 
 
 class Housekeeper:
-    """`in_use` answers whether the run directory of an attempt may not be touched. It is asked in the thread."""
+    """`in_use` returns whether the run directory of an attempt must not be touched. The thread calls it."""
 
     def __init__(
         self,
@@ -40,32 +40,32 @@ class Housekeeper:
             event_bytes=settings.keep_events_bytes,
         )
         self._store = store
-        self._run_dirs = RunDirs(
+        self._sweeper = RunDirSweeper(
             settings.runs, store.database, keep=settings.keep_runs, keep_bytes=settings.keep_runs_bytes, in_use=in_use
         )
         self._runs = settings.runs
         self._clock = clock
-        self._next = 0.0
+        self._next_pass = 0.0
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
     def sweep(self) -> None:
-        """Removes what deleted jobs left, for at most a second, and begins a pass. Raises Unavailable."""
-        end = self._clock() + _TIDY_S
-        tidy.remove_runs(self._runs, self._store, go_on=lambda: self._clock() < end)
-        tidy.remove_blobs(self._store)
-        self.nudge()
+        """Removes what deleted jobs left, for at most a second, and starts a pass if one is due. Raises Unavailable."""
+        end = self._clock() + _SWEEP_LIMIT_S
+        removal.remove_deleted_runs(self._runs, self._store, may_continue=lambda: self._clock() < end)
+        removal.remove_unreferenced_blobs(self._store)
+        self.start_pass_if_due()
 
-    def nudge(self) -> None:
-        """Begins a pass if one is due and none is under way. Does not wait for it."""
-        if self._clock() < self._next or (self._thread is not None and self._thread.is_alive()):
+    def start_pass_if_due(self) -> None:
+        """Starts a pass if one is due and none runs. Does not wait for its end."""
+        if self._clock() < self._next_pass or (self._thread is not None and self._thread.is_alive()):
             return
-        self._next = self._clock() + _EVERY_S
+        self._next_pass = self._clock() + _PASS_INTERVAL_S
         self._thread = threading.Thread(target=self._pass, name="housekeeping", daemon=True)
         self._thread.start()
 
     def stop(self, timeout: float) -> None:
-        """Breaks off the pass that is under way; the next worker makes up for it. Waits at most `timeout` seconds."""
+        """Stops the pass that runs; the next worker repeats it. Waits at most `timeout` seconds."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join(timeout)
@@ -74,16 +74,16 @@ class Housekeeper:
         try:
             began = time.monotonic()
             for _ in self._steps():
-                if self._stopping.wait(_REST * (time.monotonic() - began)):
+                if self._stopping.wait(_IDLE_FACTOR * (time.monotonic() - began)):
                     return
                 began = time.monotonic()
         except Unavailable as error:
-            logger.warning("%s; housekeeping goes on later", error.message)
+            logger.warning("%s; housekeeping continues later", error.message)
         except Exception:
-            logger.exception("housekeeping was broken off")
+            logger.exception("housekeeping failed")
 
     def _steps(self) -> Generator[None]:
         yield from cleanup.trim_finished_jobs(self._store, self._keep)
         cleanup.delete_old_tombstones(self._store)
         yield
-        yield from self._run_dirs.sweep()
+        yield from self._sweeper.sweep()

@@ -1,4 +1,4 @@
-"""The devices of this host: which there are, what runs on them, and the lock that gives each to one worker."""
+"""Finds the devices of this host, shows what runs on them, and locks each for one worker."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 import contextlib
@@ -23,7 +23,7 @@ _GIB = 1 << 30
 
 
 class Nvml(Protocol):
-    """What is used of the NVML binding (`pynvml`). Handles and answers are opaque; any call may raise `NVMLError`."""
+    """The functions of the NVML binding (`pynvml`) that are used. Any of them may raise `NVMLError`."""
 
     NVMLError: type[Exception]
 
@@ -47,7 +47,7 @@ class Nvml(Protocol):
 
 @dataclass(frozen=True)
 class Device:
-    """One GPU, or one CPU slot. `index` counts within its kind; a GPU's is its place on the PCI bus."""
+    """One GPU or one CPU slot. `index` counts within its kind, for GPUs in the order of the PCI bus."""
 
     index: int
     uuid: str
@@ -63,14 +63,15 @@ class Inventory:
     devices: tuple[Device, ...]
     nvml: Nvml | None = None
 
-    def observe(self, ours: set[int]) -> list[DeviceView]:
-        """Each device as it is now. `ours`: the pids of our jobs; a GPU on which another computes is `blocked`.
+    def observe(self, own_pids: set[int]) -> list[DeviceView]:
+        """Returns each device as it is now.
 
-        What the driver does not tell is None; a GPU that does not answer is blocked.
+        A GPU is `blocked` if it does not respond, or if a process outside `own_pids`, the processes of our jobs,
+        computes on it. A value is None if the driver does not report it.
         """
-        return [self._view(device, ours) for device in self.devices]
+        return [self._view(device, own_pids) for device in self.devices]
 
-    def _view(self, device: Device, ours: set[int]) -> DeviceView:
+    def _view(self, device: Device, own_pids: set[int]) -> DeviceView:
         view = DeviceView(
             index=device.index,
             uuid=device.uuid,
@@ -85,16 +86,16 @@ class Inventory:
             handle = nvml.nvmlDeviceGetHandleByUUID(device.uuid)
             used = int(nvml.nvmlDeviceGetMemoryInfo(handle).used)
         except nvml.NVMLError as error:
-            return view.model_copy(update={"blocked": f"GPU {device.index} does not answer: {error}"})
-        rates = ask(nvml, lambda: nvml.nvmlDeviceGetUtilizationRates(handle), None)
-        running = ask(nvml, lambda: nvml.nvmlDeviceGetComputeRunningProcesses(handle), [])
+            return view.model_copy(update={"blocked": f"GPU {device.index} does not respond: {error}"})
+        rates = query(nvml, lambda: nvml.nvmlDeviceGetUtilizationRates(handle), None)
+        running = query(nvml, lambda: nvml.nvmlDeviceGetComputeRunningProcesses(handle), [])
         processes = [DeviceProcess(pid=int(item.pid), memory_bytes=int(item.usedGpuMemory or 0)) for item in running]
         return view.model_copy(
             update={
                 "memory_used_bytes": used,
                 "utilization": None if rates is None else int(rates.gpu) / 100,
                 "processes": processes,
-                "blocked": _mig(nvml, handle, device) or _held(device, processes, ours),
+                "blocked": _mig_obstacle(nvml, handle, device) or _foreign_use(device, processes, own_pids),
             }
         )
 
@@ -102,9 +103,9 @@ class Inventory:
 def discover(
     cpu_slots: int | None = None, *, nvml: Nvml | None = None, environ: Mapping[str, str] = os.environ
 ) -> Inventory:
-    """The GPUs that the driver shows, and `cpu_slots` CPU slots; None: slots only where there is no GPU.
+    """Returns the GPUs that the driver shows and `cpu_slots` CPU slots. None: slots only if there is no GPU.
 
-    CUDA_VISIBLE_DEVICES (PCI order or UUIDs) narrows the GPUs to those that the operator gave this worker.
+    CUDA_VISIBLE_DEVICES (indices in PCI order, or UUIDs) selects the GPUs that this worker may offer.
     """
     binding = nvml if nvml is not None else cast(Nvml, pynvml)
     gpus = _gpus(binding, environ.get("CUDA_VISIBLE_DEVICES"))
@@ -114,16 +115,16 @@ def discover(
     return Inventory((*gpus, *slots), binding if gpus else None)
 
 
-def ask(nvml: Nvml, question: Callable[[], T], otherwise: T) -> T:
-    """One answer of the driver; many a field is not supported everywhere, or not permitted."""
+def query(nvml: Nvml, call: Callable[[], T], default: T) -> T:
+    """Returns what `call` returns, or `default` if the driver does not support or permit it."""
     try:
-        return question()
+        return call()
     except nvml.NVMLError:
-        return otherwise
+        return default
 
 
 class DeviceLocks:
-    """Held until `close`, or the end of the process however it comes; no child inherits them."""
+    """File locks, held until `close` or the end of the process. No child inherits them."""
 
     def __init__(self) -> None:
         self._open = contextlib.ExitStack()
@@ -134,14 +135,14 @@ class DeviceLocks:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def take(self, path: Path, *, what: str, holder: dict[str, object]) -> None:
-        """Raises ConfigError naming who holds `path`, OSError."""
-        descriptor = _open_lock(path, what)
+    def acquire(self, path: Path, *, name: str, holder: dict[str, object]) -> None:
+        """Locks `path` and writes `holder` into it. Raises ConfigError that names the present holder, and OSError."""
+        descriptor = _open_lock(path, name)
         self._open.callback(os.close, descriptor)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ConfigError(f"{what} belongs to another worker of this host: {_holder(descriptor)}") from None
+            raise ConfigError(f"{name} belongs to another worker of this host: {_holder(descriptor)}") from None
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(holder).encode(), 0)
 
@@ -150,9 +151,9 @@ class DeviceLocks:
 
 
 def lock_devices(devices: Iterable[Device], data_dir: Path, *, folder: Path = LOCK_FOLDER) -> DeviceLocks:
-    """Takes every GPU for this worker, host-wide, and the CPU slots of `data_dir`; all or none.
+    """Locks every GPU on this host and the CPU slots of `data_dir` for this worker: all of them or none.
 
-    Raises ConfigError where another worker holds one, and OSError.
+    Raises ConfigError if another worker holds one of them, and OSError.
     """
     holder: dict[str, object] = {"pid": os.getpid(), "data_dir": str(data_dir.absolute())}
     locks = DeviceLocks()
@@ -161,8 +162,8 @@ def lock_devices(devices: Iterable[Device], data_dir: Path, *, folder: Path = LO
         for device in devices:
             if device.kind == "cuda":
                 path = folder / f"torchyard-{device.uuid}.lock"
-                locks.take(path, what=f"GPU {device.index} ({device.uuid})", holder=holder)
-        locks.take(data_dir / "worker.lock", what=f"the data directory {data_dir}", holder=holder)
+                locks.acquire(path, name=f"GPU {device.index} ({device.uuid})", holder=holder)
+        locks.acquire(data_dir / "worker.lock", name=f"the data directory {data_dir}", holder=holder)
         undo.pop_all()
     return locks
 
@@ -172,34 +173,34 @@ def _gpus(nvml: Nvml, visible: str | None) -> list[Device]:
         nvml.nvmlInit()
         count = nvml.nvmlDeviceGetCount()
     except nvml.NVMLError:
-        return []  # no driver, or none that works: a host without GPUs
-    found = [ask(nvml, lambda index=index: _gpu(nvml, index), None) for index in range(count)]
-    return [device for device in found if device is not None and _given(device, visible)]
+        return []  # no driver that works: a host without GPUs
+    found = [query(nvml, lambda index=index: _gpu(nvml, index), None) for index in range(count)]
+    return [device for device in found if device is not None and _is_visible(device, visible)]
 
 
 def _gpu(nvml: Nvml, index: int) -> Device:
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
-    memory = ask(nvml, lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle).total), None)
+    memory = query(nvml, lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle).total), None)
     return Device(index, _text(nvml.nvmlDeviceGetUUID(handle)), _text(nvml.nvmlDeviceGetName(handle)), "cuda", memory)
 
 
-def _given(device: Device, visible: str | None) -> bool:
+def _is_visible(device: Device, visible: str | None) -> bool:
     if visible is None:
         return True
     names = [name.strip() for name in visible.split(",")]
     return any(name == str(device.index) or (len(name) > 4 and device.uuid.startswith(name)) for name in names)
 
 
-def _mig(nvml: Nvml, handle: Any, device: Device) -> str | None:
-    current = ask(nvml, lambda: nvml.nvmlDeviceGetMigMode(handle)[0], 0)
+def _mig_obstacle(nvml: Nvml, handle: Any, device: Device) -> str | None:
+    current = query(nvml, lambda: nvml.nvmlDeviceGetMigMode(handle)[0], 0)
     return f"GPU {device.index} is split into MIG instances, which are not offered" if current else None
 
 
-def _held(device: Device, processes: Sequence[DeviceProcess], ours: set[int]) -> str | None:
-    strangers = [process for process in processes if process.pid not in ours]
-    if not strangers:
+def _foreign_use(device: Device, processes: Sequence[DeviceProcess], own_pids: set[int]) -> str | None:
+    foreign = [process for process in processes if process.pid not in own_pids]
+    if not foreign:
         return None
-    shown = ", ".join(f"pid {process.pid} ({_size(process.memory_bytes)})" for process in strangers[:8])
+    shown = ", ".join(f"pid {process.pid} ({_size(process.memory_bytes)})" for process in foreign[:8])
     return f"GPU {device.index} is held by {shown}, not ours"
 
 
@@ -213,8 +214,8 @@ def _text(value: str | bytes) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
-def _open_lock(path: Path, what: str) -> int:
-    """Never creates over what is there: in a sticky folder, the kernel forbids that for another user's file."""
+def _open_lock(path: Path, name: str) -> int:
+    """Opens an existing file without O_CREAT: in a sticky folder, the kernel forbids that for another user's file."""
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     while True:
         try:
@@ -223,14 +224,14 @@ def _open_lock(path: Path, what: str) -> int:
             try:
                 descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
             except FileExistsError:
-                continue  # another worker was faster
+                continue  # another worker created it first
             os.fchmod(descriptor, 0o666)  # other users' workers lock it too
         except OSError as error:
-            raise ConfigError(f"{what} cannot be locked: {path}: {error.strerror}") from None
+            raise ConfigError(f"{name} cannot be locked: {path}: {error.strerror}") from None
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
             return descriptor
         os.close(descriptor)
-        raise ConfigError(f"{what} cannot be locked: {path} is no regular file")
+        raise ConfigError(f"{name} cannot be locked: {path} is not a regular file")
 
 
 def _holder(descriptor: int) -> str:
@@ -238,4 +239,4 @@ def _holder(descriptor: int) -> str:
         holder = json.loads(os.pread(descriptor, 10_000, 0))
         return f"pid {holder['pid']}, data directory {holder['data_dir']}"
     except (ValueError, KeyError, TypeError):
-        return "one that does not say who it is"
+        return "one that did not write its name"

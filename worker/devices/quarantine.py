@@ -1,4 +1,4 @@
-"""GPUs that no job holds and that are not offered yet: their memory is not back, or they have just failed."""
+"""Keeps free GPUs out of use while their memory is not released, or after they have failed."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,118 +7,121 @@ import time
 
 from torchyard.contract.views import DeviceView
 
-HEALTHY = timedelta(minutes=10)
-"""How long a GPU must have answered since its fault."""
+FAULT_QUARANTINE = timedelta(minutes=10)
+"""How long a GPU must respond after its fault before it is offered again."""
 
 _GIB = 1 << 30
 _SLACK = 1 << 28
-"""Bytes in use by which a GPU may differ from before the job and still count as released."""
-_IDLE = 1 << 30
-"""Bytes in use that are nobody's, where it is not known how it was before the job."""
-_RETURN_S = 60.0
-"""How long after the end of a job its memory is expected back any moment."""
+"""The memory of a GPU counts as released if it uses at most so many bytes more than before the job."""
+_IDLE_USE = 1 << 30
+"""If the use before the job is unknown, the memory counts as released if at most so many bytes are in use."""
+_RELEASE_S = 60.0
+"""For so long after the end of a job, its memory is expected to be released at any moment."""
 
 
 @dataclass(frozen=True)
-class Use:
-    """An attempt of this worker and its devices, by rank; None while these are not known yet."""
+class DeviceUse:
+    """An attempt of this worker, and its devices by rank. `devices` is None while they are not known yet."""
 
     job_id: str
     number: int
     devices: tuple[str, ...] | None
-    over: bool
-    """Whether none of its processes runs any more."""
+    ended: bool
+    """Whether all its processes have ended."""
     faults: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Its devices that failed, as the driver confirmed at its end, and what the driver said."""
+    """Its devices that failed, as the driver confirmed at its end, and what the driver reported."""
 
 
 class Quarantine:
-    """Looks at each observation of the devices, in one thread."""
+    """Only one thread may call it."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._offered: dict[str, int] = {}
+        self._free_use: dict[str, int] = {}
         """Bytes in use when the device was last free."""
-        self._unconfirmed: dict[str, _Last] = {}
-        """The last job on a device, until its memory is seen to be back."""
+        self._unreleased: dict[str, _LastUse] = {}
+        """The last job on a device, until its memory was seen to be released."""
         self._faults: dict[str, _Fault] = {}
 
-    def note(self, use: Use) -> None:
-        """Remembers that the attempt had its devices, and which of them failed. The same may be noted again."""
-        self._unconfirmed |= dict.fromkeys(use.devices or (), _Last(use.job_id, self._clock()))
-        for uuid, what in use.faults.items():
+    def note_use(self, use: DeviceUse) -> None:
+        """Remembers that the attempt had its devices, and which of them failed. May be repeated."""
+        self._unreleased |= dict.fromkeys(use.devices or (), _LastUse(use.job_id, self._clock()))
+        for uuid, description in use.faults.items():
             known = self._faults.get(uuid)
             if known is None or (known.job_id, known.number) != (use.job_id, use.number):
-                self._faults[uuid] = self._fault(use.job_id, use.number, what)
+                self._faults[uuid] = self._new_fault(use.job_id, use.number, description)
 
-    def judge(self, views: Sequence[DeviceView], uses: Iterable[Use]) -> list[DeviceView]:
-        """`views` with who may not have one and why. `uses`: the attempts of now."""
+    def judge(self, views: Sequence[DeviceView], uses: Iterable[DeviceUse]) -> list[DeviceView]:
+        """Returns `views` with the devices in quarantine blocked. `uses`: the attempts of this worker."""
         held: set[str] = set()
         all_known = True
         for use in uses:
-            self.note(use)
+            self.note_use(use)
             all_known &= use.devices is not None
-            if not use.over:
+            if not use.ended:
                 held |= set(use.devices or ())
         return [
-            view if view.kind == "cpu" or view.uuid in held else self._judged(view, surely_free=all_known)
+            view if view.kind == "cpu" or view.uuid in held else self._judge_free(view, surely_free=all_known)
             for view in views
         ]
 
-    def _judged(self, view: DeviceView, *, surely_free: bool) -> DeviceView:
+    def _judge_free(self, view: DeviceView, *, surely_free: bool) -> DeviceView:
         fault = self._faults.get(view.uuid)
         if view.blocked is not None:
-            if fault is not None and view.memory_used_bytes is None:  # it does not answer: its time begins anew
-                self._faults[view.uuid] = self._fault(fault.job_id, fault.number, fault.kind)
+            if fault is not None and view.memory_used_bytes is None:  # it does not respond: its quarantine starts again
+                self._faults[view.uuid] = self._new_fault(fault.job_id, fault.number, fault.description)
             return view
-        failed, unreleased = self._failed(view, fault), self._unreleased(view)
+        failed, unreleased = self._fault_reason(view, fault), self._unreleased_reason(view)
         if unreleased is not None:
-            soon = failed is None and self._clock() < self._unconfirmed[view.uuid].seen + _RETURN_S
+            soon = failed is None and self._clock() < self._unreleased[view.uuid].seen + _RELEASE_S
             return view.model_copy(update={"blocked": unreleased, "returning": soon})
         if failed is not None:
             return view.model_copy(update={"blocked": failed})
         if surely_free:
-            self._offered[view.uuid] = view.memory_used_bytes or 0
+            self._free_use[view.uuid] = view.memory_used_bytes or 0
         return view
 
-    def _unreleased(self, view: DeviceView) -> str | None:
-        last = self._unconfirmed.get(view.uuid)
+    def _unreleased_reason(self, view: DeviceView) -> str | None:
+        last = self._unreleased.get(view.uuid)
         if last is None:
             return None
-        before, used = self._offered.get(view.uuid), view.memory_used_bytes or 0
-        if used <= (_IDLE if before is None else before + _SLACK):
-            del self._unconfirmed[view.uuid]
+        before, used = self._free_use.get(view.uuid), view.memory_used_bytes or 0
+        if used <= (_IDLE_USE if before is None else before + _SLACK):
+            del self._unreleased[view.uuid]
             return None
         usual = "" if before is None else f" ({before / _GIB:.1f} GiB before it)"
         return (
             f"GPU {view.index} is in quarantine: {used / _GIB:.1f} GiB are still in use after {last.job_id} ended"
-            f"{usual}; looked at again every 5 s"
+            f"{usual}; checked again every 5 s"
         )
 
-    def _failed(self, view: DeviceView, fault: "_Fault | None") -> str | None:
+    def _fault_reason(self, view: DeviceView, fault: "_Fault | None") -> str | None:
         if fault is None:
             return None
         if self._clock() >= fault.until:
             del self._faults[view.uuid]
             return None
-        return f"GPU {view.index} is in quarantine until {fault.shown}: {fault.job_id} met a fault on it ({fault.kind})"
+        failure = f"it failed under {fault.job_id} ({fault.description})"
+        return f"GPU {view.index} is in quarantine until {fault.shown}: {failure}"
 
-    def _fault(self, job_id: str, number: int, kind: str) -> "_Fault":
-        shown = (datetime.now(UTC) + HEALTHY).strftime("%H:%M UTC")
-        return _Fault(job_id, number, kind, self._clock() + HEALTHY.total_seconds(), shown)
+    def _new_fault(self, job_id: str, number: int, description: str) -> "_Fault":
+        shown = (datetime.now(UTC) + FAULT_QUARANTINE).strftime("%H:%M UTC")
+        return _Fault(job_id, number, description, self._clock() + FAULT_QUARANTINE.total_seconds(), shown)
 
 
 @dataclass(frozen=True)
-class _Last:
+class _LastUse:
     job_id: str
     seen: float
-    """When it was last known to have the device, by the clock."""
+    """When the job was last known to have the device, by the clock."""
 
 
 @dataclass(frozen=True)
 class _Fault:
     job_id: str
     number: int
-    kind: str
+    description: str
     until: float
+    """The end of the quarantine, by the clock."""
     shown: str
+    """The end of the quarantine, for users."""

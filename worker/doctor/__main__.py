@@ -1,6 +1,6 @@
-"""`python -P -m worker.doctor [--json]`: checks this host, set by `TORCHYARD_*` variables.
+"""`python -P -m worker.doctor [--json]`: checks this host, configured by `TORCHYARD_*` variables.
 
-Exit code 1 if something failed. It leaves nothing behind.
+Exits with 1 if a check failed. Leaves nothing behind.
 """
 
 import argparse
@@ -48,29 +48,29 @@ def main() -> int:
 
 
 def _findings(settings: Settings, *, embedded_redis: Path | None) -> Iterator[Finding]:
-    cards = 0
-    yield from _guarded("host", host.look)
-    yield from _guarded("disk", lambda: disk.look(settings.root, settings.blobs))
-    for finding in _guarded("devices", lambda: gpus.look(settings)):
-        cards += finding.check.startswith("gpu")
+    gpu_count = 0
+    yield from _guarded("host", host.check_host)
+    yield from _guarded("disk", lambda: disk.check_disks(settings.root, settings.blobs))
+    for finding in _guarded("devices", lambda: gpus.check_devices(settings)):
+        gpu_count += finding.check.startswith("gpu")
         yield finding
-    yield from _guarded("torch", lambda: [pytorch.look(gpus=cards)])
+    yield from _guarded("torch", lambda: [pytorch.check_torch(gpus=gpu_count)])
     if settings.launcher == "auto":
-        yield from _guarded("starts", lambda: [starts.look(inherited(os.environ))])
-    yield from _guarded("database", lambda: [services.database(settings)])
-    yield from _guarded("redis", lambda: [services.redis(settings, embedded=embedded_redis)])
+        yield from _guarded("starts", lambda: [starts.check_starts(inherited(os.environ))])
+    yield from _guarded("database", lambda: [services.check_database(settings)])
+    yield from _guarded("redis", lambda: [services.check_redis(settings, embedded=embedded_redis)])
 
 
-def _guarded(check: str, look: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
-    """One check that breaks must not end the others."""
+def _guarded(name: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
+    """Yields the findings of one check. An error of the check itself is a finding too, so that the others go on."""
     try:
-        yield from look()
+        yield from check()
     except (OSError, ValueError, KeyError) as error:
-        yield failed(check, f"the check itself broke: {error!r}", "look at what it names")
+        yield failed(name, f"the check itself failed: {error!r}", "see what the error names")
 
 
 def _show(finding: Finding) -> None:
-    """The fact behind its status, and below it what to do."""
+    """Prints the status and the fact, and below them the advice."""
     status = terminal.paint(f"{finding.status:<{_STATUS_WIDTH}}", _COLOURS[finding.status], sys.stdout)
     first, *rest = _wrapped(finding.fact)
     terminal.write(f"{status}{finding.check:<{_CHECK_WIDTH}}{first}")
@@ -81,7 +81,7 @@ def _show(finding: Finding) -> None:
 
 
 def _wrapped(text: str) -> Sequence[str]:
-    """In a pipe nothing is broken."""
+    """Breaks the text into lines of the terminal's width. In a pipe, it is one line."""
     if not sys.stdout.isatty():
         return [text]
     width = max(30, shutil.get_terminal_size().columns - _STATUS_WIDTH - _CHECK_WIDTH)

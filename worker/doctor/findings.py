@@ -1,4 +1,4 @@
-"""What a check finds."""
+"""The result of a check."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,7 +12,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the report; `advice` says how to mend it, and is empty where all is well."""
+    """One entry of the report. `advice` says how to fix the problem, and is empty if there is none."""
 
     check: str
     status: Status

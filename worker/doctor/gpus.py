@@ -1,4 +1,4 @@
-"""The devices: what the driver shows, and who holds each."""
+"""Checks the devices: what the driver shows, and which process uses each."""
 
 from collections.abc import Iterator
 import json
@@ -17,7 +17,8 @@ from worker.settings import Settings
 
 _NVIDIA = "0x10de"
 _DISPLAY = "0x03"
-_OURS = "torchyard job_"
+_OUR_TITLES = ("torchyard:job_", "torchyard job_")
+"""How the titles of our ranks start. Ranks that an older version started have a space."""
 _NO_DRIVER = (
     "install the NVIDIA driver or, after its update, reboot; in a container, add --gpus all (NVIDIA Container Toolkit)"
 )
@@ -27,31 +28,31 @@ class Driver(Nvml, Protocol):
     def nvmlSystemGetDriverVersion(self) -> str | bytes: ...
 
 
-def look(settings: Settings, *, driver: Driver | None = None) -> Iterator[Finding]:
+def check_devices(settings: Settings, *, driver: Driver | None = None) -> Iterator[Finding]:
     nvml = driver if driver is not None else cast(Driver, pynvml)
     try:
         nvml.nvmlInit()
         count = nvml.nvmlDeviceGetCount()
     except nvml.NVMLError as error:
-        yield _without_driver(settings, str(error))
+        yield _check_without_driver(settings, str(error))
         return
     inventory = discover(settings.cpu_slots, nvml=nvml)
-    ours = {item.pid for view in inventory.observe(set()) for item in view.processes or () if _is_ours(item.pid)}
-    gpus = [view for view in inventory.observe(ours) if view.kind == "cuda"]
-    yield _driver(nvml, count, len(gpus))
+    own_pids = {item.pid for view in inventory.observe(set()) for item in view.processes or () if _is_ours(item.pid)}
+    gpus = [view for view in inventory.observe(own_pids) if view.kind == "cuda"]
+    yield _check_driver(nvml, count, len(gpus))
     for view in gpus:
-        yield _gpu(view)
+        yield _check_gpu(view)
 
 
-def _without_driver(settings: Settings, why: str) -> Finding:
+def _check_without_driver(settings: Settings, why: str) -> Finding:
     slots = len(discover(settings.cpu_slots).devices)
-    if found := _cards():
-        return failed("devices", f"{found} NVIDIA GPUs are here, but their driver does not answer: {why}", _NO_DRIVER)
+    if found := _count_nvidia_gpus():
+        return failed("devices", f"{found} NVIDIA GPUs are here, but their driver does not respond: {why}", _NO_DRIVER)
     return ok("devices", f"no GPU; {slots} CPU slots")
 
 
-def _cards() -> int:
-    """How many NVIDIA GPUs are in this host, whether or not a driver knows them."""
+def _count_nvidia_gpus() -> int:
+    """Returns the number of NVIDIA GPUs on the PCI bus, whether or not a driver knows them."""
     found = 0
     for device in Path("/sys/bus/pci/devices").glob("*"):
         try:
@@ -62,7 +63,7 @@ def _cards() -> int:
     return found
 
 
-def _driver(nvml: Driver, count: int, offered: int) -> Finding:
+def _check_driver(nvml: Driver, count: int, offered: int) -> Finding:
     try:
         version = nvml.nvmlSystemGetDriverVersion()
     except nvml.NVMLError as error:
@@ -75,11 +76,11 @@ def _driver(nvml: Driver, count: int, offered: int) -> Finding:
     if visible is not None:
         return ok("devices", f"{fact}, of which CUDA_VISIBLE_DEVICES leaves {offered}")
     return warning(
-        "devices", f"{fact}, of which {count - offered} do not answer", "look for Xid errors in dmesg, and reboot"
+        "devices", f"{fact}, of which {count - offered} do not respond", "look for Xid errors in dmesg, and reboot"
     )
 
 
-def _gpu(view: DeviceView) -> Finding:
+def _check_gpu(view: DeviceView) -> Finding:
     memory = (
         ""
         if view.memory_bytes is None
@@ -92,7 +93,7 @@ def _gpu(view: DeviceView) -> Finding:
         return ok(check, fact)
     if "MIG" in view.blocked:
         return warning(check, f"{fact}; {view.blocked}", f"nvidia-smi -i {view.index} -mig 0, as root")
-    if "does not answer" in view.blocked:
+    if "does not respond" in view.blocked:
         return failed(check, view.blocked, "look for Xid errors in dmesg; nvidia-smi --gpu-reset, or reboot")
     return warning(check, f"{fact}; not offered to jobs", "end what holds it; the worker then offers it by itself")
 
@@ -103,19 +104,19 @@ def _named(pid: int) -> str:
 
 
 def _is_ours(pid: int) -> bool:
-    return _title(pid).startswith(_OURS)
+    return _title(pid).startswith(_OUR_TITLES)
 
 
 def _title(pid: int) -> str:
     try:
         raw = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
-        return ""  # gone, or in another container
+        return ""  # it has ended, or runs in another container
     return raw.rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace")[:60]
 
 
 def _offered(uuid: str) -> str:
-    """The worker that has the lock of the GPU."""
+    """Names the worker that holds the lock of the GPU."""
     path = LOCK_FOLDER / f"torchyard-{uuid}.lock"
     try:
         inode = path.stat().st_ino

@@ -1,4 +1,4 @@
-"""The host itself: Python, the kernel, its limits, its clock."""
+"""Checks the host itself: Python, the kernel, its limits, its clock."""
 
 from collections.abc import Iterator
 import ctypes
@@ -20,30 +20,30 @@ _STA_UNSYNC, _TIME_ERROR = 0x40, 5
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def look() -> Iterator[Finding]:
-    yield _python()
-    yield _kernel()
-    yield _open_files()
-    yield _shared_memory(Path("/dev/shm"))  # noqa: S108 - looked at, not written
-    yield _clock()
+def check_host() -> Iterator[Finding]:
+    yield _check_python()
+    yield _check_kernel()
+    yield _check_open_files()
+    yield _check_shared_memory(Path("/dev/shm"))  # noqa: S108 it is only read
+    yield _check_clock()
 
 
-def _python() -> Finding:
+def _check_python() -> Finding:
     version = platform.python_version()
     if _PYTHON_FROM <= sys.version_info[:2] <= _PYTHON_TO:
         return ok("python", f"{version}, {sys.executable}")
     return warning(
-        "python", f"{version} is not among the supported ones", "make the environment with Python 3.11 to 3.13"
+        "python", f"{version} is not among the supported ones", "create the environment with Python 3.11 to 3.13"
     )
 
 
-def _kernel() -> Finding:
+def _check_kernel() -> Finding:
     fact = f"{platform.system()} {platform.release()}"
     missing = [name for name, there in (("pidfd", _has_pidfd()), ("subreaper", _has_subreaper())) if not there]
     if not missing:
         return ok("kernel", f"{fact}: pidfd and subreaper")
     advice = "run Linux 5.3 or later; in a container, a runtime whose seccomp profile lets pidfd_open and prctl through"
-    return failed("kernel", f"{fact}: no {' and no '.join(missing)}, by which a job's processes are found", advice)
+    return failed("kernel", f"{fact}: no {' and no '.join(missing)}, which is needed to find a job's processes", advice)
 
 
 def _has_pidfd() -> bool:
@@ -58,7 +58,7 @@ def _has_subreaper() -> bool:
     return _libc.prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(ctypes.c_int()), 0, 0, 0) == 0
 
 
-def _open_files() -> Finding:
+def _check_open_files() -> Finding:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     shown = "unlimited" if hard == resource.RLIM_INFINITY else str(hard)
     fact = f"{soft} in a process, up to {shown}"
@@ -70,12 +70,12 @@ def _open_files() -> Finding:
     return warning("open files", f"{fact}: too few for many watchers and data loaders", advice)
 
 
-def _shared_memory(path: Path) -> Finding:
+def _check_shared_memory(path: Path) -> Finding:
     advice = "docker run --shm-size=8g (Compose: shm_size), or mount -o remount,size=8G /dev/shm"
     try:
         found = os.statvfs(path)
     except OSError as error:
-        return warning("shm", f"{path} is not there: {error.strerror}", advice)
+        return warning("shm", f"{path} does not exist: {error.strerror}", advice)
     total, free = found.f_frsize * found.f_blocks, found.f_frsize * found.f_bavail
     fact = f"{path} has {terminal.size(free)} free of {terminal.size(total)}"
     if free >= _SHARED_MEMORY:
@@ -84,7 +84,7 @@ def _shared_memory(path: Path) -> Finding:
 
 
 class _Timex(ctypes.Structure):
-    """The head of the kernel's `struct timex`; all that follows is room for the rest."""
+    """The first fields of the kernel's `struct timex`. `rest` is as large as all others."""
 
     _fields_ = (
         ("modes", ctypes.c_uint),
@@ -96,7 +96,7 @@ class _Timex(ctypes.Structure):
     status: int
 
 
-def _clock() -> Finding:
+def _check_clock() -> Finding:
     advice = "start a time service: timedatectl set-ntp true, or chrony"
     found = _Timex()
     state = _libc.adjtimex(ctypes.byref(found))
@@ -105,5 +105,5 @@ def _clock() -> Finding:
             "clock", "unknown whether it is synchronised: the kernel does not say", "ask timedatectl on the host"
         )
     if state == _TIME_ERROR or found.status & _STA_UNSYNC:
-        return warning("clock", "not synchronised: times of hosts do not compare", advice)
+        return warning("clock", "not synchronised: times of different hosts cannot be compared", advice)
     return ok("clock", f"synchronised, within {found.maxerror / 1000:.0f} ms")

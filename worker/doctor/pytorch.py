@@ -1,4 +1,4 @@
-"""PyTorch, looked at by a process of its own: importing it takes seconds, and may crash."""
+"""Checks PyTorch in a process of its own: the import takes seconds, and may crash."""
 
 import json
 import re
@@ -10,11 +10,11 @@ from worker.doctor.findings import Finding, failed, ok, warning
 
 _FROM, _BEFORE = (2, 11), (2, 15)
 _TIMEOUT_S = 120
-_INSTALL = "install what requirements.lock names: uv pip install --require-hashes -r requirements.lock"
+_INSTALL = "install the versions of requirements.lock: uv pip install --require-hashes -r requirements.lock"
 
 
-def look(*, gpus: int) -> Finding:
-    """`gpus`: how many this host has."""
+def check_torch(*, gpus: int) -> Finding:
+    """`gpus`: the number of GPUs of this host."""
     try:
         argv = [sys.executable, "-P", "-m", "trainer.probe"]
         done = subprocess.run(
@@ -29,8 +29,8 @@ def look(*, gpus: int) -> Finding:
     except subprocess.TimeoutExpired:
         return failed(
             "torch",
-            f"importing it takes longer than {_TIMEOUT_S} s",
-            "is its disk slow, or a GPU's driver stuck (dmesg)?",
+            f"the import takes longer than {_TIMEOUT_S} s",
+            "check for a slow disk or a stuck GPU driver (dmesg)",
         )
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
@@ -39,17 +39,17 @@ def look(*, gpus: int) -> Finding:
 
 
 def judge(found: dict[str, Any], *, gpus: int) -> Finding:
-    """`found`: what `trainer.probe` printed."""
+    """Judges what `trainer.probe` printed."""
     fact = _fact(found)
     if not found["gloo"]:
-        return failed("torch", f"{fact}: no Gloo, over which ranks on CPUs talk", _INSTALL)
+        return failed("torch", f"{fact}: no Gloo, which ranks on CPUs need", _INSTALL)
     if gpus and found["cuda"] is None:
         return failed("torch", f"{fact}: a build for CPUs, on a host with GPUs", f"{_INSTALL} (the CUDA build)")
     if gpus and not found["available"]:
-        advice = f"update the NVIDIA driver to one for CUDA {found['cuda']}; is CUDA_VISIBLE_DEVICES right?"
+        advice = f"update the NVIDIA driver to one for CUDA {found['cuda']}, and check CUDA_VISIBLE_DEVICES"
         return failed("torch", f"{fact}: CUDA cannot be used: {found['why']}", advice)
     if gpus and not found["nccl"]:
-        return failed("torch", f"{fact}: no NCCL, over which ranks on GPUs talk", _INSTALL)
+        return failed("torch", f"{fact}: no NCCL, which ranks on GPUs need", _INSTALL)
     version = tuple(int(part) for part in re.findall(r"\d+", found["version"])[:2])
     if not _FROM <= version < _BEFORE:
         return warning("torch", f"{fact}: not among the supported ones, 2.11 to 2.14", _INSTALL)

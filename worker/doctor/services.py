@@ -1,4 +1,4 @@
-"""The database and Redis, as the settings name them."""
+"""Checks the database and Redis that the settings name."""
 
 import functools
 from pathlib import Path
@@ -15,23 +15,21 @@ _SKEW_S = 1.0
 _MIGRATE = "python -P -m migrations (torchyard up does it by itself)"
 
 
-def database(settings: Settings) -> Finding:
+def check_database(settings: Settings) -> Finding:
     file = probe.sqlite_file(settings.database)
     if file is not None and not file.exists():
-        return ok("database", f"SQLite, {file}: not there yet (torchyard up makes it)")
+        return ok("database", f"SQLite, {file}: does not exist yet (torchyard up creates it)")
     try:
         found = probe.inspect_database(settings.database)
         head = _head()
     except (ConfigError, Unavailable) as error:
-        advice = (
-            "is it up, does TORCHYARD_DATABASE_URL name it rightly, does a firewall or pg_hba.conf keep this host out?"
-        )
+        advice = "check that it runs, TORCHYARD_DATABASE_URL, and that no firewall or pg_hba.conf keeps this host out"
         return failed("database", error.message, advice)
     return _tables(found, head, embedded=file is not None)
 
 
-def redis(settings: Settings, *, embedded: Path | None) -> Finding:
-    """`embedded`: the socket of `torchyard up`'s own, where the settings name no other."""
+def check_redis(settings: Settings, *, embedded: Path | None) -> Finding:
+    """`embedded`: the socket of the Redis of `torchyard up`, for settings that name no other."""
     own = not settings.redis_url
     url = f"unix://{embedded}" if own and embedded is not None else settings.redis
     try:
@@ -39,7 +37,7 @@ def redis(settings: Settings, *, embedded: Path | None) -> Finding:
     except (ConfigError, Unavailable) as error:
         if own:
             return ok("redis", "not running (starts with torchyard up)")
-        advice = "is it up, and does TORCHYARD_REDIS_URL name it rightly? Jobs are accepted meanwhile, and start later"
+        advice = "check that it runs, and TORCHYARD_REDIS_URL. Until then, jobs are accepted, and start later"
         return failed("redis", error.message, advice)
     wrong: list[tuple[str, str]] = []
     if not found.supported:
@@ -49,7 +47,7 @@ def redis(settings: Settings, *, embedded: Path | None) -> Finding:
             "redis", f"{found.name}: a replica, which takes no writes", "name the primary in TORCHYARD_REDIS_URL"
         )
     if not found.appendonly:
-        wrong.append(("appendonly no: a restart loses what waits, until it is rebuilt", "appendonly yes"))
+        wrong.append(("appendonly no: a restart loses the queue until it is rebuilt", "appendonly yes"))
     if found.maxmemory_policy != "noeviction":
         wrong.append(
             (f"maxmemory-policy {found.maxmemory_policy}: it may drop the queue", "maxmemory-policy noeviction")
@@ -83,8 +81,8 @@ def _clocks(fact: str, found: DatabaseInfo) -> Finding:
     skew = abs(found.clock_ahead_s)
     side = "ahead of" if found.clock_ahead_s > 0 else "behind"
     if skew - found.clock_uncertainty_s > _SKEW_S:
-        told = f"{fact}; its clock is {skew:.1f} s {side} this host's, so times in logs and in the database differ"
-        return warning("database", told, "synchronise both clocks: timedatectl set-ntp true, or chrony")
+        skewed = f"{fact}; its clock is {skew:.1f} s {side} this host's, so times in logs and in the database differ"
+        return warning("database", skewed, "synchronise both clocks: timedatectl set-ntp true, or chrony")
     return ok(
         "database", f"{fact} (the newest), its clock within {skew + found.clock_uncertainty_s:.3f} s of this host's"
     )
@@ -92,7 +90,7 @@ def _clocks(fact: str, found: DatabaseInfo) -> Finding:
 
 @functools.cache
 def _head() -> str:
-    """The newest revision that this version knows. Raises ConfigError."""
+    """Returns the newest revision that this version knows. Raises ConfigError."""
     done = subprocess.run(
         [sys.executable, "-P", "-m", "migrations", "heads"], capture_output=True, text=True, check=False
     )

@@ -1,4 +1,4 @@
-"""What runs an attempt, as the worker sees it. An engine starts it, observes it, asks it to stop and ends it."""
+"""The interface of an engine, which starts an attempt, observes it, asks it to stop and ends it."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from torchyard.contract.views import DeviceView, StartsView
 
 @dataclass(frozen=True)
 class AttemptKey:
-    """Names an attempt on every host. A start with a key that was started before starts nothing more."""
+    """Identifies an attempt on every host. A second start with the same key starts nothing."""
 
     job_id: str
     number: int
@@ -21,26 +21,28 @@ class AttemptKey:
 
 @dataclass(frozen=True)
 class Plan:
-    """What an attempt runs, whichever engine runs it: one rank on each of `devices`."""
+    """What an attempt runs, for every engine: one rank on each of `devices`."""
 
     key: AttemptKey
     claimed_at: int
-    """Microseconds, as the attempt's row has it. A number is used again where an older database was restored."""
+    """The time of the claim in microseconds, from the attempt's row. After an older database was restored, another
+    attempt may have the same number."""
     program: tuple[str, ...]
-    """A rank's program: `SCRIPT [ARGS…]`, or `-m MODULE [ARGS…]`."""
+    """The program of a rank: `SCRIPT [ARGS…]`, or `-m MODULE [ARGS…]`."""
     env: Mapping[str, str]
-    """The job's variables and the service's; the engine and its launcher add theirs."""
+    """The variables of the job and the service. The engine and its launcher add theirs."""
     cwd: Path
     devices: tuple[str, ...]
-    """Their UUIDs, by rank."""
+    """The UUIDs of the devices, by rank."""
     time_limit: timedelta
-    """What is left of the job's limit for this attempt."""
+    """What is left of the job's time limit for this attempt."""
     stall_timeout: timedelta
     stop_grace: timedelta
     reports: bool
-    """Whether the program is known to write events: without any, `stall_timeout` counts from the start."""
+    """Whether the program is known to write events: then `stall_timeout` counts from the start, otherwise from its
+    first event."""
     launcher: Literal["auto", "warm", "torchrun"] = "auto"
-    """How the job wants its ranks to be brought up, where the engine has a choice."""
+    """How the job wants its ranks to be started, if the engine has a choice."""
 
 
 @dataclass(frozen=True)
@@ -50,14 +52,14 @@ class Handle:
     key: AttemptKey
     world_size: int
     stored: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """JSON of the engine's own, with `engine` and `layout`. Empty: nothing is known to have been started."""
+    """JSON that the engine chooses, with `engine` and `layout`. Empty: nothing is known to have been started."""
     note: str | None = field(default=None, compare=False)
-    """What the job's owner is to be told of the start."""
+    """A message about the start for the job's owner."""
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """It was started, and its ranks do not run yet."""
+    """An observation: the attempt was started, and its ranks do not run yet."""
 
     reason: str
     eta_s: float | None = None
@@ -65,29 +67,30 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Running:
+    """An observation: processes of the attempt run."""
+
     ranks: int
-    """How many of its ranks have come up so far."""
-    of: int
-    """Its world size."""
+    """The number of ranks that have come up so far."""
+    world_size: int
     supervised: bool = True
-    """False: what obeys a stop request is gone, and processes are left. They have to be killed."""
+    """False: the supervisor, which carries out stop requests, has ended. The processes that are left must be killed."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """Nothing of it runs any more."""
+    """An observation: all processes of the attempt have ended."""
 
     report: ExitReport
 
 
 @dataclass(frozen=True)
 class Absent:
-    """The engine is sure that nothing was started."""
+    """An observation: the engine is sure that nothing was started."""
 
 
 @dataclass(frozen=True)
 class Unknown:
-    """The engine cannot tell now. Never taken for `Absent` or `Ended`."""
+    """An observation: the engine cannot tell now. It is never treated as `Absent` or `Ended`."""
 
     reason: str
 
@@ -101,12 +104,12 @@ class Engine(Protocol):
     def start(self, plan: Plan) -> Handle:
         """Starts the attempt, or finds the one that was started with this key.
 
-        Raises OSError where it cannot, and ConfigError where the plan asks for what is not possible here.
+        Raises OSError if the start fails, and ConfigError if the plan asks for what is not possible here.
         """
         ...
 
     def find(self, key: AttemptKey, *, world_size: int, claimed_at: int) -> Handle | None:
-        """The attempt that was started with this key and claimed then, where its row has no handle yet."""
+        """Finds the attempt that was started with this key and claimed at this time, if its row has no handle yet."""
         ...
 
     def adopt(self, handle: Handle) -> None:
@@ -114,38 +117,40 @@ class Engine(Protocol):
         ...
 
     def poll(self, handle: Handle) -> Observation:
-        """How the attempt is now. Waits for nothing."""
+        """Returns the state of the attempt. Does not wait."""
         ...
 
     def watch(self, handle: Handle, changed: Callable[[], None]) -> Callable[[], None]:
-        """Calls `changed`, in any thread, when the attempt has ended: `poll` may be asked rarely. At once where it has.
+        """Calls `changed` from any thread as soon as the attempt has ended, so that the caller can poll rarely.
 
-        It may be called too often, or where the host is short of something not at all. Answers what takes the watch
-        back.
+        `changed` may be called more than once, or never if the host lacks resources. Returns a function that cancels
+        the watch.
         """
         ...
 
     def request_stop(self, handle: Handle, reason: EndReason, grace: timedelta) -> None:
-        """Lets the attempt save and end within `grace`. A repeat changes nothing; of two requests, the stronger reason
-        and the shorter grace count."""
+        """Asks the attempt to save a checkpoint and end within `grace`.
+
+        A repeated request changes nothing. Of two requests, the stronger reason and the shorter grace count.
+        """
         ...
 
     def kill(self, handle: Handle) -> str | None:
-        """Ends whatever runs of the attempt. What it could not end, in a sentence for the owner; None: all ended."""
+        """Kills all processes of the attempt. Returns a message for the owner if some cannot be killed, else None."""
         ...
 
     def runs(self, key: AttemptKey) -> bool:
-        """Whether anything of the attempt runs, whoever started it."""
+        """Returns whether any process of the attempt runs, whoever started it."""
         ...
 
     def kill_others(self, keep: Collection[AttemptKey]) -> None:
-        """Ends what runs on this host of attempts that are not among `keep`."""
+        """Kills the processes on this host of all attempts that are not among `keep`."""
         ...
 
     def starts(self) -> StartsView:
-        """How attempts start now."""
+        """Returns how attempts start now."""
         ...
 
     def capacity(self) -> list[DeviceView]:
-        """The devices as they are now. One that somebody else uses is blocked."""
+        """Returns the devices as they are now. A device that a foreign process uses is blocked."""
         ...

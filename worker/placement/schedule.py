@@ -1,4 +1,4 @@
-"""Which devices a job gets on this worker, and why a job waits: pure functions, the scheduler's own words."""
+"""Decides which devices a job gets on this worker, and why a job waits. All functions are pure."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -22,8 +22,8 @@ class Host:
     draining: bool = False
 
 
-def pick(resources: Resources, devices: Sequence[DeviceView]) -> list[DeviceView] | None:
-    """The devices that the job gets now, all or none, lowest index first."""
+def pick_devices(resources: Resources, devices: Sequence[DeviceView]) -> list[DeviceView] | None:
+    """Returns the devices that the job gets now, lowest index first, or None if there are too few."""
     free = [device for device in suitable(resources, devices) if is_free(device)]
     if len(free) < resources.devices_per_node:
         return None
@@ -31,13 +31,15 @@ def pick(resources: Resources, devices: Sequence[DeviceView]) -> list[DeviceView
 
 
 def fits_soon(resources: Resources, devices: Sequence[DeviceView]) -> bool:
-    """Whether the job gets its devices now, or as soon as GPUs have their memory back."""
+    """Returns whether enough devices are free now, or as soon as GPUs have released their memory."""
     return _missing(resources, suitable(resources, devices)) <= 0
 
 
-def make_room(resources: Resources, devices: Sequence[DeviceView], candidates: Sequence[Holder]) -> list[Holder]:
-    """The fewest of `candidates` whose devices the job needs beside those that are free soon: the lowest priority
-    first, of those the one that began last. None of them where even all are not enough."""
+def choose_victims(resources: Resources, devices: Sequence[DeviceView], candidates: Sequence[Holder]) -> list[Holder]:
+    """Returns the fewest of `candidates` whose devices the job needs beside those that are free soon.
+
+    It prefers the lowest priority, and then the job that began last. Returns none if even all are not enough.
+    """
     fitting = suitable(resources, devices)
     missing = _missing(resources, fitting)
     gains = Counter(device.job_id for device in fitting)
@@ -57,24 +59,28 @@ def make_room(resources: Resources, devices: Sequence[DeviceView], candidates: S
     return victims
 
 
-def explain(resources: Resources, hosts: Sequence[Host], favoured: Mapping[str, str] = MappingProxyType({})) -> Reason:
-    """Why the job does not start: the same sentence from whichever worker says it, if all give the same order.
+def explain(
+    resources: Resources, hosts: Sequence[Host], preemptors: Mapping[str, str] = MappingProxyType({})
+) -> Reason:
+    """Returns why the job does not start. All workers return the same sentence for the same order of hosts.
 
-    `favoured` is for whom a job stops, by its id.
+    `preemptors` maps each job that was preempted to the job that gets its devices.
     """
-    wanted = _wanted(resources)
+    wanted = _describe_request(resources)
     fitting = [replace(host, devices=suitable(resources, host.devices)) for host in hosts]
     largest = max(fitting, key=lambda host: len(host.devices), default=None)
     if largest is None or not largest.devices:
         return Reason("no_such_device", f"needs {wanted}; no worker has any")
     if len(largest.devices) < resources.devices_per_node:
         return Reason("too_big", f"needs {wanted}; the largest worker, {largest.name}, has {len(largest.devices)}")
-    parts = [_shortfall(host, favoured) for host in fitting if len(host.devices) >= resources.devices_per_node]
+    parts = [
+        _describe_shortage(host, preemptors) for host in fitting if len(host.devices) >= resources.devices_per_node
+    ]
     return Reason("devices_busy", f"needs {wanted}; " + "; ".join(parts))
 
 
 def suitable(resources: Resources, devices: Sequence[DeviceView]) -> list[DeviceView]:
-    """The devices of the kind and size that the job asks for. `auto` is CUDA wherever there is any."""
+    """Returns the devices of the kind and memory that the job asks for. `auto` means CUDA if there is any GPU."""
     kind = resources.device
     if kind == "auto":
         kind = "cuda" if any(device.kind == "cuda" for device in devices) else "cpu"
@@ -87,23 +93,24 @@ def is_free(device: DeviceView) -> bool:
 
 
 def _missing(resources: Resources, fitting: Sequence[DeviceView]) -> int:
+    """Returns how many devices the job lacks beside those that are free now or soon."""
     free = sum(is_free(device) or (device.job_id is None and device.returning) for device in fitting)
     return resources.devices_per_node - free
 
 
-def _wanted(resources: Resources) -> str:
+def _describe_request(resources: Resources) -> str:
     count, plural = resources.devices_per_node, "" if resources.devices_per_node == 1 else "s"
     noun = {"cuda": "GPU", "cpu": "CPU slot", "auto": "device"}[resources.device]
     memory = f" of at least {resources.min_memory_gb:g} GiB" if resources.min_memory_gb else ""
     return f"{count} {noun}{plural}{memory}"
 
 
-def _shortfall(host: Host, favoured: Mapping[str, str]) -> str:
+def _describe_shortage(host: Host, preemptors: Mapping[str, str]) -> str:
     if host.draining:
         return f"{host.name} is draining"
     free = sum(is_free(device) for device in host.devices)
     blocked = [device.blocked for device in host.devices if device.blocked is not None]
     holding = {device.job_id for device in host.devices}
-    made_for = sorted({other for job_id, other in favoured.items() if job_id in holding})
-    room = f", where room is made for {', '.join(made_for)}" if made_for else ""
-    return "; ".join([f"{free} free on {host.name}{room}", *dict.fromkeys(blocked)])
+    preemptors_here = sorted({other for job_id, other in preemptors.items() if job_id in holding})
+    reserved = f", where devices are reserved for {', '.join(preemptors_here)}" if preemptors_here else ""
+    return "; ".join([f"{free} free on {host.name}{reserved}", *dict.fromkeys(blocked)])

@@ -1,4 +1,4 @@
-"""One pass over the queue: which waiting jobs this worker takes, for which it makes room, and why the others wait."""
+"""One pass over the queue: takes jobs for this worker, preempts others for them, and records why the rest waits."""
 
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -22,60 +22,57 @@ from store.store import Store
 from torchyard.contract.spec import Resources
 from torchyard.contract.views import DeviceView, HeldDevice
 from worker.placement import schedule
-from worker.placement.floor import Floor
-from worker.placement.line import Line
+from worker.placement.candidates import Candidates
+from worker.placement.capacity import Capacity
 
 logger = logging.getLogger(__name__)
 
-_Fate = Claim | Literal["waits", "apart"]
-"""What becomes of a job: it is taken, it waits and its group with it, or it stands apart from the others of its group:
-room is made for it, or it waits no more."""
+_Outcome = Claim | Literal["group waits", "next in group"]
+"""What a pass does with a job.
+
+A claim: the worker takes it. "group waits": it waits, and so do the others of its group. "next in group": it waits for
+preempted jobs or left the queue meanwhile, and the next job of its group is considered as well.
+"""
 
 
 @dataclass
 class _Pass:
-    """What one pass knows, and what it has found out."""
+    """What one pass has read, and what it has found out."""
 
     may_claim: Callable[[], bool]
-    takes: bool
-    """False where this worker drains: it only says why the jobs wait."""
-    floor: Floor
+    may_take: bool
+    """False if this worker drains: then it only records why the jobs wait."""
+    capacity: Capacity
     holders: list[Holder]
     """The jobs on this worker."""
     stops: dict[str, list[PreemptedJob]]
-    """The jobs that make room, on any worker, by the job that needs it."""
-    said: Mapping[str, Reason]
-    """What is said of each shape."""
-    favoured: Mapping[str, str]
-    """What is said of each job for which room is made, or was."""
+    """The preempted jobs of all workers, by the job that needs their devices."""
+    recorded: Mapping[str, Reason]
+    """The recorded reason of each shape."""
+    messages: Mapping[str, str]
+    """The recorded message of each job for which others are or were preempted."""
     waiting: dict[Resources, set[str]] = field(default_factory=lambda: defaultdict(set))
-    """The shapes of jobs that do not fit, by what they need."""
-    news: dict[Reason, list[str]] = field(default_factory=lambda: defaultdict(list))
-    """What jobs are to be told of which it alone is true."""
-    ends: bool = False
+    """The shapes of the jobs that do not fit, by what they request."""
+    own_reasons: dict[Reason, list[str]] = field(default_factory=lambda: defaultdict(list))
+    """New reasons of single jobs, which differ from their groups' reasons."""
+    stopped: bool = False
     """Whether the worker may claim nothing more."""
 
-    def tell(self, job_id: str, reason: Reason) -> None:
-        if self.favoured.get(job_id) != reason.message:
-            self.news[reason].append(job_id)
+    def set_reason(self, job_id: str, reason: Reason) -> None:
+        if self.messages.get(job_id) != reason.message:
+            self.own_reasons[reason].append(job_id)
 
 
 class Scheduler:
-    """One worker's hands on the queue."""
+    """Places waiting jobs on one worker."""
 
-    def __init__(
-        self,
-        *,
-        worker_id: str,
-        name: str,
-        store: Store,
-    ) -> None:
+    def __init__(self, *, worker_id: str, name: str, store: Store) -> None:
         self._id = worker_id
         self._name = name
         self._store = store
 
     def waiting(self) -> list[Waiting]:
-        """The first job of each group that waits, by the rows. Raises Unavailable."""
+        """Returns the first waiting job of each group. Raises Unavailable."""
         with self._store.read() as session:
             if not waiting.any_ungrouped(session):
                 return waiting.group_heads(session)
@@ -86,10 +83,10 @@ class Scheduler:
     def claims(
         self, heads: Sequence[Waiting], devices: Sequence[DeviceView], *, may_claim: Callable[[], bool]
     ) -> Generator[Claim]:
-        """One pass: the attempts that this worker takes, each as soon as it is claimed.
+        """Makes one pass. Yields each attempt that this worker takes, as soon as it is claimed.
 
-        `heads`: what `waiting` answered. `devices`: the worker's own as they are now. `may_claim` is asked before
-        each claim, and before others are asked to make room. Raises Unavailable.
+        `heads`: what `waiting` returned. `devices`: the worker's devices as they are now. `may_claim` is called before
+        each claim and before other jobs are preempted. Raises Unavailable.
         """
         if not heads:
             return
@@ -97,101 +94,101 @@ class Scheduler:
             known = workers.list_all(session)
             held = jobs.device_holders(session)
             holders = intents.holders(session, self._id)
-            stops = _by_favoured(preemption.preempted_jobs(session))
-            said, favoured = reasons.by_shape(session), reasons.of_preemptors(session, stops)
-            alone = waiting.waiting_among(session, stops)
+            stops = _by_preemptor(preemption.preempted_jobs(session))
+            recorded, messages = reasons.by_shape(session), reasons.of_preemptors(session, stops)
+            preemptors = waiting.waiting_among(session, stops)
         hosts = {worker.id: _host(worker) for worker, alive in known if alive or worker.id == self._id}
         draining = self._id in hosts and hosts[self._id].draining
         hosts[self._id] = schedule.Host(self._name, devices, draining=draining)
-        turn = _Pass(may_claim, not draining, Floor(hosts, held), holders, stops, said, favoured)
-        line = Line(heads, alone, self._following)
-        while (job := line.take()) is not None:
-            resources = _understood(job)
+        state = _Pass(may_claim, not draining, Capacity(hosts, held), holders, stops, recorded, messages)
+        candidates = Candidates(heads, preemptors, self._next_in_group)
+        while (job := candidates.pop()) is not None:
+            resources = _parse_resources(job)
             if resources is None:
                 continue
-            fate = self._consider(turn, job, resources)
-            if isinstance(fate, Claim):
-                yield fate
-            if turn.ends:
+            outcome = self._consider(state, job, resources)
+            if isinstance(outcome, Claim):
+                yield outcome
+            if state.stopped:
                 return
-            if fate != "waits":
-                line.move_up(job)
-        self._say_why(turn)
+            if outcome != "group waits":
+                candidates.push_successor(job)
+        self._record_reasons(state)
 
-    def _following(self, job: Waiting) -> Waiting | None:
+    def _next_in_group(self, job: Waiting) -> Waiting | None:
         with self._store.read() as session:
             return waiting.next_of_group(session, job)
 
-    def _consider(self, turn: _Pass, job: Waiting, resources: Resources) -> _Fate:
-        """Takes the job, makes room for it, or notes that it waits."""
-        # What did not fit before does not fit now, and nobody makes room: in one pass, the free devices only become
-        # fewer, and the priorities lower.
-        hopeless = resources in turn.waiting or not turn.takes
-        chosen = None if hopeless else schedule.pick(resources, turn.floor.offered(self._id))
+    def _consider(self, state: _Pass, job: Waiting, resources: Resources) -> _Outcome:
+        """Takes the job, preempts others for it, or notes that it waits."""
+        # In one pass, the free devices only become fewer and the priorities lower. So a request that did not fit
+        # before does not fit now, and preempts nothing.
+        hopeless = resources in state.waiting or not state.may_take
+        chosen = None if hopeless else schedule.pick_devices(resources, state.capacity.offered(self._id))
         if chosen is not None:
-            return self._take(turn, job, resources, chosen)
-        stops = turn.stops.get(job.id)
+            return self._take(state, job, resources, chosen)
+        stops = state.stops.get(job.id)
         if stops is not None:
-            turn.tell(job.id, _preempting(stops))
+            state.set_reason(job.id, _preempting(stops))
         elif not hopeless:
-            stops = self._make_room(turn, job, resources)
+            stops = self._preempt_for(state, job, resources)
         if not stops:
-            turn.waiting[resources].add(job.shape)
-            return "waits"
+            state.waiting[resources].add(job.shape)
+            return "group waits"
         for stop in stops:
-            if not stop.overdue:  # nobody behind the job may take the devices
-                turn.floor.keep(stop.worker_id, resources, job_id=job.id)
-        return "apart"
+            if not stop.overdue:  # no job behind this one may take the devices
+                state.capacity.reserve(stop.worker_id, resources, job_id=job.id)
+        return "next in group"
 
-    def _take(self, turn: _Pass, job: Waiting, resources: Resources, chosen: Sequence[DeviceView]) -> _Fate:
-        turn.ends = not turn.may_claim()
-        if turn.ends:
-            return "waits"
+    def _take(self, state: _Pass, job: Waiting, resources: Resources, chosen: Sequence[DeviceView]) -> _Outcome:
+        state.stopped = not state.may_claim()
+        if state.stopped:
+            return "group waits"
         devices = [
             HeldDevice(worker=self._id, index=view.index, uuid=view.uuid, name=view.name).model_dump()
             for view in chosen
         ]
         claim = placement.claim(self._store, job.id, worker_id=self._id, devices=devices)
         if claim is not None:
-            turn.floor.take(self._id, chosen, job_id=job.id)
+            state.capacity.take(self._id, chosen, job_id=job.id)
             logger.info("%s: attempt %d takes %s", job.id, claim.number, ", ".join(view.uuid for view in chosen))
             return claim
         with self._store.read() as session:
-            turn.takes = not workers.is_draining(session, self._id)
+            state.may_take = not workers.is_draining(session, self._id)
             if not waiting.waiting_among(session, [job.id]):
-                return "apart"
-        # The worker drains, or somebody was faster to take the devices: so it is for the others of the group.
-        turn.waiting[resources].add(job.shape)
-        return "waits"
+                return "next in group"
+        # The worker drains, or another worker took the devices first: both concern the whole group.
+        state.waiting[resources].add(job.shape)
+        return "group waits"
 
-    def _make_room(self, turn: _Pass, job: Waiting, resources: Resources) -> list[PreemptedJob]:
-        """Asks jobs of this worker to stop for this one, if that helps; those that it asked."""
-        lower = [holder for holder in turn.holders if _may_stop(holder, job)]
-        if not lower or turn.floor.fits_elsewhere(self._id, resources):
+    def _preempt_for(self, state: _Pass, job: Waiting, resources: Resources) -> list[PreemptedJob]:
+        """Asks jobs of this worker to stop for this one, if that helps. Returns the stops that it asked for."""
+        lower = [holder for holder in state.holders if _is_preemptible(holder, job)]
+        if not lower or state.capacity.fits_elsewhere(self._id, resources):
             return []
-        victims = schedule.make_room(resources, turn.floor.offered(self._id), lower)
-        if not victims or not turn.may_claim():
+        victims = schedule.choose_victims(resources, state.capacity.offered(self._id), lower)
+        if not victims or not state.may_claim():
             return []
         stops = [PreemptedJob(victim.job_id, job.id, self._id, self._name) for victim in victims]
-        asked = [stop.job_id for stop in stops]
-        if not placement.preempt(self._store, asked, preemptor=job.id, reason=_preempting(stops)):
+        job_ids = [stop.job_id for stop in stops]
+        if not placement.preempt(self._store, job_ids, preemptor=job.id, reason=_preempting(stops)):
             return []
-        turn.holders = [holder for holder in turn.holders if holder not in victims]
-        turn.stops[job.id] = stops
-        logger.info("%s: %s make room for it", job.id, ", ".join(asked))
+        state.holders = [holder for holder in state.holders if holder not in victims]
+        state.stops[job.id] = stops
+        logger.info("%s: preempts %s", job.id, ", ".join(job_ids))
         return stops
 
-    def _say_why(self, turn: _Pass) -> None:
-        """Each worker finds the same words in the same rows: where two look, neither corrects the other."""
-        for_whom = {stop.job_id: stop.preemptor for stops in turn.stops.values() for stop in stops}
-        common: dict[str, Reason] = {}
-        for resources, reason in turn.floor.explain(turn.waiting, for_whom):
-            common |= {shape: reason for shape in turn.waiting[resources] if turn.said.get(shape) != reason}
-        for job_id in turn.favoured.keys() - turn.stops.keys():
-            turn.tell(job_id, jobs.WAITING)  # for what its group waits
-        if common or turn.news:
-            placement.set_waiting_reasons(self._store, common, turn.news)
-        elif turn.said.keys() - {shape for shapes in turn.waiting.values() for shape in shapes}:
+    def _record_reasons(self, state: _Pass) -> None:
+        """Records the new reasons. All workers build equal sentences from equal rows, so they change nothing twice."""
+        preemptors = {stop.job_id: stop.preemptor for stops in state.stops.values() for stop in stops}
+        by_shape: dict[str, Reason] = {}
+        for resources, reason in state.capacity.explain(state.waiting, preemptors):
+            by_shape |= {shape: reason for shape in state.waiting[resources] if state.recorded.get(shape) != reason}
+        for job_id in state.messages.keys() - state.stops.keys():
+            state.set_reason(job_id, jobs.WAITING)  # it shows its group's reason again
+        if by_shape or state.own_reasons:
+            placement.set_waiting_reasons(self._store, by_shape, state.own_reasons)
+        elif state.recorded.keys() - {shape for shapes in state.waiting.values() for shape in shapes}:
             placement.delete_unused_reasons(self._store)
 
 
@@ -200,27 +197,27 @@ def _host(worker: Worker) -> schedule.Host:
     return schedule.Host(worker.name, devices, draining=worker.drain_requested_at is not None)
 
 
-def _by_favoured(stops: Iterable[PreemptedJob]) -> dict[str, list[PreemptedJob]]:
+def _by_preemptor(stops: Iterable[PreemptedJob]) -> dict[str, list[PreemptedJob]]:
     found: dict[str, list[PreemptedJob]] = defaultdict(list)
     for stop in stops:
         found[stop.preemptor].append(stop)
     return found
 
 
-def _may_stop(holder: Holder, job: Waiting) -> bool:
+def _is_preemptible(holder: Holder, job: Waiting) -> bool:
     return holder.preemptible and not holder.stopping and holder.priority < job.priority
 
 
 def _preempting(stops: Sequence[PreemptedJob]) -> Reason:
     names = " and ".join(sorted({stop.worker for stop in stops}))
     victims = ", ".join(sorted(stop.job_id for stop in stops))
-    return Reason(PREEMPTING, f"room is made on {names}: {victims} of lower priority stops first")
+    return Reason(PREEMPTING, f"preempts {victims} of lower priority on {names}")
 
 
-def _understood(job: Waiting) -> Resources | None:
-    """What the job asks for; None where only a newer worker knows."""
+def _parse_resources(job: Waiting) -> Resources | None:
+    """Returns what the job requests, or None if only a newer worker understands it."""
     try:
         return stored_spec.parse_resources(job.resources)
     except ValidationError:
-        logger.warning("%s: this worker does not know what it asks for: %s", job.id, job.resources)
+        logger.warning("%s: this worker does not understand its request: %s", job.id, job.resources)
         return None

@@ -110,7 +110,7 @@ print("error", file=sys.stderr)
         f"__main__ {path} {[str(path), '--lr', '1']} {rank.code} None",
         "True ['os', 'pathlib', 'sys']",
         "[]",
-        "torchyard job_x attempt 2 rank 1",
+        "torchyard:job_x attempt 2 rank 1",
     ]
     assert rank.stderr == "error\n"
     assert rank.error is None

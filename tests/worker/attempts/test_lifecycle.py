@@ -1,4 +1,4 @@
-"""The lifecycle of an attempt, as a table and by properties. Nothing runs here."""
+"""The lifecycle of an attempt, as a table and by properties. No process runs."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -11,7 +11,7 @@ import pytest
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport
 from worker.attempts.lifecycle import (
-    TRIES_ONCE_CANCELLED,
+    MAX_STORE_FAILURES_AFTER_CANCEL,
     Action,
     Close,
     Closed,
@@ -44,17 +44,17 @@ NOTHING = Intents()
 SHORT, LONG = timedelta(seconds=5), timedelta(hours=1)
 PREEMPT, PAUSE, CANCEL = (Stop(reason, LONG) for reason in (EndReason.PREEMPTED, EndReason.PAUSED, EndReason.CANCELLED))
 COMPLETED, CRASHED = ExitReport(reason=EndReason.COMPLETED), ExitReport(reason=EndReason.USER_ERROR, rank=1)
-GONE = ExitReport(reason=EndReason.WORKER_LOST, message="nothing of the attempt runs, and it left no word")
+GONE = ExitReport(reason=EndReason.WORKER_LOST, message="no process of the attempt runs, and it left no exit report")
 WAITING, SOME, ALL = base.Waiting("a node"), base.Running(1, 2), base.Running(2, 2)
 ORPHANED, UNKNOWN = base.Running(0, 2, supervised=False), base.Unknown("no answer")
 
 
-def stopped(reason: EndReason, why: str = "") -> ExitReport:
-    return ExitReport(reason=reason, message="stopped before it started" + why)
+def stopped(reason: EndReason, problem: str = "") -> ExitReport:
+    return ExitReport(reason=reason, message="stopped before it started" + problem)
 
 
 @pytest.mark.parametrize(
-    ("phase", "seen", "stop", "then", "actions"),
+    ("phase", "observation", "stop", "next_phase", "actions"),
     [
         (Preparing(), Unprepared(), None, Preparing(), [Prepare()]),
         (Preparing(), Unprepared("disk full"), None, Preparing(), [Prepare()]),
@@ -106,22 +106,30 @@ def stopped(reason: EndReason, why: str = "") -> ExitReport:
         (Stopping(PAUSE, ran=True), base.Absent(), None, Draining(GONE, EndReason.PAUSED), [Store(final=True)]),
         (Draining(CRASHED), Undrained(), None, Draining(CRASHED), [Store(final=True)]),
         (Draining(CRASHED), Undrained(99), PAUSE, Draining(CRASHED), [Store(final=True)]),
-        (Draining(CRASHED), Undrained(TRIES_ONCE_CANCELLED - 1), CANCEL, Draining(CRASHED), [Store(final=True)]),
-        (Draining(CRASHED), Undrained(TRIES_ONCE_CANCELLED), CANCEL, Closed("ended"), [Close(CRASHED)]),
+        (
+            Draining(CRASHED),
+            Undrained(MAX_STORE_FAILURES_AFTER_CANCEL - 1),
+            CANCEL,
+            Draining(CRASHED),
+            [Store(final=True)],
+        ),
+        (Draining(CRASHED), Undrained(MAX_STORE_FAILURES_AFTER_CANCEL), CANCEL, Closed("ended"), [Close(CRASHED)]),
         (Draining(CRASHED), Drained(), None, Closed("ended"), [Close(CRASHED)]),
     ],
 )
-def test_what_follows(phase: Phase, seen: Observation, stop: Stop | None, then: Phase, actions: list[Action]) -> None:
-    assert decide(phase, seen, Intents(stop=stop)) == Decision(then, tuple(actions))
+def test_the_next_phase_and_its_actions(
+    phase: Phase, observation: Observation, stop: Stop | None, next_phase: Phase, actions: list[Action]
+) -> None:
+    assert decide(phase, observation, Intents(stop=stop)) == Decision(next_phase, tuple(actions))
 
 
-def test_of_two_stops_the_shorter_grace_counts() -> None:
-    hurried = Stop(EndReason.PREEMPTED, SHORT)
-    decision = decide(Stopping(PAUSE, ran=True), ALL, Intents(stop=hurried))
+def test_the_shorter_grace_of_two_stops_counts() -> None:
+    urgent = Stop(EndReason.PREEMPTED, SHORT)
+    decision = decide(Stopping(PAUSE, ran=True), ALL, Intents(stop=urgent))
     assert decision.phase == Stopping(Stop(EndReason.PAUSED, SHORT), ran=True)
 
 
-def test_what_was_asked_goes_with_the_end() -> None:
+def test_the_requested_stop_is_part_of_the_close() -> None:
     for phase, stop in ((Running(), PREEMPT), (Stopping(PAUSE, ran=True), PREEMPT), (Stopping(PAUSE, ran=False), None)):
         ended = decide(phase, base.Ended(CRASHED), Intents(stop=stop)).phase
         assert isinstance(ended, Draining)
@@ -130,7 +138,7 @@ def test_what_was_asked_goes_with_the_end() -> None:
 
 
 STOPS = (None, PREEMPT, PAUSE, CANCEL, Stop(EndReason.PREEMPTED, SHORT))
-SEEN: tuple[Observation, ...] = (
+OBSERVATIONS: tuple[Observation, ...] = (
     Unprepared(),
     Unprepared("disk full"),
     Prepared(),
@@ -145,15 +153,15 @@ SEEN: tuple[Observation, ...] = (
     base.Ended(CRASHED),
     base.Ended(ExitReport(reason=EndReason.PREEMPTED)),
     Undrained(),
-    Undrained(TRIES_ONCE_CANCELLED),
+    Undrained(MAX_STORE_FAILURES_AFTER_CANCEL),
     Drained(),
 )
 INTENTS = (*(Intents(stop=stop) for stop in STOPS), Intents(detach=True), Intents(abandon=True))
 
 
 def following(phase: Phase) -> Iterator[Phase]:
-    for seen, intents in itertools.product(SEEN, INTENTS):
-        yield decide(phase, seen, intents).phase
+    for observation, intents in itertools.product(OBSERVATIONS, INTENTS):
+        yield decide(phase, observation, intents).phase
 
 
 def reachable(start: Phase) -> set[Phase]:
@@ -166,29 +174,29 @@ def reachable(start: Phase) -> set[Phase]:
     return found
 
 
-def test_every_phase_can_be_reached_and_from_each_the_attempt_ends_or_detaches() -> None:
+def test_every_phase_is_reachable_and_each_can_be_closed_in_every_way() -> None:
     phases = reachable(Preparing())
     assert {type(phase) for phase in phases} == {Preparing, Starting, Running, Stopping, Draining, Closed}
     for phase in phases - {Closed("ended"), Closed("detached"), Closed("abandoned")}:
         assert {Closed("ended"), Closed("detached"), Closed("abandoned")} <= reachable(phase)
 
 
-def test_what_is_closed_stays_closed_and_does_nothing() -> None:
+def test_a_closed_attempt_stays_closed_without_actions() -> None:
     for how in (Closed("ended"), Closed("detached"), Closed("abandoned")):
-        for seen, intents in itertools.product(SEEN, INTENTS):
-            assert decide(how, seen, intents) == Decision(how)
+        for observation, intents in itertools.product(OBSERVATIONS, INTENTS):
+            assert decide(how, observation, intents) == Decision(how)
 
 
-def test_a_detached_attempt_is_left_alone_and_an_abandoned_one_is_killed_without_a_write() -> None:
-    for phase, seen in itertools.product(reachable(Preparing()), SEEN):
+def test_a_detached_attempt_goes_on_and_an_abandoned_one_is_killed_without_a_write() -> None:
+    for phase, observation in itertools.product(reachable(Preparing()), OBSERVATIONS):
         if isinstance(phase, Closed):
             continue
-        assert decide(phase, seen, Intents(detach=True)) == Decision(Closed("detached"))
+        assert decide(phase, observation, Intents(detach=True)) == Decision(Closed("detached"))
         both = Intents(stop=CANCEL, detach=True, abandon=True)
-        assert decide(phase, seen, both) == Decision(Closed("abandoned"), (Kill(silent=True),))
+        assert decide(phase, observation, both) == Decision(Closed("abandoned"), (Kill(silent=True),))
 
 
-def test_what_is_unknown_ends_nothing() -> None:
+def test_an_unknown_observation_ends_nothing() -> None:
     for phase, stop in itertools.product(reachable(Preparing()), STOPS):
         if isinstance(phase, Starting | Running | Stopping):
             decision = decide(phase, UNKNOWN, Intents(stop=stop))
@@ -196,28 +204,28 @@ def test_what_is_unknown_ends_nothing() -> None:
             assert not {Kill, Close} & {type(action) for action in decision.actions}
 
 
-WALK = st.lists(st.tuples(st.sampled_from(SEEN), st.sampled_from(INTENTS[:5])), max_size=40)
+WALK = st.lists(st.tuples(st.sampled_from(OBSERVATIONS), st.sampled_from(INTENTS[:5])), max_size=40)
 
 
 @given(WALK)
 def test_a_stop_only_grows_stronger(walk: list[tuple[Observation, Intents]]) -> None:
     phase: Phase = Preparing()
-    asked: Stop | None = None
-    for seen, intents in walk:
-        decision = decide(phase, seen, intents)
+    requested: Stop | None = None
+    for observation, intents in walk:
+        decision = decide(phase, observation, intents)
         for action in decision.actions:
             if isinstance(action, RequestStop):
-                assert action.stop == action.stop.joined(asked)
-                asked = action.stop
+                assert action.stop == action.stop.combined(requested)
+                requested = action.stop
         phase = decision.phase
 
 
 @given(WALK)
-def test_it_is_closed_once_and_after_the_last_store(walk: list[tuple[Observation, Intents]]) -> None:
+def test_an_attempt_is_closed_once_and_after_the_last_store(walk: list[tuple[Observation, Intents]]) -> None:
     phase: Phase = Preparing()
     actions: list[Action] = []
-    for seen, intents in walk:
-        decision = decide(phase, seen, intents)
+    for observation, intents in walk:
+        decision = decide(phase, observation, intents)
         actions += decision.actions
         phase = decision.phase
     closes = [index for index, action in enumerate(actions) if isinstance(action, Close)]

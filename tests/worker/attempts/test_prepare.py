@@ -1,4 +1,4 @@
-"""What an attempt is started with: its environment, its folders, its command."""
+"""The plan of an attempt: its environment, its folders, its command."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -18,7 +18,7 @@ from worker.attempts.prepare import plan_of
 from worker.devices.inventory import Device
 from worker.engines.base import AttemptKey
 from worker.engines.local.engine import launch_plan
-from worker.engines.local.launchers.torchrun import Torchrun
+from worker.engines.local.launchers.torchrun import TorchrunLauncher
 
 GPUS = [Device(index, f"GPU-0000-{index}", "H200", "cuda", 1 << 37) for index in (1, 3)]
 SLOTS = [Device(index, f"cpu-{index}", "CPU slot", "cpu") for index in range(2)]
@@ -50,7 +50,7 @@ def _plan(run: RunDir, raw: dict[str, Any], *, devices: Sequence[Device] = SLOTS
     }
     environ = changes.pop("environ", {"PATH": "/usr/bin"})
     plan = plan_of(parse_spec(raw), **(arguments | changes))
-    return launch_plan(plan, run=run, launcher=Torchrun(), slots=2, environ=environ)
+    return launch_plan(plan, run=run, launcher=TorchrunLauncher(), slots=2, environ=environ)
 
 
 def _recipe(source: str = "digits", **model: str) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def test_a_script_runs_in_its_code_folder_with_its_arguments(run: RunDir, allowe
     assert plan.env["TORCHYARD_RESUME_FROM"] == str(run.resume)
 
 
-def test_the_environment_is_an_allow_list_the_jobs_own_and_the_services(run: RunDir) -> None:
+def test_the_environment_has_inherited_variables_the_jobs_and_the_services(run: RunDir) -> None:
     secrets = {
         "TORCHYARD_TOKEN": "t",
         "TORCHYARD_DATABASE": "d",
@@ -135,7 +135,7 @@ def test_weights_below_an_allowed_folder_are_resolved(run: RunDir, allowed: Path
 
 
 @pytest.mark.parametrize("weights", ["none", "IMAGENET1K_V1"])
-def test_weights_that_are_no_file_have_no_path(run: RunDir, weights: str) -> None:
+def test_weights_that_are_not_a_file_have_no_path(run: RunDir, weights: str) -> None:
     assert "TORCHYARD_WEIGHTS" not in _plan(run, _recipe(weights=weights)).env
 
 
@@ -164,19 +164,19 @@ def test_data_outside_the_allowed_folders_is_refused(run: RunDir, allowed: Path,
         _plan(run, _recipe(f"file://{tmp_path}/{path}"), allowed=[allowed])
 
 
-def test_absent_data_is_named(run: RunDir, allowed: Path) -> None:
+def test_missing_data_is_named(run: RunDir, allowed: Path) -> None:
     with pytest.raises(DataError) as caught:
         _plan(run, _recipe(f"file://{allowed}/none.npz"), allowed=[allowed])
     assert caught.value.message == f"there is no {allowed}/none.npz"
 
 
 @pytest.mark.parametrize("path", ["a%00b", "a%ffb", "a" * 300])
-def test_what_is_no_path_is_refused(run: RunDir, allowed: Path, path: str) -> None:
+def test_an_invalid_path_is_refused(run: RunDir, allowed: Path, path: str) -> None:
     with pytest.raises(DataError):
         _plan(run, _recipe(f"file://{allowed}/{path}"), allowed=[allowed])
 
 
-def test_an_absent_entrypoint_is_named(run: RunDir, allowed: Path) -> None:
+def test_a_missing_entrypoint_is_named(run: RunDir, allowed: Path) -> None:
     with pytest.raises(DataError) as caught:
         _plan(run, _script(allowed, entrypoint="main.py"), allowed=[allowed])
     assert caught.value.message == f"there is no {allowed}/main.py"
@@ -191,5 +191,5 @@ def test_an_entrypoint_that_links_out_of_the_code_is_refused(run: RunDir, allowe
 
 def test_code_must_be_a_folder(run: RunDir, allowed: Path) -> None:
     (allowed / "train.py").touch()
-    with pytest.raises(DataError, match="is no folder"):
+    with pytest.raises(DataError, match="is not a folder"):
         _plan(run, _script(allowed / "train.py"), allowed=[allowed])

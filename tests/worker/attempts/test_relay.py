@@ -1,4 +1,4 @@
-"""The relay reads what a job wrote, whatever that is, and loses nothing of it."""
+"""The relay reads all that a job wrote, whatever its content."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -78,7 +78,7 @@ def test_a_file_that_has_not_grown_is_not_opened(run: RunDir, monkeypatch: pytes
     assert relay.read() is None
 
 
-def test_only_whole_lines_are_taken_until_the_end(run: RunDir) -> None:
+def test_only_complete_lines_are_read_until_the_end(run: RunDir) -> None:
     log = run.log("rank-0", "stdout")
     log.write_bytes(b"one\ntwo\nthr")
     relay = relay_of(run)
@@ -121,8 +121,8 @@ def test_metrics_progress_and_messages_are_parsed(run: RunDir) -> None:
         "eta_seconds": 4.0,
     }
     assert [event.data["text"] for event in batch.events if event.type == "message"] == ["hello"]
-    told = [event for event in batch.events if event.type == "progress"]
-    assert [(event.data["step"], event.data["fraction"], event.time) for event in told] == [
+    announced = [event for event in batch.events if event.type == "progress"]
+    assert [(event.data["step"], event.data["fraction"], event.time) for event in announced] == [
         (10, 0.25, 1_000_000),
         (20, 0.5, 3_000_000),
     ]
@@ -130,54 +130,54 @@ def test_metrics_progress_and_messages_are_parsed(run: RunDir) -> None:
 
 
 def progress_lines(*steps: int, pace: int, epoch: int = 1) -> str:
-    """A line of progress at each step, `pace` microseconds apart."""
+    """Returns a progress line for each step, `pace` microseconds apart."""
     return "".join(
         f'{{"type":"progress","step":{step},"total_steps":100000,"epoch":{epoch},"time":{step * pace}}}\n'
         for step in steps
     )
 
 
-def told(batches: list[Batch]) -> list[int]:
-    """The steps whose progress became an event."""
+def announced_steps(batches: list[Batch]) -> list[int]:
+    """Returns the steps whose progress became an event."""
     return [event.data["step"] for batch in batches for event in batch.events if event.type == "progress"]
 
 
-def test_progress_becomes_an_event_now_and_then_and_at_the_end(run: RunDir) -> None:
+def test_progress_becomes_an_event_at_intervals_and_at_the_end(run: RunDir) -> None:
     run.events.write_text(progress_lines(*range(1, 26), pace=100_000))
     relay = relay_of(run)
     batches = drain(relay)
-    assert told(batches) == [1, 6, 11, 16, 21]
+    assert announced_steps(batches) == [1, 6, 11, 16, 21]
     assert batches[-1].progress is not None
     assert batches[-1].progress["step"] == 25
     last = relay.read(final=True)
     assert last is not None
     store(relay, last)
-    assert told([last]) == [25]
+    assert announced_steps([last]) == [25]
     assert relay.read(final=True) is None
 
 
-def test_the_longer_an_attempt_runs_the_fewer_events_of_progress(run: RunDir) -> None:
+def test_progress_events_become_rarer_the_longer_an_attempt_runs(run: RunDir) -> None:
     run.events.write_text(progress_lines(*range(1, 40_001), pace=1_000_000))
-    steps = told(drain(relay_of(run)))
+    steps = announced_steps(drain(relay_of(run)))
     gaps = [after - before for before, after in pairwise(steps)]
     assert gaps == sorted(gaps)
     assert (gaps[0], gaps[-1]) == (1, 60)
     assert len(steps) < 4000
 
 
-def test_a_new_epoch_is_an_event_at_once(run: RunDir) -> None:
+def test_a_new_epoch_becomes_an_event_at_once(run: RunDir) -> None:
     run.events.write_text(progress_lines(1, 2, pace=1) + progress_lines(3, 4, pace=1, epoch=2))
-    assert told(drain(relay_of(run))) == [1, 3]
+    assert announced_steps(drain(relay_of(run))) == [1, 3]
 
 
-def test_a_batch_that_was_not_stored_tells_its_progress_again(run: RunDir) -> None:
+def test_the_progress_of_a_batch_that_was_not_stored_is_announced_again(run: RunDir) -> None:
     run.events.write_text(progress_lines(1, pace=1))
     relay = relay_of(run)
     relay.read()
-    assert told(drain(relay)) == [1]
+    assert announced_steps(drain(relay)) == [1]
 
 
-def test_the_last_card_of_a_batch_counts(run: RunDir) -> None:
+def test_a_batch_contains_its_last_card(run: RunDir) -> None:
     run.events.write_text(
         '{"type":"card","time":1,"values":{"parameters":62}}\n'
         '{"type":"card","time":2,"values":{"parameters":63,"speed":NaN,"versions":{"torch":"2.14.1","cuda":null}}}\n'
@@ -200,7 +200,7 @@ def test_the_last_card_of_a_batch_counts(run: RunDir) -> None:
         '{"": 1}',
     ],
 )
-def test_a_card_that_cannot_be_shown_is_passed_over_with_a_message(run: RunDir, values: str) -> None:
+def test_an_invalid_card_is_skipped_with_a_message(run: RunDir, values: str) -> None:
     run.events.write_text(
         '{"type":"card","time":1,"values":{"parameters":62}}\n'
         f'{{"type":"card","time":2,"values":{values}}}\n'
@@ -209,17 +209,17 @@ def test_a_card_that_cannot_be_shown_is_passed_over_with_a_message(run: RunDir, 
     (batch,) = drain(relay_of(run))
     assert batch.card == {"parameters": 62}
     assert [point.key for point in batch.points] == ["a"]
-    assert [text.startswith("a line of events.jsonl is not one") for text in texts([batch])] == [True]
+    assert [text.startswith("a line of events.jsonl is not an event") for text in texts([batch])] == [True]
 
 
-def test_nonsense_among_the_events_is_said_and_passed_over(run: RunDir) -> None:
+def test_invalid_event_lines_are_reported_and_skipped(run: RunDir) -> None:
     lines = [b"\xff\xfe\x00binary", b'{"type":"metric","step":-1,"time":1,"values":{}}', b"[]", b"", b'{"type":"ufo"}']
     good = b'{"type":"metric","step":1,"time":1,"values":{"a":1}}'
     run.events.write_bytes(b"\n".join([*lines, good]) + b"\n")
     (batch,) = drain(relay_of(run))
     assert [point.key for point in batch.points] == ["a"]
     assert len(batch.events) == 4
-    assert all("is not one that this worker knows" in text for text in texts([batch]))
+    assert all("is not an event that this worker knows" in text for text in texts([batch]))
 
 
 def log_lines(batches: list[Batch]) -> list[str]:
@@ -228,20 +228,20 @@ def log_lines(batches: list[Batch]) -> list[str]:
 
 @contextmanager
 def little_memory(mebibytes: int) -> Generator[None]:
-    """Fails where this process needs more than that beyond what it has now, at any moment of the block."""
+    """Fails if this process needs more additional memory than that at any moment of the block."""
 
     def status(name: str) -> int:
         found = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name))
         return int(found.split()[1])
 
-    Path("/proc/self/clear_refs").write_text("5")  # the peak is what is resident now
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak to the present size
     before = status("VmRSS")
     yield
     assert status("VmHWM") - before < mebibytes * 1024
 
 
 @pytest.mark.parametrize("final", [False, True])
-def test_a_line_of_a_hundred_megabytes_is_one_line_and_marked(run: RunDir, final: bool) -> None:
+def test_a_line_of_a_hundred_megabytes_is_cut_and_marked(run: RunDir, final: bool) -> None:
     log = run.log("rank-0", "stdout")
     with log.open("wb") as file:
         file.write(b"first\n")
@@ -255,14 +255,14 @@ def test_a_line_of_a_hundred_megabytes_is_one_line_and_marked(run: RunDir, final
 
 
 def drain_all(relay: Relay, *, final: bool) -> list[Batch]:
-    """As `drain`, where a call may find nothing yet."""
+    """As `drain`, but goes on after a call that finds nothing yet."""
     found: list[Batch] = []
     for _ in range(10):
         found += drain(relay, final=final)
     return found
 
 
-def test_a_long_line_waits_for_its_end_and_its_search_goes_on_where_it_was(run: RunDir) -> None:
+def test_the_search_for_the_end_of_a_long_line_continues_where_it_stopped(run: RunDir) -> None:
     log = run.log("rank-0", "stdout")
     with log.open("wb") as file:
         file.write("ä".encode() * 200_000)
@@ -280,16 +280,16 @@ def test_a_long_line_waits_for_its_end_and_its_search_goes_on_where_it_was(run: 
         assert log_lines(drain(reader)) == ["ä" * 8192 + f" … [{700_000 - 16_384} bytes cut]", "next"]
 
 
-def test_a_long_line_without_an_end_ends_with_the_attempt(run: RunDir) -> None:
+def test_a_long_line_without_a_newline_ends_with_the_attempt(run: RunDir) -> None:
     run.log("rank-0", "stdout").write_bytes(b"a" + b"\xc3\xa4" * 200_000)
     relay = relay_of(run)
     assert drain(relay) == []
     (line,) = log_lines(drain(relay, final=True))
-    assert line == "a" + "ä" * 8191 + f" … [{400_001 - 16_384} bytes cut]"  # half a character is none
+    assert line == "a" + "ä" * 8191 + f" … [{400_001 - 16_384} bytes cut]"  # half a character is left out
     assert drain(relay, final=True) == []
 
 
-def test_an_event_longer_than_a_chunk_is_one_complaint(run: RunDir) -> None:
+def test_an_event_longer_than_a_chunk_gives_one_warning(run: RunDir) -> None:
     good = '{"type":"metric","step":1,"time":1,"values":{"a":1}}\n'
     run.events.write_text('{"type":"' + "x" * 5_000_000 + '"}\n' + good)
     batches = drain(relay_of(run))
@@ -298,7 +298,7 @@ def test_an_event_longer_than_a_chunk_is_one_complaint(run: RunDir) -> None:
     assert [point.key for batch in batches for point in batch.points] == ["a"]
 
 
-def test_a_flood_of_lines_keeps_its_order_and_starves_no_metric(run: RunDir) -> None:
+def test_a_flood_of_log_lines_keeps_its_order_and_does_not_delay_metrics(run: RunDir) -> None:
     count = 1_000_000
     with run.log("rank-0", "stdout").open("wb") as file:
         for start in range(0, count, 10_000):
@@ -353,7 +353,7 @@ def test_nul_and_binary_floods_are_stored_as_text(run: RunDir) -> None:
     assert not any("\x00" in line for line in others)
 
 
-def test_binary_output_becomes_text_that_any_database_stores(run: RunDir) -> None:
+def test_binary_output_becomes_text_that_every_database_stores(run: RunDir) -> None:
     run.log("rank-0", "stderr").write_bytes(b"a\x00b\xff\xed\xa0\x80\n")
     (batch,) = drain(relay_of(run))
     (line,) = batch.lines[0].lines
@@ -361,7 +361,7 @@ def test_binary_output_becomes_text_that_any_database_stores(run: RunDir) -> Non
     assert line.encode().startswith(b"a")
 
 
-def test_a_link_or_a_pipe_in_a_logs_place_is_not_read(run: RunDir, tmp_path: Path) -> None:
+def test_a_link_or_a_pipe_in_place_of_a_log_is_not_read(run: RunDir, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("secret\n")
     run.log("rank-0", "stdout").symlink_to(secret)
@@ -396,15 +396,17 @@ def test_a_checkpoint_whose_announcement_was_lost_is_found_at_the_end(run: RunDi
     assert [new.name for new in batch.checkpoints] == ["epoch-0002"]
 
 
-def test_an_unannounced_folder_that_no_line_could_name_is_not_listed(run: RunDir) -> None:
+def test_an_unannounced_folder_with_an_invalid_name_is_not_listed(run: RunDir) -> None:
     for name in ("x" * 101, "two words", os.fsdecode(b"\xff"), "good"):
         write_checkpoint(run, name)
     batches = drain(relay_of(run), final=True)
     assert [new.name for batch in batches for new in batch.checkpoints] == ["good"]
-    assert [text.endswith("is not listed: that is no name for one") for text in texts(batches)] == [True] * 3
+    assert [text.endswith("is not listed: its name is not a valid checkpoint name") for text in texts(batches)] == [
+        True
+    ] * 3
 
 
-def test_a_checkpoint_that_is_not_what_its_manifest_says_is_not_listed(run: RunDir, tmp_path: Path) -> None:
+def test_a_checkpoint_that_does_not_match_its_manifest_is_not_listed(run: RunDir, tmp_path: Path) -> None:
     write_checkpoint(run, "wrong", digest="0" * 64)
     (run.checkpoints / "bare").mkdir()
     write_checkpoint(run, "linked")
@@ -417,13 +419,13 @@ def test_a_checkpoint_that_is_not_what_its_manifest_says_is_not_listed(run: RunD
         announce(run, name)
     batches = drain(relay_of(run), final=True)
     assert all(not batch.checkpoints for batch in batches)
-    said = texts(batches)
-    assert len(said) == 5
+    warnings = texts(batches)
+    assert len(warnings) == 5
     for name in ("wrong", "bare", "linked", "escaping", "absent"):
-        assert any(text.startswith(f"checkpoint {name} is not listed: ") for text in said)
+        assert any(text.startswith(f"checkpoint {name} is not listed: ") for text in warnings)
 
 
-def test_a_file_that_became_shorter_is_read_again(run: RunDir) -> None:
+def test_a_file_that_has_become_shorter_is_read_again(run: RunDir) -> None:
     log = run.log("rank-0", "stdout")
     log.write_text("a long first line\n")
     relay = relay_of(run)
@@ -436,7 +438,7 @@ def test_a_file_that_became_shorter_is_read_again(run: RunDir) -> None:
     assert len(texts(drain(relay))) == 1
 
 
-def test_without_its_run_directory_there_is_nothing_to_read(run: RunDir) -> None:
+def test_a_missing_run_directory_has_nothing_to_read(run: RunDir) -> None:
     relay = relay_of(run)
     shutil.rmtree(run.root)
     assert drain(relay, final=True) == []
@@ -448,15 +450,15 @@ def files_of(run: RunDir) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("size", "listed", "count", "why"),
+    ("size", "listed", "count", "reason"),
     [
-        (6 << 30, 1, 1, "not the one in its manifest"),
+        (6 << 30, 1, 1, "does not match its manifest"),
         (1, 1, 1000, "lists a file twice"),
-        (1 << 42, 1 << 42, 1, "that a checkpoint may have"),
+        (1 << 42, 1 << 42, 1, "a checkpoint may have at most"),
     ],
 )
-def test_a_checkpoint_that_lies_about_its_size_costs_nothing(
-    run: RunDir, size: int, listed: int, count: int, why: str
+def test_a_checkpoint_with_a_wrong_size_is_refused_without_reading_it(
+    run: RunDir, size: int, listed: int, count: int, reason: str
 ) -> None:
     folder = run.checkpoints / "one"
     folder.mkdir()
@@ -468,7 +470,7 @@ def test_a_checkpoint_that_lies_about_its_size_costs_nothing(
     before = time.process_time()
     (text,) = texts(drain(relay_of(run)))
     assert time.process_time() - before < 0.5
-    assert why in text
+    assert reason in text
     assert files_of(run) == []
 
 
@@ -476,12 +478,12 @@ def test_a_checkpoint_whose_digest_is_wrong_leaves_no_blob(run: RunDir) -> None:
     write_checkpoint(run, "one", content=b"state", digest="0" * 64)
     announce(run, "one")
     (text,) = texts(drain(relay_of(run)))
-    assert "not the one in its manifest" in text
+    assert "does not match its manifest" in text
     assert files_of(run) == []
 
 
 @pytest.mark.parametrize("announced", [True, False])
-def test_while_a_large_checkpoint_is_copied_logs_go_on_and_blobs_can_be_collected(run: RunDir, announced: bool) -> None:
+def test_logs_and_garbage_collection_go_on_while_a_large_checkpoint_is_copied(run: RunDir, announced: bool) -> None:
     write_checkpoint(run, "one", content=bytes(80 << 20))
     if announced:
         announce(run, "one")
@@ -497,7 +499,7 @@ def test_while_a_large_checkpoint_is_copied_logs_go_on_and_blobs_can_be_collecte
     assert files_of(run) == [new.files[0].sha256]
 
 
-def test_a_copy_that_is_given_up_leaves_nothing(run: RunDir) -> None:
+def test_a_discarded_copy_leaves_nothing(run: RunDir) -> None:
     write_checkpoint(run, "one", content=bytes(80 << 20))
     announce(run, "one")
     relay = relay_of(run)
@@ -519,7 +521,7 @@ def test_a_batch_with_a_checkpoint_that_was_not_stored_is_read_again(run: RunDir
 
 
 @pytest.mark.parametrize("final", [False, True])
-def test_a_sparse_log_of_forty_gigabytes_costs_nothing(run: RunDir, final: bool) -> None:
+def test_a_sparse_log_of_forty_gigabytes_is_skipped(run: RunDir, final: bool) -> None:
     log = run.log("rank-0", "stdout")
     with log.open("wb") as file:
         file.truncate(40 << 30)
@@ -532,7 +534,7 @@ def test_a_sparse_log_of_forty_gigabytes_costs_nothing(run: RunDir, final: bool)
     assert any("left out" in text for text in texts(batches)) is final
 
 
-def test_a_log_that_has_another_name_is_not_read(run: RunDir) -> None:
+def test_a_log_with_a_second_hard_link_is_not_read(run: RunDir) -> None:
     secret = run.root.parent / "secret"
     secret.write_text("a secret\n")
     run.log("rank-0", "stdout").hardlink_to(secret)

@@ -1,4 +1,4 @@
-"""An engine without processes: a test says what becomes of each attempt."""
+"""An engine without processes: a test decides what happens to each attempt."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -14,16 +14,16 @@ from worker.engines.base import AttemptKey, Handle, Plan
 
 @dataclass
 class Simulated:
-    """One attempt. `obeys`: it ends as soon as it is asked to stop, else when its grace is over."""
+    """One attempt without processes."""
 
     plan: Plan
     ranks: int = 0
-    obeys: bool = True
-    asked: list[tuple[EndReason, timedelta]] = field(default_factory=list[tuple[EndReason, timedelta]])
+    stops_on_request: bool = True
+    """Whether it ends as soon as it is asked to stop. Otherwise it ends only if the grace is zero."""
+    requests: list[tuple[EndReason, timedelta]] = field(default_factory=list[tuple[EndReason, timedelta]])
     report: ExitReport | None = None
     supervised: bool = True
-    stubborn: bool = False
-    """It cannot be killed."""
+    unkillable: bool = False
     unknown: bool = False
     watchers: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
 
@@ -34,7 +34,7 @@ class Simulated:
 
 
 class MemoryEngine:
-    """Remembers what was started as long as the test keeps it, also where the daemon goes."""
+    """Remembers what was started for the whole test, even if a daemon leaves."""
 
     def __init__(self, inventory: Inventory) -> None:
         self.attempts: dict[AttemptKey, Simulated] = {}
@@ -56,11 +56,11 @@ class MemoryEngine:
         if found is None:
             return base.Absent()
         if found.unknown:
-            return base.Unknown("the test says so")
+            return base.Unknown("set by the test")
         if found.report is not None:
             return base.Ended(found.report)
         if not found.ranks and found.supervised:
-            return base.Waiting("its ranks come up when the test says so")
+            return base.Waiting("the test has set no ranks")
         return base.Running(found.ranks, len(found.plan.devices), supervised=found.supervised)
 
     def watch(self, handle: Handle, changed: Callable[[], None]) -> Callable[[], None]:
@@ -72,16 +72,16 @@ class MemoryEngine:
 
     def request_stop(self, handle: Handle, reason: EndReason, grace: timedelta) -> None:
         found = self.attempts[handle.key]
-        if not found.asked or found.asked[-1] != (reason, grace):
-            found.asked.append((reason, grace))
-        if (found.obeys or not grace) and found.report is None:
+        if not found.requests or found.requests[-1] != (reason, grace):
+            found.requests.append((reason, grace))
+        if (found.stops_on_request or not grace) and found.report is None:
             found.end(reason)
 
     def kill(self, handle: Handle) -> str | None:
         found = self.attempts.get(handle.key)
         if found is None or found.report is not None:
             return None
-        if found.stubborn:
+        if found.unkillable:
             return "these processes cannot be killed, and keep the devices of the attempt until they end: 4121"
         found.end(EndReason.WORKER_LOST, "killed")
         return None
@@ -98,7 +98,7 @@ class MemoryEngine:
         return StartsView(mode="warm", forks=len(self.attempts))
 
     def capacity(self) -> list[DeviceView]:
-        return self._inventory.observe(ours=set())
+        return self._inventory.observe(own_pids=set())
 
 
 def _handle(plan: Plan) -> Handle:

@@ -1,4 +1,4 @@
-"""The engine of one host: each attempt is a supervisor and the tree of processes that it keeps."""
+"""The engine of one host: each attempt is a supervisor and the processes below it."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
@@ -19,18 +19,18 @@ from torchyard.contract.views import DeviceView, StartsView
 from worker.devices.inventory import Inventory
 from worker.engines import base
 from worker.engines.base import AttemptKey, Handle, Plan
-from worker.engines.local import orphans, process, strays, supervisors
-from worker.engines.local.endings import Endings
+from worker.engines.local import leftovers, orphans, process, supervisors
 from worker.engines.local.environment import inherited
-from worker.engines.local.launchers.base import Launcher
-from worker.engines.local.launchers.torchrun import Torchrun
-from worker.engines.local.launchers.warm import Warm, obstacle
-from worker.engines.local.stops import Stops
-from worker.engines.local.warm.keeper import NotWarm, WarmProcess
+from worker.engines.local.exits import ExitWatcher
+from worker.engines.local.launchers.base import Launcher, rank_environment
+from worker.engines.local.launchers.torchrun import TorchrunLauncher
+from worker.engines.local.launchers.warm import WarmLauncher, warm_start_obstacle
+from worker.engines.local.stop_requests import StopRequester
+from worker.engines.local.warm.manager import WarmProcess, WarmProcessUnavailable
 
-_WARM_S = 30.0
-"""How long a start waits for a warm process that is about to be ready: a cold start takes as long."""
-_NO_WARM = "this worker keeps no warm process: TORCHYARD_LAUNCHER is torchrun"
+_WARM_WAIT_S = 30.0
+"""How long a start waits for a warm process that is not ready yet: a cold start could take as long."""
+_NO_WARM_PROCESS = "this worker keeps no warm process: TORCHYARD_LAUNCHER is torchrun"
 
 logger = logging.getLogger(__name__)
 
@@ -41,13 +41,13 @@ class LocalHandle(ProcessIdentity):
 
     engine: Literal["local"] = "local"
     layout: Literal[1, 2] = 1
-    """Of the run directory."""
+    """The layout of the run directory."""
 
 
 class LocalEngine:
-    """`runs` holds the run directories; `inventory` is what this host offers.
+    """`runs` contains the run directories. `inventory` has the devices that this host offers.
 
-    Jobs start from `warm` where that is given and they can, else by `launcher`, which is torchrun.
+    Jobs start from `warm` if it is given and can start them, otherwise with `launcher`, which is torchrun.
     """
 
     def __init__(
@@ -55,25 +55,25 @@ class LocalEngine:
     ) -> None:
         self._runs = runs
         self._inventory = inventory
-        self._launcher = launcher or Torchrun()
+        self._cold_launcher = launcher or TorchrunLauncher()
         self._warm = warm
         self._supervisors: dict[AttemptKey, LocalHandle] = {}
-        """Of the attempts that have not ended, as far as is known."""
-        self._stops: dict[AttemptKey, Stops] = {}
-        self._endings = Endings()
+        """The supervisors of the attempts that are not known to have ended."""
+        self._stop_requesters: dict[AttemptKey, StopRequester] = {}
+        self._exits = ExitWatcher()
 
     def start(self, plan: Plan) -> Handle:
         world_size = len(plan.devices)
         found = self.find(plan.key, world_size=world_size, claimed_at=plan.claimed_at)
         if found is not None:
             return found
-        launcher, note = self._choose(plan)
+        launcher, note = self._choose_launcher(plan)
         try:
-            supervisor = self._begin(plan, launcher)
-        except NotWarm as error:
-            launcher, note = self._launcher, _must_be_cold(plan, str(error))
-            supervisor = self._begin(plan, launcher)
-        run = self._run(plan.key)
+            supervisor = self._start_supervisor(plan, launcher)
+        except WarmProcessUnavailable as error:
+            launcher, note = self._cold_launcher, _cold_start_note(plan, str(error))
+            supervisor = self._start_supervisor(plan, launcher)
+        run = self._run_dir(plan.key)
         handle = self._started(plan.key, run, supervisor or self._wait_for_record(run), world_size)
         return replace(handle, note=note)
 
@@ -85,7 +85,7 @@ class LocalEngine:
         supervisor = supervisors.recorded(run)
         if supervisor is None:
             if run.layout > 1 and not supervisors.is_running(run):
-                return None  # the plan was written, and nothing was started
+                return None  # the plan was written, but nothing was started
             supervisor = self._wait_for_record(run)
         return self._started(key, run, supervisor, world_size)
 
@@ -96,40 +96,40 @@ class LocalEngine:
         if not handle.stored:
             return base.Absent()
         supervisor = LocalHandle.from_dict(handle.stored)
-        run = self._run(handle.key, layout=supervisor.layout)
+        run = self._run_dir(handle.key, layout=supervisor.layout)
         state = process.state(supervisor)
         if state != "gone":
             if state == "stopped":
-                self._rouse(handle.key, supervisor)
-            ranks = _ranks(run, handle.world_size)
+                self._resume_supervisor(handle.key, supervisor)
+            ranks = _count_ranks(run, handle.world_size)
             if ranks:
                 return base.Running(ranks, handle.world_size)
-            return base.Waiting("the launcher brings the ranks up")
+            return base.Waiting("the launcher starts the ranks")
         report = read_untrusted(run.exit, ExitReport)
         if report is None:
             if orphans.find(handle.key.job_id, handle.key.number):
                 return base.Running(0, handle.world_size, supervised=False)
-            report = ExitReport(reason=EndReason.WORKER_LOST, message=_lost(supervisor))
+            report = ExitReport(reason=EndReason.WORKER_LOST, message=_why_supervisor_is_gone(supervisor))
         self._forget(handle.key)
         return base.Ended(report)
 
     def watch(self, handle: Handle, changed: Callable[[], None]) -> Callable[[], None]:
-        return self._endings.watch(LocalHandle.from_dict(handle.stored), changed)
+        return self._exits.watch(LocalHandle.from_dict(handle.stored), changed)
 
     def request_stop(self, handle: Handle, reason: EndReason, grace: timedelta) -> None:
         supervisor = LocalHandle.from_dict(handle.stored)
-        run = self._run(handle.key, layout=supervisor.layout)
+        run = self._run_dir(handle.key, layout=supervisor.layout)
         try:
-            self._stops.setdefault(handle.key, Stops(run)).ask(reason, grace=grace)
+            self._stop_requesters.setdefault(handle.key, StopRequester(run)).request(reason, grace=grace)
         except OSError as error:
-            logger.warning("%s: cannot write a stop, a signal must do: %s", handle.key.job_id, error)
+            logger.warning("%s: cannot write a stop request, so SIGTERM is sent: %s", handle.key.job_id, error)
             process.send(supervisor, signal.SIGTERM)
 
     def kill(self, handle: Handle) -> str | None:
         run = RunDir.found(self._runs / handle.key.job_id / str(handle.key.number))
-        left = strays.kill_attempt(run, handle.key)
-        if left:
-            return process.stubborn(left)
+        unkillable = leftovers.kill_attempt(run, handle.key)
+        if unkillable:
+            return process.describe_unkillable(unkillable)
         self._forget(handle.key)
         return None
 
@@ -137,20 +137,21 @@ class LocalEngine:
         return bool(process.find(key.job_id, key.number))
 
     def kill_others(self, keep: Collection[AttemptKey]) -> None:
-        strays.kill_strays(self._runs, keep)
+        leftovers.kill_leftovers(self._runs, keep)
 
     def starts(self) -> StartsView:
         if self._warm is None:
-            return StartsView(mode="cold", why=_NO_WARM)
-        return self._warm.look()
+            return StartsView(mode="cold", why=_NO_WARM_PROCESS)
+        return self._warm.status()
 
     def capacity(self) -> list[DeviceView]:
-        if self._inventory.nvml is None:
-            return self._inventory.observe(ours=set())  # a look at all processes costs, and tells nothing of CPU slots
-        pids = [supervisor.pid for supervisor in list(self._supervisors.values()) if supervisor.pid != NOBODY.pid]
-        return self._inventory.observe(ours={item.pid for item in process.descendants(*pids)})
+        if self._inventory.nvml is None:  # reading all processes is slow, and CPU slots need no pids
+            return self._inventory.observe(own_pids=set())
+        supervisors = list(self._supervisors.values())
+        pids = [supervisor.pid for supervisor in supervisors if supervisor.pid != UNKNOWN_SUPERVISOR.pid]
+        return self._inventory.observe(own_pids={item.pid for item in process.descendants(*pids)})
 
-    def _run(self, key: AttemptKey, *, layout: Literal[1, 2] = 2) -> RunDir:
+    def _run_dir(self, key: AttemptKey, *, layout: Literal[1, 2] = 2) -> RunDir:
         return RunDir(self._runs / key.job_id / str(key.number), layout=layout)
 
     def _started(self, key: AttemptKey, run: RunDir, supervisor: ProcessIdentity, world_size: int) -> Handle:
@@ -158,65 +159,71 @@ class LocalEngine:
         self._supervisors[key] = handle
         return Handle(key, world_size, handle.to_dict())
 
-    def _choose(self, plan: Plan) -> tuple[Launcher, str | None]:
-        """The launcher, and why it is not the warm one where that was hoped for."""
+    def _choose_launcher(self, plan: Plan) -> tuple[Launcher, str | None]:
+        """Returns the launcher, and a note for the owner if a warm start is not possible."""
         if plan.launcher == "torchrun":
-            return self._launcher, None
+            return self._cold_launcher, None
         if self._warm is None:
-            return self._launcher, _must_be_cold(plan, _NO_WARM) if plan.launcher == "warm" else None
+            note = _cold_start_note(plan, _NO_WARM_PROCESS) if plan.launcher == "warm" else None
+            return self._cold_launcher, note
         try:
-            reason = obstacle(plan, loaded=self._warm.modules(wait_s=_WARM_S))
-        except NotWarm as error:
+            reason = warm_start_obstacle(plan, loaded=self._warm.loaded_modules(wait_s=_WARM_WAIT_S))
+        except WarmProcessUnavailable as error:
             reason = str(error)
-        return (Warm(), None) if reason is None else (self._launcher, _must_be_cold(plan, reason))
+        return (WarmLauncher(), None) if reason is None else (self._cold_launcher, _cold_start_note(plan, reason))
 
-    def _begin(self, plan: Plan, launcher: Launcher) -> ProcessIdentity | None:
-        """Starts the supervisor; None if one runs already. Raises NotWarm if `launcher` lacks its warm process."""
-        run = self._run(plan.key)
+    def _start_supervisor(self, plan: Plan, launcher: Launcher) -> ProcessIdentity | None:
+        """Returns None if a supervisor runs already.
+
+        Raises WarmProcessUnavailable if `launcher` needs the warm process and there is none.
+        """
+        run = self._run_dir(plan.key)
         write_record(run.launch, launch_plan(plan, run=run, launcher=launcher, slots=len(self._inventory.devices)))
         if self._warm is None:
             return supervisors.start(run)
         try:
             return supervisors.start(run, warm=self._warm)
-        except NotWarm:
+        except WarmProcessUnavailable:
             if launcher.name == "warm":
                 raise
             return supervisors.start(run)
 
     def _wait_for_record(self, run: RunDir) -> ProcessIdentity:
-        """One that never says who it is is nobody's."""
-        return supervisors.wait_for_record(run) or NOBODY
+        return supervisors.wait_for_record(run) or UNKNOWN_SUPERVISOR
 
-    def _rouse(self, key: AttemptKey, supervisor: ProcessIdentity) -> None:
-        """A supervisor that is stopped sees no request, no time limit and no hang: it goes on, or dies at last."""
+    def _resume_supervisor(self, key: AttemptKey, supervisor: ProcessIdentity) -> None:
+        """Continues a stopped supervisor, which sees no request and no time limit. Kills it if a stop is overdue."""
         logger.warning("%s: the supervisor of attempt %d is stopped", key.job_id, key.number)
-        stops = self._stops.get(key)
-        overdue = stops is not None and stops.overdue
+        requester = self._stop_requesters.get(key)
+        overdue = requester is not None and requester.overdue
         process.send(supervisor, signal.SIGKILL if overdue else signal.SIGCONT)
 
     def _forget(self, key: AttemptKey) -> None:
         supervisor = self._supervisors.pop(key, None)
         if supervisor is not None:
-            orphans.forget(supervisor)
-        self._stops.pop(key, None)
+            orphans.unregister(supervisor)
+        self._stop_requesters.pop(key, None)
 
 
-NOBODY = ProcessIdentity(pid=0, start_time=0, boot_id="")
-"""In the place of a supervisor that was started and never said who it is."""
+UNKNOWN_SUPERVISOR = ProcessIdentity(pid=0, start_time=0, boot_id="")
+"""Stands for a supervisor that was started and never wrote its record."""
 
 
 def launch_plan(
     plan: Plan, *, run: RunDir, launcher: Launcher, slots: int, environ: Mapping[str, str] = os.environ
 ) -> LaunchPlan:
-    """What the supervisor starts, and its whole environment. `environ` is the worker's, `slots` its devices."""
-    usual, fixed = launcher.environment(plan, slots=slots)
+    """Returns what the supervisor starts, with the whole environment.
+
+    `environ`: the worker's variables. `slots`: the number of the worker's devices.
+    """
+    changeable, fixed = rank_environment(plan, slots=slots)
     return LaunchPlan(
         job_id=plan.key.job_id,
         attempt=plan.key.number,
         claimed_at=plan.claimed_at,
         launcher=launcher.name,
         argv=launcher.command(plan, folder=run.torchrun),
-        env=inherited(environ) | usual | dict(plan.env) | fixed,
+        env=inherited(environ) | changeable | dict(plan.env) | fixed,
         cwd=str(plan.cwd),
         world_size=len(plan.devices),
         time_limit=plan.time_limit,
@@ -226,18 +233,19 @@ def launch_plan(
     )
 
 
-def _must_be_cold(plan: Plan, reason: str) -> str:
+def _cold_start_note(plan: Plan, reason: str) -> str:
+    """Returns the note for the owner. Raises ConfigError if the job allows only a warm start."""
     if plan.launcher == "warm":
-        raise ConfigError(f"launcher: warm is not possible: {reason}. With auto, the job starts by torchrun")
-    return f"starts by torchrun, which takes seconds: {reason}"
+        raise ConfigError(f"launcher: warm is not possible: {reason}. With auto, the job starts with torchrun")
+    return f"starts with torchrun, which takes seconds: {reason}"
 
 
-def _ranks(run: RunDir, world_size: int) -> int:
+def _count_ranks(run: RunDir, world_size: int) -> int:
     return sum(os.path.lexists(run.ranks / f"{rank}.json") for rank in range(world_size))
 
 
-def _lost(supervisor: ProcessIdentity) -> str:
-    if supervisor.pid == NOBODY.pid:
+def _why_supervisor_is_gone(supervisor: ProcessIdentity) -> str:
+    if supervisor.pid == UNKNOWN_SUPERVISOR.pid:
         return "the worker stopped while it started the attempt"
     if supervisor.boot_id != process.boot_id():
         return "the host was restarted"

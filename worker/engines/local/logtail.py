@@ -1,13 +1,13 @@
-"""The end of what a process of an attempt wrote to its stderr, as a report may quote it."""
+"""Reads the end of the stderr of a process of an attempt, for a report."""
 
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.text import storable
 from torchyard.contract.untrusted import read_tail
 
 TAIL = 16_384
-"""Bytes of a log that a report may quote."""
+"""The most bytes of a log that a report quotes."""
 
 
-def quote(run: RunDir, source: str, *, offset: int = 0) -> str:
-    """Of `source` (`launcher`, `rank-N`), from the bytes from `offset` on."""
+def tail_of_stderr(run: RunDir, source: str, *, offset: int = 0) -> str:
+    """Returns the end of the stderr of `source` (`launcher`, `rank-N`), at most from `offset` on."""
     return storable(read_tail(run.log(source, "stderr"), TAIL, start=offset).decode("utf-8", "replace"))

@@ -1,8 +1,8 @@
-"""What a killed supervisor leaves: it becomes a child of the worker that started the supervisor, and is found by that.
+"""Finds the processes that a killed supervisor leaves: they become children of the worker.
 
-A supervisor that the warm process has started becomes one, too, when the warm process ends: it is known before.
-
-A search by job and attempt misses a process that emptied its environment and left its parents.
+A search by job and attempt misses a process that emptied its environment and left its parents, but this finds it. A
+supervisor that the warm process has forked becomes a child of the worker too, when the warm process ends: so it is
+registered before.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -18,35 +18,37 @@ from torchyard.contract.records import ProcessIdentity
 from worker.engines.local import process
 
 _lock = threading.RLock()
-"""Held from the start of a child until it is among `_own`, and while it is decided who is not."""
-_own: set[ProcessIdentity] = set()
-_adopting = threading.Event()
+"""Held from the start of a child until it is registered, and while orphans are told from registered children."""
+_registered: set[ProcessIdentity] = set()
+"""The children of this process that are no orphans."""
+_collecting = threading.Event()
 
 
-def adopt() -> None:
+def start_collecting() -> None:
     """Makes this process the parent of what its supervisors leave. Raises OSError."""
     process.become_subreaper()
-    _adopting.set()
+    _collecting.set()
 
 
 @contextmanager
-def beginning() -> Generator[Callable[[ProcessIdentity], None]]:
-    """While a process begins that is no orphan, whoever its parent becomes. What is called with it makes it known."""
+def registering() -> Generator[Callable[[ProcessIdentity], None]]:
+    """Holds the lock while the block starts a process, and yields the function that registers it as no orphan."""
     with _lock:
-        yield _own.add
+        yield _registered.add
 
 
-def forget(known: ProcessIdentity) -> None:
-    """It has ended. Where it is a child of this process, it leaves no zombie."""
-    _own.discard(known)
+def unregister(ended: ProcessIdentity) -> None:
+    """Forgets a process that has ended, and reaps it if it is a child of this process."""
+    _registered.discard(ended)
     with contextlib.suppress(ChildProcessError):
-        os.waitpid(known.pid, os.WNOHANG)
+        os.waitpid(ended.pid, os.WNOHANG)
 
 
 def start(command: Sequence[str], *, env: Mapping[str, str], log: BinaryIO | None, keep: int) -> ProcessIdentity:
-    """Starts a child that is no orphan, in a session of its own, and a thread that waits for it, so that it leaves no
-    zombie. It inherits the descriptor `keep`, and without a `log` this process's own stdout and stderr. Answers who it
-    is, also where it has ended already. Raises OSError.
+    """Starts and registers a child in a session of its own, and a thread that reaps it.
+
+    The child inherits the descriptor `keep`, and, without a `log`, the stdout and stderr of this process. Returns its
+    identity, even if it has ended already. Raises OSError.
     """
     with _lock:
         child = subprocess.Popen(
@@ -60,34 +62,34 @@ def start(command: Sequence[str], *, env: Mapping[str, str], log: BinaryIO | Non
             pass_fds=(keep,),
         )
         identity = ProcessIdentity.of(child.pid)
-        assert identity is not None, "nobody has waited for it"
-        _own.add(identity)
-    threading.Thread(target=_wait, args=(child, identity), name=f"reaper of {child.pid}", daemon=True).start()
+        assert identity is not None, "it was not reaped yet"
+        _registered.add(identity)
+    threading.Thread(target=_reap, args=(child, identity), name=f"reaper of {child.pid}", daemon=True).start()
     return identity
 
 
 def find(job_id: str, attempt: int) -> list[ProcessIdentity]:
-    """As process.find, and every orphan, of whichever attempt: a supervisor that lives leaves none."""
-    return [*process.find(job_id, attempt), *_running()]
+    """As `process.find`, and every orphan, of whichever attempt: a supervisor that is alive leaves none."""
+    return [*process.find(job_id, attempt), *_running_orphans()]
 
 
 def kill_attempt(job_id: str, attempt: int, *, timeout: timedelta) -> list[ProcessIdentity]:
-    """Ends what `find` finds. Answers who still lives after `timeout`."""
+    """Kills what `find` finds. Returns the processes that are still alive after `timeout`."""
     return process.kill_all(lambda: find(job_id, attempt), timeout=timeout)
 
 
-def _wait(child: subprocess.Popen[bytes], identity: ProcessIdentity) -> None:
+def _reap(child: subprocess.Popen[bytes], identity: ProcessIdentity) -> None:
     child.wait()
-    _own.discard(identity)
+    _registered.discard(identity)
 
 
-def _running() -> list[ProcessIdentity]:
-    """The orphans, and what is below them. Those that have ended are reaped."""
-    if not _adopting.is_set():
+def _running_orphans() -> list[ProcessIdentity]:
+    """Returns the orphans and their descendants. Reaps the orphans that have ended."""
+    if not _collecting.is_set():
         return []
     with _lock:
-        running, ended = process.foundlings(_own)
-        for pid in ended:
+        running, zombies = process.reparented_children(_registered)
+        for pid in zombies:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
     return running

@@ -1,6 +1,6 @@
-"""The processes of this host: which one is which, who descends from whom, and ending them. Reads `/proc`."""
+"""Identifies, finds and kills processes of this host. Reads `/proc`."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable
 import contextlib
 import ctypes
 from dataclasses import dataclass
@@ -18,22 +18,24 @@ from typing import Literal
 from torchyard.contract.records import ProcessIdentity
 from torchyard.contract.rundir import Env, process_title
 
-_PAUSE = 0.02  # seconds between two looks at what a SIGKILL has left
+_KILL_POLL_S = 0.02
+
 _PR_SET_CHILD_SUBREAPER = 36
 _GONE = {errno.ESRCH, errno.EINVAL}
-"""What pidfd_open says where the process is gone; EINVAL where only a group or a session has its number."""
+"""The errors of pidfd_open for a process that has ended. EINVAL: its pid is now only that of a group or a session."""
 
 
 def identity(pid: int) -> ProcessIdentity | None:
-    """Who has `pid` now; None where nobody has."""
+    """Returns the process that has `pid` now, or None."""
     return ProcessIdentity.of(pid)
 
 
 def state(process: ProcessIdentity) -> Literal["runs", "stopped", "gone"]:
-    """How exactly that process is. `stopped` (SIGSTOP, a debugger): until it goes on, only SIGKILL reaches it. A zombie
-    is gone.
+    """Returns the state of exactly that process.
+
+    `stopped` (by SIGSTOP or a debugger): until it continues, it reacts to SIGKILL alone. A zombie is `gone`.
     """
-    found = _read(process.pid)
+    found = _read_stat(process.pid)
     if found is None or not found.running:
         return "gone"
     if found.start_time != process.start_time or process.boot_id != boot_id():
@@ -42,17 +44,17 @@ def state(process: ProcessIdentity) -> Literal["runs", "stopped", "gone"]:
 
 
 def is_alive(process: ProcessIdentity) -> bool:
-    """Whether exactly that process still runs."""
+    """Returns whether exactly that process still runs."""
     return state(process) != "gone"
 
 
 def is_stopped(process: ProcessIdentity) -> bool:
-    """Whether exactly that process is stopped."""
+    """Returns whether exactly that process is stopped."""
     return state(process) == "stopped"
 
 
 def wait(process: ProcessIdentity, *, timeout: float | None = None) -> None:
-    """Returns when exactly that process has ended, whoever its parent is, or after `timeout` seconds."""
+    """Waits until exactly that process has ended, whoever its parent is, or for `timeout` seconds."""
     try:
         descriptor = os.pidfd_open(process.pid)
     except OSError as error:
@@ -67,16 +69,18 @@ def wait(process: ProcessIdentity, *, timeout: float | None = None) -> None:
 
 
 def readable(descriptors: Iterable[int], *, timeout: float | None = 0.0) -> bool:
-    """Waits up to `timeout` seconds (None: for ever) until one of them can be read. Any number will do, also one above
-    1023, for which `select` raises."""
-    look = select.poll()
+    """Waits up to `timeout` seconds (None: for ever) until one of them can be read. Returns whether one can.
+
+    Unlike `select`, it accepts descriptors above 1023.
+    """
+    poll = select.poll()
     for descriptor in descriptors:
-        look.register(descriptor, select.POLLIN)
-    return bool(look.poll(None if timeout is None else timeout * 1000))
+        poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(None if timeout is None else timeout * 1000))
 
 
 def own_memory(process: ProcessIdentity) -> int | None:
-    """The bytes of memory that it does not share with a file, resident; None where it is gone."""
+    """Returns the resident bytes that the process does not share with a file, or None if it has ended."""
     try:
         status = Path(f"/proc/{process.pid}/status").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -86,48 +90,60 @@ def own_memory(process: ProcessIdentity) -> int | None:
 
 
 def descendants(*pids: int) -> list[ProcessIdentity]:
-    """Every running process below any of `pids`, at any depth, zombies' children included."""
+    """Returns every running descendant of `pids`, those of zombies included."""
     table = _table()
-    return [table[child].identity for child in sorted(_below(table, pids)) if table[child].running]
+    return [table[child].identity for child in sorted(_descendants_of(table, pids)) if table[child].running]
 
 
 def find(job_id: str, attempt: int) -> list[ProcessIdentity]:
-    """Every running process of the attempt, its supervisor included: by environment or title, and all below those.
+    """Finds every running process of the attempt, its supervisor included: by environment or title, and descendants.
 
     The caller is never among them. A process that dropped its environment and lost its parents is not found.
     """
     table = _table()
     named = [pid for pid in table if _belongs(pid, job_id, attempt)]
-    pids = {*named, *_below(table, named)} - {os.getpid()}
+    pids = {*named, *_descendants_of(table, named)} - {os.getpid()}
     return [table[pid].identity for pid in sorted(pids) if table[pid].running]
 
 
 def become_subreaper() -> None:
-    """From now on, what a dead descendant leaves behind becomes a child of this process. Raises OSError."""
+    """Makes this process the parent of the children that a dead descendant leaves. Raises OSError."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"prctl(PR_SET_CHILD_SUBREAPER): {os.strerror(number)}")
 
 
-def foundlings(own: Collection[ProcessIdentity]) -> tuple[list[ProcessIdentity], list[int]]:
-    """The children of this process that are neither among `own` nor of its session: who runs of them and below them,
-    and the pids of those that are zombies.
+def reparented_children(own: Collection[ProcessIdentity]) -> tuple[list[ProcessIdentity], list[int]]:
+    """Finds the children of this process that it got from dead descendants: not among `own`, in another session.
 
-    What a library starts on the way is of this process's session, and is left to it.
+    Returns those that run and their descendants, and the pids of those that are zombies. A child that a library
+    started has the session of this process, so it is not among them.
     """
     table, me, session = _table(), os.getpid(), os.getsid(0)
-    found = [item for item in table.values() if item.parent == me and item.session != session]
-    strangers = [item.pid for item in found if item.identity not in own]
-    pids = {*strangers, *_below(table, strangers)}
+    children = [item for item in table.values() if item.parent == me and item.session != session]
+    reparented = [item.pid for item in children if item.identity not in own]
+    pids = {*reparented, *_descendants_of(table, reparented)}
     running = [table[pid].identity for pid in sorted(pids) if table[pid].running]
-    return running, [pid for pid in strangers if table[pid].state == b"Z"]
+    return running, [pid for pid in reparented if table[pid].state == b"Z"]
+
+
+def reap_children() -> Generator[tuple[int, int]]:
+    """Reaps every child of this process that has ended. Yields the pid and the exit code of each."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if not pid:
+            return
+        yield pid, os.waitstatus_to_exitcode(status)
 
 
 def send(process: ProcessIdentity, number: signal.Signals) -> bool:
-    """Signals exactly that process: never one that has its pid by now, never the caller. False where it is gone.
+    """Signals exactly that process: never another one that has its pid by now, and never the caller.
 
-    Raises PermissionError for a process of another user.
+    Returns False if it has ended. Raises PermissionError for a process of another user.
     """
     if process.pid == os.getpid():
         return False
@@ -148,33 +164,33 @@ def send(process: ProcessIdentity, number: signal.Signals) -> bool:
     return True
 
 
-def kill_all(left: Callable[[], Iterable[ProcessIdentity]], *, timeout: timedelta | None) -> list[ProcessIdentity]:
-    """SIGKILLs what `left` finds, in its order, until it finds nothing. Returns who still lives after `timeout`."""
+def kill_all(find_all: Callable[[], Iterable[ProcessIdentity]], *, timeout: timedelta | None) -> list[ProcessIdentity]:
+    """Kills what `find_all` finds, in its order, until it finds nothing. Returns what is alive after `timeout`."""
     deadline = None if timeout is None else time.monotonic() + timeout.total_seconds()
-    while survivors := list(left()):
+    while survivors := list(find_all()):
         for process in survivors:
             with contextlib.suppress(PermissionError):  # it stays among the survivors
                 send(process, signal.SIGKILL)
         if deadline is not None and time.monotonic() > deadline:
             return [process for process in survivors if is_alive(process)]
-        time.sleep(_PAUSE)
+        time.sleep(_KILL_POLL_S)
     return []
 
 
 def kill_attempt(job_id: str, attempt: int, *, timeout: timedelta = timedelta(seconds=30)) -> list[ProcessIdentity]:
-    """Ends every process of an attempt, its supervisor included. Returns who still lives after `timeout`."""
+    """Kills every process of an attempt, its supervisor included. Returns what is alive after `timeout`."""
     return kill_all(lambda: find(job_id, attempt), timeout=timeout)
 
 
-def stubborn(left: Iterable[ProcessIdentity]) -> str:
-    """What to tell of processes that outlived `kill_all`."""
-    pids = ", ".join(str(process.pid) for process in left)
+def describe_unkillable(survivors: Iterable[ProcessIdentity]) -> str:
+    """Returns the message about processes that `kill_all` could not kill."""
+    pids = ", ".join(str(process.pid) for process in survivors)
     return f"these processes cannot be killed, and keep the devices of the attempt until they end: {pids}"
 
 
 @functools.cache
 def boot_id() -> str:
-    """What tells one start of this host from another."""
+    """Returns the id of this boot of the host."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
@@ -196,11 +212,11 @@ class _Process:
 
 
 def _table() -> dict[int, _Process]:
-    found = (_read(int(entry.name)) for entry in os.scandir("/proc") if entry.name.isdecimal())
+    found = (_read_stat(int(entry.name)) for entry in os.scandir("/proc") if entry.name.isdecimal())
     return {process.pid: process for process in found if process is not None}
 
 
-def _read(pid: int) -> _Process | None:
+def _read_stat(pid: int) -> _Process | None:
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
@@ -209,7 +225,7 @@ def _read(pid: int) -> _Process | None:
     return _Process(pid, int(fields[1]), int(fields[3]), fields[0], int(fields[19]))
 
 
-def _below(table: dict[int, _Process], roots: Iterable[int]) -> set[int]:
+def _descendants_of(table: dict[int, _Process], roots: Iterable[int]) -> set[int]:
     children: dict[int, list[int]] = {}
     for process in table.values():
         children.setdefault(process.parent, []).append(process.pid)
@@ -224,8 +240,10 @@ def _below(table: dict[int, _Process], roots: Iterable[int]) -> set[int]:
 
 
 def _belongs(pid: int, job_id: str, attempt: int) -> bool:
+    title = process_title(job_id, attempt, "")
+    older_title = title.replace(":", " ", 1)  # of processes that an older version started
     try:
-        if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(process_title(job_id, attempt, "").encode()):
+        if Path(f"/proc/{pid}/cmdline").read_bytes().startswith((title.encode(), older_title.encode())):
             return True
         environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except (FileNotFoundError, ProcessLookupError, PermissionError):

@@ -1,4 +1,4 @@
-"""An attempt that makes no progress: when it counts as stuck, and what its ranks were doing."""
+"""Detects an attempt that makes no progress, and collects the stacks of its ranks."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,48 +10,53 @@ from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport, LaunchPlan, ProcessIdentity
 from torchyard.contract.rundir import RunDir
 from worker.engines.local import process
-from worker.engines.local.logtail import quote
+from worker.engines.local.logtail import tail_of_stderr
 
-_DUMP_S = 1.0  # for the ranks to write their stacks
-_STACKS = 32_000  # characters of them in the report
+_DUMP_S = 1.0
+"""How long the ranks have to write their stacks."""
+_STACKS_LENGTH = 32_000
+"""The most characters of the stacks in the report."""
 
 
-class StallWatch:
-    """Looks at the events of one attempt. A script may write none at all: it stalls only after its first."""
+class StallDetector:
+    """Watches the event log of one attempt. A script may write no event: it can stall only after its first one."""
 
     def __init__(self, run: RunDir, plan: LaunchPlan) -> None:
         self._run = run
         self._plan = plan
-        self._seen = (0, 0)
-        self._grew: float | None = time.monotonic() if plan.reports else None
+        self._last_state = (0, 0)
+        self._changed_at: float | None = time.monotonic() if plan.reports else None
 
     def stalled(self) -> bool:
-        """Whether no event came for `stall_timeout`. On a full disk, where the file cannot grow, rank 0 touches it."""
-        seen = _seen(self._run.events)
-        if seen != self._seen:
-            self._seen = seen
-            self._grew = time.monotonic()
-        if self._grew is None:
+        """Returns whether the event log did not change for `stall_timeout`.
+
+        On a full disk, where the log cannot grow, rank 0 changes its modification time instead.
+        """
+        state = _size_and_mtime(self._run.events)
+        if state != self._last_state:
+            self._last_state = state
+            self._changed_at = time.monotonic()
+        if self._changed_at is None:
             return False
-        return time.monotonic() - self._grew > self._plan.stall_timeout.total_seconds()
+        return time.monotonic() - self._changed_at > self._plan.stall_timeout.total_seconds()
 
     def report(self, ranks: Mapping[int, ProcessIdentity]) -> ExitReport:
-        """Has every rank write its threads' stacks to its stderr, and quotes them. `ranks`: those that run."""
+        """Has every rank write the stacks of its threads to its stderr, and quotes them. `ranks`: those that run."""
         logs = {rank: self._run.log(f"rank-{rank}", "stderr") for rank in range(self._plan.world_size)}
-        before = {rank: _seen(log)[0] for rank, log in logs.items()}
+        before = {rank: _size_and_mtime(log)[0] for rank, log in logs.items()}
         stopped = sorted(rank for rank, item in ranks.items() if process.is_stopped(item))
         for item in ranks.values():
             process.send(item, signal.SIGUSR1)
         time.sleep(_DUMP_S)
         stacks: list[str] = []
         for rank, offset in before.items():
-            if _seen(logs[rank])[0] > offset:
-                stacks.append(f"rank {rank}:\n{quote(self._run, f'rank-{rank}', offset=offset)}")
+            if _size_and_mtime(logs[rank])[0] > offset:
+                stacks.append(f"rank {rank}:\n{tail_of_stderr(self._run, f'rank-{rank}', offset=offset)}")
                 continue
             state = "is stopped" if rank in stopped else "runs" if rank in ranks else "does not run"
             stacks.append(f"rank {rank} {state}; it wrote no stacks")
         message = _message(self._plan, stopped=stopped, any_runs=bool(ranks))
-        return ExitReport(reason=EndReason.HANG, message=message, traceback="\n".join(stacks)[:_STACKS])
+        return ExitReport(reason=EndReason.HANG, message=message, traceback="\n".join(stacks)[:_STACKS_LENGTH])
 
 
 def _message(plan: LaunchPlan, *, stopped: list[int], any_runs: bool) -> str:
@@ -63,8 +68,8 @@ def _message(plan: LaunchPlan, *, stopped: list[int], any_runs: bool) -> str:
     return "; ".join(parts)
 
 
-def _seen(path: Path) -> tuple[int, int]:
-    """Size, and the nanosecond of the last change; zeros where there is no such file."""
+def _size_and_mtime(path: Path) -> tuple[int, int]:
+    """Returns the size in bytes and the modification time in nanoseconds, or zeros if there is no such file."""
     try:
         found = path.lstat()
     except OSError:

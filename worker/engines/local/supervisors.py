@@ -1,4 +1,4 @@
-"""Starting the supervisor of an attempt, at most one at a time, and finding one that was started."""
+"""Starts the supervisor of an attempt, at most one at a time, and finds one that was started."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -13,40 +13,40 @@ from torchyard.contract.rundir import RunDir
 from torchyard.contract.untrusted import read_untrusted
 from worker.engines.local import orphans
 from worker.engines.local.environment import inherited
-from worker.engines.local.warm.keeper import Lost, NotWarm, WarmProcess
+from worker.engines.local.warm.manager import NoAnswer, WarmProcess, WarmProcessUnavailable
 
 _DEADLINE_S = 20.0
 _POLL_S = 0.02
 
 
 def start(run: RunDir, *, warm: WarmProcess | None = None) -> ProcessIdentity | None:
-    """Starts the supervisor of a prepared run directory, and answers who it is. None where one runs already.
+    """Starts the supervisor of a prepared run directory. Returns its identity, or None if one runs already.
 
-    It is forked from the warm process, or a program of its own where there is none. It is in a session of its own and
-    outlives the worker. Raises OSError, and NotWarm where the warm process has started nothing.
+    It is a fork of the warm process, or without one a program of its own. It has a session of its own and outlives the
+    worker. Raises OSError, and WarmProcessUnavailable if the warm process has started nothing.
     """
     failpoint("launch.start.before")
-    with orphans.beginning() as know:
+    with orphans.registering() as register:
         supervisor = _fork(run, warm) if warm is not None else _execute(run)
         if supervisor is not None:
-            know(supervisor)
+            register(supervisor)
     failpoint("launch.start.after")
     return supervisor
 
 
 def is_running(run: RunDir) -> bool:
-    """Whether a supervisor of the attempt runs, also one that has not said yet who it is. Raises OSError."""
+    """Returns whether a supervisor of the attempt runs, even if it has not written its record yet. Raises OSError."""
     with _lock(run) as lock:
         return lock is None
 
 
 def recorded(run: RunDir) -> ProcessIdentity | None:
-    """Who the attempt's supervisor is or was, by its own record."""
+    """Returns the attempt's supervisor by its own record, whether or not it still runs."""
     return read_untrusted(run.supervisor, ProcessIdentity)
 
 
 def wait_for_record(run: RunDir) -> ProcessIdentity | None:
-    """For a supervisor that is about to say who it is; None for one that never does."""
+    """Waits for the record of a supervisor that was started. Returns None if it never writes one."""
     deadline = time.monotonic() + _DEADLINE_S
     while time.monotonic() < deadline:
         supervisor = recorded(run)
@@ -60,9 +60,9 @@ def _fork(run: RunDir, warm: WarmProcess) -> ProcessIdentity | None:
     try:
         with _lock(run) as lock, run.supervisor_log.open("ab") as log:
             return None if lock is None else warm.fork(run.root.absolute(), lock=lock, log=log.fileno())
-    except Lost:
-        if not is_running(run):  # it ended before it could fork one
-            raise NotWarm("the warm process ended while it was asked") from None
+    except NoAnswer:
+        if not is_running(run):  # it ended before it could fork a supervisor
+            raise WarmProcessUnavailable("the warm process ended during the request") from None
         return wait_for_record(run)
 
 
@@ -74,9 +74,9 @@ def _execute(run: RunDir) -> ProcessIdentity | None:
 
 @contextmanager
 def _lock(run: RunDir) -> Generator[int | None]:
-    """A locked descriptor; None where another has the lock.
+    """Yields a locked descriptor, or None if another process holds the lock.
 
-    A supervisor inherits it: the lock is held from before the fork until the supervisor has ended, whoever else ends.
+    The supervisor inherits the descriptor: the lock is held from before its start until its end.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(run.ctl / "supervisor.lock", flags, 0o600)

@@ -1,4 +1,4 @@
-"""How an attempt ended that nobody stopped: what its launcher and its ranks left behind, weighed."""
+"""Decides how an attempt ended that nobody stopped, by what its launcher and its ranks left behind."""
 
 import re
 import signal
@@ -9,44 +9,49 @@ from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport, ProcessIdentity, RankError
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.untrusted import read_untrusted
-from worker.engines.local.logtail import quote
+from worker.engines.local.logtail import tail_of_stderr
 
-_FAULT = 1000  # characters of a fault's own words
+_QUOTE_LENGTH = 1000
+"""The most characters of a quoted error message."""
 _LOST_PEER = re.compile(
     r"Dist(Network|Backend|Store)Error|Connection (closed|reset|refused)|Broken pipe|NCCL error|gloo/transport|TCPStore"
 )
-"""What a rank says when another one is gone: seldom the cause."""
-_STUCK = "Watchdog caught collective operation timeout"
-"""What NCCL prints before it aborts a rank whose collective has not ended in time."""
+"""Errors of a rank that lost its peer. They are seldom the cause."""
+_COLLECTIVE_TIMEOUT = "Watchdog caught collective operation timeout"
+"""NCCL prints this before it aborts a rank whose collective did not end in time."""
 
 
-def judge(run: RunDir, *, launcher_exit: int, world_size: int, deaths: list[tuple[int, int]]) -> ExitReport:
-    """The report of an attempt whose launcher left with `launcher_exit` (minus a signal's number) of its own accord,
-    and saw the `deaths` of ranks: each one's rank and exit code, the first one in front.
+def judge(run: RunDir, *, launcher_exit: int, world_size: int, failures: list[tuple[int, int]]) -> ExitReport:
+    """Returns the report of an attempt whose launcher exited by itself.
 
-    A rank's own error comes first, then a rank that ended without a word, then what only says that a peer was lost.
+    `launcher_exit`: its exit code, or minus the number of the signal that killed it. `failures`: the rank and the exit
+    code of each failed rank, the first one in front. A recorded error of a rank comes first, then a rank that ended
+    without one, then an error that only says that a peer was lost.
     """
     if launcher_exit == 0:
         return ExitReport(reason=EndReason.COMPLETED)
-    stderr = quote(run, "launcher")
+    stderr = tail_of_stderr(run, "launcher")
     errors = _by_cause(run, world_size)
     if errors and not _blames_a_peer(errors[0]):
-        return _raised(errors[0], dict(deaths))
+        return _from_error(errors[0], dict(failures))
     full = disk.probe_full_disk(run.root) if launcher_exit > 0 and not errors else None
-    if full is not None:  # nobody could say why
+    if full is not None:  # the ranks could not record their errors
         return ExitReport(reason=EndReason.WORKER_LOST, message=f"a disk of the worker is full: {full}")
-    silent = _silent(deaths, spoke={error.rank for error in errors})
+    silent = _first_silent_failure(failures, recorded={error.rank for error in errors})
     if silent is not None:
-        return _died(run, *silent)
+        return _from_exit_code(run, *silent)
     if errors and launcher_exit > 0:
-        return _raised(errors[0], dict(deaths))
-    return _left_alone(run, launcher_exit, stderr, world_size)
+        return _from_error(errors[0], dict(failures))
+    return _from_launcher(run, launcher_exit, stderr, world_size)
 
 
 def raised(run: RunDir, *, world_size: int) -> ExitReport | None:
-    """The report of the first error that a rank recorded; None without any, or where all say that a peer was lost."""
+    """Returns the report of the first error that a rank recorded.
+
+    Returns None if there is no error, or if all errors say that a peer was lost.
+    """
     errors = _by_cause(run, world_size)
-    return _raised(errors[0], {}) if errors and not _blames_a_peer(errors[0]) else None
+    return _from_error(errors[0], {}) if errors and not _blames_a_peer(errors[0]) else None
 
 
 def _by_cause(run: RunDir, world_size: int) -> list[RankError]:
@@ -56,15 +61,18 @@ def _by_cause(run: RunDir, world_size: int) -> list[RankError]:
 
 
 def _blames_a_peer(error: RankError) -> bool:
-    if error.reason is EndReason.DEVICE_FAULT:  # NCCL tells of both in the same words
+    if error.reason is EndReason.DEVICE_FAULT:  # NCCL reports it with the same error type as a lost peer
         return False
     return _LOST_PEER.search(f"{error.type}: {error.message}\n{error.traceback}") is not None
 
 
-def _silent(deaths: list[tuple[int, int]], *, spoke: set[int]) -> tuple[int, int] | None:
-    """The first rank that ended without an error of its own; torchrun ends the others of a failed group by SIGTERM."""
-    for position, (rank, code) in enumerate(deaths):
-        if rank not in spoke and (position == 0 or code != -signal.SIGTERM):
+def _first_silent_failure(failures: list[tuple[int, int]], *, recorded: set[int]) -> tuple[int, int] | None:
+    """Returns the first rank that failed without recording an error.
+
+    A later rank that SIGTERM ended is no failure: the launcher ends the other ranks of a failed group by SIGTERM.
+    """
+    for position, (rank, code) in enumerate(failures):
+        if rank not in recorded and (position == 0 or code != -signal.SIGTERM):
             return rank, code
     return None
 
@@ -73,50 +81,52 @@ def _came_up(run: RunDir, world_size: int) -> bool:
     return any(read_untrusted(run.ranks / f"{rank}.json", ProcessIdentity) for rank in range(world_size))
 
 
-def _left_alone(run: RunDir, launcher_exit: int, stderr: str, world_size: int) -> ExitReport:
-    """The report of a launcher that left for a reason of its own, as far as anybody knows."""
-    if launcher_exit < 0:  # no code of the user's is in it
-        return ExitReport(reason=EndReason.WORKER_LOST, message=f"the launcher {_left(launcher_exit)}")
+def _from_launcher(run: RunDir, launcher_exit: int, stderr: str, world_size: int) -> ExitReport:
+    """Returns the report of an attempt of which only the launcher's exit is known."""
+    if launcher_exit < 0:  # the launcher runs no code of the user
+        return ExitReport(reason=EndReason.WORKER_LOST, message=f"the launcher {_describe_exit(launcher_exit)}")
     came_up = _came_up(run, world_size)
     reason = EndReason.USER_ERROR if came_up else EndReason.LAUNCH_FAILED
     started = "the launcher" if came_up else "the ranks never came up: the launcher"
     return ExitReport(
-        reason=reason, message=f"{started} {_left(launcher_exit)}{_last_line(stderr)}", traceback=stderr or None
+        reason=reason,
+        message=f"{started} {_describe_exit(launcher_exit)}{_last_line(stderr)}",
+        traceback=stderr or None,
     )
 
 
-def _raised(error: RankError, codes: dict[int, int]) -> ExitReport:
-    said = f"rank {error.rank}" if error.type == "SystemExit" else error.type
-    own_words = error.reason in (EndReason.DATA_ERROR, EndReason.CONFIG_ERROR, EndReason.WORKER_LOST)
-    # torchrun ends the others of a failed group by SIGTERM, and may hit one that is just leaving with its own error.
+def _from_error(error: RankError, codes: dict[int, int]) -> ExitReport:
+    prefix = f"rank {error.rank}" if error.type == "SystemExit" else error.type
+    complete = error.reason in (EndReason.DATA_ERROR, EndReason.CONFIG_ERROR, EndReason.WORKER_LOST)
+    # torchrun ends the other ranks of a failed group by SIGTERM: it may hit a rank that is exiting with its own error.
     code = codes.get(error.rank, 1)
     return ExitReport(
         reason=error.reason,
-        message=error.message if own_words else f"{said}: {error.message}",
+        message=error.message if complete else f"{prefix}: {error.message}",
         rank=error.rank,
         exit_code=1 if code == -signal.SIGTERM else code,
         traceback=error.traceback,
     )
 
 
-def _died(run: RunDir, rank: int, code: int) -> ExitReport:
-    stderr = quote(run, f"rank-{rank}")
-    fatal = stderr.rpartition("Fatal Python error:")  # faulthandler's, for a crash in native code
-    # NCCL's watchdog, which is often the first to meet a fault, prints it and aborts the process.
+def _from_exit_code(run: RunDir, rank: int, code: int) -> ExitReport:
+    stderr = tail_of_stderr(run, f"rank-{rank}")
+    fatal = stderr.rpartition("Fatal Python error:")  # faulthandler prints it for a crash in native code
+    # NCCL's watchdog is often the first to meet a device fault: it prints the fault and aborts the process.
     fault = device_fault(stderr) if code == -signal.SIGABRT else None
-    stuck = _line_with(_STUCK, stderr) if code == -signal.SIGABRT and not fault else None
-    killed = EndReason.KILLED if code < 0 else EndReason.USER_ERROR
-    words = fault or stuck
+    hang = _line_with(_COLLECTIVE_TIMEOUT, stderr) if code == -signal.SIGABRT and not fault else None
+    other = EndReason.KILLED if code < 0 else EndReason.USER_ERROR
+    quoted = fault or hang
     return ExitReport(
-        reason=EndReason.DEVICE_FAULT if fault else EndReason.HANG if stuck else killed,
-        message=f"rank {rank} {_left(code)}" + (f": {words[:_FAULT]}" if words else ""),
+        reason=EndReason.DEVICE_FAULT if fault else EndReason.HANG if hang else other,
+        message=f"rank {rank} {_describe_exit(code)}" + (f": {quoted[:_QUOTE_LENGTH]}" if quoted else ""),
         rank=rank,
         exit_code=code,
         traceback=fatal[1] + fatal[2] if fatal[1] else None,
     )
 
 
-def _left(code: int) -> str:
+def _describe_exit(code: int) -> str:
     if code >= 0:
         return f"exited with code {code}"
     try:
@@ -126,8 +136,8 @@ def _left(code: int) -> str:
     return f"was killed by {name}" + (" (perhaps the host ran out of memory)" if code == -signal.SIGKILL else "")
 
 
-def _line_with(words: str, text: str) -> str | None:
-    return next((line.strip() for line in text.splitlines() if words in line), None)
+def _line_with(phrase: str, text: str) -> str | None:
+    return next((line.strip() for line in text.splitlines() if phrase in line), None)
 
 
 def _last_line(stderr: str) -> str:

@@ -1,6 +1,7 @@
-"""How ranks are brought up on one host. A launcher writes the plan in the worker, and starts it in the supervisor."""
+"""The interfaces of a launcher: the worker's side writes the plan, and the supervisor's side starts the ranks."""
 
 from collections.abc import Sequence
+import os
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -8,49 +9,61 @@ from worker.engines.base import Plan
 
 
 class Launcher(Protocol):
-    """The worker's side."""
+    """The worker's side of a launcher."""
 
     @property
     def name(self) -> Literal["torchrun", "warm"]: ...
 
     def command(self, plan: Plan, *, folder: Path) -> list[str]:
-        """The plan's `argv`. `folder` is the launcher's own, in the run directory."""
-        ...
-
-    def environment(self, plan: Plan, *, slots: int) -> tuple[dict[str, str], dict[str, str]]:
-        """What the job may change, and what it may not. `slots`: devices of the host, which share its cores."""
+        """Returns the `argv` of the launch plan. `folder`: the launcher's own folder in the run directory."""
         ...
 
 
 class Launch(Protocol):
-    """The supervisor's side: what was started, until it has ended."""
+    """The supervisor's side of a launcher: one started launch."""
 
     @property
-    def exit(self) -> int | None:
-        """The launcher's exit code, or minus the number of the signal that ended it; None while it works."""
+    def exit_code(self) -> int | None:
+        """The launcher's exit code, or minus the number of the signal that killed it. None while it runs."""
         ...
 
     @property
-    def keeper(self) -> int | None:
-        """The pid of the process that the ranks need until they have ended: it is killed last."""
+    def last_killed(self) -> int | None:
+        """The pid of the process that the ranks need until they have ended: it must be killed last."""
         ...
 
     def descriptors(self) -> Sequence[int]:
-        """Those that become readable when a process of the launch ends, or wants something."""
+        """Returns descriptors that become readable when `handle_events` has something to do or a process ends."""
         ...
 
-    def tend(self) -> None:
+    def handle_events(self) -> None:
         """Does what has become due. Raises OSError."""
         ...
 
-    def note(self, pid: int, code: int) -> None:
-        """A child of the supervisor has ended, and was reaped."""
+    def child_exited(self, pid: int, code: int) -> None:
+        """Notes that a child of the supervisor has ended and was reaped."""
         ...
 
-    def deaths(self) -> list[tuple[int, int]]:
-        """Rank and exit code of each failure that the launcher saw, the first one in front."""
+    def failures(self) -> list[tuple[int, int]]:
+        """Returns the rank and the exit code of each failed rank, the first failure in front."""
         ...
 
     def close(self) -> None:
-        """Nothing of it runs any more."""
+        """Releases what the launch holds, after all its processes have ended."""
         ...
+
+
+def rank_environment(plan: Plan, *, slots: int) -> tuple[dict[str, str], dict[str, str]]:
+    """Returns the variables of the ranks that the job may change, and those that it may not.
+
+    `slots`: the devices of the host, which share its cores.
+    """
+    threads = max(1, len(os.sched_getaffinity(0)) // max(slots, len(plan.devices)))
+    gpus = [uuid for uuid in plan.devices if not uuid.startswith("cpu-")]
+    return {"OMP_NUM_THREADS": str(threads)}, {
+        "PYTHONUNBUFFERED": "1",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES": ",".join(gpus),
+        "GLOO_SOCKET_IFNAME": "lo",
+        "NCCL_SOCKET_IFNAME": "lo",
+    }

@@ -1,6 +1,6 @@
-"""torchrun as the launcher: its command, its environment, and how its failures are read.
+"""torchrun as the launcher: its command, its process, and the failures in its summary.
 
-Rendezvous and collectives stay on loopback, on ports that the kernel chooses, so any number of jobs share the host.
+Rendezvous and collectives stay on loopback, on ports that the kernel chooses: any number of jobs can share the host.
 """
 
 from collections.abc import Sequence
@@ -26,11 +26,11 @@ _ELASTIC = (
     "--local-addr=127.0.0.1",
     "--max-restarts=0",
 )
-_DEATH = re.compile(r"^ +rank +: (\d{1,6}) .*\n +exitcode +: (-?\d{1,5}) ", re.MULTILINE)
+_FAILURE = re.compile(r"^ +rank +: (\d{1,6}) .*\n +exitcode +: (-?\d{1,5}) ", re.MULTILINE)
 
 
-class Torchrun:
-    """torchrun's agent, as `trainer.torchrun` runs it."""
+class TorchrunLauncher:
+    """Launches the ranks with torchrun's agent, which `trainer.torchrun` runs."""
 
     @property
     def name(self) -> Literal["torchrun"]:
@@ -38,57 +38,46 @@ class Torchrun:
 
     def command(self, plan: Plan, *, folder: Path) -> list[str]:
         rank = ["--no-python", *_PYTHON, "-u", "-m", "torchyard.run.rank", *plan.program]
-        here = [f"--nproc-per-node={len(plan.devices)}", f"--log-dir={folder}"]
-        return [*_PYTHON, "-m", _MODULE, *_ELASTIC, *here, *rank]
-
-    def environment(self, plan: Plan, *, slots: int) -> tuple[dict[str, str], dict[str, str]]:
-        threads = max(1, len(os.sched_getaffinity(0)) // max(slots, len(plan.devices)))
-        gpus = [uuid for uuid in plan.devices if not uuid.startswith("cpu-")]
-        return {"OMP_NUM_THREADS": str(threads)}, {
-            "PYTHONUNBUFFERED": "1",
-            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-            "CUDA_VISIBLE_DEVICES": ",".join(gpus),
-            "GLOO_SOCKET_IFNAME": "lo",
-            "NCCL_SOCKET_IFNAME": "lo",
-        }
+        of_plan = [f"--nproc-per-node={len(plan.devices)}", f"--log-dir={folder}"]
+        return [*_PYTHON, "-m", _MODULE, *_ELASTIC, *of_plan, *rank]
 
 
-class Agent:
-    """The launcher as a child of the supervisor. Raises OSError where it cannot be started.
+class TorchrunAgent:
+    """torchrun's agent as a child of the supervisor. Raises OSError if it cannot be started.
 
-    A supervisor that is a fork of the warm process forks it, too: that spares it the import of torch. Its ranks are
-    programs of their own in any case.
+    If the supervisor is a fork of the warm process, the agent is a fork too, which saves the import of torch. Its ranks
+    are programs of their own in any case.
     """
 
     def __init__(self, plan: LaunchPlan, run: RunDir) -> None:
-        self.exit: int | None = None
+        self.exit_code: int | None = None
         self._run = run
         logs = (run.log("launcher", "stdout"), run.log("launcher", "stderr"))
-        if fork.is_fork() and plan.argv[:4] == [*_PYTHON, "-m", _MODULE]:
-            self._pid = fork.child(lambda: fork.become_module(plan.argv, env=plan.env, cwd=plan.cwd, logs=logs))
+        if fork.has_preloaded() and plan.argv[:4] == [*_PYTHON, "-m", _MODULE]:
+            self._pid = fork.fork(lambda: fork.run_module(plan.argv, env=plan.env, cwd=plan.cwd, logs=logs))
         else:
             self._pid = _execute(plan, logs)
-        self._ends = os.pidfd_open(self._pid)
+        self._pidfd = os.pidfd_open(self._pid)
 
     @property
-    def keeper(self) -> int:
+    def last_killed(self) -> int:
         return self._pid
 
     def descriptors(self) -> Sequence[int]:
-        return [self._ends] if self.exit is None else []
+        return [self._pidfd] if self.exit_code is None else []
 
-    def tend(self) -> None:
+    def handle_events(self) -> None:
         pass
 
-    def note(self, pid: int, code: int) -> None:
+    def child_exited(self, pid: int, code: int) -> None:
         if pid == self._pid:
-            self.exit = code
+            self.exit_code = code
 
-    def deaths(self) -> list[tuple[int, int]]:
-        return deaths(logtail.quote(self._run, "launcher"))
+    def failures(self) -> list[tuple[int, int]]:
+        return parse_failures(logtail.tail_of_stderr(self._run, "launcher"))
 
     def close(self) -> None:
-        os.close(self._ends)
+        os.close(self._pidfd)
 
 
 def _execute(plan: LaunchPlan, logs: tuple[Path, Path]) -> int:
@@ -106,7 +95,7 @@ def _execute(plan: LaunchPlan, logs: tuple[Path, Path]) -> int:
     return process.pid
 
 
-def deaths(stderr: str) -> list[tuple[int, int]]:
-    """Rank and exit code of each failure in torchrun's summary, the one that it saw first in front."""
-    found = [(int(rank), int(code)) for rank, code in _DEATH.findall(stderr)]
+def parse_failures(stderr: str) -> list[tuple[int, int]]:
+    """Returns the rank and the exit code of each failure in torchrun's summary, the first failure in front."""
+    found = [(int(rank), int(code)) for rank, code in _FAILURE.findall(stderr)]
     return found[-1:] + found[:-1]

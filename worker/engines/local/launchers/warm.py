@@ -1,6 +1,7 @@
-"""Forks of the supervisor as the ranks, where the supervisor itself is a fork of the worker's warm process.
+"""The warm launcher: the ranks are forks of the supervisor, which is a fork of the worker's warm process.
 
-Each rank sees torchrun's environment. Its store is served on loopback by one more fork, once a rank connects to it.
+Each rank gets the environment that torchrun would give it. One more fork serves the TCP store on loopback, as soon as
+a rank connects to it.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -20,35 +21,34 @@ from torchyard.contract.records import LaunchPlan
 from torchyard.contract.rundir import RunDir, process_title
 from worker.engines.base import Plan
 from worker.engines.local import process
-from worker.engines.local.launchers.torchrun import Torchrun
 from worker.engines.local.warm import fork
 
 _LOOPBACK = "127.0.0.1"
-_TERM_S = 30.0
-"""Between SIGTERM and SIGKILL for the ranks beside one that failed: torchrun's."""
+_KILL_AFTER_S = 30.0
+"""Seconds between SIGTERM and SIGKILL for the other ranks of a failed one, as with torchrun."""
 _READ_AT_IMPORT = re.compile(
     r"PYTHON.*|LD_.*|GLIBC_.*|MALLOC_.*|LANG|LANGUAGE|LC_.*"
     r"|TORCH_.*|TORCH[A-Z]+_.*|PYTORCH_.*|ATEN_.*|C10_.*|KINETO_.*|TRITON_.*|HF_.*|HUGGINGFACE_.*|TRANSFORMERS_.*"
     r"|OMP_.*|GOMP_.*|KMP_.*|MKL_.*|DNNL_.*|ONEDNN_.*|OPENBLAS_.*|GOTO_.*|BLIS_.*|VECLIB_.*|NUMEXPR_.*|NPY_.*|NUMPY_.*"
 )
 """Variables that Python, torch, NumPy and the libraries below them read once, when they are loaded."""
-_SERVICES_OWN = re.compile(r"TORCHYARD_.*|PYTHONUNBUFFERED")
+_SET_BY_SERVICE = re.compile(r"TORCHYARD_.*|PYTHONUNBUFFERED")
 
 
-class Warm(Torchrun):
-    """The ranks get the environment that they would have under torchrun."""
+class WarmLauncher:
+    """Launches the ranks as forks of the supervisor."""
 
     @property
-    def name(self) -> Literal["warm"]:  # pyright: ignore[reportIncompatibleMethodOverride] one of the protocol's two
+    def name(self) -> Literal["warm"]:
         return "warm"
 
     def command(self, plan: Plan, *, folder: Path) -> list[str]:
         return list(plan.program)
 
 
-def obstacle(plan: Plan, *, loaded: frozenset[str]) -> str | None:
-    """Why the plan's program cannot be run by a process that has imported `loaded` (top-level modules) already."""
-    early = sorted(name for name in plan.env if _READ_AT_IMPORT.fullmatch(name) and not _SERVICES_OWN.fullmatch(name))
+def warm_start_obstacle(plan: Plan, *, loaded: frozenset[str]) -> str | None:
+    """Returns why a process that has imported the modules `loaded` cannot run the plan's program, or None if it can."""
+    early = sorted(name for name in plan.env if _READ_AT_IMPORT.fullmatch(name) and not _SET_BY_SERVICE.fullmatch(name))
     if early:
         return f"{', '.join(early)} must be set when Python starts"
     shadowed = sorted(_modules_beside(plan.program) & loaded)
@@ -58,7 +58,7 @@ def obstacle(plan: Plan, *, loaded: frozenset[str]) -> str | None:
 
 
 def _modules_beside(program: Sequence[str]) -> frozenset[str]:
-    """The modules and packages in the folder of the plan's script."""
+    """Returns the names of the modules and packages in the folder of the plan's script."""
     if program[0] == "-m":
         return frozenset()
     folder = Path(program[0]).resolve().parent
@@ -72,93 +72,93 @@ def _modules_beside(program: Sequence[str]) -> frozenset[str]:
         return frozenset()
 
 
-class Forks:
-    """Forks one process for each rank of a plan. Raises OSError where a fork fails."""
+class ForkedRanks:
+    """Forks one process for each rank of a plan. Raises OSError if a fork fails."""
 
     def __init__(self, plan: LaunchPlan, run: RunDir) -> None:
-        self.exit: int | None = None
+        self.exit_code: int | None = None
         self._plan = plan
         self._run = run
-        self._store: int | None = None
-        self._deaths: list[tuple[int, int]] = []
+        self._store_pid: int | None = None
+        self._failures: list[tuple[int, int]] = []
         self._kill_at: float | None = None
-        self._ends: dict[int, int] = {}
-        """The pidfd of each child that has not ended."""
+        self._pidfds: dict[int, int] = {}
+        """The pidfd of each child that has not ended, by pid."""
         self._listener: socket.socket | None = socket.create_server((_LOOPBACK, 0), backlog=1024)
         self._port = int(self._listener.getsockname()[1])
         self._ranks: dict[int, int] = {}
-        """The rank of each pid that has not ended."""
-        errors = [self._error_file(rank) for rank in range(plan.world_size)]
-        for rank, path in enumerate(errors):
-            self._ranks[self._fork(lambda rank=rank, path=path: self._be_rank(rank, path))] = rank
+        """The rank of each child that has not ended, by pid."""
+        error_files = [self._error_file(rank) for rank in range(plan.world_size)]
+        for rank, path in enumerate(error_files):
+            self._ranks[self._fork(lambda rank=rank, path=path: self._run_rank(rank, path))] = rank
 
     @property
-    def keeper(self) -> int | None:
-        return self._store
+    def last_killed(self) -> int | None:
+        return self._store_pid
 
     def descriptors(self) -> Sequence[int]:
-        wanted = [] if self._listener is None else [self._listener.fileno()]
-        return [*self._ends.values(), *wanted]
+        listener = [] if self._listener is None else [self._listener.fileno()]
+        return [*self._pidfds.values(), *listener]
 
-    def tend(self) -> None:
-        """Serves the store as soon as a rank asks for it, and kills what outlives its SIGTERM."""
+    def handle_events(self) -> None:
+        """Forks the store when the first rank connects, and kills the ranks that outlive their SIGTERM."""
         if self._listener is not None and process.readable([self._listener.fileno()]):
-            self._store = self._fork(self._be_store, keep=(self._listener.fileno(),))
+            self._store_pid = self._fork(self._run_store, keep=(self._listener.fileno(),))
             self._listener.close()
             self._listener = None
         if self._kill_at is not None and time.monotonic() >= self._kill_at:
             self._send(signal.SIGKILL)
 
-    def note(self, pid: int, code: int) -> None:
-        descriptor = self._ends.pop(pid, None)
-        if descriptor is None:
+    def child_exited(self, pid: int, code: int) -> None:
+        pidfd = self._pidfds.pop(pid, None)
+        if pidfd is None:
             return
-        os.close(descriptor)
-        if pid == self._store:
-            self.exit = code or 1 if self.exit is None else self.exit
+        os.close(pidfd)
+        if pid == self._store_pid:
+            self.exit_code = code or 1 if self.exit_code is None else self.exit_code
             return
         rank = self._ranks.pop(pid)
-        if code and self.exit is None:  # else it was ended because the store was lost
-            self._deaths.append((rank, code))
+        if code and self.exit_code is None:  # otherwise it ended because the store had ended
+            self._failures.append((rank, code))
             if self._kill_at is None:
-                self._kill_at = time.monotonic() + _TERM_S
+                self._kill_at = time.monotonic() + _KILL_AFTER_S
                 self._send(signal.SIGTERM)
-        if not self._ranks and self.exit is None:
-            self.exit = 1 if self._deaths else 0
+        if not self._ranks and self.exit_code is None:
+            self.exit_code = 1 if self._failures else 0
 
-    def deaths(self) -> list[tuple[int, int]]:
-        return list(self._deaths)
+    def failures(self) -> list[tuple[int, int]]:
+        return list(self._failures)
 
     def close(self) -> None:
-        for descriptor in self._ends.values():
-            os.close(descriptor)
+        for pidfd in self._pidfds.values():
+            os.close(pidfd)
         if self._listener is not None:
             self._listener.close()
 
-    def _fork(self, be: Callable[[], NoReturn], *, keep: Collection[int] = ()) -> int:
-        pid = fork.child(be, keep=keep)
-        self._ends[pid] = os.pidfd_open(pid)
+    def _fork(self, run: Callable[[], NoReturn], *, keep: Collection[int] = ()) -> int:
+        pid = fork.fork(run, keep=keep)
+        self._pidfds[pid] = os.pidfd_open(pid)
         return pid
 
     def _send(self, number: signal.Signals) -> None:
-        for pid in self._ranks:  # none of them was reaped: each pid is still its own
+        for pid in self._ranks:  # none of them was reaped, so no other process has its pid
             with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._ends[pid], number)
+                signal.pidfd_send_signal(self._pidfds[pid], number)
 
     def _error_file(self, rank: int) -> Path:
-        """Where torchrun's `record` writes what a rank raised."""
+        """Returns the path at which torchrun's `record` writes the exception of a rank."""
         folder = self._run.torchrun / "none_warm" / "attempt_0" / str(rank)
         folder.mkdir(parents=True, exist_ok=True)
         return folder / "error.json"
 
-    def _be_rank(self, rank: int, error_file: Path) -> NoReturn:
-        env = self._plan.env | _environment(self._plan, rank=rank, port=self._port, error_file=error_file)
-        fork.become_rank(self._plan.argv, env=env, cwd=self._plan.cwd)
+    def _run_rank(self, rank: int, error_file: Path) -> NoReturn:
+        env = self._plan.env | _torchrun_environment(self._plan, rank=rank, port=self._port, error_file=error_file)
+        fork.run_rank(self._plan.argv, env=env, cwd=self._plan.cwd)
 
-    def _be_store(self) -> NoReturn:
+    def _run_store(self) -> NoReturn:
         assert self._listener is not None
         setproctitle(process_title(self._plan.job_id, self._plan.attempt, "store"))
-        listening = os.dup(self._listener.fileno())  # the store closes it when it ends
+        listening = os.dup(self._listener.fileno())  # the store closes its descriptor when it ends
         distributed = importlib.import_module("torch.distributed")
         server = distributed.TCPStore(
             _LOOPBACK, self._port, is_master=True, wait_for_workers=False, master_listen_fd=listening
@@ -168,8 +168,8 @@ class Forks:
         raise AssertionError
 
 
-def _environment(plan: LaunchPlan, *, rank: int, port: int, error_file: Path) -> dict[str, str]:
-    """What torchrun's agent adds for one rank on one host."""
+def _torchrun_environment(plan: LaunchPlan, *, rank: int, port: int, error_file: Path) -> dict[str, str]:
+    """Returns the variables that torchrun's agent sets for a rank on a single host."""
     size = str(plan.world_size)
     return {
         "RANK": str(rank),

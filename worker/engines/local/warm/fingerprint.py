@@ -1,4 +1,4 @@
-"""What a warm process was made of: when it changes, a new one is needed."""
+"""Fingerprints the code and the packages of a warm process: when they change, a new process is needed."""
 
 from collections.abc import Iterator, Mapping
 import hashlib
@@ -8,13 +8,14 @@ import sys
 
 _ROOT = Path(__file__).parents[4]
 _PACKAGES = ("torchyard", "worker", "trainer")
-_INSTALLED = (".dist-info", ".egg-info", ".pth")
+_PACKAGE_SUFFIXES = (".dist-info", ".egg-info", ".pth")
 
 
 def fingerprint(env: Mapping[str, str]) -> str:
-    """Of the code of ours that a warm process imports, of what is installed beside it, and of its environment.
+    """Returns a digest of our code that a warm process imports, of the installed packages, and of its environment.
 
-    Files count by size and time, installed packages by the folders that name their versions. A few milliseconds.
+    Files are represented by size and modification time, packages by the folders that name their versions. This takes a
+    few milliseconds.
     """
     found = hashlib.sha256(repr((sys.executable, sys.path, sorted(env.items()))).encode())
     for stamp in _stamps():
@@ -23,8 +24,8 @@ def fingerprint(env: Mapping[str, str]) -> str:
 
 
 def _stamps() -> Iterator[tuple[object, ...]]:
-    for folder in sys.path:  # the folder's own time changes with the first bytecode, too
-        yield from (_stamp(entry) for entry in _entries(folder) if entry.name.endswith(_INSTALLED))
+    for folder in sys.path:  # the folder's own time also changes with the first bytecode
+        yield from (_stamp(entry) for entry in _entries(folder) if entry.name.endswith(_PACKAGE_SUFFIXES))
     yield from (_stamp(entry) for entry in _entries(_ROOT) if entry.name == "requirements.lock")
     for package in _PACKAGES:
         yield from _sources(_ROOT / package)

@@ -1,4 +1,4 @@
-"""Forking from a warm process: what a child sheds, and how it becomes a rank as a fresh Python would be one."""
+"""Forks children of a warm process, and runs a rank in one as a fresh Python process would run it."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 import contextlib
@@ -17,9 +17,9 @@ from torchyard.run import rank
 from torchyard.run.exiting import leave
 
 OURS = frozenset({"worker", "trainer"})
-"""Packages of ours that no script expects to be imported already: it may have its own of that name."""
+"""Our packages that are removed from a script's process: it may have its own packages of that name."""
 
-_RESET = {
+_SIGNAL_HANDLERS = {
     signal.SIGTERM: signal.SIG_DFL,
     signal.SIGHUP: signal.SIG_DFL,
     signal.SIGCHLD: signal.SIG_DFL,
@@ -27,12 +27,13 @@ _RESET = {
 }
 
 
-def child(be: Callable[[], NoReturn], *, keep: Collection[int] = ()) -> int:
-    """Forks a child that sheds what it has of its parent but the descriptors `keep`, and is `be`. Answers its pid.
+def fork(run: Callable[[], NoReturn], *, keep: Collection[int] = ()) -> int:
+    """Forks a child that calls `run`. Returns its pid.
 
-    Whatever leaves `be` ends the child. A signal that comes too early meets the child's own handlers. Raises OSError.
+    Of its parent's session, signal handlers and descriptors, the child keeps only the descriptors `keep`. Every
+    exception ends the child. A signal is blocked until the child has its own handlers. Raises OSError.
     """
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _RESET)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNAL_HANDLERS)
     try:
         pid = os.fork()
     except OSError:
@@ -43,12 +44,12 @@ def child(be: Callable[[], NoReturn], *, keep: Collection[int] = ()) -> int:
         return pid
     code = 1
     try:
-        _shed(keep)
+        _detach_from_parent(keep)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        be()
+        run()
     except SystemExit as error:
         code = _exit_code(error)
-    except BaseException:  # noqa: BLE001 nothing may return into the parent's frames
+    except BaseException:  # noqa: BLE001 nothing may return into the frames of the parent
         traceback.print_exc()
     finally:
         with contextlib.suppress(Exception):
@@ -56,47 +57,54 @@ def child(be: Callable[[], NoReturn], *, keep: Collection[int] = ()) -> int:
         os._exit(code)
 
 
-def become_rank(program: Sequence[str], *, env: Mapping[str, str], cwd: str) -> NoReturn:
-    """Runs `program` (`SCRIPT [ARGS…]` or `-m MODULE [ARGS…]`) as one rank, and leaves."""
-    _enter(env, cwd)
-    _renew_randomness()
+def run_rank(program: Sequence[str], *, env: Mapping[str, str], cwd: str) -> NoReturn:
+    """Runs `program` (`SCRIPT [ARGS…]` or `-m MODULE [ARGS…]`) as one rank, and exits."""
+    _set_environment(env, cwd)
+    _reseed()
     importlib.import_module("torch").set_num_threads(int(env["OMP_NUM_THREADS"]))
     _forget_modules(program)
     sys.argv = [rank.__file__, *program]
-    sys.orig_argv = [sys.executable, "-P", "-u", "-m", rank.__name__, *program]  # for one that starts itself again
+    sys.orig_argv = [
+        sys.executable,
+        "-P",
+        "-u",
+        "-m",
+        rank.__name__,
+        *program,
+    ]  # for a program that starts itself again
     rank.main()
 
 
-def become_module(argv: Sequence[str], *, env: Mapping[str, str], cwd: str, logs: tuple[Path, Path]) -> NoReturn:
-    """Runs `python -P -m MODULE [ARGS…]` of ours, with its output in `logs` (stdout, stderr), and leaves."""
+def run_module(argv: Sequence[str], *, env: Mapping[str, str], cwd: str, logs: tuple[Path, Path]) -> NoReturn:
+    """Runs our `python -P -m MODULE [ARGS…]` with its output in `logs` (stdout, stderr), and exits."""
     for descriptor, log in enumerate(logs, start=1):
         opened = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         os.dup2(opened, descriptor)
         os.close(opened)
-    _enter(env, cwd)
+    _set_environment(env, cwd)
     sys.argv = list(argv[3:])
     importlib.import_module(argv[3]).main()
     leave(0)
 
 
-def is_fork() -> bool:
-    """Whether this process has all that a warm process has imported."""
+def has_preloaded() -> bool:
+    """Returns whether this process is a fork of a warm process, with all its imports."""
     return "torch" in sys.modules
 
 
-def _enter(env: Mapping[str, str], cwd: str) -> None:
+def _set_environment(env: Mapping[str, str], cwd: str) -> None:
     os.environ.clear()
     os.environ.update(env)
     time.tzset()
     os.chdir(cwd)
-    tempfile.tempdir = None  # it was chosen by the parent's variables
+    tempfile.tempdir = None  # it depends on the environment
 
 
-def _shed(keep: Collection[int]) -> None:
-    """The session, the handlers of signals, and every descriptor but the standard ones and `keep`."""
+def _detach_from_parent(keep: Collection[int]) -> None:
+    """Begins a session, resets the signal handlers, and closes all descriptors but the standard ones and `keep`."""
     os.setsid()
     signal.set_wakeup_fd(-1)
-    for number, handler in _RESET.items():
+    for number, handler in _SIGNAL_HANDLERS.items():
         signal.signal(number, handler)
     first = 3
     for descriptor in sorted(keep):
@@ -105,10 +113,10 @@ def _shed(keep: Collection[int]) -> None:
     os.closerange(first, os.sysconf("SC_OPEN_MAX"))
 
 
-def _renew_randomness() -> None:
-    """What a fresh process draws from the system, and a fork has in common with its parent.
+def _reseed() -> None:
+    """Draws new seeds, as a fresh process does: a fork has the random state of its parent.
 
-    `random` does so itself. torch's generators of GPUs begin with CUDA, after the fork.
+    `random` reseeds itself after a fork. torch creates its generators of GPUs with CUDA, after the fork.
     """
     importlib.import_module("numpy").random.seed()
     importlib.import_module("torch").default_generator.seed()
@@ -116,7 +124,7 @@ def _renew_randomness() -> None:
 
 
 def _forget_modules(program: Sequence[str]) -> None:
-    """A recipe runs `trainer.__main__` afresh; a script finds none of our packages but `torchyard`."""
+    """Removes our modules. A recipe imports `trainer.__main__` again, and a script finds only `torchyard`."""
     kept = {"trainer"} if program[0] == "-m" else set[str]()
     for name in list(sys.modules):
         if name.partition(".")[0] in OURS - kept or name == "trainer.__main__":
@@ -126,5 +134,5 @@ def _forget_modules(program: Sequence[str]) -> None:
 def _exit_code(error: SystemExit) -> int:
     if error.code is None or isinstance(error.code, int):
         return error.code or 0
-    print(error.code, file=sys.stderr)  # noqa: T201 as Python does
+    print(error.code, file=sys.stderr)  # noqa: T201 as Python itself does
     return 1

@@ -1,4 +1,4 @@
-"""Giving back memory that a warm process does not need itself."""
+"""Releases memory that a warm process does not need."""
 
 import ctypes
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ class _Mapping:
 
 
 def release_file_pages() -> None:
-    """Unmaps the pages of libraries that are as their file has them: whoever needs one finds it in the page cache.
+    """Releases the resident pages of libraries that equal their file: they can be read from the page cache again.
 
-    The loader has read 300 MB of them. A fork does not inherit them in any case.
+    The loader has read 300 MB of them. A fork does not inherit them.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     for mapping in _mappings():
@@ -37,6 +37,6 @@ def _mappings() -> list[_Mapping]:
             start, end, mode, inode, path = header.groups()
             from_file = inode != "0" and path.startswith("/")
             found.append(_Mapping(int(start, 16), int(end, 16), from_file, "w" in mode))
-        elif line.startswith(("Anonymous:", "Swap:")) and not line.endswith(" 0 kB"):  # the linker has written to it
+        elif line.startswith(("Anonymous:", "Swap:")) and not line.endswith(" 0 kB"):  # the linker has changed it
             found[-1].changed = True
     return found

@@ -1,4 +1,4 @@
-"""What a worker and its warm process say to each other, one JSON document a packet."""
+"""The messages between a worker and its warm process, one JSON document in each packet."""
 
 from dataclasses import dataclass
 
@@ -6,28 +6,28 @@ from torchyard.contract.record import Record
 from torchyard.contract.records import ProcessIdentity
 
 LIMIT = 1 << 17
-"""Bytes of a packet."""
+"""The most bytes of a packet."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ready(Record):
-    """The warm process can be forked."""
+    """The warm process is ready to be forked."""
 
     modules: list[str]
-    """Top-level modules that it has imported, beyond what a rank that starts by itself imports first."""
+    """The top-level modules that it has imported, besides those that every rank imports first."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request(Record):
-    """Fork a supervisor. Two descriptors come with it: the attempt's lock, and the supervisor's log."""
+class ForkRequest(Record):
+    """Asks for a fork that supervises an attempt. Two descriptors come with it: its lock, and the supervisor's log."""
 
     run: str
     """The attempt's run directory."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Forked(Record):
-    """The answer: the supervisor, or why there is none."""
+class ForkReply(Record):
+    """The supervisor, or the reason why there is none."""
 
     process: ProcessIdentity | None = None
     trouble: str = ""

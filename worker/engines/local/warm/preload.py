@@ -1,4 +1,4 @@
-"""What a warm process imports before it forks, and what must be true of it afterwards."""
+"""Imports what a warm process needs before it forks, and checks that it can be forked."""
 
 import contextlib
 import gc
@@ -25,17 +25,19 @@ MODULES = (
     "trainer.__main__",
     *(f"trainer.recipes.{name}" for name in recipes.MODULES),
 )
-"""The recipes, and what every training needs. Not transformers, which is imported by those who ask for it."""
+"""The recipes, and what every training needs. Not transformers, which only some jobs import."""
 
 
-class Unfit(Exception):
+class NotForkable(Exception):
     """This process must not be forked."""
 
 
 def load() -> frozenset[str]:
-    """Imports them, and answers the top-level names of all that this loaded besides our own. Raises Unfit."""
+    """Imports `MODULES`. Returns the top-level modules that this loaded, without our own. Raises NotForkable."""
     before = _top_level()
-    with collector.paused():  # what is frozen at its end, no collection in a child touches, and so copies
+    with (
+        collector.paused()
+    ):  # its end freezes all objects: a collection in a child then neither touches nor copies them
         for name in MODULES:
             importlib.import_module(name)
         gc.collect()
@@ -45,19 +47,19 @@ def load() -> frozenset[str]:
 
 
 def check() -> None:
-    """Checks that this process can be forked: it has one thread (a fork copies no other, but copies locks that others
-    hold), and has not initialised CUDA, which no fork can use.
+    """Checks that this process can be forked. Raises NotForkable.
 
-    Raises Unfit.
+    It must have one thread: a fork copies no other thread, but the locks that others hold. And it must not have
+    initialised CUDA, which does not work after a fork.
     """
     threads = len(list(Path("/proc/self/task").iterdir()))
     if threads != 1:
-        raise Unfit(f"the warm process has {threads} threads")
+        raise NotForkable(f"the warm process has {threads} threads")
     if sys.modules["torch"].cuda.is_initialized():
-        raise Unfit("the warm process has a CUDA context")
+        raise NotForkable("the warm process has a CUDA context")
     devices = [target for target in _descriptors() if target.startswith("/dev/nvidia")]
     if devices:
-        raise Unfit(f"the warm process has opened {', '.join(devices)}")
+        raise NotForkable(f"the warm process has opened {', '.join(devices)}")
 
 
 def _top_level() -> frozenset[str]:
@@ -67,6 +69,6 @@ def _top_level() -> frozenset[str]:
 def _descriptors() -> list[str]:
     found: list[str] = []
     for path in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # the descriptor of the listing itself
+        with contextlib.suppress(FileNotFoundError):  # it was the descriptor of the listing itself
             found.append(str(path.readlink()))
     return found

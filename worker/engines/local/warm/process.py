@@ -1,8 +1,8 @@
 """The warm process of one worker: `python -P -u -m worker.engines.local.warm.process DESCRIPTOR`.
 
-It has imported what every training needs, has one thread, and has never touched a GPU. For each request that comes
-through the socket DESCRIPTOR it forks a supervisor, which forks the ranks. It ends when the worker's end is closed; its
-supervisors go on.
+It has imported what every training needs, has one thread, and has never used a GPU. For each request that comes through
+the socket DESCRIPTOR it forks a supervisor, which forks the ranks. It exits when the worker closes its end of the
+socket; its supervisors go on.
 """
 
 import os
@@ -16,55 +16,56 @@ from typing import NoReturn
 from setproctitle import setproctitle
 
 from torchyard.contract.records import ProcessIdentity
-from worker.engines.local import supervisor
+from worker.engines.local import process, supervisor
 from worker.engines.local.warm import fork, preload
-from worker.engines.local.warm.messages import LIMIT, Forked, Ready, Request
+from worker.engines.local.warm.messages import LIMIT, ForkReply, ForkRequest, Ready
 
-TITLE = "torchyard:warm process"
+TITLE = "torchyard:warm-process"
 
 
 def main() -> None:
-    """Serves until the worker's end of the socket is closed. Exits with 1, and a word, where it must not fork."""
+    """Serves until the worker closes its end of the socket. Exits with 1 and a message if it must not be forked."""
     channel = socket.socket(fileno=int(sys.argv[1]))
     setproctitle(TITLE)
     try:
         loaded = preload.load()
-    except (ImportError, preload.Unfit) as error:
+    except (ImportError, preload.NotForkable) as error:
         sys.exit(str(error))
     ready = Ready(modules=sorted(loaded))
     channel.send(ready.to_json().encode())
     _serve(channel)
-    os._exit(0)  # an interpreter with torch takes a second to be taken apart
+    os._exit(0)  # the exit of an interpreter with torch takes a second
 
 
 def _serve(channel: socket.socket) -> None:
-    ends, ended = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    signal.set_wakeup_fd(ended, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, _wake)
+    child_ended, wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, _do_nothing)  # only a signal with a handler writes to the wakeup descriptor
     while True:
-        ready, _, _ = select.select([channel, ends], [], [])
-        if ends in ready:
-            os.read(ends, 4096)
-            _reap()
+        ready, _, _ = select.select([channel, child_ended], [], [])
+        if child_ended in ready:
+            os.read(child_ended, 4096)
+            for _ in process.reap_children():
+                pass
         if channel in ready and not _answer(channel):
             return
 
 
 def _answer(channel: socket.socket) -> bool:
-    """False once nobody asks any more."""
+    """Forks a supervisor for the next request. Returns False if the worker has closed its end."""
     message, descriptors, _, _ = socket.recv_fds(channel, LIMIT, 2)
     if not message:
         return False
     try:
-        run, (lock, log) = Path(Request.from_json(message).run), descriptors
-        pid = fork.child(lambda: _supervise(run, log), keep=(lock, log))
-        answer = Forked(process=ProcessIdentity.of(pid))  # nobody has reaped it yet
+        run, (lock, log) = Path(ForkRequest.from_json(message).run), descriptors
+        pid = fork.fork(lambda: _supervise(run, log), keep=(lock, log))
+        reply = ForkReply(process=ProcessIdentity.of(pid))  # it was not reaped yet
     except (ValueError, OSError) as error:
-        answer = Forked(trouble=str(error))
+        reply = ForkReply(trouble=str(error))
     finally:
         for descriptor in descriptors:
             os.close(descriptor)
-    channel.send(answer.to_json().encode())
+    channel.send(reply.to_json().encode())
     return True
 
 
@@ -77,18 +78,8 @@ def _supervise(run: Path, log: int) -> NoReturn:
     sys.exit()
 
 
-def _wake(*_: object) -> None:
-    """A signal with a handler writes to the descriptor of `set_wakeup_fd`; one without does not."""
-
-
-def _reap() -> None:
-    while True:
-        try:
-            pid, _ = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return
-        if not pid:
-            return
+def _do_nothing(*_: object) -> None:
+    pass
 
 
 if __name__ == "__main__":

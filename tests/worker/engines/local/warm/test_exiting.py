@@ -1,4 +1,4 @@
-"""A rank leaves in a way of its own, and all that a program may rely on at the end of Python is done."""
+"""A rank exits faster than Python itself, and still does all that a program relies on at the end of Python."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ import pytest
 from tests.worker.attempt import Attempt
 from torchyard.contract.rundir import Env, RunDir
 
-IN_ITS_FOLDER = "import os\nos.chdir(os.path.dirname(os.path.abspath(__file__)))\n"
+CHANGE_FOLDER = "import os\nos.chdir(os.path.dirname(os.path.abspath(__file__)))\n"
 PROGRAMS = {
     "text in a file that is open": "file = open('text', 'w'); file.write('x' * 10)",
     "bytes in a file that a module has open": "import held; held.file = open('bytes', 'wb'); held.file.write(b'x')",
@@ -63,7 +63,7 @@ PROGRAMS = {
     "a closed descriptor": "import os; os.close(1)",
 }
 
-DAEMONS = """
+HAS_DAEMON_THREADS = """
 import threading, time
 def run():
     while True: time.sleep(0.0001)
@@ -77,7 +77,7 @@ WARM = pytest.mark.parametrize("attempt", ["warm"], indirect=True)
 
 
 @dataclass(frozen=True)
-class End:
+class Exit:
     status: int
     stdout: str
     files: Mapping[str, bytes]
@@ -85,7 +85,7 @@ class End:
 
 def _program(folder: Path, text: str) -> Path:
     (folder / "held.py").touch()
-    (folder / "train.py").write_text(IN_ITS_FOLDER + text)
+    (folder / "train.py").write_text(CHANGE_FOLDER + text)
     return folder / "train.py"
 
 
@@ -94,21 +94,21 @@ def _files(folder: Path) -> dict[str, bytes]:
 
 
 def _content(path: Path) -> bytes:
-    """Without the time, which a zip file has in it."""
+    """Returns the content without the times that a zip file contains."""
     if path.suffix != ".zip":
         return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     with zipfile.ZipFile(path) as file:
         return b" ".join(name.encode() for name in file.namelist())
 
 
-def _by_python(folder: Path, text: str) -> End:
+def _by_python(folder: Path, text: str) -> Exit:
     folder.mkdir()
     script = _program(folder, text)
     ended = subprocess.run([sys.executable, "-u", str(script)], capture_output=True, text=True, check=False)
-    return End(ended.returncode, ended.stdout, _files(folder))
+    return Exit(ended.returncode, ended.stdout, _files(folder))
 
 
-def _as_fresh_rank(folder: Path, text: str) -> End:
+def _as_fresh_rank(folder: Path, text: str) -> Exit:
     run = RunDir(folder / "run")
     run.create()
     code = folder / "code"
@@ -116,31 +116,31 @@ def _as_fresh_rank(folder: Path, text: str) -> End:
     env = {"PATH": os.environ["PATH"], "RANK": "0", Env.JOB_ID: "job_x", Env.ATTEMPT: "1", Env.RUN_DIR: str(run.job)}
     command = [sys.executable, "-P", "-u", "-m", "torchyard.run.rank", str(_program(code, text))]
     ended = subprocess.run(command, env=env, check=False)
-    return End(ended.returncode, run.log("rank-0", "stdout").read_text(), _files(code))
+    return Exit(ended.returncode, run.log("rank-0", "stdout").read_text(), _files(code))
 
 
-def _as_fork(attempt: Attempt, text: str) -> End:
+def _as_fork(attempt: Attempt, text: str) -> Exit:
     folder = attempt.script("").parent
     _program(folder, "")
-    attempt.start(IN_ITS_FOLDER + text)
+    attempt.start(CHANGE_FOLDER + text)
     report = attempt.report()
-    return End(report.exit_code or 0, attempt.log("rank-0", "stdout"), _files(folder))
+    return Exit(report.exit_code or 0, attempt.log("rank-0", "stdout"), _files(folder))
 
 
 @WARM
 @pytest.mark.parametrize("text", PROGRAMS.values(), ids=PROGRAMS)
-def test_a_fork_ends_as_python_does(attempt: Attempt, tmp_path: Path, text: str) -> None:
+def test_a_fork_exits_as_python_does(attempt: Attempt, tmp_path: Path, text: str) -> None:
     assert _as_fork(attempt, text) == _by_python(tmp_path / "python", text)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("text", PROGRAMS.values(), ids=PROGRAMS)
-def test_a_rank_ends_as_python_does(tmp_path: Path, text: str) -> None:
+def test_a_rank_exits_as_python_does(tmp_path: Path, text: str) -> None:
     assert _as_fresh_rank(tmp_path, text) == _by_python(tmp_path / "python", text)
 
 
 @WARM
-def test_nobody_hears_of_daemons_threads_that_miss_what_is_cleared(attempt: Attempt) -> None:
-    attempt.start(DAEMONS)
+def test_daemon_threads_print_no_errors_at_the_exit(attempt: Attempt) -> None:
+    attempt.start(HAS_DAEMON_THREADS)
     assert attempt.report().exit_code is None
     assert attempt.log("rank-0", "stderr") == ""

@@ -1,4 +1,4 @@
-"""What makes a warm process out of date: the code that it has imported, what is installed, its environment."""
+"""Changes that make a warm process outdated: of its code, the installed packages, and its environment."""
 
 from pathlib import Path
 
@@ -21,27 +21,27 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("name", ["worker/engines/base.py", "trainer/recipes/new.py", "requirements.lock"])
-def test_a_module_that_changes_or_comes_and_the_lock_count(root: Path, name: str) -> None:
+def test_a_changed_or_new_module_or_lock_file_changes_the_fingerprint(root: Path, name: str) -> None:
     before = fingerprint(ENV)
     (root / name).write_text("x = 22")
     assert fingerprint(ENV) != before
 
 
-def test_a_module_that_goes_counts(root: Path) -> None:
+def test_a_removed_module_changes_the_fingerprint(root: Path) -> None:
     before = fingerprint(ENV)
     (root / "torchyard/contract/schema.py").unlink()
     assert fingerprint(ENV) != before
 
 
 @pytest.mark.parametrize("name", ["worker/notes.txt", "worker/__pycache__/base.py", "tests/test_x.py", "store/rows.py"])
-def test_what_it_does_not_import_does_not(root: Path, name: str) -> None:
+def test_a_file_that_is_not_imported_does_not_change_the_fingerprint(root: Path, name: str) -> None:
     before = fingerprint(ENV)
     (root / name).parent.mkdir(exist_ok=True)
     (root / name).touch()
     assert fingerprint(ENV) == before
 
 
-def test_its_environment_and_what_is_installed_count(
+def test_the_environment_and_the_installed_packages_change_the_fingerprint(
     root: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = fingerprint(ENV)
@@ -51,6 +51,6 @@ def test_its_environment_and_what_is_installed_count(
     installed = fingerprint(ENV)
     assert installed != before
     (packages / "__pycache__").mkdir()
-    assert fingerprint(ENV) == installed, "bytecode is no change"
+    assert fingerprint(ENV) == installed, "bytecode does not change it"
     (packages / "new-1.0.dist-info").mkdir()
     assert fingerprint(ENV) != installed

@@ -1,4 +1,4 @@
-"""What one job does in its forks, the next one cannot see; and the warm process has nothing that is not for them."""
+"""A job cannot see what an earlier job did in its forks, and the warm process itself has no GPU and no thread."""
 
 import json
 from pathlib import Path
@@ -12,13 +12,13 @@ from tests.warm import identity
 from tests.worker.attempt import Attempt
 from torchyard.contract.job import EndReason
 from worker.engines.local import process
-from worker.engines.local.warm.keeper import WarmProcess
+from worker.engines.local.warm.manager import WarmProcess
 
 ROOT = Path(__file__).parents[5]
-LOOKS = """
+WRITES_STATE = """
 import gc, json, locale, multiprocessing, os, pathlib, random, signal, sys, tempfile, threading, warnings
 import numpy, torch, torchyard
-def looks():
+def state():
     return {
         "environment": {name: value for name, value in os.environ.items() if name != "MASTER_PORT"},
         "modules": sorted(sys.modules),
@@ -44,9 +44,9 @@ def draws():
     key = multiprocessing.current_process().authkey.hex()
     return [random.random(), state[:4], numpy.random.rand(), torch.initial_seed(), torch.rand(1).item(), key]
 root = pathlib.Path(os.environ["TORCHYARD_RUN_DIR"])
-(root / f"looks-{os.environ['RANK']}.json").write_text(json.dumps([looks(), draws()]))
+(root / f"state-{os.environ['RANK']}.json").write_text(json.dumps([state(), draws()]))
 """
-LEAVES = """
+CHANGES_STATE = """
 import types
 os.environ["LEFT"] = "x"
 os.environ.pop("OMP_NUM_THREADS")
@@ -73,7 +73,7 @@ tempfile.tempdir = "/left"
 multiprocessing.set_start_method("spawn")
 torch.ones(300, 300) @ torch.ones(300, 300)
 """
-COUNTS = """
+COUNTS_CUDA_CALLS = """
 import sys, torch
 calls = []
 for name in ("_cuda_getDeviceCount", "_cuda_init", "_cuda_isInBadFork"):
@@ -85,39 +85,41 @@ sys.exit(f"called: {calls}" if calls else 0)
 """
 
 
-def _looks(attempt: Attempt, text: str) -> list[tuple[dict[str, Any], list[Any]]]:
+def _states(attempt: Attempt, text: str) -> list[tuple[dict[str, Any], list[Any]]]:
     attempt.start(text, world_size=2)
     report = attempt.report()
     assert report.reason is EndReason.COMPLETED, report
-    found = [(attempt.run.job / f"looks-{rank}.json").read_text() for rank in range(2)]
+    found = [(attempt.run.job / f"state-{rank}.json").read_text() for rank in range(2)]
     return [json.loads(text.replace(str(attempt.run.root), "RUN").replace(attempt.job_id, "JOB")) for text in found]
 
 
-def test_nothing_that_a_job_does_can_be_seen_by_the_next(tmp_path: Path, warm_process: WarmProcess) -> None:
+def test_the_changes_of_a_job_are_not_visible_to_the_next(tmp_path: Path, warm_process: WarmProcess) -> None:
     attempts = [Attempt.create(tmp_path / name, warm=warm_process, launcher="warm") for name in ("one", "two")]
     try:
-        one = _looks(attempts[0], LOOKS + LEAVES)
-        two = _looks(attempts[1], LOOKS)
+        one = _states(attempts[0], WRITES_STATE + CHANGES_STATE)
+        two = _states(attempts[1], WRITES_STATE)
     finally:
         assert [process.kill_attempt(item.job_id, item.number) for item in attempts] == [[], []]
     for (before, _), (after, _) in zip(one, two, strict=True):
         assert after == before
-    for position in range(len(one[0][1])):  # of everything that is drawn, each of the four ranks has its own
+    for position in range(len(one[0][1])):  # the four ranks draw four different values
         drawn = [str(draws[position]) for _, draws in (*one, *two)]
         assert len(set(drawn)) == 4, drawn
 
 
 def test_the_warm_process_has_one_thread_and_no_gpu(warm_process: WarmProcess) -> None:
-    assert warm_process.modules(wait_s=0)
+    assert warm_process.loaded_modules(wait_s=0)
     folder = Path(f"/proc/{identity().pid}")
     assert len(list((folder / "task").iterdir())) == 1
     open_files = [str(path.readlink()) for path in (folder / "fd").iterdir()]
     assert [path for path in open_files if "nvidia" in path] == []
-    assert len([path for path in open_files if path.startswith("socket:")]) == 1  # the worker's
+    assert len([path for path in open_files if path.startswith("socket:")]) == 1  # to the worker
     assert "libcuda.so" not in (folder / "maps").read_text()
 
 
 @pytest.mark.thorough
-def test_what_a_warm_process_imports_asks_no_gpu() -> None:
-    asked = subprocess.run([sys.executable, "-c", COUNTS], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (asked.returncode, asked.stderr) == (0, "")
+def test_the_preloaded_modules_do_not_use_the_gpu() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", COUNTS_CUDA_CALLS], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,4 +1,4 @@
-"""Programs that start processes and threads of their own, as a rank of both kinds."""
+"""Ranks that start processes and threads of their own, with both launchers."""
 
 import pytest
 
@@ -81,7 +81,7 @@ def _output(attempt: Attempt, text: str) -> list[str]:
     attempt.start(text)
     report = attempt.report()
     assert report.reason is EndReason.COMPLETED, report
-    assert attempt.left() == []
+    assert attempt.running_processes() == []
     return attempt.log("rank-0", "stdout").splitlines()
 
 

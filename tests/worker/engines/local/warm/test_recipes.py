@@ -1,4 +1,4 @@
-"""A recipe ends with the same checkpoint, bit for bit, by torchrun and from the warm process."""
+"""A recipe ends with the same checkpoint, bit for bit, with torchrun and from the warm process."""
 
 from pathlib import Path
 from typing import Any
@@ -10,20 +10,20 @@ from tests.trainer.runs import same, state
 from tests.worker.attempt import Attempt
 from torchyard.contract.job import EndReason
 from worker.engines.local import process
-from worker.engines.local.warm.keeper import WarmProcess
+from worker.engines.local.warm.manager import WarmProcess
 
 WAYS = [pytest.param(("cold", "warm"), marks=pytest.mark.thorough), ("agent", "warm")]
 
 
 @pytest.mark.parametrize("ways", WAYS, ids="-".join)
-def test_a_recipe_ends_bit_equal_whichever_launcher_starts_it(
+def test_a_recipe_ends_bit_equal_with_every_launcher(
     tmp_path: Path, warm_process: WarmProcess, ways: tuple[str, str]
 ) -> None:
     one, other = (_trained(tmp_path / way, way, warm_process) for way in ways)
     assert one["model"]
     assert one.keys() == other.keys()
     different = [key for key in one if not same(one[key], other[key])]
-    assert different == ["config"]  # where the data is
+    assert different == ["config"]  # it contains the path of the data
 
 
 def _trained(folder: Path, way: str, warm: WarmProcess) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The copies of removed checkpoints leave the run directories, and nothing else does."""
+"""Only the copies of removed checkpoints are removed from the run directories."""
 
 from collections.abc import Collection
 import os
@@ -7,14 +7,14 @@ from typing import Literal
 
 import pytest
 
-from worker.cleanup import tidy
+from worker.cleanup import removal
 
 REMOVED = {1: {"epoch-0001", "epoch-0002"}, 2: {"epoch-0001", "linked"}}
 
 
 def removed_among(attempt: int, names: Collection[str]) -> set[str]:
     for name in names:
-        name.encode()  # as a database has to
+        name.encode()  # a database encodes it, too
     return REMOVED.get(attempt, set()) & set(names)
 
 
@@ -24,12 +24,12 @@ def make(folder: Path, *names: str) -> None:
         (folder / name / "state.pt").write_text("state")
 
 
-def there(folder: Path) -> list[str]:
+def existing(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder).parent) for path in folder.rglob("state.pt"))
 
 
 @pytest.mark.parametrize("layout", [1, 2])
-def test_only_copies_of_removed_checkpoints_go(
+def test_only_copies_of_removed_checkpoints_are_removed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, layout: Literal[1, 2]
 ) -> None:
     job, copies = tmp_path / "job_1", "job/checkpoints" if layout == 2 else "checkpoints"
@@ -42,28 +42,28 @@ def test_only_copies_of_removed_checkpoints_go(
             (job / number / "launch.json").touch()
     make(tmp_path / "job_2" / "1" / copies, "epoch-0001", "linked")
     (job / "2" / copies / "linked").symlink_to(tmp_path / "job_2" / "1" / copies / "linked")
-    tidy.remove_copies(job, removed_among, attempts=2)
-    assert there(job) == sorted(
+    removal.remove_checkpoint_copies(job, removed_among, attempts=2)
+    assert existing(job) == sorted(
         [
             *(f"1/{copies}/{name}" for name in (".epoch-0001", "epoch-0003", os.fsdecode(b"\xff"))),
             *(f"2/{copies}/epoch-0002", "2/epoch-0001", "2/resume", f"3/{copies}/epoch-0001"),
         ]
     )
-    assert len(there(tmp_path / "job_2")) == 2
+    assert len(existing(tmp_path / "job_2")) == 2
     assert caplog.text == ""
 
 
-def test_a_run_directory_that_leads_elsewhere_is_left_alone(tmp_path: Path) -> None:
+def test_a_run_directory_that_is_a_link_is_left_alone(tmp_path: Path) -> None:
     make(tmp_path / "job_2" / "1" / "job" / "checkpoints", "epoch-0001")
     (tmp_path / "job_1").mkdir()
     (tmp_path / "job_1" / "1").symlink_to(tmp_path / "job_2" / "1")
-    tidy.remove_copies(tmp_path / "job_1", removed_among, attempts=1)
-    assert there(tmp_path / "job_2") == ["1/job/checkpoints/epoch-0001"]
+    removal.remove_checkpoint_copies(tmp_path / "job_1", removed_among, attempts=1)
+    assert existing(tmp_path / "job_2") == ["1/job/checkpoints/epoch-0001"]
 
 
-def test_without_run_directories_there_is_nothing_to_remove(tmp_path: Path) -> None:
-    tidy.remove_copies(tmp_path / "job_1", removed_among, attempts=3)
+def test_a_job_without_run_directories_has_nothing_to_remove(tmp_path: Path) -> None:
+    removal.remove_checkpoint_copies(tmp_path / "job_1", removed_among, attempts=3)
     assert not (tmp_path / "job_1").exists()
     (tmp_path / "job_1").write_text("no folder")
-    tidy.remove_copies(tmp_path / "job_1", removed_among, attempts=3)
+    removal.remove_checkpoint_copies(tmp_path / "job_1", removed_among, attempts=3)
     assert (tmp_path / "job_1").read_text() == "no folder"

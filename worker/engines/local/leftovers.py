@@ -1,4 +1,4 @@
-"""What runs of attempts that are closed, and its end."""
+"""Ends processes of attempts that are closed."""
 
 from collections.abc import Collection
 from datetime import timedelta
@@ -22,28 +22,28 @@ logger = logging.getLogger(__name__)
 
 
 def kill_attempt(run: RunDir, key: AttemptKey) -> list[ProcessIdentity]:
-    """Stops every process of an attempt whose records are closed: first by its supervisor, then by search.
+    """Stops every process of a closed attempt: first through its supervisor, then by a search.
 
-    Returns those that cannot be killed.
+    Returns the processes that cannot be killed.
     """
     supervisor = read_untrusted(run.supervisor, ProcessIdentity)
     try:
         if run.root.exists():
             write_record(run.stop, StopRequest(reason=EndReason.WORKER_LOST, grace=timedelta()))
     except OSError as error:
-        logger.warning("%s: cannot write a stop, its processes are killed at once: %s", key.job_id, error)
+        logger.warning("%s: cannot write a stop request; its processes are killed at once: %s", key.job_id, error)
         supervisor = None
     deadline = time.monotonic() + _DEADLINE_S
     while supervisor is not None and process.is_alive(supervisor) and time.monotonic() < deadline:
         time.sleep(_POLL_S)
-    left = orphans.kill_attempt(key.job_id, key.number, timeout=timedelta(seconds=_DEADLINE_S))
-    if left:
-        logger.error("%s: %s", key.job_id, process.stubborn(left))
-    return left
+    unkillable = orphans.kill_attempt(key.job_id, key.number, timeout=timedelta(seconds=_DEADLINE_S))
+    if unkillable:
+        logger.error("%s: %s", key.job_id, process.describe_unkillable(unkillable))
+    return unkillable
 
 
-def kill_strays(runs: Path, keep: Collection[AttemptKey]) -> None:
-    """Stops what still runs here of attempts that were rescued while this worker was away."""
+def kill_leftovers(runs: Path, keep: Collection[AttemptKey]) -> None:
+    """Stops the processes of attempts that were rescued while this worker was away."""
     for path in runs.glob("job_*/[1-9]*"):
         if not path.name.isdecimal():
             continue

@@ -1,11 +1,11 @@
-"""What a script can see of the process that it runs in, written into the file `view-RANK.json` of its run directory."""
+"""Writes all that a script can see of its own process into the file `state-RANK.json` of its run directory."""
 
 import sys
 
 MODULES = sorted(sys.modules)
 GLOBALS = {name: repr(value) for name, value in globals().items() if name not in {"__builtins__", "MODULES"}}
 PATH = list(sys.path)
-import os  # noqa: E402 the modules of a process that has just begun are looked at first
+import os  # noqa: E402 the modules of a new process are read first
 
 LINKS = {name: f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")}  # noqa: PTH208
 DESCRIPTORS = {name: os.path.realpath(path) for name, path in LINKS.items() if os.path.lexists(path)}
@@ -37,11 +37,11 @@ import torch  # noqa: E402
 
 
 class Pickled:
-    """Of `__main__`."""
+    """A class of `__main__`."""
 
 
-def view() -> dict[str, object]:
-    """By names; each value is JSON."""
+def process_state() -> dict[str, object]:
+    """Returns the state by name. Each value is JSON."""
     return {
         "modules": MODULES,
         "globals": GLOBALS,
@@ -160,5 +160,5 @@ def _torch() -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    found = view()
-    Path(os.environ["TORCHYARD_RUN_DIR"], f"view-{os.environ['RANK']}.json").write_text(json.dumps(found))
+    found = process_state()
+    Path(os.environ["TORCHYARD_RUN_DIR"], f"state-{os.environ['RANK']}.json").write_text(json.dumps(found))

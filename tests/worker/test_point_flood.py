@@ -21,7 +21,7 @@ from tests.worker.attempt import wait_for
 from tests.worker.attempts.test_relay import little_memory
 from torchyard.contract.rundir import RunDir
 from torchyard.run.eventlog import FLUSH_LINES
-from worker.attempts.records import Records
+from worker.attempts.records import AttemptRecords
 from worker.attempts.relay import Relay
 
 KEYS = 10
@@ -39,12 +39,12 @@ def kibibytes(name):
 
 path, (keys, steps, rate, block) = Path(sys.argv[1]), map(int, sys.argv[2:])
 log = EventLog(path, synchronize=lambda: None)
-log.log({"key-0": 0.0}, step=0)  # what is loaded at first
+log.log({"key-0": 0.0}, step=0)  # imports what the first call needs
 log.flush()
 path.unlink()
 log.close()
 log = EventLog(path, synchronize=lambda: None)
-Path("/proc/self/clear_refs").write_text("5")  # the peak is what is resident now
+Path("/proc/self/clear_refs").write_text("5")  # resets the peak to the present size
 before, took, began = kibibytes("VmRSS"), [], time.perf_counter()
 for step in range(steps):
     while step > (time.perf_counter() - began) * rate: time.sleep(0.001)
@@ -56,19 +56,19 @@ log.close()
 longest = [max(took[first:first + block]) for first in range(0, steps, block)]
 print(json.dumps({"grown": kibibytes("VmHWM") - before, "longest": longest}))
 """
-"""A rank's program. It times each call by the processor time of the whole process, which a busy machine does not
-change, and says the longest of each block of calls: one in a block writes what has gathered."""
+"""A rank's program. It measures each call by the CPU time of the process, which a busy machine does not change, and
+prints the longest call of each block: one call of a block writes the buffered lines."""
 
 
-def test_a_flood_of_points_is_stored_whole_in_little_memory_and_holds_nobody_up(
+def test_a_flood_of_points_is_stored_completely_in_little_memory_without_slowing_the_rank(
     tmp_path: Path, sqlite: SQLiteDatabases
 ) -> None:
     run = RunDir(tmp_path / "run")
     run.create()
     with sqlite.migrated() as url, closing(Database(url)) as database:
-        yard = StoreFixture(database)
-        claim = yard.running(yard.submit(), yard.worker())
-        records = Records(store_on(database), claim, leaving=threading.Event())
+        store = StoreFixture(database)
+        claim = store.running(store.submit(), store.worker())
+        records = AttemptRecords(store_on(database), claim, leaving=threading.Event())
         records.read()
         relay = Relay(run, Blobs(tmp_path / "blobs"), offsets={}, listed=(), world_size=1)
         command = [sys.executable, "-P", "-c", WRITER, str(run.events)]
@@ -84,27 +84,27 @@ def test_a_flood_of_points_is_stored_whole_in_little_memory_and_holds_nobody_up(
                 time.sleep(0.01)
             _relay(relay, records, final=True)
             assert writer.stdout is not None
-            told = json.load(writer.stdout)
-        assert _stored(yard) == {
+            measured = json.load(writer.stdout)
+        assert _stored(store) == {
             f"key-{key}": [(step, float(step * KEYS + key)) for step in range(STEPS)] for key in range(KEYS)
         }
-    assert told["grown"] < 100 * 1024
-    quarter = len(told["longest"]) // 4
-    first, last = median(told["longest"][:quarter]), median(told["longest"][-quarter:])
+    assert measured["grown"] < 100 * 1024
+    quarter = len(measured["longest"]) // 4
+    first, last = median(measured["longest"][:quarter]), median(measured["longest"][-quarter:])
     assert last < 2 * first + 0.002
 
 
-def _relay(relay: Relay, records: Records, *, final: bool = False) -> None:
+def _relay(relay: Relay, records: AttemptRecords, *, final: bool = False) -> None:
     while (batch := relay.read(final=final)) is not None:
         with relay.storing(batch):
             records.record(batch)
 
 
-def _stored(yard: StoreFixture) -> dict[str, list[tuple[int, float]]]:
-    """Step and value of each stored point, by key, in the order in which they were stored."""
+def _stored(store: StoreFixture) -> dict[str, list[tuple[int, float]]]:
+    """Returns the step and the value of each stored point by key, in the order of storing."""
     query = select(Series.key, PointChunk.data).join_from(PointChunk, Series).order_by(PointChunk.first)
     found: dict[str, list[tuple[int, float]]] = {}
-    for key, data in yard.read(lambda session: session.execute(query).all()):
+    for key, data in store.read(lambda session: session.execute(query).all()):
         found.setdefault(key, []).extend((step, value) for step, value, _ in POINT.iter_unpack(data))
     return found
 

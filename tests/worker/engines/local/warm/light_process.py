@@ -1,4 +1,4 @@
-"""A warm process that imports next to nothing, for tests of its life and death: it is there in two seconds."""
+"""A warm process that imports very little, for tests of its start and its end: it is ready in two seconds."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -8,12 +8,12 @@ from typing import Any
 from tests.warm import START_S
 from torchyard.contract.records import ProcessIdentity
 from worker.engines.local import orphans
-from worker.engines.local.warm.keeper import WarmProcess
+from worker.engines.local.warm.manager import WarmProcess
 
 PROGRAM = """
 import os, signal, sys, threading
 from worker.engines.local.warm import fork, preload, process
-preload.MODULES = ("numpy", "torch")  # what each rank needs
+preload.MODULES = ("numpy", "torch")  # every rank needs these
 {change}
 process.main()
 """
@@ -22,12 +22,12 @@ _start: Callable[..., ProcessIdentity] = orphans.start
 
 
 @dataclass
-class Light:
-    """Replaces `orphans.start`. `change` is Python code that each warm process runs before it begins."""
+class LightWarmProcess:
+    """Its `start` replaces `orphans.start`. `change`: Python code that each warm process runs first."""
 
     change: str = ""
     started: list[ProcessIdentity] = field(default_factory=list[ProcessIdentity])
-    """The warm processes, in order."""
+    """The warm processes in the order of their starts."""
 
     def start(self, command: Sequence[str], **options: Any) -> ProcessIdentity:
         if _MODULE not in command:
@@ -38,8 +38,8 @@ class Light:
         return self.started[-1]
 
     def open(self) -> WarmProcess:
-        """Waits until it is ready."""
+        """Starts a warm process and waits until it is ready."""
         warm = WarmProcess({"PATH": os.environ["PATH"]})
         warm.open()
-        warm.modules(wait_s=START_S)
+        warm.loaded_modules(wait_s=START_S)
         return warm

@@ -1,4 +1,4 @@
-"""What the conformance suite needs of each engine: programs of known behaviour, and a way to let them go on."""
+"""Engines for the conformance suite, with programs of known behaviour."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,7 +10,7 @@ import uuid
 
 from tests.worker.attempt import wait_for
 from tests.worker.engines.memory import MemoryEngine
-from tests.worker.standin import StandIn
+from tests.worker.stand_in import TorchrunStandIn
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ProcessIdentity
 from torchyard.contract.rundir import Env, RunDir
@@ -18,10 +18,10 @@ from worker.devices.inventory import Device, Inventory
 from worker.engines.base import AttemptKey, Engine, Handle, Plan
 from worker.engines.local import process
 from worker.engines.local.engine import LocalEngine
-from worker.engines.local.warm.keeper import WarmProcess
+from worker.engines.local.warm.manager import WarmProcess
 
-Program = Literal["waits", "deaf", "completes", "fails"]
-"""`waits` leaves when it is asked to, `deaf` does not."""
+Program = Literal["waits", "ignores SIGTERM", "completes", "fails"]
+"""`waits` exits on SIGTERM."""
 
 SLOTS = tuple(Device(index, f"cpu-{index}", "CPU slot", "cpu") for index in range(2))
 _SCRIPTS: dict[Program, str] = {
@@ -29,7 +29,9 @@ _SCRIPTS: dict[Program, str] = {
         "import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\nREADY\n"
         "while True: time.sleep(0.05)"
     ),
-    "deaf": "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nREADY\nwhile True: time.sleep(1)",
+    "ignores SIGTERM": (
+        "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nREADY\nwhile True: time.sleep(1)"
+    ),
     "completes": "READY",
     "fails": "READY\nwhile not all(path.exists() for path in ALL): pass\nraise ValueError('no luck')",
 }
@@ -40,25 +42,25 @@ ALL[int(os.environ["RANK"])].touch()
 """
 
 
-class Rig(Protocol):
+class EngineFixture(Protocol):
     @property
     def engine(self) -> Engine: ...
 
     def plan(self, program: Program) -> Plan: ...
-    def later(self) -> Engine:
-        """The engine as a later daemon has it."""
+    def later_engine(self) -> Engine:
+        """Returns the engine of a later daemon."""
         ...
 
-    def come_up(self, handle: Handle) -> None:
-        """Every rank of the attempt runs when this returns, or has run."""
+    def wait_for_ranks(self, handle: Handle) -> None:
+        """Waits until every rank of the attempt runs or has run."""
         ...
 
-    def finish(self, handle: Handle) -> None:
-        """A program that ends by itself has ended when this returns."""
+    def wait_for_program(self, handle: Handle) -> None:
+        """Waits until a program that ends by itself has ended."""
         ...
 
-    def lose_supervision(self, handle: Handle) -> None: ...
-    def is_over(self, handle: Handle) -> bool: ...
+    def kill_supervisor(self, handle: Handle) -> None: ...
+    def has_ended(self, handle: Handle) -> bool: ...
 
 
 def _new_key() -> AttemptKey:
@@ -80,7 +82,7 @@ def _plan(key: AttemptKey, folder: Path, program: Sequence[str], env: dict[str, 
     )
 
 
-class MemoryRig:
+class MemoryEngineFixture:
     def __init__(self, folder: Path) -> None:
         self.engine = MemoryEngine(Inventory(SLOTS))
         self._folder = folder
@@ -88,38 +90,38 @@ class MemoryRig:
     def plan(self, program: Program) -> Plan:
         return _plan(_new_key(), self._folder, [program], {})
 
-    def later(self) -> Engine:
+    def later_engine(self) -> Engine:
         return self.engine
 
-    def come_up(self, handle: Handle) -> None:
+    def wait_for_ranks(self, handle: Handle) -> None:
         found = self.engine.attempts[handle.key]
-        found.ranks, found.obeys = 2, found.plan.program != ("deaf",)
+        found.ranks, found.stops_on_request = 2, found.plan.program != ("ignores SIGTERM",)
 
-    def finish(self, handle: Handle) -> None:
+    def wait_for_program(self, handle: Handle) -> None:
         found = self.engine.attempts[handle.key]
         if found.plan.program == ("fails",):
             found.end(EndReason.USER_ERROR, "ValueError: no luck")
         else:
             found.end()
 
-    def lose_supervision(self, handle: Handle) -> None:
+    def kill_supervisor(self, handle: Handle) -> None:
         self.engine.attempts[handle.key].supervised = False
 
-    def is_over(self, handle: Handle) -> bool:
+    def has_ended(self, handle: Handle) -> bool:
         return self.engine.attempts[handle.key].report is not None
 
 
-class LocalRig:
-    """The engine of one host: with a stand-in for torchrun, or with `warm` and nothing else."""
+class LocalEngineFixture:
+    """The engine of one host: with the stand-in for torchrun, or with `warm` alone."""
 
     def __init__(self, folder: Path, *, warm: WarmProcess | None = None) -> None:
         self._runs = folder / "runs"
         self._warm = warm
         self._folder = folder
-        self.engine: Engine = self.later()
+        self.engine: Engine = self.later_engine()
 
     def plan(self, program: Program) -> Plan:
-        script = self._folder / f"{program}.py"
+        script = self._folder / f"{program.replace(' ', '-')}.py"
         script.write_text(_SCRIPTS[program].replace("READY", _READY))
         key = _new_key()
         run = self._run(key)
@@ -128,26 +130,26 @@ class LocalRig:
         plan = _plan(key, self._folder, [str(script)], {str(name): value for name, value in env.items()})
         return replace(plan, launcher="torchrun" if self._warm is None else "warm")
 
-    def later(self) -> Engine:
-        return LocalEngine(self._runs, Inventory(SLOTS), launcher=StandIn(), warm=self._warm)
+    def later_engine(self) -> Engine:
+        return LocalEngine(self._runs, Inventory(SLOTS), launcher=TorchrunStandIn(), warm=self._warm)
 
-    def come_up(self, handle: Handle) -> None:
+    def wait_for_ranks(self, handle: Handle) -> None:
         run = self._run(handle.key)
         wait_for(lambda: all((run.job / f"ready-{rank}").exists() for rank in range(2)), "the ranks")
 
-    def finish(self, handle: Handle) -> None:
-        wait_for(lambda: self.is_over(handle), "the end of all processes")
+    def wait_for_program(self, handle: Handle) -> None:
+        wait_for(lambda: self.has_ended(handle), "the end of all processes")
 
-    def lose_supervision(self, handle: Handle) -> None:
+    def kill_supervisor(self, handle: Handle) -> None:
         supervisor = ProcessIdentity.from_dict(handle.stored)
         process.send(supervisor, signal.SIGKILL)
         wait_for(lambda: not process.is_alive(supervisor), "the supervisor's end")
 
-    def is_over(self, handle: Handle) -> bool:
+    def has_ended(self, handle: Handle) -> bool:
         return not process.find(handle.key.job_id, handle.key.number)
 
     def clean_up(self) -> None:
-        self.later().kill_others(set())
+        self.later_engine().kill_others(set())
 
     def _run(self, key: AttemptKey) -> RunDir:
         return RunDir(self._runs / key.job_id / str(key.number))

@@ -1,4 +1,4 @@
-"""Who waits for the end of a process is told of it once, and no descriptor is left."""
+"""A watch of a process is called once at its exit, and no descriptor is left."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -10,12 +10,12 @@ import threading
 
 from tests.worker.attempt import DEADLINE_S, wait_for
 from torchyard.contract.records import ProcessIdentity
-from worker.engines.local.endings import Endings
+from worker.engines.local.exits import ExitWatcher
 
 
 @contextmanager
 def running() -> Generator[tuple[subprocess.Popen[bytes], ProcessIdentity]]:
-    """A process that ends when its input does."""
+    """A process that exits when its input is closed."""
     with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE) as child:
         identity = ProcessIdentity.of(child.pid)
         assert identity is not None
@@ -32,63 +32,63 @@ def open_descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def test_it_is_told_once_that_a_process_ended() -> None:
-    told: list[int] = []
+def test_a_watch_is_called_once_when_its_process_exits() -> None:
+    calls: list[int] = []
     done = threading.Event()
-    endings = Endings()
+    watcher = ExitWatcher()
     with running() as (one, identity), running() as (_, other):
-        endings.watch(identity, lambda: told.append(1))
-        endings.watch(identity, done.set)
-        endings.watch(other, lambda: told.append(2))
+        watcher.watch(identity, lambda: calls.append(1))
+        watcher.watch(identity, done.set)
+        watcher.watch(other, lambda: calls.append(2))
         end(one)
         assert done.wait(DEADLINE_S)
-        wait_for(lambda: told, "the other watch of the same process")
-        assert told == [1]
+        wait_for(lambda: calls, "the other watch of the same process")
+        assert calls == [1]
 
 
-def test_who_watches_a_zombie_or_nobody_is_told_at_once() -> None:
-    told: list[int] = []
-    endings = Endings()
+def test_a_watch_of_a_zombie_or_of_no_process_is_called_at_once() -> None:
+    calls: list[int] = []
+    watcher = ExitWatcher()
     with running() as (child, identity):
         end(child)
-        endings.watch(identity, lambda: told.append(1))
-    endings.watch(identity, lambda: told.append(2))
+        watcher.watch(identity, lambda: calls.append(1))
+    watcher.watch(identity, lambda: calls.append(2))
     me = ProcessIdentity.of(os.getpid())
     assert me is not None
-    endings.watch(replace(me, start_time=me.start_time - 1), lambda: told.append(3))
-    endings.watch(ProcessIdentity(pid=0, start_time=0, boot_id=""), lambda: told.append(4))
-    assert told == [1, 2, 3, 4]
+    watcher.watch(replace(me, start_time=me.start_time - 1), lambda: calls.append(3))
+    watcher.watch(ProcessIdentity(pid=0, start_time=0, boot_id=""), lambda: calls.append(4))
+    assert calls == [1, 2, 3, 4]
 
 
 def test_ten_thousand_watches_leave_no_descriptor() -> None:
-    told: list[int] = []
-    endings = Endings()
+    calls: list[int] = []
+    watcher = ExitWatcher()
     me = ProcessIdentity.of(os.getpid())
     assert me is not None
-    endings.watch(me, lambda: None)()  # its own descriptor is open from now on
+    watcher.watch(me, lambda: None)()  # the watcher's own descriptor is open from now on
     before = open_descriptors()
     for _ in range(9_900):
-        endings.watch(me, lambda: told.append(1))()
+        watcher.watch(me, lambda: calls.append(1))()
     for _ in range(100):
         done = threading.Event()
         with running() as (child, identity):
-            take_back = endings.watch(identity, done.set)
+            cancel = watcher.watch(identity, done.set)
             end(child)
             assert done.wait(DEADLINE_S)
-            take_back()
-    assert told == []
+            cancel()
+    assert calls == []
     assert open_descriptors() == before
 
 
-def test_a_watch_that_is_taken_back_twice_takes_no_other_with_it() -> None:
-    endings = Endings()
+def test_cancelling_a_watch_twice_does_not_cancel_another() -> None:
+    watcher = ExitWatcher()
     done = threading.Event()
     me = ProcessIdentity.of(os.getpid())
     assert me is not None
-    take_back = endings.watch(me, lambda: None)
-    take_back()
+    cancel = watcher.watch(me, lambda: None)
+    cancel()
     with running() as (child, identity):
-        endings.watch(identity, done.set)  # it gets the same descriptor
-        take_back()
+        watcher.watch(identity, done.set)  # it gets the same descriptor
+        cancel()
         end(child)
         assert done.wait(DEADLINE_S)

@@ -1,17 +1,17 @@
-"""A launcher in torchrun's place, where torch is not the point."""
+"""A stand-in for torchrun, for tests that need no torch."""
 
 from collections.abc import Sequence
 from pathlib import Path
 import sys
 
 from worker.engines.base import Plan
-from worker.engines.local.launchers.torchrun import Torchrun
+from worker.engines.local.launchers.torchrun import TorchrunLauncher
 
 _PROGRAM = Path(__file__).with_name("launcher.py")
 
 
-class StandIn(Torchrun):
-    """Starts the plan's program, or `argv` in its place, as torchrun would start ranks."""
+class TorchrunStandIn(TorchrunLauncher):
+    """Starts the plan's program, or `argv` instead, as torchrun starts ranks."""
 
     def __init__(self, argv: Sequence[str] | None = None) -> None:
         self._argv = argv

@@ -1,4 +1,4 @@
-"""What is asked of an attempt, through its stop file alone."""
+"""Stop requests to an attempt, through its stop file."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -9,8 +9,8 @@ from torchyard.contract.job import EndReason
 from torchyard.contract.recordfiles import read_record, write_record
 from torchyard.contract.records import StopRequest
 from torchyard.contract.rundir import RunDir
-from worker.engines.local import stops
-from worker.engines.local.stops import Stops
+from worker.engines.local import stop_requests
+from worker.engines.local.stop_requests import StopRequester
 
 CANCELLED, PAUSED, PREEMPTED = EndReason.CANCELLED, EndReason.PAUSED, EndReason.PREEMPTED
 
@@ -32,27 +32,27 @@ def run(tmp_path: Path) -> RunDir:
         ((EndReason.TIME_LIMIT, 60), (CANCELLED, 60), (CANCELLED, 60)),
     ],
 )
-def test_the_weightier_reason_and_the_shorter_grace_count(
+def test_the_stronger_reason_and_the_shorter_grace_count(
     run: RunDir, first: tuple[EndReason, int], then: tuple[EndReason, int], both: tuple[EndReason, int]
 ) -> None:
     write_record(run.stop, StopRequest(reason=first[0], grace=timedelta(seconds=first[1])))
-    Stops(run).ask(then[0], grace=timedelta(seconds=then[1]))
+    StopRequester(run).request(then[0], grace=timedelta(seconds=then[1]))
     assert read_record(run.stop, StopRequest) == StopRequest(reason=both[0], grace=timedelta(seconds=both[1]))
 
 
-def test_what_was_asked_before_is_not_written_again(run: RunDir) -> None:
-    asking = Stops(run)
-    asking.ask(CANCELLED, grace=timedelta(seconds=90))
+def test_a_repeated_request_is_not_written_again(run: RunDir) -> None:
+    requester = StopRequester(run)
+    requester.request(CANCELLED, grace=timedelta(seconds=90))
     written = run.stop.stat().st_ino
     for weaker in (CANCELLED, PREEMPTED):
-        asking.ask(weaker, grace=timedelta(seconds=90))
+        requester.request(weaker, grace=timedelta(seconds=90))
         assert run.stop.stat().st_ino == written
 
 
-def test_a_stop_is_overdue_a_while_after_its_shortest_grace(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
-    asking = Stops(run)
-    asking.ask(PAUSED, grace=timedelta(hours=1))
-    monkeypatch.setattr(stops, "_OVERDUE_S", -30.0)
-    assert not asking.overdue
-    asking.ask(PREEMPTED, grace=timedelta(seconds=20))
-    assert asking.overdue
+def test_a_stop_is_overdue_some_time_after_its_shortest_grace(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    requester = StopRequester(run)
+    requester.request(PAUSED, grace=timedelta(hours=1))
+    monkeypatch.setattr(stop_requests, "_OVERDUE_S", -30.0)
+    assert not requester.overdue
+    requester.request(PREEMPTED, grace=timedelta(seconds=20))
+    assert requester.overdue

@@ -1,0 +1,91 @@
+"""Schedulers of several workers on one database."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import update
+
+from store.db.database import now_us
+from store.db.tables import Job
+from store.queries import preemption
+from store.queue import Queue
+from store.rows import workers
+from store.rows.attempts import Claim
+from tests.store.fixture import StoreFixture, store_on
+from torchyard.contract.views import DeviceView
+from worker.placement.scheduler import Scheduler
+
+
+def _nothing() -> None:
+    pass
+
+
+@dataclass
+class SchedulerFixture:
+    """The scheduler of one worker, and the jobs that it took."""
+
+    store: StoreFixture
+    queue: Queue
+    name: str
+    devices: Sequence[DeviceView]
+    id: str = ""
+    may_claim: bool = True
+    before_claim: Callable[[], object] = _nothing
+    """What others do after the scheduler has read the rows."""
+    taken: list[str] = field(default_factory=list[str])
+    claims: dict[str, Claim] = field(default_factory=dict[str, Claim])
+    """The claims of this scheduler, by job."""
+
+    def __post_init__(self) -> None:
+        self.id = self.store.worker(self.name)
+        self.report_devices(*self.devices)
+
+    def report_devices(self, *devices: DeviceView) -> None:
+        """Sets the devices that the worker sees from now on, and writes them as its heartbeat does."""
+        self.devices = devices
+        rows = [device.model_dump(mode="json") for device in devices]
+        self.store.write(lambda session: workers.heartbeat(session, self.id, devices=rows))
+
+    def run_pass(self) -> None:
+        store = store_on(self.store.database, queue=self.queue)
+        scheduler = Scheduler(worker_id=self.id, name=self.name, store=store)
+        for claim in scheduler.claims(scheduler.waiting(), self.devices, may_claim=self._may_claim):
+            self.taken.append(claim.job_id)
+            self.claims[claim.job_id] = claim
+
+    def start_job(self, *devices: str, **spec: Any) -> Claim:
+        """Submits a job that runs on these devices of the worker."""
+        return self.store.running(self.store.submit(**spec), self.id, *devices)
+
+    def _may_claim(self) -> bool:
+        self.before_claim()
+        return self.may_claim
+
+
+@dataclass
+class SchedulersFixture:
+    """Several schedulers on one database. There is no Redis: they read the rows."""
+
+    store: StoreFixture
+    queue: Queue
+
+    def scheduler(self, name: str, *devices: DeviceView) -> SchedulerFixture:
+        return SchedulerFixture(self.store, self.queue, name, devices)
+
+    def submit(self, count: int = 1, *, priority: int = 0, device: str = "auto") -> str:
+        return self.store.submit(priority=priority, resources={"devices_per_node": count, "device": device})
+
+    def preempted(self) -> dict[str, str]:
+        """Returns the preempted jobs, each with the job that needs its devices."""
+        return {stop.job_id: stop.preemptor for stop in self.store.read(preemption.preempted_jobs)}
+
+    def set_preempted_ago(self, victim: str, ago: timedelta) -> None:
+        requested_at = now_us() - ago // timedelta(microseconds=1)
+        change = update(Job).where(Job.id == victim).values(preempt_requested_at=requested_at)
+        self.store.write(lambda session: session.execute(change))
+
+    def reason(self, job_id: str) -> tuple[str, str]:
+        reason = self.store.reason(job_id)
+        return reason.code, reason.message

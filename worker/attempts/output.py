@@ -1,0 +1,88 @@
+"""Stores what an attempt writes. What cannot be stored now stays in the run directory and is read again."""
+
+import logging
+import time
+
+from worker.attempts.lifecycle import Drained, Undrained
+from worker.attempts.notices import Notices
+from worker.attempts.records import AttemptRecords
+from worker.attempts.relay import Relay
+from worker.cleanup import removal
+
+_MAX_BATCHES = 16
+"""Batches that one call of `store_some` stores at most."""
+_RETRY_S = 1.0
+_REPORTED_OUTAGE_S = 2.0
+"""The shortest outage of the database that the owner is told of: a failed call may be tried again this late."""
+_TOPIC = "store"
+_WAITING = "what the attempt writes cannot be stored now, and waits"
+_RECOVERED = "what the attempt writes is stored again"
+
+logger = logging.getLogger(__name__)
+
+
+class OutputRecorder:
+    """Stores the output of one attempt. `attempts`: the number of attempts that the job has had."""
+
+    def __init__(self, relay: Relay, *, records: AttemptRecords, notices: Notices, attempts: int) -> None:
+        self.has_more = False
+        """Whether the last call of `store_some` left something that could be stored at once."""
+        self._relay = relay
+        self._records = records
+        self._notices = notices
+        self._attempts = attempts
+        self._failures = 0
+        self._next_try = 0.0
+
+    def store_some(self) -> bool:
+        """Stores as much as one turn may take. Returns whether that was anything.
+
+        After an error of the host it stores nothing for a second, and then tries again.
+        """
+        self.has_more = stored = False
+        if time.monotonic() < self._next_try:
+            return False
+        try:
+            for _ in range(_MAX_BATCHES):
+                self.has_more = self._store(final=False)
+                stored = stored or self.has_more
+                if not self.has_more or self._relay.copying:  # one part of a checkpoint is enough for one turn
+                    break
+        except OSError as error:
+            self._report_failure(error)
+        return stored
+
+    def store_rest(self) -> Undrained | Drained:
+        """Stores the next part of what is left, after all processes have ended."""
+        try:
+            return Undrained() if self._store(final=True) else Drained()
+        except OSError as error:
+            self._report_failure(error)
+            return Undrained(self._failures)
+
+    def close(self) -> None:
+        """Discards an unfinished copy of a checkpoint. Raises OSError."""
+        self._relay.close()
+
+    def remove_checkpoint_copies(self) -> None:
+        """Removes the job's checkpoints that are no longer listed from the run directories on this disk."""
+        removal.remove_checkpoint_copies(self._relay.folder, self._records.removed_among, attempts=self._attempts)
+
+    def _store(self, *, final: bool) -> bool:
+        batch = self._relay.read(final=final)
+        if batch is None:
+            return self._relay.copying
+        with self._relay.storing(batch):
+            self._records.record(batch)
+        self._failures = 0
+        self._notices.report_recovery(_TOPIC, _RECOVERED)
+        if (outage_s := self._records.take_outage_s()) >= _REPORTED_OUTAGE_S:
+            self._notices.send(f"{_RECOVERED}, after {outage_s:.0f} s without the database", level="info")
+        if batch.checkpoints:
+            self.remove_checkpoint_copies()
+        return True
+
+    def _report_failure(self, error: OSError) -> None:
+        self._failures += 1
+        self._next_try = time.monotonic() + _RETRY_S
+        self._notices.report_problem(_TOPIC, f"{_WAITING}: {error}")

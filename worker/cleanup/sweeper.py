@@ -1,0 +1,209 @@
+"""Removes run directories: those that no row knows, those that are too old, and the oldest beyond a total size.
+
+After the end of its attempt, a run directory is a cache: everything that counts is stored by then. The directory of an
+open attempt, or of one whose processes may still run, is never touched.
+"""
+
+from collections.abc import Callable, Collection, Generator
+import contextlib
+from dataclasses import dataclass
+from datetime import timedelta
+import logging
+from pathlib import Path
+import time
+
+from store.db.database import Database, in_us
+from store.queries import run_dirs
+from store.queries.run_dirs import KnownJob
+from store.rows import jobs
+from torchyard.contract.rundir import RunDir
+from worker.cleanup import rundirs
+from worker.engines.base import AttemptKey
+from worker.untrusted import remove_inside
+
+ORPHAN_AGE = timedelta(days=7)
+"""An orphan is removed after so long without a change: the worker may have been started with the wrong database."""
+_JOBS_PER_QUERY = 500
+_ORPHAN_PREFIX = ".orphan."
+_BLOCK = 512
+"""Bytes of a block of `st_blocks`."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, order=True)
+class _EndedAttempt:
+    """The run directory of an ended attempt. The attempt that ended first sorts first."""
+
+    minus_age_us: int
+    """The negated microseconds since its end."""
+    job_id: str
+    number: str
+    job_finished: bool
+
+
+class RunDirSweeper:
+    """`keep`: the age of an attempt's end; `keep_bytes`: the total size; None keeps all.
+
+    `in_use` returns whether the worker still handles an attempt, or one of its processes runs.
+    """
+
+    def __init__(
+        self,
+        runs: Path,
+        database: Database,
+        *,
+        keep: timedelta | None,
+        keep_bytes: int | None,
+        in_use: Callable[[AttemptKey], bool],
+    ) -> None:
+        self._runs = runs.resolve()
+        self._database = database
+        self._keep = keep
+        self._keep_bytes = keep_bytes
+        self._in_use_by_worker = in_use
+        self._final_sizes: dict[Path, int] = {}
+        """The sizes of the directories that no longer change."""
+
+    def sweep(self, *, orphan_age: timedelta = ORPHAN_AGE) -> Generator[None]:
+        """Makes one pass. Yields after each query and after each directory. Raises Unavailable."""
+        found = rundirs.by_job(self._runs)
+        ended: list[_EndedAttempt] = []
+        job_ids = sorted(found)
+        for first in range(0, len(job_ids), _JOBS_PER_QUERY):
+            some = job_ids[first : first + _JOBS_PER_QUERY]
+            with self._database.read() as session:
+                known = run_dirs.known_jobs(session, some)
+            yield
+            for job_id in some:
+                if job_id not in known:
+                    yield from self._remove_orphaned_job(job_id, orphan_age)
+                    continue
+                if known[job_id].finished and not found[job_id]:
+                    self._remove_empty(job_id)
+                ended += _ended_attempts(job_id, found[job_id], known[job_id])
+                yield from self._remove_orphaned_attempts(job_id, found[job_id], known[job_id], orphan_age)
+        for attempt in sorted(ended):
+            yield from self._remove_unfinished_checkpoints(attempt)
+        yield from self._remove_old(sorted(ended))
+
+    def _remove_orphaned_job(self, job_id: str, age: timedelta) -> Generator[None]:
+        if self._is_unchanged(self._runs / job_id, age, job_id, rundirs.attempts_in(self._runs / job_id)):
+            logger.warning("%s: no job has the run directories in %s: they are removed", job_id, self._runs)
+            self._remove(job_id)
+        yield
+
+    def _remove_orphaned_attempts(
+        self, job_id: str, numbers: Collection[str], known: KnownJob, age: timedelta
+    ) -> Generator[None]:
+        folder = self._runs / job_id
+        for number in numbers:
+            if int(number) in known.attempts or not self._is_unchanged(folder / number, age, job_id, [number]):
+                continue
+            if self._rename_orphan(job_id, number):
+                logger.warning("%s: no attempt has the run directory %s: it is removed", job_id, number)
+                self._remove(job_id, _ORPHAN_PREFIX + number)
+            yield
+        for name in rundirs.folders(self._runs, job_id):
+            interrupted = name.startswith(_ORPHAN_PREFIX)
+            stale = name.startswith(rundirs.STALE_PREFIX)
+            if interrupted or (stale and self._is_unchanged(folder / name, age, job_id, [])):
+                self._remove(job_id, name)
+                yield
+
+    def _is_unchanged(self, folder: Path, age: timedelta, job_id: str, numbers: Collection[str]) -> bool:
+        """Returns whether nothing in the folder changed within `age`, and none of its attempts is in use."""
+        before = time.time() - age.total_seconds()
+        # A job can set every other time of its files.
+        if any(status.st_ctime >= before for status in rundirs.walk_status(folder)):
+            return False
+        return not any(self._in_use(job_id, number) for number in numbers)
+
+    def _rename_orphan(self, job_id: str, number: str) -> bool:
+        """Renames the directory while the job is locked: its next attempt may get this very number."""
+        folder = self._runs / job_id
+        with self._database.write("move_aside") as session:
+            jobs.lock(session, job_id)
+            job = run_dirs.known_jobs(session, [job_id]).get(job_id)
+            if job is not None and int(number) in job.attempts:
+                return False
+            try:
+                (folder / number).rename(folder / (_ORPHAN_PREFIX + number))
+            except OSError as error:
+                logger.warning("%s: the run directory %s cannot be removed: %s", job_id, number, error)
+                return False
+        return True
+
+    def _remove_unfinished_checkpoints(self, attempt: _EndedAttempt) -> Generator[None]:
+        """Removes checkpoints that a killed attempt had begun to write. Their names start with a dot."""
+        run = RunDir.found(self._runs / attempt.job_id / attempt.number)
+        path = rundirs.checkpoints_path(run)
+        unfinished = [name for name in rundirs.folders(run.root, *path) if name.startswith(".")]
+        if unfinished and not self._in_use(attempt.job_id, attempt.number):
+            logger.info(
+                "%s: attempt %s left %d unfinished checkpoints", attempt.job_id, attempt.number, len(unfinished)
+            )
+            for name in unfinished:
+                self._remove(attempt.job_id, attempt.number, *path, name)
+                yield
+
+    def _remove_old(self, ended: list[_EndedAttempt]) -> Generator[None]:
+        """Removes what is older than `keep`, and then the oldest until the total is at most `keep_bytes`."""
+        if self._keep is not None:
+            kept_us = in_us(self._keep)
+            for attempt in [attempt for attempt in ended if -attempt.minus_age_us >= kept_us]:
+                self._remove_ended(attempt)
+                yield
+        if self._keep_bytes is None:
+            return
+        sizes = yield from self._measure({self._path(attempt) for attempt in ended if attempt.job_finished})
+        total = sum(sizes.values())
+        for attempt in ended:
+            size = sizes.get(self._path(attempt))
+            if total > self._keep_bytes and size is not None and self._remove_ended(attempt):
+                total -= size
+                yield
+
+    def _remove_ended(self, attempt: _EndedAttempt) -> bool:
+        if self._in_use(attempt.job_id, attempt.number) or not self._remove(attempt.job_id, attempt.number):
+            return False
+        logger.info("%s: the run directory of attempt %s is removed", attempt.job_id, attempt.number)
+        if attempt.job_finished:
+            self._remove_empty(attempt.job_id)
+        return True
+
+    def _remove_empty(self, job_id: str) -> None:
+        """Removes the folder of a finished job. An unfinished job may be about to get its next run directory."""
+        with contextlib.suppress(OSError):
+            (self._runs / job_id).rmdir()
+
+    def _measure(self, final: Collection[Path]) -> Generator[None, None, dict[Path, int]]:
+        """Returns the bytes on disk of each run directory. `final`: the directories that no longer change."""
+        found: dict[Path, int] = {}
+        for job_id, numbers in rundirs.by_job(self._runs).items():
+            for number in numbers:
+                path = self._runs / job_id / number
+                size = self._final_sizes.get(path)
+                found[path] = (
+                    size if size is not None else sum(item.st_blocks * _BLOCK for item in rundirs.walk_status(path))
+                )
+                yield
+        self._final_sizes = {path: size for path, size in found.items() if path in final}
+        return found
+
+    def _path(self, attempt: _EndedAttempt) -> Path:
+        return self._runs / attempt.job_id / attempt.number
+
+    def _in_use(self, job_id: str, number: str) -> bool:
+        return self._in_use_by_worker(AttemptKey(job_id, int(number)))
+
+    def _remove(self, *parts: str) -> bool:
+        removed = remove_inside(self._runs, *parts)
+        if not removed:
+            logger.warning("%s: what is left of it in %s cannot be removed", "/".join(parts), self._runs)
+        return removed
+
+
+def _ended_attempts(job_id: str, numbers: Collection[str], known: KnownJob) -> list[_EndedAttempt]:
+    ages = {number: known.attempts.get(int(number)) for number in numbers}
+    return [_EndedAttempt(-age, job_id, number, known.finished) for number, age in ages.items() if age is not None]

@@ -1,0 +1,81 @@
+"""Observes the devices of this worker, and says why one of them is not offered."""
+
+from collections.abc import Callable
+import logging
+from pathlib import Path
+import shutil
+import time
+
+from torchyard.contract.views import DeviceView, StartsView
+from worker.attempts.runners import AttemptRunners
+from worker.devices.quarantine import DeviceUse, Quarantine
+from worker.engines.base import Engine
+
+MIN_FREE_BYTES = 64 << 20
+"""No job starts if the disk of the run directories has fewer free bytes."""
+
+logger = logging.getLogger(__name__)
+
+
+class DeviceMonitor:
+    """Only the daemon's thread may call it. `name` is the worker's name as other users may read it."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        runners: AttemptRunners,
+        *,
+        name: str,
+        runs: Path,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._engine = engine
+        self._runners = runners
+        self._name = name
+        self._runs = runs
+        self._quarantine = Quarantine(clock=clock)
+
+    def observe_before_adoption(self) -> list[DeviceView]:
+        """Returns the devices before it is known which attempts use them, so without quarantine."""
+        return self._engine.capacity()
+
+    def observe(self) -> list[DeviceView]:
+        views = self._quarantine.judge(self._engine.capacity(), self._runners.device_uses())
+        views = [_blocked(view, reason) if (reason := self._still_running(view)) else view for view in views]
+        if (reason := self.obstacle()) is not None:  # shown on each device, so that other workers and the API know it
+            views = [_blocked(view, reason) for view in views]
+        return views
+
+    def starts(self) -> StartsView:
+        """Returns how jobs on these devices start."""
+        return self._engine.starts()
+
+    def note_use(self, use: DeviceUse) -> None:
+        """Remembers that an attempt with these devices has ended."""
+        self._quarantine.note_use(use)
+
+    def obstacle(self) -> str | None:
+        """Returns why this worker takes no jobs for now, or None."""
+        if _free_bytes(self._runs) < MIN_FREE_BYTES:
+            return f"worker {self._name} has no free disk space"
+        return None
+
+    def _still_running(self, view: DeviceView) -> str | None:
+        """Returns a reason if an attempt that was rescued may still run on the device."""
+        for use in self._runners.abandoned_uses():
+            if use.devices is None or view.uuid in use.devices:
+                return f"worker {self._name} is stopping the processes of an attempt that was rescued"
+        return None
+
+
+def _blocked(view: DeviceView, reason: str) -> DeviceView:
+    return view.model_copy(update={"blocked": reason, "returning": False})
+
+
+def _free_bytes(runs: Path) -> int:
+    try:
+        existing = next(folder for folder in (runs, *runs.parents) if folder.exists())  # the first run makes `runs`
+        return shutil.disk_usage(existing).free
+    except OSError as error:
+        logger.warning("the free space for run directories cannot be read: %s", error)
+        return 0

@@ -1,0 +1,41 @@
+"""Asks an attempt to stop, through the stop file of its run directory."""
+
+from datetime import timedelta
+import time
+
+from torchyard.contract.job import EndReason
+from torchyard.contract.recordfiles import write_record
+from torchyard.contract.records import StopRequest
+from torchyard.contract.rundir import RunDir
+from torchyard.contract.untrusted import read_untrusted
+
+_OVERDUE_S = 15.0
+_STRENGTH = {EndReason.PREEMPTED: 0, EndReason.PAUSED: 1, EndReason.CANCELLED: 3}
+_STRENGTH_OF_OTHERS = 2  # the supervisor's own reasons, such as the time limit
+
+
+class StopRequester:
+    """Writes the stop requests of the attempt in `run`."""
+
+    def __init__(self, run: RunDir) -> None:
+        self._run = run
+        self._deadline = float("inf")
+
+    @property
+    def overdue(self) -> bool:
+        """Whether a working supervisor would have ended the attempt long ago."""
+        return time.monotonic() > self._deadline + _OVERDUE_S
+
+    def request(self, reason: EndReason, *, grace: timedelta) -> None:
+        """Writes the request, unless the same was requested before.
+
+        Of two requests, the stronger reason and the shorter grace count. Raises OSError.
+        """
+        known = read_untrusted(self._run.stop, StopRequest)
+        request = StopRequest(reason=reason, grace=grace)
+        if known is not None:
+            reason = max(known.reason, reason, key=lambda item: _STRENGTH.get(item, _STRENGTH_OF_OTHERS))
+            request = StopRequest(reason=reason, grace=min(known.grace, grace))
+        self._deadline = min(self._deadline, time.monotonic() + request.grace.total_seconds())
+        if request != known:
+            write_record(self._run.stop, request)
