@@ -465,7 +465,10 @@ def test_a_script_monitors_what_it_likes() -> None:
             "find_unused_parameters can be used with strategy ddp only",
         ),
         ({"distributed": {"static_graph": True, "find_unused_parameters": True}}, "finds unused parameters itself"),
-        ({"distributed": {"static_graph": True, "comm_hook": "powersgd"}}, "which static_graph rebuilds"),
+        (
+            {"distributed": {"static_graph": True, "comm_hook": "powersgd"}},
+            "cannot be combined with static_graph, which rebuilds the buckets",
+        ),
         ({"distributed": {"static_graph": True}, "training": {"gradient_accumulation_steps": 2}}, "no_sync"),
         ({"distributed": {"static_graph": True}, "training": {"auto_batch": True}}, "which may accumulate"),
         ({"distributed": {"strategy": "fsdp"}, "training": {"precision": "fp16"}}, "use bf16 or fp32"),
