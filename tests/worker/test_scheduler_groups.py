@@ -320,7 +320,7 @@ def test_jobs_start_as_if_each_were_considered(databases: Databases, turns: list
             for submission in turn.submitted:
                 resources = {"devices_per_node": submission.count}
                 job_id = schedulers.store.submit(
-                    owner=submission.owner, priority=submission.priority, resources=resources
+                    owner=submission.owner, priority=submission.priority, resources=resources, max_restarts=0
                 )
                 naive.waiting[job_id] = submission
                 if submission.held_back:
