@@ -1,7 +1,7 @@
 """A checkpoint of 1 GB over loopback, beside nginx with sendfile and the same file: `python -m bench.download`.
 
-A real job saves it and the worker publishes it. One client, in a process of its own, reads either answer and throws it
-away. Nginx is started from the system's package, where that is installed.
+A real job saves the checkpoint. One client, in its own process, reads both answers and discards them. Nginx is started
+if the system has it.
 """
 
 from collections.abc import Generator, Iterator
@@ -65,7 +65,7 @@ def measure() -> Iterator[Row]:
 
 
 def _published(service: Service, folder: Path) -> tuple[str, Path]:
-    """The job and the file of its checkpoint."""
+    """Returns the job and its checkpoint's file."""
     with service.client() as client:
         job_id = client.submit(script(folder / "code", _SCRIPT)).id
         wait_for(lambda: client.get(job_id).state.terminal, "the end of the job", pause=0.2)
@@ -75,7 +75,7 @@ def _published(service: Service, folder: Path) -> tuple[str, Path]:
 
 @contextmanager
 def _nginx(root: Path, folder: Path) -> Generator[tuple[str, int] | None]:
-    """The address of an nginx that serves `root`; None where it is not installed."""
+    """The address of an nginx that serves `root`; None if it is not installed."""
     binary = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
     if binary is None:
         yield None
@@ -102,7 +102,7 @@ def _listens(port: int) -> bool:
 
 
 def _speed(address: tuple[str, int], request: bytes) -> float:
-    """MB/s of one answer of SIZE bytes, as a client in another process reads it."""
+    """Returns the MB/s at which a client in another process reads one answer of SIZE bytes."""
     command = [sys.executable, "-m", "bench.download", address[0], str(address[1])]
     return float(subprocess.run(command, input=request, stdout=subprocess.PIPE, check=True).stdout)
 
@@ -122,7 +122,7 @@ def _read() -> None:
         while left:
             received = connection.recv_into(buffer)
             if not received:
-                sys.exit("the answer was cut")
+                sys.exit("the answer was incomplete")
             left -= received
         print(SIZE / 1e6 / (time.perf_counter() - began))
 

@@ -1,7 +1,7 @@
-"""Clients that send one prepared request over and over, each on its own kept connection, in a process of their own.
+"""Clients that repeat one prepared request, each over its own connection, in their own process.
 
-`python -m bench.load HOST PORT CLIENTS SECONDS < REQUEST` prints one JSON object: when each request was sent and how
-long its answer took, what was answered, and what this process itself cost.
+`python -m bench.load HOST PORT CLIENTS SECONDS < REQUEST` prints one JSON object: the latencies and statuses of all
+answers, and the processor time of this process.
 """
 
 from dataclasses import asdict, dataclass
@@ -15,22 +15,22 @@ import time
 
 @dataclass(frozen=True)
 class Load:
-    """What the clients saw together."""
+    """The results of all clients."""
 
     seconds: float
     latencies_ms: list[float]
     statuses: dict[str, int]
     cpu_s: float
-    """Of the clients' own process."""
+    """Processor time of the clients' process."""
 
     @property
     def rate(self) -> float:
-        """Answers a second."""
+        """The number of answers a second."""
         return len(self.latencies_ms) / self.seconds
 
 
 def drive(address: tuple[str, int], request: bytes, *, clients: int, seconds: float) -> Load:
-    """Lets `clients` send `request` for so long, from another process. Exits where an answer is no 2xx."""
+    """Runs `clients` that repeat `request` in another process. Exits if an answer's status is not 2xx."""
     command = [sys.executable, "-m", "bench.load", address[0], str(address[1]), str(clients), str(seconds)]
     answer = subprocess.run(command, input=request, stdout=subprocess.PIPE, check=True).stdout
     load = Load(**json.loads(answer))
@@ -40,7 +40,7 @@ def drive(address: tuple[str, int], request: bytes, *, clients: int, seconds: fl
 
 
 def post(path: str, body: object, *, token: str = "") -> bytes:
-    """A JSON request, whole."""
+    """Returns a complete JSON request."""
     content = json.dumps(body).encode()
     head = [f"POST {path} HTTP/1.1", "Host: localhost", "Content-Type: application/json"]
     head += [f"Authorization: Bearer {token}", f"Content-Length: {len(content)}", "", ""]
@@ -53,7 +53,7 @@ def get(path: str, *, token: str = "") -> bytes:
 
 
 def exchange(connection: socket.socket, request: bytes) -> tuple[str, bytes]:
-    """Sends one request and answers the status and the body of its answer, which must say its length."""
+    """Sends one request, and returns the status and the body of its answer, which must have a Content-Length."""
     connection.sendall(request)
     received = b""
     while b"\r\n\r\n" not in received:

@@ -1,4 +1,4 @@
-"""Seconds from `torchyard up` until it is ready, on a new folder and on the same one again: `python -m bench.ready`."""
+"""Seconds from `torchyard up` until it is ready, on a new folder and on an existing one: `python -m bench.ready`."""
 
 from collections.abc import Iterator
 

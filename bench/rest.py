@@ -1,6 +1,6 @@
-"""What the service costs while nothing happens, and for each job that runs: `python -m bench.rest`.
+"""What an idle service costs, and each running job: `python -m bench.rest`.
 
-Memory is the proportional set size (PSS): what processes share is counted once.
+Memory is the proportional set size (PSS), which counts shared memory once.
 """
 
 from collections.abc import Iterable, Iterator
@@ -57,7 +57,7 @@ def measure() -> Iterator[Row]:
 
 
 def _warm_process(service: Service) -> int:
-    """Its pid, once it is ready."""
+    """Returns the warm process's pid once it is ready."""
 
     def is_warm() -> bool:
         with service.client() as client:
@@ -74,7 +74,7 @@ def pss_mib(pid: int) -> float:
 
 
 def _running(service: Service, client: Client, code: Path) -> list[int]:
-    """Starts jobs that sleep, and answers the pids of their supervisors."""
+    """Starts jobs that sleep, and returns the pids of their supervisors."""
     jobs = [client.submit(script(code, _SLEEPER)).id for _ in range(JOBS)]
     wait_for(lambda: all(client.get(job).state == JobState.RUNNING for job in jobs), "the jobs to run", pause=0.1)
     runs = [RunDir(service.data / "runs" / job / "1") for job in jobs]
@@ -83,7 +83,7 @@ def _running(service: Service, client: Client, code: Path) -> list[int]:
 
 
 def _shares(*groups: Iterable[int]) -> list[float]:
-    """How much of a core each group of processes uses, in percent."""
+    """Returns the share of a core that each group of processes uses, in percent."""
     pids = [list(group) for group in groups]
     before = [cpu_ns(group) for group in pids]
     began = time.monotonic()
@@ -93,7 +93,7 @@ def _shares(*groups: Iterable[int]) -> list[float]:
 
 
 def cpu_ns(pids: Iterable[int]) -> int:
-    """Nanoseconds on a processor so far of every thread that still lives: an idle process ends none."""
+    """Returns the processor time of all live threads, in nanoseconds. Idle processes end no thread."""
     threads = (thread for pid in pids for thread in Path(f"/proc/{pid}/task").iterdir())
     return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads)
 

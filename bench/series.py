@@ -1,7 +1,7 @@
-"""Reading one series of 100,000 points over HTTP, thinned out to 1,500: `python -m bench.series`.
+"""Reads one series of 100,000 points over HTTP, downsampled to 1,500: `python -m bench.series`.
 
-Stored as a fast job leaves it (a thousand points a chunk) and as the slowest does (a point a chunk). The peer has the
-same points as plain rows of SQLite, and answers all that it reads: every point, made JSON by the standard library.
+The series is stored as a fast job stores it (1,000 points a chunk) and as the slowest job does (one point a chunk). The
+peer reads the same points from plain rows of SQLite, and encodes all of them with the standard library's JSON.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ _PEER = "sqlite3 and json.dumps, every point"
 
 def measure() -> Iterator[Row]:
     with scratch() as folder, databases() as found:
-        theirs = _timed(_plain(folder / "peer.db"))
+        theirs = _timed(_peer_reader(folder / "peer.db"))
         for name, database in found.items():
             (folder / name).mkdir()
             with up(folder / name, database=database) as service:
@@ -42,7 +42,7 @@ def measure() -> Iterator[Row]:
                     yield Row(
                         f"a series of {POINTS:,} points at max_points={_SHOWN}, {name}, {shape}",
                         "ms",
-                        _timed(_asking(service, job_id)),
+                        _timed(_api_reader(service, job_id)),
                         peer=_PEER,
                         theirs=theirs,
                         at_most=100,
@@ -50,7 +50,7 @@ def measure() -> Iterator[Row]:
 
 
 def _seed(service: Service, *, size: int) -> str:
-    """A job that waits for ever, with one series."""
+    """Returns a queued job with one series."""
     with service.client() as client:
         job_id = client.submit(SPEC).id
     database = Database(service.database)
@@ -73,7 +73,7 @@ def _seed(service: Service, *, size: int) -> str:
     return job_id
 
 
-def _asking(service: Service, job_id: str) -> Callable[[], object]:
+def _api_reader(service: Service, job_id: str) -> Callable[[], object]:
     request = get(f"/v1/jobs/{job_id}/metrics?max_points={_SHOWN}", token=service.token)
     connection = socket.create_connection(service.address, timeout=60)
 
@@ -86,7 +86,7 @@ def _asking(service: Service, job_id: str) -> Callable[[], object]:
     return ask
 
 
-def _plain(path: Path) -> Callable[[], object]:
+def _peer_reader(path: Path) -> Callable[[], object]:
     connection = sqlite3.connect(path)
     connection.execute("CREATE TABLE points (step INTEGER PRIMARY KEY, value REAL, time INTEGER)")
     rows = ((step, _value(step), _time(step)) for step in range(POINTS))
@@ -96,7 +96,7 @@ def _plain(path: Path) -> Callable[[], object]:
 
 
 def _timed(work: Callable[[], object]) -> list[float]:
-    work()  # the first time warms the caches
+    work()  # warms the caches
     taken: list[float] = []
     for _ in range(REPEATS):
         began = time.perf_counter()

@@ -1,7 +1,7 @@
-"""Jobs accepted a second, and how long each waits for its answer: `python -m bench.submit`.
+"""Jobs accepted a second, and the time to each answer: `python -m bench.submit`.
 
-The peer is a bare FastAPI that inserts one row a request into the same kind of database, as durably. All jobs ask for
-a GPU of a worker that has none, so that they stay in the queue and the processor is the service's.
+The peer is a plain FastAPI that inserts one row a request into the same kind of database, as durably. All jobs
+need a GPU, which the worker lacks, so they stay in the queue and the service has the processor.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from bench.table import Row, percentile
 
 REPEATS = 3
 SECONDS = {1: 2.0, 16: 3.0}
-"""Of each repeat, by the number of clients."""
+"""Duration of each repeat, by the number of clients."""
 SPEC = {
     "name": "bench",
     "trainer": "image-classification",

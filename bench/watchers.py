@@ -1,7 +1,7 @@
-"""500 watchers of one job's stream, beside a single one: `python -m bench.watchers`.
+"""500 watchers of one job's stream, compared with one: `python -m bench.watchers`.
 
-How long after a commit the last of them has the event, and what they cost the service. The messages are committed and
-announced as a worker does it; the watchers are connections of one other process.
+Measures the time from a commit until the last watcher has the event, and the cost for the service. Messages are
+committed and announced as a worker does; the watchers are connections of another process.
 """
 
 from collections import Counter
@@ -35,12 +35,12 @@ from torchyard.cli.up import redis_server
 REPEATS = 15
 WATCHERS = 500
 _PEER = "1 watcher"
-_TOLD = re.compile(rb'"text": ?"([0-9]+)"')
+_MESSAGE = re.compile(rb'"text": ?"([0-9]+)"')
 
 
 @dataclass(frozen=True)
 class Watched:
-    """What a number of watchers saw, and what they cost."""
+    """The latencies of a number of watchers, and their cost."""
 
     latencies_ms: list[float]
     redis_connections: int
@@ -66,7 +66,7 @@ def measure() -> Iterator[Row]:
 
 
 def _watched(service: Service, job_id: str, *, watchers: int, first: int) -> Watched:
-    """The messages that are sent count from `first`."""
+    """Measures with messages that are numbered from `first`."""
     host, port = service.address
     command = [sys.executable, "-m", "bench.watchers", host, str(port), str(watchers)]
     request = get(f"/v1/jobs/{job_id}/stream", token=service.token)
@@ -82,7 +82,7 @@ def _watched(service: Service, job_id: str, *, watchers: int, first: int) -> Wat
         process.stdin.write(request)
         process.stdin.close()
         _send(database, queue, job_id, first)
-        _arrived(process.stdout, first)  # everybody watches
+        _arrived(process.stdout, first)  # now every watcher is connected
         latencies: list[float] = []
         for number in range(first + 1, first + 1 + REPEATS):
             committed = _send(database, queue, job_id, number)
@@ -90,7 +90,7 @@ def _watched(service: Service, job_id: str, *, watchers: int, first: int) -> Wat
         status = Path(f"/proc/{service.pids['api']}/status").read_text()
         found = Watched(
             latencies_ms=latencies,
-            redis_connections=len(redis.client_list()) - 2,  # ours
+            redis_connections=len(redis.client_list()) - 2,  # without the connections of this process
             api_threads=int(status.partition("Threads:")[2].split()[0]),
             api_mib=pss_mib(service.pids["api"]),
         )
@@ -99,7 +99,7 @@ def _watched(service: Service, job_id: str, *, watchers: int, first: int) -> Wat
 
 
 def _send(database: Database, queue: Queue, job_id: str, number: int) -> float:
-    """Stores a message of the job; when it was committed, on the monotonic clock."""
+    """Stores a message of the job, and returns the time of the commit on the monotonic clock."""
     with database.write() as session:
         jobs.add_event(session, job_id, type="message", attempt=None, data={"level": "info", "text": str(number)})
     committed = time.monotonic()
@@ -108,16 +108,16 @@ def _send(database: Database, queue: Queue, job_id: str, number: int) -> float:
 
 
 def _arrived(output: IO[bytes], number: int) -> float:
-    """When the last watcher had the message."""
+    """Returns the time at which the last watcher had the message."""
     for line in output:
-        told, _, when = line.partition(b" ")
-        if int(told) == number:
+        found, _, when = line.partition(b" ")
+        if int(found) == number:
             return float(when)
     sys.exit("the watchers have ended")
 
 
 def _watch(host: str, port: int, count: int) -> None:
-    """Prints the number of each message, and when the last of the watchers had it."""
+    """Prints the number of each message, and the time at which the last watcher had it."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
     request = sys.stdin.buffer.read()
@@ -130,14 +130,14 @@ def _watch(host: str, port: int, count: int) -> None:
         while True:
             for key, _ in selector.select():
                 assert isinstance(key.fileobj, socket.socket)
-                for found in _TOLD.findall(_received(key.fileobj)):
+                for found in _MESSAGE.findall(_received(key.fileobj)):
                     arrivals[int(found)] += 1
                     if arrivals[int(found)] == count:
                         print(int(found), time.monotonic(), flush=True)
 
 
 def _received(connection: socket.socket) -> bytes:
-    """Messages are short, and each is sent in one piece."""
+    """Reads one message. Messages are short and arrive in one piece."""
     data = connection.recv(1 << 18)
     if not data or (data.startswith(b"HTTP/1.1") and not data.startswith(b"HTTP/1.1 200")):
         sys.exit(f"the stream ended: {data[:200]!r}")

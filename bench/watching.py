@@ -1,4 +1,4 @@
-"""A job from its submission to its success, as a client and the run directory show it."""
+"""Times a job from its submission to its success, by a client and the run directory."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,25 +17,25 @@ from torchyard.contract.views import JobView, LogLine
 
 @dataclass(frozen=True)
 class Watched:
-    """When each step of the way was reached, in seconds since the epoch."""
+    """The time of each step, in seconds since the epoch."""
 
     submitted: float
     accepted: float
     claimed: float
-    """Read from the database's clock, which may count in milliseconds."""
+    """By the database's clock, which may count in milliseconds."""
     launched: float
-    """The supervisor starts torchrun; NaN where it forked the ranks."""
+    """The start of torchrun; NaN if the ranks were forked."""
     lines: Mapping[str, float]
-    """Each line of the job's output, and when it came over the stream."""
+    """Each line of the job's output, and the time at which the stream sent it."""
     first_metric: float
-    """By the clock of rank 0; NaN where it measured nothing."""
+    """By the clock of rank 0; NaN if it logged no metric."""
     succeeded: float
-    """The client knows that the job has succeeded."""
+    """The time at which the client had the job's final state."""
     launcher: str
 
 
 def watch(service: Service, client: Client, spec: dict[str, Any]) -> Watched:
-    """Submits a job and follows it to its end, which must be a good one."""
+    """Submits a job and follows it until it has succeeded."""
     lines: dict[str, float] = {}
     submitted = time.time()
     job = client.submit(spec)
@@ -62,7 +62,7 @@ def watch(service: Service, client: Client, spec: dict[str, Any]) -> Watched:
 
 
 def first_metric(run: RunDir) -> float:
-    """When rank 0 logged for the first time; NaN where it did not."""
+    """Returns the time of rank 0's first metric; NaN if there is none."""
     if not run.events.exists():
         return math.nan
     lines = map(parse_line, run.events.read_text().splitlines())

@@ -17,15 +17,15 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def databases(request: pytest.FixtureRequest) -> Databases:
-    """SQLite, but for a test that is marked with `tests.api.service.both_databases`."""
+    """SQLite, except in tests marked with `tests.api.service.both_databases`."""
     return request.getfixturevalue(getattr(request, "param", "sqlite"))
 
 
 @pytest.fixture
 def service(tmp_path: Path, database: Database, redis_url: str) -> Iterator[ApiFixture]:
-    """A service with nothing in it."""
+    """An empty service."""
     built = ApiFixture(tmp_path, database, redis_url)
-    built.queue.rebuild(list)  # the server is shared by the session's tests
+    built.queue.rebuild(list)  # all tests of the session share the Redis server
     with built.client:
         yield built
     built.queue.close()

@@ -1,4 +1,4 @@
-"""HTTP by hand, to send what no client library would, and to read as slowly as one likes."""
+"""Raw HTTP: sends what no client library sends, and reads as slowly as a test needs."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -31,7 +31,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Served:
-    """A process of the API, and the folder with its data and its log."""
+    """A process of the API, and the folder of its data and its log."""
 
     process: subprocess.Popen[bytes]
     url: str
@@ -55,7 +55,7 @@ class Served:
         return self._entries("fd")
 
     def holds(self, name: str) -> bool:
-        """Whether it has a file of that name open."""
+        """Returns whether the process has a file of that name open."""
         return any(link.endswith(name) for link in self._links())
 
     def threads(self) -> int:

@@ -1,4 +1,4 @@
-"""The service in this process, on a database and a Redis of its own, and a worker's hands to move its jobs."""
+"""The service in this process, on its own database and Redis, and functions that act as a worker."""
 
 from collections.abc import Sequence
 import hashlib
@@ -26,11 +26,11 @@ TOKEN = "the-admin-token"
 SPEC: dict[str, Any] = {"trainer": "image-classification", "name": "digits"}
 
 both_databases = pytest.mark.parametrize("databases", ["sqlite", "postgresql"], indirect=True)
-"""For a test of what a query finds that no test of the store asks."""
+"""Marks a test whose query no test of the store covers."""
 
 
 class ApiFixture:
-    """`client` sends the admin's token; the rest is what a worker would do."""
+    """An empty service. `client` sends the administrator's token; the other methods act as a worker."""
 
     def __init__(self, folder: Path, database: Database, redis_url: str) -> None:
         self.settings = Settings(
@@ -49,7 +49,7 @@ class ApiFixture:
         self._stored: dict[Claim, int] = {}
 
     def act_as(self, name: str) -> None:
-        """Requests come from a user who is no admin from now on."""
+        """Makes further requests come from a user who is not an administrator."""
         self.app.dependency_overrides[authenticate] = lambda: Principal(name)
 
     def submit(self, **spec: Any) -> dict[str, Any]:
@@ -63,7 +63,7 @@ class ApiFixture:
         return answer.json()
 
     def start(self, job_id: str, *, device: str = "cpu-0") -> Claim:
-        """Claims the job for a worker with two CPU slots and has it run."""
+        """Claims the job for a worker with two CPU slots, and sets it to running."""
         slots = [{"index": index, "uuid": f"cpu-{index}", "name": "CPU slot", "kind": "cpu"} for index in range(2)]
         held = {"worker": "box-a", "index": 0, "uuid": device, "name": "CPU slot"}
         with self.database.write() as session:
@@ -87,7 +87,7 @@ class ApiFixture:
     def new_checkpoint(
         self, *, step: int, epoch: int | None = None, files: dict[str, bytes], **metrics: float
     ) -> NewCheckpoint:
-        """A checkpoint whose bytes are in the blob store. `val_loss=…` is the metric `val/loss`."""
+        """Returns a checkpoint whose bytes are in the blob store. `val_loss=…` is the metric `val/loss`."""
         parts = self.app.state.services
         listed = [
             ManifestFile(path=path, size=len(content), sha256=parts.store.blobs.add(BytesIO(content)).sha256)

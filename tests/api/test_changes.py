@@ -57,7 +57,7 @@ def test_only_a_queued_job_can_change_its_priority(service: ApiFixture) -> None:
     refused = patch(service, job_id, name="fast", priority=1)
     assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
     assert "running" in refused.json()["detail"]
-    assert service.get(f"/v1/jobs/{job_id}")["name"] == "digits"  # all of a change or none of it
+    assert service.get(f"/v1/jobs/{job_id}")["name"] == "digits"  # a change is applied as a whole or not at all
     assert patch(service, job_id, name="fast").json()["name"] == "fast"
     service.end(claim, reason=EndReason.COMPLETED)
     assert patch(service, job_id, labels={"kept": "yes"}).json()["labels"] == {"kept": "yes"}

@@ -1,4 +1,4 @@
-"""Checkpoints over HTTP: the list, the names that lead to one, and the bytes."""
+"""Checkpoints over HTTP: the list, the aliases, and the files."""
 
 import base64
 from dataclasses import replace
@@ -18,7 +18,7 @@ WEIGHTS = b"weights"
 
 @pytest.fixture
 def path(service: ApiFixture) -> str:
-    """A job with the checkpoints of two epochs, the first one better, and one between epochs."""
+    """A job with the checkpoints of two epochs, the first one better, and a checkpoint between epochs."""
     job_id = service.submit(name="crack-unet")["id"]
     first = {"state.pt": STATE, "model.safetensors": WEIGHTS, "overlays/a.png": b"png"}
     new = [

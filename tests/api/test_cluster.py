@@ -1,4 +1,4 @@
-"""Trainers, workers, health, and the description of it all."""
+"""Trainers, workers, and readiness."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def test_trainers_are_listed_with_the_schema_of_their_configuration(service: Api
         assert item["description"]
         for part in (schema, *schema.get("$defs", {}).values()):
             assert part["additionalProperties"] is False
-            # What may be left out says what it then is.
+            # A key that may be omitted has a default.
             assert {name for name, field in part["properties"].items() if "default" not in field} == {
                 *part.get("required", [])
             }
@@ -46,7 +46,7 @@ def test_a_recipes_schema_describes_each_key(
     }
     training, data = sections["training"], sections["data"]
     assert training["epochs"]["default"] == schema["properties"]["training"]["default"]["epochs"] == epochs
-    assert "halve it" in training["auto_batch"]["description"]
+    assert "halve micro-batches" in training["auto_batch"]["description"]
     assert ("default" not in data["source"]) is needs_a_source
     assert "file:///" in data["source"]["description"]
     assert own in sections["loss"]
@@ -69,7 +69,7 @@ def test_a_worker_shows_its_devices_and_the_jobs_that_hold_them(service: ApiFixt
 def test_a_worker_shows_how_its_jobs_start(service: ApiFixture) -> None:
     service.start(service.submit()["id"])
     path = f"/v1/workers/{service.worker_id}"
-    assert service.get(path)["starts"] is None  # as of an older version, which tells nothing
+    assert service.get(path)["starts"] is None  # an older worker does not report it
     starts = StartsView(mode="cold", why="the warm process is starting", forks=3).model_dump(mode="json")
     with service.database.write() as session:
         workers.heartbeat(session, service.worker_id, devices=[], starts=starts)

@@ -1,4 +1,4 @@
-"""`DELETE /v1/jobs/{id}`: a job that has ended, and all that it stored."""
+"""`DELETE /v1/jobs/{id}`: deletes an ended job and everything that it stored."""
 
 from store.rows.logs import NewLines
 from store.rows.metrics import MetricPoint
@@ -7,7 +7,7 @@ from torchyard.contract.job import EndReason
 
 
 def ended(service: ApiFixture, *contents: bytes) -> str:
-    """A job that has stored something of everything, and a checkpoint with each of `contents`."""
+    """Returns an ended job with a point, a line, and a checkpoint for each of `contents`."""
     job_id = service.submit()["id"]
     claim = service.start(job_id)
     saved = [

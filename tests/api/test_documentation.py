@@ -1,4 +1,4 @@
-"""The page that shows the interface, and what it loads: all of it from the service itself."""
+"""The page that shows the interface. It loads everything from the service itself."""
 
 import base64
 import hashlib
@@ -65,14 +65,14 @@ def test_a_caller_that_has_the_document_gets_304(service: ApiFixture) -> None:
 def test_the_guide_has_every_operation_and_every_code(service: ApiFixture) -> None:
     document = service.get("/openapi.json")
     guide = GUIDE.read_text()
-    told = {
+    documented = {
         (method, path)
         for methods, path in re.findall(r"`([A-Z, ]+) (/[^`?]*)", guide)
         for method in methods.split(", ")
     }
     operations = {(method.upper(), path) for path, item in document["paths"].items() for method in item}
-    assert operations <= told
-    assert told - operations <= {("GET", "/docs"), ("GET", "/openapi.json")}
+    assert operations <= documented
+    assert documented - operations <= {("GET", "/docs"), ("GET", "/openapi.json")}
     for example in document["components"]["examples"].values():
         code, status = example["value"]["code"], example["value"]["status"]
         assert f"| {status} | `{code}` |" in guide
@@ -86,8 +86,8 @@ def test_the_guide_names_every_trainer(service: ApiFixture) -> None:
 
 def test_the_guide_names_the_kinds_of_events_that_are_listed(service: ApiFixture) -> None:
     claim = service.start(service.submit()["id"])
-    told = [NewEvent("message", {"text": "hello"}, 1), NewEvent("progress", {"step": 1}, 2)]
-    service.record(claim, events=told, checkpoints=[service.new_checkpoint(step=1, files={"state.pt": b"bytes"})])
+    documented = [NewEvent("message", {"text": "hello"}, 1), NewEvent("progress", {"step": 1}, 2)]
+    service.record(claim, events=documented, checkpoints=[service.new_checkpoint(step=1, files={"state.pt": b"bytes"})])
     listed = {event["type"] for event in service.get(f"/v1/jobs/{claim.job_id}/events")["data"]}
     sentence = re.search(r"/events` lists what happened, in order: ([a-z, ]+)\.", GUIDE.read_text())
     assert sentence is not None

@@ -1,4 +1,4 @@
-"""The thinned series against the same rule written as plain loops."""
+"""Downsampling, compared with the same rule written as plain loops."""
 
 import math
 

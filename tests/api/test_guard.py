@@ -1,4 +1,4 @@
-"""Names that the service answers to, and headers against misuse by browsers."""
+"""The `Host` names that the service accepts, and its security headers."""
 
 from pathlib import Path
 import socket
@@ -15,7 +15,7 @@ from tests.api.test_problems import assert_problem
 
 
 def client_of(folder: Path, **settings: str) -> TestClient:
-    """Of an app that needs neither database nor Redis for what is asked here."""
+    """A client of an application without a database and Redis, which these requests do not need."""
     return TestClient(create_app(Settings.model_validate({"data_dir": folder, "token": TOKEN, **settings})))
 
 

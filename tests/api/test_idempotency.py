@@ -1,4 +1,4 @@
-"""`Idempotency-Key`: a request that is sent twice makes one job, and is answered twice the same."""
+"""`Idempotency-Key`: a repeated request makes no second job and gets the first answer."""
 
 from concurrent.futures import ThreadPoolExecutor
 import json
@@ -31,7 +31,7 @@ def test_a_repeated_request_gets_the_first_answer(service: ApiFixture) -> None:
     first = submit(service, "nightly-7", labels={"b": "1", "a": "ü"}, priority=3)
     assert first.status_code == 201
     assert "Idempotent-Replayed" not in first.headers
-    service.start(first.json()["id"])  # the replay shows the first answer, not the job as it is now
+    service.start(first.json()["id"])  # the repeated request gets the first answer, not the job's present state
     again = submit(service, "nightly-7", labels={"b": "1", "a": "ü"}, priority=3)
     assert (again.status_code, again.json()) == (201, first.json())
     assert again.headers["Location"] == first.headers["Location"]
@@ -81,7 +81,7 @@ def test_a_key_is_kept_for_a_day_by_the_databases_clock(service: ApiFixture) -> 
     assert second.status_code == 201
     assert second.json()["id"] != first.json()["id"]
     assert submit(service, "daily", priority=1).json() == second.json()
-    with service.database.write() as session:  # the other one went as a new one came
+    with service.database.write() as session:  # the new key removed the expired one
         left = session.execute(delete(IdempotencyKey).returning(IdempotencyKey.key)).scalars().all()
     assert left == ["daily"]
     assert other.status_code == 201
@@ -143,7 +143,7 @@ def test_a_retry_that_is_sent_twice_makes_one_job(service: ApiFixture) -> None:
     job_id = service.submit()["id"]
     headers = {"Idempotency-Key": "again"}
     early = service.client.post(f"/v1/jobs/{job_id}/retry", headers=headers)
-    assert early.status_code == 409  # which is not remembered
+    assert early.status_code == 409  # a refused request does not use up its key
     service.end(service.start(job_id), reason=EndReason.COMPLETED)
     first = service.client.post(f"/v1/jobs/{job_id}/retry", headers=headers)
     again = service.client.post(f"/v1/jobs/{job_id}/retry", headers=headers)

@@ -1,4 +1,4 @@
-"""Submitting, listing, looking at and cancelling jobs."""
+"""Submits, lists, shows and cancels jobs."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
@@ -103,7 +103,7 @@ def test_pages_of_a_list_join_into_the_whole(service: ApiFixture) -> None:
         pages.append(ids(page))
         if not page["has_more"]:
             break
-        service.submit()  # a newer job changes nothing in the pages that follow
+        service.submit()  # a newer job does not change the following pages
         cursor = {"after": page["next"]}
     assert [len(page) for page in pages] == [3, 3, 1]
     assert [job_id for page in pages for job_id in page] == submitted[::-1]
@@ -260,13 +260,13 @@ def test_a_queued_job_is_cancelled_at_once(service: ApiFixture) -> None:
 def test_a_running_job_is_asked_to_stop_and_the_worker_is_woken(service: ApiFixture) -> None:
     job_id = service.submit()["id"]
     claim = service.start(job_id)
-    bell = service.queue.listener()
-    bell.wait(10)  # ends when the subscription is confirmed
+    listener = service.queue.listener()
+    listener.wait(10)  # ends when the subscription is confirmed
     answer = service.client.post(f"/v1/jobs/{job_id}/cancel")
     assert (answer.status_code, answer.json()["state"]) == (202, "running")
     assert answer.json()["status_reason"]["code"] == "stopping"
-    assert bell.wait(10)
-    bell.close()
+    assert listener.wait(10)
+    listener.close()
     service.end(claim, reason=EndReason.CANCELLED)
     assert service.get(f"/v1/jobs/{job_id}")["state"] == "cancelled"
 

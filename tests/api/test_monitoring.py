@@ -1,4 +1,4 @@
-"""`/metrics`: what an operator sees of the service."""
+"""`/metrics`: the service's metrics for Prometheus."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The OpenAPI document: complete, and derived from what the service does."""
+"""The OpenAPI document is complete, and matches what the service does."""
 
 from collections.abc import Iterator
 from typing import Any

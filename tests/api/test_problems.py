@@ -1,4 +1,4 @@
-"""What is wrong is said as an RFC 9457 problem, always."""
+"""Every error is answered as an RFC 9457 problem."""
 
 from collections.abc import Iterator
 import logging

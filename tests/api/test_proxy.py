@@ -1,4 +1,4 @@
-"""The proxy that `docs/operating.md` shows, before the real service."""
+"""The proxy of `docs/operating.md` in front of the real service."""
 
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.skipif(NGINX is None, reason="nginx is not installed")
 def client(
     tmp_path_factory: pytest.TempPathFactory, sqlite: SQLiteDatabases, redis_url: str
 ) -> Iterator[tuple[httpx2.Client, str]]:
-    """What asks the proxy, and the path of a download."""
+    """A client of the proxy, and the path of a download."""
     folder = tmp_path_factory.mktemp("proxied")
     settings = {"allowed_hosts": "torchyard.example.com", "sendfile": "x-accel-redirect:/protected-blobs"}
     headers = {"Authorization": f"Bearer {TOKEN}", "Host": "torchyard.example.com", "Accept-Encoding": "identity"}
@@ -53,7 +53,7 @@ def client(
 
 @contextmanager
 def nginx(served: Served) -> Generator[str]:
-    """The URL of an nginx with the page's example: only its addresses and paths are others."""
+    """The URL of an nginx with the example of the page. Only addresses and paths differ."""
     found = re.search(r"```nginx\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert found is not None
     with socket.create_server(("127.0.0.1", 0)) as probe:

@@ -1,4 +1,4 @@
-"""`GET /v1/queue`: the order in which workers look at jobs, and why each waits."""
+"""`GET /v1/queue`: the order in which workers try to start jobs, and why each waits."""
 
 from typing import Any
 
@@ -39,11 +39,11 @@ def test_the_reason_of_a_group_is_the_reason_of_each_of_its_jobs(service: ApiFix
         shape = jobs.get(session, first).shape
         assert shape is not None
         reasons.store_reasons(session, {shape: Reason("devices_busy", "needs 1 device; 0 free on box-a")})
-    told = {entry["job_id"]: entry["reason"] for entry in service.get("/v1/queue")["data"]}
+    queued = {entry["job_id"]: entry["reason"] for entry in service.get("/v1/queue")["data"]}
     listed = {job["id"]: job["status_reason"] for job in service.get("/v1/jobs")["data"]}
     for job_id, code in ((first, "devices_busy"), (second, "devices_busy"), (other, "waiting")):
-        looked_at = service.get(f"/v1/jobs/{job_id}")["status_reason"]
-        assert told[job_id]["code"] == listed[job_id]["code"] == looked_at["code"] == code
+        shown = service.get(f"/v1/jobs/{job_id}")["status_reason"]
+        assert queued[job_id]["code"] == listed[job_id]["code"] == shown["code"] == code
     assert service.submit()["status_reason"]["code"] == "devices_busy", "a new one waits for the same"
     service.client.post(f"/v1/jobs/{first}/pause")
     assert service.get(f"/v1/jobs/{first}")["status_reason"]["code"] == "paused"
@@ -67,7 +67,7 @@ def test_pages_stay_correct_while_the_queue_changes(service: ApiFixture) -> None
     waiting = [service.submit(priority=priority)["id"] for priority in (5, 5, 0, 0, 0, -1)]
     page = service.get("/v1/queue", limit=3)
     assert places(page) == [(1, waiting[0]), (2, waiting[1]), (3, waiting[2])]
-    # Those of the first page leave the queue, its last one too, and new ones come before and behind.
+    # The jobs of the first page leave the queue, and new jobs come before and after them.
     for job_id in waiting[:3]:
         service.client.post(f"/v1/jobs/{job_id}/cancel")
     service.submit(priority=7)

@@ -1,4 +1,4 @@
-"""What the service answers about a job whose old lines and events were removed."""
+"""Lists and streams of a job whose old lines and events were removed."""
 
 from datetime import timedelta
 
@@ -27,7 +27,7 @@ def test_lists_and_streams_skip_what_retention_removed(service: ApiFixture) -> N
     service.end(claim, reason=EndReason.COMPLETED)
     page = service.get(f"{path}/logs", limit=4)
     whole = stream(service, claim.job_id, 0)
-    # A reader that was shown some of it, and comes back when that is gone.
+    # The reader's cursor points at lines that are removed now.
     for _ in cleanup.trim_finished_jobs(store_on(service.database), TrimLimits(log_bytes=59, events=timedelta())):
         pass
     assert [line["line"] for line in service.get(f"{path}/logs", limit=3)["data"]] == [25, 26, 27]

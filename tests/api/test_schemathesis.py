@@ -1,5 +1,5 @@
-"""The whole interface against its own description: every operation, check and phase of schemathesis. Here, the phase
-`coverage`, which takes minutes, looks at one operation; `make test-thorough` has it look at all."""
+"""Checks the interface against its OpenAPI document: every operation, check and phase of schemathesis. The phase
+`coverage`, which takes minutes, checks no operation here; `make test-thorough` runs it for all."""
 
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -19,7 +19,7 @@ from torchyard.contract.errors import NotFound, StaleClaim
 from torchyard.contract.job import EndReason
 
 _LONGEST_S = 540
-"""On a machine with other work; it is a minute on one without."""
+"""On a busy machine; an idle one needs a minute."""
 
 CONFIGURATION = """\
 seed = 20251
@@ -35,15 +35,15 @@ database = "none"
 [phases.stateful]
 max-steps = 6
 
-# What is sound may still be as it is with the client already (304), out of range (416) or too long for HTTP (414).
+# A valid request may also be answered by 304 (not modified), 416 (range) or 414 (URL too long).
 [checks.positive_data_acceptance]
 expected-statuses = ["2xx", 304, 401, 403, 404, 409, 414, 416]
 
-# What is too large is refused before it is looked at.
+# A request that is too large is refused before it is parsed.
 [checks.negative_data_rejection]
 expected-statuses = [401, 404, 409, 413, 414, 422, 503]
 
-# A spec has rules between its fields, a key may belong to another request, and a checkpoint to another job.
+# A spec has rules between its fields, a key may belong to another request, a checkpoint to another job.
 [[operations]]
 include-operation-id = ["submit_job", "validate_spec", "retry_job", "list_checkpoints"]
 checks.positive_data_acceptance.expected-statuses = ["2xx", 401, 404, 409, 414, 422]
@@ -53,7 +53,7 @@ checks.positive_data_acceptance.expected-statuses = ["2xx", 401, 404, 409, 414, 
 @pytest.mark.parametrize("databases", ["sqlite"], indirect=True)
 @pytest.mark.timeout(_LONGEST_S + 60)
 @pytest.mark.parametrize(
-    "asked",
+    "options",
     [
         pytest.param(["--phases", "coverage", "--include-operation-id", "change_job"], marks=pytest.mark.thorough),
         pytest.param(["--phases", "coverage"], marks=pytest.mark.thorough),
@@ -62,11 +62,11 @@ checks.positive_data_acceptance.expected-statuses = ["2xx", 401, 404, 409, 414, 
     ids=["coverage-of-a-change", "coverage", "random"],
 )
 def test_every_operation_matches_its_description(
-    service: ApiFixture, tmp_path: Path, database_url: str, redis_url: str, asked: list[str]
+    service: ApiFixture, tmp_path: Path, database_url: str, redis_url: str, options: list[str]
 ) -> None:
     (tmp_path / "schemathesis.toml").write_text(CONFIGURATION.replace("TOKEN", TOKEN))
     with api_process(tmp_path, database_url, redis_url) as (_, url), every_job_succeeds(service):
-        argv = [sys.executable, "-m", "schemathesis.cli", "run", f"{url}/openapi.json", *asked]
+        argv = [sys.executable, "-m", "schemathesis.cli", "run", f"{url}/openapi.json", *options]
         done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=_LONGEST_S)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Traceback" not in (tmp_path / "api.log").read_text()
@@ -74,13 +74,13 @@ def test_every_operation_matches_its_description(
 
 @contextmanager
 def every_job_succeeds(service: ApiFixture) -> Generator[None]:
-    """A worker that is done with a job at once: each of its streams ends, and all that a job has can be read."""
+    """Runs a worker that completes each job at once, so that streams end and jobs have data."""
     over = Event()
 
     def work() -> None:
         while not over.wait(0.05):
             for job_id, _ in service.queued_rows():
-                with suppress(StaleClaim, AssertionError):  # it was cancelled meanwhile
+                with suppress(StaleClaim, AssertionError):  # the job was cancelled meanwhile
                     succeed(service, job_id)
 
     thread = Thread(target=work)

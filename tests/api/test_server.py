@@ -1,4 +1,4 @@
-"""The server below the application: what it refuses by itself, whom it waits for, and how it sends files."""
+"""The HTTP server below the application: refused requests, deadlines, and sent files."""
 
 from collections.abc import Generator, Iterator
 import contextlib
@@ -36,14 +36,14 @@ def served(tmp_path_factory: pytest.TempPathFactory, sqlite: SQLiteDatabases, re
 
 @pytest.fixture(scope="module")
 def impatient(tmp_path_factory: pytest.TempPathFactory, sqlite: SQLiteDatabases, redis_url: str) -> Iterator[Served]:
-    """Waits for a client no longer than a test does."""
+    """An API with short deadlines."""
     with service_served(tmp_path_factory.mktemp("impatient"), sqlite, redis_url, **IMPATIENT) as found:
         yield found
 
 
 @contextlib.contextmanager
 def service_served(folder: Path, sqlite: SQLiteDatabases, redis_url: str, **settings: object) -> Generator[Served]:
-    """With a checkpoint to download."""
+    """An API with a checkpoint to download."""
     with sqlite.migrated() as database_url:
         publish(folder, database_url, redis_url)
         with api_process(folder, database_url, redis_url, **settings) as (process, url):
@@ -51,7 +51,7 @@ def service_served(folder: Path, sqlite: SQLiteDatabases, redis_url: str, **sett
 
 
 def publish(folder: Path, database_url: str, redis_url: str) -> None:
-    """A job of one checkpoint, as large as no socket's buffers are."""
+    """Stores a job with one checkpoint, larger than any socket's buffers."""
     database = Database(database_url)
     service = ApiFixture(folder, database, redis_url)
     blob = service.app.state.services.store.blobs.path(SHA256)
@@ -73,7 +73,7 @@ def job_of(served: Served) -> dict[str, Any]:
 
 
 def download_of(served: Served) -> str:
-    """The path of the checkpoint's bytes."""
+    """Returns the path of the checkpoint's bytes."""
     return f"/v1/jobs/{job_of(served)['id']}/checkpoints/latest/download"
 
 
@@ -184,7 +184,7 @@ def test_a_slow_body_is_read_and_a_stalled_one_gets_408(impatient: Served) -> No
     assert (answer.status, answer.problem().code) == (408, "request_timeout")
     with impatient.connect() as connection:
         connection.sendall(post)
-        for _ in range(20):  # for much longer than may pass without a byte
+        for _ in range(20):  # much longer than the deadline for one byte
             threading.Event().wait(0.2)
             connection.sendall(b"x")
         assert read_answer(connection).problem().code == "invalid_request"
@@ -210,7 +210,7 @@ def test_an_answer_before_the_end_of_the_body_closes_the_connection(served: Serv
         answer = client.getresponse()
         assert (answer.status, answer.headers["Connection"]) == (413, "close")
         answer.read()
-        client.request("GET", "/healthz")  # on a connection of its own, as the first one is to end
+        client.request("GET", "/healthz")  # on a new connection, as the first one ends
         assert client.getresponse().status == 200
 
 
@@ -218,7 +218,7 @@ def test_a_client_that_sends_its_whole_body_still_gets_the_answer(served: Served
     with served.connect() as connection:
         connection.sendall(get("/v1/jobs", f"Content-Length: {16 << 20}", method="POST"))
         connection.sendall(b" " * (16 << 20))
-        connection.sendall(get("/healthz"))  # what comes behind the answer that ends the connection is not answered
+        connection.sendall(get("/healthz"))  # not answered: the connection ends
         answer = read_answer(connection)
         assert (answer.status, answer.problem().code) == (413, "too_large")
         assert connection.recv(1) == b""
@@ -248,7 +248,7 @@ def test_a_download_is_sent_whole_and_in_parts(served: Served) -> None:
 
 
 def test_aborted_downloads_leave_no_descriptor_open(served: Served) -> None:
-    cut_downloads(served, 10)  # the pools of threads and of the database are as large as they get
+    cut_downloads(served, 10)  # fills the pools of threads and connections
     descriptors, threads = served.descriptors(), served.threads()
     cut_downloads(served, 50)
     wait_until(lambda: served.descriptors() <= descriptors)
@@ -293,7 +293,7 @@ def test_others_are_served_during_a_slow_download_and_a_signal_ends_everything(
 
 
 def cut_downloads(served: Served, count: int) -> None:
-    """Every second one by halves. Returns when the server holds none of them."""
+    """Aborts downloads, every second one halfway. Returns when the server has closed them all."""
     request = get(download_of(served))
     for number in range(count):
         with served.connect() as connection:
@@ -306,7 +306,7 @@ def cut_downloads(served: Served, count: int) -> None:
 
 
 def count_rest(connection: socket.socket) -> int:
-    """Bytes until the connection ends."""
+    """Returns the number of bytes until the connection ends."""
     buffer, received = bytearray(1 << 20), 0
     with contextlib.suppress(ConnectionResetError):
         while count := connection.recv_into(buffer):

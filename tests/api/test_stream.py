@@ -1,4 +1,4 @@
-"""A job's stream: everything that is stored, each thing once, over any number of connections."""
+"""A job's stream: every stored item once, over any number of connections."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
@@ -33,7 +33,7 @@ from tests.servers import redis_server
 from tests.store.fixture import store_on
 from torchyard.contract.job import EndReason
 
-# What a test of connections shows does not depend on the kind of database, but for PostgreSQL's own connections.
+# A test of connections does not depend on the kind of database, except for PostgreSQL's own connections.
 on_sqlite = pytest.mark.parametrize("databases", ["sqlite"], indirect=True)
 on_postgresql = pytest.mark.parametrize("databases", ["postgresql"], indirect=True)
 
@@ -41,14 +41,14 @@ _EVENT = re.compile("id: (.*)\nevent: (.*)\ndata: (.*)")
 
 
 @dataclass(frozen=True)
-class Told:
+class SentEvent:
     id: int
     event: str
     data: dict[str, Any]
 
 
 class Watcher:
-    """One connection to a job's stream: an iterator of whole events until it ends."""
+    """One connection to a job's stream, as an iterator of its events."""
 
     def __init__(self, url: str, job_id: str, *, after: int | None = None, query: str = "") -> None:
         self._connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
@@ -69,14 +69,14 @@ class Watcher:
     def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> Told:
+    def __next__(self) -> SentEvent:
         fields: dict[str, str] = {}
         while raw := self._answer.readline():
             name, _, value = raw.decode().rstrip("\n").partition(": ")
             if name:
                 fields[name] = value
             elif fields:
-                return Told(int(fields["id"]), fields["event"], json.loads(fields["data"]))
+                return SentEvent(int(fields["id"]), fields["event"], json.loads(fields["data"]))
         raise StopIteration
 
 
@@ -86,16 +86,18 @@ def watching(count: int, url: str, job_id: str) -> Generator[list[Watcher]]:
         yield [stack.enter_context(Watcher(url, job_id)) for _ in range(count)]
 
 
-def parsed(raw: bytes) -> list[Told]:
-    """The events that a stream sent, in this process."""
+def parsed(raw: bytes) -> list[SentEvent]:
+    """Parses the events of a stream."""
     blocks = [block for block in raw.decode().split("\n\n") if block and not block.startswith(":")]
     return [
-        Told(int(found[1]), found[2], json.loads(found[3])) for block in blocks if (found := _EVENT.fullmatch(block))
+        SentEvent(int(found[1]), found[2], json.loads(found[3]))
+        for block in blocks
+        if (found := _EVENT.fullmatch(block))
     ]
 
 
 def batch(number: int, *, lines: int = 3) -> dict[str, Any]:
-    """A batch of the relay, with something of each kind."""
+    """Returns a batch of the relay with items of each kind."""
     return {
         "points": [MetricPoint(key, number, float("nan") if number % 5 == 0 else number / 7, number) for key in "ab"],
         "lines": [NewLines(rank, "stdout", [f"{number} ü\r{line}" for line in range(lines)]) for rank in (0, None)],
@@ -104,7 +106,7 @@ def batch(number: int, *, lines: int = 3) -> dict[str, Any]:
 
 
 def run(service: ApiFixture, claim: Claim, batches: int) -> None:
-    """Stores what a whole attempt would, and announces it as a worker does."""
+    """Stores the batches of an attempt and its end, and announces them as a worker does."""
     for number in range(batches):
         service.record(claim, **batch(number))
         service.queue.announce(Announcement(changed={claim.job_id}))
@@ -141,17 +143,17 @@ def url(tmp_path: Path, service: ApiFixture, redis_url: str) -> Iterator[str]:
 def test_the_stream_of_a_job_that_has_ended_replays_everything_and_ends(service: ApiFixture, claim: Claim) -> None:
     run(service, claim, 200)
     answer = service.client.get(f"/v1/jobs/{claim.job_id}/stream")
-    told = parsed(answer.content)
+    sent = parsed(answer.content)
     assert answer.headers["content-type"].startswith("text/event-stream")
-    assert [(item.id, item.event) for item in told[:-1]] == stored(service, claim.job_id)
-    assert (told[-1].id, told[-1].event, told[-1].data) == (told[-2].id, "end", {"state": "succeeded"})
-    of_kind = {item.event: item.data for item in told}
+    assert [(item.id, item.event) for item in sent[:-1]] == stored(service, claim.job_id)
+    assert (sent[-1].id, sent[-1].event, sent[-1].data) == (sent[-2].id, "end", {"state": "succeeded"})
+    of_kind = {item.event: item.data for item in sent}
     assert set(of_kind["metric"]) == {"key", "step", "value", "time", "attempt"}
     assert set(of_kind["log"]) == {"line", "time", "attempt", "rank", "stream", "text"}
     assert of_kind["state"]["data"]["to"] == "succeeded"
     assert of_kind["progress"]["data"] == {"step": 199}
-    assert "NaN" in [item.data["value"] for item in told if item.event == "metric"]
-    again = service.client.get(f"/v1/jobs/{claim.job_id}/stream", headers={"Last-Event-ID": str(told[-1].id)})
+    assert "NaN" in [item.data["value"] for item in sent if item.event == "metric"]
+    again = service.client.get(f"/v1/jobs/{claim.job_id}/stream", headers={"Last-Event-ID": str(sent[-1].id)})
     assert [item.event for item in parsed(again.content)] == ["end"]
 
 
@@ -195,26 +197,26 @@ def test_streams_of_other_users_and_of_unknown_jobs_are_not_found(service: ApiFi
 def test_a_stream_interrupted_fifty_times_equals_an_uninterrupted_one(
     service: ApiFixture, claim: Claim, url: str
 ) -> None:
-    def watch() -> list[Told]:
+    def watch() -> list[SentEvent]:
         with Watcher(url, claim.job_id) as watcher:
             return list(watcher)
 
     chance = random.Random(7)
-    told: list[Told] = []
+    sent: list[SentEvent] = []
     cuts = 0
     with ThreadPoolExecutor() as pool:
         uncut = pool.submit(watch)
         pool.submit(run, service, claim, 120)
-        while not told or told[-1].event != "end":
-            with Watcher(url, claim.job_id, after=told[-1].id if told else None) as watcher:
+        while not sent or sent[-1].event != "end":
+            with Watcher(url, claim.job_id, after=sent[-1].id if sent else None) as watcher:
                 for item in watcher:
-                    told.append(item)
+                    sent.append(item)
                     if cuts < 50 and chance.random() < 0.15:
                         cuts += 1
-                        break  # whatever else has arrived of this connection is thrown away
+                        break  # the rest of this connection is discarded
     assert cuts == 50
-    assert told == uncut.result() == watch()
-    assert [(item.id, item.event) for item in told[:-1]] == stored(service, claim.job_id)
+    assert sent == uncut.result() == watch()
+    assert [(item.id, item.event) for item in sent[:-1]] == stored(service, claim.job_id)
 
 
 @on_sqlite
@@ -280,7 +282,7 @@ def test_watchers_do_not_delay_a_shutdown(tmp_path: Path, service: ApiFixture, c
         for watcher in watchers:
             next(watcher)
         process.send_signal(signal.SIGTERM)
-        # Each comes to its own end: an answer that was broken off would raise IncompleteRead.
+        # Each answer is complete: an interrupted one would raise IncompleteRead.
         assert [[item.event for item in watcher] for watcher in watchers] == [["state"] * 2] * 20
         assert process.wait(30) == 0
     assert "Traceback" not in (tmp_path / "api.log").read_text()
@@ -320,11 +322,11 @@ def test_the_watchers_of_a_job_share_each_page(
     async def watch() -> list[bytes]:
         live = Live(service.settings.redis)
         stream = Stream(store_on(database), live)
-        told = await asyncio.gather(
+        sent = await asyncio.gather(
             *(collect(stream.events(claim.job_id, after=0, kinds=frozenset()), lambda _: False) for _ in range(50))
         )
         live.close()
-        return told
+        return sent
 
     first, *others = asyncio.run(watch())
     assert all(other == first for other in others)
@@ -380,7 +382,7 @@ def test_pages_without_events_count_against_the_cache_size(
 
 
 def counted_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The positions behind which the store is read from now on."""
+    """Returns a list to which each read of the store adds the position that it starts after."""
     read: list[int] = []
     original = timeline.after
 

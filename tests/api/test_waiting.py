@@ -27,7 +27,7 @@ def look(service: ApiFixture, job_id: str, *, etag: str | None = None, **params:
 
 @contextmanager
 def waiting(service: ApiFixture, job_id: str) -> Generator[list[Response]]:
-    """A request that waits for a newer version while the block runs; its answer is in the list after the block."""
+    """Runs a request that waits for a newer version during the block. Its answer is in the list after the block."""
     answers: list[Response] = []
     version = service.get(f"/v1/jobs/{job_id}")["version"]
     with ThreadPoolExecutor(1) as pool:
@@ -117,7 +117,7 @@ def test_a_hundred_waiting_requests_hold_no_thread(service: ApiFixture) -> None:
         before = threading.active_count()
         asked = [pool.submit(look, service, job_id, wait=60, after_version=1) for _ in range(100)]
         until(lambda: live.watched(job_id) == 100)
-        assert service.get("/v1/jobs")["data"]  # others are answered meanwhile
+        assert service.get("/v1/jobs")["data"]  # other requests are answered meanwhile
         assert threading.active_count() - before - 100 < 50
         service.client.post(f"/v1/jobs/{job_id}/cancel")
         assert {future.result(DEADLINE_S).json()["state"] for future in asked} == {"cancelled"}

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 
 class BreakingProxy:
-    """Forwards to `upstream`. Of each connection it sends back `limit` bytes, if that is set, and then cuts it, or
-    lets it hang where `hangs` is set. `sent` counts the bytes of all of them, `broken` the connections.
+    """Forwards connections to `upstream`. If `limit` is set, it breaks each after that many bytes of the answer, or
+    stops forwarding if `hangs` is set. `sent` counts the bytes of all answers, `broken` the broken connections.
     """
 
     def __init__(self, upstream: str) -> None:

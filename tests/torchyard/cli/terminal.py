@@ -1,4 +1,4 @@
-"""A command in a terminal of its own."""
+"""Runs a command in a pseudo-terminal."""
 
 from collections.abc import Mapping, Sequence
 import fcntl
@@ -13,7 +13,7 @@ from tests.torchyard.cli.invocation import COMMAND
 def in_terminal(
     arguments: Sequence[str], environment: Mapping[str, str], *, answer: str = "", shown: str = "?", columns: int = 80
 ) -> tuple[int, str]:
-    """The exit code of `torchyard`, and all that its terminal was sent; `answer` is typed once `shown` is there."""
+    """Returns the exit code of `torchyard` and its output. Types `answer` once `shown` is in the output."""
     pid, terminal = pty.fork()
     if pid == 0:
         fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -32,5 +32,5 @@ def in_terminal(
 def _read(terminal: int) -> str:
     try:
         return os.read(terminal, 65536).decode(errors="replace")
-    except OSError:  # the other side has ended
+    except OSError:  # the process has ended
         return ""

@@ -1,4 +1,4 @@
-"""A model card as people read it, whatever a script wrote into it."""
+"""How model cards are shown, also with unexpected values."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from torchyard.cli.card import card_lines
 
 
 def shown(**card: object) -> dict[str, str]:
-    """What each label has beside it."""
+    """Returns the text beside each label."""
     _, *lines = card_lines(card)  # pyright: ignore[reportArgumentType] - JSON, all of it
     width = max(len(key.removesuffix("_bytes")) for key in card)
     return {line[:width].rstrip(): line[width:].strip() for line in lines}

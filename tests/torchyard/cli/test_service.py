@@ -108,10 +108,10 @@ def test_ps_filters_jobs(service: Service, trained: JobView, failed: JobView) ->
 
 
 def test_why_explains_what_a_queued_job_waits_for(service: Service, waiting: JobView) -> None:
-    told = _run(service, "why", waiting.id).stdout
-    assert told.startswith("large is queued: needs 999 devices; the largest worker, ")
-    assert "position   1 of the queue" in told
-    assert told.count("  free  ") == len(service.client.workers()[0].devices)
+    shown = _run(service, "why", waiting.id).stdout
+    assert shown.startswith("large is queued: needs 999 devices; the largest worker, ")
+    assert "position   1 of the queue" in shown
+    assert shown.count("  free  ") == len(service.client.workers()[0].devices)
     assert json.loads(_run(service, "why", "large", "--json").stdout)["job"]["id"] == waiting.id
     entry = _run(service, "queue").stdout.splitlines()[1]
     assert entry.split()[:3] == ["1", waiting.id, "large"] and "needs 999 devices" in entry
@@ -119,11 +119,11 @@ def test_why_explains_what_a_queued_job_waits_for(service: Service, waiting: Job
 
 
 def test_why_explains_how_a_job_failed_and_what_to_do(service: Service, failed: JobView) -> None:
-    told = _run(service, "why", failed.id).stdout
-    assert told.startswith("fails failed: ValueError: the data is blue")
-    assert "(user_error, rank 0, exit code 1)" in told
-    assert 'File "' in told and "raise ValueError" in told
-    assert f"logs {failed.id} --rank 0" in told and f"retry {failed.id}" in told
+    shown = _run(service, "why", failed.id).stdout
+    assert shown.startswith("fails failed: ValueError: the data is blue")
+    assert "(user_error, rank 0, exit code 1)" in shown
+    assert 'File "' in shown and "raise ValueError" in shown
+    assert f"logs {failed.id} --rank 0" in shown and f"retry {failed.id}" in shown
 
 
 def test_workers_lists_each_device(service: Service) -> None:
@@ -189,9 +189,9 @@ def test_a_stopped_download_continues_with_the_next_command(service: Service, tr
             until(lambda: any(path.stat().st_size > half // 2 for path in tmp_path.iterdir()), what="half has arrived")
             process.send_signal(signal.SIGINT)
             assert process.stderr is not None
-            told = process.stderr.read()
+            shown = process.stderr.read()
             assert process.wait(30) == 130
-        assert "the same command continues" in told
+        assert "the same command continues" in shown
         proxy.limit, already = None, proxy.sent
         done = _run(service, "download", trained.id, "-o", str(target), url=proxy.url)
         assert "Continues after" in done.stderr

@@ -1,4 +1,4 @@
-"""What a Torchyard server answers, as the design documents it."""
+"""Answers of a Torchyard server, for the fake one."""
 
 import hashlib
 import json
@@ -57,7 +57,7 @@ def line(number: int) -> dict[str, Any]:
 
 
 def sse(*items: tuple[str, int, Any]) -> Answer:
-    """A stream's connection, which the server ends behind the last of the items (kind, position, data)."""
+    """Returns a stream's answer, which ends after the last item (kind, position, data)."""
     text = ": heartbeat\n\n" + "".join(
         f"id: {position}\nevent: {kind}\ndata: {json.dumps(data)}\n\n" for kind, position, data in items
     )

@@ -1,4 +1,4 @@
-"""A real HTTP server that answers what a test tells it to, and remembers what it was requests."""
+"""A real HTTP server that gives the answers that a test sets, and records the requests."""
 
 from collections import deque
 from collections.abc import Generator
@@ -15,7 +15,7 @@ TOKEN = "the-token"
 
 @dataclass(frozen=True)
 class Answer:
-    """`body` is sent as JSON unless it is bytes; a `status` of 0 cuts the connection instead."""
+    """`body` is sent as JSON unless it is bytes; a `status` of 0 closes the connection instead."""
 
     body: Any = None
     status: int = 200
@@ -32,7 +32,7 @@ class Request:
 
 
 class FakeServer(ThreadingHTTPServer):
-    """`answers[path]` is used up from the left; its last answer stays."""
+    """Requests for a path get its answers in order; the last one is repeated."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -88,4 +88,4 @@ class _Handler(BaseHTTPRequestHandler):
     do_POST = do_PATCH = do_DELETE = do_HEAD = do_GET
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Says nothing."""
+        """Writes no log."""
