@@ -51,7 +51,7 @@ def test_make_env_keeps_an_existing_file(checkout: Path) -> None:
     (checkout / ".env").write_text("TORCHYARD_TOKEN=mine\n")
     done = _make_env(checkout)
     assert done.returncode != 0
-    assert ".env is there" in done.stderr and "Traceback" not in done.stderr
+    assert ".env exists" in done.stderr and "Traceback" not in done.stderr
     assert (checkout / ".env").read_text() == "TORCHYARD_TOKEN=mine\n"
 
 
