@@ -53,7 +53,7 @@ def old_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @dataclass
-class House:
+class AdoptionFixture:
     """A database and a Redis on which workers of both versions run scripts until a gate file exists."""
 
     folder: Path
@@ -114,9 +114,9 @@ class House:
 
 
 @pytest.fixture
-def fixture(database_url: str, database: Database, tmp_path: Path, old_python: Path) -> Generator[House]:
+def fixture(database_url: str, database: Database, tmp_path: Path, old_python: Path) -> Generator[AdoptionFixture]:
     with servers.redis_server(tmp_path) as redis, closing(Queue(redis)) as queue:
-        fixture = House(tmp_path, database_url, redis, StoreFixture(database), queue, old_python)
+        fixture = AdoptionFixture(tmp_path, database_url, redis, StoreFixture(database), queue, old_python)
         yield fixture
         for folder in tmp_path.glob("*/train.py"):
             fixture.finish(folder.parent.name)  # whatever a test that failed has left comes to its end
@@ -126,7 +126,7 @@ on_sqlite = pytest.mark.parametrize("databases", ["sqlite"], indirect=True)
 
 
 @on_sqlite
-def test_a_current_worker_completes_an_attempt_of_an_older_one(fixture: House) -> None:
+def test_a_current_worker_completes_an_attempt_of_an_older_one(fixture: AdoptionFixture) -> None:
     finishes, cancelled = fixture.submit("finishes"), fixture.submit("cancelled")
     with fixture.worker(fixture.old_python, "box", slots=2):
         for job_id in (finishes, cancelled):
@@ -157,7 +157,7 @@ def test_a_current_worker_completes_an_attempt_of_an_older_one(fixture: House) -
 
 
 @pytest.mark.thorough
-def test_an_older_worker_beside_a_current_one_completes_jobs(fixture: House) -> None:
+def test_an_older_worker_beside_a_current_one_completes_jobs(fixture: AdoptionFixture) -> None:
     with fixture.worker(fixture.old_python, "old"), fixture.worker(sys.executable, "new"):
         until(lambda: len(fixture.db.read(workers.list_all)) == 2, what="both workers are there")
         submitted = {name: fixture.submit(name) for name in ("one", "two")}
@@ -176,7 +176,9 @@ def test_an_older_worker_beside_a_current_one_completes_jobs(fixture: House) -> 
 @pytest.mark.thorough
 @on_sqlite
 @pytest.mark.parametrize("lost_is_old", [True, False])
-def test_a_job_of_a_lost_worker_continues_on_one_of_another_version(fixture: House, lost_is_old: bool) -> None:
+def test_a_job_of_a_lost_worker_continues_on_one_of_another_version(
+    fixture: AdoptionFixture, lost_is_old: bool
+) -> None:
     pythons = (fixture.old_python, sys.executable) if lost_is_old else (sys.executable, fixture.old_python)
     job_id = fixture.submit("lost")
     with fixture.worker(pythons[0], "first", end=signal.SIGKILL):
