@@ -13,7 +13,7 @@ RUN --mount=type=cache,target=/root/.cache/pip \
 COPY pyproject.toml requirements.lock ./
 COPY deploy/server deploy/server
 RUN --mount=type=cache,target=/root/.cache/uv \
-    uv pip install --require-hashes --only-binary :all: --constraint requirements.lock \
+    uv pip install --require-hashes --only-binary :all: --constraint requirements.lock --excludes deploy/server/excluded.txt \
         --requirement pyproject.toml --requirement deploy/server/pyproject.toml
 COPY README.md ./
 COPY torchyard torchyard

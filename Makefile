@@ -65,7 +65,7 @@ env:  ## Write .env, the secrets of docker-compose.yml; never over one that is t
 	@$(PYTHON) deploy/env.py
 
 lock: $(STAMP)  ## Resolve the dependencies again and write the locks
-	$(COMPILE) pyproject.toml deploy/server/pyproject.toml --group dev --upgrade --output-file requirements.lock
+	$(COMPILE) --excludes deploy/server/excluded.txt pyproject.toml deploy/server/pyproject.toml --group dev --upgrade --output-file requirements.lock
 	echo 'pydantic<2' | $(COMPILE) --output-file tests/deploy/pydantic1.lock -
 	echo 'uv==$(UV_VERSION)' | $(COMPILE) --output-file bootstrap.lock -
 
