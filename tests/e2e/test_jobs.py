@@ -112,8 +112,8 @@ def test_a_job_starts_warm_or_by_torchrun_as_requested_and_says_why(service: Ser
     assert error is not None
     assert (error.code, error.message) == (
         "config_error",
-        "launcher: warm is not possible: OMP_NUM_THREADS must be set when Python starts. With auto, the job starts with "
-        "torchrun",
+        "launcher: warm is not possible: OMP_NUM_THREADS must be set when Python starts. With auto, the job starts "
+        "with torchrun",
     )
     starts = service.client.workers()[0].starts
     assert starts is not None
