@@ -3,7 +3,7 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 import logging
 
 from store import changes
@@ -95,21 +95,28 @@ class Live:
             self._listener = asyncio.create_task(self._listen())
 
     async def _listen(self) -> None:
-        while True:
+        # Redis's client may swallow a cancellation while it connects, so `closed` is checked as well.
+        while not self.closed:
             try:
-                async for job_id in changes.listen(self._url):
-                    self.announcements += 1
-                    if job_id is None:
-                        self.subscribed = True
-                        self._wake_all()  # a change before the subscription was not announced to it
-                        continue
-                    for watch in self._watches.get(job_id, ()):
-                        watch.wake()
+                async with aclosing(changes.listen(self._url)) as announcements:
+                    async for job_id in announcements:
+                        if self.closed:
+                            return
+                        self._announce(job_id)
             except Unavailable as error:
                 if self.subscribed:
                     _log.warning("%s; watchers poll until it answers", error.message)
                 self.subscribed = False
             await asyncio.sleep(_POLL_S)
+
+    def _announce(self, job_id: str | None) -> None:
+        self.announcements += 1
+        if job_id is None:
+            self.subscribed = True
+            self._wake_all()  # a change before the subscription was not announced to it
+            return
+        for watch in self._watches.get(job_id, ()):
+            watch.wake()
 
     def _wake_all(self) -> None:
         for watches in self._watches.values():

@@ -36,9 +36,9 @@ def test_the_end_of_an_attempt_is_noticed_at_once_however_rarely_it_is_polled(
     simulated: SimulatedRunnerFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attempt = simulated.start_ranks()
+    simulated.write_log("one\n")  # before the patch: the first poll after it is the last
     monkeypatch.setattr(pace, "pause_s", one_hour)
-    simulated.write_log("one\n")
-    wait_for(lambda: simulated.lines() == ["one"], "the last poll")
+    wait_for(lambda: simulated.lines() == ["one"], "the log line")
     simulated.write_log("the last line")
     attempt.end()
     assert simulated.wait_for_end().state == JobState.SUCCEEDED
