@@ -46,7 +46,7 @@ async def _keyed(
         str | None,
         Header(
             alias=_KEY,
-            description="A unique name for this request, kept for 24 hours. Repeated, it gets the first answer",
+            description="A unique name for this request, kept for 24 hours. Repeated, it gets the same job",
             json_schema_extra={"pattern": _KEY_PATTERN},
         ),
     ] = None,

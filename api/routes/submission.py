@@ -37,10 +37,11 @@ def submit_job(services: ServicesDep, user: User, body: Body, keyed: Keyed) -> R
     """Submits a job. It is queued when the answer arrives."""
     spec = parse_spec(parsed(body))
 
-    def show(session: Session, row: Job) -> JobView:
+    def show_new(session: Session, row: Job) -> JobView:
         return present.new_job(session, row, spec)
 
-    return _answer(submission.submit(services.store, spec, owner=user.name, show=show, keyed=keyed))
+    made = submission.submit(services.store, spec, owner=user.name, show=present.job, show_new=show_new, keyed=keyed)
+    return _answer(made)
 
 
 @router.post("/jobs/{job_id}/retry", status_code=201, responses=_CREATED | problems(Conflict, TooLarge))

@@ -14,7 +14,7 @@ from torchyard.contract.spec import Spec
 from torchyard.contract.views import JobView
 
 Show = Callable[[Session, Job], JobView]
-"""Renders a new job, in the transaction that creates it."""
+"""Renders a job, in the transaction of its submission."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,14 @@ class Submitted:
     replayed: bool = False
 
 
-def submit(store: Store, spec: Spec, *, owner: str, show: Show, keyed: KeyedRequest | None = None) -> Submitted:
-    """Stores a new queued job. Raises Unavailable and IdempotencyMismatch."""
-    return _once(store, keyed, lambda session: jobs.submit(session, spec, owner=owner), show)
+def submit(
+    store: Store, spec: Spec, *, owner: str, show: Show, show_new: Show, keyed: KeyedRequest | None = None
+) -> Submitted:
+    """Stores a new queued job. `show_new` renders it, and `show` the job of an earlier request with the same key.
+
+    Raises Unavailable and IdempotencyMismatch.
+    """
+    return _once(store, keyed, lambda session: jobs.submit(session, spec, owner=owner), show=show, show_new=show_new)
 
 
 def retry(
@@ -39,25 +44,33 @@ def retry(
 
     Raises what that raises, and Unavailable and IdempotencyMismatch.
     """
-    return _once(store, keyed, lambda session: retries.retry(session, job_id, owner=owner, visible_to=visible_to), show)
+
+    def make(session: Session) -> Job:
+        return retries.retry(session, job_id, owner=owner, visible_to=visible_to)
+
+    return _once(store, keyed, make, show=show, show_new=show)
 
 
-def _once(store: Store, keyed: KeyedRequest | None, make: Callable[[Session], Job], show: Show) -> Submitted:
+def _once(
+    store: Store, keyed: KeyedRequest | None, make: Callable[[Session], Job], *, show: Show, show_new: Show
+) -> Submitted:
     while True:
         try:
-            return _try(store, keyed, make, show)
+            return _try(store, keyed, make, show=show, show_new=show_new)
         except KeyTaken:
             continue
 
 
-def _try(store: Store, keyed: KeyedRequest | None, make: Callable[[Session], Job], show: Show) -> Submitted:
+def _try(
+    store: Store, keyed: KeyedRequest | None, make: Callable[[Session], Job], *, show: Show, show_new: Show
+) -> Submitted:
     with store.write("submit") as session:
         known = idempotency.find_answer(session, keyed) if keyed is not None else None
         if known is not None:
-            return Submitted(JobView.model_validate(known.body), known.status, known.location, replayed=True)
+            job = jobs.get(session, known.job_id)
+            return Submitted(show(session, job), known.status, known.location, replayed=True)
         row = make(session)
-        made = Submitted(show(session, row), 201, f"/v1/jobs/{row.id}")
+        made = Submitted(show_new(session, row), 201, f"/v1/jobs/{row.id}")
         if keyed is not None:
-            body = made.job.model_dump(mode="json")
-            idempotency.store_answer(session, keyed, Answer(row.id, made.status, made.location, body))
+            idempotency.store_answer(session, keyed, Answer(row.id, made.status, made.location))
     return made

@@ -59,6 +59,7 @@ def add(session: Session, job_id: str, *, attempt: int, new: NewCheckpoint) -> N
             end_of_epoch=new.manifest.end_of_epoch,
             monitored=monitored if monitored is not None and math.isfinite(monitored) else None,
             files=[file.to_dict() for file in new.files],
+            size=sum(file.size for file in new.files),
             **values,
         )
     )

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 from sqlalchemy import delete, select, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
@@ -28,12 +27,11 @@ class KeyedRequest:
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to a request that created a job."""
+    """The answer to a request that created a job. Its body is the job as it is now."""
 
     job_id: str
     status: int
     location: str
-    body: dict[str, Any]
 
 
 class KeyTaken(Conflict):
@@ -55,7 +53,7 @@ def find_answer(session: Session, request: KeyedRequest) -> Answer | None:
             f"the key {request.key!r} came with another request before, which made job {row.job_id}: "
             "send a new key with a new request"
         )
-    return Answer(job_id=row.job_id, status=row.status, location=row.location, body=row.answer)
+    return Answer(job_id=row.job_id, status=row.status, location=row.location)
 
 
 def store_answer(session: Session, request: KeyedRequest, answer: Answer) -> None:
@@ -66,7 +64,6 @@ def store_answer(session: Session, request: KeyedRequest, answer: Answer) -> Non
         "fingerprint": request.fingerprint,
         "status": answer.status,
         "location": answer.location,
-        "answer": answer.body,
         "job_id": answer.job_id,
         "created_at": now_us(),
     }

@@ -32,7 +32,7 @@ def prune(session: Session, job_id: str) -> None:
     gone = [row.id for row in rows if row.id not in kept]
     if gone:
         garbage.add(session, session.scalars(select(Checkpoint.files).where(Checkpoint.id.in_(gone))))
-        change = update(Checkpoint).where(Checkpoint.id.in_(gone)).values(removed_at=now_us(), files=[])
+        change = update(Checkpoint).where(Checkpoint.id.in_(gone)).values(removed_at=now_us(), files=[], size=0)
         session.execute(change, execution_options={"synchronize_session": False})
 
 

@@ -1,4 +1,4 @@
-"""`Idempotency-Key`: a repeated request makes no second job and gets the first answer."""
+"""`Idempotency-Key`: a repeated request makes no second job, and gets the job of the first as it is now."""
 
 from concurrent.futures import ThreadPoolExecutor
 import json
@@ -27,13 +27,14 @@ def age(service: ApiFixture, microseconds: int) -> None:
         session.execute(update(IdempotencyKey).values(created_at=now_us() - microseconds))
 
 
-def test_a_repeated_request_gets_the_first_answer(service: ApiFixture) -> None:
+def test_a_repeated_request_gets_the_job_as_it_is_now(service: ApiFixture) -> None:
     first = submit(service, "nightly-7", labels={"b": "1", "a": "ü"}, priority=3)
     assert first.status_code == 201
     assert "Idempotent-Replayed" not in first.headers
-    service.start(first.json()["id"])  # the repeated request gets the first answer, not the job's present state
+    service.start(first.json()["id"])
     again = submit(service, "nightly-7", labels={"b": "1", "a": "ü"}, priority=3)
-    assert (again.status_code, again.json()) == (201, first.json())
+    assert (again.status_code, again.json()) == (201, service.get(f"/v1/jobs/{first.json()['id']}"))
+    assert again.json()["state"] == "running"
     assert again.headers["Location"] == first.headers["Location"]
     assert again.headers["Idempotent-Replayed"] == "true"
     assert [job["id"] for job in service.get("/v1/jobs")["data"]] == [first.json()["id"]]

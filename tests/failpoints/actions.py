@@ -44,9 +44,7 @@ _LAUNCHER = Path(__file__).parent.parent / "worker" / "launcher.py"
 def _submit(store: Store, _: str) -> None:
     keyed = KeyedRequest("admin", "once", "the same")
     spec = parse_spec({"trainer": "script", "name": "once", "config": {"code": "file:///code"}})
-    submission.submit(
-        store, spec, owner="admin", show=lambda session, row: present.new_job(session, row, spec), keyed=keyed
-    )
+    submission.submit(store, spec, owner="admin", show=present.job, show_new=present.job, keyed=keyed)
 
 
 def _delete(store: Store, job_id: str) -> None:

@@ -71,7 +71,7 @@ def test_a_submitted_job_is_in_the_queue_and_the_workers_are_woken(store: Store,
     def show(_: Session, row: Job) -> JobView:
         return JobView.model_construct(id=row.id)
 
-    made = submission.submit(store, SPEC, owner="ada", show=show)
+    made = submission.submit(store, SPEC, owner="ada", show=show, show_new=show)
     assert (store.queue.waiting(), rang(listener)) == ([made.job.id], True)
 
 

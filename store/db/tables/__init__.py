@@ -5,12 +5,15 @@ from store.db.tables.base import Base
 from store.db.tables.contents import Checkpoint, JobEvent, LogChunk, PointChunk, Series
 from store.db.tables.jobs import NEVER_TRIMMED, Job, WaitingReason
 from store.db.tables.requests import DeletedJob, Garbage, IdempotencyKey
+from store.db.tables.team import AuditEntry, BrowserSession, Quota, Secret, Token, User
 
 __all__ = [
     "NEVER_TRIMMED",
     "Allocation",
     "Attempt",
+    "AuditEntry",
     "Base",
+    "BrowserSession",
     "Checkpoint",
     "DeletedJob",
     "Garbage",
@@ -19,7 +22,11 @@ __all__ = [
     "JobEvent",
     "LogChunk",
     "PointChunk",
+    "Quota",
+    "Secret",
     "Series",
+    "Token",
+    "User",
     "WaitingReason",
     "Worker",
 ]

@@ -69,6 +69,12 @@ class Attempt(Base):
     relay_lag_us: Mapped[int] = mapped_column(BigInteger, default=0)
     """Age of the oldest line of the newest batch when it was read, in microseconds."""
     checkpoints: Mapped[int] = mapped_column(default=0)
+    log_bytes: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
+    """Bytes of log lines that were stored."""
+    message_bytes: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
+    """Bytes of messages that were stored."""
+    cut: Mapped[str] = mapped_column(String(100), default="", server_default="")
+    """What is not stored any more, since a limit was reached: names separated by spaces, such as `log series`."""
     started_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
     ended_at: Mapped[int | None] = mapped_column(BigInteger)
     end_reason: Mapped[str | None] = mapped_column(String(20))

@@ -90,6 +90,8 @@ class Checkpoint(Base):
     """The value that decides about `best`; NULL if it is absent or not finite."""
     files: Mapped[list[Any]]
     """`{path, size, sha256}` each, as the relay read them; `sha256` is the blob's key. Empty after removal."""
+    size: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
+    """Bytes of its files together; 0 after removal."""
     created_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
     removed_at: Mapped[int | None] = mapped_column(BigInteger)
     """Time of its removal by the retention policy."""

@@ -46,6 +46,7 @@ class Job(Base):
         CheckConstraint(f"(finished_at IS NOT NULL) = (state IN ({_TERMINAL}))", name="finished_iff_terminal"),
         Index("ix_jobs_state_priority_id", "state", "priority", "id"),
         Index("ix_jobs_owner_id", "owner", "id"),
+        Index("ix_jobs_visibility_id", "visibility", "id"),
         _index_of_finished("log_cut_to"),
         _index_of_finished("events_cut_to"),
         _index_of_queued("ix_jobs_waiting", "shape", "priority", "id", where="not_before IS NULL"),
@@ -62,6 +63,8 @@ class Job(Base):
     shape: Mapped[str | None] = mapped_column(String(32))
     """`store.rows.shapes.shape_of` the job; None if a program older than shapes has submitted it."""
     labels: Mapped[dict[str, Any]]
+    visibility: Mapped[str] = mapped_column(String(8), default="private", server_default="private")
+    """`team`: every user of the server may read the job; `private`: its owner and administrators."""
     retry_of: Mapped[str | None] = mapped_column(String(40))
     state: Mapped[str] = mapped_column(String(16))
     version: Mapped[int] = mapped_column(default=1)

@@ -1,7 +1,5 @@
 """Idempotency keys, tombstones of deleted jobs, and garbage blobs."""
 
-from typing import Any
-
 from sqlalchemy import (
     BigInteger,
     ForeignKey,
@@ -15,7 +13,7 @@ from store.db.tables.base import Base
 
 
 class IdempotencyKey(Base):
-    """An idempotency key of a user's request that created a job, with the answer. Kept for 24 hours."""
+    """An idempotency key of a user's request that created a job, with the id of that job. Kept for 24 hours."""
 
     __tablename__ = "idempotency_keys"
     __table_args__ = (
@@ -29,7 +27,6 @@ class IdempotencyKey(Base):
     """SHA-256 of the request's method, path and body."""
     status: Mapped[int]
     location: Mapped[str] = mapped_column(String(200))
-    answer: Mapped[dict[str, Any]]
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"))
     created_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
 
