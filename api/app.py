@@ -4,16 +4,15 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import Depends, FastAPI
+from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
 from api import documentation, monitoring, openapi, problems
-from api.auth import authenticate
 from api.guard import AllowedHosts, SecurityHeaders
-from api.routes import checkpoints, cluster, health, jobs, stream, submission, telemetry
+from api.routes import checkpoints, cluster, health, jobs, session, stream, submission, team, telemetry
 from api.services import Services
 from api.settings import Settings
-from torchyard.contract.errors import ConfigError, NotAuthorized
+from torchyard.contract.errors import ConfigError, Forbidden, NotAuthorized
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -47,11 +46,11 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(SecurityHeaders)
     guarded: dict[str, Any] = {
         "prefix": "/v1",
-        "dependencies": [Depends(authenticate)],
-        "responses": openapi.problems(NotAuthorized),
+        "responses": openapi.problems(NotAuthorized, Forbidden),
     }
-    for routes in (submission, jobs, stream, telemetry, checkpoints, cluster):
+    for routes in (submission, jobs, stream, telemetry, checkpoints, cluster, team):
         app.include_router(routes.router, **guarded)
+    app.include_router(session.router)
     app.include_router(health.router)
     documentation.install(app)
     monitoring.install(app, services)

@@ -1,51 +1,114 @@
-"""Authenticates requests, and decides which jobs a user may see."""
+"""Authenticates requests: by a token, or by a browser's session. `require` is the dependency of every route."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+import hashlib
 import hmac
-from typing import Annotated
+import logging
+from typing import Annotated, Any
+from urllib.parse import urlsplit
 
-from fastapi import Depends
+from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.concurrency import run_in_threadpool
 
-from api.services import ServicesDep
+from api.services import Services, ServicesDep
+from store.commands import team
 from store.db.database import Session
 from store.db.tables import Job
 from store.ids import is_id
-from store.rows import jobs
-from torchyard.contract.errors import NotAuthorized, NotFound
+from store.rows import access, tokens
+from store.rows.access import BOOTSTRAP, Caller
+from store.rows.tokens import Identity
+from torchyard.contract.errors import Forbidden, NotAuthorized, NotFound, Unavailable
+from torchyard.contract.team import Role, Scope
+
+CSRF_HEADER = "X-CSRF-Token"
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Principal:
-    """The user behind a request."""
+class Principal(Caller):
+    """A caller whose credential is valid."""
 
-    name: str
-    admin: bool = False
+    scopes: frozenset[Scope] = frozenset()
+    cookie: str = ""
+    """The value of the browser's cookie, if the request was made with one."""
 
     @property
-    def sees(self) -> str | None:
-        """The owner whose jobs the user may see; None for all jobs."""
-        return None if self.admin else self.name
+    def csrf(self) -> str | None:
+        """What a request with the cookie must send as `X-CSRF-Token` if it changes something."""
+        return _csrf_of(self.cookie) if self.cookie else None
 
 
-ADMIN = Principal("admin", admin=True)
-
-_bearer = HTTPBearer(auto_error=False, description="The token that `torchyard up` printed.")
+_bearer = HTTPBearer(auto_error=False, description="The token that `torchyard up` printed, or a personal one.")
 
 
 async def authenticate(
-    services: ServicesDep, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+    request: Request,
+    services: ServicesDep,
+    credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
 ) -> Principal:
-    """Returns the user whose token the request has. Raises NotAuthorized."""
-    if credentials is None:
+    """Returns who makes the request. Raises NotAuthorized, and Forbidden for a request from another web site."""
+    cookie = request.cookies.get(services.cookie_name)
+    if credentials is not None:
+        return await identified(request, services, credentials.credentials)
+    if cookie is None:
         raise NotAuthorized("send the header `Authorization: Bearer TOKEN`")
-    if not hmac.compare_digest(credentials.credentials.encode(), services.token.encode()):
-        raise NotAuthorized("the token is not valid")
-    return ADMIN
+    found = await run_in_threadpool(_of_cookie, services, cookie)
+    if found is None:
+        raise NotAuthorized("the session has ended: log in again")
+    if request.method not in _SAFE:
+        _check_same_site(request, cookie)
+    return _of_request(found, request)
 
 
-User = Annotated[Principal, Depends(authenticate)]
-"""A route's parameter: the user who sent the request."""
+async def identified(request: Request, services: Services, token: str) -> Principal:
+    """Returns whose token the request has. Raises NotAuthorized, and adds the failed login to the audit."""
+    if hmac.compare_digest(token.encode(), services.token.encode()):
+        return _of_request(_ADMIN, request)
+    found = await run_in_threadpool(_of_token, services, token)
+    if found is not None:
+        return _of_request(found, request)
+    await run_in_threadpool(team.record_failed_login, services.store, _of_request(_NOBODY, request))
+    raise NotAuthorized("the token is not valid: it is unknown, expired or revoked, or its user is disabled")
+
+
+def require(scope: Scope) -> Any:
+    """Returns the dependency of a route: the caller, whose token must have the scope. Raises Forbidden."""
+
+    async def allowed(principal: Annotated[Principal, Depends(authenticate)]) -> Principal:
+        if scope not in principal.scopes:
+            raise Forbidden(f"this needs the scope {scope}, which your role or your token does not have")
+        return principal
+
+    allowed.scope = scope  # pyright: ignore[reportFunctionMemberAccess] - a test reads it
+    return Depends(allowed)
+
+
+JobReader = Annotated[Principal, require(Scope.JOBS_READ)]
+JobWriter = Annotated[Principal, require(Scope.JOBS_WRITE)]
+ClusterReader = Annotated[Principal, require(Scope.CLUSTER_READ)]
+ClusterWriter = Annotated[Principal, require(Scope.CLUSTER_WRITE)]
+FiguresReader = Annotated[Principal, require(Scope.FIGURES_READ)]
+Account = Annotated[Principal, require(Scope.ACCOUNT)]
+TokenOwner = Annotated[Principal, require(Scope.TOKENS)]
+UserManager = Annotated[Principal, require(Scope.USERS)]
+Auditor = Annotated[Principal, require(Scope.AUDIT)]
+"""Parameters of routes: the caller, who may do this."""
+
+
+def still_valid(services: Services, principal: Principal) -> bool:
+    """Returns whether the credential of an open stream is valid, for the same role. Raises Unavailable."""
+    if principal.cookie:
+        now = _of_cookie(services, principal.cookie)
+    elif principal.token_id is None:
+        return True
+    else:
+        with services.store.read() as session:
+            identity = tokens.is_valid(session, principal.token_id)
+        now = None if identity is None else _principal(identity)
+    return now is not None and now.role is principal.role
 
 
 async def _job_id(job_id: str) -> str:
@@ -59,8 +122,66 @@ JobId = Annotated[str, Depends(_job_id)]
 """A route's parameter: a well-formed job id."""
 
 
-def visible_job(session: Session, job_id: str, user: Principal) -> Job:
-    """Returns the job if `user` may see it. Raises NotFound, also for a malformed id."""
+def visible_job(session: Session, job_id: str, caller: Caller) -> Job:
+    """Returns the job if the caller may read it. Raises NotFound, also for a malformed id."""
     if not is_id(job_id, "job"):
         raise NotFound(f"there is no job {job_id[:100]!r}")
-    return jobs.get(session, job_id, owner=user.sees)
+    return access.get(session, job_id, caller)
+
+
+_ADMIN = Principal(BOOTSTRAP, Role.ADMIN, scopes=Role.ADMIN.scopes)
+_NOBODY = Principal("", Role.VIEWER)
+
+
+def _of_request(principal: Principal, request: Request) -> Principal:
+    return replace(principal, address=_address(request), request_id=request.state.request_id)
+
+
+def _of_token(services: Services, token: str) -> Principal | None:
+    with services.store.read() as session:
+        identity = tokens.find(session, token)
+    if identity is None:
+        return None
+    if identity.is_first_use:
+        try:
+            team.mark_token_used(services.store, identity.token_id)
+        except Unavailable as error:
+            _log.warning("the last use of a token is not stored: %s", error.message)
+    return _principal(identity)
+
+
+def _of_cookie(services: Services, cookie: str) -> Principal | None:
+    with services.store.read() as session:
+        found = tokens.find_session(session, cookie)
+        if found is None:
+            return None
+        if hmac.compare_digest(found.credential, tokens.digest_of(services.token)):
+            return replace(_ADMIN, cookie=cookie)
+        identity = tokens.is_valid(session, found.credential)
+    return None if identity is None else replace(_principal(identity), cookie=cookie)
+
+
+def _principal(identity: Identity) -> Principal:
+    return Principal(identity.name, identity.role, token_id=identity.token_id, scopes=identity.scopes)
+
+
+def _check_same_site(request: Request, cookie: str) -> None:
+    """Raises Forbidden unless the request was made by a page of this service."""
+    check_origin(request)
+    if not hmac.compare_digest(request.headers.get(CSRF_HEADER, "").encode(), _csrf_of(cookie).encode()):
+        raise Forbidden(f"send the `csrf` of GET /v1/me as the header {CSRF_HEADER}")
+
+
+def check_origin(request: Request) -> None:
+    """Raises Forbidden unless the header `Origin` names the host that the request was sent to."""
+    origin = urlsplit(request.headers.get("origin", ""))
+    if origin.scheme not in {"http", "https"} or origin.netloc.lower() != request.headers["host"].lower():
+        raise Forbidden("the request comes from another web site: its `Origin` is not this service")
+
+
+def _address(request: Request) -> str:
+    return request.client.host if request.client is not None else "local"
+
+
+def _csrf_of(cookie: str) -> str:
+    return hashlib.sha256(f"csrf:{cookie}".encode()).hexdigest()

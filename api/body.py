@@ -8,7 +8,7 @@ from fastapi import Depends, Header, Request
 from pydantic_core import from_json
 from starlette.requests import ClientDisconnect
 
-from api.auth import User
+from api.auth import JobWriter
 from api.services import ServicesDep
 from store.rows.idempotency import KeyedRequest
 from torchyard.contract.errors import FieldError, InvalidRequest, TooLarge
@@ -41,7 +41,7 @@ Body = Annotated[bytes, Depends(_body)]
 async def _keyed(
     request: Request,
     body: Body,
-    user: User,
+    caller: JobWriter,
     key: Annotated[
         str | None,
         Header(
@@ -59,7 +59,7 @@ async def _keyed(
     if re.fullmatch(_KEY_PATTERN, key) is None:
         raise _invalid_key("must be 1 to 255 visible ASCII characters")
     digest = hashlib.sha256(f"{request.method} {request.url.path}\n".encode() + body)
-    return KeyedRequest(owner=user.name, key=key, fingerprint=digest.hexdigest())
+    return KeyedRequest(owner=caller.name, key=key, fingerprint=digest.hexdigest())
 
 
 Keyed = Annotated[KeyedRequest | None, Depends(_keyed)]

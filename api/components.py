@@ -25,6 +25,7 @@ from torchyard.contract.errors import (
     Unavailable,
     UrlTooLong,
 )
+from torchyard.contract.requests import Login, NewToken, NewUser, UserPatch
 from torchyard.contract.spec import SPEC, JobPatch
 from torchyard.contract.views import EndView, MetricView, Problem
 
@@ -45,7 +46,7 @@ _PROBLEMS: dict[type[TorchyardError], str] = {
     InvalidCursor: "'yesterday' is not a `next` value of this list",
     IdempotencyMismatch: f"the key 'nightly-7' was used for another request, which created job {JOB}",
     NotAuthorized: "send the header `Authorization: Bearer TOKEN`",
-    Forbidden: "only an administrator may drain or undrain a worker",
+    Forbidden: "this needs the scope cluster:write, which your role or your token does not have",
     NotFound: f"there is no job {JOB}",
     MethodNotAllowed: "PUT /v1/jobs: Method Not Allowed",
     Conflict: f"job {JOB} has succeeded: it cannot be cancelled",
@@ -93,6 +94,8 @@ _HEADERS: dict[str, dict[str, Any]] = {
     "WWW-Authenticate": {"description": "How to authorize", "example": "Bearer"},
 }
 
+_REQUESTS = (JobPatch, Login, NewToken, NewUser, UserPatch)
+"""The bodies of requests, besides job specs."""
 _HEADERS_OF = {401: "WWW-Authenticate", 405: "Allow", 416: "Content-Range", 503: "Retry-After"}
 """The header that a problem of each status has."""
 
@@ -138,12 +141,13 @@ def _schemas(schemas: dict[str, Any]) -> dict[str, Any]:
     _, views = models_json_schema(
         [(view, "serialization") for view in (Problem, MetricView, EndView)], ref_template=SCHEMA
     )
+    _, requests = models_json_schema([(request, "validation") for request in _REQUESTS], ref_template=SCHEMA)
     unused = ("HTTPValidationError", "ValidationError")
     return {
         **{name: schema for name, schema in schemas.items() if name not in unused},
         **{f"{name}-Sent": schema for name, schema in spec.pop("$defs").items()},
         "JobSpec-Sent": spec,
-        "JobPatch": JobPatch.model_json_schema(ref_template=_SENT),
+        **requests["$defs"],
         **views["$defs"],
     }
 

@@ -33,6 +33,7 @@ TAGS = [
     {"name": "telemetry", "description": "Metrics, logs, and a live stream of everything that a job stores."},
     {"name": "checkpoints", "description": "The checkpoints of a job, and their files."},
     {"name": "cluster", "description": "Trainers, workers, devices, and the queue."},
+    {"name": "team", "description": "Users, their tokens, sessions of browsers, and the audit."},
     {"name": "service", "description": "Health, readiness, and metrics of the service."},
 ]
 
@@ -40,6 +41,8 @@ _VERSION = "3.2.0"  # the first version with `itemSchema` for event streams
 
 _PATH_PARAMETERS: dict[str, tuple[str, list[str]]] = {
     "job_id": ("the job's id", [components.JOB]),
+    "name": ("a name", ["alice"]),
+    "token_id": ("the token's id", ["tok_0197f3c2a9b47c1e8d20f6b1c4e5a703"]),
     "worker_id": ("the worker's id", ["wrk_0197f3c2a9b47c1e8d20f6b1c4e5a703"]),
     "ref": ("a checkpoint: its id, `best`, `latest`, `epoch-N` or `step-N`", ["best"]),
     "path": ("a file's path, as the checkpoint lists it", ["model.safetensors"]),

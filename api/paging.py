@@ -1,14 +1,20 @@
 """Splits lists into pages, and parses the cursors between them."""
 
 from collections.abc import Callable, Sequence
+import hashlib
 import re
 from typing import Annotated, Any, TypeVar
 
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import ECB
 from fastapi import Query
 
+from store.db.tables import Job
 from store.ids import Prefix, is_id
 from store.queries.listing import QueueCursor
 from torchyard.contract.errors import InvalidCursor
+from torchyard.contract.requests import USER_NAME
 from torchyard.contract.views import Page, View
 
 V = TypeVar("V", bound=View)
@@ -17,7 +23,7 @@ Limit = Annotated[int, Query(ge=1, le=1000, description="items a page")]
 NUMBER = "^[0-9]{1,18}$"
 """The pattern of a cursor in a numbered list."""
 
-_PLACE = re.compile(r"(-?[0-9]{1,3}):(.+)")
+_PLACE = re.compile(r"(-?[0-9]{1,3}):([0-9a-f]{32})")
 
 
 def _cursor(pattern: str) -> Any:
@@ -30,7 +36,9 @@ AfterNumber = Annotated[str | None, _cursor(NUMBER)]
 AfterJob = Annotated[str | None, _cursor("^job_[0-9a-f]{32}$")]
 AfterCheckpoint = Annotated[str | None, _cursor("^ckpt_[0-9a-f]{32}$")]
 AfterWorker = Annotated[str | None, _cursor("^wrk_[0-9a-f]{32}$")]
-AfterPlace = Annotated[str | None, _cursor("^-?[0-9]{1,3}:job_[0-9a-f]{32}$")]
+AfterToken = Annotated[str | None, _cursor("^tok_[0-9a-f]{32}$")]
+AfterName = Annotated[str | None, _cursor(USER_NAME)]
+AfterPlace = Annotated[str | None, _cursor("^-?[0-9]{1,3}:[0-9a-f]{32}$")]
 
 
 def page(kind: type[V], items: Sequence[V], *, limit: int, cursor: Callable[[V], str]) -> Page[V]:
@@ -56,15 +64,26 @@ def id_after(cursor: str | None, prefix: Prefix) -> str | None:
     return cursor
 
 
-def place_after(cursor: str | None) -> QueueCursor | None:
-    """Returns the queue place of the last job of the previous page. Raises InvalidCursor."""
-    if cursor is None:
-        return None
-    match = _PLACE.fullmatch(cursor)
-    if match is None or not is_id(match[2], "job"):
-        raise InvalidCursor(f"{cursor!r} is not a `next` value of this list")
-    return QueueCursor(priority=int(match[1]), job_id=match[2])
+class PlaceCursors:
+    """Cursors in the queue. They hide the id of a job, which may be another user's private one."""
 
+    def __init__(self, secret: str) -> None:
+        """All API processes of a service need the same `secret`."""
+        key = hashlib.sha256(f"queue cursor {secret}".encode()).digest()
+        # A UUID is one block: each has one cursor, and without the key neither shows anything of the other.
+        self._cipher = Cipher(AES(key), ECB())  # noqa: S305
 
-def place_cursor(place: QueueCursor) -> str:
-    return f"{place.priority}:{place.job_id}"
+    def of(self, job: Job) -> str:
+        """Returns the cursor behind a job."""
+        encryptor = self._cipher.encryptor()
+        return f"{job.priority}:{encryptor.update(bytes.fromhex(job.id.removeprefix('job_'))).hex()}"
+
+    def read(self, cursor: str | None) -> QueueCursor | None:
+        """Returns the place that the cursor stands for, None for the start of the queue. Raises InvalidCursor."""
+        if cursor is None:
+            return None
+        match = _PLACE.fullmatch(cursor)
+        if match is None:
+            raise InvalidCursor(f"{cursor!r} is not a `next` value of this list")
+        job_id = self._cipher.decryptor().update(bytes.fromhex(match[2])).hex()
+        return QueueCursor(priority=int(match[1]), job_id=f"job_{job_id}")

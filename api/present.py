@@ -2,26 +2,31 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import cast
 
 from store.db import stored_spec
 from store.db.database import Session
-from store.db.tables import Checkpoint, Job, JobEvent, Worker
+from store.db.tables import AuditEntry, Checkpoint, Job, JobEvent, Token, User, Worker
 from store.queries import queue_positions
 from store.queries.timeline import TimelineItem
-from store.rows import checkpoints, metrics, reasons
+from store.rows import access, checkpoints, metrics, reasons
+from store.rows.access import Caller
 from store.rows.checkpoints import ListedCheckpoint
 from store.rows.logs import Line
 from store.rows.reasons import DisplayedReason
 from torchyard.contract.job import JobState
 from torchyard.contract.rundir import STATE_FILE
 from torchyard.contract.spec import SPEC, Spec
+from torchyard.contract.team import Role, Visibility
 from torchyard.contract.views import (
+    AuditView,
     BestView,
     CheckpointView,
     DeviceView,
     ErrorView,
     EventView,
     HeldDevice,
+    HolderView,
     JobView,
     LogLine,
     MetricView,
@@ -29,6 +34,8 @@ from torchyard.contract.views import (
     QueueEntry,
     StartsView,
     StatusReason,
+    TokenView,
+    UserView,
     View,
     WaitingReason,
     WorkerView,
@@ -123,14 +130,14 @@ def checkpoint(listed: ListedCheckpoint) -> CheckpointView:
     )
 
 
-def queue(session: Session, found: Sequence[tuple[int, Job]]) -> list[QueueEntry]:
-    """Returns the entries of queued jobs, each given with its place in the queue."""
+def queue(session: Session, found: Sequence[tuple[int, Job]], caller: Caller) -> list[QueueEntry]:
+    """Returns the entries of queued jobs, each given with its place in the queue, as the caller may see them."""
     why = reasons.displayed(session, [row for _, row in found])
-    return [_queue_entry(place, row, why[row.id]) for place, row in found]
+    return [_queue_entry(place, row, why[row.id], caller) for place, row in found]
 
 
-def worker(row: Worker, alive: bool, holders: dict[tuple[str, str], str]) -> WorkerView:
-    """Returns the view of a worker. `holders` comes from `store.rows.jobs.holders`."""
+def worker(row: Worker, alive: bool, holders: dict[tuple[str, str], Job], caller: Caller) -> WorkerView:
+    """Returns the view of a worker, as the caller may see it. `holders` comes from `store.rows.jobs.holding_jobs`."""
     seen = [DeviceView.model_validate(device) for device in row.devices]
     return WorkerView(
         id=row.id,
@@ -138,8 +145,47 @@ def worker(row: Worker, alive: bool, holders: dict[tuple[str, str], str]) -> Wor
         state="lost" if not alive else "ready" if row.drain_requested_at is None else "draining",
         started_at=time(row.started_at),
         seen_at=time(row.seen_at),
-        devices=[device.model_copy(update={"job_id": holders.get((row.id, device.uuid))}) for device in seen],
+        devices=[_device(device, holders.get((row.id, device.uuid)), caller) for device in seen],
         starts=None if row.starts is None else StartsView.model_validate(row.starts),
+    )
+
+
+def user(row: User) -> UserView:
+    """Returns the view of a user."""
+    return UserView(
+        name=row.name,
+        role=Role(row.role),
+        created_at=time(row.created_at),
+        disabled_at=_time_or_none(row.disabled_at),
+    )
+
+
+def token(row: Token) -> TokenView:
+    """Returns the view of a token."""
+    return TokenView(
+        id=row.id,
+        user=row.user,
+        name=row.name,
+        scopes=row.scopes,
+        created_at=time(row.created_at),
+        expires_at=_time_or_none(row.expires_at),
+        used_at=_time_or_none(row.used_at),
+        revoked_at=_time_or_none(row.revoked_at),
+    )
+
+
+def audit_entry(row: AuditEntry) -> AuditView:
+    """Returns the view of an entry of the audit."""
+    return AuditView(
+        id=row.id,
+        time=time(row.time),
+        who=row.who,
+        token_id=row.token_id,
+        address=row.address,
+        action=row.action,
+        object=row.object,
+        outcome=row.outcome,
+        request_id=row.request_id,
     )
 
 
@@ -148,20 +194,38 @@ def time(microseconds: int) -> datetime:
     return _EPOCH + timedelta(microseconds=microseconds)
 
 
+def _time_or_none(microseconds: int | None) -> datetime | None:
+    return None if microseconds is None else time(microseconds)
+
+
 def microseconds(time: datetime) -> int:
     """Returns `time` as the tables store it."""
     return (time - _EPOCH) // timedelta(microseconds=1)
 
 
-def _queue_entry(place: int, row: Job, reason: DisplayedReason) -> QueueEntry:
+def _device(device: DeviceView, holder: Job | None, caller: Caller) -> DeviceView:
+    if holder is None:
+        return device
+    seen = access.may_list(caller, holder)
+    shown = HolderView(
+        owner=holder.owner,
+        state=JobState(holder.state),
+        since=time(holder.started_at or holder.created_at),
+        name=holder.name if seen else None,
+    )
+    return device.model_copy(update={"job_id": holder.id if seen else None, "holder": shown})
+
+
+def _queue_entry(place: int, row: Job, reason: DisplayedReason, caller: Caller) -> QueueEntry:
+    seen, readable = access.may_list(caller, row), access.may_read(caller, row)
     return QueueEntry(
         position=place,
-        job_id=row.id,
-        name=row.name,
+        job_id=row.id if seen else None,
+        name=row.name if seen else None,
         owner=row.owner,
         priority=row.priority,
         resources=stored_spec.parse_resources(row.spec["resources"]),
-        reason=WaitingReason(code=reason.code, message=reason.message, since=time(reason.since)),
+        reason=WaitingReason(code=reason.code, message=reason.message, since=time(reason.since)) if readable else None,
         not_before=None if row.not_before is None else time(row.not_before),
         created_at=time(row.created_at),
     )
@@ -185,6 +249,7 @@ def _job(
         ),
         spec=spec,
         owner=row.owner,
+        visibility=cast("Visibility", row.visibility),
         priority=row.priority,
         labels=row.labels,
         attempt=row.attempt,

@@ -6,6 +6,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, SecretStr
 
 from store import settings
+from torchyard.contract.team import Visibility
 
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 
@@ -36,7 +37,9 @@ class Settings(settings.Settings):
     """`store.settings.Settings`, and how the API serves."""
 
     token: SecretStr | None = None
-    """The administrator's token, which every request must send."""
+    """The token of the bootstrap administrator, `admin`."""
+    visibility: Visibility = "private"
+    """That of jobs whose spec says nothing of it."""
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8000
     allowed_hosts: Annotated[str, AfterValidator(_host_names)] = ""

@@ -8,7 +8,7 @@ from api.auth import Principal, visible_job
 from api.services import Services
 
 
-async def for_version(services: Services, user: Principal, job_id: str, *, above: int | None, seconds: float) -> None:
+async def for_version(services: Services, caller: Principal, job_id: str, *, above: int | None, seconds: float) -> None:
     """Returns once the job's version is above `above` (None: above its present one), at the latest after `seconds`.
 
     Raises NotFound, also if the job is deleted meanwhile.
@@ -16,13 +16,13 @@ async def for_version(services: Services, user: Principal, job_id: str, *, above
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     with services.live.watch(job_id) as watch:
-        version = await run_in_threadpool(_version, services, user, job_id)
+        version = await run_in_threadpool(_version, services, caller, job_id)
         known = version if above is None else above
         while version <= known and not watch.ended and (left := deadline - loop.time()) > 0:
             await watch.wait_for_change(within=left)
-            version = await run_in_threadpool(_version, services, user, job_id)
+            version = await run_in_threadpool(_version, services, caller, job_id)
 
 
-def _version(services: Services, user: Principal, job_id: str) -> int:
+def _version(services: Services, caller: Principal, job_id: str) -> int:
     with services.store.read() as session:
-        return visible_job(session, job_id, user).version
+        return visible_job(session, job_id, caller).version

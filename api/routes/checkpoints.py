@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from api import etags, present
-from api.auth import Principal, User, visible_job
+from api.auth import JobReader, visible_job
 from api.files import FileResponse, Span, disposition, spans_of
 from api.openapi import DOWNLOAD, DOWNLOAD_HEAD, problems
 from api.paging import AfterCheckpoint, Limit, id_after, page
@@ -15,6 +15,7 @@ from api.services import Services, ServicesDep
 from store.db.database import Session
 from store.db.tables import Checkpoint, Job
 from store.rows import checkpoints
+from store.rows.access import Caller
 from store.rows.checkpoints import ListedCheckpoint
 from torchyard.contract.errors import InvalidCursor, NotFound, Unavailable
 from torchyard.contract.rundir import STATE_FILE
@@ -25,40 +26,42 @@ router = APIRouter(tags=["checkpoints"], responses=problems(Unavailable))
 
 @router.get("/jobs/{job_id}/checkpoints")
 def list_checkpoints(
-    services: ServicesDep, user: User, job_id: str, limit: Limit = 100, after: AfterCheckpoint = None
+    services: ServicesDep, caller: JobReader, job_id: str, limit: Limit = 100, after: AfterCheckpoint = None
 ) -> Page[CheckpointView]:
     """Lists the job's checkpoints, newest first."""
     cursor = id_after(after, "ckpt")
     with services.store.read() as session:
-        found = _listed(session, visible_job(session, job_id, user), behind=cursor)
+        found = _listed(session, visible_job(session, job_id, caller), behind=cursor)
     shown = [present.checkpoint(item) for item in found[: limit + 1]]
     return page(CheckpointView, shown, limit=limit, cursor=lambda item: item.id)
 
 
 @router.get("/jobs/{job_id}/checkpoints/{ref}")
-def get_checkpoint(services: ServicesDep, user: User, job_id: str, ref: str) -> CheckpointView:
+def get_checkpoint(services: ServicesDep, caller: JobReader, job_id: str, ref: str) -> CheckpointView:
     """Returns one checkpoint. `ref` is an id, `best`, `latest`, `epoch-N` or `step-N`."""
     with services.store.read() as session:
-        return present.checkpoint(checkpoints.resolve(session, visible_job(session, job_id, user), ref))
+        return present.checkpoint(checkpoints.resolve(session, visible_job(session, job_id, caller), ref))
 
 
 @router.head("/jobs/{job_id}/checkpoints/{ref}/download", **DOWNLOAD_HEAD)
 @router.get("/jobs/{job_id}/checkpoints/{ref}/download", **DOWNLOAD)
-def download_checkpoint(request: Request, services: ServicesDep, user: User, job_id: str, ref: str) -> Response:
+def download_checkpoint(request: Request, services: ServicesDep, caller: JobReader, job_id: str, ref: str) -> Response:
     """Sends the checkpoint's `state.pt`. Its sha256 is the `ETag`."""
-    return _send(request, services, user, job_id=job_id, ref=ref, path=STATE_FILE)
+    return _send(request, services, caller, job_id=job_id, ref=ref, path=STATE_FILE)
 
 
 @router.head("/jobs/{job_id}/checkpoints/{ref}/files/{path:path}", **DOWNLOAD_HEAD)
 @router.get("/jobs/{job_id}/checkpoints/{ref}/files/{path:path}", **DOWNLOAD)
-def download_file(*, request: Request, services: ServicesDep, user: User, job_id: str, ref: str, path: str) -> Response:
+def download_file(
+    *, request: Request, services: ServicesDep, caller: JobReader, job_id: str, ref: str, path: str
+) -> Response:
     """Sends any file of the checkpoint, by its listed path."""
-    return _send(request, services, user, job_id=job_id, ref=ref, path=path)
+    return _send(request, services, caller, job_id=job_id, ref=ref, path=path)
 
 
-def _send(request: Request, services: Services, user: Principal, *, job_id: str, ref: str, path: str) -> Response:
+def _send(request: Request, services: Services, caller: Caller, *, job_id: str, ref: str, path: str) -> Response:
     with services.store.read() as session:
-        job = visible_job(session, job_id, user)
+        job = visible_job(session, job_id, caller)
         row = checkpoints.resolve(session, job, ref).row
     entry = checkpoints.file_of(row, path)
     sha256, size = entry["sha256"], entry["size"]

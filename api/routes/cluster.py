@@ -5,15 +5,15 @@ import inspect
 from fastapi import APIRouter
 
 from api import present
-from api.auth import Principal, User
+from api.auth import ClusterReader, ClusterWriter, JobReader
 from api.openapi import problems
-from api.paging import AfterPlace, AfterWorker, Limit, id_after, page, place_after, place_cursor
+from api.paging import AfterPlace, AfterWorker, Limit, id_after, page
 from api.services import Services, ServicesDep
 from store.commands import requests
 from store.ids import is_id
 from store.queries import listing
-from store.queries.listing import QueueCursor
 from store.rows import jobs, workers
+from store.rows.access import Caller
 from torchyard.contract.errors import Forbidden, NotFound, Unavailable
 from torchyard.contract.spec import CONFIGS
 from torchyard.contract.views import Page, QueueEntry, TrainerView, WorkerView
@@ -22,7 +22,7 @@ router = APIRouter(tags=["cluster"])
 
 
 @router.get("/trainers")
-def list_trainers() -> Page[TrainerView]:
+def list_trainers(caller: JobReader) -> Page[TrainerView]:
     """Lists the trainers that a job may name, each with the JSON schema of its `config`."""
     return Page[TrainerView](
         data=[
@@ -33,60 +33,64 @@ def list_trainers() -> Page[TrainerView]:
 
 
 @router.get("/workers", responses=problems(Unavailable))
-def list_workers(services: ServicesDep, limit: Limit = 100, after: AfterWorker = None) -> Page[WorkerView]:
+def list_workers(
+    services: ServicesDep, caller: ClusterReader, limit: Limit = 100, after: AfterWorker = None
+) -> Page[WorkerView]:
     """Lists hosts and their devices, and the job that holds each."""
     cursor = id_after(after, "wrk")
     with services.store.read() as session:
         found = workers.list_all(session, limit=limit + 1, after=cursor)
-        holders = jobs.device_holders(session)
-    shown = [present.worker(row, alive, holders) for row, alive in found]
+        holders = jobs.holding_jobs(session)
+    shown = [present.worker(row, alive, holders, caller) for row, alive in found]
     return page(WorkerView, shown, limit=limit, cursor=lambda worker: worker.id)
 
 
 @router.get("/workers/{worker_id}", responses=problems(Unavailable))
-def get_worker(services: ServicesDep, worker_id: str) -> WorkerView:
+def get_worker(services: ServicesDep, caller: ClusterReader, worker_id: str) -> WorkerView:
     """Returns one host and its devices."""
     _check_id(worker_id)
     with services.store.read() as session:
         row, alive = workers.get(session, worker_id)
-        return present.worker(row, alive, jobs.device_holders(session))
+        return present.worker(row, alive, jobs.holding_jobs(session), caller)
 
 
 @router.post("/workers/{worker_id}/drain", responses=problems(Unavailable, Forbidden))
-def drain_worker(services: ServicesDep, user: User, worker_id: str) -> WorkerView:
+def drain_worker(services: ServicesDep, caller: ClusterWriter, worker_id: str) -> WorkerView:
     """Stops the worker from taking jobs. Its running jobs save a checkpoint and return to the queue, uncounted."""
-    return _set_drain(services, user, worker_id, drain=True)
+    return _set_drain(services, caller, worker_id, drain=True)
 
 
 @router.post("/workers/{worker_id}/undrain", responses=problems(Unavailable, Forbidden))
-def undrain_worker(services: ServicesDep, user: User, worker_id: str) -> WorkerView:
+def undrain_worker(services: ServicesDep, caller: ClusterWriter, worker_id: str) -> WorkerView:
     """Lets the worker take jobs again."""
-    return _set_drain(services, user, worker_id, drain=False)
+    return _set_drain(services, caller, worker_id, drain=False)
 
 
 @router.get("/queue", responses=problems(Unavailable))
-def list_queue(services: ServicesDep, user: User, limit: Limit = 100, after: AfterPlace = None) -> Page[QueueEntry]:
+def list_queue(
+    services: ServicesDep, caller: ClusterReader, limit: Limit = 100, after: AfterPlace = None
+) -> Page[QueueEntry]:
     """Lists the queued jobs in the order in which workers try to start them, and why each has not started.
 
     The highest priority is first, then the oldest. A job that fits starts before an earlier one that does not fit.
+    Another user's private job is shown without id, name and reason.
     """
-    behind = place_after(after)
+    behind = services.places.read(after)
     with services.store.read() as session:
-        entries = present.queue(session, listing.queue(session, limit=limit + 1, owner=user.sees, after=behind))
-    return page(
-        QueueEntry, entries, limit=limit, cursor=lambda entry: place_cursor(QueueCursor(entry.priority, entry.job_id))
-    )
+        found = listing.queue(session, limit=limit + 1, after=behind)
+        entries = present.queue(session, found[:limit], caller)
+    more = len(found) > limit
+    return Page[QueueEntry](data=entries, has_more=more, next=services.places.of(found[limit - 1][1]) if more else None)
 
 
-def _set_drain(services: Services, user: Principal, worker_id: str, *, drain: bool) -> WorkerView:
+def _set_drain(services: Services, caller: Caller, worker_id: str, *, drain: bool) -> WorkerView:
     _check_id(worker_id)
-    if not user.admin:
-        raise Forbidden("only an administrator may drain or undrain a worker")
     return requests.drain(
         services.store,
         worker_id,
         drain=drain,
-        answer=lambda session, row, alive: present.worker(row, alive, jobs.device_holders(session)),
+        caller=caller,
+        answer=lambda session, row, alive: present.worker(row, alive, jobs.holding_jobs(session), caller),
     )
 
 

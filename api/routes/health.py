@@ -4,18 +4,18 @@ from collections.abc import Callable
 import logging
 from typing import Any
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.responses import PlainTextResponse
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from api.auth import authenticate
+from api.auth import FiguresReader
 from api.openapi import headers, problems
 from api.problems import RETRY_AFTER
 from api.services import ServicesDep
 from store.rows import jobs
 from store.store import Store
-from torchyard.contract.errors import NotAuthorized, Unavailable
+from torchyard.contract.errors import Forbidden, NotAuthorized, Unavailable
 from torchyard.contract.views import HealthView, ReadyView
 
 router = APIRouter(tags=["service"])
@@ -51,11 +51,10 @@ def is_ready(services: ServicesDep, response: Response) -> ReadyView:
 
 @router.get(
     "/metrics",
-    dependencies=[Depends(authenticate)],
     response_class=PlainTextResponse,
-    responses=problems(NotAuthorized),
+    responses=problems(NotAuthorized, Forbidden),
 )
-def read_figures(request: Request) -> Response:
+def read_figures(request: Request, caller: FiguresReader) -> Response:
     """Returns metrics as text for Prometheus: requests, jobs, devices, leases, this process. Needs no database."""
     registry: CollectorRegistry = request.app.state.registry
     return Response(generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})

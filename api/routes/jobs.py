@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from api import etags, present, waiting
-from api.auth import JobId, Principal, User, visible_job
+from api.auth import JobId, JobReader, JobWriter, Principal, visible_job
 from api.body import Body, parsed
 from api.openapi import CONDITIONAL, PATCH_BODY, headers, problems
 from api.paging import AfterJob, AfterNumber, Limit, id_after, number_after, page
@@ -59,7 +59,7 @@ _JOB: dict[int | str, dict[str, Any]] = {
 def list_jobs(
     *,
     services: ServicesDep,
-    user: User,
+    caller: JobReader,
     state: Annotated[list[JobState] | None, Query(max_length=20, description="in any of these states")] = None,
     name: Annotated[Text | None, Query(description="exactly this name")] = None,
     owner: Annotated[
@@ -76,19 +76,17 @@ def list_jobs(
 ) -> Page[JobView]:
     """Lists jobs, newest first."""
     before = id_after(after, "job")
-    if user.sees is not None and owner not in {None, user.sees}:
-        return Page[JobView](data=[])
     where = listing.JobFilter(
         states=tuple(state or ()),
         name=name,
-        owner=user.sees or owner,
+        owner=owner,
         trainer=trainer,
         labels=tuple((key, value) for key, _, value in (item.partition(":") for item in label or ())),
         created_after=_microseconds(created_after),
         created_before=_microseconds(created_before),
     )
     with services.store.read() as session:
-        rows = listing.newest(session, where, limit=limit + 1, before=before)
+        rows = listing.newest(session, where, caller=caller, limit=limit + 1, before=before)
         return page(JobView, present.job_list(session, rows), limit=limit, cursor=lambda job: job.id)
 
 
@@ -97,7 +95,7 @@ async def get_job(
     *,
     request: Request,
     services: ServicesDep,
-    user: User,
+    caller: JobReader,
     job_id: JobId,
     wait: Annotated[float, Query(ge=0, le=60, allow_inf_nan=False, description="seconds to wait for a change")] = 0,
     after_version: Annotated[
@@ -106,60 +104,60 @@ async def get_job(
 ) -> Response:
     """Returns the job. With `wait`, returns it as soon as its version is above `after_version`, or after the wait."""
     if wait:
-        await waiting.for_version(services, user, job_id, above=after_version, seconds=wait)
-    content = await run_in_threadpool(_content, services, user, job_id)
+        await waiting.for_version(services, caller, job_id, above=after_version, seconds=wait)
+    content = await run_in_threadpool(_content, services, caller, job_id)
     return etags.answer(request, content, media_type="application/json")
 
 
 @router.patch("/jobs/{job_id}", openapi_extra=PATCH_BODY, responses=problems(Conflict))
-def change_job(services: ServicesDep, user: User, job_id: JobId, body: Body) -> JobView:
+def change_job(services: ServicesDep, caller: JobWriter, job_id: JobId, body: Body) -> JobView:
     """Changes the name, the labels or, while the job is queued, the priority.
 
     Fields that are left out do not change. `labels` replaces all labels.
     """
-    return requests.change(services.store, job_id, parse_patch(parsed(body)), owner=user.sees, answer=present.job)
+    return requests.change(services.store, job_id, parse_patch(parsed(body)), caller=caller, answer=present.job)
 
 
 @router.post("/jobs/{job_id}/cancel", status_code=202, responses=problems(Conflict))
-def cancel_job(services: ServicesDep, user: User, job_id: JobId) -> JobView:
+def cancel_job(services: ServicesDep, caller: JobWriter, job_id: JobId) -> JobView:
     """Cancels a waiting job at once; asks a running one to save a checkpoint and stop."""
-    return requests.cancel(services.store, job_id, owner=user.sees, answer=present.job)
+    return requests.cancel(services.store, job_id, caller=caller, answer=present.job)
 
 
 @router.post("/jobs/{job_id}/pause", status_code=202, responses=problems(Conflict))
-def pause_job(services: ServicesDep, user: User, job_id: JobId) -> JobView:
+def pause_job(services: ServicesDep, caller: JobWriter, job_id: JobId) -> JobView:
     """Pauses a waiting job at once; asks a running one to save a checkpoint, stop, and release its devices."""
-    return requests.pause(services.store, job_id, owner=user.sees, answer=present.job)
+    return requests.pause(services.store, job_id, caller=caller, answer=present.job)
 
 
 @router.post("/jobs/{job_id}/resume", status_code=202, responses=problems(Conflict))
-def resume_job(services: ServicesDep, user: User, job_id: JobId) -> JobView:
+def resume_job(services: ServicesDep, caller: JobWriter, job_id: JobId) -> JobView:
     """Queues a paused job again. It continues from its newest checkpoint."""
-    return requests.resume(services.store, job_id, owner=user.sees, answer=present.job)
+    return requests.resume(services.store, job_id, caller=caller, answer=present.job)
 
 
 @router.delete("/jobs/{job_id}", status_code=204, responses=problems(Conflict), response_class=Response)
-def delete_job(services: ServicesDep, user: User, job_id: JobId) -> Response:
+def delete_job(services: ServicesDep, caller: JobWriter, job_id: JobId) -> Response:
     """Deletes a job that has ended, and everything that it stored: events, metrics, logs and checkpoints."""
-    requests.delete(services.store, job_id, owner=user.sees)
+    requests.delete(services.store, job_id, caller=caller)
     return Response(status_code=204, background=BackgroundTask(_collect, services))
 
 
 @router.get("/jobs/{job_id}/events")
 def list_events(
-    services: ServicesDep, user: User, job_id: str, limit: Limit = 100, after: AfterNumber = None
+    services: ServicesDep, caller: JobReader, job_id: str, limit: Limit = 100, after: AfterNumber = None
 ) -> Page[EventView]:
     """Lists the job's events with a `seq` above `after`, in order."""
     seq = number_after(after)
     with services.store.read() as session:
-        visible_job(session, job_id, user)
+        visible_job(session, job_id, caller)
         rows = jobs.events(session, job_id, after=seq, limit=limit + 1)
     return page(EventView, [present.event(row) for row in rows], limit=limit, cursor=lambda event: str(event.seq))
 
 
-def _content(services: Services, user: Principal, job_id: str) -> bytes:
+def _content(services: Services, caller: Principal, job_id: str) -> bytes:
     with services.store.read() as session:
-        return present.job(session, visible_job(session, job_id, user)).model_dump_json().encode()
+        return present.job(session, visible_job(session, job_id, caller)).model_dump_json().encode()
 
 
 def _collect(services: Services) -> None:

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Header, Query
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
-from api.auth import Principal, User, visible_job
+from api.auth import JobReader, Principal, visible_job
 from api.openapi import STREAM, problems
 from api.paging import NUMBER, number_after
 from api.services import Services, ServicesDep
@@ -24,7 +24,7 @@ class EventStream(StreamingResponse):
 async def stream_job(
     *,
     services: ServicesDep,
-    user: User,
+    caller: JobReader,
     job_id: str,
     last_event_id: Annotated[
         str | None,
@@ -50,11 +50,11 @@ async def stream_job(
     sent after 15 seconds without an event. A stream that ends without `end` was interrupted: connect again.
     """
     begun, seen = number_after(after), number_after(last_event_id)
-    await run_in_threadpool(_check, services, user, job_id)
+    await run_in_threadpool(_check, services, caller, job_id)
     events = services.stream.events(job_id, after=begun if last_event_id is None else seen, kinds=frozenset(only or ()))
     return EventStream(events, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
 
 
-def _check(services: Services, user: Principal, job_id: str) -> None:
+def _check(services: Services, caller: Principal, job_id: str) -> None:
     with services.store.read() as session:
-        visible_job(session, job_id, user)
+        visible_job(session, job_id, caller)

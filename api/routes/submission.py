@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from api import present
-from api.auth import JobId, User
+from api.auth import JobId, JobReader, JobWriter
 from api.body import Body, Keyed, parsed
 from api.openapi import SPEC_BODY, headers, problems
 from api.services import ServicesDep
@@ -27,29 +27,35 @@ _CREATED: dict[int | str, dict[str, Any]] = {
 
 
 @router.post("/jobs/validate", openapi_extra=SPEC_BODY)
-def validate_spec(body: Body) -> SpecView:
+def validate_spec(caller: JobReader, body: Body) -> SpecView:
     """Returns the spec with every default filled in, or its errors. Nothing is stored."""
     return SpecView(spec=parse_spec(parsed(body)))
 
 
 @router.post("/jobs", status_code=201, openapi_extra=SPEC_BODY, responses=_CREATED)
-def submit_job(services: ServicesDep, user: User, body: Body, keyed: Keyed) -> Response:
+def submit_job(services: ServicesDep, caller: JobWriter, body: Body, keyed: Keyed) -> Response:
     """Submits a job. It is queued when the answer arrives."""
     spec = parse_spec(parsed(body))
 
     def show_new(session: Session, row: Job) -> JobView:
         return present.new_job(session, row, spec)
 
-    made = submission.submit(services.store, spec, owner=user.name, show=present.job, show_new=show_new, keyed=keyed)
+    made = submission.submit(
+        services.store,
+        spec,
+        caller=caller,
+        visibility=services.visibility,
+        show=present.job,
+        show_new=show_new,
+        keyed=keyed,
+    )
     return _answer(made)
 
 
 @router.post("/jobs/{job_id}/retry", status_code=201, responses=_CREATED | problems(Conflict, TooLarge))
-def retry_job(services: ServicesDep, user: User, job_id: JobId, keyed: Keyed) -> Response:
+def retry_job(services: ServicesDep, caller: JobWriter, job_id: JobId, keyed: Keyed) -> Response:
     """Submits the spec of a job that has ended as a new job, which resumes from the old job's newest checkpoint."""
-    made = submission.retry(
-        services.store, job_id, owner=user.name, visible_to=user.sees, show=present.job, keyed=keyed
-    )
+    made = submission.retry(services.store, job_id, caller=caller, show=present.job, keyed=keyed)
     return _answer(made)
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from api import present
-from api.auth import User, visible_job
+from api.auth import JobReader, visible_job
 from api.openapi import problems
 from api.paging import AfterNumber, Limit, number_after, page
 from api.services import ServicesDep
@@ -25,7 +25,7 @@ Number = Annotated[int, Query(ge=0, lt=2**31)]
 def get_metrics(
     *,
     services: ServicesDep,
-    user: User,
+    caller: JobReader,
     job_id: str,
     key: Annotated[list[MetricKey] | None, Query(max_length=1000, description="only these series")] = None,
     from_step: Annotated[Step | None, Query(description="only points at or after this step")] = None,
@@ -36,7 +36,7 @@ def get_metrics(
     """Returns each series by step. One of more than `max_points` keeps the least and greatest value of each bucket."""
     where = metrics.PointFilter(keys=tuple(key or ()), from_step=from_step, to_step=to_step, attempt=attempt)
     with services.store.read() as session:
-        visible_job(session, job_id, user)
+        visible_job(session, job_id, caller)
         series = metrics.read(session, job_id, where)
     return MetricsView(data=[SeriesView(key=name, points=_points(found, max_points)) for name, found in series.items()])
 
@@ -45,7 +45,7 @@ def get_metrics(
 def list_logs(
     *,
     services: ServicesDep,
-    user: User,
+    caller: JobReader,
     job_id: str,
     rank: Annotated[Number | None, Query(description="only this rank's lines")] = None,
     tail: Annotated[int | None, Query(ge=1, le=10_000, description="this many last lines, instead of a page")] = None,
@@ -55,7 +55,7 @@ def list_logs(
     """Lists lines of output, oldest first: the lines numbered above `after`, or the last `tail` lines."""
     line = number_after(after)
     with services.store.read() as session:
-        visible_job(session, job_id, user)
+        visible_job(session, job_id, caller)
         if tail is not None:
             last = logs.tail(session, job_id, count=tail, rank=rank)
             return Page[LogLine](data=[present.log_line(row) for row in last])

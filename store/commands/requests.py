@@ -9,7 +9,8 @@ from typing import TypeVar
 from sqlalchemy.orm import Session
 
 from store.db.tables import Job, Worker
-from store.rows import deletion, intents, jobs, workers
+from store.rows import audit, deletion, intents, jobs, workers
+from store.rows.access import Caller
 from store.store import Store
 from torchyard.contract.spec import JobPatch
 
@@ -18,43 +19,55 @@ T = TypeVar("T")
 Answer = Callable[[Session, Job], T]
 
 
-def change(store: Store, job_id: str, patch: JobPatch, *, owner: str | None = None, answer: Answer[T]) -> T:
+def change(store: Store, job_id: str, patch: JobPatch, *, caller: Caller, answer: Answer[T]) -> T:
     """Does what `store.rows.jobs.change` does. Raises Unavailable, too."""
     with store.write("change") as session:
-        return _answered(session, jobs.change(session, job_id, patch, owner=owner), answer)
+        job = jobs.change(session, job_id, patch, caller)
+        audit.record(session, caller, "job.change", job_id)
+        return _answered(session, job, answer)
 
 
-def cancel(store: Store, job_id: str, *, owner: str | None = None, answer: Answer[T]) -> T:
+def cancel(store: Store, job_id: str, *, caller: Caller, answer: Answer[T]) -> T:
     """Does what `store.rows.intents.request_cancel` does. Raises Unavailable, too."""
     with store.write("cancel") as session:
-        return _answered(session, intents.request_cancel(session, job_id, owner=owner), answer)
+        job = intents.request_cancel(session, job_id, caller)
+        audit.record(session, caller, "job.cancel", job_id)
+        return _answered(session, job, answer)
 
 
-def pause(store: Store, job_id: str, *, owner: str | None = None, answer: Answer[T]) -> T:
+def pause(store: Store, job_id: str, *, caller: Caller, answer: Answer[T]) -> T:
     """Does what `store.rows.intents.request_pause` does. Raises Unavailable, too."""
     with store.write("pause") as session:
-        return _answered(session, intents.request_pause(session, job_id, owner=owner), answer)
+        job = intents.request_pause(session, job_id, caller)
+        audit.record(session, caller, "job.pause", job_id)
+        return _answered(session, job, answer)
 
 
-def resume(store: Store, job_id: str, *, owner: str | None = None, answer: Answer[T]) -> T:
+def resume(store: Store, job_id: str, *, caller: Caller, answer: Answer[T]) -> T:
     """Does what `store.rows.intents.resume` does. Raises Unavailable, too."""
     with store.write("resume") as session:
-        return _answered(session, intents.resume(session, job_id, owner=owner), answer)
+        job = intents.resume(session, job_id, caller)
+        audit.record(session, caller, "job.resume", job_id)
+        return _answered(session, job, answer)
 
 
-def delete(store: Store, job_id: str, *, owner: str | None = None) -> None:
+def delete(store: Store, job_id: str, *, caller: Caller) -> None:
     """Does what `store.rows.deletion.delete_job` does. Raises Unavailable, too."""
     with store.write("delete") as session:
-        deletion.delete_job(session, job_id, owner=owner)
+        deletion.delete_job(session, job_id, caller)
+        audit.record(session, caller, "job.delete", job_id)
 
 
-def drain(store: Store, worker_id: str, *, drain: bool, answer: Callable[[Session, Worker, bool], T]) -> T:
+def drain(
+    store: Store, worker_id: str, *, drain: bool, caller: Caller, answer: Callable[[Session, Worker, bool], T]
+) -> T:
     """Requests a worker to claim no jobs and return those that it runs to the queue, or to work again.
 
     The last argument of `answer` is whether the worker is alive. Raises NotFound and Unavailable.
     """
     with store.write("drain") as session:
         worker, alive = workers.set_drain(session, worker_id, drain=drain)
+        audit.record(session, caller, "worker.drain" if drain else "worker.undrain", worker_id)
         return answer(session, worker, alive)
 
 

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from store.db.tables import Job
-from store.rows import idempotency, jobs
+from store.rows import audit, idempotency, jobs
 from store.rows import retry as retries
+from store.rows.access import Caller
 from store.rows.idempotency import Answer, KeyedRequest, KeyTaken
 from store.store import Store
 from torchyard.contract.spec import Spec
+from torchyard.contract.team import Visibility
 from torchyard.contract.views import JobView
 
 Show = Callable[[Session, Job], JobView]
@@ -28,25 +30,39 @@ class Submitted:
 
 
 def submit(
-    store: Store, spec: Spec, *, owner: str, show: Show, show_new: Show, keyed: KeyedRequest | None = None
+    store: Store,
+    spec: Spec,
+    *,
+    caller: Caller,
+    visibility: Visibility,
+    show: Show,
+    show_new: Show,
+    keyed: KeyedRequest | None = None,
 ) -> Submitted:
-    """Stores a new queued job. `show_new` renders it, and `show` the job of an earlier request with the same key.
+    """Stores a new queued job of the caller. `visibility` is that of a job whose spec says nothing of it.
 
-    Raises Unavailable and IdempotencyMismatch.
+    `show_new` renders the job, and `show` that of an earlier request with the same key. Raises Unavailable and
+    IdempotencyMismatch.
     """
-    return _once(store, keyed, lambda session: jobs.submit(session, spec, owner=owner), show=show, show_new=show_new)
+
+    def make(session: Session) -> Job:
+        job = jobs.submit(session, spec, owner=caller.name, visibility=visibility)
+        audit.record(session, caller, "job.submit", job.id)
+        return job
+
+    return _once(store, keyed, make, show=show, show_new=show_new)
 
 
-def retry(
-    store: Store, job_id: str, *, owner: str, visible_to: str | None, show: Show, keyed: KeyedRequest | None = None
-) -> Submitted:
-    """Submits the spec of an ended job again, as `store.rows.retry` does.
+def retry(store: Store, job_id: str, *, caller: Caller, show: Show, keyed: KeyedRequest | None = None) -> Submitted:
+    """Submits the spec of an ended job again for the caller, as `store.rows.retry` does.
 
     Raises what that raises, and Unavailable and IdempotencyMismatch.
     """
 
     def make(session: Session) -> Job:
-        return retries.retry(session, job_id, owner=owner, visible_to=visible_to)
+        job = retries.retry(session, job_id, owner=caller.name, caller=caller)
+        audit.record(session, caller, "job.retry", f"{job_id} as {job.id}")
+        return job
 
     return _once(store, keyed, make, show=show, show_new=show)
 

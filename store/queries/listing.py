@@ -8,6 +8,8 @@ from sqlalchemy.orm import Session
 
 from store.db.tables import Job
 from store.queries import queue_positions
+from store.rows import access
+from store.rows.access import Caller
 from torchyard.contract.job import JobState
 
 
@@ -24,9 +26,11 @@ class JobFilter:
     created_before: int | None = None
 
 
-def newest(session: Session, where: JobFilter, *, limit: int, before: str | None = None) -> Sequence[Job]:
-    """Returns jobs, newest first; with `before` (an id), only older ones."""
-    query = select(Job).where(*_conditions(where)).order_by(Job.id.desc()).limit(limit)
+def newest(
+    session: Session, where: JobFilter, *, caller: Caller, limit: int, before: str | None = None
+) -> Sequence[Job]:
+    """Returns jobs of the caller's lists, newest first; with `before` (an id), only older ones."""
+    query = select(Job).where(access.listed(caller), *_conditions(where)).order_by(Job.id.desc()).limit(limit)
     if before is not None:
         query = query.where(Job.id < before)
     return session.scalars(query).all()
@@ -40,29 +44,25 @@ class QueueCursor:
     job_id: str
 
 
-def queue(
-    session: Session, *, limit: int, owner: str | None = None, after: QueueCursor | None = None
-) -> list[tuple[int, Job]]:
-    """Returns queued jobs in the order in which they start, each with its position in the whole queue, from 1.
+def queue(session: Session, *, limit: int, after: QueueCursor | None = None) -> list[tuple[int, Job]]:
+    """Returns queued jobs in the order in which they start, each with its position in the queue, from 1.
 
-    With `owner`, only their jobs. With `after`, only jobs after that position, which need not be occupied any more.
+    With `after`, only jobs after that position, which need not be occupied any more.
     """
     found: list[Job] = []
     if after is not None:
-        found += _queued(session, after.priority, limit=limit, owner=owner, above=after.job_id)
+        found += _queued(session, after.priority, limit=limit, above=after.job_id)
     priority = _next_priority(session, after.priority if after is not None else None)
     # One query per priority: each reads one range of the index, already in order.
     while len(found) < limit and priority is not None:
-        found += _queued(session, priority, limit=limit - len(found), owner=owner)
+        found += _queued(session, priority, limit=limit - len(found))
         priority = _next_priority(session, priority)
     known = queue_positions.queue_positions(session, found)
     return [(known[job.id], job) for job in found]
 
 
-def _queued(session: Session, priority: int, *, limit: int, owner: str | None, above: str = "") -> Sequence[Job]:
+def _queued(session: Session, priority: int, *, limit: int, above: str = "") -> Sequence[Job]:
     query = select(Job).where(Job.state == JobState.QUEUED, Job.priority == priority, Job.id > above)
-    if owner is not None:
-        query = query.where(Job.owner == owner)
     return session.scalars(query.order_by(Job.id).limit(limit)).all()
 
 

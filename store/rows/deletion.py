@@ -22,8 +22,9 @@ from store.db.tables import (
     PointChunk,
     Series,
 )
-from store.rows import garbage, jobs
-from torchyard.contract.errors import Conflict, NotFound
+from store.rows import access, garbage
+from store.rows.access import SERVICE, Caller
+from torchyard.contract.errors import Conflict
 from torchyard.contract.job import JobState
 
 TOMBSTONE_KEPT = timedelta(days=30)
@@ -31,11 +32,9 @@ TOMBSTONE_KEPT = timedelta(days=30)
 _TOMBSTONES_PER_CALL = 1000
 
 
-def delete_job(session: Session, job_id: str, *, owner: str | None = None) -> None:
-    """Deletes every row of the job. Raises NotFound, and Conflict for a job that has not ended."""
-    job = jobs.lock(session, job_id)
-    if job is None or (owner is not None and job.owner != owner):
-        raise NotFound(f"there is no job {job_id}")
+def delete_job(session: Session, job_id: str, caller: Caller = SERVICE) -> None:
+    """Deletes every row of the job. Raises NotFound, Forbidden, and Conflict for a job that has not ended."""
+    job = access.lock(session, job_id, caller)
     if not JobState(job.state).terminal:
         raise Conflict(f"job {job_id} is {job.state}: cancel it first and delete it after its end")
     garbage.add(session, session.scalars(select(Checkpoint.files).where(Checkpoint.job_id == job_id)))

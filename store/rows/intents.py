@@ -10,9 +10,10 @@ from sqlalchemy.orm import Session
 from store.announcement import announcement_of
 from store.db.database import now_us
 from store.db.tables import Attempt, Job
-from store.rows import jobs
+from store.rows import access, jobs
+from store.rows.access import SERVICE, Caller
 from store.rows.jobs import Reason
-from torchyard.contract.errors import Conflict, NotFound
+from torchyard.contract.errors import Conflict
 from torchyard.contract.job import EndReason, JobState
 
 _OPEN = (JobState.STARTING, JobState.RUNNING)
@@ -34,12 +35,12 @@ def requested_stop(job: Job) -> EndReason | None:
     return EndReason.PREEMPTED if job.preempt_requested_at is not None else None
 
 
-def request_cancel(session: Session, job_id: str, *, owner: str | None = None) -> Job:
+def request_cancel(session: Session, job_id: str, caller: Caller = SERVICE) -> Job:
     """Cancels a job that no worker runs; requests a running job to stop. Repeating it changes nothing.
 
-    Raises NotFound, and Conflict for a job that has ended in another state.
+    Raises NotFound, Forbidden, and Conflict for a job that has ended in another state.
     """
-    job = _lock(session, job_id, owner)
+    job = access.lock(session, job_id, caller)
     state = JobState(job.state)
     if state is JobState.CANCELLED or (not state.terminal and job.cancel_requested_at is not None):
         return job
@@ -52,12 +53,12 @@ def request_cancel(session: Session, job_id: str, *, owner: str | None = None) -
     return _store_request(session, job, stopping, cancel_requested_at=now_us())
 
 
-def request_pause(session: Session, job_id: str, *, owner: str | None = None) -> Job:
+def request_pause(session: Session, job_id: str, caller: Caller = SERVICE) -> Job:
     """Pauses a waiting job; requests a running job to save a checkpoint and stop. Repeating it changes nothing.
 
-    Raises NotFound, and Conflict for a job that has ended or is being cancelled.
+    Raises NotFound, Forbidden, and Conflict for a job that has ended or is being cancelled.
     """
-    job = _lock(session, job_id, owner)
+    job = access.lock(session, job_id, caller)
     state = JobState(job.state)
     _refuse_ended(job, "paused")
     if state is JobState.PAUSED or (state in _OPEN and job.pause_requested_at is not None):
@@ -69,13 +70,13 @@ def request_pause(session: Session, job_id: str, *, owner: str | None = None) ->
     return _store_request(session, job, stopping, pause_requested_at=now_us())
 
 
-def resume(session: Session, job_id: str, *, owner: str | None = None) -> Job:
+def resume(session: Session, job_id: str, caller: Caller = SERVICE) -> Job:
     """Queues a paused job and withdraws the request of a pausing one. A job that nobody paused stays as it is.
 
-    A withdrawn pause that comes too late queues the job after it has stopped. Raises NotFound, and Conflict for a job
-    that has ended or is being cancelled.
+    A withdrawn pause that comes too late queues the job after it has stopped. Raises NotFound, Forbidden, and Conflict
+    for a job that has ended or is being cancelled.
     """
-    job = _lock(session, job_id, owner)
+    job = access.lock(session, job_id, caller)
     state = JobState(job.state)
     if state is JobState.PAUSED:
         cleared = {"pause_requested_at": None, "not_before": None}
@@ -143,13 +144,6 @@ def _may_be_preempted(job: Job, preemptor: Job) -> bool:
         and requested_stop(job) is None
         and job.stored_spec.preemptible
     )
-
-
-def _lock(session: Session, job_id: str, owner: str | None) -> Job:
-    job = jobs.lock(session, job_id)
-    if job is None or (owner is not None and job.owner != owner):
-        raise NotFound(f"there is no job {job_id}")
-    return job
 
 
 def _refuse_ended(job: Job, what: str) -> None:

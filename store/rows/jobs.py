@@ -11,10 +11,13 @@ from store.announcement import announcement_of
 from store.db.database import now_us
 from store.db.tables import Allocation, Attempt, Base, Job, JobEvent, Worker
 from store.ids import new_id
+from store.rows import access
+from store.rows.access import SERVICE, Caller
 from store.rows.shapes import shape_of
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import JobState, sources
 from torchyard.contract.spec import JobPatch, Spec
+from torchyard.contract.team import Visibility
 
 
 @dataclass(frozen=True)
@@ -38,9 +41,16 @@ _HOLDERS = (
     .where(Allocation.released_at.is_(None))
 )
 
+_HOLDING_JOBS = _HOLDERS.add_columns(Job).join(Job, Job.id == Attempt.job_id)
 
-def submit(session: Session, spec: Spec, *, owner: str, retry_of: str | None = None) -> Job:
-    """Stores a new queued job. It is accepted when the transaction commits. The returned job is not in the session."""
+
+def submit(
+    session: Session, spec: Spec, *, owner: str, visibility: Visibility = "private", retry_of: str | None = None
+) -> Job:
+    """Stores a new queued job. It is accepted when the transaction commits. The returned job is not in the session.
+
+    `visibility` is that of a job whose spec says nothing of it.
+    """
     written = spec.model_dump(mode="json")
     values: dict[str, Any] = {
         "id": new_id("job"),
@@ -51,6 +61,7 @@ def submit(session: Session, spec: Spec, *, owner: str, retry_of: str | None = N
         "priority": spec.priority,
         "shape": shape_of(owner, written["resources"]),
         "labels": spec.labels,
+        "visibility": spec.visibility or visibility,
         "retry_of": retry_of,
         "state": JobState.QUEUED,
         "version": 1,
@@ -66,10 +77,10 @@ def submit(session: Session, spec: Spec, *, owner: str, retry_of: str | None = N
     return Job(**values, created_at=stored.created_at, reason_since=stored.reason_since)
 
 
-def get(session: Session, job_id: str, *, owner: str | None = None) -> Job:
-    """Returns the job; with `owner`, only if it is theirs. Raises NotFound."""
+def get(session: Session, job_id: str) -> Job:
+    """Returns the job. Raises NotFound."""
     job = session.get(Job, job_id)
-    if job is None or (owner is not None and job.owner != owner):
+    if job is None:
         raise NotFound(f"there is no job {job_id}")
     return job
 
@@ -150,14 +161,12 @@ def lock(session: Session, job_id: str) -> Job | None:
     ).first()
 
 
-def change(session: Session, job_id: str, patch: JobPatch, *, owner: str | None = None) -> Job:
-    """Sets the name, labels and priority in `patch`. The version rises if a value changes.
+def change(session: Session, job_id: str, patch: JobPatch, caller: Caller = SERVICE) -> Job:
+    """Sets the name, labels, visibility and priority in `patch`. The version rises if a value changes.
 
-    Raises NotFound, and Conflict for a priority of a job that is not queued.
+    Raises NotFound, Forbidden, and Conflict for a priority of a job that is not queued.
     """
-    job = lock(session, job_id)
-    if job is None or (owner is not None and job.owner != owner):
-        raise NotFound(f"there is no job {job_id}")
+    job = access.lock(session, job_id, caller)
     values = patch.model_dump(exclude_unset=True)
     if "priority" in values and job.state != JobState.QUEUED:
         raise Conflict(f"job {job_id} is {job.state}; a priority can be changed only while the job is queued")
@@ -225,6 +234,11 @@ def events(session: Session, job_id: str, *, after: int, limit: int) -> Sequence
 def device_holders(session: Session) -> dict[tuple[str, str], str]:
     """Returns the job id that holds each device, by `(worker id, device uuid)`."""
     return {(row.worker_id, row.device): row.job_id for row in session.execute(_HOLDERS)}
+
+
+def holding_jobs(session: Session) -> dict[tuple[str, str], Job]:
+    """Returns the job that holds each device, by `(worker id, device uuid)`."""
+    return {(row.worker_id, row.device): row.Job for row in session.execute(_HOLDING_JOBS)}
 
 
 def worker_name(session: Session, worker_id: str) -> str:

@@ -1,29 +1,32 @@
 """Retries a finished job: a new job with the same spec, which resumes from the old one's newest checkpoint."""
 
+from typing import cast
+
 from sqlalchemy import insert
 from sqlalchemy.orm import Session
 
 from store.db.tables import Checkpoint, Job
 from store.ids import new_id
-from store.rows import checkpoints, jobs
-from torchyard.contract.errors import Conflict, NotFound
+from store.rows import access, checkpoints, jobs
+from store.rows.access import SERVICE, Caller
+from torchyard.contract.errors import Conflict
 from torchyard.contract.job import JobState
 from torchyard.contract.spec import parse_spec
+from torchyard.contract.team import Visibility
 
 
-def retry(session: Session, job_id: str, *, owner: str, visible_to: str | None = None) -> Job:
+def retry(session: Session, job_id: str, *, owner: str, caller: Caller = SERVICE) -> Job:
     """Submits the job's spec again for `owner`, with the job's newest checkpoint to resume from.
 
-    Raises NotFound (with `visible_to`, also for the jobs of others), Conflict for a job that has not ended, and
-    InvalidSpec if the spec is not valid any more.
+    The new job has the visibility of the old one. Raises NotFound, also for a job that the caller may not read,
+    Conflict for a job that has not ended, and InvalidSpec if the spec is not valid any more.
     """
     # Locked, so that the job and its checkpoint are not deleted meanwhile.
-    old = jobs.lock(session, job_id)
-    if old is None or (visible_to is not None and old.owner != visible_to):
-        raise NotFound(f"there is no job {job_id}")
+    old = access.lock_readable(session, job_id, caller)
     if not JobState(old.state).terminal:
         raise Conflict(f"job {job_id} is {old.state}; only a job that has ended can be retried")
-    new = jobs.submit(session, parse_spec(old.spec), owner=owner, retry_of=job_id)
+    spec = parse_spec(old.spec)
+    new = jobs.submit(session, spec, owner=owner, visibility=cast("Visibility", old.visibility), retry_of=job_id)
     newest = checkpoints.newest_first(session, job_id, limit=1)
     if newest:
         _copy_checkpoint(session, newest[0], new.id)
@@ -36,6 +39,6 @@ def retry(session: Session, job_id: str, *, owner: str, visible_to: str | None =
 
 def _copy_checkpoint(session: Session, checkpoint: Checkpoint, job_id: str) -> None:
     """Lists the checkpoint in the new job as one of attempt 0, before its first. The blobs are shared."""
-    kept = ("name", "epoch", "end_of_epoch", "step", "metrics", "monitored", "files")
+    kept = ("name", "epoch", "end_of_epoch", "step", "metrics", "monitored", "files", "size")
     values = {column: getattr(checkpoint, column) for column in kept}
     session.execute(insert(Checkpoint).values(id=new_id("ckpt"), job_id=job_id, attempt=0, **values))

@@ -21,6 +21,7 @@ from store.rows.attempts import Batch, Claim
 from store.rows.checkpoints import NewCheckpoint
 from store.rows.jobs import Reason
 from torchyard.contract.records import ExitReport, Manifest, ManifestFile
+from torchyard.contract.team import Role
 
 TOKEN = "the-admin-token"
 SPEC: dict[str, Any] = {"trainer": "image-classification", "name": "digits"}
@@ -49,8 +50,8 @@ class ApiFixture:
         self._stored: dict[Claim, int] = {}
 
     def act_as(self, name: str) -> None:
-        """Makes further requests come from a user who is not an administrator."""
-        self.app.dependency_overrides[authenticate] = lambda: Principal(name)
+        """Makes further requests come from a member."""
+        self.app.dependency_overrides[authenticate] = lambda: Principal(name, Role.MEMBER, scopes=Role.MEMBER.scopes)
 
     def submit(self, **spec: Any) -> dict[str, Any]:
         answer = self.client.post("/v1/jobs", json={**SPEC, **spec})

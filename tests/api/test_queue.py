@@ -50,16 +50,21 @@ def test_the_reason_of_a_group_is_the_reason_of_each_of_its_jobs(service: ApiFix
 
 
 @both_databases
-def test_a_user_sees_their_own_jobs_at_their_true_places(service: ApiFixture) -> None:
-    service.submit(priority=1)
+def test_another_users_private_job_is_shown_without_id_name_and_reason(service: ApiFixture) -> None:
+    hidden = service.submit(priority=1, name="merger", labels={"for": "acme"})["id"]
+    service.submit(visibility="team", name="ours")
     service.act_as("bob")
-    mine = service.submit()["id"]
-    service.app.dependency_overrides.clear()
-    service.submit()
-    service.act_as("bob")
-    last = service.submit()["id"]
-    assert places(service.get("/v1/queue")) == [(2, mine), (4, last)]
-    assert places(service.get("/v1/queue", limit=1)) == [(2, mine)]
+    mine = service.submit(name="mine")["id"]
+    first, second, third = service.get("/v1/queue")["data"]
+    assert (first["position"], first["owner"], first["priority"]) == (1, "admin", 1)
+    assert (first["job_id"], first["name"], first["reason"]) == (None, None, None)
+    assert (second["name"], second["reason"]["code"]) == ("ours", "waiting")
+    assert (third["position"], third["job_id"], third["name"]) == (3, mine, "mine")
+    pages = [service.client.get("/v1/queue", params={"limit": 1}).text for _ in range(2)]
+    for word in (hidden, hidden.removeprefix("job_"), "merger", "acme"):
+        assert all(word not in page for page in pages), "not in the cursor either"
+    behind = service.get("/v1/queue", limit=1)["next"]
+    assert [entry["position"] for entry in service.get("/v1/queue", after=behind)["data"]] == [2, 3]
 
 
 @both_databases

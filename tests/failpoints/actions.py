@@ -11,8 +11,10 @@ import threading
 import time
 
 from api import present
-from store.commands import cleanup, requests, submission
+from store.commands import cleanup, requests, submission, team
+from store.commands.team import UserChange
 from store.db.tables import Job
+from store.rows.access import SERVICE
 from store.rows.attempts import Batch, Claim
 from store.rows.idempotency import KeyedRequest
 from store.rows.jobs import Reason
@@ -44,11 +46,13 @@ _LAUNCHER = Path(__file__).parent.parent / "worker" / "launcher.py"
 def _submit(store: Store, _: str) -> None:
     keyed = KeyedRequest("admin", "once", "the same")
     spec = parse_spec({"trainer": "script", "name": "once", "config": {"code": "file:///code"}})
-    submission.submit(store, spec, owner="admin", show=present.job, show_new=present.job, keyed=keyed)
+    submission.submit(
+        store, spec, caller=SERVICE, visibility="private", show=present.job, show_new=present.job, keyed=keyed
+    )
 
 
 def _delete(store: Store, job_id: str) -> None:
-    requests.delete(store, job_id)
+    requests.delete(store, job_id, caller=SERVICE)
     cleanup.collect_garbage(store)  # as after the API's answer
 
 
@@ -62,12 +66,15 @@ def _alive(_: object, __: object, alive: bool) -> bool:
 
 REQUESTS: dict[str, Callable[[Store, str], object]] = {
     "submit": _submit,
-    "change": lambda store, job_id: requests.change(store, job_id, parse_patch({"priority": 7}), answer=_id),
-    "cancel": lambda store, job_id: requests.cancel(store, job_id, answer=_id),
-    "pause": lambda store, job_id: requests.pause(store, job_id, answer=_id),
-    "resume": lambda store, job_id: requests.resume(store, job_id, answer=_id),
+    "change": lambda store, job_id: requests.change(
+        store, job_id, parse_patch({"priority": 7}), caller=SERVICE, answer=_id
+    ),
+    "cancel": lambda store, job_id: requests.cancel(store, job_id, caller=SERVICE, answer=_id),
+    "pause": lambda store, job_id: requests.pause(store, job_id, caller=SERVICE, answer=_id),
+    "resume": lambda store, job_id: requests.resume(store, job_id, caller=SERVICE, answer=_id),
     "delete": _delete,
-    "drain": lambda store, worker_id: requests.drain(store, worker_id, drain=True, answer=_alive),
+    "team": lambda store, name: team.change_user(store, name, UserChange(disabled=True), caller=SERVICE, answer=str),
+    "drain": lambda store, worker_id: requests.drain(store, worker_id, drain=True, caller=SERVICE, answer=_alive),
 }
 """What the API runs for a request about a job or a worker."""
 

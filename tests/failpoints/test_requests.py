@@ -9,6 +9,7 @@ from sqlalchemy import select
 
 from store.blobs import Blobs
 from store.db.tables import Garbage, Worker
+from store.rows import users
 from store.rows.checkpoints import NewCheckpoint
 from tests.failpoints import actions
 from tests.failpoints.armed import REFUSED, ArmedProcess, started
@@ -16,6 +17,7 @@ from tests.failpoints.fixture import FailpointFixture
 from torchyard.contract.errors import NotFound
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import Manifest, ManifestFile
+from torchyard.contract.team import Role
 
 SIDES = ("before", "after")
 POINTS = [
@@ -70,6 +72,9 @@ def _arrange(service: FailpointFixture, what: str) -> str:
         return ""
     if what == "drain":
         return service.worker()
+    if what == "team":
+        service.write(lambda session: users.add(session, "bob", Role.MEMBER))
+        return "bob"
     if what != "delete":
         job_id = service.submit_queued()
         if what == "resume":
@@ -88,6 +93,8 @@ def _is_done(service: FailpointFixture, what: str, subject: str) -> bool:
         return len(service.jobs()) == 1
     if what == "drain":
         return service.read(lambda session: session.get_one(Worker, subject)).drain_requested_at is not None
+    if what == "team":
+        return service.read(lambda session: users.get(session, subject)).disabled_at is not None
     if what == "delete":
         return not service.jobs()
     return service.moves(subject) == MOVES[what] and (what != "change" or service.job(subject).priority == 7)
@@ -106,7 +113,7 @@ def _check(service: FailpointFixture, what: str, subject: str) -> None:
         actions.collect(service.settings)
         assert not [path for path in service.settings.blobs.rglob("*") if path.is_file() and path.name != "lock"]
         assert not service.read(lambda session: session.scalars(select(Garbage)).all())
-    elif what != "drain":
+    elif what not in {"drain", "team"}:
         (job,) = service.jobs()
         assert service.moves(job.id) == MOVES[what]
         assert (job.finished_at is not None) == (what == "cancel")

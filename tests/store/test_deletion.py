@@ -15,6 +15,7 @@ from store.commands import cleanup
 from store.db.tables import Garbage
 from store.queries import run_dirs
 from store.rows import deletion, idempotency, jobs
+from store.rows.access import SERVICE, Caller
 from store.rows.attempts import NewEvent
 from store.rows.checkpoints import NewCheckpoint
 from store.rows.idempotency import Answer, KeyedRequest
@@ -25,6 +26,7 @@ from tests.store.fixture import StoreFixture, run_together, store_on
 from torchyard.contract.errors import Conflict, NotFound, StaleClaim
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.records import Manifest, ManifestFile
+from torchyard.contract.team import Role
 
 
 def saved(blobs: Blobs, content: bytes, *, step: int = 1) -> NewCheckpoint:
@@ -52,8 +54,8 @@ def ended(db: StoreFixture, blobs: Blobs, *contents: bytes) -> str:
     return job_id
 
 
-def delete(db: StoreFixture, job_id: str, **owner: str) -> None:
-    db.write(lambda session: deletion.delete_job(session, job_id, **owner))
+def delete(db: StoreFixture, job_id: str, caller: Caller = SERVICE) -> None:
+    db.write(lambda session: deletion.delete_job(session, job_id, caller))
 
 
 def stored(blobs: Blobs) -> list[bytes]:
@@ -92,9 +94,9 @@ def test_only_the_owner_deletes_and_only_ended_jobs(db: StoreFixture, blobs: Blo
     db.end(claim, EndReason.COMPLETED)
     before = db.everything()
     with pytest.raises(NotFound):
-        delete(db, job_id, owner="eve")
+        delete(db, job_id, Caller("eve", Role.MEMBER))
     assert db.everything() == before
-    delete(db, job_id, owner="ada")
+    delete(db, job_id, Caller("ada", Role.MEMBER))
 
 
 def test_blobs_are_removed_with_the_last_job_that_refers_to_them(db: StoreFixture, blobs: Blobs) -> None:

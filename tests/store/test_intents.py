@@ -5,10 +5,12 @@ from sqlalchemy import update
 
 from store.db.tables import Job
 from store.rows import deletion, intents
+from store.rows.access import Caller
 from store.rows.intents import requested_stop
 from tests.store.fixture import StoreFixture, checkpoint
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import CRASH_LOOP_CAP, EndReason, JobState
+from torchyard.contract.team import Role
 
 
 def test_a_queued_job_is_paused_immediately_and_resumed_into_the_queue(db: StoreFixture) -> None:
@@ -103,7 +105,7 @@ def test_another_users_job_is_neither_paused_nor_resumed(db: StoreFixture) -> No
     job_id = db.submit(owner="ada")
     for ask in (intents.request_pause, intents.resume):
         with pytest.raises(NotFound):
-            db.write(lambda session, ask=ask: ask(session, job_id, owner="eve"))
+            db.write(lambda session, ask=ask: ask(session, job_id, Caller("eve", Role.MEMBER)))
 
 
 def test_a_pause_of_a_starting_job_can_be_withdrawn(db: StoreFixture) -> None:
@@ -169,7 +171,7 @@ def test_a_preempted_job_names_its_preemptor_if_known(db: StoreFixture) -> None:
     high = db.submit(priority=5)
     assert db.preempt(low.job_id, crashed.job_id, preemptor=high)
     db.cancel(high)
-    db.write(lambda session: deletion.delete_job(session, high, owner="ada"))
+    db.write(lambda session: deletion.delete_job(session, high))
     db.end(low, EndReason.PREEMPTED)
     db.end(crashed, EndReason.KILLED, "rank 0 was killed by SIGKILL")
     db.end(drained, EndReason.PREEMPTED, "the worker was asked to stop")

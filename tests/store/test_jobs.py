@@ -7,12 +7,14 @@ import pytest
 from store.ids import is_id, new_id
 from store.queries import listing, queue_positions
 from store.queries.listing import JobFilter
-from store.rows import intents, jobs, waiting
+from store.rows import access, intents, jobs, waiting
+from store.rows.access import SERVICE, Caller
 from store.rows.jobs import Reason
 from tests.store.fixture import StoreFixture
-from torchyard.contract.errors import Conflict, NotFound
+from torchyard.contract.errors import Conflict, Forbidden, NotFound
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.spec import parse_spec
+from torchyard.contract.team import Role
 
 
 def test_a_submitted_job_is_queued_with_its_resolved_spec(db: StoreFixture) -> None:
@@ -27,16 +29,31 @@ def test_a_submitted_job_is_queued_with_its_resolved_spec(db: StoreFixture) -> N
     assert event.data == {"from": None, "to": "queued", "reason": {"code": "waiting", "message": job.reason_message}}
 
 
-def test_a_job_of_another_owner_is_not_found(db: StoreFixture) -> None:
+ADA, EVE = Caller("ada", Role.MEMBER), Caller("eve", Role.MEMBER)
+
+
+def test_a_private_job_of_another_owner_is_not_found(db: StoreFixture) -> None:
     job_id = db.submit(owner="ada")
-    assert db.read(lambda session: jobs.get(session, job_id, owner="ada")).id == job_id
-    with pytest.raises(NotFound):
-        db.read(lambda session: jobs.get(session, job_id, owner="eve"))
-    with pytest.raises(NotFound):
-        db.write(lambda session: intents.request_cancel(session, job_id, owner="eve"))
+    for caller in (ADA, SERVICE):
+        assert db.read(lambda session, caller=caller: access.get(session, job_id, caller)).id == job_id
+    for caller in (EVE, Caller("eve", Role.OPERATOR)):
+        with pytest.raises(NotFound):
+            db.read(lambda session, caller=caller: access.get(session, job_id, caller))
+        with pytest.raises(NotFound):
+            db.write(lambda session, caller=caller: intents.request_cancel(session, job_id, caller))
     with pytest.raises(NotFound):
         db.cancel(new_id("job"))
     assert db.job(job_id).state == JobState.QUEUED
+
+
+def test_a_job_of_the_team_is_read_by_all_and_changed_by_its_owner_and_administrators(db: StoreFixture) -> None:
+    job_id = db.submit(owner="ada", visibility="team")
+    assert db.read(lambda session: access.get(session, job_id, EVE)).id == job_id
+    with pytest.raises(Forbidden, match="belongs to ada"):
+        db.write(lambda session: intents.request_cancel(session, job_id, EVE))
+    assert db.job(job_id).state == JobState.QUEUED
+    db.write(lambda session: intents.request_cancel(session, job_id, ADA))
+    assert db.job(job_id).state == JobState.CANCELLED
 
 
 def test_lists_are_newest_first_and_filtered(db: StoreFixture) -> None:
@@ -46,7 +63,8 @@ def test_lists_are_newest_first_and_filtered(db: StoreFixture) -> None:
 
     def found(limit: int = 10, before: str | None = None, **where: object) -> list[str]:
         chosen = JobFilter(**where)  # pyright: ignore[reportArgumentType]
-        return [job.id for job in db.read(lambda session: listing.newest(session, chosen, limit=limit, before=before))]
+        rows = db.read(lambda session: listing.newest(session, chosen, caller=SERVICE, limit=limit, before=before))
+        return [job.id for job in rows]
 
     assert found() == [d, c, b, a]
     assert found(2) == [d, c]

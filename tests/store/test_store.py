@@ -13,6 +13,7 @@ from store.db.tables import Job
 from store.queue import Queue, WakeupListener
 from store.rows import attempts as rows
 from store.rows import intents
+from store.rows.access import SERVICE
 from store.rows.attempts import Batch, Claim
 from store.rows.jobs import Reason
 from store.store import Store
@@ -47,7 +48,7 @@ def name(_: Session, job: Job) -> str:
 
 def ask(store: Store, what: str, job_id: str) -> str:
     commands = {"cancel": requests.cancel, "pause": requests.pause, "resume": requests.resume}
-    return commands[what](store, job_id, answer=name)
+    return commands[what](store, job_id, caller=SERVICE, answer=name)
 
 
 def claimed(store: Store, db: StoreFixture, job_id: str) -> Claim:
@@ -71,7 +72,7 @@ def test_a_submitted_job_is_in_the_queue_and_the_workers_are_woken(store: Store,
     def show(_: Session, row: Job) -> JobView:
         return JobView.model_construct(id=row.id)
 
-    made = submission.submit(store, SPEC, owner="ada", show=show, show_new=show)
+    made = submission.submit(store, SPEC, caller=SERVICE, visibility="private", show=show, show_new=show)
     assert (store.queue.waiting(), rang(listener)) == ([made.job.id], True)
 
 
@@ -85,7 +86,7 @@ def test_a_job_that_changes_its_state_enters_and_leaves_the_queue(store: Store, 
 def test_a_new_priority_moves_the_job_in_the_queue(store: Store, db: StoreFixture) -> None:
     first, second = db.submit(), db.submit()
     for job_id, priority in ((first, 1), (second, 2)):
-        requests.change(store, job_id, parse_patch({"priority": priority}), answer=name)
+        requests.change(store, job_id, parse_patch({"priority": priority}), caller=SERVICE, answer=name)
     assert store.queue.waiting() == [second, first]
 
 

@@ -72,7 +72,7 @@ class Forbidden(TorchyardError):
 
     code = "forbidden"
     status = 403
-    title = "Only an administrator may do this"
+    title = "You may not do this"
 
 
 class NotFound(TorchyardError):

@@ -23,7 +23,7 @@ VARIABLE = "TORCHYARD_FAILPOINTS"
 
 COMMITS = (
     *("submit", "change", "cancel", "pause", "resume", "delete"),
-    *("drain", "register", "heartbeat", "renew", "claim", "preempt", "group_jobs", "reason", "rescue"),
+    *("team", "drain", "register", "heartbeat", "renew", "claim", "preempt", "group_jobs", "reason", "rescue"),
     *("mark_prepared", "mark_launched", "mark_running", "store_batch", "end"),
     *("collect", "forget_garbage", "trim_log", "trim_events", "delete_tombstones", "move_aside", "other"),
 )

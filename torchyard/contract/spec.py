@@ -20,6 +20,7 @@ from torchyard.contract import recipes
 from torchyard.contract.errors import FieldError, InvalidRequest, InvalidSpec
 from torchyard.contract.recipes.training import STALL_TIMEOUT
 from torchyard.contract.schema import Count, Duration, MetricKey, Schema
+from torchyard.contract.team import Visibility
 from torchyard.contract.text import unstorable
 
 JobName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
@@ -78,6 +79,11 @@ class _Common(Schema):
         default="auto",
         exclude_if=lambda launcher: launcher == "auto",  # a resolved spec is one that older workers can read
         description="`auto`: from the worker's warm process in well under a second, by torchrun where that cannot be",
+    )
+    visibility: Visibility | None = Field(
+        default=None,
+        exclude_if=lambda visibility: visibility is None,  # a resolved spec is one that older workers can read
+        description="`team`: every user may read the job; `private`: its owner and administrators; null: the server's",
     )
     labels: Labels = {}
     env: Annotated[dict[str, Annotated[str, Field(max_length=32_768)]], Field(max_length=256)] = {}
@@ -171,6 +177,7 @@ class JobPatch(Schema):
     name: JobName = _UNSET
     labels: Labels = _UNSET
     priority: Priority = _UNSET
+    visibility: Visibility = _UNSET
 
 
 CONFIGS: dict[str, type[Schema]] = {

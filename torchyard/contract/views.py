@@ -9,6 +9,7 @@ from torchyard.contract.errors import FieldError, TorchyardError
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.record import json_number
 from torchyard.contract.spec import JobSpec, Resources
+from torchyard.contract.team import Role, Scope, Visibility
 
 T = TypeVar("T")
 
@@ -91,6 +92,7 @@ class JobView(View):
     status_reason: StatusReason
     spec: JobSpec
     owner: str
+    visibility: Visibility = "private"
     priority: int
     labels: dict[str, str]
     attempt: int
@@ -189,6 +191,15 @@ class TrainerView(View):
     config_schema: dict[str, Any]
 
 
+class HolderView(View):
+    """The job that holds a device, of which another user's private job shows no more than this."""
+
+    owner: str
+    state: JobState
+    since: datetime
+    name: str | None = None
+
+
 class DeviceProcess(View):
     """A process that holds memory of a device."""
 
@@ -211,6 +222,9 @@ class DeviceView(View):
     returning: bool = False
     """Whether it is `blocked` for some seconds only, until the memory of a job that has just ended is freed."""
     job_id: str | None = None
+    """The job that holds it, if the caller may see which."""
+    holder: HolderView | None = None
+    """Who holds it."""
 
 
 class StartsView(View):
@@ -254,15 +268,71 @@ class QueueEntry(View):
     """
 
     position: int
-    job_id: str
-    name: str
+    job_id: str | None
+    """None for another user's private job, as are its name and its reason."""
+    name: str | None
     owner: str
     priority: int
     resources: Resources
-    reason: WaitingReason
+    reason: WaitingReason | None
     not_before: datetime | None = None
     """It does not start before this time, because earlier attempts failed soon after their start."""
     created_at: datetime
+
+
+class UserView(View):
+    name: str
+    role: Role
+    created_at: datetime
+    disabled_at: datetime | None = None
+
+
+class TokenView(View):
+    """A token, without its secret."""
+
+    id: str
+    user: str
+    name: str
+    scopes: list[Scope]
+    created_at: datetime
+    expires_at: datetime | None = None
+    used_at: datetime | None = None
+    """The last use, to the minute."""
+    revoked_at: datetime | None = None
+
+
+class NewTokenView(TokenView):
+    """A token that was just made. Its text is shown this once."""
+
+    token: str
+
+
+class MeView(View):
+    """Who makes the request, and what they may do with this token."""
+
+    name: str
+    role: Role
+    scopes: list[Scope]
+    token_id: str | None = None
+    """None for the bootstrap administrator's token."""
+    csrf: str | None = None
+    """For a browser's session: what every request that changes something sends as `X-CSRF-Token`."""
+
+
+class AuditView(View):
+    """Who did what."""
+
+    id: int
+    time: datetime
+    who: str
+    """Empty for a failed login."""
+    token_id: str | None
+    address: str
+    action: str
+    object: str
+    outcome: str
+    """`ok`, or the code of the error."""
+    request_id: str
 
 
 class HealthView(View):

@@ -1,0 +1,127 @@
+"""Users, tokens, and the audit."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from api import present
+from api.auth import Auditor, Principal, TokenOwner, UserManager
+from api.body import Body, parsed
+from api.openapi import problems, reads
+from api.paging import AfterName, AfterNumber, AfterToken, Limit, id_after, number_after, page
+from api.services import ServicesDep
+from store.commands import team
+from store.commands.team import UserChange
+from store.db.tables import Token
+from store.rows import audit, tokens, users
+from store.rows.audit import AuditFilter
+from torchyard.contract.errors import Conflict, Forbidden, Unavailable
+from torchyard.contract.requests import NewToken, NewUser, UserPatch, parse_request
+from torchyard.contract.team import Scope
+from torchyard.contract.views import AuditView, NewTokenView, Page, TokenView, UserView
+
+router = APIRouter(tags=["team"], responses=problems(Forbidden, Unavailable))
+
+Text = Annotated[str, Query(max_length=300, pattern=r"^[^\x00]*$")]
+
+
+@router.get("/users")
+def list_users(
+    services: ServicesDep, caller: UserManager, limit: Limit = 100, after: AfterName = None
+) -> Page[UserView]:
+    """Lists users by name."""
+    with services.store.read() as session:
+        rows = users.list_all(session, limit=limit + 1, after=after)
+    return page(UserView, [present.user(row) for row in rows], limit=limit, cursor=lambda user: user.name)
+
+
+@router.post(
+    "/users", status_code=201, openapi_extra=reads("NewUser", example={"name": "alice"}), responses=problems(Conflict)
+)
+def add_user(services: ServicesDep, caller: UserManager, body: Body) -> UserView:
+    """Adds a user. They need a token to do anything."""
+    new = parse_request(NewUser, parsed(body))
+    return team.add_user(services.store, new.name, new.role, caller=caller, answer=present.user)
+
+
+@router.patch(
+    "/users/{name}", openapi_extra=reads("UserPatch", example={"disabled": True}), responses=problems(Conflict)
+)
+def change_user(services: ServicesDep, caller: UserManager, name: str, body: Body) -> UserView:
+    """Changes the role of a user, or disables or enables them.
+
+    A disabled user's tokens and open streams end at once; their jobs are kept, or cancelled with `jobs: cancel`.
+    """
+    patch = parse_request(UserPatch, parsed(body))
+    change = UserChange(role=patch.role, disabled=patch.disabled, cancel_jobs=patch.jobs == "cancel")
+    return team.change_user(services.store, name, change, caller=caller, answer=present.user)
+
+
+@router.get("/tokens")
+def list_tokens(
+    services: ServicesDep,
+    caller: TokenOwner,
+    user: Annotated[Text | None, Query(description="whose; only an administrator may name another user")] = None,
+    limit: Limit = 100,
+    after: AfterToken = None,
+) -> Page[TokenView]:
+    """Lists tokens, newest first, also expired and revoked ones: one's own, or those of `user`."""
+    before = id_after(after, "tok")
+    owner = _owner(caller, user)
+    with services.store.read() as session:
+        rows = tokens.list_of(session, owner, limit=limit + 1, before=before)
+    return page(TokenView, [present.token(row) for row in rows], limit=limit, cursor=lambda token: token.id)
+
+
+@router.post("/tokens", status_code=201, openapi_extra=reads("NewToken", example={"name": "laptop"}))
+def make_token(services: ServicesDep, caller: TokenOwner, body: Body) -> NewTokenView:
+    """Makes a token. Its text is in this answer and nowhere else."""
+    new = parse_request(NewToken, parsed(body))
+    owner = _owner(caller, new.user)
+    if new.scopes is not None:
+        scopes = frozenset(new.scopes)
+    else:
+        scopes = caller.scopes if owner == caller.name else frozenset(Scope)
+    if owner == caller.name and not scopes <= caller.scopes:
+        beyond = ", ".join(sorted(scopes - caller.scopes))
+        raise Forbidden(f"your role or your token does not have {beyond}: a new token cannot have more than you")
+
+    def show(row: Token, text: str) -> NewTokenView:
+        return NewTokenView(**present.token(row).model_dump(), token=text)
+
+    token = team.NewToken(user=owner, name=new.name, scopes=scopes, lifetime=new.lifetime)
+    return team.make_token(services.store, token, caller=caller, answer=show)
+
+
+@router.delete("/tokens/{token_id}", status_code=204)
+def revoke_token(services: ServicesDep, caller: TokenOwner, token_id: str) -> None:
+    """Revokes a token at once. Its open streams and its browser sessions end."""
+    user = None if Scope.USERS in caller.scopes else caller.name
+    team.revoke_token(services.store, token_id, user=user, caller=caller)
+
+
+@router.get("/audit")
+def list_audit(
+    *,
+    services: ServicesDep,
+    caller: Auditor,
+    who: Annotated[Text | None, Query(description="only this user's")] = None,
+    action: Annotated[Text | None, Query(description="only this action, such as `job.cancel`")] = None,
+    object: Annotated[Text | None, Query(description="only about this object, such as a job's id")] = None,
+    limit: Limit = 100,
+    after: AfterNumber = None,
+) -> Page[AuditView]:
+    """Lists what was done, newest first."""
+    before = number_after(after) if after is not None else None
+    with services.store.read() as session:
+        rows = audit.entries(session, AuditFilter(who, action, object), limit=limit + 1, before=before)
+    return page(AuditView, [present.audit_entry(row) for row in rows], limit=limit, cursor=lambda entry: str(entry.id))
+
+
+def _owner(caller: Principal, user: str | None) -> str:
+    """Returns whose tokens are meant. Raises Forbidden for another user's, unless the caller manages users."""
+    if user is None or user == caller.name:
+        return caller.name
+    if Scope.USERS not in caller.scopes:
+        raise Forbidden("only an administrator may see or make the tokens of another user")
+    return user

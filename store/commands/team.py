@@ -1,0 +1,115 @@
+"""Changes of users, tokens and browser sessions. Each is one transaction, with its entry of the audit.
+
+Each returns what `answer(session, row)` makes of the changed row. All of them raise Unavailable.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from store.db.tables import BrowserSession, Job, User
+from store.rows import audit, intents, tokens, users
+from store.rows.access import Caller
+from store.store import Store
+from torchyard.contract.errors import NotAuthorized
+from torchyard.contract.job import JobState
+from torchyard.contract.team import Role, Scope
+
+T = TypeVar("T")
+
+_LIVE = tuple(state for state in JobState if not state.terminal)
+
+
+@dataclass(frozen=True)
+class UserChange:
+    """What changes of a user. None: unchanged."""
+
+    role: Role | None = None
+    disabled: bool | None = None
+    cancel_jobs: bool = False
+    """Whether the jobs of a user who is disabled are cancelled."""
+
+
+@dataclass(frozen=True)
+class NewToken:
+    """A token to make. `lifetime` None: it does not expire."""
+
+    user: str
+    name: str
+    scopes: frozenset[Scope]
+    lifetime: timedelta | None
+
+
+def add_user(store: Store, name: str, role: Role, *, caller: Caller, answer: Callable[[User], T]) -> T:
+    """Adds a user. Raises Conflict."""
+    with store.write("team") as session:
+        user = users.add(session, name, role)
+        audit.record(session, caller, "user.add", f"{name} as {role}")
+        return answer(user)
+
+
+def change_user(store: Store, name: str, change: UserChange, *, caller: Caller, answer: Callable[[User], T]) -> T:
+    """Changes the role of a user, or disables or enables them. Raises NotFound and Conflict."""
+    with store.write("team") as session:
+        user = users.change(session, name, role=change.role, disabled=change.disabled)
+        if change.role is not None:
+            audit.record(session, caller, "user.role", f"{name} as {change.role}")
+        if change.disabled is not None:
+            audit.record(session, caller, "user.disable" if change.disabled else "user.enable", name)
+        if change.disabled and change.cancel_jobs:
+            _cancel_jobs(session, name, caller)
+        return answer(user)
+
+
+def make_token(store: Store, new: NewToken, *, caller: Caller, answer: Callable[[Any, str], T]) -> T:
+    """Makes a token. `answer` gets the row and the token's text, which is shown this once. Raises NotFound."""
+    with store.write("team") as session:
+        row, text = tokens.make(session, new.user, name=new.name, scopes=new.scopes, lifetime=new.lifetime)
+        audit.record(session, caller, "token.make", f"{row.id} of {new.user}")
+        return answer(row, text)
+
+
+def revoke_token(store: Store, token_id: str, *, user: str | None, caller: Caller) -> None:
+    """Revokes a token; with `user`, only one of theirs. Raises NotFound."""
+    with store.write("team") as session:
+        row = tokens.revoke(session, token_id, user=user)
+        audit.record(session, caller, "token.revoke", f"{token_id} of {row.user}")
+
+
+def open_session(store: Store, credential: str, *, caller: Caller) -> tuple[BrowserSession, str]:
+    """Opens a browser session. Returns it with the value of its cookie."""
+    with store.write("team") as session:
+        opened = tokens.open_session(session, credential)
+        audit.record(session, caller, "session.open", caller.name)
+        return opened
+
+
+def close_session(store: Store, cookie: str, *, caller: Caller) -> None:
+    """Ends a browser session. Its streams end, too."""
+    with store.write("team") as session:
+        tokens.close_session(session, cookie)
+        users.announce(session, caller.name)
+        audit.record(session, caller, "session.close", caller.name)
+
+
+def record_failed_login(store: Store, caller: Caller) -> None:
+    """Adds a failed login to the audit."""
+    with store.write("team") as session:
+        audit.record(session, caller, "login", "", outcome=NotAuthorized.code)
+
+
+def mark_token_used(store: Store, token_id: str) -> None:
+    """Stores that the token is used now."""
+    with store.write("team") as session:
+        tokens.mark_used(session, token_id)
+
+
+def _cancel_jobs(session: Session, owner: str, caller: Caller) -> None:
+    live = select(Job.id).where(Job.owner == owner, Job.state.in_(_LIVE)).order_by(Job.id)
+    for job_id in session.scalars(live).all():
+        intents.request_cancel(session, job_id)
+        audit.record(session, caller, "job.cancel", job_id)

@@ -1,0 +1,84 @@
+"""Which jobs a caller may list, read and change. Each rule is a condition of the query that finds the job."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, or_, select, true
+from sqlalchemy.orm import Session
+
+from store.db.tables import Job
+from torchyard.contract.errors import Forbidden, NotFound
+from torchyard.contract.team import Role
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who makes a request, as the audit records it."""
+
+    name: str
+    role: Role
+    token_id: str | None = None
+    """None for the bootstrap administrator's token."""
+    address: str = ""
+    request_id: str = ""
+
+
+BOOTSTRAP = "admin"
+"""The name of the administrator whose token is the setting TORCHYARD_TOKEN."""
+SERVICE = Caller(BOOTSTRAP, Role.ADMIN)
+"""A caller who may read and change every job."""
+
+
+def readable(caller: Caller) -> ColumnElement[bool]:
+    """Returns the condition that the caller may read the job: spec, events, metrics, logs and checkpoints."""
+    if caller.role is Role.ADMIN:
+        return true()
+    return or_(Job.owner == caller.name, Job.visibility == "team")
+
+
+def listed(caller: Caller) -> ColumnElement[bool]:
+    """Returns the condition that the job's row is in the caller's lists."""
+    return true() if caller.role is Role.OPERATOR else readable(caller)
+
+
+def may_read(caller: Caller, job: Job) -> bool:
+    """Returns whether `readable` holds for a job."""
+    return caller.role is Role.ADMIN or job.owner == caller.name or job.visibility == "team"
+
+
+def may_list(caller: Caller, job: Job) -> bool:
+    """Returns whether `listed` holds for a job. A job that may not be listed is shown by owner, state and devices."""
+    return caller.role is Role.OPERATOR or may_read(caller, job)
+
+
+def get(session: Session, job_id: str, caller: Caller) -> Job:
+    """Returns a job that the caller may read. Raises NotFound."""
+    job = session.scalars(select(Job).where(Job.id == job_id, readable(caller))).first()
+    if job is None:
+        raise NotFound(f"there is no job {job_id}")
+    return job
+
+
+def lock(session: Session, job_id: str, caller: Caller) -> Job:
+    """Returns a job that the caller may change, locked until the transaction ends.
+
+    Raises Forbidden if the caller may only read it, and NotFound otherwise.
+    """
+    query = select(Job).where(Job.id == job_id, _changeable(caller)).with_for_update()
+    job = session.scalars(query.execution_options(populate_existing=True)).first()
+    if job is None:
+        owner = get(session, job_id, caller).owner
+        raise Forbidden(f"job {job_id} belongs to {owner}: only its owner and administrators may do this")
+    return job
+
+
+def lock_readable(session: Session, job_id: str, caller: Caller) -> Job:
+    """Returns a job that the caller may read, locked until the transaction ends. Raises NotFound."""
+    query = select(Job).where(Job.id == job_id, readable(caller)).with_for_update()
+    job = session.scalars(query.execution_options(populate_existing=True)).first()
+    if job is None:
+        raise NotFound(f"there is no job {job_id}")
+    return job
+
+
+def _changeable(caller: Caller) -> ColumnElement[bool]:
+    return true() if caller.role is Role.ADMIN else Job.owner == caller.name

@@ -1,0 +1,154 @@
+"""Personal tokens, and the sessions of browsers. Of both only a digest of the secret is stored."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+import hashlib
+import hmac
+import secrets
+
+from sqlalchemy import bindparam, delete, or_, select, update
+from sqlalchemy.orm import Session
+
+from store.db.database import in_us, now_us
+from store.db.tables import BrowserSession, Token, User
+from store.ids import new_id
+from store.rows import users
+from torchyard.contract.errors import NotFound
+from torchyard.contract.team import Role, Scope
+
+_PREFIX = "ty"
+_USE_US = 60_000_000
+_SESSION = timedelta(days=7)
+_DELETED_PER_CALL = 100
+
+# Built once: every request executes it.
+_VALID = (
+    select(Token.digest, Token.scopes, Token.used_at.is_(None) | (Token.used_at < now_us() - _USE_US), User)
+    .join(User, User.name == Token.user)
+    .where(
+        Token.id == bindparam("id"),
+        Token.revoked_at.is_(None),
+        or_(Token.expires_at.is_(None), Token.expires_at > now_us()),
+        User.disabled_at.is_(None),
+    )
+)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The user of a valid token."""
+
+    name: str
+    role: Role
+    scopes: frozenset[Scope]
+    token_id: str
+    is_first_use: bool = False
+    """Whether the token was not used within the last minute."""
+
+
+def make(
+    session: Session, user: str, *, name: str, scopes: Collection[Scope], lifetime: timedelta | None
+) -> tuple[Token, str]:
+    """Returns a new token of the user, and its text, which is not stored. `lifetime` None: it does not expire.
+
+    Raises NotFound if there is no such user.
+    """
+    users.get(session, user)
+    secret = secrets.token_urlsafe(32)
+    row = Token(
+        id=new_id("tok"),
+        user=user,
+        name=name,
+        digest=digest_of(secret),
+        scopes=sorted(scopes),
+        expires_at=None if lifetime is None else now_us() + in_us(lifetime),
+    )
+    session.add(row)
+    session.flush()
+    session.refresh(row)
+    return row, f"{_PREFIX}_{row.id.removeprefix('tok_')}_{secret}"
+
+
+def find(session: Session, text: str) -> Identity | None:
+    """Returns whose token this is, or None if it is not valid: unknown, expired, revoked, or of a disabled user."""
+    prefix, _, rest = text.partition("_")
+    token_id, _, secret = rest.partition("_")
+    if prefix != _PREFIX or not secret:
+        return None
+    return _identity(session, f"tok_{token_id}", digest=digest_of(secret))
+
+
+def is_valid(session: Session, token_id: str) -> Identity | None:
+    """Returns whose token has this id, or None if it is not valid any more."""
+    return _identity(session, token_id)
+
+
+def mark_used(session: Session, token_id: str) -> None:
+    """Stores that the token is used now."""
+    session.execute(update(Token).where(Token.id == token_id).values(used_at=now_us()))
+
+
+def list_of(session: Session, user: str | None, *, limit: int, before: str | None = None) -> Sequence[Token]:
+    """Returns the tokens of a user, or of all users, newest first; with `before` (an id), only older ones."""
+    query = select(Token).order_by(Token.id.desc()).limit(limit)
+    if user is not None:
+        query = query.where(Token.user == user)
+    return session.scalars(query if before is None else query.where(Token.id < before)).all()
+
+
+def revoke(session: Session, token_id: str, *, user: str | None) -> Token:
+    """Revokes a token; with `user`, only one of theirs. Its streams and sessions end. Repeating it changes nothing.
+
+    Raises NotFound.
+    """
+    owned = Token.user == user if user is not None else Token.id == token_id
+    row = session.scalars(select(Token).where(Token.id == token_id, owned)).first()
+    if row is None:
+        raise NotFound(f"there is no token {token_id[:100]!r}")
+    session.execute(update(Token).where(Token.id == token_id, Token.revoked_at.is_(None)).values(revoked_at=now_us()))
+    session.refresh(row)
+    users.announce(session, row.user)
+    return row
+
+
+def open_session(session: Session, credential: str) -> tuple[BrowserSession, str]:
+    """Returns a new browser session for a credential, and the value of its cookie, which is not stored."""
+    expired = select(BrowserSession.digest).where(BrowserSession.expires_at < now_us()).limit(_DELETED_PER_CALL)
+    session.execute(delete(BrowserSession).where(BrowserSession.digest.in_(expired)))
+    cookie = secrets.token_urlsafe(32)
+    row = BrowserSession(digest=digest_of(cookie), credential=credential, expires_at=now_us() + in_us(_SESSION))
+    session.add(row)
+    session.flush()
+    session.refresh(row)
+    return row, cookie
+
+
+def find_session(session: Session, cookie: str) -> BrowserSession | None:
+    """Returns the session of the cookie, or None if it has ended."""
+    query = select(BrowserSession).where(
+        BrowserSession.digest == digest_of(cookie), BrowserSession.expires_at > now_us()
+    )
+    return session.scalars(query).first()
+
+
+def close_session(session: Session, cookie: str) -> None:
+    """Ends the session of the cookie."""
+    session.execute(delete(BrowserSession).where(BrowserSession.digest == digest_of(cookie)))
+
+
+def digest_of(secret: str) -> str:
+    """Returns the SHA-256 of the secret, in hex."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _identity(session: Session, token_id: str, *, digest: str | None = None) -> Identity | None:
+    found = session.execute(_VALID, {"id": token_id}).first()
+    if found is None:
+        return None
+    stored, scopes, is_first_use, user = found
+    if digest is not None and not hmac.compare_digest(digest, stored):
+        return None
+    role = Role(user.role)
+    allowed = role.scopes & {Scope.ACCOUNT, *(Scope(name) for name in scopes)}
+    return Identity(user.name, role, allowed, token_id, is_first_use=bool(is_first_use))

@@ -1,0 +1,70 @@
+"""Users: their roles, and whether they are disabled."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import select, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from store.announcement import announcement_of
+from store.db.database import now_us
+from store.db.tables import User
+from store.rows.access import BOOTSTRAP
+from torchyard.contract.errors import Conflict, NotFound
+from torchyard.contract.team import Role
+
+
+def add(session: Session, name: str, role: Role) -> User:
+    """Adds a user. Raises Conflict if the name was ever used, as it may own jobs."""
+    user = User(name=name, role=role)
+    try:
+        with session.begin_nested():
+            session.add(user)
+    except IntegrityError:
+        raise Conflict(f"there is a user {name} already, or there was one: choose another name") from None
+    session.refresh(user)
+    return user
+
+
+def get(session: Session, name: str) -> User:
+    """Returns the user. Raises NotFound."""
+    user = session.get(User, name)
+    if user is None:
+        raise NotFound(f"there is no user {name[:100]!r}")
+    return user
+
+
+def list_all(session: Session, *, limit: int, after: str | None = None) -> Sequence[User]:
+    """Returns users by name; with `after` (a name), only those behind it."""
+    query = select(User).order_by(User.name).limit(limit)
+    return session.scalars(query if after is None else query.where(User.name > after)).all()
+
+
+def change(session: Session, name: str, *, role: Role | None = None, disabled: bool | None = None) -> User:
+    """Sets the role, or disables or enables the user. Their open streams are checked again at once.
+
+    Raises NotFound, and Conflict for the bootstrap administrator.
+    """
+    user = get(session, name)
+    if name == BOOTSTRAP:
+        raise Conflict(f"{BOOTSTRAP} is the administrator whose token is TORCHYARD_TOKEN: change that setting instead")
+    if role is not None:
+        user.role = role
+    session.flush()
+    if disabled is not None:
+        disabled_at = now_us() if disabled else None
+        unchanged = User.disabled_at.is_not(None) if disabled else User.disabled_at.is_(None)
+        session.execute(update(User).where(User.name == name, ~unchanged).values(disabled_at=disabled_at))
+    session.refresh(user)
+    announce(session, name)
+    return user
+
+
+def announce(session: Session, name: str) -> None:
+    """Makes the streams of the user check again, after the commit, whether they may go on."""
+    announcement_of(session).mark_changed(channel(name))
+
+
+def channel(name: str) -> str:
+    """Returns the name under which changes of the user are announced. It is no job's id."""
+    return f"user:{name}"

@@ -1,0 +1,72 @@
+"""The bodies of requests about users, tokens and sessions."""
+
+from datetime import timedelta
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BeforeValidator, Field, ValidationError
+
+from torchyard.contract.errors import FieldError, InvalidRequest
+from torchyard.contract.schema import Duration, Schema
+from torchyard.contract.spec import field_errors
+from torchyard.contract.team import Role, Scope
+from torchyard.contract.text import unstorable
+
+S = TypeVar("S", bound=Schema)
+
+USER_NAME = r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$"
+UserName = Annotated[str, Field(pattern=USER_NAME)]
+TokenName = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]*$")]
+
+
+def _role(value: Any) -> Any:
+    return Role(value) if value in set(Role) else value
+
+
+def _scopes(value: Any) -> Any:
+    return [Scope(item) if item in set(Scope) else item for item in value] if isinstance(value, list) else value
+
+
+RoleName = Annotated[Role, BeforeValidator(_role)]
+
+
+class NewUser(Schema):
+    """A user to add."""
+
+    name: UserName
+    role: RoleName = Role.MEMBER
+
+
+class UserPatch(Schema):
+    """What can be changed of a user. What is null or left out stays."""
+
+    role: RoleName | None = None
+    disabled: bool | None = None
+    jobs: Literal["keep", "cancel"] = Field(default="keep", description="what becomes of a disabled user's jobs")
+
+
+class NewToken(Schema):
+    """A token to make."""
+
+    name: TokenName = "token"
+    user: UserName | None = Field(default=None, description="whose token; only an administrator may name another user")
+    scopes: Annotated[list[Scope], BeforeValidator(_scopes)] | None = Field(
+        default=None, description="what it may be used for; null: all that its user may do"
+    )
+    lifetime: Duration | None = Field(default=timedelta(days=90), description="null: it does not expire")
+
+
+class Login(Schema):
+    """What a browser sends for a session."""
+
+    token: Annotated[str, Field(min_length=1, max_length=500)]
+
+
+def parse_request(kind: type[S], raw: object) -> S:
+    """Returns the request in `raw` (parsed JSON). Raises InvalidRequest, naming each field."""
+    wrong = unstorable(raw)
+    if wrong is not None:
+        raise InvalidRequest("the request is not valid", errors=(FieldError(*wrong),))
+    try:
+        return kind.model_validate(raw)
+    except ValidationError as error:
+        raise InvalidRequest("the request is not valid", errors=field_errors(error)) from None
