@@ -98,17 +98,12 @@ Auditor = Annotated[Principal, require(Scope.AUDIT)]
 """Parameters of routes: the caller, who may do this."""
 
 
-def still_valid(services: Services, principal: Principal) -> bool:
-    """Returns whether the credential of an open stream is valid, for the same role. Raises Unavailable."""
-    if principal.cookie:
-        now = _of_cookie(services, principal.cookie)
-    elif principal.token_id is None:
-        return True
-    else:
-        with services.store.read() as session:
-            identity = tokens.is_valid(session, principal.token_id)
-        now = None if identity is None else _principal(identity)
-    return now is not None and now.role is principal.role
+def check_watcher(services: Services, principal: Principal, job_id: str) -> None:
+    """Checks that an open stream may go on. Raises NotAuthorized, NotFound and Unavailable."""
+    if not _is_still_valid(services, principal):
+        raise NotAuthorized("the token or the session has ended")
+    with services.store.read() as session:
+        visible_job(session, job_id, principal)
 
 
 async def _job_id(job_id: str) -> str:
@@ -137,6 +132,19 @@ def _of_request(principal: Principal, request: Request) -> Principal:
     return replace(principal, address=_address(request), request_id=request.state.request_id)
 
 
+def _is_still_valid(services: Services, principal: Principal) -> bool:
+    """Returns whether the principal's credential is valid, for the same role."""
+    if principal.cookie:
+        now = _of_cookie(services, principal.cookie)
+    elif principal.token_id is None:
+        return True
+    else:
+        with services.store.read() as session:
+            identity = tokens.find_by_id(session, principal.token_id)
+        now = None if identity is None else _principal(identity)
+    return now is not None and now.role is principal.role
+
+
 def _of_token(services: Services, token: str) -> Principal | None:
     with services.store.read() as session:
         identity = tokens.find(session, token)
@@ -157,7 +165,7 @@ def _of_cookie(services: Services, cookie: str) -> Principal | None:
             return None
         if hmac.compare_digest(found.credential, tokens.digest_of(services.token)):
             return replace(_ADMIN, cookie=cookie)
-        identity = tokens.is_valid(session, found.credential)
+        identity = tokens.find_by_id(session, found.credential)
     return None if identity is None else replace(_principal(identity), cookie=cookie)
 
 

@@ -7,22 +7,26 @@ from contextlib import aclosing, contextmanager
 import logging
 
 from store import changes
+from store.rows import users
 from torchyard.contract.errors import Unavailable
 
 _LONGEST_WAIT_S = 5.0
 """The longest wait of a watcher: an announcement may be lost."""
 _POLL_S = 0.5
 """The longest wait of a watcher while Redis is unreachable."""
+_CHECK_S = 15.0
+"""Seconds between two checks that a user may still watch, besides those that an announcement causes."""
 
 _log = logging.getLogger(__name__)
 
 
 class Watch:
-    """One watcher of one job."""
+    """One watcher of one job, and of changes of the user who watches."""
 
     def __init__(self, live: "Live") -> None:
         self._live = live
         self._changed = asyncio.Event()
+        self._check_at = asyncio.get_running_loop().time() + _CHECK_S
 
     @property
     def ended(self) -> bool:
@@ -43,7 +47,17 @@ class Watch:
                 pass
         self._changed.clear()
 
-    def wake(self) -> None:
+    def is_check_due(self) -> bool:
+        """Returns whether to check again that the user may watch the job; True once for each time that it is due."""
+        now = asyncio.get_running_loop().time()
+        if now < self._check_at:
+            return False
+        self._check_at = now + _CHECK_S
+        return True
+
+    def wake(self, *, user_changed: bool = False) -> None:
+        if user_changed:
+            self._check_at = 0.0
         self._changed.set()
 
 
@@ -61,20 +75,22 @@ class Live:
         self.closed = False
 
     @contextmanager
-    def watch(self, job_id: str) -> Generator[Watch]:
-        """Watches a job for the duration of the block. Call it in the event loop.
+    def watch(self, job_id: str, *, user: str) -> Generator[Watch]:
+        """Watches a job, as a user, for the duration of the block. Call it in the event loop.
 
         Raises the error that ended the listener, unless Redis was the cause.
         """
         self._start_listening()
-        watch = Watch(self)
-        self._watches[job_id].add(watch)
+        watch, names = Watch(self), (job_id, users.channel(user))
+        for name in names:
+            self._watches[name].add(watch)
         try:
             yield watch
         finally:
-            self._watches[job_id].discard(watch)
-            if not self._watches[job_id]:
-                del self._watches[job_id]
+            for name in names:
+                self._watches[name].discard(watch)
+                if not self._watches[name]:
+                    del self._watches[name]
 
     def watched(self, job_id: str) -> int:
         """Returns the number of the job's watchers."""
@@ -99,24 +115,24 @@ class Live:
         while not self.closed:
             try:
                 async with aclosing(changes.listen(self._url)) as announcements:
-                    async for job_id in announcements:
+                    async for name in announcements:
                         if self.closed:
                             return
-                        self._announce(job_id)
+                        self._announce(name)
             except Unavailable as error:
                 if self.subscribed:
                     _log.warning("%s; watchers poll until it answers", error.message)
                 self.subscribed = False
             await asyncio.sleep(_POLL_S)
 
-    def _announce(self, job_id: str | None) -> None:
+    def _announce(self, name: str | None) -> None:
         self.announcements += 1
-        if job_id is None:
+        if name is None:
             self.subscribed = True
             self._wake_all()  # a change before the subscription was not announced to it
             return
-        for watch in self._watches.get(job_id, ()):
-            watch.wake()
+        for watch in self._watches.get(name, ()):
+            watch.wake(user_changed=users.is_channel(name))
 
     def _wake_all(self) -> None:
         for watches in self._watches.values():

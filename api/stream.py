@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 
 from anyio import CapacityLimiter, to_thread
@@ -13,7 +13,7 @@ from store.queries import timeline
 from store.queries.timeline import TimelineItem
 from store.rows import jobs
 from store.store import Store
-from torchyard.contract.errors import NotFound, Unavailable
+from torchyard.contract.errors import NotAuthorized, NotFound, Unavailable
 from torchyard.contract.job import JobState
 from torchyard.contract.views import EndView, StoredKind
 
@@ -64,19 +64,23 @@ class Stream:
         self._cached_bytes = 0
         self._reading: dict[tuple[_PageKey, int], asyncio.Task[_Page]] = {}
 
-    async def events(self, job_id: str, *, after: int, kinds: frozenset[StoredKind]) -> AsyncGenerator[bytes]:
+    async def events(
+        self, job_id: str, *, after: int, kinds: frozenset[StoredKind], user: str, check: Callable[[], None]
+    ) -> AsyncGenerator[bytes]:
         """Yields everything stored after position `after`, then new items as they are stored, until the job ends.
 
-        A watcher holds one shared page and no thread. The stream ends without an `end` event if the service stops or
-        the job is deleted.
+        A watcher holds one shared page and no thread. The stream ends without an `end` event if the service stops, the
+        job is deleted, or `check` raises NotAuthorized or NotFound: `user` may not watch any more.
         """
         loop = asyncio.get_running_loop()
         sent_at = loop.time()
-        with self._live.watch(job_id) as watch:
+        with self._live.watch(job_id, user=user) as watch:
             while not watch.ended:
                 try:
+                    if watch.is_check_due():
+                        await to_thread.run_sync(check, limiter=self._readers)
                     page = await self._page(_PageKey(job_id, kinds, after))
-                except NotFound:
+                except (NotAuthorized, NotFound):
                     return
                 except Unavailable:
                     page = _Page(b"", after, ended=False)  # tried again until the database answers

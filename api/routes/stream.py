@@ -6,10 +6,10 @@ from fastapi import APIRouter, Header, Query
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
-from api.auth import JobReader, Principal, visible_job
+from api.auth import JobReader, check_watcher
 from api.openapi import STREAM, problems
 from api.paging import NUMBER, number_after
-from api.services import Services, ServicesDep
+from api.services import ServicesDep
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.views import StoredKind
 
@@ -48,13 +48,15 @@ async def stream_job(
 
     Each event has an `id`: send it as `Last-Event-ID` to resume the stream without loss or repetition. A comment is
     sent after 15 seconds without an event. A stream that ends without `end` was interrupted: connect again.
+    It also ends with the token.
     """
     begun, seen = number_after(after), number_after(last_event_id)
-    await run_in_threadpool(_check, services, caller, job_id)
-    events = services.stream.events(job_id, after=begun if last_event_id is None else seen, kinds=frozenset(only or ()))
+    await run_in_threadpool(check_watcher, services, caller, job_id)
+    events = services.stream.events(
+        job_id,
+        after=begun if last_event_id is None else seen,
+        kinds=frozenset(only or ()),
+        user=caller.name,
+        check=lambda: check_watcher(services, caller, job_id),
+    )
     return EventStream(events, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
-
-
-def _check(services: Services, caller: Principal, job_id: str) -> None:
-    with services.store.read() as session:
-        visible_job(session, job_id, caller)

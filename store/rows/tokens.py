@@ -79,7 +79,7 @@ def find(session: Session, text: str) -> Identity | None:
     return _identity(session, f"tok_{token_id}", digest=digest_of(secret))
 
 
-def is_valid(session: Session, token_id: str) -> Identity | None:
+def find_by_id(session: Session, token_id: str) -> Identity | None:
     """Returns whose token has this id, or None if it is not valid any more."""
     return _identity(session, token_id)
 

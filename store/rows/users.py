@@ -13,6 +13,8 @@ from store.rows.access import BOOTSTRAP
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.team import Role
 
+_CHANNEL = "user:"
+
 
 def add(session: Session, name: str, role: Role) -> User:
     """Adds a user. Raises Conflict if the name was ever used, as it may own jobs."""
@@ -66,5 +68,10 @@ def announce(session: Session, name: str) -> None:
 
 
 def channel(name: str) -> str:
-    """Returns the name under which changes of the user are announced. It is no job's id."""
-    return f"user:{name}"
+    """Returns the name under which changes of the user are announced, beside the ids of jobs."""
+    return f"{_CHANNEL}{name}"
+
+
+def is_channel(announced: str) -> bool:
+    """Returns whether what was announced is a change of a user."""
+    return announced.startswith(_CHANNEL)

@@ -11,7 +11,6 @@ import pytest
 from starlette.testclient import TestClient
 
 from api.app import create_app
-from api.auth import Principal, authenticate
 from api.settings import Settings
 from store.db.database import Database
 from store.ids import new_id
@@ -48,10 +47,15 @@ class ApiFixture:
         self.client = TestClient(self.app, headers={"Authorization": f"Bearer {TOKEN}"})
         self.worker_id = new_id("wrk")
         self._stored: dict[Claim, int] = {}
+        self._tokens = {"admin": TOKEN}
 
-    def act_as(self, name: str) -> None:
-        """Makes further requests come from a member."""
-        self.app.dependency_overrides[authenticate] = lambda: Principal(name, Role.MEMBER, scopes=Role.MEMBER.scopes)
+    def act_as(self, name: str, role: Role = Role.MEMBER) -> None:
+        """Makes further requests come from this user, who is added if they are new; `admin` is the administrator."""
+        if name not in self._tokens:
+            self.act_as("admin")
+            assert self.client.post("/v1/users", json={"name": name, "role": role}).status_code == 201
+            self._tokens[name] = self.client.post("/v1/tokens", json={"user": name}).json()["token"]
+        self.client.headers["Authorization"] = f"Bearer {self._tokens[name]}"
 
     def submit(self, **spec: Any) -> dict[str, Any]:
         answer = self.client.post("/v1/jobs", json={**SPEC, **spec})

@@ -11,7 +11,7 @@ async def end_of_listener(redis_url: str, *, after_steps: int) -> bool:
     """Closes watchers after that many steps of the event loop. Returns whether their subscription ended."""
     before = asyncio.all_tasks()
     live = Live(redis_url)
-    with live.watch("job"):
+    with live.watch("job", user="admin"):
         for _ in range(after_steps):
             await asyncio.sleep(0)
         listeners = asyncio.all_tasks() - before

@@ -24,6 +24,7 @@ def test_the_queue_lists_jobs_in_the_workers_order_with_their_reasons(service: A
     assert [job_id for _, job_id in places(page)] == service.queue.waiting()[1:]
     entry = QueueEntry.model_validate(page["data"][0])
     assert (entry.name, entry.owner, entry.priority, entry.resources.devices_per_node) == ("p3", "admin", 3, 1)
+    assert entry.reason is not None
     assert (entry.reason.code, entry.reason.message) == ("devices_busy", "needs 1 CPU slot; 0 free on box-a")
     assert entry.not_before is None
     assert entry.reason.since >= entry.created_at

@@ -86,6 +86,9 @@ def watching(count: int, url: str, job_id: str) -> Generator[list[Watcher]]:
         yield [stack.enter_context(Watcher(url, job_id)) for _ in range(count)]
 
 
+AS_ADMIN: dict[str, Any] = {"user": "admin", "check": lambda: None}
+
+
 def parsed(raw: bytes) -> list[SentEvent]:
     """Parses the events of a stream."""
     blocks = [block for block in raw.decode().split("\n\n") if block and not block.startswith(":")]
@@ -305,7 +308,7 @@ def test_a_stream_without_events_sends_heartbeats(
 
     async def watch() -> bytes:
         live = Live(service.settings.redis)
-        stream = Stream(store_on(database), live).events(claim.job_id, after=3, kinds=frozenset())
+        stream = Stream(store_on(database), live).events(claim.job_id, after=3, kinds=frozenset(), **AS_ADMIN)
         raw = await collect(stream, lambda raw: raw.count(b": heartbeat\n\n") == 2)
         live.close()
         return raw
@@ -323,7 +326,10 @@ def test_the_watchers_of_a_job_share_each_page(
         live = Live(service.settings.redis)
         stream = Stream(store_on(database), live)
         sent = await asyncio.gather(
-            *(collect(stream.events(claim.job_id, after=0, kinds=frozenset()), lambda _: False) for _ in range(50))
+            *(
+                collect(stream.events(claim.job_id, after=0, kinds=frozenset(), **AS_ADMIN), lambda _: False)
+                for _ in range(50)
+            )
         )
         live.close()
         return sent
@@ -346,7 +352,7 @@ def test_pages_that_are_read_several_times_at_once_are_cached(
         stream = Stream(store_on(database), live)
 
         def watcher() -> asyncio.Task[bytes]:
-            events = stream.events(claim.job_id, after=0, kinds=frozenset())
+            events = stream.events(claim.job_id, after=0, kinds=frozenset(), **AS_ADMIN)
             return asyncio.create_task(collect(events, lambda _: False))
 
         watchers: list[asyncio.Task[bytes]] = []
@@ -374,7 +380,7 @@ def test_pages_without_events_count_against_the_cache_size(
         live = Live(service.settings.redis)
         stream = Stream(store_on(database), live)
         for _ in range(2):
-            await collect(stream.events(claim.job_id, after=0, kinds=frozenset({"checkpoint"})), bool)
+            await collect(stream.events(claim.job_id, after=0, kinds=frozenset({"checkpoint"}), **AS_ADMIN), bool)
         live.close()
 
     asyncio.run(watch())

@@ -152,7 +152,7 @@ def test_the_other_calls_send_what_the_interface_documents(server: FakeServer, c
     waits = {"code": "no_devices", "message": "needs 8", "since": NOW}
     entry = {"position": 1, "job_id": "job_1", "name": "a", "owner": "me", "priority": 0, "resources": {}}
     server.on("/v1/queue", page([{**entry, "reason": waits, "created_at": NOW}]))
-    assert [entry.reason.message for entry in client.queue()] == ["needs 8"]
+    assert [entry.reason and entry.reason.message for entry in client.queue()] == ["needs 8"]
     server.on("/v1/jobs", page([]))
     moment = datetime(2026, 1, 2, tzinfo=UTC)
     assert [*client.list(labels={"team": "a:b"}, created_after=moment, owner="me")] == []
