@@ -24,6 +24,8 @@ class PreemptedJob:
     worker_id: str
     worker: str
     """The worker's name."""
+    owner: str
+    preemptor_owner: str
     overdue: bool = False
     """Whether its grace and OVERDUE_AFTER have passed."""
 
@@ -31,7 +33,7 @@ class PreemptedJob:
 _WAITING = aliased(Job)
 # Built once, because each pass over the queue executes it. Not ordered: to order by ids, SQLite would read all jobs.
 _PREEMPTED_JOBS = (
-    select(Job, now_us() - Job.preempt_requested_at, Worker.id, Worker.name)
+    select(Job, now_us() - Job.preempt_requested_at, Worker.id, Worker.name, _WAITING.owner)
     .join(Attempt, Attempt.job_id == Job.id)
     .join(Worker, Worker.id == Attempt.worker_id)
     .join(_WAITING, _WAITING.id == Job.preempted_for)
@@ -47,8 +49,10 @@ def preempted_jobs(session: Session) -> list[PreemptedJob]:
             str(job.preempted_for),
             worker_id,
             worker,
+            job.owner,
+            preemptor_owner,
             overdue=timedelta(microseconds=us) > job.stored_spec.stop_grace + OVERDUE_AFTER,
         )
-        for job, us, worker_id, worker in session.execute(_PREEMPTED_JOBS)
+        for job, us, worker_id, worker, preemptor_owner in session.execute(_PREEMPTED_JOBS)
     ]
     return sorted(found, key=lambda job: job.job_id)

@@ -93,6 +93,7 @@ class Holder:
     """A job with an open attempt."""
 
     job_id: str
+    owner: str
     priority: int
     preemptible: bool
     since: int
@@ -107,6 +108,7 @@ def holders(session: Session, worker_id: str) -> list[Holder]:
     return [
         Holder(
             job_id=job.id,
+            owner=job.owner,
             priority=job.priority,
             preemptible=job.stored_spec.preemptible,
             since=since,
@@ -130,11 +132,16 @@ def request_preempt(session: Session, victims: Sequence[str], *, preemptor: str)
         return False
     if not all(job is not None and _may_be_preempted(job, waiting) for job in found):
         return False
-    stopping = Reason("stopping", f"preempted by {preemptor} (priority {waiting.priority}): it saves a checkpoint")
+    stopping = Reason("stopping", f"{preempted_by(waiting.owner, waiting.priority)}: it saves a checkpoint")
     for job in found:
         assert job is not None
         _store_request(session, job, stopping, preempt_requested_at=now_us(), preempted_for=preemptor)
     return True
+
+
+def preempted_by(owner: str, priority: int) -> str:
+    """Returns what a preempted job says of the other. It may be another user's private job, so it is not named."""
+    return f"preempted by a job of {owner} (priority {priority})"
 
 
 def _may_be_preempted(job: Job, preemptor: Job) -> bool:

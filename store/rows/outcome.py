@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from store.db.database import now_us
 from store.db.tables import Job
-from store.rows import jobs
+from store.rows import intents, jobs
 from store.rows.jobs import Reason
 from torchyard.contract.errors import StaleClaim
 from torchyard.contract.job import CRASH_LOOP_CAP, OUTCOMES, EndReason, JobState
@@ -49,8 +49,8 @@ def apply(session: Session, job: Job, report: ExitReport, *, published_checkpoin
 
 
 def _preempted_by(session: Session, preemptor: str) -> str:
-    priority = session.scalar(select(Job.priority).where(Job.id == preemptor))
-    return f"preempted by {preemptor}" + (f" (priority {priority})" if priority is not None else ", deleted since")
+    found = session.execute(select(Job.owner, Job.priority).where(Job.id == preemptor)).first()
+    return "preempted by a job that was deleted since" if found is None else intents.preempted_by(*found)
 
 
 def _next_state(

@@ -26,6 +26,7 @@ class Waiting:
     priority: int
     shape: str
     resources: dict[str, Any]
+    owner: str
 
 
 def is_queued(job: type[Job] = Job) -> ColumnElement[bool]:
@@ -53,7 +54,7 @@ def _first_of_each_group() -> Any:
     return select(*_COLUMNS).join(heads, heads.c.id == Job.id)
 
 
-_COLUMNS = (Job.id, Job.priority, Job.shape, Job.spec["resources"])
+_COLUMNS = (Job.id, Job.priority, Job.shape, Job.spec["resources"], Job.owner)
 _HEADS = _first_of_each_group()
 _NEXT = (
     select(*_COLUMNS)

@@ -97,7 +97,7 @@ def test_two_workers_with_the_same_name_are_both_counted() -> None:
 
 
 def holder(job_id: str, *, priority: int = 0, since: int = 0) -> Holder:
-    return Holder(job_id, priority, preemptible=True, since=since, stopping=False)
+    return Holder(job_id, "ada", priority, preemptible=True, since=since, stopping=False)
 
 
 def test_as_few_jobs_as_possible_are_preempted_the_lowest_priority_and_the_youngest_first() -> None:
@@ -141,9 +141,9 @@ def test_the_same_problem_of_several_devices_is_named_once() -> None:
 
 def test_the_reason_names_the_preemptor_of_suitable_devices_only() -> None:
     hosts = [Host("box-a", [slot(0, job="job_a"), slot(1), gpu(0)]), Host("box-b", [slot(0, job="job_b")])]
-    preemptors = {"job_a": "job_z", "job_b": "job_y"}
+    preemptors = {"job_a": "zoe", "job_b": "yan"}
     assert explain(Resources(device="cpu"), hosts, preemptors).message == (
-        "needs 1 CPU slot; 1 free on box-a, where devices are reserved for job_z;"
-        " 0 free on box-b, where devices are reserved for job_y"
+        "needs 1 CPU slot; 1 free on box-a, where devices are reserved for a job of zoe;"
+        " 0 free on box-b, where devices are reserved for a job of yan"
     )
     assert explain(Resources(device="cuda"), hosts, preemptors).message == "needs 1 GPU; 1 free on box-a"

@@ -116,7 +116,7 @@ def test_only_suitable_devices_are_reserved_for_a_preemptor_until_the_stops_are_
     assert scheduler.taken == [other]
     scheduler.run_pass()
     assert scheduler.taken == [other]
-    assert schedulers.reason(small)[1] == f"needs 1 CPU slot; 1 free on box, where devices are reserved for {preemptor}"
+    assert schedulers.reason(small)[1] == "needs 1 CPU slot; 1 free on box, where devices are reserved for a job of ada"
     schedulers.set_preempted_ago(victim.job_id, timedelta(seconds=5) + preemption.OVERDUE_AFTER - timedelta(seconds=20))
     scheduler.run_pass()
     assert scheduler.taken == [other]
@@ -128,7 +128,7 @@ def test_only_suitable_devices_are_reserved_for_a_preemptor_until_the_stops_are_
 
 def test_workers_do_not_overwrite_each_others_reasons(schedulers: SchedulersFixture) -> None:
     one, two = schedulers.scheduler("box-a", slot(0), slot(1)), schedulers.scheduler("box-b", slot(0))
-    victim = one.start_job("cpu-0", preemptible=True)
+    one.start_job("cpu-0", preemptible=True)
     one.start_job("cpu-1")
     two.start_job("cpu-0")
     preemptor = schedulers.submit(priority=5)
@@ -144,12 +144,12 @@ def test_workers_do_not_overwrite_each_others_reasons(schedulers: SchedulersFixt
     first = recorded_reasons()
     assert recorded_reasons() == first
     assert [reason[:2] for reason in first] == [
-        ("preempting", f"preempts {victim.job_id} of lower priority on box-a"),
+        ("preempting", "preempts 1 job of ada with lower priority on box-a"),
         (
             "devices_busy",
-            f"needs 1 device; 0 free on box-a, where devices are reserved for {preemptor}; 0 free on box-b",
+            "needs 1 device; 0 free on box-a, where devices are reserved for a job of ada; 0 free on box-b",
         ),
-        ("devices_busy", f"needs 2 devices; 0 free on box-a, where devices are reserved for {preemptor}"),
+        ("devices_busy", "needs 2 devices; 0 free on box-a, where devices are reserved for a job of ada"),
     ]
     stale = Reason("devices_busy", "the reason before a job was preempted")
     schedulers.store.write(lambda session: jobs.set_waiting_reason(session, [preemptor], stale))

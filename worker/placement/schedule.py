@@ -64,7 +64,7 @@ def explain(
 ) -> Reason:
     """Returns why the job does not start. All workers return the same sentence for the same order of hosts.
 
-    `preemptors` maps each job that was preempted to the job that gets its devices.
+    `preemptors` maps each job that was preempted to the owner of the job that gets its devices.
     """
     wanted = _describe_request(resources)
     fitting = [replace(host, devices=suitable(resources, host.devices)) for host in hosts]
@@ -111,6 +111,6 @@ def _describe_shortage(host: Host, preemptors: Mapping[str, str]) -> str:
     free = sum(is_free(device) for device in host.devices)
     blocked = [device.blocked for device in host.devices if device.blocked is not None]
     holding = {device.job_id for device in host.devices}
-    preemptors_here = sorted({other for job_id, other in preemptors.items() if job_id in holding})
-    reserved = f", where devices are reserved for {', '.join(preemptors_here)}" if preemptors_here else ""
+    preemptors_here = sorted({owner for job_id, owner in preemptors.items() if job_id in holding})
+    reserved = f", where devices are reserved for a job of {' and '.join(preemptors_here)}" if preemptors_here else ""
     return "; ".join([f"{free} free on {host.name}{reserved}", *dict.fromkeys(blocked)])

@@ -1,6 +1,6 @@
 """One pass over the queue: takes jobs for this worker, preempts others for them, and records why the rest waits."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 import logging
@@ -169,7 +169,9 @@ class Scheduler:
         victims = schedule.choose_victims(resources, state.capacity.offered(self._id), lower)
         if not victims or not state.may_claim():
             return []
-        stops = [PreemptedJob(victim.job_id, job.id, self._id, self._name) for victim in victims]
+        stops = [
+            PreemptedJob(victim.job_id, job.id, self._id, self._name, victim.owner, job.owner) for victim in victims
+        ]
         job_ids = [stop.job_id for stop in stops]
         if not placement.preempt(self._store, job_ids, preemptor=job.id, reason=_preempting(stops)):
             return []
@@ -180,7 +182,7 @@ class Scheduler:
 
     def _record_reasons(self, state: _Pass) -> None:
         """Records the new reasons. All workers build equal sentences from equal rows, so they change nothing twice."""
-        preemptors = {stop.job_id: stop.preemptor for stops in state.stops.values() for stop in stops}
+        preemptors = {stop.job_id: stop.preemptor_owner for stops in state.stops.values() for stop in stops}
         by_shape: dict[str, Reason] = {}
         for resources, reason in state.capacity.explain(state.waiting, preemptors):
             by_shape |= {shape: reason for shape in state.waiting[resources] if state.recorded.get(shape) != reason}
@@ -210,8 +212,12 @@ def _is_preemptible(holder: Holder, job: Waiting) -> bool:
 
 def _preempting(stops: Sequence[PreemptedJob]) -> Reason:
     names = " and ".join(sorted({stop.worker for stop in stops}))
-    victims = ", ".join(sorted(stop.job_id for stop in stops))
-    return Reason(PREEMPTING, f"preempts {victims} of lower priority on {names}")
+    # Other users' private jobs are not named.
+    victims = Counter(stop.owner for stop in stops)
+    jobs_of = " and ".join(
+        f"{count} job{'s' if count > 1 else ''} of {owner}" for owner, count in sorted(victims.items())
+    )
+    return Reason(PREEMPTING, f"preempts {jobs_of} with lower priority on {names}")
 
 
 def _parse_resources(job: Waiting) -> Resources | None:
