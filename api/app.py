@@ -9,7 +9,7 @@ from fastapi.routing import APIRoute
 
 from api import documentation, monitoring, openapi, problems
 from api.guard import AllowedHosts, SecurityHeaders
-from api.routes import checkpoints, cluster, health, jobs, session, stream, submission, team, telemetry
+from api.routes import checkpoints, cluster, health, jobs, quotas, session, stream, submission, team, telemetry
 from api.services import Services
 from api.settings import Settings
 from torchyard.contract.errors import ConfigError, Forbidden, NotAuthorized
@@ -48,7 +48,7 @@ def create_app(settings: Settings) -> FastAPI:
         "prefix": "/v1",
         "responses": openapi.problems(NotAuthorized, Forbidden),
     }
-    for routes in (submission, jobs, stream, telemetry, checkpoints, cluster, team):
+    for routes in (submission, jobs, stream, telemetry, checkpoints, cluster, team, quotas):
         app.include_router(routes.router, **guarded)
     app.include_router(session.router)
     app.include_router(health.router)

@@ -18,6 +18,7 @@ from torchyard.contract.errors import (
     MethodNotAllowed,
     NotAuthorized,
     NotFound,
+    QuotaExceeded,
     RangeNotSatisfiable,
     RequestTimeout,
     TooLarge,
@@ -25,7 +26,7 @@ from torchyard.contract.errors import (
     Unavailable,
     UrlTooLong,
 )
-from torchyard.contract.requests import Login, NewToken, NewUser, UserPatch
+from torchyard.contract.requests import Login, NewToken, NewUser, QuotaPatch, UserPatch
 from torchyard.contract.spec import SPEC, JobPatch
 from torchyard.contract.views import EndView, MetricView, Problem
 
@@ -47,6 +48,7 @@ _PROBLEMS: dict[type[TorchyardError], str] = {
     IdempotencyMismatch: f"the key 'nightly-7' was used for another request, which created job {JOB}",
     NotAuthorized: "send the header `Authorization: Bearer TOKEN`",
     Forbidden: "this needs the scope cluster:write, which your role or your token does not have",
+    QuotaExceeded: "alice may have 100 queued jobs and has 100: wait, or cancel some",
     NotFound: f"there is no job {JOB}",
     MethodNotAllowed: "PUT /v1/jobs: Method Not Allowed",
     Conflict: f"job {JOB} has succeeded: it cannot be cancelled",
@@ -94,7 +96,7 @@ _HEADERS: dict[str, dict[str, Any]] = {
     "WWW-Authenticate": {"description": "How to authorize", "example": "Bearer"},
 }
 
-_REQUESTS = (JobPatch, Login, NewToken, NewUser, UserPatch)
+_REQUESTS = (JobPatch, Login, NewToken, NewUser, QuotaPatch, UserPatch)
 """The bodies of requests, besides job specs."""
 _HEADERS_OF = {401: "WWW-Authenticate", 405: "Allow", 416: "Content-Range", 503: "Retry-After"}
 """The header that a problem of each status has."""

@@ -41,6 +41,7 @@ _VERSION = "3.2.0"  # the first version with `itemSchema` for event streams
 
 _PATH_PARAMETERS: dict[str, tuple[str, list[str]]] = {
     "job_id": ("the job's id", [components.JOB]),
+    "role": ("a role", ["member"]),
     "name": ("a name", ["alice"]),
     "token_id": ("the token's id", ["tok_0197f3c2a9b47c1e8d20f6b1c4e5a703"]),
     "worker_id": ("the worker's id", ["wrk_0197f3c2a9b47c1e8d20f6b1c4e5a703"]),

@@ -1,21 +1,22 @@
-"""Changes of users, tokens and browser sessions. Each is one transaction, with its entry of the audit.
+"""Changes of users, tokens and browser sessions, with their entries of the audit, each in one transaction.
 
 Each returns what `answer(session, row)` makes of the changed row. All of them raise Unavailable.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
 
 from sqlalchemy import select
-from sqlalchemy.orm import Session
 
+from store.commands import requests
 from store.db.tables import BrowserSession, Job, User
-from store.rows import audit, intents, tokens, users
+from store.rows import audit, tokens, users
 from store.rows.access import Caller
 from store.store import Store
-from torchyard.contract.errors import NotAuthorized
+from torchyard.contract.errors import Conflict, NotAuthorized, NotFound
 from torchyard.contract.job import JobState
 from torchyard.contract.team import Role, Scope
 
@@ -53,16 +54,20 @@ def add_user(store: Store, name: str, role: Role, *, caller: Caller, answer: Cal
 
 
 def change_user(store: Store, name: str, change: UserChange, *, caller: Caller, answer: Callable[[User], T]) -> T:
-    """Changes the role of a user, or disables or enables them. Raises NotFound and Conflict."""
+    """Changes the role of a user, or disables or enables them. Raises NotFound and Conflict.
+
+    The jobs of a disabled user are cancelled afterwards, each in its own transaction; repeat it if it fails meanwhile.
+    """
     with store.write("team") as session:
         user = users.change(session, name, role=change.role, disabled=change.disabled)
         if change.role is not None:
             audit.record(session, caller, "user.role", f"{name} as {change.role}")
         if change.disabled is not None:
             audit.record(session, caller, "user.disable" if change.disabled else "user.enable", name)
-        if change.disabled and change.cancel_jobs:
-            _cancel_jobs(session, name, caller)
-        return answer(user)
+        changed = answer(user)
+    if change.disabled and change.cancel_jobs:
+        _cancel_jobs(store, name, caller)
+    return changed
 
 
 def make_token(store: Store, new: NewToken, *, caller: Caller, answer: Callable[[Any, str], T]) -> T:
@@ -108,8 +113,9 @@ def mark_token_used(store: Store, token_id: str) -> None:
         tokens.mark_used(session, token_id)
 
 
-def _cancel_jobs(session: Session, owner: str, caller: Caller) -> None:
-    live = select(Job.id).where(Job.owner == owner, Job.state.in_(_LIVE)).order_by(Job.id)
-    for job_id in session.scalars(live).all():
-        intents.request_cancel(session, job_id)
-        audit.record(session, caller, "job.cancel", job_id)
+def _cancel_jobs(store: Store, owner: str, caller: Caller) -> None:
+    with store.read() as session:
+        live = session.scalars(select(Job.id).where(Job.owner == owner, Job.state.in_(_LIVE)).order_by(Job.id)).all()
+    for job_id in live:
+        with suppress(NotFound, Conflict):  # deleted or ended meanwhile
+            requests.cancel(store, job_id, caller=caller, answer=lambda *_: None)

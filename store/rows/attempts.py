@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from store.announcement import announcement_of
 from store.db.database import in_us, now_us
 from store.db.tables import Allocation, Attempt, Job, Worker
-from store.rows import checkpoints, jobs, logs, metrics, outcome, retention
+from store.rows import checkpoints, jobs, logs, metrics, outcome, quotas, retention
 from store.rows.checkpoints import NewCheckpoint
 from store.rows.exit_reports import verified
 from store.rows.jobs import Reason
@@ -62,7 +62,8 @@ class Batch:
 def claim(session: Session, job_id: str, *, worker_id: str, devices: Sequence[dict[str, Any]]) -> Claim | None:
     """Claims a queued job and its devices (`torchyard.contract.views.HeldDevice` each) for a worker, all or nothing.
 
-    Returns None if another worker was faster, the job was cancelled, or a device is held; nothing is written then.
+    Returns None if another worker was faster, the job was cancelled, a device is held, or the quota of the job's owner
+    forbids it; nothing is written then.
     """
     try:
         with session.begin_nested():
@@ -199,6 +200,9 @@ def _claim(session: Session, job_id: str, *, worker_id: str, devices: Sequence[d
     worker = session.get_one(Worker, worker_id)
     if worker.drain_requested_at is not None:
         raise StaleClaim(f"worker {worker.name} is draining")
+    refused = quotas.claim_refusal(session, job.owner, devices=len(devices))
+    if refused is not None:
+        raise StaleClaim(f"job {job_id} {refused}")
     number = job.attempt + 1
     attempt_id = _insert_attempt(session, job_id, number=number, worker_id=worker_id)
     _allocate(session, attempt_id, worker_id=worker_id, devices=devices)

@@ -11,13 +11,13 @@ from store.announcement import announcement_of
 from store.db.database import now_us
 from store.db.tables import Allocation, Attempt, Base, Job, JobEvent, Worker
 from store.ids import new_id
-from store.rows import access
+from store.rows import access, quotas
 from store.rows.access import SERVICE, Caller
 from store.rows.shapes import shape_of
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import JobState, sources
 from torchyard.contract.spec import JobPatch, Spec
-from torchyard.contract.team import Visibility
+from torchyard.contract.team import Role, Visibility
 
 
 @dataclass(frozen=True)
@@ -164,12 +164,14 @@ def lock(session: Session, job_id: str) -> Job | None:
 def change(session: Session, job_id: str, patch: JobPatch, caller: Caller = SERVICE) -> Job:
     """Sets the name, labels, visibility and priority in `patch`. The version rises if a value changes.
 
-    Raises NotFound, Forbidden, and Conflict for a priority of a job that is not queued.
+    Raises NotFound, Forbidden, QuotaExceeded, and Conflict for a priority of a job that is not queued.
     """
     job = access.lock(session, job_id, caller)
     values = patch.model_dump(exclude_unset=True)
     if "priority" in values and job.state != JobState.QUEUED:
         raise Conflict(f"job {job_id} is {job.state}; a priority can be changed only while the job is queued")
+    if "priority" in values and caller.role is not Role.ADMIN:
+        quotas.check_priority(job.owner, values["priority"], quotas.limits_of(session, job.owner))
     changed = {key: value for key, value in values.items() if getattr(job, key) != value}
     if changed:
         session.execute(

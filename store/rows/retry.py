@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from store.db.tables import Checkpoint, Job
 from store.ids import new_id
-from store.rows import access, checkpoints, jobs
+from store.rows import access, checkpoints, jobs, quotas
 from store.rows.access import SERVICE, Caller
 from torchyard.contract.errors import Conflict
 from torchyard.contract.job import JobState
@@ -19,13 +19,14 @@ def retry(session: Session, job_id: str, *, owner: str, caller: Caller = SERVICE
     """Submits the job's spec again for `owner`, with the job's newest checkpoint to resume from.
 
     The new job has the visibility of the old one. Raises NotFound, also for a job that the caller may not read,
-    Conflict for a job that has not ended, and InvalidSpec if the spec is not valid any more.
+    Conflict for a job that has not ended, InvalidSpec if the spec is not valid any more, and QuotaExceeded.
     """
     # Locked, so that the job and its checkpoint are not deleted meanwhile.
     old = access.lock_readable(session, job_id, caller)
     if not JobState(old.state).terminal:
         raise Conflict(f"job {job_id} is {old.state}; only a job that has ended can be retried")
     spec = parse_spec(old.spec)
+    quotas.check_submission(session, owner, devices=spec.resources.devices_per_node, priority=spec.priority)
     new = jobs.submit(session, spec, owner=owner, visibility=cast("Visibility", old.visibility), retry_of=job_id)
     newest = checkpoints.newest_first(session, job_id, limit=1)
     if newest:

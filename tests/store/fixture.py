@@ -23,7 +23,7 @@ from store.rows.reasons import DisplayedReason
 from store.store import Store
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.records import ExitReport, Manifest, ManifestFile
-from torchyard.contract.spec import parse_spec
+from torchyard.contract.spec import Spec, parse_spec
 
 T = TypeVar("T")
 
@@ -41,8 +41,13 @@ class StoreFixture:
             return change(session)
 
     def submit(self, *, owner: str = "ada", **spec: Any) -> str:
-        parsed = parse_spec({"trainer": "script", "config": {"code": "file:///code"}} | spec)
+        parsed = self.spec(**spec)
         return self.write(lambda session: jobs.submit(session, parsed, owner=owner)).id
+
+    @staticmethod
+    def spec(**changes: Any) -> Spec:
+        """Returns the spec of a script job."""
+        return parse_spec({"trainer": "script", "config": {"code": "file:///code"}} | changes)
 
     def submit_many(self, count: int, *, owner: str = "ada", **spec: Any) -> list[str]:
         """Submits equal jobs, all but the first in one statement."""

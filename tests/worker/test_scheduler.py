@@ -10,14 +10,15 @@ import pytest
 from store.announcement import Announcement
 from store.queries import preemption
 from store.queue import Queue
-from store.rows import jobs
+from store.rows import jobs, quotas, users
 from store.rows.jobs import Reason
 from tests import servers
 from tests.databases import on_both
-from tests.store.fixture import run_together
+from tests.store.fixture import recorded_statements, run_together
 from tests.worker.schedulers import SchedulersFixture
 from tests.worker.test_schedule import gpu, slot
 from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.team import Resource, Role
 from worker.placement import schedule
 
 
@@ -207,3 +208,68 @@ def test_a_job_that_this_worker_may_not_take_stays_in_the_queue(schedulers: Sche
         assert scheduler.taken == job_ids[1:]
         assert schedulers.queue.waiting() == [], "one was cancelled, the other is taken"
         schedulers.queue.close()
+
+
+def with_quota(schedulers: SchedulersFixture, owner: str, **limits: int) -> None:
+    found = {Resource(name): limit for name, limit in limits.items()}
+    schedulers.store.write(lambda session: users.add(session, owner, Role.MEMBER))
+    schedulers.store.write(lambda session: quotas.set_limits(session, "user", owner, found))
+
+
+@on_both
+def test_others_pass_a_job_that_waits_for_its_owners_quota(schedulers: SchedulersFixture) -> None:
+    with_quota(schedulers, "ada", devices=2)
+    box = schedulers.scheduler("box", *(slot(index) for index in range(4)))
+    running = box.start_job("cpu-0", owner="ada")
+    wide, narrow = schedulers.submit(2, priority=5), schedulers.submit(1)
+    other = schedulers.store.submit(owner="bob", priority=-5)
+    box.run_pass()
+    assert box.taken == [narrow, other], "a smaller job of the same owner, and one of another, pass it"
+    assert schedulers.reason(wide) == (
+        "quota",
+        "needs 2 devices; ada may hold 2 at once and holds 1 (quota)",
+    )
+    box.run_pass()
+    assert schedulers.reason(wide)[1] == "needs 2 devices; ada may hold 2 at once and holds 2 (quota)"
+    for claim in (running, box.claims[narrow]):
+        schedulers.store.end(claim, EndReason.WORKER_LOST)
+        schedulers.store.cancel(claim.job_id)
+    box.run_pass()
+    assert box.taken == [narrow, other, wide]
+
+
+def test_a_job_that_its_owners_quota_holds_back_preempts_nothing(schedulers: SchedulersFixture) -> None:
+    with_quota(schedulers, "ada", running=1)
+    box = schedulers.scheduler("box", slot(0), slot(1))
+    box.start_job("cpu-0", owner="ada")
+    box.start_job("cpu-1", owner="bob", preemptible=True)
+    waiting = schedulers.submit(priority=5)
+    box.run_pass()
+    assert schedulers.preempted() == {}
+    assert schedulers.reason(waiting) == ("quota", "ada may run 1 jobs at once and runs 1 (quota)")
+
+
+def test_a_job_starts_when_the_quota_is_raised(schedulers: SchedulersFixture) -> None:
+    with_quota(schedulers, "ada", devices=1)
+    box = schedulers.scheduler("box", slot(0), slot(1))
+    wide = schedulers.submit(2)
+    box.run_pass()
+    assert schedulers.reason(wide) == ("quota", "needs 2 devices; ada may hold 1 at once (quota)")
+    raised = {Resource.DEVICES: 2}
+    schedulers.store.write(lambda session: quotas.set_limits(session, "user", "ada", raised))
+    box.run_pass()
+    assert box.taken == [wide]
+
+
+def test_quotas_cost_two_reads_a_pass_however_many_jobs_wait(schedulers: SchedulersFixture) -> None:
+    with_quota(schedulers, "ada", devices=1)
+    box = schedulers.scheduler("box", slot(0), slot(1))
+    box.start_job("cpu-0", owner="ada")
+    schedulers.store.submit_many(10)
+    box.run_pass()
+    with recorded_statements(schedulers.store.database) as few:
+        box.run_pass()
+    schedulers.store.submit_many(200)
+    with recorded_statements(schedulers.store.database) as many:
+        box.run_pass()
+    assert len(many) == len(few)

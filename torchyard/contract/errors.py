@@ -75,6 +75,14 @@ class Forbidden(TorchyardError):
     title = "You may not do this"
 
 
+class QuotaExceeded(TorchyardError):
+    """The caller's quota does not allow this."""
+
+    code = "quota_exceeded"
+    status = 403
+    title = "The quota is used up"
+
+
 class NotFound(TorchyardError):
     code = "not_found"
     status = 404

@@ -1,4 +1,4 @@
-"""The bodies of requests about users, tokens and sessions."""
+"""The bodies of requests about users, tokens, sessions and quotas."""
 
 from datetime import timedelta
 from typing import Annotated, Any, Literal, TypeVar
@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 from torchyard.contract.errors import FieldError, InvalidRequest
 from torchyard.contract.schema import Duration, Schema
 from torchyard.contract.spec import field_errors
-from torchyard.contract.team import Role, Scope
+from torchyard.contract.team import Resource, Role, Scope
 from torchyard.contract.text import unstorable
 
 S = TypeVar("S", bound=Schema)
@@ -26,6 +26,7 @@ def _scopes(value: Any) -> Any:
     return [Scope(item) if item in set(Scope) else item for item in value] if isinstance(value, list) else value
 
 
+Limit = Annotated[int, Field(ge=0, lt=2**62)] | None
 RoleName = Annotated[Role, BeforeValidator(_role)]
 
 
@@ -53,6 +54,21 @@ class NewToken(Schema):
         default=None, description="what it may be used for; null: all that its user may do"
     )
     lifetime: Duration | None = Field(default=timedelta(days=90), description="null: it does not expire")
+
+
+class QuotaPatch(Schema):
+    """Limits to set. What is left out stays; null is unlimited."""
+
+    devices: Limit = None
+    running: Limit = None
+    queued: Limit = None
+    priority: Annotated[int, Field(ge=-100, le=100)] | None = None
+    stored_bytes: Limit = None
+
+    @property
+    def limits(self) -> dict[Resource, int | None]:
+        """The limits that were sent."""
+        return {Resource(name): value for name, value in self.model_dump(exclude_unset=True).items()}
 
 
 class Login(Schema):

@@ -9,7 +9,7 @@ from torchyard.contract.errors import FieldError, TorchyardError
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.record import json_number
 from torchyard.contract.spec import JobSpec, Resources
-from torchyard.contract.team import Role, Scope, Visibility
+from torchyard.contract.team import Resource, Role, Scope, Visibility
 
 T = TypeVar("T")
 
@@ -317,6 +317,29 @@ class MeView(View):
     """None for the bootstrap administrator's token."""
     csrf: str | None = None
     """For a browser's session: what every request that changes something sends as `X-CSRF-Token`."""
+
+
+class QuotaView(View):
+    """The limits that are set for a role or a user. A limit of null is unlimited."""
+
+    kind: Literal["role", "user"]
+    name: str
+    limits: dict[Resource, int | None]
+
+
+class QuotaUse(View):
+    """How much of a resource a user may use and uses. A limit of null is unlimited; a priority is not used up."""
+
+    resource: Resource
+    limit: int | None
+    used: int | None
+
+
+class UserQuotaView(View):
+    """What holds for a user: their own limits, else those of their role."""
+
+    user: str
+    uses: list[QuotaUse]
 
 
 class AuditView(View):

@@ -13,10 +13,11 @@ from store.db import stored_spec
 from store.db.tables import Worker
 from store.queries import preemption
 from store.queries.preemption import PreemptedJob
-from store.rows import intents, jobs, reasons, waiting, workers
+from store.rows import intents, jobs, quotas, reasons, waiting, workers
 from store.rows.attempts import Claim
 from store.rows.intents import Holder
 from store.rows.jobs import Reason
+from store.rows.quotas import Allowance
 from store.rows.waiting import PREEMPTING, Waiting
 from store.store import Store
 from torchyard.contract.spec import Resources
@@ -45,6 +46,8 @@ class _Pass:
     capacity: Capacity
     holders: list[Holder]
     """The jobs on this worker."""
+    allowances: Mapping[str, Allowance]
+    """What the quotas of the jobs' owners allow; owners without a limit are left out."""
     stops: dict[str, list[PreemptedJob]]
     """The preempted jobs of all workers, by the job that needs their devices."""
     recorded: Mapping[str, Reason]
@@ -53,6 +56,8 @@ class _Pass:
     """The recorded message of each job for which others are or were preempted."""
     waiting: dict[Resources, set[str]] = field(default_factory=lambda: defaultdict(set))
     """The shapes of the jobs that do not fit, by what they request."""
+    over_quota: dict[str, Reason] = field(default_factory=dict[str, Reason])
+    """Why the jobs of a shape may not start now, although devices may be free."""
     own_reasons: dict[Reason, list[str]] = field(default_factory=lambda: defaultdict(list))
     """New reasons of single jobs, which differ from their groups' reasons."""
     stopped: bool = False
@@ -97,10 +102,11 @@ class Scheduler:
             stops = _by_preemptor(preemption.preempted_jobs(session))
             recorded, messages = reasons.by_shape(session), reasons.of_preemptors(session, stops)
             preemptors = waiting.waiting_among(session, stops)
+            allowances = quotas.allowances(session, {job.owner for job in (*heads, *preemptors)})
         hosts = {worker.id: _host(worker) for worker, alive in known if alive or worker.id == self._id}
         draining = self._id in hosts and hosts[self._id].draining
         hosts[self._id] = schedule.Host(self._name, devices, draining=draining)
-        state = _Pass(may_claim, not draining, Capacity(hosts, held), holders, stops, recorded, messages)
+        state = _Pass(may_claim, not draining, Capacity(hosts, held), holders, allowances, stops, recorded, messages)
         candidates = Candidates(heads, preemptors, self._next_in_group)
         while (job := candidates.pop()) is not None:
             resources = _parse_resources(job)
@@ -121,6 +127,11 @@ class Scheduler:
 
     def _consider(self, state: _Pass, job: Waiting, resources: Resources) -> _Outcome:
         """Takes the job, preempts others for it, or notes that it waits."""
+        allowance = state.allowances.get(job.owner)
+        refused = None if allowance is None else allowance.refusal(resources.devices_per_node)
+        if refused is not None:
+            state.over_quota[job.shape] = Reason("quota", refused)
+            return "group waits"
         # In one pass, the free devices only become fewer and the priorities lower. So a request that did not fit
         # before does not fit now, and preempts nothing.
         hopeless = resources in state.waiting or not state.may_take
@@ -151,6 +162,8 @@ class Scheduler:
         claim = placement.claim(self._store, job.id, worker_id=self._id, devices=devices)
         if claim is not None:
             state.capacity.take(self._id, chosen, job_id=job.id)
+            if (allowance := state.allowances.get(job.owner)) is not None:
+                allowance.take(len(chosen))
             logger.info("%s: attempt %d takes %s", job.id, claim.number, ", ".join(view.uuid for view in chosen))
             return claim
         with self._store.read() as session:
@@ -183,14 +196,16 @@ class Scheduler:
     def _record_reasons(self, state: _Pass) -> None:
         """Records the new reasons. All workers build equal sentences from equal rows, so they change nothing twice."""
         preemptors = {stop.job_id: stop.preemptor_owner for stops in state.stops.values() for stop in stops}
-        by_shape: dict[str, Reason] = {}
+        by_shape = dict(state.over_quota)
         for resources, reason in state.capacity.explain(state.waiting, preemptors):
-            by_shape |= {shape: reason for shape in state.waiting[resources] if state.recorded.get(shape) != reason}
+            by_shape |= dict.fromkeys(state.waiting[resources], reason)
+        unused = state.recorded.keys() - by_shape.keys()
+        by_shape = {shape: reason for shape, reason in by_shape.items() if state.recorded.get(shape) != reason}
         for job_id in state.messages.keys() - state.stops.keys():
             state.set_reason(job_id, jobs.WAITING)  # it shows its group's reason again
         if by_shape or state.own_reasons:
             placement.set_waiting_reasons(self._store, by_shape, state.own_reasons)
-        elif state.recorded.keys() - {shape for shapes in state.waiting.values() for shape in shapes}:
+        elif unused:
             placement.delete_unused_reasons(self._store)
 
 

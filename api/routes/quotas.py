@@ -1,0 +1,75 @@
+"""Quotas of users and of roles."""
+
+from collections import defaultdict
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from api.auth import Account, UserManager
+from api.body import Body, parsed
+from api.openapi import problems, reads
+from api.services import ServicesDep
+from store.commands import quotas as commands
+from store.rows import quotas, users
+from torchyard.contract.errors import Forbidden, Unavailable
+from torchyard.contract.requests import QuotaPatch, parse_request
+from torchyard.contract.team import Resource, Role, Scope
+from torchyard.contract.views import Page, QuotaUse, QuotaView, UserQuotaView
+
+router = APIRouter(tags=["team"], responses=problems(Forbidden, Unavailable))
+
+_PATCH = reads("QuotaPatch", example={"devices": 4, "queued": 100})
+Resources = Annotated[list[Resource] | None, Query(max_length=20, description="only these; if left out, all")]
+
+
+@router.get("/quotas")
+def list_quotas(services: ServicesDep, caller: UserManager) -> Page[QuotaView]:
+    """Lists the quotas of roles and users. A user's own limits replace those of the role."""
+    found: dict[tuple[str, str], dict[Resource, int | None]] = defaultdict(dict)
+    with services.store.read() as session:
+        for row in quotas.rows(session):
+            found[row.kind, row.name][Resource(row.resource)] = row.limit
+    return Page[QuotaView](
+        data=[
+            QuotaView.model_validate({"kind": kind, "name": name, "limits": limits})
+            for (kind, name), limits in found.items()
+        ]
+    )
+
+
+@router.get("/quotas/users/{name}")
+def get_quota(services: ServicesDep, caller: Account, name: str) -> UserQuotaView:
+    """Returns what a user may use, and uses: oneself, or for an administrator anyone."""
+    if name != caller.name and Scope.USERS not in caller.scopes:
+        raise Forbidden("only an administrator may see the quota of another user")
+    with services.store.read() as session:
+        users.get(session, name)
+        limits, used = quotas.limits_of(session, name), quotas.usage(session, name)
+    uses = [QuotaUse(resource=item, limit=limits.get(item), used=used.get(item)) for item in Resource]
+    return UserQuotaView(user=name, uses=uses)
+
+
+@router.put("/quotas/users/{name}", status_code=204, openapi_extra=_PATCH)
+def set_user_quota(services: ServicesDep, caller: UserManager, name: str, body: Body) -> None:
+    """Sets limits of a user. What is left out stays; null is unlimited, whatever the role's limit is."""
+    limits = parse_request(QuotaPatch, parsed(body)).limits
+    commands.set_limits(services.store, "user", name, limits, caller=caller)
+
+
+@router.put("/quotas/roles/{role}", status_code=204, openapi_extra=_PATCH)
+def set_role_quota(services: ServicesDep, caller: UserManager, role: Role, body: Body) -> None:
+    """Sets limits of each user of a role. What is left out stays; null is unlimited."""
+    limits = parse_request(QuotaPatch, parsed(body)).limits
+    commands.set_limits(services.store, "role", role, limits, caller=caller)
+
+
+@router.delete("/quotas/users/{name}", status_code=204)
+def clear_user_quota(services: ServicesDep, caller: UserManager, name: str, resource: Resources = None) -> None:
+    """Removes limits of a user: then those of the role hold."""
+    commands.clear(services.store, "user", name, resource or list(Resource), caller=caller)
+
+
+@router.delete("/quotas/roles/{role}", status_code=204)
+def clear_role_quota(services: ServicesDep, caller: UserManager, role: Role, resource: Resources = None) -> None:
+    """Removes limits of a role."""
+    commands.clear(services.store, "role", role, resource or list(Resource), caller=caller)

@@ -1,0 +1,192 @@
+"""Quotas: how much of each resource a user may use, and uses."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, and_, bindparam, delete, func, or_, select
+from sqlalchemy.orm import Session
+
+from store.announcement import announcement_of
+from store.db.tables import Allocation, Attempt, Checkpoint, Job, Quota, User
+from torchyard.contract.errors import QuotaExceeded
+from torchyard.contract.job import JobState
+from torchyard.contract.team import Resource
+
+_CLAIMED = (Resource.DEVICES, Resource.RUNNING)
+
+# Built once, because every submission executes it.
+_LIMITS = (
+    select(User.name, Quota.kind, Quota.resource, Quota.limit)
+    .join(
+        Quota,
+        or_(and_(Quota.kind == "user", Quota.name == User.name), and_(Quota.kind == "role", Quota.name == User.role)),
+    )
+    .where(User.name.in_(bindparam("owners", expanding=True)))
+    .order_by(Quota.kind)  # "role" before "user", which replaces it
+)
+
+
+@dataclass
+class Allowance:
+    """What the running jobs of one user may hold at once, and hold. A limit of None: unlimited."""
+
+    owner: str
+    devices: int | None
+    running: int | None
+    held: int = 0
+    """Devices."""
+    runs: int = 0
+    """Jobs."""
+
+    def refusal(self, devices: int) -> str | None:
+        """Returns why one more job with so many devices may not start now; None if it may."""
+        if self.devices is not None and devices > self.devices:
+            return f"needs {devices} devices; {self.owner} may hold {self.devices} at once (quota)"
+        if self.devices is not None and self.held + devices > self.devices:
+            return (
+                f"needs {devices} devices; {self.owner} may hold {self.devices} at once and holds {self.held} (quota)"
+            )
+        if self.running is not None and self.runs + 1 > self.running:
+            return f"{self.owner} may run {self.running} jobs at once and runs {self.runs} (quota)"
+        return None
+
+    def take(self, devices: int) -> None:
+        """Counts one more job with so many devices."""
+        self.held += devices
+        self.runs += 1
+
+
+def limits_of(session: Session, owner: str) -> dict[Resource, int]:
+    """Returns the limits of a user, without the resources that are unlimited."""
+    return _limits(session, [owner]).get(owner, {})
+
+
+def limit_of(session: Session, owner: str, resource: Resource) -> int | None:
+    """Returns how much of the resource the user may use; None without a limit. A user's row replaces the role's."""
+    return limits_of(session, owner).get(resource)
+
+
+def stored_bytes(session: Session, owner: str) -> int:
+    """Returns the bytes of the stored checkpoints of the user's jobs."""
+    total = select(func.coalesce(func.sum(Checkpoint.size), 0)).join(Job, Job.id == Checkpoint.job_id)
+    return int(session.execute(total.where(Job.owner == owner)).scalar_one())
+
+
+def queued_jobs(session: Session, owner: str) -> int:
+    """Returns the number of the user's queued jobs."""
+    query = select(func.count()).select_from(Job).where(Job.owner == owner, Job.state == JobState.QUEUED)
+    return session.execute(query).scalar_one()
+
+
+def allowances(session: Session, owners: Collection[str]) -> dict[str, Allowance]:
+    """Returns the allowances of those of `owners` whose running jobs are limited."""
+    found = {
+        owner: Allowance(owner, limits.get(Resource.DEVICES), limits.get(Resource.RUNNING))
+        for owner, limits in _limits(session, owners).items()
+        if limits.keys() & _CLAIMED
+    }
+    if found:
+        _count(session, found)
+    return found
+
+
+def usage(session: Session, owner: str) -> dict[Resource, int]:
+    """Returns how much the user uses of each resource that can be counted."""
+    counted = Allowance(owner, None, None)
+    _count(session, {owner: counted})
+    return {
+        Resource.DEVICES: counted.held,
+        Resource.RUNNING: counted.runs,
+        Resource.QUEUED: queued_jobs(session, owner),
+        Resource.STORED_BYTES: stored_bytes(session, owner),
+    }
+
+
+def lock(session: Session, owner: str) -> None:
+    """Makes other transactions that count the user's jobs wait for the end of this one.
+
+    A caller that also locks a job locks the job first: two transactions that wait for each other's rows would deadlock.
+    """
+    session.execute(select(User.name).where(User.name == owner).with_for_update(key_share=True))
+
+
+def claim_refusal(session: Session, owner: str, *, devices: int) -> str | None:
+    """Returns why the user's quota forbids to start a job with so many devices, None if it does not.
+
+    Until the end of the transaction no other job of the user starts.
+    """
+    if not limits_of(session, owner).keys() & _CLAIMED:
+        return None
+    lock(session, owner)
+    allowance = allowances(session, [owner]).get(owner)
+    return None if allowance is None else allowance.refusal(devices)
+
+
+def check_submission(session: Session, owner: str, *, devices: int, priority: int) -> None:
+    """Raises QuotaExceeded if the user may not submit such a job. Until the end of the transaction no other enters."""
+    limits = limits_of(session, owner)
+    if not limits:
+        return
+    if (most := limits.get(Resource.DEVICES)) is not None and devices > most:
+        raise QuotaExceeded(f"resources.devices_per_node is {devices}; {owner} may hold {most} devices at once")
+    check_priority(owner, priority, limits)
+    check_queue(session, owner, limits)
+    if (most := limits.get(Resource.STORED_BYTES)) is not None and (stored := stored_bytes(session, owner)) >= most:
+        raise QuotaExceeded(
+            f"the checkpoints of {owner} take {stored} of {most} bytes: delete jobs whose checkpoints are not needed"
+        )
+
+
+def check_priority(owner: str, priority: int, limits: Mapping[Resource, int]) -> None:
+    """Raises QuotaExceeded if the user's jobs may not have this priority."""
+    if (most := limits.get(Resource.PRIORITY)) is not None and priority > most:
+        raise QuotaExceeded(f"priority is {priority}; jobs of {owner} may have {most} at most")
+
+
+def check_queue(session: Session, owner: str, limits: Mapping[Resource, int]) -> None:
+    """Raises QuotaExceeded if one more job of the user may not be queued."""
+    if (most := limits.get(Resource.QUEUED)) is None:
+        return
+    lock(session, owner)
+    if (queued := queued_jobs(session, owner)) >= most:
+        raise QuotaExceeded(f"{owner} may have {most} queued jobs and has {queued}: wait, or cancel some")
+
+
+def rows(session: Session) -> list[Quota]:
+    """Returns all quotas, of roles and then of users, by name."""
+    return list(session.scalars(select(Quota).order_by(Quota.kind, Quota.name, Quota.resource)))
+
+
+def set_limits(session: Session, kind: str, name: str, limits: Mapping[Resource, int | None]) -> None:
+    """Sets limits of a user or of a role. None: unlimited, whatever the role's limit is."""
+    for resource, limit in limits.items():
+        session.merge(Quota(kind=kind, name=name, resource=resource, limit=limit))
+    announcement_of(session).wake_workers()
+
+
+def clear(session: Session, kind: str, name: str, resources: Iterable[Resource]) -> None:
+    """Removes limits of a user or of a role: then the role's hold, or none."""
+    session.execute(delete(Quota).where(Quota.kind == kind, Quota.name == name, Quota.resource.in_(list(resources))))
+    announcement_of(session).wake_workers()
+
+
+def _limits(session: Session, owners: Collection[str]) -> dict[str, dict[Resource, int]]:
+    found: dict[str, dict[Resource, int | None]] = {}
+    for owner, _, resource, limit in session.execute(_LIMITS, {"owners": list(owners)}):
+        found.setdefault(owner, {})[Resource(resource)] = limit
+    return {
+        owner: {resource: limit for resource, limit in limits.items() if limit is not None}
+        for owner, limits in found.items()
+    }
+
+
+def _count(session: Session, found: Mapping[str, Allowance]) -> None:
+    """Counts the devices and the open attempts of the users' jobs."""
+    theirs: ColumnElement[bool] = Job.owner.in_(found)
+    runs = select(Job.owner, func.count()).join(Attempt, Attempt.job_id == Job.id)
+    for owner, count in session.execute(runs.where(theirs, Attempt.ended_at.is_(None)).group_by(Job.owner)):
+        found[owner].runs = count
+    held = select(Job.owner, func.count()).join(Attempt, Attempt.job_id == Job.id)
+    held = held.join(Allocation, Allocation.attempt_id == Attempt.id)
+    for owner, count in session.execute(held.where(theirs, Allocation.released_at.is_(None)).group_by(Job.owner)):
+        found[owner].held = count

@@ -1,0 +1,144 @@
+"""Quotas are never exceeded: by claims, by submissions, and by what happens at the same time."""
+
+from collections.abc import Callable
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+import pytest
+
+from store.rows import jobs, quotas, users
+from store.rows.access import Caller
+from store.rows.attempts import Claim
+from tests.store.fixture import StoreFixture, checkpoint, run_together
+from torchyard.contract.errors import QuotaExceeded
+from torchyard.contract.job import EndReason
+from torchyard.contract.spec import parse_patch
+from torchyard.contract.team import Resource, Role
+
+ADA = Caller("ada", Role.MEMBER)
+
+
+@pytest.fixture
+def team(db: StoreFixture) -> StoreFixture:
+    """A store with the members ada and bob."""
+    for name in ("ada", "bob"):
+        db.write(lambda session, name=name: users.add(session, name, Role.MEMBER))
+    return db
+
+
+def limit(db: StoreFixture, name: str, *, kind: str = "user", **limits: int | None) -> None:
+    found = {Resource(resource): value for resource, value in limits.items()}
+    db.write(lambda session: quotas.set_limits(session, kind, name, found))
+
+
+def limits(db: StoreFixture, name: str) -> dict[Resource, int]:
+    return db.read(lambda session: quotas.limits_of(session, name))
+
+
+def submit(db: StoreFixture, owner: str = "ada", *, devices: int = 1, priority: int = 0) -> str:
+    """Submits a job as the API does. Raises QuotaExceeded."""
+    with db.database.write() as session:
+        quotas.check_submission(session, owner, devices=devices, priority=priority)
+        like = {"resources": {"devices_per_node": devices}, "priority": priority}
+        return jobs.submit(session, db.spec(**like), owner=owner).id
+
+
+def test_a_users_limit_replaces_that_of_the_role(team: StoreFixture) -> None:
+    assert limits(team, "ada") == {}
+    limit(team, "member", kind="role", devices=4, queued=10)
+    limit(team, "ada", devices=8)
+    assert limits(team, "ada") == {Resource.DEVICES: 8, Resource.QUEUED: 10}
+    assert limits(team, "bob") == {Resource.DEVICES: 4, Resource.QUEUED: 10}
+    limit(team, "ada", queued=None)
+    assert limits(team, "ada") == {Resource.DEVICES: 8}, "null is unlimited"
+    team.write(lambda session: quotas.clear(session, "user", "ada", Resource))
+    assert limits(team, "ada") == limits(team, "bob")
+    assert limits(team, "admin") == limits(team, "nobody") == {}
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    wanted=st.lists(st.integers(1, 3), min_size=2, max_size=6),
+    devices=st.integers(1, 5),
+    running=st.integers(1, 4),
+)
+def test_concurrent_claims_never_exceed_a_quota(
+    team: StoreFixture, wanted: list[int], devices: int, running: int
+) -> None:
+    limit(team, "ada", devices=devices, running=running)
+    claims = [claim_of(team, team.submit(owner="ada"), team.worker(), count) for count in wanted]
+    free = claim_of(team, team.submit(owner="bob"), team.worker(), 9)
+    *results, others = run_together(*claims, free)
+    used = team.read(lambda session: quotas.usage(session, "ada"))
+    for result in (*results, others):
+        if isinstance(result, Claim):
+            team.end(result, EndReason.WORKER_LOST)
+    assert all(isinstance(result, Claim) or result is None for result in results), results
+    assert isinstance(others, Claim), "another user's job is not concerned"
+    taken = [count for count, result in zip(wanted, results, strict=True) if result is not None]
+    refused = [count for count, result in zip(wanted, results, strict=True) if result is None]
+    assert (used[Resource.DEVICES], used[Resource.RUNNING]) == (sum(taken), len(taken))
+    assert sum(taken) <= devices
+    assert len(taken) <= running
+    assert len(taken) == running or all(sum(taken) + count > devices for count in refused), "none waits needlessly"
+
+
+def claim_of(db: StoreFixture, job_id: str, worker: str, count: int) -> Callable[[], Claim | None]:
+    slots = [f"slot-{number}" for number in range(count)]
+    return lambda: db.claim(job_id, worker, *slots)
+
+
+def test_concurrent_submissions_never_exceed_the_queued_jobs(team: StoreFixture) -> None:
+    limit(team, "ada", queued=3)
+    results = run_together(*(lambda: submit(team) for _ in range(6)))
+    assert len([job for job in results if isinstance(job, str)]) == 3, results
+    assert all(isinstance(other, (str, QuotaExceeded)) for other in results), results
+    assert submit(team, "bob")
+
+
+def test_a_resumed_job_counts_as_queued(team: StoreFixture) -> None:
+    limit(team, "ada", queued=1)
+    paused = submit(team)
+    team.pause(paused)
+    submit(team)
+    with pytest.raises(QuotaExceeded, match="ada may have 1 queued jobs and has 1"):
+        team.resume(paused)
+    assert team.job(paused).state == "paused"
+
+
+def test_a_job_that_returns_to_the_queue_by_itself_is_never_refused(team: StoreFixture) -> None:
+    limit(team, "ada", queued=1)
+    claim = team.running(submit(team), team.worker())
+    submit(team)
+    assert team.end(claim, EndReason.WORKER_LOST) == "queued"
+
+
+def test_the_priority_of_a_job_has_a_ceiling(team: StoreFixture) -> None:
+    limit(team, "ada", priority=5)
+    job_id = submit(team, priority=5)
+    with pytest.raises(QuotaExceeded, match="priority is 6; jobs of ada may have 5 at most"):
+        submit(team, priority=6)
+    raised = parse_patch({"priority": 6})
+    with pytest.raises(QuotaExceeded):
+        team.write(lambda session: jobs.change(session, job_id, raised, ADA))
+    assert team.write(lambda session: jobs.change(session, job_id, raised)).priority == 6, "by an administrator"
+
+
+def test_a_job_that_could_never_start_is_refused(team: StoreFixture) -> None:
+    limit(team, "ada", devices=2)
+    with pytest.raises(QuotaExceeded, match="devices_per_node is 3; ada may hold 2 devices at once"):
+        submit(team, devices=3)
+
+
+def test_submissions_are_refused_while_checkpoints_take_too_much(team: StoreFixture) -> None:
+    limit(team, "ada", stored_bytes=2)
+    claim = team.running(submit(team), team.worker())
+    team.record(claim, seq=0, checkpoints=[checkpoint(f"step-{step}", step=step) for step in (1, 2)])
+    with pytest.raises(QuotaExceeded, match="the checkpoints of ada take 2 of 2 bytes: delete"):
+        submit(team)
+    assert submit(team, "bob")
+
+
+def test_an_owner_who_is_no_user_has_no_limits(db: StoreFixture) -> None:
+    limit(db, "member", kind="role", devices=0, running=0, queued=0)
+    assert db.running(submit(db, "grace"), db.worker())
