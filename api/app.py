@@ -13,7 +13,7 @@ from api.guard import AllowedHosts, SecurityHeaders
 from api.routes import checkpoints, cluster, health, jobs, stream, submission, telemetry
 from api.services import Services
 from api.settings import Settings
-from torchyard.contract.errors import ConfigError, NotAuthorized
+from torchyard.contract.errors import ConfigError, NotAuthorized, TooManyRequests
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -48,7 +48,7 @@ def create_app(settings: Settings) -> FastAPI:
     guarded: dict[str, Any] = {
         "prefix": "/v1",
         "dependencies": [Depends(authenticate)],
-        "responses": openapi.problems(NotAuthorized),
+        "responses": openapi.problems(NotAuthorized, TooManyRequests),
     }
     for routes in (submission, jobs, stream, telemetry, checkpoints, cluster):
         app.include_router(routes.router, **guarded)

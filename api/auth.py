@@ -1,12 +1,14 @@
 """Authenticates requests, and decides which jobs a user may see."""
 
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 import hmac
 from typing import Annotated
 
-from fastapi import Depends
+from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
+from api.address import client_address, host_of
 from api.services import ServicesDep
 from store.db.database import Session
 from store.db.tables import Job
@@ -34,18 +36,32 @@ _bearer = HTTPBearer(auto_error=False, description="The token that `torchyard up
 
 
 async def authenticate(
-    services: ServicesDep, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+    request: Request,
+    services: ServicesDep,
+    credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
 ) -> Principal:
-    """Returns the user whose token the request has. Raises NotAuthorized."""
+    """Returns the user whose token the request has. Raises NotAuthorized and TooManyRequests."""
     if credentials is None:
         raise NotAuthorized("send the header `Authorization: Bearer TOKEN`")
     if not hmac.compare_digest(credentials.credentials.encode(), services.token.encode()):
+        address = client_address(request.scope, services.settings)
+        services.failed_logins.take(host_of(address), advice=f"{address} has sent too many wrong tokens")
         raise NotAuthorized("the token is not valid")
+    services.requests.take(ADMIN.name, advice="this token has sent too many requests")
     return ADMIN
 
 
 User = Annotated[Principal, Depends(authenticate)]
 """A route's parameter: the user who sent the request."""
+
+
+async def _open_stream(services: ServicesDep, user: User) -> AsyncGenerator[None]:
+    with services.streams.open(user.name):
+        yield
+
+
+OpenStream = Annotated[None, Depends(_open_stream)]
+"""A route's parameter: counts the answer among the user's streams until it ends. Raises TooManyRequests."""
 
 
 async def _job_id(job_id: str) -> str:

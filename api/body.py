@@ -20,14 +20,14 @@ _KEY_PATTERN = "^[!-~]{1,255}$"
 async def _body(request: Request, services: ServicesDep) -> bytes:
     """Reads the request's body. Raises TooLarge before more than the limit is in memory."""
     received = bytearray()
-    too_large = TooLarge(f"send at most {services.max_body_bytes} bytes")
+    too_large = TooLarge(f"send at most {services.settings.max_body_bytes} bytes")
     length = request.headers.get("content-length", "")
-    if length.isdecimal() and int(length) > services.max_body_bytes:
+    if length.isdecimal() and int(length) > services.settings.max_body_bytes:
         raise too_large
     try:
         async for chunk in request.stream():
             received += chunk
-            if len(received) > services.max_body_bytes:
+            if len(received) > services.settings.max_body_bytes:
                 raise too_large
     except ClientDisconnect:
         raise InvalidRequest("the connection was closed before the body was complete") from None

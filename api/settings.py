@@ -63,6 +63,10 @@ class Settings(settings.Settings):
     """Connections that serve a request, and as many that wait for one."""
     max_connections_per_address: Annotated[int, Field(ge=1)] = 500
     """The same for one address, unless it is that of a trusted proxy."""
+    max_requests_per_second: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 100
+    """Of one token, in the long run; ten seconds' worth of them may come at once."""
+    max_streams: Annotated[int, Field(ge=1)] = 50
+    """Streams and waiting requests that one token may have open."""
     head_timeout_s: Seconds = 10
     """Time for a request's whole head, from its first byte."""
     body_timeout_s: Seconds = 30

@@ -14,7 +14,7 @@ from api.openapi import headers, problems
 from api.services import ServicesDep
 from store.rows import jobs
 from store.store import Store
-from torchyard.contract.errors import NotAuthorized, Unavailable
+from torchyard.contract.errors import NotAuthorized, TooManyRequests, Unavailable
 from torchyard.contract.views import HealthView, ReadyView
 
 router = APIRouter(tags=["service"])
@@ -52,7 +52,7 @@ def is_ready(services: ServicesDep, response: Response) -> ReadyView:
     "/metrics",
     dependencies=[Depends(authenticate)],
     response_class=PlainTextResponse,
-    responses=problems(NotAuthorized),
+    responses=problems(NotAuthorized, TooManyRequests),
 )
 def read_figures(request: Request) -> Response:
     """Returns metrics as text for Prometheus: requests, jobs, devices, leases, this process. Needs no database."""

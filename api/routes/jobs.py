@@ -106,7 +106,8 @@ async def get_job(
 ) -> Response:
     """Returns the job. With `wait`, returns it as soon as its version is above `after_version`, or after the wait."""
     if wait:
-        await waiting.for_version(services, user, job_id, above=after_version, seconds=wait)
+        with services.streams.open(user.name):
+            await waiting.for_version(services, user, job_id, above=after_version, seconds=wait)
     content = await run_in_threadpool(_content, services, user, job_id)
     return etags.answer(request, content, media_type="application/json")
 

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Header, Query
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
-from api.auth import Principal, User, visible_job
+from api.auth import OpenStream, Principal, User, visible_job
 from api.openapi import STREAM, problems
 from api.paging import NUMBER, number_after
 from api.services import Services, ServicesDep
@@ -25,6 +25,7 @@ async def stream_job(
     *,
     services: ServicesDep,
     user: User,
+    open_stream: OpenStream,
     job_id: str,
     last_event_id: Annotated[
         str | None,
@@ -49,6 +50,7 @@ async def stream_job(
     Each event has an `id`: send it as `Last-Event-ID` to resume the stream without loss or repetition. A comment is
     sent after 15 seconds without an event. A stream that ends without `end` was interrupted: connect again.
     """
+    del open_stream
     begun, seen = number_after(after), number_after(last_event_id)
     await run_in_threadpool(_check, services, user, job_id)
     events = services.stream.events(job_id, after=begun if last_event_id is None else seen, kinds=frozenset(only or ()))
