@@ -46,7 +46,8 @@ def test_lists_are_newest_first_and_filtered(db: StoreFixture) -> None:
 
     def found(limit: int = 10, before: str | None = None, **where: object) -> list[str]:
         chosen = JobFilter(**where)  # pyright: ignore[reportArgumentType]
-        return [job.id for job in db.read(lambda session: listing.newest(session, chosen, limit=limit, before=before))]
+        listed = db.read(lambda session: listing.newest(session, chosen, limit=limit, before=before))
+        return [job.row.id for job in listed]
 
     assert found() == [d, c, b, a]
     assert found(2) == [d, c]

@@ -14,6 +14,7 @@ from torchyard.contract.errors import InvalidSpec
 from torchyard.contract.views import (
     CheckpointView,
     EventView,
+    JobSummary,
     JobView,
     LogLine,
     MetricsView,
@@ -32,7 +33,7 @@ Spec = Mapping[str, Any] | BaseModel
 
 _LARGE_PAGE = 1000
 _LONGEST_PAGE = 100
-"""The most jobs in one answer, as a job may be large."""
+"""The most jobs in one answer."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def jobs(
     created_after: datetime | None = None,
     created_before: datetime | None = None,
     limit: int | None = None,
-) -> Call[Page[JobView]]:
+) -> Call[Page[JobSummary]]:
     times = {"created_after": created_after, "created_before": created_before}
     params: dict[str, Any] = {
         "state": [str(item) for item in state],
@@ -106,7 +107,7 @@ def jobs(
         **{key: moment.astimezone().isoformat() for key, moment in times.items() if moment is not None},
         "limit": None if limit is None else max(1, min(limit, _LONGEST_PAGE)),
     }
-    return Call(Page[JobView], "GET", "/v1/jobs", params)
+    return Call(Page[JobSummary], "GET", "/v1/jobs", params)
 
 
 def queue() -> Call[Page[QueueEntry]]:

@@ -84,12 +84,17 @@ class ErrorView(View):
     traceback: str | None = None
 
 
-class JobView(View):
+class JobSummary(View):
+    """A job as lists show it.
+
+    `metrics` has the newest value of `train/loss`, `val/loss` and the metric that `checkpoint.monitor` names; `error`
+    has no traceback. The job itself has everything.
+    """
+
     id: str
     name: str
     state: JobState
     status_reason: StatusReason
-    spec: JobSpec
     owner: str
     priority: int
     labels: dict[str, str]
@@ -98,15 +103,21 @@ class JobView(View):
     progress: ProgressView
     metrics: dict[str, Number]
     best: BestView | None = None
-    card: dict[str, JsonValue] | None = Field(
-        default=None, description="facts that the run reports: its size, data and speed; null until it reports them"
-    )
     devices: list[HeldDevice]
     error: ErrorView | None = None
     created_at: datetime
     started_at: datetime | None = None
     finished_at: datetime | None = None
     version: int
+
+
+class JobView(JobSummary):
+    """A job, with its spec and the newest value of every metric."""
+
+    spec: JobSpec
+    card: dict[str, JsonValue] | None = Field(
+        default=None, description="facts that the run reports: its size, data and speed; null until it reports them"
+    )
 
 
 class SpecView(View):

@@ -75,8 +75,9 @@ def test_find_tries_an_id_first_then_the_newest_job_of_that_name(server: FakeSer
     server.on(JOB, job())
     assert client.find("job_1").id == "job_1"
     server.on("/v1/jobs", page([job(id="job_9", name="job_x"), job(id="job_8", name="job_x")]))
-    assert client.find("job_x").id == "job_9"
-    assert server.requests[-1].query == {"name": ["job_x"], "limit": ["1"]}
+    server.on("/v1/jobs/job_9", job(id="job_9", name="job_x"))
+    assert client.find("job_x") == client.get("job_9")
+    assert server.requests[-3].query == {"name": ["job_x"], "limit": ["1"]}
     server.on("/v1/jobs", page([]))
     with pytest.raises(NotFound, match="no job with the id or name 'other'"):
         client.find("other")
