@@ -14,7 +14,6 @@ from tests.api.service import SPEC, ApiFixture, both_databases
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.views import JobView
 
-
 MONITORED = {"monitor": "val/accuracy", "mode": "max"}
 
 
