@@ -12,6 +12,7 @@ from api.auth import User
 from api.services import ServicesDep
 from store.rows.idempotency import KeyedRequest
 from torchyard.contract.errors import FieldError, InvalidRequest, TooLarge
+from torchyard.contract.spec import MOST_SPEC_BYTES
 
 _KEY = "Idempotency-Key"
 _KEY_PATTERN = "^[!-~]{1,255}$"
@@ -36,6 +37,17 @@ async def _body(request: Request, services: ServicesDep) -> bytes:
 
 Body = Annotated[bytes, Depends(_body)]
 """A route's parameter: the bytes of the request's body."""
+
+
+async def _spec_body(body: Body) -> bytes:
+    """Raises TooLarge if the body is too large for a job spec."""
+    if len(body) > MOST_SPEC_BYTES:
+        raise TooLarge(f"the job spec has {len(body)} bytes: send at most {MOST_SPEC_BYTES}")
+    return body
+
+
+SpecBody = Annotated[bytes, Depends(_spec_body)]
+"""A route's parameter: the bytes of a job spec."""
 
 
 async def _keyed(

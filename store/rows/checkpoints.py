@@ -92,7 +92,7 @@ def best_of(session: Session, job: Job) -> Checkpoint | None:
 
 
 def best_of_jobs(session: Session, modes: Mapping[str, str]) -> dict[str, Checkpoint]:
-    """Returns `best_of` for many jobs, each given with its `checkpoint.mode`, by job id. Leaves out jobs without one."""
+    """Returns `best_of` for many jobs by id, each given with its `checkpoint.mode`. Leaves out jobs without one."""
     found: dict[str, Checkpoint] = {}
     for mode, value in (("min", Checkpoint.monitored.asc()), ("max", Checkpoint.monitored.desc())):
         ids = [job_id for job_id, wanted in modes.items() if wanted == mode]

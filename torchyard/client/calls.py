@@ -10,7 +10,8 @@ from uuid import uuid4
 
 from pydantic import BaseModel
 
-from torchyard.contract.errors import InvalidSpec
+from torchyard.contract.errors import InvalidSpec, TooLarge
+from torchyard.contract.spec import MOST_SPEC_BYTES
 from torchyard.contract.views import (
     CheckpointView,
     EventView,
@@ -197,12 +198,15 @@ def _idempotency(key: str | None) -> dict[str, str]:
 
 
 def _encoded(spec: Spec) -> str:
-    if isinstance(spec, BaseModel):
-        return spec.model_dump_json()
+    """Returns the spec as JSON. Raises InvalidSpec, and TooLarge."""
     try:
-        return json.dumps(spec, allow_nan=False)
+        text = spec.model_dump_json() if isinstance(spec, BaseModel) else json.dumps(spec, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidSpec(f"the spec cannot be written as JSON: {error}") from None
+    size = len(text.encode())
+    if size > MOST_SPEC_BYTES:
+        raise TooLarge(f"the job spec has {size} bytes: submit at most {MOST_SPEC_BYTES}")
+    return text
 
 
 _JSON = {"Content-Type": "application/json"}

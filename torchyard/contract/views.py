@@ -18,7 +18,7 @@ StoredKind = Literal[EventKind, "metric", "log"]
 StreamKind = Literal[StoredKind, "end"]
 """The kinds of a stream's events: `end` comes last and is not stored."""
 
-_MOST_ERRORS = 100
+_MOST_ERRORS = 50
 
 
 class View(BaseModel):
@@ -308,5 +308,10 @@ class Problem(View):
             detail=error.message,
             code=error.code,
             request_id=request_id,
-            errors=list(error.errors[:_MOST_ERRORS]),
+            errors=_shown(error.errors),
         )
+
+
+def _shown(errors: tuple[FieldError, ...]) -> list[FieldError]:
+    more = len(errors) - _MOST_ERRORS
+    return [*errors[:_MOST_ERRORS], *([FieldError("", f"and {more} more")] if more > 0 else [])]

@@ -22,6 +22,7 @@ from torchyard.contract.errors import (
     NotFound,
     ServerError,
     ServerUnreachable,
+    TooLarge,
     TooManyRequests,
     TorchyardError,
     Unavailable,
@@ -106,6 +107,12 @@ def test_field_errors_are_in_the_message_and_in_errors(server: FakeServer, clien
     with pytest.raises(InvalidSpec, match=r"config\.lr: is no number") as caught:
         client.submit({"trainer": "x"})
     assert [(error.field, error.message) for error in caught.value.errors] == [("config.lr", "is no number")]
+
+
+def test_a_spec_that_is_too_large_is_not_sent(server: FakeServer, client: Client) -> None:
+    with pytest.raises(TooLarge, match="at most 262144"):
+        client.submit({"trainer": "script", "env": {"SOME": "x" * 262_144}})
+    assert server.requests == []
 
 
 @pytest.mark.parametrize("answer", [Answer(b"<html>", 502), Answer(b"<html>", 200), Answer({"hello": 1})])
