@@ -9,6 +9,7 @@ from fastapi.routing import APIRoute
 
 from api import documentation, monitoring, openapi, problems
 from api.auth import authenticate
+from api.compression import Compression
 from api.guard import AllowedHosts, SecurityHeaders
 from api.routes import checkpoints, cluster, health, jobs, stream, submission, telemetry
 from api.services import Services
@@ -42,6 +43,7 @@ def create_app(settings: Settings) -> FastAPI:
         openapi_tags=openapi.TAGS,
     )
     app.state.services = services
+    app.add_middleware(Compression)
     app.add_middleware(AllowedHosts, settings=settings)
     problems.install(app)
     app.add_middleware(SecurityHeaders)

@@ -113,13 +113,11 @@ def test_an_invalid_spec_is_refused_with_the_name_of_the_field(
     assert service.queued_rows() == []
 
 
-def test_every_wrong_field_is_named_up_to_a_limit(service: ApiFixture) -> None:
+def test_every_wrong_field_is_named(service: ApiFixture) -> None:
     found = assert_problem(
         service.client.post("/v1/jobs", json={**SPEC, "priority": "x", "no": 1}), 422, "invalid_spec"
     )
     assert sorted(fields(found)) == ["no", "priority"]
-    many = {**SPEC, **{f"key-{number}": 0 for number in range(500)}}
-    assert len(assert_problem(service.client.post("/v1/jobs", json=many), 422, "invalid_spec").errors) == 100
 
 
 @pytest.mark.parametrize(
@@ -164,7 +162,9 @@ def test_a_spec_of_very_many_values_is_refused_as_a_whole(large: TestClient) -> 
     found = assert_problem(
         large.post("/v1/jobs/validate", json={"trainer": "script", "args": [0] * 20_000}), 422, "invalid_spec"
     )
-    assert [(error.field, error.message) for error in found.errors] == [("args", "there are more than 10000 keys and values")]
+    assert [(error.field, error.message) for error in found.errors] == [
+        ("args", "there are more than 10000 keys and values")
+    ]
 
 
 @pytest.mark.parametrize("path", ["/v1/jobs/validate", "/v1/jobs"])

@@ -296,6 +296,13 @@ def test_a_download_is_sent_whole_and_in_parts(served: Served) -> None:
         assert (head.status, head.headers["Content-Length"]) == (200, str(BIG))
 
 
+def test_a_download_is_not_compressed_although_the_client_accepts_gzip(served: Served) -> None:
+    part = served.ask(get(download_of(served), "Accept-Encoding: gzip", f"Range: bytes={BIG - 6}-"))
+    assert (part.status, part.body, part.headers["Content-Encoding"]) == (206, b"\0\0last", None)
+    whole = served.ask(get(download_of(served), "Accept-Encoding: gzip"))
+    assert (whole.status, len(whole.body), whole.headers["Content-Encoding"]) == (200, BIG, None)
+
+
 def test_aborted_downloads_leave_no_descriptor_open(served: Served) -> None:
     cut_downloads(served, 10)  # fills the pools of threads and connections
     descriptors, threads = served.descriptors(), served.threads()
