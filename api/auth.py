@@ -45,7 +45,7 @@ async def authenticate(
         raise NotAuthorized("send the header `Authorization: Bearer TOKEN`")
     if not hmac.compare_digest(credentials.credentials.encode(), services.token.encode()):
         address = client_address(request.scope, services.settings)
-        services.failed_logins.take(host_of(address), advice=f"{address} has sent too many wrong tokens")
+        services.wrong_tokens.take(host_of(address), advice=f"{address} has sent too many wrong tokens")
         raise NotAuthorized("the token is not valid")
     services.requests.take(ADMIN.name, advice="this token has sent too many requests")
     return ADMIN

@@ -13,8 +13,6 @@ from store.store import Store
 
 _BURST_S = 10
 """A caller's requests of this many seconds may come at once."""
-_FAILED_LOGINS = 10
-"""The requests with a wrong token that an address may send in a minute."""
 
 
 @dataclass(frozen=True)
@@ -31,23 +29,22 @@ class Services:
     """The requests of each caller."""
     streams: Streams
     """The open streams of each caller."""
-    failed_logins: Rates
+    wrong_tokens: Rates
     """The requests of each address that had a wrong token."""
 
     @classmethod
     def of(cls, settings: Settings, *, token: str) -> "Services":
         store, live = Store.of(settings, program="torchyard-api", pool=16), Live(settings.redis)
+        requests, wrong_tokens = settings.max_requests_per_second, settings.max_wrong_tokens_per_minute
         return cls(
             token=token,
             settings=settings,
             store=store,
             live=live,
             stream=Stream(store, live),
-            requests=Rates(
-                per_second=settings.max_requests_per_second, burst=max(1, settings.max_requests_per_second * _BURST_S)
-            ),
+            requests=Rates(per_second=requests, burst=max(1, requests * _BURST_S)),
             streams=Streams(settings.max_streams),
-            failed_logins=Rates(per_second=_FAILED_LOGINS / 60, burst=_FAILED_LOGINS),
+            wrong_tokens=Rates(per_second=wrong_tokens / 60, burst=wrong_tokens),
         )
 
     def close(self) -> None:

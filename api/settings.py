@@ -67,6 +67,8 @@ class Settings(settings.Settings):
     """Of one token, in the long run; ten seconds' worth of them may come at once."""
     max_streams: Annotated[int, Field(ge=1)] = 50
     """Streams and waiting requests that one token may have open."""
+    max_wrong_tokens_per_minute: Annotated[int, Field(ge=1)] = 10
+    """Requests of one address that have a wrong token."""
     head_timeout_s: Seconds = 10
     """Time for a request's whole head, from its first byte."""
     body_timeout_s: Seconds = 30

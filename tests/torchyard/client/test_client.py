@@ -138,7 +138,12 @@ def test_a_refused_call_is_repeated_after_the_pause_that_the_server_asks_for(
     server: FakeServer, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(Backoff, "next_pause", lambda backoff, error: pauses.append(next_pause(backoff, error)) or 0)
+
+    def skip(backoff: Backoff, error: TorchyardError) -> float:
+        pauses.append(next_pause(backoff, error))
+        return 0
+
+    monkeypatch.setattr(Backoff, "next_pause", skip)
     server.on(JOB, refusal("too_many_requests", 429, 7), refusal("unavailable", 503, 3), job())
     assert client.get("job_1").id == "job_1"
     assert pauses == [7, 3]
