@@ -3,7 +3,10 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from sqlalchemy import update
+from sqlalchemy.exc import InvalidRequestError
 
+from store.db.tables import Job
 from store.ids import is_id, new_id
 from store.queries import listing, queue_positions
 from store.queries.listing import JobFilter
@@ -37,6 +40,19 @@ def test_a_job_of_another_owner_is_not_found(db: StoreFixture) -> None:
     with pytest.raises(NotFound):
         db.cancel(new_id("job"))
     assert db.job(job_id).state == JobState.QUEUED
+
+
+def test_a_list_reads_no_column_that_may_be_large(db: StoreFixture) -> None:
+    db.submit(checkpoint={"monitor": "val/accuracy", "mode": "max"})
+    older = db.submit()
+    with db.database.write() as session:  # as a version without the key stored it
+        session.execute(update(Job).where(Job.id == older).values(spec={"trainer": "script"}))
+    old, new = db.read(lambda session: listing.newest(session, JobFilter(), limit=2))
+    assert (new.monitor, new.mode, new.error) == ("val/accuracy", "max", None)
+    assert (old.monitor, old.mode) == ("val/loss", "min")
+    for column in ("spec", "card", "error"):
+        with pytest.raises(InvalidRequestError, match="raiseload"):
+            getattr(new.row, column)
 
 
 def test_lists_are_newest_first_and_filtered(db: StoreFixture) -> None:
