@@ -55,13 +55,10 @@ User = Annotated[Principal, Depends(authenticate)]
 """A route's parameter: the user who sent the request."""
 
 
-async def _open_stream(services: ServicesDep, user: User) -> AsyncGenerator[None]:
+async def open_stream(services: ServicesDep, user: User) -> AsyncGenerator[None]:
+    """A route's dependency: counts the answer among the user's streams until it ends. Raises TooManyRequests."""
     with services.streams.open(user.name):
         yield
-
-
-OpenStream = Annotated[None, Depends(_open_stream)]
-"""A route's parameter: counts the answer among the user's streams until it ends. Raises TooManyRequests."""
 
 
 async def _job_id(job_id: str) -> str:

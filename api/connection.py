@@ -56,7 +56,7 @@ class Connection(HttpToolsProtocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._settings: Settings = config.settings
-        self._all: Connections = config.connections
+        self._limits: Connections = config.connections
         self._host: str | None = None
         self._deadline: float | None = None
         self._late_message = ""
@@ -73,11 +73,11 @@ class Connection(HttpToolsProtocol):
         self._set_deadline("", self._settings.head_timeout_s)
         address = peer_address(self.client)
         self._host = None if is_trusted(address, self._settings) else host_of(address)
-        self._all.rest(self, host=self._host)
+        self._limits.rest(self, host=self._host)
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._all.leave(self, host=self._host)
+        self._limits.leave(self, host=self._host)
 
     def end(self) -> None:
         """Closes the connection after what was written. Called when too many are idle."""
@@ -115,7 +115,7 @@ class Connection(HttpToolsProtocol):
         size = sum(len(name) + len(value) for name, value in self.headers)
         if len(self.url) > _MOST_URL_BYTES or size > _MOST_HEADER_BYTES or len(self.headers) > _MOST_HEADERS:
             raise self._head_too_large()
-        refused = self._all.serve(self, host=self._host)
+        refused = self._limits.serve(self, host=self._host)
         if refused is not None:
             raise refused
         self._unset_keepalive_if_required()  # the answer to an earlier request may have set it meanwhile
@@ -139,7 +139,7 @@ class Connection(HttpToolsProtocol):
             self._unset_keepalive_if_required()
             self._end_after_answer()
         elif self.cycle.response_complete:  # otherwise a pipelined request is next
-            self._all.rest(self, host=self._host)
+            self._limits.rest(self, host=self._host)
 
     def check_deadlines(self) -> None:
         """Ends the connection if the client is too slow. Called every second."""
@@ -241,7 +241,7 @@ class Connection(HttpToolsProtocol):
         self._input_ended = True
         self.transport.write_eof()
         self._set_deadline("", _LINGER_S)
-        self._all.rest(self, host=self._host)
+        self._limits.rest(self, host=self._host)
 
     def _check_reader(self, now: float) -> None:
         """Aborts the connection if the client has acknowledged no byte of its answer for too long."""

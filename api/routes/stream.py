@@ -2,11 +2,11 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Depends, Header, Query
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
-from api.auth import OpenStream, Principal, User, visible_job
+from api.auth import Principal, User, open_stream, visible_job
 from api.openapi import STREAM, problems
 from api.paging import NUMBER, number_after
 from api.services import Services, ServicesDep
@@ -20,12 +20,11 @@ class EventStream(StreamingResponse):
     media_type = "text/event-stream"
 
 
-@router.get("/jobs/{job_id}/stream", response_class=EventStream, responses=STREAM)
+@router.get("/jobs/{job_id}/stream", response_class=EventStream, responses=STREAM, dependencies=[Depends(open_stream)])
 async def stream_job(
     *,
     services: ServicesDep,
     user: User,
-    open_stream: OpenStream,
     job_id: str,
     last_event_id: Annotated[
         str | None,
@@ -50,7 +49,6 @@ async def stream_job(
     Each event has an `id`: send it as `Last-Event-ID` to resume the stream without loss or repetition. A comment is
     sent after 15 seconds without an event. A stream that ends without `end` was interrupted: connect again.
     """
-    del open_stream
     begun, seen = number_after(after), number_after(last_event_id)
     await run_in_threadpool(_check, services, user, job_id)
     events = services.stream.events(job_id, after=begun if last_event_id is None else seen, kinds=frozenset(only or ()))
