@@ -17,7 +17,7 @@ with paused():
     from api.settings import Settings
 
 _OWN_DESCRIPTORS = 256
-"""File descriptors besides the two of each connection, its socket and a file."""
+"""File descriptors besides those of connections: a busy one has its socket and a file, an idle one its socket."""
 
 
 def main() -> int:
@@ -36,7 +36,7 @@ def main() -> int:
     # uvicorn raises the signal again when it has stopped, so this handler must stay and must not kill.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
-    _allow_descriptors(2 * settings.max_connections + _OWN_DESCRIPTORS)
+    _allow_descriptors(3 * settings.max_connections + _OWN_DESCRIPTORS)
     server.run()
     return 0 if server.started else 1
 

@@ -8,11 +8,12 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
 from api import documentation, monitoring, openapi, problems
+from api.compression import Compression
 from api.guard import AllowedHosts, SecurityHeaders
 from api.routes import checkpoints, cluster, health, jobs, quotas, session, stream, submission, team, telemetry
 from api.services import Services
 from api.settings import Settings
-from torchyard.contract.errors import ConfigError, Forbidden, NotAuthorized
+from torchyard.contract.errors import ConfigError, Forbidden, NotAuthorized, TooManyRequests
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -41,12 +42,13 @@ def create_app(settings: Settings) -> FastAPI:
         openapi_tags=openapi.TAGS,
     )
     app.state.services = services
+    app.add_middleware(Compression)
     app.add_middleware(AllowedHosts, settings=settings)
     problems.install(app)
     app.add_middleware(SecurityHeaders)
     guarded: dict[str, Any] = {
         "prefix": "/v1",
-        "responses": openapi.problems(NotAuthorized, Forbidden),
+        "responses": openapi.problems(NotAuthorized, Forbidden, TooManyRequests),
     }
     for routes in (submission, jobs, stream, telemetry, checkpoints, cluster, team, quotas):
         app.include_router(routes.router, **guarded)

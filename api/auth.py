@@ -1,5 +1,6 @@
 """Authenticates requests: by a token, or by a browser's session. `require` is the dependency of every route."""
 
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
 import hashlib
 import hmac
@@ -11,6 +12,7 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.concurrency import run_in_threadpool
 
+from api.address import client_address, host_of
 from api.services import Services, ServicesDep
 from store.commands import team
 from store.db.database import Session
@@ -36,6 +38,11 @@ class Principal(Caller):
     """The value of the browser's cookie, if the request was made with one."""
 
     @property
+    def key(self) -> str:
+        """What limits count by: the token."""
+        return self.token_id or self.name
+
+    @property
     def csrf(self) -> str | None:
         """What a request with the cookie must send as `X-CSRF-Token` if it changes something."""
         return _csrf_of(self.cookie) if self.cookie else None
@@ -49,7 +56,10 @@ async def authenticate(
     services: ServicesDep,
     credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
 ) -> Principal:
-    """Returns who makes the request. Raises NotAuthorized, and Forbidden for a request from another web site."""
+    """Returns who makes the request.
+
+    Raises NotAuthorized, TooManyRequests, and Forbidden for a request from another web site.
+    """
     cookie = request.cookies.get(services.cookie_name)
     if credentials is not None:
         return await identified(request, services, credentials.credentials)
@@ -60,17 +70,22 @@ async def authenticate(
         raise NotAuthorized("the session has ended: log in again")
     if request.method not in _SAFE:
         _check_same_site(request, cookie)
-    return _of_request(found, request)
+    return _admitted(services, found, request)
 
 
 async def identified(request: Request, services: Services, token: str) -> Principal:
-    """Returns whose token the request has. Raises NotAuthorized, and adds the failed login to the audit."""
+    """Returns whose token the request has. Raises NotAuthorized, TooManyRequests and Unavailable.
+
+    A wrong token is counted against its address, and added to the audit. A valid one is accepted from any address.
+    """
     if hmac.compare_digest(token.encode(), services.token.encode()):
-        return _of_request(_ADMIN, request)
+        return _admitted(services, _ADMIN, request)
     found = await run_in_threadpool(_of_token, services, token)
     if found is not None:
-        return _of_request(found, request)
-    await run_in_threadpool(team.record_failed_login, services.store, _of_request(_NOBODY, request))
+        return _admitted(services, found, request)
+    nobody = _of_request(services, _NOBODY, request)
+    services.wrong_tokens.take(host_of(nobody.address), advice=f"{nobody.address} has sent too many wrong tokens")
+    await run_in_threadpool(team.record_failed_login, services.store, nobody)
     raise NotAuthorized("the token is not valid: it is unknown, expired or revoked, or its user is disabled")
 
 
@@ -106,6 +121,12 @@ def check_watcher(services: Services, principal: Principal, job_id: str) -> None
         visible_job(session, job_id, principal)
 
 
+async def open_stream(services: ServicesDep, caller: JobReader) -> AsyncGenerator[None]:
+    """A route's dependency: counts the answer among the token's streams until it ends. Raises TooManyRequests."""
+    with services.streams.open(caller.key):
+        yield
+
+
 async def _job_id(job_id: str) -> str:
     """Raises NotFound if the text is not a job's id."""
     if not is_id(job_id, "job"):
@@ -128,8 +149,14 @@ _ADMIN = Principal(BOOTSTRAP, Role.ADMIN, scopes=Role.ADMIN.scopes)
 _NOBODY = Principal("", Role.VIEWER)
 
 
-def _of_request(principal: Principal, request: Request) -> Principal:
-    return replace(principal, address=_address(request), request_id=request.state.request_id)
+def _admitted(services: Services, principal: Principal, request: Request) -> Principal:
+    services.requests.take(principal.key, advice="this token has sent too many requests")
+    return _of_request(services, principal, request)
+
+
+def _of_request(services: Services, principal: Principal, request: Request) -> Principal:
+    address = client_address(request.scope, services.settings)
+    return replace(principal, address=address, request_id=request.state.request_id)
 
 
 def _is_still_valid(services: Services, principal: Principal) -> bool:
@@ -185,10 +212,6 @@ def check_origin(request: Request) -> None:
     origin = urlsplit(request.headers.get("origin", ""))
     if origin.scheme not in {"http", "https"} or origin.netloc.lower() != request.headers["host"].lower():
         raise Forbidden("the request comes from another web site: its `Origin` is not this service")
-
-
-def _address(request: Request) -> str:
-    return request.client.host if request.client is not None else "local"
 
 
 def _csrf_of(cookie: str) -> str:

@@ -12,6 +12,7 @@ from api.auth import JobWriter
 from api.services import ServicesDep
 from store.rows.idempotency import KeyedRequest
 from torchyard.contract.errors import FieldError, InvalidRequest, TooLarge
+from torchyard.contract.spec import MOST_SPEC_BYTES
 
 _KEY = "Idempotency-Key"
 _KEY_PATTERN = "^[!-~]{1,255}$"
@@ -20,14 +21,14 @@ _KEY_PATTERN = "^[!-~]{1,255}$"
 async def _body(request: Request, services: ServicesDep) -> bytes:
     """Reads the request's body. Raises TooLarge before more than the limit is in memory."""
     received = bytearray()
-    too_large = TooLarge(f"send at most {services.max_body_bytes} bytes")
+    too_large = TooLarge(f"send at most {services.settings.max_body_bytes} bytes")
     length = request.headers.get("content-length", "")
-    if length.isdecimal() and int(length) > services.max_body_bytes:
+    if length.isdecimal() and int(length) > services.settings.max_body_bytes:
         raise too_large
     try:
         async for chunk in request.stream():
             received += chunk
-            if len(received) > services.max_body_bytes:
+            if len(received) > services.settings.max_body_bytes:
                 raise too_large
     except ClientDisconnect:
         raise InvalidRequest("the connection was closed before the body was complete") from None
@@ -36,6 +37,17 @@ async def _body(request: Request, services: ServicesDep) -> bytes:
 
 Body = Annotated[bytes, Depends(_body)]
 """A route's parameter: the bytes of the request's body."""
+
+
+async def _spec_body(body: Body) -> bytes:
+    """Raises TooLarge if the body is too large for a job spec."""
+    if len(body) > MOST_SPEC_BYTES:
+        raise TooLarge(f"the job spec has {len(body)} bytes: send at most {MOST_SPEC_BYTES}")
+    return body
+
+
+SpecBody = Annotated[bytes, Depends(_spec_body)]
+"""A route's parameter: the bytes of a job spec."""
 
 
 async def _keyed(

@@ -22,6 +22,7 @@ from torchyard.contract.errors import (
     RangeNotSatisfiable,
     RequestTimeout,
     TooLarge,
+    TooManyRequests,
     TorchyardError,
     Unavailable,
     UrlTooLong,
@@ -54,6 +55,7 @@ _PROBLEMS: dict[type[TorchyardError], str] = {
     Conflict: f"job {JOB} has succeeded: it cannot be cancelled",
     TooLarge: "send at most 1048576 bytes",
     RangeNotSatisfiable: "the file has 1024 bytes",
+    TooManyRequests: "send at most 100 requests a second; try again in 1 s",
     Unavailable: "the database does not answer",
     MalformedHttp: "send exactly one `Host` header, with a name or an address (RFC 9112, 3.2)",
     RequestTimeout: "the request's head was not complete within 10 s",
@@ -98,7 +100,7 @@ _HEADERS: dict[str, dict[str, Any]] = {
 
 _REQUESTS = (JobPatch, Login, NewToken, NewUser, QuotaPatch, UserPatch)
 """The bodies of requests, besides job specs."""
-_HEADERS_OF = {401: "WWW-Authenticate", 405: "Allow", 416: "Content-Range", 503: "Retry-After"}
+_HEADERS_OF = {401: "WWW-Authenticate", 405: "Allow", 416: "Content-Range", 429: "Retry-After", 503: "Retry-After"}
 """The header that a problem of each status has."""
 
 _PARAMETERS: dict[str, tuple[str, str]] = {

@@ -14,6 +14,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from api import problems
+from api.address import host_of, is_trusted, peer_address
+from api.connections import Connections
 from api.files import ZERO_COPY
 from api.guard import SECURITY_HEADERS
 from api.settings import Settings
@@ -22,7 +24,6 @@ from torchyard.contract.errors import (
     MalformedHttp,
     RequestTimeout,
     TorchyardError,
-    Unavailable,
     UrlTooLong,
 )
 
@@ -55,6 +56,8 @@ class Connection(HttpToolsProtocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._settings: Settings = config.settings
+        self._limits: Connections = config.connections
+        self._host: str | None = None
         self._deadline: float | None = None
         self._late_message = ""
         self._head_complete = False
@@ -68,6 +71,18 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._set_deadline("", self._settings.head_timeout_s)
+        address = peer_address(self.client)
+        self._host = None if is_trusted(address, self._settings) else host_of(address)
+        self._limits.rest(self, host=self._host)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._limits.leave(self, host=self._host)
+
+    def end(self) -> None:
+        """Closes the connection after what was written. Called when too many are idle."""
+        self._input_ended = True
+        self.transport.close()
 
     def data_received(self, data: bytes) -> None:
         if self._input_ended or self.parser is None:
@@ -100,8 +115,9 @@ class Connection(HttpToolsProtocol):
         size = sum(len(name) + len(value) for name, value in self.headers)
         if len(self.url) > _MOST_URL_BYTES or size > _MOST_HEADER_BYTES or len(self.headers) > _MOST_HEADERS:
             raise self._head_too_large()
-        if len(self.connections) > self._settings.max_connections:
-            raise Unavailable(f"there are {len(self.connections)} connections, more than the server allows; try again")
+        refused = self._limits.serve(self, host=self._host)
+        if refused is not None:
+            raise refused
         self._unset_keepalive_if_required()  # the answer to an earlier request may have set it meanwhile
         self._set_deadline(_NO_BODY, self._settings.body_timeout_s)
         super().on_headers_complete()
@@ -122,6 +138,8 @@ class Connection(HttpToolsProtocol):
         if self._closes_after_answer:
             self._unset_keepalive_if_required()
             self._end_after_answer()
+        elif self.cycle.response_complete:  # otherwise a pipelined request is next
+            self._limits.rest(self, host=self._host)
 
     def check_deadlines(self) -> None:
         """Ends the connection if the client is too slow. Called every second."""
@@ -223,6 +241,7 @@ class Connection(HttpToolsProtocol):
         self._input_ended = True
         self.transport.write_eof()
         self._set_deadline("", _LINGER_S)
+        self._limits.rest(self, host=self._host)
 
     def _check_reader(self, now: float) -> None:
         """Aborts the connection if the client has acknowledged no byte of its answer for too long."""

@@ -22,7 +22,7 @@ Send `Authorization: Bearer TOKEN` with every request below `/v1`, and with `/me
 
 Every error is an RFC 9457 problem, `application/problem+json`; its `code` never changes once published. Besides the
 errors that each operation lists, a method that a path does not have is answered by 405 with `Allow`, a request that is
-not valid HTTP by 400, 408, 421 or 431, and a request over one connection too many by 503.
+not valid HTTP by 400, 408, 421 or 431, and a request over one connection too many by 429 or 503.
 
 Lists come in pages: send the `next` of a page as `after` to get the following page. Every answer has an `X-Request-ID`,
 which identifies the request in the service's log.

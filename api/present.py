@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import cast
+from typing import Any
 
 from store.db import stored_spec
 from store.db.database import Session
 from store.db.tables import AuditEntry, Checkpoint, Job, JobEvent, Token, User, Worker
 from store.queries import queue_positions
+from store.queries.listing import ListedJob
 from store.queries.timeline import TimelineItem
 from store.rows import access, checkpoints, metrics, reasons
 from store.rows.access import Caller
@@ -17,7 +18,7 @@ from store.rows.reasons import DisplayedReason
 from torchyard.contract.job import JobState
 from torchyard.contract.rundir import STATE_FILE
 from torchyard.contract.spec import SPEC, Spec
-from torchyard.contract.team import Role, Visibility
+from torchyard.contract.team import Role
 from torchyard.contract.views import (
     AuditView,
     BestView,
@@ -27,6 +28,7 @@ from torchyard.contract.views import (
     EventView,
     HeldDevice,
     HolderView,
+    JobSummary,
     JobView,
     LogLine,
     MetricView,
@@ -41,12 +43,21 @@ from torchyard.contract.views import (
     WorkerView,
 )
 
+_SUMMARY_METRICS = frozenset({"train/loss", "val/loss"})
+"""The metrics that a list shows of each job, besides the monitored one."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def job(session: Session, row: Job) -> JobView:
     """Returns the view of a job."""
-    return job_list(session, [row])[0]
+    return _job(
+        row,
+        SPEC.validate_python(row.spec),
+        latest=metrics.latest(session, [row.id])[row.id],
+        best=checkpoints.best_of(session, row),
+        reason=reasons.displayed(session, [row])[row.id],
+        position=queue_positions.queue_positions(session, [row]).get(row.id),
+    )
 
 
 def new_job(session: Session, row: Job, spec: Spec) -> JobView:
@@ -55,22 +66,31 @@ def new_job(session: Session, row: Job, spec: Spec) -> JobView:
     return _job(row, spec, latest={}, best=None, reason=reason, position=queue_positions.queue_position(session, row))
 
 
-def job_list(session: Session, rows: Sequence[Job]) -> list[JobView]:
-    """Returns the views of jobs in the given order, with a fixed number of queries."""
-    latest = metrics.latest(session, [row.id for row in rows])
-    best = checkpoints.best_of_jobs(session, rows)
+def summaries(session: Session, jobs: Sequence[ListedJob], caller: Caller) -> list[JobSummary]:
+    """Returns the rows of a list of jobs, as the caller may see them, with a fixed number of queries."""
+    rows = [listed.row for listed in jobs]
+    keys = {*_SUMMARY_METRICS, *(listed.monitor for listed in jobs)}
+    latest = metrics.latest(session, [row.id for row in rows], keys=keys)
+    best = checkpoints.best_of_jobs(session, {listed.row.id: listed.mode for listed in jobs})
     why = reasons.displayed(session, rows)
     positions = queue_positions.queue_positions(session, rows)
-    return [
-        _job(
-            row,
-            SPEC.validate_python(row.spec),
-            latest=latest[row.id],
-            best=best.get(row.id),
-            reason=why[row.id],
-            position=positions.get(row.id),
+    shown = [
+        JobSummary(
+            **_facts(
+                listed.row,
+                monitor=listed.monitor,
+                error=listed.error,
+                latest=_chosen(latest[listed.row.id], monitor=listed.monitor),
+                best=best.get(listed.row.id),
+                reason=why[listed.row.id],
+                position=positions.get(listed.row.id),
+            )
         )
-        for row in rows
+        for listed in jobs
+    ]
+    return [
+        job if access.may_read(caller, listed.row) else job.model_copy(update=_withheld(job))
+        for job, listed in zip(shown, jobs, strict=True)
     ]
 
 
@@ -240,40 +260,66 @@ def _job(
     reason: DisplayedReason,
     position: int | None,
 ) -> JobView:
-    return JobView(
-        id=row.id,
-        name=row.name,
-        state=JobState(row.state),
-        status_reason=StatusReason(
+    facts = _facts(
+        row,
+        monitor=row.stored_spec.checkpoint.monitor,
+        error=row.error,
+        latest=latest,
+        best=best,
+        reason=reason,
+        position=position,
+    )
+    return JobView(**facts, spec=spec, card=row.card)
+
+
+def _facts(
+    row: Job,
+    *,
+    monitor: str,
+    error: dict[str, Any] | None,
+    latest: dict[str, float],
+    best: Checkpoint | None,
+    reason: DisplayedReason,
+    position: int | None,
+) -> dict[str, Any]:
+    """Returns the fields of a summary, which the view of a job has too."""
+    return {
+        "id": row.id,
+        "name": row.name,
+        "state": JobState(row.state),
+        "status_reason": StatusReason(
             code=reason.code, message=reason.message, position=position, since=time(reason.since)
         ),
-        spec=spec,
-        owner=row.owner,
-        visibility=cast("Visibility", row.visibility),
-        priority=row.priority,
-        labels=row.labels,
-        attempt=row.attempt,
-        retry_of=row.retry_of,
-        progress=ProgressView.model_validate(row.progress or {}),
-        metrics=latest,
-        best=None if best is None else _best(row, best),
-        card=row.card,
-        devices=[HeldDevice.model_validate(device) for device in row.devices],
-        error=None if row.error is None else ErrorView.model_validate(row.error),
-        created_at=time(row.created_at),
-        started_at=None if row.started_at is None else time(row.started_at),
-        finished_at=None if row.finished_at is None else time(row.finished_at),
-        version=row.version,
-    )
+        "owner": row.owner,
+        "visibility": row.visibility,
+        "priority": row.priority,
+        "labels": row.labels,
+        "attempt": row.attempt,
+        "retry_of": row.retry_of,
+        "progress": ProgressView.model_validate(row.progress or {}),
+        "metrics": latest,
+        "best": None if best is None else _best(best, monitor=monitor),
+        "devices": [HeldDevice.model_validate(device) for device in row.devices],
+        "error": None if error is None else ErrorView.model_validate(error),
+        "created_at": time(row.created_at),
+        "started_at": None if row.started_at is None else time(row.started_at),
+        "finished_at": None if row.finished_at is None else time(row.finished_at),
+        "version": row.version,
+    }
 
 
-def _best(row: Job, best: Checkpoint) -> BestView | None:
+def _withheld(job: JobSummary) -> dict[str, Any]:
+    """Returns what replaces the text and the metrics of a private job in an operator's list."""
+    reason = job.status_reason.model_copy(update={"message": ""})
+    nothing: dict[str, Any] = {"labels": {}, "metrics": {}, "best": None, "error": None, "progress": ProgressView()}
+    return {**nothing, "status_reason": reason}
+
+
+def _chosen(latest: dict[str, float], *, monitor: str) -> dict[str, float]:
+    return {key: value for key, value in latest.items() if key == monitor or key in _SUMMARY_METRICS}
+
+
+def _best(best: Checkpoint, *, monitor: str) -> BestView | None:
     if best.monitored is None:
         return None
-    return BestView(
-        metric=row.stored_spec.checkpoint.monitor,
-        value=best.monitored,
-        epoch=best.epoch,
-        step=best.step,
-        checkpoint_id=best.id,
-    )
+    return BestView(metric=monitor, value=best.monitored, epoch=best.epoch, step=best.step, checkpoint_id=best.id)

@@ -30,17 +30,10 @@ from torchyard.contract.errors import (
 )
 from torchyard.contract.views import Problem
 
-RETRY_AFTER = {"Retry-After": "1"}
-"""The header of every 503, in seconds."""
-
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _HTTP = {kind.status: kind for kind in (NotFound, MethodNotAllowed, TooLarge, RangeNotSatisfiable)}
 """The errors that the framework raises itself, by status."""
-_HEADERS: dict[type[TorchyardError], dict[str, str]] = {
-    NotAuthorized: {"WWW-Authenticate": "Bearer"},
-    Unavailable: RETRY_AFTER,
-}
 _log = logging.getLogger(__name__)
 
 
@@ -62,11 +55,18 @@ def answer(request: Request, error: TorchyardError, *, headers: Mapping[str, str
 def http_answer(error: TorchyardError, *, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     """Returns a whole HTTP/1.1 answer that closes the connection, for a request that does not reach the application."""
     request_id = _new_id()
-    own = {**_HEADERS.get(type(error), {}), "X-Request-ID": request_id, "Connection": "close"}
+    own = {**headers_of(error), "X-Request-ID": request_id, "Connection": "close"}
     body = Problem.of(error, request_id=request_id).model_dump_json()
     response = Response(body, status_code=error.status, headers=own, media_type=PROBLEM_TYPE)
     status = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}".encode()
     return b"\r\n".join([status, *map(b": ".join, [*headers, *response.raw_headers]), b"", bytes(response.body)])
+
+
+def headers_of(error: TorchyardError) -> dict[str, str]:
+    """Returns the headers by which the answer for an error says what to do next."""
+    challenge = {"WWW-Authenticate": "Bearer"} if isinstance(error, NotAuthorized) else {}
+    pause = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
+    return challenge | pause
 
 
 class RequestIds:
@@ -105,7 +105,7 @@ async def _on_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, TorchyardError)
     if isinstance(error, Unavailable):
         _log.warning("request %s: %s", request.state.request_id, error.message)
-    return answer(request, error, headers=_HEADERS.get(type(error)))
+    return answer(request, error, headers=headers_of(error))
 
 
 async def _on_validation_error(request: Request, error: Exception) -> Response:

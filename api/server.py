@@ -7,6 +7,7 @@ from starlette.types import ASGIApp
 import uvicorn
 
 from api.connection import Connection
+from api.connections import Connections
 from api.settings import Settings
 
 _GRACE_S = 3
@@ -54,3 +55,4 @@ class Config(uvicorn.Config):
             timeout_graceful_shutdown=_GRACE_S,
         )
         self.settings = settings
+        self.connections = Connections(settings)

@@ -8,40 +8,47 @@ from fastapi import Depends, Request
 
 from api.live import Live
 from api.paging import PlaceCursors
+from api.rates import Rates, Streams
 from api.settings import Settings
 from api.stream import Stream
 from store.store import Store
-from torchyard.contract.team import Visibility
+
+_BURST_S = 10
+"""A caller's requests of this many seconds may come at once."""
 
 
 @dataclass(frozen=True)
 class Services:
-    """The store, the watchers and the settings of the routes. Connects to nothing until it is used."""
+    """The store, the watchers, the limits and the settings of the routes. Connects to nothing until it is used."""
 
     token: str
     """The bootstrap administrator's token."""
-    visibility: Visibility
-    """That of jobs whose spec says nothing of it."""
-    max_body_bytes: int
-    sendfile: str
-    """How a proxy sends files instead of the API; empty if it does not."""
+    settings: Settings
     store: Store
     live: Live
     stream: Stream
     places: PlaceCursors
+    requests: Rates
+    """The requests of each token."""
+    streams: Streams
+    """The open streams of each token."""
+    wrong_tokens: Rates
+    """The requests of each address that had a wrong token."""
 
     @classmethod
     def of(cls, settings: Settings, *, token: str) -> "Services":
         store, live = Store.of(settings, program="torchyard-api", pool=16), Live(settings.redis)
+        requests, wrong_tokens = settings.max_requests_per_second, settings.max_wrong_tokens_per_minute
         return cls(
             token=token,
-            visibility=settings.visibility,
-            max_body_bytes=settings.max_body_bytes,
-            sendfile=settings.sendfile,
+            settings=settings,
             store=store,
             live=live,
             stream=Stream(store, live),
             places=PlaceCursors(token),
+            requests=Rates(per_second=requests, burst=max(1, requests * _BURST_S)),
+            streams=Streams(settings.max_streams),
+            wrong_tokens=Rates(per_second=wrong_tokens / 60, burst=wrong_tokens),
         )
 
     @property

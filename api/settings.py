@@ -1,5 +1,7 @@
 """The settings of the API: `TORCHYARD_*` variables, with defaults for one machine."""
 
+from functools import cached_property
+from ipaddress import IPv4Network, IPv6Network, ip_network
 import re
 from typing import Annotated
 
@@ -29,6 +31,17 @@ def _sendfile(value: str) -> str:
     return value
 
 
+def _networks(value: str) -> str:
+    for text in _split(value):
+        try:
+            ip_network(text)
+        except ValueError as error:
+            raise ValueError(
+                f"{text!r} is not an address or a network ({error}): write for example 127.0.0.1 or 10.0.0.0/8"
+            ) from None
+    return value
+
+
 def _split(names: str) -> list[str]:
     return [name.strip().lower() for name in names.split(",") if name.strip()]
 
@@ -46,8 +59,19 @@ class Settings(settings.Settings):
     """Host names, separated by `,`, that requests may name besides this machine's own; also `*.example.com` and `*`."""
     sendfile: Annotated[str, AfterValidator(_sendfile)] = ""
     """How a proxy in front of the API sends files instead of it: `x-sendfile`, or `x-accel-redirect:/LOCATION`."""
+    trusted_proxies: Annotated[str, AfterValidator(_networks)] = ""
+    """Addresses and networks of the proxies, separated by `,`, whose `X-Forwarded-For` names the client."""
     max_body_bytes: Annotated[int, Field(ge=1)] = 1_048_576
     max_connections: Annotated[int, Field(ge=1)] = 2_000
+    """Connections that serve a request, and as many that wait for one."""
+    max_connections_per_address: Annotated[int, Field(ge=1)] = 500
+    """The same for one address, unless it is that of a trusted proxy."""
+    max_requests_per_second: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 100
+    """Of one token, in the long run; ten seconds' worth of them may come at once."""
+    max_streams: Annotated[int, Field(ge=1)] = 50
+    """Streams and waiting requests that one token may have open."""
+    max_wrong_tokens_per_minute: Annotated[int, Field(ge=1)] = 10
+    """Requests of one address that have a wrong token."""
     head_timeout_s: Seconds = 10
     """Time for a request's whole head, from its first byte."""
     body_timeout_s: Seconds = 30
@@ -58,3 +82,7 @@ class Settings(settings.Settings):
     @property
     def host_names(self) -> frozenset[str]:
         return frozenset(_split(self.allowed_hosts))
+
+    @cached_property
+    def proxy_networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
+        return tuple(map(ip_network, _split(self.trusted_proxies)))

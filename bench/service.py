@@ -4,6 +4,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 import json
+import os
 from pathlib import Path
 import signal
 import subprocess
@@ -22,6 +23,12 @@ T = TypeVar("T")
 
 _DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "shared_buffers": "128MB"}
 _DEADLINE_S = 120.0
+_LIMITS = {
+    "TORCHYARD_MAX_REQUESTS_PER_SECOND": "1000000",
+    "TORCHYARD_MAX_STREAMS": "2000",
+    "TORCHYARD_MAX_CONNECTIONS_PER_ADDRESS": "2000",
+}
+"""One caller sends all load."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +77,8 @@ def up(
     ]
     began = time.monotonic()
     log = folder / "up.log"
-    with log.open("ab") as said, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said) as process:
+    env = {**os.environ, **_LIMITS}
+    with log.open("ab") as said, subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=said) as process:
         try:
             assert process.stdout is not None
             found = json.loads(process.stdout.readline() or sys.exit(f"the service did not start:\n{log.read_text()}"))

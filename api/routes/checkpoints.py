@@ -74,10 +74,9 @@ def _send(request: Request, services: Services, caller: Caller, *, job_id: str, 
     if etags.is_current(request, headers["ETag"]):
         return Response(status_code=304, headers=headers)
     blob = services.store.blobs.path(sha256)
-    if services.sendfile and "if-range" not in request.headers:  # a proxy cannot evaluate it, as the ETag is ours
-        return Response(
-            headers=headers | _sendfile_header(services.sendfile, blob), media_type="application/octet-stream"
-        )
+    sendfile = services.settings.sendfile
+    if sendfile and "if-range" not in request.headers:  # a proxy cannot evaluate it, as the ETag is ours
+        return Response(headers=headers | _sendfile_header(sendfile, blob), media_type="application/octet-stream")
     return FileResponse(blob, size=size, spans=_spans(request, headers["ETag"], size=size), headers=headers)
 
 

@@ -11,11 +11,10 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from api.auth import FiguresReader
 from api.openapi import headers, problems
-from api.problems import RETRY_AFTER
 from api.services import ServicesDep
 from store.rows import jobs
 from store.store import Store
-from torchyard.contract.errors import Forbidden, NotAuthorized, Unavailable
+from torchyard.contract.errors import Forbidden, NotAuthorized, TooManyRequests, Unavailable
 from torchyard.contract.views import HealthView, ReadyView
 
 router = APIRouter(tags=["service"])
@@ -44,7 +43,7 @@ def is_ready(services: ServicesDep, response: Response) -> ReadyView:
     redis = _state("redis", services.store.queue.ping)
     if database != "ok":
         response.status_code = 503
-        response.headers.update(RETRY_AFTER)
+        response.headers["Retry-After"] = str(Unavailable.retry_after)
         return ReadyView(status="unavailable", database=database, redis=redis)
     return ReadyView(status="ok" if redis == "ok" else "degraded", database=database, redis=redis)
 
@@ -52,7 +51,7 @@ def is_ready(services: ServicesDep, response: Response) -> ReadyView:
 @router.get(
     "/metrics",
     response_class=PlainTextResponse,
-    responses=problems(NotAuthorized, Forbidden),
+    responses=problems(NotAuthorized, Forbidden, TooManyRequests),
 )
 def read_figures(request: Request, caller: FiguresReader) -> Response:
     """Returns metrics as text for Prometheus: requests, jobs, devices, leases, this process. Needs no database."""

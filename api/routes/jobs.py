@@ -23,7 +23,7 @@ from store.rows import jobs
 from torchyard.contract.errors import Conflict, Unavailable
 from torchyard.contract.job import JobState
 from torchyard.contract.spec import parse_patch
-from torchyard.contract.views import EventView, JobView, Page
+from torchyard.contract.views import EventView, JobSummary, JobView, Page
 
 router = APIRouter(tags=["jobs"], responses=problems(Unavailable))
 
@@ -73,8 +73,8 @@ def list_jobs(
     created_before: Annotated[Instant | None, Query(description="earlier than this (RFC 3339)")] = None,
     limit: Limit = 100,
     after: AfterJob = None,
-) -> Page[JobView]:
-    """Lists jobs, newest first."""
+) -> Page[JobSummary]:
+    """Lists jobs, newest first, without their specs and cards. Ask for a job to see all of it."""
     before = id_after(after, "job")
     where = listing.JobFilter(
         states=tuple(state or ()),
@@ -87,7 +87,7 @@ def list_jobs(
     )
     with services.store.read() as session:
         rows = listing.newest(session, where, caller=caller, limit=limit + 1, before=before)
-        return page(JobView, present.job_list(session, rows), limit=limit, cursor=lambda job: job.id)
+        return page(JobSummary, present.summaries(session, rows, caller), limit=limit, cursor=lambda job: job.id)
 
 
 @router.get("/jobs/{job_id}", status_code=200, openapi_extra=CONDITIONAL, responses=_JOB)
@@ -104,7 +104,8 @@ async def get_job(
 ) -> Response:
     """Returns the job. With `wait`, returns it as soon as its version is above `after_version`, or after the wait."""
     if wait:
-        await waiting.for_version(services, caller, job_id, above=after_version, seconds=wait)
+        with services.streams.open(caller.key):
+            await waiting.for_version(services, caller, job_id, above=after_version, seconds=wait)
     content = await run_in_threadpool(_content, services, caller, job_id)
     return etags.answer(request, content, media_type="application/json")
 

@@ -2,11 +2,11 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Depends, Header, Query
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
-from api.auth import JobReader, check_watcher
+from api.auth import JobReader, check_watcher, open_stream
 from api.openapi import STREAM, problems
 from api.paging import NUMBER, number_after
 from api.services import ServicesDep
@@ -20,7 +20,7 @@ class EventStream(StreamingResponse):
     media_type = "text/event-stream"
 
 
-@router.get("/jobs/{job_id}/stream", response_class=EventStream, responses=STREAM)
+@router.get("/jobs/{job_id}/stream", response_class=EventStream, responses=STREAM, dependencies=[Depends(open_stream)])
 async def stream_job(
     *,
     services: ServicesDep,

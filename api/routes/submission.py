@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from api import present
 from api.auth import JobId, JobReader, JobWriter
-from api.body import Body, Keyed, parsed
+from api.body import Keyed, SpecBody, parsed
 from api.openapi import SPEC_BODY, headers, problems
 from api.services import ServicesDep
 from store.commands import submission
@@ -27,13 +27,13 @@ _CREATED: dict[int | str, dict[str, Any]] = {
 
 
 @router.post("/jobs/validate", openapi_extra=SPEC_BODY)
-def validate_spec(caller: JobReader, body: Body) -> SpecView:
+def validate_spec(caller: JobReader, body: SpecBody) -> SpecView:
     """Returns the spec with every default filled in, or its errors. Nothing is stored."""
     return SpecView(spec=parse_spec(parsed(body)))
 
 
 @router.post("/jobs", status_code=201, openapi_extra=SPEC_BODY, responses=_CREATED)
-def submit_job(services: ServicesDep, caller: JobWriter, body: Body, keyed: Keyed) -> Response:
+def submit_job(services: ServicesDep, caller: JobWriter, body: SpecBody, keyed: Keyed) -> Response:
     """Submits a job. It is queued when the answer arrives."""
     spec = parse_spec(parsed(body))
 
@@ -44,7 +44,7 @@ def submit_job(services: ServicesDep, caller: JobWriter, body: Body, keyed: Keye
         services.store,
         spec,
         caller=caller,
-        visibility=services.visibility,
+        visibility=services.settings.visibility,
         show=present.job,
         show_new=show_new,
         keyed=keyed,

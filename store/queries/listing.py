@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import ColumnElement, func, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, defer
 
+from store.db.stored_spec import StoredCheckpointPolicy
 from store.db.tables import Job
 from store.queries import queue_positions
 from store.rows import access
@@ -26,14 +28,45 @@ class JobFilter:
     created_before: int | None = None
 
 
+@dataclass(frozen=True)
+class ListedJob:
+    """A job of a list. `row` has neither spec, card nor error, which may be large: reading them raises."""
+
+    row: Job
+    monitor: str
+    """The metric that decides which checkpoint is the best."""
+    mode: str
+    """Whether the best is its least or greatest value: `min` or `max`."""
+    error: dict[str, Any] | None
+    """The error without its traceback."""
+
+
+_ERROR_KEYS = ("code", "message", "rank", "exit_code")
+_POLICY = StoredCheckpointPolicy()
+_LISTED = select(
+    Job,
+    Job.spec[("checkpoint", "monitor")].as_string().label("monitor"),
+    Job.spec[("checkpoint", "mode")].as_string().label("mode"),
+    *(Job.error[key].as_json().label(key) for key in _ERROR_KEYS),
+).options(*(defer(column, raiseload=True) for column in (Job.spec, Job.card, Job.error)))
+
+
 def newest(
     session: Session, where: JobFilter, *, caller: Caller, limit: int, before: str | None = None
-) -> Sequence[Job]:
+) -> Sequence[ListedJob]:
     """Returns jobs of the caller's lists, newest first; with `before` (an id), only older ones."""
-    query = select(Job).where(access.listed(caller), *_conditions(where)).order_by(Job.id.desc()).limit(limit)
+    query = _LISTED.where(access.listed(caller), *_conditions(where)).order_by(Job.id.desc()).limit(limit)
     if before is not None:
         query = query.where(Job.id < before)
-    return session.scalars(query).all()
+    return [
+        ListedJob(
+            row=found.Job,
+            monitor=found.monitor or _POLICY.monitor,
+            mode=found.mode or _POLICY.mode,
+            error=None if found.code is None else {key: getattr(found, key) for key in _ERROR_KEYS},
+        )
+        for found in session.execute(query)
+    ]
 
 
 @dataclass(frozen=True)

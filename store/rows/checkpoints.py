@@ -1,6 +1,6 @@
 """Checkpoints: rows over blobs. A row means that every byte is in the blob store."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 import math
 import re
@@ -89,14 +89,14 @@ def listed(session: Session, job: Job) -> list[ListedCheckpoint]:
 
 def best_of(session: Session, job: Job) -> Checkpoint | None:
     """Returns the checkpoint with the best finite value of the monitored metric; the earliest of equal ones."""
-    return best_of_jobs(session, [job]).get(job.id)
+    return best_of_jobs(session, {job.id: job.stored_spec.checkpoint.mode}).get(job.id)
 
 
-def best_of_jobs(session: Session, owners: Sequence[Job]) -> dict[str, Checkpoint]:
-    """Returns `best_of` for many jobs, by job id. Jobs without one are left out."""
+def best_of_jobs(session: Session, modes: Mapping[str, str]) -> dict[str, Checkpoint]:
+    """Returns `best_of` for many jobs by id, each given with its `checkpoint.mode`. Leaves out jobs without one."""
     found: dict[str, Checkpoint] = {}
     for mode, value in (("min", Checkpoint.monitored.asc()), ("max", Checkpoint.monitored.desc())):
-        ids = [job.id for job in owners if job.stored_spec.checkpoint.mode == mode]
+        ids = [job_id for job_id, wanted in modes.items() if wanted == mode]
         order = (value, Checkpoint.step, Checkpoint.id)
         place = func.row_number().over(partition_by=Checkpoint.job_id, order_by=order).label("place")
         ranked = select(Checkpoint.id, place).where(

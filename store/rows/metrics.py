@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 import struct
 from typing import TYPE_CHECKING
@@ -86,10 +86,14 @@ def add(session: Session, job_id: str, *, attempt: int, points: Sequence[MetricP
     session.execute(insert(PointChunk), rows)
 
 
-def latest(session: Session, job_ids: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Returns the newest value of each series, by job."""
+def latest(
+    session: Session, job_ids: Sequence[str], *, keys: Collection[str] | None = None
+) -> dict[str, dict[str, float]]:
+    """Returns the newest value of each series, by job; with `keys`, only of these series."""
     found: dict[str, dict[str, float]] = {job_id: {} for job_id in job_ids}
     query = select(Series.job_id, Series.key, Series.latest).where(Series.job_id.in_(job_ids)).order_by(Series.key)
+    if keys is not None:
+        query = query.where(Series.key.in_(keys))
     for row in session.execute(query):
         found[row.job_id][row.key] = row.latest
     return found

@@ -40,6 +40,8 @@ class ApiFixture:
             token=TOKEN,  # pyright: ignore[reportArgumentType] - pydantic makes it a secret
             max_body_bytes=10_000,
             allowed_hosts="testserver",
+            max_requests_per_second=1_000_000,
+            max_streams=200,
         )
         self.app: FastAPI = create_app(self.settings)
         self.database = database

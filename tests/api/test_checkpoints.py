@@ -181,7 +181,8 @@ def test_a_range_is_ignored_except_in_get(service: ApiFixture, path: str) -> Non
 def test_a_proxy_gets_the_path_of_the_file(
     service: ApiFixture, path: str, setting: str, header: str, value: str
 ) -> None:
-    service.app.state.services = replace(service.app.state.services, sendfile=setting)
+    settings = service.settings.model_copy(update={"sendfile": setting})
+    service.app.state.services = replace(service.app.state.services, settings=settings)
     name = sha256(STATE)
     for headers in ({}, {"Range": "bytes=0-9"}):
         answer = service.client.get(f"{path}/best/download", headers=headers)

@@ -14,6 +14,8 @@ from tests.api.service import SPEC, ApiFixture, both_databases
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.views import JobView
 
+MONITORED = {"monitor": "val/accuracy", "mode": "max"}
+
 
 def ids(page: dict[str, Any]) -> list[str]:
     return [job["id"] for job in page["data"]]
@@ -44,10 +46,29 @@ def test_a_job_shows_its_card_as_soon_as_the_run_has_one(service: ApiFixture) ->
     service.record(claim, card=card)
     job = service.get(path, wait=30, after_version=before["version"])
     assert (job["card"], job["version"]) == (card, before["version"] + 1)
-    assert service.get("/v1/jobs")["data"] == [job]
     assert JobView.model_validate(job).card == card
     service.record(claim, card=card)
     assert service.get(path) == job
+
+
+@both_databases
+def test_a_list_shows_summaries_and_the_job_itself_everything(service: ApiFixture) -> None:
+    job_id = service.submit(env={"SOME": "value"}, max_restarts=0, checkpoint=MONITORED)["id"]
+    claim = service.start(job_id)
+    keys = ("train/loss", "val/loss", "val/accuracy", "train/lr", *(f"own/{number}" for number in range(50)))
+    service.record(claim, card={"parameters": 62}, points=[MetricPoint(key, 1, float("nan"), 1) for key in keys])
+    failure = {"message": "it broke", "rank": 1, "exit_code": 3, "traceback": "Traceback: …"}
+    service.end(claim, reason=EndReason.USER_ERROR, **failure)
+    job, (row,) = service.get(f"/v1/jobs/{job_id}"), service.get("/v1/jobs")["data"]
+    assert JobView.model_validate(job).spec.env == {"SOME": "value"}
+    assert job["error"] == {"code": "user_error", **failure}
+    assert set(job["metrics"]) == set(keys)
+    shown = dict.fromkeys(("train/loss", "val/loss", "val/accuracy"), "NaN")
+    assert row == {
+        **{key: value for key, value in job.items() if key not in {"spec", "card"}},
+        "metrics": shown,
+        "error": {**job["error"], "traceback": None},
+    }
 
 
 def test_a_resolved_spec_can_be_submitted_again(service: ApiFixture) -> None:

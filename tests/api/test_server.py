@@ -160,14 +160,63 @@ def test_a_protocol_upgrade_is_ignored(served: Served) -> None:
         assert answer.status == 200
 
 
-def test_connections_above_the_limit_get_503(served: Served) -> None:
+def test_requests_above_the_limit_of_connections_get_503(served: Served) -> None:
     with contextlib.ExitStack() as stack:
-        for _ in range(PATIENT["max_connections"]):
-            stack.enter_context(served.connect())
+        hold_open(served, stack, count=PATIENT["max_connections"])
+        wait_until(lambda: served.ask(get("/healthz")).status == 503)
         answer = served.ask(get("/healthz"))
         assert (answer.status, answer.problem().code) == (503, "unavailable")
         assert answer.headers["Retry-After"] == "1"
     wait_until(lambda: served.ask(get("/healthz")).status == 200)
+
+
+def test_a_request_is_served_however_many_connections_send_none(served: Served) -> None:
+    count = PATIENT["max_connections"] + 1
+    with contextlib.ExitStack() as stack:
+        silent = [stack.enter_context(served.connect()) for _ in range(count)]
+        assert served.ask(get("/v1/jobs")).status == 200
+        assert silent[0].recv(1) == b""  # the oldest was ended
+        silent[-1].sendall(get("/v1/jobs"))
+        assert read_answer(silent[-1]).status == 200
+
+
+def test_connections_that_wait_for_a_next_request_are_ended_oldest_first(served: Served) -> None:
+    with contextlib.ExitStack() as stack:
+        kept: list[socket.socket] = []
+        for _ in range(PATIENT["max_connections"] + 1):
+            kept.append(stack.enter_context(served.connect()))
+            kept[-1].sendall(get("/healthz"))
+            assert read_answer(kept[-1]).status == 200
+        assert kept[0].recv(1) == b""
+        kept[-1].sendall(get("/healthz"))
+        assert read_answer(kept[-1]).status == 200
+
+
+def test_silent_connections_end_no_busy_one(served: Served) -> None:
+    with contextlib.ExitStack() as stack:
+        reader = stack.enter_context(served.connect())
+        reader.sendall(get(download_of(served), "Connection: close"))
+        assert reader.recv(1)
+        for _ in range(PATIENT["max_connections"] + 1):
+            stack.enter_context(served.connect())
+        assert served.ask(get("/healthz")).status == 200
+        assert count_rest(reader) > BIG
+
+
+def test_one_address_has_a_limit_of_its_own_and_a_trusted_proxy_has_none(
+    tmp_path: Path, sqlite: SQLiteDatabases, redis_url: str
+) -> None:
+    for name, proxies, status in (("direct", "", 429), ("proxied", "127.0.0.0/8", 200)):
+        folder = tmp_path / name
+        folder.mkdir()
+        limits = {"max_connections_per_address": 2, "trusted_proxies": proxies}
+        with service_served(folder, sqlite, redis_url, **limits) as served, contextlib.ExitStack() as stack:
+            hold_open(served, stack, count=2)
+            answer = served.ask(get("/healthz"))
+            assert answer.status == status
+            if status == 429:
+                assert answer.problem().code == "too_many_requests"
+                assert answer.headers["Retry-After"] == "1"
 
 
 def test_a_slow_head_gets_408_and_a_silent_connection_is_closed(impatient: Served) -> None:
@@ -247,6 +296,13 @@ def test_a_download_is_sent_whole_and_in_parts(served: Served) -> None:
         assert (head.status, head.headers["Content-Length"]) == (200, str(BIG))
 
 
+def test_a_download_is_not_compressed_although_the_client_accepts_gzip(served: Served) -> None:
+    part = served.ask(get(download_of(served), "Accept-Encoding: gzip", f"Range: bytes={BIG - 6}-"))
+    assert (part.status, part.body, part.headers["Content-Encoding"]) == (206, b"\0\0last", None)
+    whole = served.ask(get(download_of(served), "Accept-Encoding: gzip"))
+    assert (whole.status, len(whole.body), whole.headers["Content-Encoding"]) == (200, BIG, None)
+
+
 def test_aborted_downloads_leave_no_descriptor_open(served: Served) -> None:
     cut_downloads(served, 10)  # fills the pools of threads and connections
     descriptors, threads = served.descriptors(), served.threads()
@@ -290,6 +346,16 @@ def test_others_are_served_during_a_slow_download_and_a_signal_ends_everything(
         assert served.process.wait(30) == 0
         assert count_rest(slow) < BIG
     assert "Traceback" not in served.log()
+
+
+def hold_open(served: Served, stack: contextlib.ExitStack, *, count: int) -> list[socket.socket]:
+    """Opens connections that each watch the job, and returns them once the service serves them."""
+    path = f"/v1/jobs/{job_of(served)['id']}/stream"
+    held = [stack.enter_context(served.connect()) for _ in range(count)]
+    for connection in held:
+        connection.sendall(get(path))
+        assert connection.recv(1)
+    return held
 
 
 def cut_downloads(served: Served, count: int) -> None:

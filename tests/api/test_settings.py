@@ -16,6 +16,8 @@ from torchyard.contract.errors import ConfigError
         ("ALLOWED_HOSTS", "https://yard.example.com", "without scheme or port"),
         ("ALLOWED_HOSTS", "yard.example.com:443", "without scheme or port"),
         ("ALLOWED_HOSTS", "a.example, *b.example", "'*b.example' is not a host name"),
+        ("TRUSTED_PROXIES", "10.0.0.0/8, proxy.example.com", "'proxy.example.com' is not an address or a network"),
+        ("TRUSTED_PROXIES", "10.0.0.1/8", "host bits set"),
         ("SENDFILE", "nginx", "x-accel-redirect:/LOCATION"),
         ("SENDFILE", "X-Sendfile", "x-accel-redirect:/LOCATION"),
         ("SENDFILE", "x-accel-redirect:blobs", "x-accel-redirect:/LOCATION"),

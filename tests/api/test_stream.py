@@ -248,7 +248,7 @@ def test_a_hundred_watchers_share_a_subscription_and_hold_no_thread(
     tmp_path: Path, service: ApiFixture, claim: Claim, own_redis: str
 ) -> None:
     with (
-        api_process(tmp_path, service.settings.database, own_redis) as (process, url),
+        api_process(tmp_path, service.settings.database, own_redis, max_streams=100) as (process, url),
         watching(100, url, claim.job_id) as watchers,
     ):
         for watcher in watchers:

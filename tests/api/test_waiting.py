@@ -21,7 +21,9 @@ DEADLINE_S = 30.0
 
 def look(service: ApiFixture, job_id: str, *, etag: str | None = None, **params: Any) -> Response:
     return service.client.get(
-        f"/v1/jobs/{job_id}", params=params, headers={"If-None-Match": etag} if etag is not None else {}
+        f"/v1/jobs/{job_id}",
+        params=params,
+        headers={"Accept-Encoding": "identity", **({"If-None-Match": etag} if etag is not None else {})},
     )
 
 

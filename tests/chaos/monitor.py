@@ -12,7 +12,7 @@ from tests.chaos.faults import Kill
 from torchyard.client import Client
 from torchyard.contract.errors import NotFound, TorchyardError
 from torchyard.contract.job import JobState
-from torchyard.contract.views import JobView, WorkerView
+from torchyard.contract.views import JobSummary, WorkerView
 
 _PAUSE_S = 0.25
 _ACTIVE = (JobState.STARTING, JobState.RUNNING)
@@ -100,7 +100,7 @@ def is_recovered(kill: Kill, *, components: Mapping[str, str], workers: Mapping[
     return components.get(kill.target, "ok") == "ok"
 
 
-def double_booked(jobs: Iterable[JobView]) -> list[str]:
+def double_booked(jobs: Iterable[JobSummary]) -> list[str]:
     """Returns a sentence for each device that two of the jobs hold."""
     holders: dict[tuple[str, str], list[str]] = defaultdict(list)
     for job in jobs:

@@ -163,7 +163,7 @@ def test_the_best_checkpoints_of_many_jobs_take_one_query_per_mode(db: StoreFixt
     for claim in (least, most):
         add(db, claim, *[checkpoint(f"c{loss}", step=loss, val_loss=loss) for loss in (2, 1, 3)])
     add(db, none, checkpoint("c", step=1, val_loss=math.nan))
-    jobs = [db.job(claim.job_id) for claim in (least, most, none)]
-    found = db.read(lambda session: checkpoints.best_of_jobs(session, jobs))
+    modes = {least.job_id: "min", most.job_id: "max", none.job_id: "min"}
+    found = db.read(lambda session: checkpoints.best_of_jobs(session, modes))
     assert {job_id: row.name for job_id, row in found.items()} == {least.job_id: "c1", most.job_id: "c3"}
-    assert db.read(lambda session: checkpoints.best_of_jobs(session, [])) == {}
+    assert db.read(lambda session: checkpoints.best_of_jobs(session, {})) == {}

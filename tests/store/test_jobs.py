@@ -3,7 +3,9 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from sqlalchemy import inspect, update
 
+from store.db.tables import Job
 from store.ids import is_id, new_id
 from store.queries import listing, queue_positions
 from store.queries.listing import JobFilter
@@ -56,6 +58,17 @@ def test_a_job_of_the_team_is_read_by_all_and_changed_by_its_owner_and_administr
     assert db.job(job_id).state == JobState.CANCELLED
 
 
+def test_a_list_reads_no_column_that_may_be_large(db: StoreFixture) -> None:
+    db.submit(checkpoint={"monitor": "val/accuracy", "mode": "max"})
+    older = db.submit()
+    with db.database.write() as session:  # as a version without the key stored it
+        session.execute(update(Job).where(Job.id == older).values(spec={"trainer": "script"}))
+    old, new = db.read(lambda session: listing.newest(session, JobFilter(), caller=SERVICE, limit=2))
+    assert (new.monitor, new.mode, new.error) == ("val/accuracy", "max", None)
+    assert (old.monitor, old.mode) == ("val/loss", "min")
+    assert inspect(new.row).unloaded == {"spec", "card", "error"}
+
+
 def test_lists_are_newest_first_and_filtered(db: StoreFixture) -> None:
     a, b, c = db.submit(name="a"), db.submit(name="b", owner="eve"), db.submit(name="a")
     d = db.submit(trainer="image-classification", config={}, name="d")
@@ -64,7 +77,7 @@ def test_lists_are_newest_first_and_filtered(db: StoreFixture) -> None:
     def found(limit: int = 10, before: str | None = None, **where: object) -> list[str]:
         chosen = JobFilter(**where)  # pyright: ignore[reportArgumentType]
         rows = db.read(lambda session: listing.newest(session, chosen, caller=SERVICE, limit=limit, before=before))
-        return [job.id for job in rows]
+        return [listed.row.id for listed in rows]
 
     assert found() == [d, c, b, a]
     assert found(2) == [d, c]

@@ -17,7 +17,7 @@ from torchyard.contract import terminal
 from torchyard.contract.job import JobState
 
 if TYPE_CHECKING:
-    from torchyard.contract.views import JobView
+    from torchyard.contract.views import JobSummary
 
 _REFRESH_S = 1.0
 _HEADERS = ("ID", "NAME", "STATE", "AGE", "PROGRESS", "BEST OR WHY")
@@ -51,7 +51,7 @@ def ps(
     # A watcher sees at once that the server is unreachable; other calls wait for it.
     with connect(patience=_REFRESH_S if watch else 30.0) as client:
 
-        def read() -> list[JobView]:
+        def read() -> list[JobSummary]:
             found = client.list(
                 state=state or (),
                 name=name,
@@ -73,7 +73,7 @@ def ps(
     return None
 
 
-def _redraw(read: Callable[[], list[JobView]]) -> None:
+def _redraw(read: Callable[[], list[JobSummary]]) -> None:
     from rich.live import Live
     from rich.text import Text
 
@@ -94,16 +94,16 @@ def _redraw(read: Callable[[], list[JobView]]) -> None:
         return
 
 
-def _lines(jobs: list[JobView]) -> list[str]:
+def _lines(jobs: list[JobSummary]) -> list[str]:
     heading, *lines = output.table(_HEADERS, [_row(job) for job in jobs], spare="ID")
     return [heading, *(output.paint_state(line, job.state) for line, job in zip(lines, jobs, strict=True))]
 
 
-def _row(job: JobView) -> tuple[str, ...]:
+def _row(job: JobSummary) -> tuple[str, ...]:
     return (job.id, job.name, job.state, terminal.age(job.created_at), output.short_progress(job), _best_or_why(job))
 
 
-def _best_or_why(job: JobView) -> str:
+def _best_or_why(job: JobSummary) -> str:
     if job.state not in {JobState.RUNNING, JobState.SUCCEEDED}:
         return job.error.message.splitlines()[0] if job.error and job.error.message else job.status_reason.message
     return f"{job.best.metric} {job.best.value:.4g}" if job.best is not None else ""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-    from torchyard.contract.views import ErrorView, JobView, LogLine, ProgressView
+    from torchyard.contract.views import ErrorView, JobSummary, LogLine, ProgressView
 
 COLOURS = {
     JobState.QUEUED: "yellow",
@@ -75,14 +75,14 @@ def metrics(values: dict[str, float]) -> str:
     return _GAP.join(f"{key} {value:.4g}" for key, value in values.items())
 
 
-def short_progress(job: JobView) -> str:
+def short_progress(job: JobSummary) -> str:
     """Formats the known parts of `epoch 2/3, 67%`."""
     now = job.progress
     epoch = f"epoch {now.epoch}{f'/{now.epochs}' if now.epochs else ''}" if now.epoch is not None else ""
     return ", ".join(part for part in (epoch, f"{now.fraction:.0%}" if now.fraction is not None else "") if part)
 
 
-def progress(job: JobView) -> str:
+def progress(job: JobSummary) -> str:
     """Formats the known parts of `epoch 2/3, step 54/81, loss 0.31, about 8 s left`."""
     return progress_of(job.progress, loss=job.metrics.get("train/loss"), ended=job.state.terminal)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
@@ -76,12 +77,16 @@ def _watch(client: Client, job: JobView, *, as_json: bool) -> int:
 def _read_spec(file: str) -> dict[str, Any]:
     import yaml
 
-    from torchyard.contract.errors import InvalidSpec
+    from torchyard.contract.errors import InvalidSpec, TooLarge
+    from torchyard.contract.spec import MOST_SPEC_BYTES
 
     name = "standard input" if file == "-" else file
     try:
-        # JSON is valid YAML.
-        spec = yaml.safe_load(sys.stdin if file == "-" else Path(file).read_bytes())
+        with nullcontext(sys.stdin.buffer) if file == "-" else Path(file).open("rb") as source:
+            written = source.read(MOST_SPEC_BYTES + 1)
+        if len(written) > MOST_SPEC_BYTES:
+            raise TooLarge(f"{name} is too large to be a job spec, which has at most {MOST_SPEC_BYTES} bytes")
+        spec = yaml.safe_load(written)  # JSON is valid YAML
     except OSError as error:
         raise InvalidSpec(f"{name} cannot be read: {error.strerror or error}") from None
     except RecursionError:

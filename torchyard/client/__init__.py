@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from torchyard.client.client import Client
 from torchyard.client.core import Update
 from torchyard.client.stream import StreamItem
-from torchyard.contract.views import EndView, EventView, JobView, LogLine, MetricView
+from torchyard.contract.views import EndView, EventView, JobSummary, JobView, LogLine, MetricView
 
 if TYPE_CHECKING:
     from torchyard.client.async_client import AsyncClient
@@ -15,6 +15,7 @@ __all__ = [
     "Client",
     "EndView",
     "EventView",
+    "JobSummary",
     "JobView",
     "LogLine",
     "MetricView",

@@ -16,9 +16,12 @@ class Backoff:
         self._pause = _FIRST_PAUSE_S
 
     def next_pause(self, error: TorchyardError) -> float:
-        """Returns the seconds to wait before the next try. Raises `error` if that is after the deadline."""
-        pause = self._pause
+        """Returns the seconds to wait before the next try, not fewer than `error` asks for.
+
+        Raises `error` if that is after the deadline.
+        """
+        pause = max(self._pause, error.retry_after or 0)
         if time.monotonic() + pause > self._deadline:
             raise error
-        self._pause = min(2 * pause, _LONGEST_PAUSE_S)
+        self._pause = min(2 * self._pause, _LONGEST_PAUSE_S)
         return pause

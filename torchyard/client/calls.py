@@ -10,10 +10,12 @@ from uuid import uuid4
 
 from pydantic import BaseModel
 
-from torchyard.contract.errors import InvalidSpec
+from torchyard.contract.errors import InvalidSpec, TooLarge
+from torchyard.contract.spec import MOST_SPEC_BYTES
 from torchyard.contract.views import (
     CheckpointView,
     EventView,
+    JobSummary,
     JobView,
     LogLine,
     MetricsView,
@@ -32,7 +34,7 @@ Spec = Mapping[str, Any] | BaseModel
 
 _LARGE_PAGE = 1000
 _LONGEST_PAGE = 100
-"""The most jobs in one answer, as a job may be large."""
+"""The most jobs in one answer."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ def jobs(
     created_after: datetime | None = None,
     created_before: datetime | None = None,
     limit: int | None = None,
-) -> Call[Page[JobView]]:
+) -> Call[Page[JobSummary]]:
     times = {"created_after": created_after, "created_before": created_before}
     params: dict[str, Any] = {
         "state": [str(item) for item in state],
@@ -106,7 +108,7 @@ def jobs(
         **{key: moment.astimezone().isoformat() for key, moment in times.items() if moment is not None},
         "limit": None if limit is None else max(1, min(limit, _LONGEST_PAGE)),
     }
-    return Call(Page[JobView], "GET", "/v1/jobs", params)
+    return Call(Page[JobSummary], "GET", "/v1/jobs", params)
 
 
 def queue() -> Call[Page[QueueEntry]]:
@@ -196,12 +198,15 @@ def _idempotency(key: str | None) -> dict[str, str]:
 
 
 def _encoded(spec: Spec) -> str:
-    if isinstance(spec, BaseModel):
-        return spec.model_dump_json()
+    """Returns the spec as JSON. Raises InvalidSpec, and TooLarge."""
     try:
-        return json.dumps(spec, allow_nan=False)
+        text = spec.model_dump_json() if isinstance(spec, BaseModel) else json.dumps(spec, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidSpec(f"the spec cannot be written as JSON: {error}") from None
+    size = len(text.encode())
+    if size > MOST_SPEC_BYTES:
+        raise TooLarge(f"the job spec has {size} bytes: submit at most {MOST_SPEC_BYTES}")
+    return text
 
 
 _JSON = {"Content-Type": "application/json"}

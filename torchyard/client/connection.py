@@ -16,7 +16,7 @@ from torchyard.client.download import PartFile
 from torchyard.client.responses import parse, problem, unreachable
 from torchyard.client.stream import StreamItem, StreamReader
 from torchyard.client.transport import StreamedResponse, Transport
-from torchyard.contract.errors import ServerUnreachable, TorchyardError, Unavailable
+from torchyard.contract.errors import ServerUnreachable, TooManyRequests, TorchyardError, Unavailable
 from torchyard.contract.views import Page
 
 V = TypeVar("V", bound=BaseModel)
@@ -56,23 +56,26 @@ class Connection:
             call = calls.next_page(call, page.next)
 
     async def send(self, call: Call[Any]) -> httpx2.Response:
-        """Sends the call, repeats it where that is safe, and returns the response.
+        """Sends the call, repeats it where that is safe, and returns the response. Waits as a `Retry-After` asks.
 
         Raises the TorchyardError of a response that is no success, and ServerUnreachable.
         """
-        backoff = self._new_backoff()
+        unanswered, refused = self._new_backoff(), Backoff(self._patience)
         while True:
             try:
                 response = await self.send_once(call)
-                break
             except ServerUnreachable as error:
                 if not _may_repeat(call, error):
                     raise
-                pause = backoff.next_pause(error)
+                pause = unanswered.next_pause(error)
+            else:
+                if response.is_success:
+                    return response
+                error = problem(response)
+                if not _may_repeat(call, error):
+                    raise error
+                pause = refused.next_pause(error)
             await self._transport.sleep(pause)
-        if response.is_success:
-            return response
-        raise problem(response)
 
     async def send_once(self, call: Call[Any]) -> httpx2.Response:
         """Sends the call once and returns the response, also one that is no success. Raises ServerUnreachable."""
@@ -97,7 +100,7 @@ class Connection:
                     async for chunk in streamed.chunks():
                         part.write(chunk)
                 return
-            except ServerUnreachable as error:
+            except (ServerUnreachable, TooManyRequests, Unavailable) as error:
                 if part.size > before:
                     backoff = self._new_backoff()
                 pause = backoff.next_pause(error)
@@ -113,7 +116,7 @@ class Connection:
                 async with aclosing(self._events_of_one_connection(path, reader)) as items:
                     async for item in items:
                         yield item
-            except (ServerUnreachable, Unavailable) as interruption:
+            except (ServerUnreachable, TooManyRequests, Unavailable) as interruption:
                 error = interruption
             if reader.ended:
                 return
@@ -144,6 +147,9 @@ class Connection:
         return Backoff(self._patience if self._reached else _FIRST_PATIENCE_S)
 
 
-def _may_repeat(call: Call[Any], error: ServerUnreachable) -> bool:
-    never_sent = isinstance(error.__cause__, httpx2.ConnectError | httpx2.ConnectTimeout)
-    return never_sent or call.repeatable
+def _may_repeat(call: Call[Any], error: TorchyardError) -> bool:
+    """Whether the call may be sent again: it has done nothing yet, or does no harm twice, and may then succeed."""
+    if isinstance(error, ServerUnreachable):
+        never_sent = isinstance(error.__cause__, httpx2.ConnectError | httpx2.ConnectTimeout)
+        return never_sent or call.repeatable
+    return isinstance(error, TooManyRequests) or (error.retry_after is not None and call.repeatable)

@@ -20,6 +20,7 @@ from torchyard.contract.views import (
     CheckpointView,
     EndView,
     EventView,
+    JobSummary,
     JobView,
     LogLine,
     MetricsView,
@@ -73,7 +74,7 @@ class ClientCore:
         found = await self._connection.answer(calls.jobs(name=ref, limit=1))
         if not found.data:
             raise NotFound(f"there is no job with the id or name {ref!r}")
-        return found.data[0]
+        return await self.get(found.data[0].id)
 
     def list(
         self,
@@ -86,8 +87,8 @@ class ClientCore:
         created_after: datetime | None = None,
         created_before: datetime | None = None,
         limit: int | None = None,
-    ) -> AsyncGenerator[JobView]:
-        """Yields the jobs that match every argument and have all `labels`, newest first."""
+    ) -> AsyncGenerator[JobSummary]:
+        """Yields the jobs that match every argument and have all `labels`, newest first. `get` returns all of a job."""
         call = calls.jobs(
             state=state,
             name=name,

@@ -45,7 +45,10 @@ def problem(response: httpx2.Response) -> TorchyardError:
     lines = [f"{found.detail or found.title} (request {found.request_id})"]
     lines += [f"  {error.field}: {error.message}" if error.field else f"  {error.message}" for error in found.errors]
     kinds = {kind.code: kind for kind in TorchyardError.__subclasses__()}
-    return kinds.get(found.code, ServerError)("\n".join(lines), errors=tuple(found.errors))
+    pause = response.headers.get("Retry-After", "")
+    return kinds.get(found.code, ServerError)(
+        "\n".join(lines), errors=tuple(found.errors), retry_after=int(pause) if pause.isdecimal() else None
+    )
 
 
 def unreachable(server: Server, error: httpx2.TransportError) -> ServerUnreachable:

@@ -19,10 +19,15 @@ class TorchyardError(Exception):
     status: ClassVar[int] = 500
     title: ClassVar[str] = "Internal error"
 
-    def __init__(self, message: str, *, errors: tuple[FieldError, ...] = ()) -> None:
+    retry_after: int | None = None
+    """Seconds after which the same request may succeed; None if that is not known."""
+
+    def __init__(self, message: str, *, errors: tuple[FieldError, ...] = (), retry_after: int | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.errors = errors
+        if retry_after is not None:
+            self.retry_after = retry_after
 
 
 class InvalidSpec(TorchyardError):
@@ -137,6 +142,15 @@ class HostNotAllowed(TorchyardError):
     title = "The service does not answer to this name"
 
 
+class TooManyRequests(TorchyardError):
+    """The caller has sent too many requests, or has too many open. Nothing was done; a later call may succeed."""
+
+    code = "too_many_requests"
+    status = 429
+    title = "There are too many requests"
+    retry_after = 1
+
+
 class HeadersTooLarge(TorchyardError):
     code = "headers_too_large"
     status = 431
@@ -149,6 +163,7 @@ class Unavailable(TorchyardError):
     code = "unavailable"
     status = 503
     title = "A part of the service is not reachable"
+    retry_after = 1
 
 
 class StaleClaim(TorchyardError):

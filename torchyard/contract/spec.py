@@ -31,6 +31,11 @@ Labels = Annotated[
 ]
 Priority = Annotated[int, Field(ge=-100, le=100, description="higher starts first")]
 
+MOST_SPEC_BYTES = 262_144
+"""The most bytes of a job spec that is submitted."""
+_MOST_VALUES = 10_000
+"""The most keys and values in a spec or a change: each may cost an error message."""
+
 _UNSET: Any = Field(default_factory=lambda: None, validate_default=False)
 """The default of a key that may be left out, but not be null."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
@@ -189,7 +194,7 @@ CONFIGS: dict[str, type[Schema]] = {
 
 def parse_spec(raw: object) -> Spec:
     """The spec in `raw` (parsed JSON or YAML), every default filled in. Raises InvalidSpec, naming each field."""
-    wrong = unstorable(raw)
+    wrong = unstorable(raw, most_values=_MOST_VALUES)
     if wrong is not None:
         raise InvalidSpec("the job spec is not valid", errors=(FieldError(*wrong),))
     try:
@@ -200,7 +205,7 @@ def parse_spec(raw: object) -> Spec:
 
 def parse_patch(raw: object) -> JobPatch:
     """The change in `raw` (parsed JSON). Raises InvalidRequest, naming each field."""
-    wrong = unstorable(raw)
+    wrong = unstorable(raw, most_values=_MOST_VALUES)
     if wrong is not None:
         raise InvalidRequest("the change is not valid", errors=(FieldError(*wrong),))
     try:

@@ -1,5 +1,6 @@
 """Text that every database stores, and the names of metrics."""
 
+from collections.abc import Iterator
 import re
 from typing import Any
 
@@ -15,24 +16,33 @@ def storable(text: str) -> str:
     return _UNSTORABLE.sub("\ufffd", text)
 
 
-def unstorable(value: Any) -> tuple[str, str] | None:
-    """Finds the first place in `value` (as JSON has it) that no database stores.
+def unstorable(value: Any, *, most_values: int | None = None) -> tuple[str, str] | None:
+    """Finds the first place in `value` (as JSON has it) that no database stores, or that has too many keys and values.
 
     Returns its path and what is wrong with it; None if everything can be stored.
     """
-    return _unstorable(value, ())
+    waiting: list[tuple[tuple[str, ...], Any]] = [((), value)]
+    seen = 0
+    while waiting:
+        path, item = waiting.pop()
+        seen += 1
+        if isinstance(item, str) and _UNSTORABLE.search(item):
+            return ".".join(path), "text holds a NUL or a lone surrogate"
+        size = 2 * len(item) if isinstance(item, dict) else len(item) if isinstance(item, list) else 0
+        if size and len(path) == _DEEPEST:
+            return ".".join(path), f"nested more than {_DEEPEST} levels deep"
+        if most_values is not None and seen + len(waiting) + size > most_values:
+            return ".".join(path), f"there are more than {most_values} keys and values"
+        if isinstance(item, dict | list):
+            waiting += reversed(list(_parts(item, path)))
+    return None
 
 
-def _unstorable(value: Any, path: tuple[str, ...]) -> tuple[str, str] | None:
-    if len(path) > _DEEPEST:
-        return ".".join(path), f"nested more than {_DEEPEST} levels deep"
-    if isinstance(value, str):
-        return (".".join(path), "text holds a NUL or a lone surrogate") if _UNSTORABLE.search(value) else None
-    parts: list[tuple[str, Any]] = []
-    if isinstance(value, dict):
-        for key, item in value.items():
-            name = storable(str(key))[:200]
-            parts += [(name, key), (name, item)]
-    elif isinstance(value, list):
-        parts = [(str(index), item) for index, item in enumerate(value)]
-    return next((wrong for name, item in parts if (wrong := _unstorable(item, (*path, name)))), None)
+def _parts(value: dict[Any, Any] | list[Any], path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if isinstance(value, list):
+        yield from (((*path, str(index)), item) for index, item in enumerate(value))
+        return
+    for key, item in value.items():
+        inner = (*path, storable(str(key))[:200])
+        yield inner, key
+        yield inner, item

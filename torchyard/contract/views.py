@@ -19,7 +19,7 @@ StoredKind = Literal[EventKind, "metric", "log"]
 StreamKind = Literal[StoredKind, "end"]
 """The kinds of a stream's events: `end` comes last and is not stored."""
 
-_MOST_ERRORS = 100
+_MOST_ERRORS = 50
 
 
 class View(BaseModel):
@@ -85,12 +85,17 @@ class ErrorView(View):
     traceback: str | None = None
 
 
-class JobView(View):
+class JobSummary(View):
+    """A job as lists show it.
+
+    `metrics` has the newest value of `train/loss`, `val/loss` and the metric that `checkpoint.monitor` names; `error`
+    has no traceback. The job itself has everything.
+    """
+
     id: str
     name: str
     state: JobState
     status_reason: StatusReason
-    spec: JobSpec
     owner: str
     visibility: Visibility = "private"
     priority: int
@@ -100,15 +105,21 @@ class JobView(View):
     progress: ProgressView
     metrics: dict[str, Number]
     best: BestView | None = None
-    card: dict[str, JsonValue] | None = Field(
-        default=None, description="facts that the run reports: its size, data and speed; null until it reports them"
-    )
     devices: list[HeldDevice]
     error: ErrorView | None = None
     created_at: datetime
     started_at: datetime | None = None
     finished_at: datetime | None = None
     version: int
+
+
+class JobView(JobSummary):
+    """A job, with its spec and the newest value of every metric."""
+
+    spec: JobSpec
+    card: dict[str, JsonValue] | None = Field(
+        default=None, description="facts that the run reports: its size, data and speed; null until it reports them"
+    )
 
 
 class SpecView(View):
@@ -390,5 +401,10 @@ class Problem(View):
             detail=error.message,
             code=error.code,
             request_id=request_id,
-            errors=list(error.errors[:_MOST_ERRORS]),
+            errors=_shown(error.errors),
         )
+
+
+def _shown(errors: tuple[FieldError, ...]) -> list[FieldError]:
+    more = len(errors) - _MOST_ERRORS
+    return [*errors[:_MOST_ERRORS], *([FieldError("", f"and {more} more")] if more > 0 else [])]

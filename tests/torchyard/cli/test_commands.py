@@ -43,7 +43,12 @@ def test_submit_prints_the_id_and_sends_the_file(server: FakeServer, tmp_path: P
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("a: [", "neither YAML nor JSON"), ("just text", "not a job spec"), ("[" * 5000, "nested too deep")],
+    [
+        ("a: [", "neither YAML nor JSON"),
+        ("just text", "not a job spec"),
+        ("[" * 5000, "nested too deep"),
+        ("#" * 262_145, "at most 262144 bytes"),
+    ],
 )
 def test_submit_explains_why_a_file_is_not_a_spec(server: FakeServer, text: str, says: str) -> None:
     done = _run(server, "submit", "-", stdin=text)

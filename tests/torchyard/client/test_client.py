@@ -1,5 +1,6 @@
 """Calls, and what the answers to them become, by both clients."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 import json
 import math
@@ -13,6 +14,7 @@ from tests.torchyard.client.answers import JOB, NOW, job, page
 from tests.torchyard.client.drivers import Connect
 from tests.torchyard.client.fake_server import TOKEN, Answer, FakeServer, problem
 from torchyard.client import Client
+from torchyard.client.backoff import Backoff
 from torchyard.contract.errors import (
     Conflict,
     InvalidSpec,
@@ -20,8 +22,13 @@ from torchyard.contract.errors import (
     NotFound,
     ServerError,
     ServerUnreachable,
+    TooLarge,
+    TooManyRequests,
     TorchyardError,
+    Unavailable,
 )
+
+next_pause = Backoff.next_pause
 
 
 def test_submit_sends_the_spec_the_token_and_a_new_idempotency_key(server: FakeServer, client: Client) -> None:
@@ -69,8 +76,9 @@ def test_find_tries_an_id_first_then_the_newest_job_of_that_name(server: FakeSer
     server.on(JOB, job())
     assert client.find("job_1").id == "job_1"
     server.on("/v1/jobs", page([job(id="job_9", name="job_x"), job(id="job_8", name="job_x")]))
-    assert client.find("job_x").id == "job_9"
-    assert server.requests[-1].query == {"name": ["job_x"], "limit": ["1"]}
+    server.on("/v1/jobs/job_9", job(id="job_9", name="job_x"))
+    assert client.find("job_x") == client.get("job_9")
+    assert server.requests[-3].query == {"name": ["job_x"], "limit": ["1"]}
     server.on("/v1/jobs", page([]))
     with pytest.raises(NotFound, match="no job with the id or name 'other'"):
         client.find("other")
@@ -101,6 +109,12 @@ def test_field_errors_are_in_the_message_and_in_errors(server: FakeServer, clien
     assert [(error.field, error.message) for error in caught.value.errors] == [("config.lr", "is no number")]
 
 
+def test_a_spec_that_is_too_large_is_not_sent(server: FakeServer, client: Client) -> None:
+    with pytest.raises(TooLarge, match="at most 262144"):
+        client.submit({"trainer": "script", "env": {"SOME": "x" * 262_144}})
+    assert server.requests == []
+
+
 @pytest.mark.parametrize("answer", [Answer(b"<html>", 502), Answer(b"<html>", 200), Answer({"hello": 1})])
 def test_an_answer_of_another_kind_is_a_server_error(server: FakeServer, client: Client, answer: Answer) -> None:
     server.on(JOB, answer)
@@ -118,6 +132,35 @@ def test_a_call_is_repeated_after_a_broken_connection_if_that_is_harmless(server
     server.on(JOB, Answer(status=0), Answer(status=204))
     with pytest.raises(ServerUnreachable):
         client.delete("job_1")
+
+
+def test_a_refused_call_is_repeated_after_the_pause_that_the_server_asks_for(
+    server: FakeServer, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+
+    def skip(backoff: Backoff, error: TorchyardError) -> float:
+        pauses.append(next_pause(backoff, error))
+        return 0
+
+    monkeypatch.setattr(Backoff, "next_pause", skip)
+    server.on(JOB, refusal("too_many_requests", 429, 7), refusal("unavailable", 503, 3), job())
+    assert client.get("job_1").id == "job_1"
+    assert pauses == [7, 3]
+    server.on(JOB, refusal("too_many_requests", 429, 2), Answer(b"", 204))
+    client.delete("job_1")  # it was not executed the first time
+    server.on(JOB, refusal("unavailable", 503, 1))
+    with pytest.raises(Unavailable):
+        client.delete("job_1")
+    server.on(JOB, refusal("too_many_requests", 429, 1_000_000))
+    with pytest.raises(TooManyRequests) as caught:
+        client.get("job_1")
+    assert caught.value.retry_after == 1_000_000
+    assert pauses == [7, 3, 2]
+
+
+def refusal(code: str, status: int, seconds: int) -> Answer:
+    return replace(problem(code, status), headers={"Retry-After": str(seconds)})
 
 
 def test_an_unreachable_server_raises_an_error_with_its_address_and_advice(connect: Connect, tmp_path: Path) -> None:

@@ -1,0 +1,71 @@
+"""Compresses JSON answers. Streams, downloads and other answers pass through untouched, as the server sends files."""
+
+import gzip
+import re
+
+from anyio import to_thread
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_LEAST_BYTES = 1 << 10
+_THREAD_BYTES = 1 << 17
+"""An answer of this size is compressed in a thread."""
+_LEVEL = 5
+_TYPES = frozenset({"application/json", "application/problem+json"})
+_GZIP = re.compile(r"\s*(x-)?gzip\s*(;\s*q=(0\.[0-9]*[1-9][0-9]*|1(\.0*)?)\s*)?", re.IGNORECASE)
+
+
+class Compression:
+    """Sends JSON of 1 KiB or more as gzip to clients that accept it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        start: Message | None = None
+        accepted = scope["type"] == "http" and _accepts_gzip(Headers(scope=scope))
+
+        async def send_compressed(message: Message) -> None:
+            nonlocal start
+            if message["type"] == "http.response.start" and _is_json(message):
+                start = message  # held back until the size of the body is known
+                return
+            if start is not None:
+                held, start = start, None
+                MutableHeaders(scope=held).add_vary_header("Accept-Encoding")
+                if accepted and not message.get("more_body", False):
+                    message = await _compressed(held, message)
+                await send(held)
+            await send(message)
+
+        await self.app(scope, receive, send_compressed)
+
+
+async def _compressed(start: Message, message: Message) -> Message:
+    """Returns `message` with a compressed body, and adapts the headers in `start`; `message` itself if it is small."""
+    body = message.get("body", b"")
+    if len(body) < _LEAST_BYTES:
+        return message
+    if len(body) < _THREAD_BYTES:
+        small = _compress(body)
+    else:
+        small = await to_thread.run_sync(_compress, body)
+    headers = MutableHeaders(scope=start)
+    headers["Content-Encoding"] = "gzip"
+    headers["Content-Length"] = str(len(small))
+    if headers.get("etag", "").startswith('"'):
+        headers["ETag"] = f"W/{headers['etag']}"  # a strong one stands for the uncompressed bytes
+    return {**message, "body": small}
+
+
+def _compress(body: bytes) -> bytes:
+    return gzip.compress(body, _LEVEL, mtime=0)
+
+
+def _is_json(start: Message) -> bool:
+    return Headers(raw=start["headers"]).get("content-type", "").partition(";")[0] in _TYPES
+
+
+def _accepts_gzip(headers: Headers) -> bool:
+    accepted = ",".join(headers.getlist("accept-encoding")).split(",")
+    return any(_GZIP.fullmatch(item) is not None for item in accepted)
