@@ -36,6 +36,6 @@ def retry(session: Session, job_id: str, *, owner: str, visible_to: str | None =
 
 def _copy_checkpoint(session: Session, checkpoint: Checkpoint, job_id: str) -> None:
     """Lists the checkpoint in the new job as one of attempt 0, before its first. The blobs are shared."""
-    kept = ("name", "epoch", "end_of_epoch", "step", "metrics", "monitored", "files")
+    kept = ("name", "epoch", "end_of_epoch", "step", "metrics", "monitored", "files", "size")
     values = {column: getattr(checkpoint, column) for column in kept}
     session.execute(insert(Checkpoint).values(id=new_id("ckpt"), job_id=job_id, attempt=0, **values))
