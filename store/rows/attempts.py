@@ -43,7 +43,7 @@ class NewEvent:
     data: dict[str, Any]
     time: int
     limited: bool = False
-    """Whether it is a message that the job has caused: these are stored up to a limit."""
+    """Whether it is a message of the job, or about what it wrote. These are stored up to a limit."""
 
 
 @dataclass
@@ -251,7 +251,7 @@ def _add_output(session: Session, claim: Claim, batch: Batch, meter: OutputMeter
     """Stores what the batch adds to the job's lists, within the limits."""
     job_id, attempt = claim.job_id, claim.number
     if dropped := metrics.add(session, job_id, attempt=attempt, points=batch.points):
-        meter.mark_cut("metrics", metrics.limit_notice(dropped))
+        meter.mark_cut("series", metrics.limit_notice(dropped))
     logs.add(session, job_id, attempt=attempt, lines=meter.take_lines(batch.lines))
     for event in batch.events:
         if not event.limited or meter.takes_message(event.data["text"]):

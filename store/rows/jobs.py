@@ -226,7 +226,8 @@ def events(session: Session, job_id: str, *, after: int, limit: int) -> RowPage[
     Returns up to `limit` of them, and up to 8 MiB.
     """
     query = select(JobEvent).where(JobEvent.job_id == job_id, JobEvent.seq > after, JobEvent.type != "progress")
-    with closing(session.scalars(query.order_by(JobEvent.seq).execution_options(yield_per=16))) as rows:
+    query = query.order_by(JobEvent.seq).limit(limit + 1).execution_options(yield_per=16)
+    with closing(session.scalars(query)) as rows:
         return pages.take(rows, limit=limit, size=lambda row: len(json.dumps(row.data)))
 
 

@@ -45,8 +45,8 @@ def prune(session: Session, job_id: str) -> str | None:
     if not gone:
         return None
     return (
-        f"the checkpoints of {job.owner} exceed the quota of {limit} bytes: the oldest of this job are removed, all but"
-        " the best and the latest"
+        f"the checkpoints of {job.owner} exceed the quota of {limit} bytes: the oldest of this job are removed, but"
+        " never the best and the latest"
     )
 
 

@@ -18,6 +18,7 @@ from store.rows.logs import NewLines
 from store.rows.metrics import MAX_SERIES, MetricPoint
 from store.rows.pages import PAGE_BYTES
 from tests.store.fixture import StoreFixture, checkpoint, recorded_statements
+from torchyard.contract.errors import NotFound
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import Manifest, ManifestFile
 from torchyard.contract.team import Resource
@@ -219,6 +220,8 @@ def test_over_the_quota_the_oldest_checkpoints_of_the_job_go_and_the_best_and_th
     db.record(claim, seq=5, checkpoints=[sized(6, 1000, loss=0.6)])
     assert steps(db, claim.job_id) == [6, 2]
     assert steps(db, older.job_id) == [2, 1]
+    with pytest.raises(NotFound, match="no longer: it was removed to keep to the quota of stored bytes"):
+        db.read(lambda session: checkpoints.resolve(session, db.job(claim.job_id), "epoch-1"))
     (notice,) = messages(db, claim.job_id)
     assert notice.startswith("the checkpoints of ada exceed the quota of 100 bytes: the oldest of this job are removed")
     assert db.read(lambda session: quotas.stored_bytes(session, "ada")) == 1045

@@ -39,6 +39,7 @@ class Progress:
         return newest.time - announced.time >= min(max(age // 500, _MIN_INTERVAL_US), _MAX_INTERVAL_US)
 
     def with_newest_announced(self) -> "Progress":
+        """Returns the progress after its newest line has become an event."""
         return replace(self, announced=self.newest, events=self.events + 1, announced_at=time.monotonic())
 
     def as_json(self) -> dict[str, Any]:
