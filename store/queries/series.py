@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlalchemy import LargeBinary, Row, func, literal, select
+from sqlalchemy import ColumnElement, LargeBinary, Row, func, literal, select
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.orm import Session
 
@@ -110,30 +110,32 @@ def _columns(stored: Sequence[tuple[int, bytes]], where: PointFilter, visible: d
 
 
 def _stored(session: Session, series_ids: Sequence[int], *, attempt: int | None) -> dict[int, list[tuple[int, bytes]]]:
-    """Returns each series' chunks, in the order in which they were stored, joined to longer ones, with their attempt.
-
-    The database joins them: in a slow job each point is a chunk, and reading one row each would take most of the time.
-    """
+    """Returns each series' chunks, in the order in which they were stored, each with its attempt."""
     wanted = PointChunk.series_id.in_(series_ids)
     if attempt is not None:
         wanted &= PointChunk.attempt == attempt
-    series, span = PointChunk.series_id, (PointChunk.first // _SPAN).label("span")
     found: dict[int, list[tuple[int, bytes]]] = {}
+    for series_id, number, data in _joined(session, wanted):
+        found.setdefault(series_id, []).append((number, data))
+    return found
+
+
+def _joined(session: Session, wanted: ColumnElement[bool]) -> Iterator[tuple[int, int, bytes]]:
+    """Yields chunks that are joined to longer ones, each with its series and attempt, in the order of storing.
+
+    The database joins them: in a slow job each point is a chunk, and reading one row each would take most of the time.
+    """
+    series, attempt, span = PointChunk.series_id, PointChunk.attempt, (PointChunk.first // _SPAN).label("span")
     if session.get_bind().dialect.name == "postgresql":
         data = func.string_agg(PointChunk.data, aggregate_order_by(literal(b""), PointChunk.first), type_=LargeBinary)
-        order = (series, span, PointChunk.attempt)
-        for row in session.execute(
-            select(series, PointChunk.attempt, data).where(wanted).group_by(*order).order_by(*order)
-        ):
-            found.setdefault(row[0], []).append((row[1], row[2]))
-        return found
+        keys = (series, span, attempt)
+        for row in session.execute(select(series, attempt, data).where(wanted).group_by(*keys).order_by(*keys)):
+            yield row[0], row[1], row[2]
+        return
     # Older SQLite cannot order within an aggregate but keeps a subquery's order, and it joins only texts.
-    chunks = select(series, PointChunk.attempt, span, func.hex(PointChunk.data).label("hex")).where(wanted)
-    rows = chunks.order_by(series, PointChunk.first).subquery()
-    order = (rows.c.series_id, rows.c.span, rows.c.attempt)
-    texts = (
-        select(rows.c.series_id, rows.c.attempt, func.group_concat(rows.c.hex, "")).group_by(*order).order_by(*order)
-    )
+    chunks = select(series, attempt, span, func.hex(PointChunk.data).label("hex")).where(wanted)
+    rows = chunks.order_by(series, PointChunk.first).subquery().c
+    keys = (rows.series_id, rows.span, rows.attempt)
+    texts = select(rows.series_id, rows.attempt, func.group_concat(rows.hex, "")).group_by(*keys).order_by(*keys)
     for row in session.execute(texts):
-        found.setdefault(row[0], []).append((row[1], bytes.fromhex(row[2])))
-    return found
+        yield row[0], row[1], bytes.fromhex(row[2])

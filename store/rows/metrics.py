@@ -44,15 +44,13 @@ def add(session: Session, job_id: str, *, attempt: int, points: Sequence[MetricP
     by_key: dict[str, list[MetricPoint]] = {}
     for point in points:
         by_key.setdefault(point.key, []).append(point)
-    known = _ids(session, job_id, by_key)
-    new = [key for key in by_key if key not in known]
+    ids = _ids(session, job_id, by_key)
+    new = [key for key in by_key if key not in ids]
     dropped = new[_room(session, job_id) :] if new else []
     for key in dropped:
         del by_key[key]
     if not by_key:
         return dropped
-    count = sum(len(found) for found in by_key.values())
-    first = jobs.reserve_positions(session, job_id, count)
     session.execute(
         _upsert(session),
         [
@@ -60,14 +58,10 @@ def add(session: Session, job_id: str, *, attempt: int, points: Sequence[MetricP
             for key, found in by_key.items()
         ],
     )
-    ids = _ids(session, job_id, by_key) if new else known
-    rows: list[dict[str, object]] = []
-    for key, found in by_key.items():
-        packed = b"".join([POINT.pack(point.step, point.value, point.time) for point in found])
-        place = {"series_id": ids[key], "first": first, "job_id": job_id, "attempt": attempt}
-        rows.append({**place, "count": len(found), "data": packed})
-        first += len(found)
-    session.execute(insert(PointChunk), rows)
+    if new:
+        ids = _ids(session, job_id, by_key)
+    chunks = {ids[key]: found for key, found in by_key.items()}
+    _add_chunks(session, job_id, chunks, attempt=attempt)
     return dropped
 
 
@@ -100,6 +94,18 @@ def last_visible_steps(session: Session, job_id: str) -> dict[int, int]:
         found[number] = last
         last = min(last, start_step)
     return found | {0: last}
+
+
+def _add_chunks(session: Session, job_id: str, chunks: dict[int, list[MetricPoint]], *, attempt: int) -> None:
+    """Stores a chunk of points for each series, given by its id."""
+    first = jobs.reserve_positions(session, job_id, sum(len(points) for points in chunks.values()))
+    rows: list[dict[str, object]] = []
+    for series_id, points in chunks.items():
+        packed = b"".join([POINT.pack(point.step, point.value, point.time) for point in points])
+        place = {"series_id": series_id, "first": first, "job_id": job_id, "attempt": attempt}
+        rows.append({**place, "count": len(points), "data": packed})
+        first += len(points)
+    session.execute(insert(PointChunk), rows)
 
 
 def _ids(session: Session, job_id: str, keys: Collection[str]) -> dict[str, int]:

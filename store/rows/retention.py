@@ -28,11 +28,7 @@ def prune(session: Session, job_id: str) -> str | None:
     limit = quotas.limit_of(session, job.owner, Resource.STORED_BYTES)
     if policy.keep_last is None and limit is None:
         return None
-    columns = (Checkpoint.id, Checkpoint.attempt, Checkpoint.step, Checkpoint.monitored, Checkpoint.size)
-    found = session.execute(select(*columns).where(Checkpoint.job_id == job_id, Checkpoint.removed_at.is_(None)))
-    rows = [_Row(*row) for row in found]
-    last_steps = metrics.last_visible_steps(session, job_id)
-    rows.sort(key=lambda row: (row.step <= last_steps[row.attempt], row.attempt, row.step, row.id))
+    rows = _oldest_first(session, job_id)
     if policy.keep_last is not None:
         kept = _kept(rows, policy, last=policy.keep_last, best=policy.keep_best)
         _remove(session, [row.id for row in rows if row.id not in kept])
@@ -42,11 +38,13 @@ def prune(session: Session, job_id: str) -> str | None:
     excess = quotas.stored_bytes(session, job.owner) - limit
     gone = _oldest(rows, excess, spared=_kept(rows, policy, last=1, best=1))
     _remove(session, gone)
-    if not gone:
-        return None
+    return _quota_notice(job.owner, limit) if gone else None
+
+
+def _quota_notice(owner: str, limit: int) -> str:
     return (
-        f"the checkpoints of {job.owner} exceed the quota of {limit} bytes: the oldest of this job are removed, but"
-        " never the best and the latest"
+        f"the checkpoints of {owner} exceed the quota of {limit} bytes: the oldest of this job are removed, but never"
+        " the best and the latest"
     )
 
 
@@ -66,8 +64,19 @@ class _Row(NamedTuple):
     size: int
 
 
+def _oldest_first(session: Session, job_id: str) -> list[_Row]:
+    """Returns the listed checkpoints. Those beyond the start step of a later attempt count as older than all others."""
+    columns = (Checkpoint.id, Checkpoint.attempt, Checkpoint.step, Checkpoint.monitored, Checkpoint.size)
+    found = session.execute(select(*columns).where(Checkpoint.job_id == job_id, Checkpoint.removed_at.is_(None)))
+    last_steps = metrics.last_visible_steps(session, job_id)
+    return sorted(
+        (_Row(*row) for row in found),
+        key=lambda row: (row.step <= last_steps[row.attempt], row.attempt, row.step, row.id),
+    )
+
+
 def _kept(rows: Sequence[_Row], policy: StoredCheckpointPolicy, *, last: int, best: int) -> set[str]:
-    """Returns the ids of the `last` newest and the `best` best of `rows`, which are in order, the oldest first."""
+    """Returns the ids of the `last` newest and the `best` best of `rows`, which are in order, oldest first."""
     sign = 1 if policy.mode == "min" else -1
     measured = [row for row in rows if not math.isnan(row.monitored)]
     ranked = sorted(measured, key=lambda row: (sign * row.monitored, row.step, row.id))
@@ -75,7 +84,7 @@ def _kept(rows: Sequence[_Row], policy: StoredCheckpointPolicy, *, last: int, be
 
 
 def _oldest(rows: Sequence[_Row], excess: int, *, spared: Collection[str]) -> list[str]:
-    """Returns the ids of the first of `rows`, as many as have `excess` bytes together, without the spared ones."""
+    """Returns the ids of the first of `rows` but the spared ones: as many as have `excess` bytes together."""
     gone: list[str] = []
     for row in rows:
         if excess > 0 and row.id not in spared:
