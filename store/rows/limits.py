@@ -77,6 +77,6 @@ class OutputMeter:
 
     def _notice(self, output: str, limit: int | None, setting: str) -> str:
         return (
-            f"the rest of this attempt's {output} is not stored: it has reached the limit of {limit} bytes"
-            f" ({setting} of the worker); the rest is in the files of {self._rest}"
+            f"no more of this attempt's {output} is stored: the limit of {limit} bytes is reached ({setting} of the"
+            f" worker); the rest is in the files of {self._rest}"
         )

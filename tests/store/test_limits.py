@@ -10,13 +10,14 @@ from sqlalchemy.orm import Session
 from store.db.tables import PointChunk, Quota, Series, User
 from store.queries import series
 from store.queries.series import PointFilter
-from store.rows import attempts, checkpoints, jobs, logs, metrics, quotas
+from store.rows import attempts, checkpoints, deletion, jobs, logs, metrics, quotas
 from store.rows.attempts import Batch, Claim, NewEvent
 from store.rows.checkpoints import NewCheckpoint
 from store.rows.limits import OutputLimits
 from store.rows.logs import NewLines
 from store.rows.metrics import MAX_SERIES, MetricPoint
 from store.rows.pages import PAGE_BYTES
+from store.rows.retry import retry
 from tests.store.fixture import StoreFixture, checkpoint, recorded_statements
 from torchyard.contract.errors import NotFound
 from torchyard.contract.job import EndReason
@@ -70,7 +71,7 @@ def test_a_log_is_cut_at_its_limit_with_one_message(db: StoreFixture, claim: Cla
     assert record(db, claim, limits, lines=[lines("f")], events=[said("goes on")]) == {"log"}
     assert stored_lines(db, claim.job_id) == ["aé", "b", "c"]
     notice, other = messages(db, claim.job_id)
-    assert "log is not stored: it has reached the limit of 10 bytes (TORCHYARD_MAX_LOG_BYTES" in notice
+    assert "attempt's log is stored: the limit of 10 bytes is reached (TORCHYARD_MAX_LOG_BYTES" in notice
     assert f"runs/{claim.job_id}/1" in notice
     assert other == "goes on"
     assert db.attempt(claim).log_bytes == 8
@@ -83,7 +84,7 @@ def test_messages_of_the_job_are_cut_and_nothing_else_is(db: StoreFixture, claim
     record(db, claim, limits, events=[said("four"), *others], checkpoints=[checkpoint("c", step=1)])
     one, two, notice, service = messages(db, claim.job_id)
     assert (one, two, service) == ("one", "two", "the service")
-    assert "messages is not stored: it has reached the limit of 250 bytes (TORCHYARD_MAX_MESSAGE_BYTES" in notice
+    assert "messages is stored: the limit of 250 bytes is reached (TORCHYARD_MAX_MESSAGE_BYTES" in notice
     assert [event.type for event in db.events(claim.job_id)].count("checkpoint") == 1
 
 
@@ -226,6 +227,15 @@ def test_over_the_quota_the_oldest_checkpoints_of_the_job_go_and_the_best_and_th
     assert notice.startswith("the checkpoints of ada exceed the quota of 100 bytes: the oldest of this job are removed")
     assert db.read(lambda session: quotas.stored_bytes(session, "ada")) == 1045
     assert db.read(lambda session: quotas.stored_bytes(session, "bob")) == 0
+
+
+def test_a_checkpoint_counts_in_each_job_that_lists_it(db: StoreFixture, claim: Claim) -> None:
+    db.record(claim, seq=0, checkpoints=[sized(1, 10)])
+    db.end(claim, EndReason.CANCELLED)
+    db.write(lambda session: retry(session, claim.job_id, owner="ada"))
+    assert db.read(lambda session: quotas.stored_bytes(session, "ada")) == 20
+    db.write(lambda session: deletion.delete_job(session, claim.job_id))
+    assert db.read(lambda session: quotas.stored_bytes(session, "ada")) == 10
 
 
 def test_a_page_of_lines_has_at_most_8_mib(db: StoreFixture, claim: Claim) -> None:
