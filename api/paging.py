@@ -43,9 +43,12 @@ AfterPlace = Annotated[str | None, _cursor("^-?[0-9]{1,3}:[0-9a-f]{32}$")]
 
 def page(kind: type[V], items: Sequence[V], *, limit: int, cursor: Callable[[V], str]) -> Page[V]:
     """Returns the first `limit` of `items`. The caller reads one item more, which shows whether a next page exists."""
-    more = len(items) > limit
-    shown = list(items[:limit])
-    return Page[kind](data=shown, has_more=more, next=cursor(shown[-1]) if more else None)
+    return page_of(kind, items[:limit], has_more=len(items) > limit, cursor=cursor)
+
+
+def page_of(kind: type[V], items: Sequence[V], *, has_more: bool, cursor: Callable[[V], str]) -> Page[V]:
+    """Returns the items as a page. `has_more`: whether a next page exists."""
+    return Page[kind](data=list(items), has_more=has_more, next=cursor(items[-1]) if has_more else None)
 
 
 def number_after(cursor: str | None) -> int:

@@ -1,7 +1,7 @@
-"""Reads one series of 100,000 points over HTTP, downsampled to 1,500: `python -m bench.series`.
+"""Reads 100,000 points over HTTP, of one series downsampled to 1,500 and of 2,000 series: `python -m bench.series`.
 
-The series is stored as a fast job stores it (1,000 points a chunk) and as the slowest job does (one point a chunk). The
-peer reads the same points from plain rows of SQLite, and encodes all of them with the standard library's JSON.
+The one series is stored as a fast job stores it (1,000 points a chunk) and as the slowest job does (one point a chunk).
+The peer reads as many points from plain rows of SQLite, and encodes all of them with the standard library's JSON.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,6 +28,8 @@ REPEATS = 15
 POINTS = 100_000
 CHUNKS = {"chunks of 1,000": 1_000, "chunks of 1": 1}
 _SHOWN = 1_500
+_MANY = 2_000
+"""The most series that a job may have."""
 _PEER = "sqlite3 and json.dumps, every point"
 
 
@@ -42,46 +44,57 @@ def measure() -> Iterator[Row]:
                     yield Row(
                         f"a series of {POINTS:,} points at max_points={_SHOWN}, {name}, {shape}",
                         "ms",
-                        _timed(_api_reader(service, job_id)),
+                        _timed(_api_reader(service, job_id, expected=_SHOWN)),
                         peer=_PEER,
                         theirs=theirs,
                         at_most=100,
                     )
+                job_id = _seed(service, size=POINTS // _MANY, series=_MANY)
+                yield Row(
+                    f"{_MANY:,} series of {POINTS // _MANY} points, {name}",
+                    "ms",
+                    _timed(_api_reader(service, job_id, expected=POINTS)),
+                    peer=_PEER,
+                    theirs=theirs,
+                )
 
 
-def _seed(service: Service, *, size: int) -> str:
-    """Returns a queued job with one series."""
+def _seed(service: Service, *, size: int, series: int = 1) -> str:
+    """Returns a queued job with all points in this many series. `size`: points of a chunk."""
     with service.client() as client:
         job_id = client.submit(SPEC).id
+    count = POINTS // series
+    keys = [f"train/loss-{number}" for number in range(series)]
     database = Database(service.database)
     with database.write() as session:
-        made = insert(Series).values(job_id=job_id, key="train/loss", latest=_value(POINTS), count=POINTS)
-        series_id = session.execute(made.returning(Series.id)).scalar_one()
+        rows = [{"job_id": job_id, "key": key, "latest": _value(count), "count": count} for key in keys]
+        ids = session.scalars(insert(Series).returning(Series.id), rows).all()
         chunks = [
             {
                 "series_id": series_id,
-                "first": first + 10,
+                "first": place * count + first + 10,
                 "job_id": job_id,
                 "attempt": 1,
                 "count": size,
                 "data": b"".join(POINT.pack(step, _value(step), _time(step)) for step in range(first, first + size)),
             }
-            for first in range(0, POINTS, size)
+            for place, series_id in enumerate(ids)
+            for first in range(0, count, size)
         ]
         session.execute(insert(PointChunk), chunks)
     database.close()
     return job_id
 
 
-def _api_reader(service: Service, job_id: str) -> Callable[[], object]:
+def _api_reader(service: Service, job_id: str, *, expected: int) -> Callable[[], object]:
     request = get(f"/v1/jobs/{job_id}/metrics?max_points={_SHOWN}", token=service.token)
     connection = socket.create_connection(service.address, timeout=60)
 
     def ask() -> None:
         status, body = exchange(connection, request)
-        points = json.loads(body)["data"][0]["points"]
-        if status != "200" or not _SHOWN * 0.9 <= len(points) <= _SHOWN:
-            sys.exit(f"the series was answered with {status}, {len(points)} points")
+        points = sum(len(series["points"]) for series in json.loads(body)["data"])
+        if status != "200" or not expected * 0.9 <= points <= expected:
+            sys.exit(f"the series was answered with {status}, {points} points")
 
     return ask
 

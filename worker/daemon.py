@@ -55,7 +55,13 @@ class Daemon:
         self._attempt_ended = threading.Event()
         """Set when an attempt has ended: devices or a job may be free."""
         context = WorkerContext(
-            self._store, engine, settings.runs, settings.allowed, health or Health(), self._attempt_ended
+            self._store,
+            engine,
+            settings.runs,
+            settings.allowed,
+            health or Health(),
+            self._attempt_ended,
+            settings.output_limits,
         )
         self._runners = AttemptRunners(context)
         self._devices = DeviceMonitor(engine, self._runners, name=self.name, runs=settings.runs, clock=clock)

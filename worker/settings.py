@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from store import settings
+from store.rows.limits import DEFAULTS, OutputLimits
 from torchyard.contract.durations import parse_duration
 
 
@@ -45,10 +46,18 @@ class Settings(settings.Settings):
     """How long run directories are kept after the end of their attempt."""
     keep_runs_bytes: Size = None
     """Bytes of all run directories of this host."""
+    max_log_bytes: Size = DEFAULTS.log_bytes
+    """Bytes of the log of one attempt that are stored."""
+    max_message_bytes: Size = DEFAULTS.message_bytes
+    """Bytes of the messages of one attempt that are stored. Messages of the service do not count."""
 
     @property
     def runs(self) -> Path:
         return self.root / "runs"
+
+    @property
+    def output_limits(self) -> OutputLimits:
+        return OutputLimits(log_bytes=self.max_log_bytes, message_bytes=self.max_message_bytes)
 
     @property
     def allowed(self) -> tuple[Path, ...]:

@@ -15,7 +15,7 @@ from api import etags, present, waiting
 from api.auth import JobId, JobReader, JobWriter, Principal, visible_job
 from api.body import Body, parsed
 from api.openapi import CONDITIONAL, PATCH_BODY, headers, problems
-from api.paging import AfterJob, AfterNumber, Limit, id_after, number_after, page
+from api.paging import AfterJob, AfterNumber, Limit, id_after, number_after, page, page_of
 from api.services import Services, ServicesDep
 from store.commands import cleanup, requests
 from store.queries import listing
@@ -148,12 +148,13 @@ def delete_job(services: ServicesDep, caller: JobWriter, job_id: JobId) -> Respo
 def list_events(
     services: ServicesDep, caller: JobReader, job_id: str, limit: Limit = 100, after: AfterNumber = None
 ) -> Page[EventView]:
-    """Lists the job's events with a `seq` above `after`, in order."""
+    """Lists the job's events with a `seq` above `after`, in order. A page has at most 8 MiB of them."""
     seq = number_after(after)
     with services.store.read() as session:
         visible_job(session, job_id, caller)
-        rows = jobs.events(session, job_id, after=seq, limit=limit + 1)
-    return page(EventView, [present.event(row) for row in rows], limit=limit, cursor=lambda event: str(event.seq))
+        found = jobs.events(session, job_id, after=seq, limit=limit)
+    events = [present.event(row) for row in found.rows]
+    return page_of(EventView, events, has_more=found.has_more, cursor=lambda event: str(event.seq))
 
 
 def _content(services: Services, caller: Principal, job_id: str) -> bytes:

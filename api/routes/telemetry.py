@@ -1,5 +1,6 @@
 """Returns metrics and log lines of a job."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -7,16 +8,19 @@ from fastapi import APIRouter, Query
 from api import present
 from api.auth import JobReader, visible_job
 from api.openapi import problems
-from api.paging import AfterNumber, Limit, number_after, page
+from api.paging import AfterNumber, Limit, number_after, page_of
 from api.services import ServicesDep
-from store.rows import logs, metrics
-from store.rows.metrics import SeriesColumns
+from store.queries import series
+from store.queries.series import PointFilter, SeriesColumns
+from store.rows import logs
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.schema import MetricKey
 from torchyard.contract.views import LogLine, MetricsView, Page, PointView, SeriesView
 
 router = APIRouter(tags=["telemetry"], responses=problems(Unavailable))
 
+MAX_POINTS = 100_000
+"""The most points of one answer."""
 Step = Annotated[int, Query(ge=0, lt=2**63)]
 Number = Annotated[int, Query(ge=0, lt=2**31)]
 
@@ -30,15 +34,21 @@ def get_metrics(
     key: Annotated[list[MetricKey] | None, Query(max_length=1000, description="only these series")] = None,
     from_step: Annotated[Step | None, Query(description="only points at or after this step")] = None,
     to_step: Annotated[Step | None, Query(description="only points at or before this step")] = None,
-    max_points: Annotated[int, Query(ge=2, le=100_000, description="the most points of each series")] = 1500,
+    max_points: Annotated[int, Query(ge=2, le=MAX_POINTS, description="the most points of each series")] = 1500,
     attempt: Annotated[Number | None, Query(description="only this attempt's points")] = None,
 ) -> MetricsView:
-    """Returns each series by step. One of more than `max_points` keeps the least and greatest value of each bucket."""
-    where = metrics.PointFilter(keys=tuple(key or ()), from_step=from_step, to_step=to_step, attempt=attempt)
+    """Returns each series by step. One of more than `max_points` keeps the least and greatest value of each bucket.
+
+    All series together have at most 100,000 points. `max_points` in the answer is what that leaves to each.
+    """
+    where = PointFilter(keys=tuple(key or ()), from_step=from_step, to_step=to_step, attempt=attempt)
     with services.store.read() as session:
         visible_job(session, job_id, caller)
-        series = metrics.read(session, job_id, where)
-    return MetricsView(data=[SeriesView(key=name, points=_points(found, max_points)) for name, found in series.items()])
+        most = min(max_points, _share(series.counts(session, job_id, where.keys)))
+        found = [
+            SeriesView(key=name, points=_points(columns, most)) for name, columns in series.read(session, job_id, where)
+        ]
+    return MetricsView(data=found, max_points=most)
 
 
 @router.get("/jobs/{job_id}/logs")
@@ -52,15 +62,30 @@ def list_logs(
     limit: Limit = 100,
     after: AfterNumber = None,
 ) -> Page[LogLine]:
-    """Lists lines of output, oldest first: the lines numbered above `after`, or the last `tail` lines."""
+    """Lists lines of output, oldest first: the lines numbered above `after`, or the last `tail` lines.
+
+    An answer has at most 8 MiB of them.
+    """
     line = number_after(after)
     with services.store.read() as session:
         visible_job(session, job_id, caller)
         if tail is not None:
             last = logs.tail(session, job_id, count=tail, rank=rank)
             return Page[LogLine](data=[present.log_line(row) for row in last])
-        rows = logs.after(session, job_id, line=line, limit=limit + 1, rank=rank)
-    return page(LogLine, [present.log_line(row) for row in rows], limit=limit, cursor=lambda shown: str(shown.line))
+        found = logs.after(session, job_id, line=line, limit=limit, rank=rank)
+    lines = [present.log_line(row) for row in found.rows]
+    return page_of(LogLine, lines, has_more=found.has_more, cursor=lambda shown: str(shown.line))
+
+
+def _share(counts: Sequence[int]) -> int:
+    """Returns the most points that each series may have, at least 2, so that all together have at most 100,000."""
+    left = MAX_POINTS
+    for place, count in enumerate(sorted(counts)):
+        share = left // (len(counts) - place)
+        if count > share:
+            return max(share, 2)
+        left -= count
+    return MAX_POINTS
 
 
 def _points(found: SeriesColumns, max_points: int) -> list[PointView]:

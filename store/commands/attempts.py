@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from store.rows import attempts, jobs
 from store.rows.attempts import Batch, Claim
 from store.rows.jobs import Reason
+from store.rows.limits import DEFAULTS, OutputLimits
 from store.store import Store
 from torchyard.contract.errors import StaleClaim
 from torchyard.contract.job import EndReason, JobState
@@ -35,8 +36,16 @@ def mark_running(store: Store, claim: Claim, reason: Reason) -> None:
         _move_to_running(session, claim, reason)
 
 
-def record(store: Store, claim: Claim, batch: Batch, *, seq: int, running_reason: Reason | None = None) -> None:
-    """Stores a batch exactly once, even if the answer to an earlier call was lost.
+def record(
+    store: Store,
+    claim: Claim,
+    batch: Batch,
+    *,
+    seq: int,
+    limits: OutputLimits = DEFAULTS,
+    running_reason: Reason | None = None,
+) -> frozenset[str]:
+    """Stores a batch exactly once, even if the answer to an earlier call was lost. Returns the outputs that are cut.
 
     `seq` is the number of batches stored before it. With `running_reason`, first moves the job to
     `running`, in the same transaction.
@@ -44,10 +53,12 @@ def record(store: Store, claim: Claim, batch: Batch, *, seq: int, running_reason
     with store.write("store_batch") as session:
         _move_to_running(session, claim, running_reason)
         try:
-            attempts.record(session, claim, batch, seq=seq)
+            return attempts.record(session, claim, batch, seq=seq, limits=limits)
         except StaleClaim:
-            if attempts.read_open(session, claim).relay_seq != seq + 1:
+            row = attempts.read_open(session, claim)
+            if row.relay_seq != seq + 1:
                 raise
+            return frozenset(row.cut.split())
 
 
 def end(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, insert, select, update
+from sqlalchemy import ColumnElement, Row, and_, insert, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -16,6 +16,7 @@ from store.rows import checkpoints, jobs, logs, metrics, outcome, quotas, retent
 from store.rows.checkpoints import NewCheckpoint
 from store.rows.exit_reports import verified
 from store.rows.jobs import Reason
+from store.rows.limits import DEFAULTS, OutputLimits, OutputMeter
 from store.rows.logs import NewLines
 from store.rows.metrics import MetricPoint
 from torchyard.contract.errors import StaleClaim
@@ -41,6 +42,8 @@ class NewEvent:
     type: str
     data: dict[str, Any]
     time: int
+    limited: bool = False
+    """Whether it is a message of the job, or about what it wrote. These are stored up to a limit."""
 
 
 @dataclass
@@ -123,25 +126,29 @@ def mark_running(session: Session, claim: Claim, *, reason: Reason) -> None:
         raise StaleClaim(f"job {claim.job_id} is not starting")
 
 
-def record(session: Session, claim: Claim, batch: Batch, *, seq: int) -> None:
-    """Stores a batch exactly once: `seq` is the number of batches stored before it. Raises StaleClaim."""
+def record(
+    session: Session, claim: Claim, batch: Batch, *, seq: int, limits: OutputLimits = DEFAULTS
+) -> frozenset[str]:
+    """Stores a batch exactly once: `seq` is the number of batches stored before it. Raises StaleClaim.
+
+    Returns the outputs of the attempt that are cut, such as `log`: what is beyond `limits` is dropped.
+    """
     values: dict[str, Any] = {"relay_seq": seq + 1, "offsets": batch.offsets, "relay_lag_us": batch.lag_us}
     if batch.checkpoints:
         values["checkpoints"] = Attempt.checkpoints + len(batch.checkpoints)
-    _fenced_update(session, claim, Attempt.relay_seq == seq, **values)
-    metrics.add(session, claim.job_id, attempt=claim.number, points=batch.points)
-    logs.add(session, claim.job_id, attempt=claim.number, lines=batch.lines)
-    for event in batch.events:
-        jobs.add_event(session, claim.job_id, type=event.type, attempt=claim.number, data=event.data, time=event.time)
-    for checkpoint in batch.checkpoints:
-        checkpoints.add(session, claim.job_id, attempt=claim.number, new=checkpoint)
-    if batch.checkpoints:
-        retention.prune(session, claim.job_id)
+    row = _fenced_update(session, claim, Attempt.relay_seq == seq, **values)
+    meter = OutputMeter(limits, *row, rest=f"runs/{claim.job_id}/{claim.number} in the worker's data directory")
+    _add_output(session, claim, batch, meter)
     if batch.card is not None:
         jobs.set_card(session, claim.job_id, batch.card)
     if batch.progress is not None:
         session.execute(update(Job).where(Job.id == claim.job_id).values(progress=batch.progress))
+    if meter.columns != row:
+        log_bytes, message_bytes, cut = meter.columns
+        counted = update(Attempt).where(_is(claim)).values(log_bytes=log_bytes, message_bytes=message_bytes, cut=cut)
+        session.execute(counted)
     announcement_of(session).mark_changed(claim.job_id)
+    return frozenset(meter.cut)
 
 
 def end(session: Session, claim: Claim, report: ExitReport, *, requested_stops: Collection[EndReason] = ()) -> JobState:
@@ -244,16 +251,35 @@ def _allocate(session: Session, attempt_id: int, *, worker_id: str, devices: Seq
     session.execute(insert(Allocation), rows)
 
 
-def _fenced_update(session: Session, claim: Claim, *conditions: Any, **values: Any) -> None:
+def _add_output(session: Session, claim: Claim, batch: Batch, meter: OutputMeter) -> None:
+    """Stores what the batch adds to the job's lists, within the limits."""
+    job_id, attempt = claim.job_id, claim.number
+    if dropped := metrics.add(session, job_id, attempt=attempt, points=batch.points):
+        meter.mark_cut("series", metrics.limit_notice(dropped))
+    logs.add(session, job_id, attempt=attempt, lines=meter.take_lines(batch.lines))
+    for event in batch.events:
+        if not event.limited or meter.takes_message(event.data["text"]):
+            jobs.add_event(session, job_id, type=event.type, attempt=attempt, data=event.data, time=event.time)
+    for checkpoint in batch.checkpoints:
+        checkpoints.add(session, job_id, attempt=attempt, new=checkpoint)
+    if batch.checkpoints and (notice := retention.prune(session, job_id)) is not None:
+        meter.mark_cut("checkpoints", notice)
+    for text in meter.notices:
+        jobs.add_event(session, job_id, type="message", attempt=attempt, data={"level": "warning", "text": text})
+
+
+def _fenced_update(session: Session, claim: Claim, *conditions: Any, **values: Any) -> Row[int, int, str]:
+    """Returns the row's `log_bytes`, `message_bytes` and `cut`."""
     # An update without values still locks the row: the attempt cannot end before the caller's transaction does.
     taken = session.execute(
         update(Attempt)
         .where(_is_open(claim), *conditions)
         .values(**(values or {"relay_seq": Attempt.relay_seq}))
-        .returning(Attempt.id)
+        .returning(Attempt.log_bytes, Attempt.message_bytes, Attempt.cut)
     ).first()
     if taken is None:
         raise StaleClaim(f"attempt {claim.number} of job {claim.job_id} no longer belongs to this worker")
+    return taken
 
 
 def _is_open(claim: Claim) -> ColumnElement[bool]:

@@ -168,11 +168,14 @@ def _of_attempt(job_id: str, attempt: int) -> ColumnElement[bool]:
 def _explain_missing(session: Session, job: Job, wanted: str) -> str:
     if job.attempt == 0:
         return "has no checkpoint yet"
+    if not _was_removed(session, job.id, wanted):
+        return f"has no checkpoint {wanted[:100]!r}"
     policy = job.stored_spec.checkpoint
-    if policy.keep_last is not None and _was_removed(session, job.id, wanted):
-        kept = f"checkpoint.keep_last {policy.keep_last}, checkpoint.keep_best {policy.keep_best}"
-        return f"has checkpoint {wanted!r} no longer: it was removed for newer and better ones ({kept})"
-    return f"has no checkpoint {wanted[:100]!r}"
+    kept = f"checkpoint.keep_last {policy.keep_last}, checkpoint.keep_best {policy.keep_best}"
+    reason = (
+        "to keep to the quota of stored bytes" if policy.keep_last is None else f"for newer and better ones ({kept})"
+    )
+    return f"has checkpoint {wanted!r} no longer: it was removed {reason}"
 
 
 def _was_removed(session: Session, job_id: str, wanted: str) -> bool:

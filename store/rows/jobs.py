@@ -1,7 +1,9 @@
 """Jobs: submission, the only function that changes a state, changes by the owner, and events."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+import json
 from typing import Any
 
 from sqlalchemy import func, insert, select, update
@@ -11,8 +13,9 @@ from store.announcement import announcement_of
 from store.db.database import now_us
 from store.db.tables import Allocation, Attempt, Base, Job, JobEvent, Worker
 from store.ids import new_id
-from store.rows import access, quotas
+from store.rows import access, pages, quotas
 from store.rows.access import SERVICE, Caller
+from store.rows.pages import RowPage
 from store.rows.shapes import shape_of
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import JobState, sources
@@ -227,10 +230,15 @@ def reserve_positions(session: Session, job_id: str, count: int, **values: Any) 
     return position - count + 1
 
 
-def events(session: Session, job_id: str, *, after: int, limit: int) -> Sequence[JobEvent]:
-    """Returns events with a position above `after`, oldest first, without progress, which only streams show."""
+def events(session: Session, job_id: str, *, after: int, limit: int) -> RowPage[JobEvent]:
+    """Returns events with a position above `after`, oldest first, without progress, which only streams show.
+
+    Returns up to `limit` of them, and up to 8 MiB.
+    """
     query = select(JobEvent).where(JobEvent.job_id == job_id, JobEvent.seq > after, JobEvent.type != "progress")
-    return session.scalars(query.order_by(JobEvent.seq).limit(limit)).all()
+    query = query.order_by(JobEvent.seq).limit(limit + 1).execution_options(yield_per=16)
+    with closing(session.scalars(query)) as rows:
+        return pages.take(rows, limit=limit, size=lambda row: len(json.dumps(row.data)))
 
 
 def device_holders(session: Session) -> dict[tuple[str, str], str]:

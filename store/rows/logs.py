@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import Select, func, insert, select, update
 from sqlalchemy.orm import Session
 
 from store.db.tables import Job, LogChunk
+from store.rows import pages
+from store.rows.pages import RowPage
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,36 +61,22 @@ def add(session: Session, job_id: str, *, attempt: int, lines: Sequence[NewLines
         position += len(chunk.lines)
 
 
-def after(session: Session, job_id: str, *, line: int, limit: int, rank: int | None = None) -> list[Line]:
-    """Returns up to `limit` lines numbered above `line`, oldest first."""
+def after(session: Session, job_id: str, *, line: int, limit: int, rank: int | None = None) -> RowPage[Line]:
+    """Returns lines numbered above `line`, oldest first: up to `limit`, and up to 8 MiB."""
     # The last chunk that starts at or before the first wanted line contains it: the key finds it.
     start = select(func.max(LogChunk.first)).where(LogChunk.job_id == job_id, LogChunk.first <= line + 1)
-    query = select(LogChunk).where(
-        LogChunk.job_id == job_id, LogChunk.first >= func.coalesce(start.scalar_subquery(), 1)
-    )
-    if rank is not None:
-        query = query.where(LogChunk.rank == rank)
-    found: list[Line] = []
-    with closing(session.scalars(query.order_by(LogChunk.first).execution_options(yield_per=16))) as chunks:
-        for chunk in chunks:
-            found.extend(item for item in lines(chunk) if item.line > line)
-            if len(found) >= limit:
-                break
-    return found[:limit]
+    query = _chunks(job_id, rank).where(LogChunk.first >= func.coalesce(start.scalar_subquery(), 1))
+    with closing(session.scalars(query.order_by(LogChunk.first))) as chunks:
+        found = (item for chunk in chunks for item in lines(chunk) if item.line > line)
+        return pages.take(found, limit=limit, size=_size)
 
 
 def tail(session: Session, job_id: str, *, count: int, rank: int | None = None) -> list[Line]:
-    """Returns the last `count` lines, oldest first."""
-    query = select(LogChunk).where(LogChunk.job_id == job_id)
-    if rank is not None:
-        query = query.where(LogChunk.rank == rank)
-    found: list[Line] = []
-    with closing(session.scalars(query.order_by(LogChunk.first.desc()).execution_options(yield_per=16))) as chunks:
-        for chunk in chunks:
-            found[:0] = lines(chunk)
-            if len(found) >= count:
-                break
-    return found[max(len(found) - count, 0) :]
+    """Returns the last `count` lines, oldest first, or as many of them as have 8 MiB."""
+    query = _chunks(job_id, rank).order_by(LogChunk.first.desc())
+    with closing(session.scalars(query)) as chunks:
+        newest_first = (item for chunk in chunks for item in reversed(lines(chunk)))
+        return pages.take(newest_first, limit=count, size=_size).rows[::-1]
 
 
 def lines(chunk: LogChunk) -> list[Line]:
@@ -97,3 +85,12 @@ def lines(chunk: LogChunk) -> list[Line]:
         Line(chunk.first + index, chunk.time, chunk.attempt, chunk.rank, chunk.stream, text)
         for index, text in enumerate(chunk.text.split("\n"))
     ]
+
+
+def _chunks(job_id: str, rank: int | None) -> Select[LogChunk]:
+    query = select(LogChunk).where(LogChunk.job_id == job_id).execution_options(yield_per=16)
+    return query if rank is None else query.where(LogChunk.rank == rank)
+
+
+def _size(line: Line) -> int:
+    return len(line.text.encode())

@@ -1,6 +1,6 @@
-"""Removes checkpoints beyond the policy of the spec, which keeps some newest and some best ones."""
+"""Removes checkpoints: those that the spec's policy does not keep, and the oldest of an owner who is over the quota."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 import math
 from typing import NamedTuple
 
@@ -10,26 +10,45 @@ from sqlalchemy.orm import Session
 from store.db.database import now_us
 from store.db.stored_spec import StoredCheckpointPolicy
 from store.db.tables import Checkpoint, Job
-from store.rows import garbage, metrics
+from store.rows import garbage, metrics, quotas
+from torchyard.contract.team import Resource
 
 
-def prune(session: Session, job_id: str) -> None:
+def prune(session: Session, job_id: str) -> str | None:
     """Removes the checkpoints that the job's policy does not keep, and adds their blobs to the garbage.
 
-    Does nothing if `keep_last` is null. Call it as the owner of the job's newest attempt, after listing a checkpoint:
-    then neither the latest nor the best checkpoint is removed.
+    Then, if the owner's checkpoints exceed the quota, removes this job's oldest but for the best and the latest, until
+    they do not. Returns a message to the owner about that, or None.
+
+    Call it as the owner of the job's newest attempt, after listing a checkpoint: then neither the latest nor the best
+    checkpoint is removed.
     """
-    policy = session.get_one(Job, job_id).stored_spec.checkpoint
-    if policy.keep_last is None:
-        return
-    query = select(Checkpoint.id, Checkpoint.attempt, Checkpoint.step, Checkpoint.monitored)
-    found = session.execute(query.where(Checkpoint.job_id == job_id, Checkpoint.removed_at.is_(None)))
-    rows = [_Row(row.id, row.attempt, row.step, row.monitored) for row in found]
-    if len(rows) <= policy.keep_last:
-        return
-    last_steps = metrics.last_visible_steps(session, job_id)
-    kept = _kept(rows, policy, keep_last=policy.keep_last, last_steps=last_steps)
-    gone = [row.id for row in rows if row.id not in kept]
+    job = session.get_one(Job, job_id)
+    policy = job.stored_spec.checkpoint
+    limit = quotas.limit_of(session, job.owner, Resource.STORED_BYTES)
+    if policy.keep_last is None and limit is None:
+        return None
+    rows = _oldest_first(session, job_id)
+    if policy.keep_last is not None:
+        kept = _kept(rows, policy, last=policy.keep_last, best=policy.keep_best)
+        _remove(session, [row.id for row in rows if row.id not in kept])
+        rows = [row for row in rows if row.id in kept]
+    if limit is None:
+        return None
+    excess = quotas.stored_bytes(session, job.owner) - limit
+    gone = _oldest(rows, excess, spared=_kept(rows, policy, last=1, best=1))
+    _remove(session, gone)
+    return _quota_notice(job.owner, limit) if gone else None
+
+
+def _quota_notice(owner: str, limit: int) -> str:
+    return (
+        f"the checkpoints of {owner} exceed the quota of {limit} bytes: the oldest of this job are removed, but never"
+        " the best and the latest"
+    )
+
+
+def _remove(session: Session, gone: Sequence[str]) -> None:
     if gone:
         garbage.add(session, session.scalars(select(Checkpoint.files).where(Checkpoint.id.in_(gone))))
         change = update(Checkpoint).where(Checkpoint.id.in_(gone)).values(removed_at=now_us(), files=[], size=0)
@@ -42,14 +61,33 @@ class _Row(NamedTuple):
     step: int
     monitored: float
     """NaN without a value."""
+    size: int
 
 
-def _kept(
-    rows: Sequence[_Row], policy: StoredCheckpointPolicy, *, keep_last: int, last_steps: Mapping[int, int]
-) -> set[str]:
-    """Returns the ids to keep. Checkpoints beyond the start step of a later attempt count as older than all others."""
+def _oldest_first(session: Session, job_id: str) -> list[_Row]:
+    """Returns the listed checkpoints. Those beyond the start step of a later attempt count as older than all others."""
+    columns = (Checkpoint.id, Checkpoint.attempt, Checkpoint.step, Checkpoint.monitored, Checkpoint.size)
+    found = session.execute(select(*columns).where(Checkpoint.job_id == job_id, Checkpoint.removed_at.is_(None)))
+    last_steps = metrics.last_visible_steps(session, job_id)
+    return sorted(
+        (_Row(*row) for row in found),
+        key=lambda row: (row.step <= last_steps[row.attempt], row.attempt, row.step, row.id),
+    )
+
+
+def _kept(rows: Sequence[_Row], policy: StoredCheckpointPolicy, *, last: int, best: int) -> set[str]:
+    """Returns the ids of the `last` newest and the `best` best of `rows`, which are in order, oldest first."""
     sign = 1 if policy.mode == "min" else -1
-    newest = sorted(rows, key=lambda row: (row.step <= last_steps[row.attempt], row.attempt, row.step, row.id))
     measured = [row for row in rows if not math.isnan(row.monitored)]
-    best = sorted(measured, key=lambda row: (sign * row.monitored, row.step, row.id))
-    return {row.id for row in newest[-keep_last:] + best[: policy.keep_best]}
+    ranked = sorted(measured, key=lambda row: (sign * row.monitored, row.step, row.id))
+    return {row.id for row in [*rows[-last:], *ranked[:best]]}
+
+
+def _oldest(rows: Sequence[_Row], excess: int, *, spared: Collection[str]) -> list[str]:
+    """Returns the ids of the first of `rows` but the spared ones: as many as have `excess` bytes together."""
+    gone: list[str] = []
+    for row in rows:
+        if excess > 0 and row.id not in spared:
+            gone.append(row.id)
+            excess -= row.size
+    return gone

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from api.routes import telemetry
 from store.rows.logs import NewLines
 from store.rows.metrics import MetricPoint
 from tests.api.service import ApiFixture
@@ -22,7 +23,7 @@ def losses(*steps: int, key: str = "train/loss") -> list[MetricPoint]:
 
 def test_series_are_listed_by_key_and_step(service: ApiFixture) -> None:
     job_id = service.submit()["id"]
-    assert service.get(f"/v1/jobs/{job_id}/metrics") == {"data": []}
+    assert service.get(f"/v1/jobs/{job_id}/metrics") == {"data": [], "max_points": 1500}
     claim = service.start(job_id)
     service.record(claim, points=losses(3, 1, 2))
     service.record(claim, points=losses(2, key="val/loss") + losses(4, key="val/accuracy"))
@@ -78,6 +79,36 @@ def test_a_long_series_is_downsampled_to_max_points(service: ApiFixture) -> None
     assert len(series(service.get(path, max_points=100_000))["train/loss"]) == 5000
 
 
+def test_all_series_of_an_answer_have_at_most_100_000_points_together(service: ApiFixture) -> None:
+    job_id = service.submit()["id"]
+    claim = service.start(job_id)
+    for first in range(0, 2000, 100):
+        keys = [f"k{number}" for number in range(first, first + 100)]
+        service.record(claim, points=[point for key in keys for point in losses(*range(60), key=key)])
+    service.record(claim, points=losses(1, 2, key="k1999") + losses(*range(60, 5000), key="k0"))
+    path = f"/v1/jobs/{job_id}/metrics"
+    answer = service.get(path)
+    assert len(answer["data"]) == 2000
+    assert sum(len(item["points"]) for item in answer["data"]) <= 100_000
+    assert all(45 <= len(item["points"]) <= 50 for item in answer["data"])
+    assert answer["max_points"] == 50
+    few = service.get(path, key=["k0", "k1"], max_points=100_000)
+    assert [len(item["points"]) for item in few["data"]] == [5000, 60]
+    assert few["max_points"] == 100_000
+
+
+def test_short_series_leave_their_share_of_the_points_to_long_ones(
+    service: ApiFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(telemetry, "MAX_POINTS", 100)
+    job_id = service.submit()["id"]
+    points = [point for key, count in (("a", 10), ("b", 20), ("c", 500)) for point in losses(*range(count), key=key)]
+    service.record(service.start(job_id), points=points)
+    answer = service.get(f"/v1/jobs/{job_id}/metrics")
+    assert [len(item["points"]) for item in answer["data"]] == [10, 20, 70]
+    assert answer["max_points"] == 70
+
+
 def test_logs_are_listed_in_order_and_in_pages(service: ApiFixture) -> None:
     job_id = service.submit()["id"]
     path = f"/v1/jobs/{job_id}/logs"
@@ -100,6 +131,19 @@ def test_logs_are_listed_in_order_and_in_pages(service: ApiFixture) -> None:
     rest = service.get(path, limit=4, after=page["next"])
     assert page["data"] + rest["data"] == whole
     assert (rest["has_more"], rest["next"]) == (False, None)
+
+
+def test_a_page_of_long_lines_is_cut_at_8_mib_and_the_next_one_goes_on(service: ApiFixture) -> None:
+    job_id = service.submit()["id"]
+    claim = service.start(job_id)
+    for _ in range(3):
+        service.record(claim, lines=[NewLines(0, "stdout", ["x" * 16_384] * 256)])
+    path = f"/v1/jobs/{job_id}/logs"
+    page = service.get(path, limit=1000)
+    assert (len(page["data"]), page["has_more"], page["next"]) == (512, True, "512")
+    rest = service.get(path, limit=1000, after=page["next"])
+    assert [line["line"] for line in rest["data"]] == list(range(513, 769))
+    assert [line["line"] for line in service.get(path, tail=10_000)["data"]] == list(range(257, 769))
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ class AdoptionFixture:
         return lambda: all(JobState(self.db.job(job_id).state).terminal for job_id in job_ids)
 
     def _lines(self, job_id: str) -> list[str]:
-        found = self.db.read(lambda session: logs.after(session, job_id, line=0, limit=100_000))
+        found = self.db.read(lambda session: logs.after(session, job_id, line=0, limit=100_000).rows)
         return [line.text for line in found]
 
 

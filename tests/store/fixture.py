@@ -126,7 +126,7 @@ class StoreFixture:
         return self.read(lambda session: attempts.read(session, claim))
 
     def events(self, job_id: str) -> Sequence[JobEvent]:
-        return self.read(lambda session: jobs.events(session, job_id, after=0, limit=100_000))
+        return self.read(lambda session: jobs.events(session, job_id, after=0, limit=100_000).rows)
 
     def moves(self, job_id: str) -> list[str]:
         """Returns the states that the job entered, by its events."""

@@ -6,9 +6,11 @@ import pytest
 from sqlalchemy import insert, select
 
 from store.db.tables import Attempt, PointChunk, Series
+from store.queries import series
+from store.queries.series import PointFilter
 from store.rows import attempts, metrics
 from store.rows.attempts import Claim
-from store.rows.metrics import POINT, MetricPoint, PointFilter
+from store.rows.metrics import POINT, MetricPoint
 from tests.store.fixture import StoreFixture
 from torchyard.contract.job import EndReason
 
@@ -27,7 +29,7 @@ def rows(
     db: StoreFixture, job_id: str, where: PointFilter = EVERYTHING
 ) -> dict[str, list[tuple[int, float, int, int]]]:
     """Step, value, time and attempt of each point, by key."""
-    found = db.read(lambda session: metrics.read(session, job_id, where))
+    found = db.read(lambda session: dict(series.read(session, job_id, where)))
     return {
         key: list(
             zip(

@@ -73,6 +73,8 @@ def metrics(
     with connect() as client:
         found = client.find(job)
         view = client.metrics(found.id, keys=key or (), max_points=_MOST_POINTS if as_csv or as_json else None)
+    if as_csv and view.max_points is not None and view.max_points < _MOST_POINTS:
+        terminal.note(f"Each metric has at most {view.max_points} points here. For all of them, name one with --key.")
     if as_json:
         return output.write_json(view)
     if as_csv:

@@ -162,6 +162,9 @@ class SeriesView(View):
 
 class MetricsView(View):
     data: list[SeriesView]
+    max_points: int | None = None
+    """The most points of each series: as asked for, or fewer, because an answer has at most 100,000. None if the
+    service's version does not report it."""
 
 
 class LogLine(View):

@@ -9,6 +9,7 @@ import threading
 from store.db.tables import Attempt, Job
 from store.rows.attempts import Claim
 from store.rows.jobs import Reason
+from store.rows.limits import DEFAULTS, OutputLimits
 from store.store import Store
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport
@@ -59,6 +60,8 @@ class WorkerContext:
     """Reads the state of the GPUs from the driver: when an attempt begins, and when it claims that a GPU failed."""
     attempt_ended: threading.Event
     """Set whenever a runner is done: devices or a job may be free."""
+    limits: OutputLimits = DEFAULTS
+    """What of one attempt's output is stored."""
 
 
 class AttemptExecutor:
@@ -74,7 +77,7 @@ class AttemptExecutor:
         self._context = context
         self._key = AttemptKey(claim.job_id, claim.number)
         self._folder = context.runs / claim.job_id / str(claim.number)
-        self._records = AttemptRecords(context.store, claim, leaving=instructions.leaving)
+        self._records = AttemptRecords(context.store, claim, leaving=instructions.leaving, limits=context.limits)
         self._notices = Notices(self._records)
         self._instructions = instructions
         self._intents = IntentReader(self._records, instructions)

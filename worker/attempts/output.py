@@ -69,7 +69,7 @@ class OutputRecorder:
         removal.remove_checkpoint_copies(self._relay.folder, self._records.removed_among, attempts=self._attempts)
 
     def _store(self, *, final: bool) -> bool:
-        batch = self._relay.read(final=final)
+        batch = self._relay.read(final=final, logs="log" not in self._records.cut)
         if batch is None:
             return self._relay.copying
         with self._relay.storing(batch):

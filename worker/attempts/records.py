@@ -12,6 +12,7 @@ from store.db.tables import Attempt, Checkpoint, Job
 from store.rows import attempts, checkpoints, intents, jobs
 from store.rows.attempts import Batch, Claim
 from store.rows.jobs import Reason
+from store.rows.limits import DEFAULTS, OutputLimits
 from store.store import Store
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.job import EndReason, JobState
@@ -30,12 +31,17 @@ class AttemptRecords:
     When `leaving` is set, a call that waits for the database raises Unavailable.
     """
 
-    def __init__(self, store: Store, claim: Claim, *, leaving: threading.Event) -> None:
+    def __init__(
+        self, store: Store, claim: Claim, *, leaving: threading.Event, limits: OutputLimits = DEFAULTS
+    ) -> None:
         self._store = store
         self._claim = claim
         self._leaving = leaving
+        self._limits = limits
         self.start_step = 0
         """The step that the attempt's row says it resumes from."""
+        self.cut: frozenset[str] = frozenset()
+        """The outputs that the attempt's row says are cut, such as `log`."""
         self._seq = 0
         self._pending_running: Reason | None = None
         self._outage_s = 0.0
@@ -47,7 +53,7 @@ class AttemptRecords:
             return attempts.read_open(session, self._claim), jobs.get(session, self._claim.job_id)
 
         row, job = self._read(query)
-        self._seq, self.start_step = row.relay_seq, row.start_step
+        self._seq, self.start_step, self.cut = row.relay_seq, row.start_step, frozenset(row.cut.split())
         return row, job
 
     def checkpoints(self) -> list[Checkpoint]:
@@ -94,9 +100,14 @@ class AttemptRecords:
 
     def record(self, batch: Batch) -> None:
         """Stores a batch exactly once, even if the answer to an earlier try was lost."""
-        self._retry_while_unavailable(
+        self.cut = self._retry_while_unavailable(
             lambda: commands.record(
-                self._store, self._claim, batch, seq=self._seq, running_reason=self._pending_running
+                self._store,
+                self._claim,
+                batch,
+                seq=self._seq,
+                limits=self._limits,
+                running_reason=self._pending_running,
             )
         )
         self._seq += 1

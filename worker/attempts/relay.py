@@ -77,7 +77,7 @@ class Relay:
         """Whether a copy is unfinished: then `read` has more to do, even if it returned None."""
         return self._copy is not None
 
-    def read(self, *, final: bool = False) -> Batch | None:
+    def read(self, *, final: bool = False, logs: bool = True) -> Batch | None:
         """Reads at most 256 KiB of each file. Returns None if there is nothing new. Keeps the start of a long line.
 
         Each call copies at most 32 MiB of checkpoints, without a lock. A checkpoint is in the batch as soon as it is
@@ -85,13 +85,14 @@ class Relay:
 
         `final`: all processes have ended, so a last line without an end is complete; and if more than 256 MiB of a file
         are unread, only the last 16 MiB are read. All is read when the call returns None and `copying` is false.
-        Raises OSError: the next call reads the same again.
+        `logs`: whether to read them; those of an attempt that may store no more are not. Raises OSError: the next call
+        reads the same again.
         """
         self._discard_copied()
         batch = Batch(offsets=dict(self._offsets))
         self._progress = self._stored_progress
         copy_budget = self._read_events(batch, final=final)
-        for rank, stream in product(self._ranks, ("stdout", "stderr")):
+        for rank, stream in product(self._ranks if logs else (), ("stdout", "stderr")):
             name = f"{'launcher' if rank is None else f'rank-{rank}'}.{stream}"
             found = self._read_lines(name, batch, keep=_MAX_LINE, final=final)
             lines = [as_text(line, cut) for line, cut, _ in found]
@@ -162,7 +163,8 @@ class Relay:
         elif isinstance(event, Card):
             batch.card = event.values
         elif event is not None:
-            batch.events.append(NewEvent("message", {"level": event.level, "text": event.text}, event.time))
+            data = {"level": event.level, "text": event.text}
+            batch.events.append(NewEvent("message", data, event.time, limited=True))
 
     def _add_progress(self, event: ProgressLine, batch: Batch) -> None:
         known = self._progress
@@ -175,7 +177,7 @@ class Relay:
         newest = self._progress.newest
         if newest is not None and newest != self._progress.announced:
             batch.events.append(NewEvent("progress", self._progress.as_json(), newest.time))
-            self._progress = replace(self._progress, announced=newest)
+            self._progress = self._progress.with_newest_announced()
 
     def _add_unannounced_checkpoints(self, batch: Batch, copy_budget: int) -> None:
         """Adds checkpoints without an event line: the process ended before it could write the line."""
@@ -247,4 +249,5 @@ def _is_checkpoint_name(text: str) -> bool:
 
 def _warn(batch: Batch, text: str) -> None:
     if len(batch.events) < _MAX_WARNINGS:
-        batch.events.append(NewEvent("message", {"level": "warning", "text": text}, time.time_ns() // 1000))
+        data = {"level": "warning", "text": text}
+        batch.events.append(NewEvent("message", data, time.time_ns() // 1000, limited=True))

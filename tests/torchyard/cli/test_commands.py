@@ -13,7 +13,7 @@ import pytest
 
 from tests.torchyard.cli.invocation import COMMAND, environment, run_in_process, run_process, start_process
 from tests.torchyard.cli.terminal import in_terminal
-from tests.torchyard.client.answers import DATA, JOB, NOW, event, job, line, page, serve_checkpoint, sse
+from tests.torchyard.client.answers import DATA, JOB, NOW, event, job, line, metrics, page, serve_checkpoint, sse
 from tests.torchyard.client.fake_server import TOKEN, Answer, FakeServer, problem, serving
 
 ERROR = {"code": "user_error", "message": "rank 1 raised ValueError", "rank": 1, "exit_code": 1, "traceback": "Trace\n"}
@@ -233,6 +233,15 @@ def test_cancel_takes_several_jobs(server: FakeServer) -> None:
     done = _run(server, "cancel", "job_1", "job_2")
     assert done.stdout == "job_1  cancelled\njob_2  cancelled\n"
     assert len(json.loads(_run(server, "cancel", "job_1", "job_2", "--json").stdout)) == 2
+
+
+@pytest.mark.parametrize(("most", "noted"), [(100_000, False), (50, True)])
+def test_metrics_says_when_the_csv_lacks_points(server: FakeServer, most: int, noted: bool) -> None:
+    server.on(JOB, job())
+    server.on(f"{JOB}/metrics", metrics(loss=[1, 2]) | {"max_points": most})
+    done = _run(server, "metrics", "job_1", "--csv")
+    assert len(done.stdout.splitlines()) == 3
+    assert ("has at most 50 points here" in done.stderr) == noted
 
 
 @pytest.mark.parametrize("arguments", [["download", "job_1", "--best", "--latest"], ["frobnicate"], ["logs"]])

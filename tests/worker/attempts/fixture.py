@@ -87,7 +87,9 @@ class RunnerFixture(Generic[EngineT]):
         wait_for(lambda: self.runner.done, "the runner's end")
 
     def lines(self) -> list[str]:
-        return [line.text for line in self.store.read(lambda s: logs.after(s, self.claim.job_id, line=0, limit=1000))]
+        return [
+            line.text for line in self.store.read(lambda s: logs.after(s, self.claim.job_id, line=0, limit=1000).rows)
+        ]
 
     def messages(self) -> list[str]:
         return [event.data["text"] for event in self.store.events(self.claim.job_id) if event.type == "message"]

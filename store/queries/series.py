@@ -1,0 +1,141 @@
+"""Reads the metric series of a job, many short ones at once and long ones one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlalchemy import ColumnElement, LargeBinary, Row, func, literal, select
+from sqlalchemy.dialects.postgresql import aggregate_order_by
+from sqlalchemy.orm import Session
+
+from store.db.tables import PointChunk, Series
+from store.rows.metrics import END, POINT, last_visible_steps
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_SPAN = 1 << 16
+"""Chunks are joined in spans of this many positions, because a database limits the length of a text."""
+_GROUP_POINTS, _GROUP_SERIES = 100_000, 1000
+"""The most points, and the most series, that are read at once, besides one longer series."""
+
+
+@dataclass(frozen=True)
+class PointFilter:
+    keys: tuple[str, ...] = ()
+    from_step: int | None = None
+    to_step: int | None = None
+    attempt: int | None = None
+    """Only this attempt's points; None joins all attempts, and each step comes from the latest that trained it."""
+
+
+@dataclass(frozen=True)
+class SeriesColumns:
+    """A series by rising step, as arrays of one length."""
+
+    steps: NDArray[np.int64]
+    values: NDArray[np.float64]
+    times: NDArray[np.int64]
+    """Microseconds since the epoch."""
+    attempts: NDArray[np.int64]
+
+
+def counts(session: Session, job_id: str, keys: Sequence[str]) -> list[int]:
+    """Returns the number of stored points of each series, or of those with these keys."""
+    return [row.points for row in _series(session, job_id, keys)]
+
+
+def read(session: Session, job_id: str, where: PointFilter) -> Iterator[tuple[str, SeriesColumns]]:
+    """Yields each series, by key. A step that was measured twice has the newest value.
+
+    Reads many short series at once, and a long one by itself: no others are in memory then.
+    """
+    visible = last_visible_steps(session, job_id) if where.attempt is None else None
+    for group in _groups(_series(session, job_id, where.keys)):
+        stored = _stored(session, [row.id for row in group], attempt=where.attempt)
+        for row in group:
+            yield row.key, _columns(stored.pop(row.id, []), where, visible)
+
+
+def _series(session: Session, job_id: str, keys: Sequence[str]) -> Sequence[Row[int, str, int]]:
+    """Returns the id, the key and the number of points of the job's series, or of those with these keys."""
+    query = (
+        select(Series.id, Series.key, Series.count.label("points")).where(Series.job_id == job_id).order_by(Series.key)
+    )
+    return session.execute(query.where(Series.key.in_(keys)) if keys else query).all()
+
+
+def _groups(series: Iterable[Row[int, str, int]]) -> Iterator[list[Row[int, str, int]]]:
+    """Yields the series in groups that are read together."""
+    group: list[Row[int, str, int]] = []
+    points = 0
+    for row in series:
+        if group and (points + row.points > _GROUP_POINTS or len(group) == _GROUP_SERIES):
+            yield group
+            group, points = [], 0
+        group.append(row)
+        points += row.points
+    if group:
+        yield group
+
+
+def _columns(stored: Sequence[tuple[int, bytes]], where: PointFilter, visible: dict[int, int] | None) -> SeriesColumns:
+    # Imported here, because most processes of the service never read a series.
+    import numpy as np
+
+    packed = np.frombuffer(
+        b"".join([data for _, data in stored]), dtype=[("step", "<i8"), ("value", "<f8"), ("time", "<i8")]
+    )
+    numbers = [number for number, _ in stored]
+    counts = np.array([len(data) // POINT.size for _, data in stored], dtype=np.int64)
+    attempts = np.repeat(np.array(numbers, dtype=np.int64), counts)
+    keep = np.ones(len(packed), dtype=np.bool_)
+    if visible is not None:
+        last = [visible.get(number, END) for number in numbers]
+        keep &= packed["step"] <= np.repeat(np.array(last, dtype=np.int64), counts)
+    if where.from_step is not None:
+        keep &= packed["step"] >= where.from_step
+    if where.to_step is not None:
+        keep &= packed["step"] <= where.to_step
+    packed, attempts = packed[keep], attempts[keep]
+    order = np.argsort(packed["step"], kind="stable")
+    steps = packed["step"][order]
+    # Equal steps are in the order in which they were stored, and the last one counts.
+    order = order[np.append(steps[1:] != steps[:-1], True)] if len(order) else order
+    packed = packed[order]
+    return SeriesColumns(packed["step"], packed["value"], packed["time"], attempts[order])
+
+
+def _stored(session: Session, series_ids: Sequence[int], *, attempt: int | None) -> dict[int, list[tuple[int, bytes]]]:
+    """Returns each series' chunks, in the order in which they were stored, each with its attempt."""
+    wanted = PointChunk.series_id.in_(series_ids)
+    if attempt is not None:
+        wanted &= PointChunk.attempt == attempt
+    found: dict[int, list[tuple[int, bytes]]] = {}
+    for series_id, number, data in _joined(session, wanted):
+        found.setdefault(series_id, []).append((number, data))
+    return found
+
+
+def _joined(session: Session, wanted: ColumnElement[bool]) -> Iterator[tuple[int, int, bytes]]:
+    """Yields chunks that are joined to longer ones, each with its series and attempt, in the order of storing.
+
+    The database joins them: in a slow job each point is a chunk, and reading one row each would take most of the time.
+    """
+    series, attempt, span = PointChunk.series_id, PointChunk.attempt, (PointChunk.first // _SPAN).label("span")
+    if session.get_bind().dialect.name == "postgresql":
+        data = func.string_agg(PointChunk.data, aggregate_order_by(literal(b""), PointChunk.first), type_=LargeBinary)
+        keys = (series, span, attempt)
+        for row in session.execute(select(series, attempt, data).where(wanted).group_by(*keys).order_by(*keys)):
+            yield row[0], row[1], row[2]
+        return
+    # Older SQLite cannot order within an aggregate but keeps a subquery's order, and it joins only texts.
+    chunks = select(series, attempt, span, func.hex(PointChunk.data).label("hex")).where(wanted)
+    rows = chunks.order_by(series, PointChunk.first).subquery().c
+    keys = (rows.series_id, rows.span, rows.attempt)
+    texts = select(rows.series_id, rows.attempt, func.group_concat(rows.hex, "")).group_by(*keys).order_by(*keys)
+    for row in session.execute(texts):
+        yield row[0], row[1], bytes.fromhex(row[2])
