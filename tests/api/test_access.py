@@ -1,0 +1,187 @@
+"""Who may do what: roles, scopes, and whose object it is."""
+
+from collections.abc import Callable, Iterator
+import re
+from typing import Any
+
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute, iter_route_contexts
+import pytest
+
+from tests.api.service import ApiFixture
+from torchyard.contract.job import EndReason
+from torchyard.contract.team import Role, Scope
+
+PUBLIC = {
+    ("GET", "/healthz"),
+    ("GET", "/readyz"),
+    ("GET", "/openapi.json"),
+    ("GET", "/docs"),
+    ("GET", "/docs/{name}"),
+    ("POST", "/v1/session"),
+}
+"""What needs no token: health, the documentation, and the login of a browser."""
+
+READS: dict[str, str] = {
+    "job": "/v1/jobs/{job}",
+    "events": "/v1/jobs/{job}/events",
+    "metrics": "/v1/jobs/{job}/metrics",
+    "logs": "/v1/jobs/{job}/logs",
+    "stream": "/v1/jobs/{job}/stream",
+    "checkpoints": "/v1/jobs/{job}/checkpoints",
+    "checkpoint": "/v1/jobs/{job}/checkpoints/latest",
+    "download": "/v1/jobs/{job}/checkpoints/latest/download",
+    "file": "/v1/jobs/{job}/checkpoints/latest/files/state.pt",
+}
+CHANGES: dict[str, tuple[str, str, int]] = {
+    "change": ("PATCH", "/v1/jobs/{job}", 200),
+    "cancel": ("POST", "/v1/jobs/{job}/cancel", 409),
+    "pause": ("POST", "/v1/jobs/{job}/pause", 409),
+    "resume": ("POST", "/v1/jobs/{job}/resume", 409),
+    "delete": ("DELETE", "/v1/jobs/{job}", 204),
+}
+"""Method, path, and the status for who may change the job, which has ended."""
+FOR_ROLES: list[tuple[str, str, Any, Role, int]] = [
+    ("POST", "/v1/jobs", {"trainer": "image-classification"}, Role.MEMBER, 201),
+    ("GET", "/v1/jobs", None, Role.VIEWER, 200),
+    ("GET", "/v1/queue", None, Role.VIEWER, 200),
+    ("GET", "/v1/workers", None, Role.VIEWER, 200),
+    ("GET", "/v1/trainers", None, Role.VIEWER, 200),
+    ("GET", "/v1/me", None, Role.VIEWER, 200),
+    ("GET", "/v1/tokens", None, Role.VIEWER, 200),
+    ("GET", "/v1/quotas/users/alice", None, Role.VIEWER, 200),
+    ("POST", "/v1/workers/wrk_00000000000000000000000000000000/drain", None, Role.OPERATOR, 404),
+    ("GET", "/metrics", None, Role.OPERATOR, 200),
+    ("GET", "/v1/users", None, Role.ADMIN, 200),
+    ("POST", "/v1/users", {"name": "carol"}, Role.ADMIN, 201),
+    ("PATCH", "/v1/users/bob", {"role": "viewer"}, Role.ADMIN, 200),
+    ("GET", "/v1/quotas", None, Role.ADMIN, 200),
+    ("PUT", "/v1/quotas/users/bob", {"devices": 1}, Role.ADMIN, 204),
+    ("PUT", "/v1/quotas/roles/member", {"devices": 1}, Role.ADMIN, 204),
+    ("DELETE", "/v1/quotas/users/bob", None, Role.ADMIN, 204),
+    ("DELETE", "/v1/quotas/roles/member", None, Role.ADMIN, 204),
+    ("GET", "/v1/quotas/users/bob", None, Role.ADMIN, 200),
+    ("GET", "/v1/tokens?user=bob", None, Role.ADMIN, 200),
+    ("POST", "/v1/tokens", {"user": "bob"}, Role.ADMIN, 201),
+    ("GET", "/v1/audit", None, Role.ADMIN, 200),
+]
+"""Method, path, body, the least role that may do it, and the status for that role."""
+
+
+def scopes_of(dependant: Dependant) -> Iterator[Scope]:
+    if (scope := getattr(dependant.call, "scope", None)) is not None:
+        yield scope
+    for inner in dependant.dependencies:
+        yield from scopes_of(inner)
+
+
+def test_every_route_requires_a_scope_or_is_public(service: ApiFixture) -> None:
+    open_routes = {
+        (method, context.path)
+        for context in iter_route_contexts(service.app.routes)
+        for method in context.methods or ()
+        if not (isinstance(context.original_route, APIRoute) and [*scopes_of(context.original_route.dependant)])
+    }
+    assert {(method, path) for method, path in open_routes if method != "HEAD"} == PUBLIC
+
+
+@pytest.fixture
+def job(service: ApiFixture) -> str:
+    """A job of bob's that has ended, with a checkpoint, a log line and a metric."""
+    service.act_as("bob")
+    job_id = service.submit(name="secret-name", labels={"for": "acme"})["id"]
+    claim = service.start(job_id)
+    service.record(claim, checkpoints=[service.new_checkpoint(step=1, files={"state.pt": b"state"}, val_loss=0.5)])
+    service.end(claim, reason=EndReason.COMPLETED)
+    return job_id
+
+
+@pytest.mark.parametrize("visibility", ["private", "team"])
+@pytest.mark.parametrize("role", list(Role))
+def test_whose_objects_each_role_may_read_and_change(
+    service: ApiFixture, job: str, role: Role, visibility: str
+) -> None:
+    service.client.patch(f"/v1/jobs/{job}", json={"visibility": visibility})
+    service.act_as("alice", role)
+    readable = visibility == "team" or role is Role.ADMIN
+    for what, path in READS.items():
+        answer = service.client.get(path.format(job=job))
+        assert answer.status_code == (200 if readable else 404), what
+        assert readable or "secret-name" not in answer.text, what
+    for what, (method, path, status) in CHANGES.items():
+        body = {"labels": {}} if what == "change" else None
+        expected = status if role is Role.ADMIN else 404 if role is not Role.VIEWER and not readable else 403
+        assert service.client.request(method, path.format(job=job), json=body).status_code == expected, what
+    service.act_as("bob")
+    for what, path in READS.items():
+        assert service.client.get(path.format(job=job)).status_code == (404 if role is Role.ADMIN else 200), what
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_what_each_role_may_do(service: ApiFixture, role: Role) -> None:
+    service.act_as("bob")
+    service.act_as("alice", role)
+    order = list(Role)
+    for method, path, body, least, status in FOR_ROLES:
+        expected = status if order.index(role) >= order.index(least) else 403
+        assert service.client.request(method, path, json=body).status_code == expected, (method, path)
+
+
+@pytest.mark.parametrize("role", [Role.MEMBER, Role.OPERATOR])
+def test_lists_show_of_another_users_private_job_what_the_role_may_see(
+    service: ApiFixture, job: str, role: Role
+) -> None:
+    service.start(service.submit(name="secret-two", labels={"for": "acme"})["id"])
+    service.submit(name="secret-three", env={"A": "acme"})
+    service.act_as("alice", role)
+    answers = {path: service.client.get(path) for path in ("/v1/jobs", "/v1/queue", "/v1/workers")}
+    text = "".join(answer.text for answer in answers.values())
+    assert "acme" not in text
+    (worker,) = answers["/v1/workers"].json()["data"]
+    holder = worker["devices"][0]["holder"]
+    (waiting,) = answers["/v1/queue"].json()["data"]
+    assert (holder["owner"], holder["state"], waiting["owner"], waiting["reason"]) == ("bob", "running", "bob", None)
+    assert holder["since"]
+    listed = answers["/v1/jobs"].json()["data"]
+    if role is Role.MEMBER:
+        assert listed == []
+        assert re.search("secret|job_[0-9a-f]{32}", text) is None
+        return
+    assert (holder["name"], waiting["name"]) == ("secret-two", "secret-three")
+    assert {(row["name"], row["state"]) for row in listed} == {
+        ("secret-name", "succeeded"),
+        ("secret-two", "running"),
+        ("secret-three", "queued"),
+    }
+    for row in listed:
+        assert (row["labels"], row["metrics"], row["best"], row["error"]) == ({}, {}, None, None)
+        assert row["status_reason"]["message"] == ""
+
+
+def test_a_token_may_do_no_more_than_its_scopes(service: ApiFixture) -> None:
+    service.act_as("alice")
+    made = service.client.post("/v1/tokens", json={"scopes": ["jobs:read"]}).json()
+    service.client.headers["Authorization"] = f"Bearer {made['token']}"
+    assert service.get("/v1/me")["scopes"] == ["account", "jobs:read"]
+    assert service.client.get("/v1/jobs").status_code == 200
+    refused = service.client.post("/v1/jobs", json={"trainer": "image-classification"})
+    assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+    assert "jobs:write" in refused.json()["detail"]
+    assert service.client.post("/v1/tokens", json={}).status_code == 403
+
+
+def test_a_job_has_the_visibility_of_its_spec_else_the_servers(
+    service: ApiFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert service.submit()["visibility"] == "private"
+    assert service.submit(visibility="team")["visibility"] == "team"
+    services = service.app.state.services
+    shared = services.settings.model_copy(update={"visibility": "team"})
+    monkeypatch.setattr(service.app.state, "services", replaced(services, settings=shared))
+    assert service.submit()["visibility"] == "team"
+    assert service.submit(visibility="private")["visibility"] == "private"
+
+
+def replaced(services: Any, **changes: Any) -> Any:
+    make: Callable[..., Any] = type(services)
+    return make(**{**vars(services), **changes})
