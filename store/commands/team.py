@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from store.commands import requests
 from store.db.tables import BrowserSession, Job, User
@@ -118,4 +119,8 @@ def _cancel_jobs(store: Store, owner: str, caller: Caller) -> None:
         live = session.scalars(select(Job.id).where(Job.owner == owner, Job.state.in_(_LIVE)).order_by(Job.id)).all()
     for job_id in live:
         with suppress(NotFound, Conflict):  # deleted or ended meanwhile
-            requests.cancel(store, job_id, caller=caller, answer=lambda *_: None)
+            requests.cancel(store, job_id, caller=caller, answer=_id)
+
+
+def _id(_: Session, job: Job) -> str:
+    return job.id

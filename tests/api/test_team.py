@@ -1,0 +1,295 @@
+"""Users, tokens, sessions of browsers, and the audit."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+import json
+import logging
+import threading
+from typing import Any
+
+import pytest
+from sqlalchemy import select, update
+
+from store.db.database import in_us, now_us
+from store.db.tables import AuditEntry, BrowserSession, Token
+from tests.api.service import TOKEN, ApiFixture, both_databases
+from torchyard.contract.team import Role
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def make_token(service: ApiFixture, **body: Any) -> dict[str, Any]:
+    answer = service.client.post("/v1/tokens", json=body)
+    assert answer.status_code == 201, answer.text
+    return answer.json()
+
+
+def status(service: ApiFixture, token: str, path: str = "/v1/me") -> int:
+    return service.client.get(path, headers=bearer(token)).status_code
+
+
+def audited(service: ApiFixture) -> list[tuple[str, str, str, str]]:
+    """Returns who, action, object and outcome of each entry, oldest first."""
+    with service.database.read() as session:
+        rows = session.scalars(select(AuditEntry).order_by(AuditEntry.id)).all()
+    return [(row.who, row.action, row.object, row.outcome) for row in rows]
+
+
+@both_databases
+def test_a_token_is_shown_once_and_stored_as_a_digest(service: ApiFixture) -> None:
+    service.act_as("alice")
+    made = make_token(service, name="laptop")
+    prefix, token_id, secret = made["token"].split("_", 2)
+    assert (prefix, f"tok_{token_id}", len(secret)) == ("ty", made["id"], 43)
+    (listed, _) = service.get("/v1/tokens")["data"]
+    assert (listed["id"], listed["name"], "token" in listed) == (made["id"], "laptop", False)
+    with service.database.read() as session:
+        rows = session.execute(select(Token.__table__)).all()  # pyright: ignore[reportArgumentType]
+    assert secret not in str(rows)
+    assert service.client.get("/v1/me", headers=bearer(made["token"])).json()["token_id"] == made["id"]
+
+
+def test_a_wrong_expired_or_revoked_token_is_refused(service: ApiFixture) -> None:
+    made = make_token(service, name="short", lifetime="90d")["token"]
+    assert status(service, made) == 200
+    for wrong in (made[:-1], f"{made}x", made.replace("ty_", "tx_"), "ty_", "ty__", "", "ty_00_00", f"ty_{'0' * 32}_a"):
+        assert service.client.get("/v1/me", headers=bearer(wrong)).status_code in {401, 429}, wrong
+    with service.database.write() as session:
+        session.execute(update(Token).values(expires_at=now_us() - 1))
+    assert status(service, made) == 401
+    never = make_token(service, name="ci", lifetime=None)
+    assert never["expires_at"] is None
+    assert status(service, never["token"]) == 200
+    for _ in range(2):
+        assert service.client.delete(f"/v1/tokens/{never['id']}").status_code == 204
+    assert status(service, never["token"]) == 401
+
+
+def test_only_administrators_reach_the_tokens_of_others(service: ApiFixture) -> None:
+    service.act_as("bob")
+    bobs = make_token(service)
+    service.act_as("alice")
+    assert service.client.delete(f"/v1/tokens/{bobs['id']}").status_code == 404
+    assert service.client.post("/v1/tokens", json={"user": "bob"}).status_code == 403
+    assert status(service, bobs["token"]) == 200
+    service.act_as("admin")
+    assert service.client.delete(f"/v1/tokens/{bobs['id']}").status_code == 204
+    assert status(service, bobs["token"]) == 401
+    assert service.client.post("/v1/tokens", json={"user": "nobody"}).status_code == 404
+
+
+def test_the_last_use_is_stored_once_a_minute(service: ApiFixture) -> None:
+    made = make_token(service)
+
+    def used() -> Any:
+        return next(row for row in service.get("/v1/tokens")["data"] if row["id"] == made["id"])["used_at"]
+
+    assert used() is None
+    status(service, made["token"])
+    first = used()
+    status(service, made["token"])
+    assert first is not None
+    assert used() == first
+    with service.database.write() as session:
+        session.execute(update(Token).values(used_at=now_us() - in_us(timedelta(minutes=2))))
+    status(service, made["token"])
+    assert used() >= first
+
+
+@both_databases
+def test_a_disabled_users_tokens_end_and_their_jobs_are_kept_or_cancelled(service: ApiFixture) -> None:
+    service.act_as("alice")
+    kept = service.submit()["id"]
+    service.act_as("admin")
+    disabled = service.client.patch("/v1/users/alice", json={"disabled": True}).json()
+    assert disabled["disabled_at"] is not None
+    service.act_as("alice")
+    assert service.client.get("/v1/me").status_code == 401
+    service.act_as("admin")
+    assert service.get(f"/v1/jobs/{kept}")["state"] == "queued"
+    assert service.client.patch("/v1/users/alice", json={"disabled": False}).json()["disabled_at"] is None
+    service.act_as("alice")
+    running = service.submit()["id"]
+    service.start(running)
+    service.act_as("admin")
+    service.client.patch("/v1/users/alice", json={"disabled": True, "jobs": "cancel"})
+    assert service.get(f"/v1/jobs/{kept}")["state"] == "cancelled"
+    assert service.get(f"/v1/jobs/{running}")["status_reason"]["code"] == "stopping"
+
+
+def test_a_users_name_is_never_given_to_another(service: ApiFixture) -> None:
+    service.act_as("alice")
+    service.act_as("admin")
+    again = service.client.post("/v1/users", json={"name": "alice"})
+    assert (again.status_code, again.json()["code"]) == (409, "conflict")
+    for body in ({"name": ""}, {"name": "a b"}, {"name": "x" * 65}, {"name": "x", "role": "root"}, {}, [], {"n": 1}):
+        refused = service.client.post("/v1/users", json=body)
+        assert (refused.status_code, refused.json()["code"]) == (422, "invalid_request"), body
+
+
+def test_the_bootstrap_administrator_cannot_be_disabled_or_demoted(service: ApiFixture) -> None:
+    for change in ({"disabled": True}, {"role": "viewer"}):
+        answer = service.client.patch("/v1/users/admin", json=change)
+        assert (answer.status_code, "TORCHYARD_TOKEN" in answer.json()["detail"]) == (409, True)
+    assert service.get("/v1/me")["role"] == "admin"
+
+
+@pytest.mark.parametrize("end", ["revoke", "disable", "role"])
+def test_an_open_stream_ends_with_its_token(service: ApiFixture, end: str) -> None:
+    service.act_as("alice")
+    job_id = service.submit()["id"]
+    made = make_token(service)
+    ended: list[str] = []
+
+    def watch() -> None:
+        with service.client.stream("GET", f"/v1/jobs/{job_id}/stream", headers=bearer(made["token"])) as answer:
+            ended.append("".join(answer.iter_text()))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    live = service.app.state.services.live
+    while not (live.watched(job_id) and live.subscribed):
+        assert watcher.is_alive()
+    service.act_as("admin")
+    if end == "revoke":
+        service.client.delete(f"/v1/tokens/{made['id']}")
+    else:
+        change = {"disabled": True} if end == "disable" else {"role": "viewer"}
+        service.client.patch("/v1/users/alice", json=change)
+    watcher.join(30)
+    assert not watcher.is_alive()
+    assert "event: end" not in ended[0]
+
+
+@pytest.fixture
+def browser(service: ApiFixture) -> Iterator[ApiFixture]:
+    """A service whose client has a session and no token."""
+    service.act_as("alice")
+    token = str(service.client.headers.pop("Authorization")).removeprefix("Bearer ")
+    assert service.client.post("/v1/session", json={"token": token}).status_code == 200
+    yield service
+    service.client.cookies.clear()
+
+
+def test_a_session_is_an_http_only_cookie_of_this_instance(browser: ApiFixture) -> None:
+    name = browser.app.state.services.cookie_name
+    assert list(browser.client.cookies) == [name]
+    me = browser.get("/v1/me")
+    assert (me["name"], me["role"]) == ("alice", "member")
+    cookie = browser.client.post("/v1/session", json={"token": TOKEN}).headers["Set-Cookie"]
+    assert {"HttpOnly", "SameSite=strict", "Path=/"} <= {part.strip() for part in cookie.split(";")}
+    assert TOKEN not in cookie
+    with browser.database.read() as session:
+        digests = session.scalars(select(BrowserSession.digest)).all()
+    assert browser.client.cookies[name] not in digests
+
+
+def test_a_session_changes_things_only_for_this_services_own_pages(browser: ApiFixture) -> None:
+    body = {"trainer": "image-classification"}
+    csrf = browser.get("/v1/me")["csrf"]
+    own = {"Origin": "http://testserver", "X-CSRF-Token": csrf}
+    for headers in (
+        {},
+        {"X-CSRF-Token": csrf},
+        {"Origin": "http://testserver"},
+        own | {"Origin": "http://evil.example"},
+        own | {"Origin": "http://testserver:81"},
+        own | {"Origin": "null"},
+        own | {"X-CSRF-Token": csrf[:-1]},
+    ):
+        refused = browser.client.post("/v1/jobs", json=body, headers=headers)
+        assert (refused.status_code, refused.json()["code"]) == (403, "forbidden"), headers
+    assert browser.client.post("/v1/jobs", json=body, headers=own).status_code == 201
+    assert "access-control-allow-origin" not in browser.client.get("/v1/me", headers=own).headers
+
+
+def test_a_session_ends_with_logout_and_with_its_token(browser: ApiFixture) -> None:
+    own = {"Origin": "http://testserver", "X-CSRF-Token": browser.get("/v1/me")["csrf"]}
+    token_id = browser.get("/v1/me")["token_id"]
+    browser.client.delete(f"/v1/tokens/{token_id}", headers=own)
+    assert browser.client.get("/v1/me").status_code == 401
+    assert browser.client.post("/v1/session", json={"token": TOKEN}).status_code == 200
+    own["X-CSRF-Token"] = browser.get("/v1/me")["csrf"]
+    cookie = browser.client.cookies[browser.app.state.services.cookie_name]
+    assert browser.client.delete("/v1/session", headers=own).status_code == 204
+    name = browser.app.state.services.cookie_name
+    assert browser.client.get("/v1/me", headers={"Cookie": f"{name}={cookie}"}).status_code == 401
+
+
+def test_a_login_from_another_site_or_with_a_wrong_token_opens_no_session(service: ApiFixture) -> None:
+    evil = {"Origin": "http://evil.example"}
+    assert service.client.post("/v1/session", json={"token": TOKEN}, headers=evil).status_code == 403
+    assert service.client.post("/v1/session", json={"token": "wrong"}).status_code == 401
+    assert service.client.post("/v1/session", json={}).status_code == 422
+    assert not list(service.client.cookies)
+
+
+def test_every_change_is_in_the_audit(service: ApiFixture, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    service.act_as("alice")
+    job_id = service.submit()["id"]
+    for what in ("pause", "resume", "cancel"):
+        service.client.post(f"/v1/jobs/{job_id}/{what}")
+    service.client.patch(f"/v1/jobs/{job_id}", json={"visibility": "team"})
+    retried = service.client.post(f"/v1/jobs/{job_id}/retry").json()["id"]
+    service.client.delete(f"/v1/jobs/{job_id}")
+    found = audited(service)
+    assert [(action, object) for who, action, object, _ in found if who == "alice"] == [
+        ("job.submit", job_id),
+        ("job.pause", job_id),
+        ("job.resume", job_id),
+        ("job.cancel", job_id),
+        ("job.change", job_id),
+        ("job.retry", f"{job_id} as {retried}"),
+        ("job.delete", job_id),
+    ]
+    assert ("admin", "user.add", "alice as member", "ok") in found
+    lines = [json.loads(line.partition("audit ")[2]) for line in caplog.messages if line.startswith("audit ")]
+    assert next(line["action"] for line in lines if line["who"] == "alice") == "job.submit"
+    service.act_as("admin")
+    entry = service.get("/v1/audit", action="job.cancel")["data"][0]
+    assert (entry["who"], entry["object"], entry["outcome"]) == ("alice", job_id, "ok")
+    assert entry["token_id"].startswith("tok_")
+    assert entry["address"] == "testclient"
+    assert entry["request_id"].startswith("req_")
+
+
+def test_a_refused_change_is_not_in_the_audit_and_a_failed_login_is(service: ApiFixture) -> None:
+    service.act_as("alice")
+    before = audited(service)
+    assert service.client.post(f"/v1/jobs/job_{'0' * 32}/cancel").status_code == 404
+    assert audited(service) == before
+    assert status(service, "ty_wrong_\x1b") == 401
+    assert audited(service) == [*before, ("", "login", "", "not_authorized")]
+
+
+def test_an_audit_line_in_the_log_has_no_control_characters(
+    service: ApiFixture, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    make_token(service, name="n", user="admin")
+    service.client.patch("/v1/users/%0a%1b[2J%E2%80%AE", json={"disabled": True})
+    service.client.delete("/v1/quotas/users/%0a%1b[2J%E2%80%AE")
+    lines = [line for line in caplog.messages if line.startswith("audit ")]
+    assert any("quota.clear" in line for line in lines)
+    assert all(line.isascii() and line.isprintable() for line in lines)
+
+
+def test_failed_logins_of_an_address_are_limited_and_do_not_fill_the_audit(service: ApiFixture) -> None:
+    limited = service.app.state.services.settings.max_wrong_tokens_per_minute
+    codes = [status(service, f"ty_{number}_wrong") for number in range(limited + 5)]
+    assert codes == [401] * limited + [429] * 5
+    assert len([entry for entry in audited(service) if entry[1] == "login"]) == limited
+    assert service.client.get("/v1/me").status_code == 200, "a valid token is accepted"
+
+
+def test_the_audit_is_listed_in_pages_newest_first(service: ApiFixture) -> None:
+    for name in ("a", "b", "c"):
+        service.act_as(name, Role.VIEWER)
+    service.act_as("admin")
+    first = service.get("/v1/audit", limit=2, action="user.add")
+    assert [entry["object"] for entry in first["data"]] == ["c as viewer", "b as viewer"]
+    second = service.get("/v1/audit", limit=2, action="user.add", after=first["next"])
+    assert ([entry["object"] for entry in second["data"]], second["has_more"]) == (["a as viewer"], False)
