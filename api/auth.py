@@ -108,6 +108,7 @@ ClusterWriter = Annotated[Principal, require(Scope.CLUSTER_WRITE)]
 FiguresReader = Annotated[Principal, require(Scope.FIGURES_READ)]
 Account = Annotated[Principal, require(Scope.ACCOUNT)]
 TokenOwner = Annotated[Principal, require(Scope.TOKENS)]
+SecretOwner = Annotated[Principal, require(Scope.SECRETS)]
 UserManager = Annotated[Principal, require(Scope.USERS)]
 Auditor = Annotated[Principal, require(Scope.AUDIT)]
 """Parameters of routes: the caller, who may do this."""

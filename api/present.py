@@ -6,7 +6,7 @@ from typing import Any
 
 from store.db import stored_spec
 from store.db.database import Session
-from store.db.tables import AuditEntry, Checkpoint, Job, JobEvent, Token, User, Worker
+from store.db.tables import AuditEntry, Checkpoint, Job, JobEvent, Secret, Token, User, Worker
 from store.queries import queue_positions
 from store.queries.listing import ListedJob
 from store.queries.timeline import TimelineItem
@@ -34,6 +34,7 @@ from torchyard.contract.views import (
     MetricView,
     ProgressView,
     QueueEntry,
+    SecretView,
     StartsView,
     StatusReason,
     TokenView,
@@ -192,6 +193,11 @@ def token(row: Token) -> TokenView:
         used_at=_time_or_none(row.used_at),
         revoked_at=_time_or_none(row.revoked_at),
     )
+
+
+def secret(row: Secret) -> SecretView:
+    """Returns the view of a secret, without its value."""
+    return SecretView(name=row.name, created_at=time(row.created_at), updated_at=time(row.updated_at))
 
 
 def audit_entry(row: AuditEntry) -> AuditView:

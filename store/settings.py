@@ -4,7 +4,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Self
 
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from torchyard.contract.errors import ConfigError
@@ -22,6 +22,8 @@ class Settings(BaseSettings):
     """Empty means SQLite in the data directory."""
     redis_url: str = ""
     """Empty means the unix socket in the data directory."""
+    secret_key: SecretStr = SecretStr("")
+    """Keys of the users' secrets, separated by `,`. Empty means the file `secret.key` in the data directory."""
 
     @classmethod
     def load(cls) -> Self:
@@ -45,6 +47,10 @@ class Settings(BaseSettings):
     @property
     def redis(self) -> str:
         return self.redis_url or f"unix://{self.root / 'redis' / 'redis.sock'}"
+
+    @property
+    def secret_key_file(self) -> Path:
+        return self.root / "secret.key"
 
     @property
     def blobs(self) -> Path:

@@ -12,6 +12,7 @@ from store.blobs import Blobs
 from store.db.database import Database
 from store.queue import Queue, QueueUnavailable
 from store.rows import jobs
+from store.secret_keys import SecretKeys
 from store.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -20,17 +21,19 @@ logger = logging.getLogger(__name__)
 class Store:
     """The argument of all commands and queries. Threads may share it."""
 
-    def __init__(self, database: Database, queue: Queue, blobs: Blobs) -> None:
+    def __init__(self, database: Database, queue: Queue, blobs: Blobs, secret_keys: SecretKeys) -> None:
         self.database = database
         self.queue = queue
         self.blobs = blobs
+        self.secret_keys = secret_keys
         self._redis_answers = True
 
     @classmethod
     def of(cls, settings: Settings, *, program: str, pool: int = 4) -> Self:
         """Creates the store without connecting. `program` and `pool` are as in `Database`. Raises ConfigError."""
         database = Database(settings.database, program=program, pool=pool)
-        return cls(database, Queue(settings.redis), Blobs(settings.blobs))
+        keys = SecretKeys(settings.secret_key.get_secret_value(), settings.secret_key_file)
+        return cls(database, Queue(settings.redis), Blobs(settings.blobs), keys)
 
     def read(self) -> AbstractContextManager[Session]:
         """Opens a read transaction on one snapshot. Raises Unavailable."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from store.db.tables import Job
-from store.rows import audit, idempotency, jobs, quotas
+from store.rows import audit, idempotency, jobs, quotas, secrets
 from store.rows import retry as retries
 from store.rows.access import Caller
 from store.rows.idempotency import Answer, KeyedRequest, KeyTaken
@@ -42,11 +42,12 @@ def submit(
     """Stores a new queued job of the caller. `visibility` is that of a job whose spec says nothing of it.
 
     `show_new` renders the job, and `show` that of an earlier request with the same key. Raises Unavailable,
-    QuotaExceeded and IdempotencyMismatch.
+    QuotaExceeded, IdempotencyMismatch, and InvalidSpec for a secret that the caller does not have.
     """
 
     def make(session: Session) -> Job:
         quotas.check_submission(session, caller.name, devices=spec.resources.devices_per_node, priority=spec.priority)
+        secrets.check(session, caller.name, spec)
         job = jobs.submit(session, spec, owner=caller.name, visibility=visibility)
         audit.record(session, caller, "job.submit", job.id)
         return job

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from store.db.tables import Checkpoint, Job
 from store.ids import new_id
-from store.rows import access, checkpoints, jobs, quotas
+from store.rows import access, checkpoints, jobs, quotas, secrets
 from store.rows.access import SERVICE, Caller
 from torchyard.contract.errors import Conflict
 from torchyard.contract.job import JobState
@@ -27,6 +27,7 @@ def retry(session: Session, job_id: str, *, owner: str, caller: Caller = SERVICE
         raise Conflict(f"job {job_id} is {old.state}; only a job that has ended can be retried")
     spec = parse_spec(old.spec)
     quotas.check_submission(session, owner, devices=spec.resources.devices_per_node, priority=spec.priority)
+    secrets.check(session, owner, spec)
     new = jobs.submit(session, spec, owner=owner, visibility=cast("Visibility", old.visibility), retry_of=job_id)
     newest = checkpoints.newest_first(session, job_id, limit=1)
     if newest:

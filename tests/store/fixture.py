@@ -20,6 +20,7 @@ from store.rows.attempts import Batch, Claim
 from store.rows.checkpoints import NewCheckpoint
 from store.rows.jobs import Reason
 from store.rows.reasons import DisplayedReason
+from store.secret_keys import SecretKeys
 from store.store import Store
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.records import ExitReport, Manifest, ManifestFile
@@ -170,7 +171,8 @@ def recorded_statements(database: Database) -> Generator[list[str]]:
 def store_on(database: Database, *, queue: Queue | None = None, blobs: Blobs | None = None) -> Store:
     """Returns a store on the database; without `queue` and `blobs` it has no Redis and no blobs."""
     nowhere = Path("/nowhere")
-    return Store(database, queue or Queue(f"unix://{nowhere / 'redis.sock'}"), blobs or Blobs(nowhere))
+    queue = queue or Queue(f"unix://{nowhere / 'redis.sock'}")
+    return Store(database, queue, blobs or Blobs(nowhere), SecretKeys("", nowhere / "secret.key"))
 
 
 def checkpoint(

@@ -137,6 +137,7 @@ class Attempt:
             resume_from=None,
             time_left=timedelta(minutes=5),
             allowed=[self.run.root],
+            secrets={},
         )
         launcher = TorchrunLauncher() if self.launcher == "torchrun" else WarmLauncher()
         self.start_plan(launch_plan(plan, run=self.run, launcher=launcher, slots=world_size))

@@ -71,6 +71,12 @@ class QuotaPatch(Schema):
         return {Resource(name): value for name, value in self.model_dump(exclude_unset=True).items()}
 
 
+class SecretValue(Schema):
+    """The value of a secret."""
+
+    value: Annotated[str, Field(min_length=1, max_length=32_768)]
+
+
 class Login(Schema):
     """What a browser sends for a session."""
 

@@ -7,6 +7,7 @@ The supervisor and the ranks share only this folder and the environment variable
       supervisor.json  the supervisor's identity                     the supervisor writes it
       supervisor.log   the supervisor's output
       stop.json        asks the attempt to stop                      the worker writes it, supervisor and ranks read it
+      secrets.sock     gives secrets to the ranks of torchrun        the supervisor listens
       exit.json        how the attempt ended; nothing runs any more  the supervisor writes it
     input/             written by the worker, read-only once the attempt starts
       config.json      the trainer's resolved configuration
@@ -46,6 +47,7 @@ class Env(StrEnum):
     CHECKPOINT_DIR = "TORCHYARD_CHECKPOINT_DIR"
     RESUME_FROM = "TORCHYARD_RESUME_FROM"  # a folder with state.pt and manifest.json; absent on a fresh start
     DATA = "TORCHYARD_DATA"  # the resolved `data.source`: `digits`, or an absolute path; absent for a script
+    SECRETS = "TORCHYARD_SECRETS"  # the socket at which a rank that torchrun starts asks for secret variables
     WEIGHTS = "TORCHYARD_WEIGHTS"  # the absolute path of `model.weights`; absent if they are not a file
 
 
@@ -101,6 +103,10 @@ class RunDir:
     @property
     def stop(self) -> Path:
         return self.ctl / "stop.json"
+
+    @property
+    def secrets(self) -> Path:
+        return self.ctl / "secrets.sock"
 
     @property
     def exit(self) -> Path:

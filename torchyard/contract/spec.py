@@ -39,6 +39,7 @@ _MOST_VALUES = 10_000
 _UNSET: Any = Field(default_factory=lambda: None, validate_default=False)
 """The default of a key that may be left out, but not be null."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
+VARIABLE_NAME = r"^[A-Za-z_][A-Za-z0-9_]{0,99}$"
 _RESERVED = re.compile(
     r"TORCHYARD_.*|TORCHELASTIC_.*|LD_.*|MASTER_.*|GROUP_.*|ROLE_.*|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER"
     r"|RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|PYTHONPATH|PYTHONHOME|PYTHONSTARTUP|PYTHONUNBUFFERED|PYTHONSAFEPATH"
@@ -69,6 +70,12 @@ class CheckpointPolicy(Schema):
     mode: Literal["min", "max"] = "min"
 
 
+class SecretRef(Schema):
+    """The value of a variable: a secret of the job's owner."""
+
+    secret: Annotated[str, Field(pattern=VARIABLE_NAME)]
+
+
 class _Common(Schema):
     resources: Resources = Resources()
     checkpoint: CheckpointPolicy = CheckpointPolicy()
@@ -91,7 +98,20 @@ class _Common(Schema):
         description="`team`: every user may read the job; `private`: its owner and administrators; null: the server's",
     )
     labels: Labels = {}
-    env: Annotated[dict[str, Annotated[str, Field(max_length=32_768)]], Field(max_length=256)] = {}
+    env: Annotated[
+        dict[str, Annotated[str, Field(max_length=32_768)] | SecretRef],
+        Field(max_length=256, description="variables of the ranks; a value is a text, or `{secret: NAME}`"),
+    ] = {}
+
+    @property
+    def plain_env(self) -> dict[str, str]:
+        """The variables whose values are in the spec."""
+        return {name: value for name, value in self.env.items() if isinstance(value, str)}
+
+    @property
+    def secrets(self) -> dict[str, str]:
+        """The names of secrets, by variable."""
+        return {name: value.secret for name, value in self.env.items() if isinstance(value, SecretRef)}
 
     @field_validator("time_limit", "stall_timeout")
     @classmethod
@@ -102,7 +122,7 @@ class _Common(Schema):
 
     @field_validator("env")
     @classmethod
-    def _env_is_the_users(cls, env: dict[str, str]) -> dict[str, str]:
+    def _env_is_the_users(cls, env: dict[str, Any]) -> dict[str, Any]:
         for name in env:
             if not _VARIABLE.fullmatch(name):
                 raise ValueError(f"{name[:200]!r} is no name of an environment variable")

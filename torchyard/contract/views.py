@@ -356,6 +356,20 @@ class UserQuotaView(View):
     uses: list[QuotaUse]
 
 
+class SecretView(View):
+    """A secret without its value."""
+
+    name: str
+    created_at: datetime
+    updated_at: datetime
+
+
+class RotationView(View):
+    """How many secrets were encrypted with the new key."""
+
+    encrypted: int
+
+
 class AuditView(View):
     """Who did what."""
 

@@ -6,10 +6,12 @@ program in a `__main__` module of its own, as Python itself would, and records a
 
 import faulthandler
 import io
+import json
 import os
 from pathlib import Path
 import runpy
 import signal
+import socket
 import sys
 import time
 import traceback
@@ -33,6 +35,7 @@ MESSAGE_LIMIT = 4_000
 TRACEBACK_LIMIT = 32_000
 
 _HEAD = 4_000  # characters kept of the start of a long traceback: its end says more
+_SECRETS_S = 60.0  # how long the supervisor may take to answer
 _FULL_DISK_S = 60.0  # how long a record of this rank waits for a full disk
 _LINES = 3  # lines kept of the message of a GPU's allocator
 _SMALLER_RECIPE = "lower training.per_device_batch_size, or set training.auto_batch"
@@ -64,6 +67,7 @@ def main() -> NoReturn:
     _write(run_dir.ranks / f"{rank}.json", identity)
     code = 0
     try:
+        _ask_for_secrets()
         _run_and_flush(sys.argv[1:])
     except SystemExit as error:
         error.__traceback__ = _users_part(error.__traceback__)
@@ -79,6 +83,21 @@ def main() -> NoReturn:
     if os.getpid() == process and not code:
         _mark_finished(run_dir, rank)
     leave(code)
+
+
+def _ask_for_secrets() -> None:
+    """Sets the variables that the supervisor gives to its ranks alone. Raises OSError."""
+    path = os.environ.pop(Env.SECRETS, None)
+    if path is None:
+        return
+    folder = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)  # noqa: PTH120 - as below
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(_SECRETS_S)
+        # By its folder's descriptor, because a socket's path has at most 107 bytes.
+        connection.connect(f"/proc/self/fd/{folder}/{os.path.basename(path)}")  # noqa: PTH119
+        os.close(folder)
+        content = b"".join(iter(lambda: connection.recv(1 << 16), b""))
+    os.environ.update(json.loads(content))
 
 
 def _set_title(title: str) -> None:

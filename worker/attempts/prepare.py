@@ -1,6 +1,6 @@
 """Prepares an attempt from its job's spec: the run directory, the checkpoint to resume from, and the plan."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 import logging
@@ -11,6 +11,7 @@ from typing import Any
 from store.blobs import Blobs
 from store.db.tables import Checkpoint, Job
 from torchyard.contract import disk
+from torchyard.contract.errors import ConfigError
 from torchyard.contract.record import Record
 from torchyard.contract.recordfiles import write_record
 from torchyard.contract.rundir import Env, RunDir
@@ -49,10 +50,13 @@ class Preparation:
     def prepare(self, job: Job, *, claimed_at: int) -> Plan:
         """Makes the run directory. The caller may try again after an OSError.
 
-        Raises DataError if the data, the weights or the code are missing or not allowed, InvalidSpec and StaleClaim.
+        Raises DataError if the data, the weights or the code are missing or not allowed, ConfigError if a secret is
+        missing, InvalidSpec and StaleClaim.
         """
         self._move_stale_directory(claimed_at)
         spec = parse_spec(job.spec)
+        if self.records.secrets.problem is not None:
+            raise ConfigError(self.records.secrets.problem)
         self.run.create()
         resume_from = self._fetch_checkpoint()
         time_left = spec.time_limit - timedelta(microseconds=job.ran_us)
@@ -65,6 +69,7 @@ class Preparation:
             resume_from=resume_from,
             time_left=time_left,
             allowed=self.allowed,
+            secrets=self.records.secrets.values,
         )
         resolved = spec.model_dump(mode="json", include={"trainer", "config", "checkpoint"})
         write_record(self.run.config, _Config.from_dict(resolved))
@@ -125,13 +130,14 @@ def plan_of(
     resume_from: Path | None,
     time_left: timedelta,
     allowed: Sequence[Path],
+    secrets: Mapping[str, str],
 ) -> Plan:
     """Returns how to run `spec` on `devices`, with one rank on each. Writes nothing.
 
     A script runs in its code folder, as it would by hand. A recipe runs in the part of the run directory that the job
     may write. Raises DataError.
     """
-    env = spec.env | _environment(key, run, resume_from)
+    env = spec.plain_env | _environment(key, run, resume_from)
     is_script = isinstance(spec, ScriptSpec)
     if is_script:
         folder = sources.resolve(spec.config.code, allowed)
@@ -144,6 +150,7 @@ def plan_of(
         claimed_at=claimed_at,
         program=program,
         env=env,
+        secrets=secrets,
         cwd=folder,
         devices=devices,
         time_limit=max(time_left, timedelta(seconds=1)),

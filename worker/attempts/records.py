@@ -17,6 +17,8 @@ from store.store import Store
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.records import ExitReport
+from worker.attempts import secrets
+from worker.attempts.secrets import AttemptSecrets, Mask
 
 T = TypeVar("T")
 
@@ -40,6 +42,9 @@ class AttemptRecords:
         self._limits = limits
         self.start_step = 0
         """The step that the attempt's row says it resumes from."""
+        self.secrets = AttemptSecrets()
+        """The secrets that the job's spec names."""
+        self._mask = Mask(())
         self.cut: frozenset[str] = frozenset()
         """The outputs that the attempt's row says are cut, such as `log`."""
         self._seq = 0
@@ -49,10 +54,12 @@ class AttemptRecords:
     def read(self) -> tuple[Attempt, Job]:
         """Returns the rows of the attempt and of its job. Raises StaleClaim if the attempt has ended."""
 
-        def query(session: Session) -> tuple[Attempt, Job]:
-            return attempts.read_open(session, self._claim), jobs.get(session, self._claim.job_id)
+        def query(session: Session) -> tuple[Attempt, Job, AttemptSecrets]:
+            row, job = attempts.read_open(session, self._claim), jobs.get(session, self._claim.job_id)
+            return row, job, secrets.resolve(session, self._store.secret_keys, job)
 
-        row, job = self._read(query)
+        row, job, self.secrets = self._read(query)
+        self._mask = Mask(self.secrets.values.values())
         self._seq, self.start_step, self.cut = row.relay_seq, row.start_step, frozenset(row.cut.split())
         return row, job
 
@@ -99,12 +106,13 @@ class AttemptRecords:
             self._pending_running = None
 
     def record(self, batch: Batch) -> None:
-        """Stores a batch exactly once, even if the answer to an earlier try was lost."""
+        """Stores a batch exactly once, even if the answer to an earlier try was lost. Masks secrets in it."""
+        masked = self._mask.batch(batch)
         self.cut = self._retry_while_unavailable(
             lambda: commands.record(
                 self._store,
                 self._claim,
-                batch,
+                masked,
                 seq=self._seq,
                 limits=self._limits,
                 running_reason=self._pending_running,
@@ -115,9 +123,10 @@ class AttemptRecords:
 
     def end(self, report: ExitReport, *, requested: Collection[EndReason] = ()) -> JobState:
         """Closes the attempt and returns the job's next state. `requested`: the stops that the worker asked for."""
+        masked = self._mask.report(report)
         return self._retry_while_unavailable(
             lambda: commands.end(
-                self._store, self._claim, report, requested_stops=requested, running_reason=self._pending_running
+                self._store, self._claim, masked, requested_stops=requested, running_reason=self._pending_running
             )
         )
 

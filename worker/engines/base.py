@@ -41,6 +41,8 @@ class Plan:
     reports: bool
     """Whether the program is known to write events: then `stall_timeout` counts from the start, otherwise from its
     first event."""
+    secrets: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Variables whose values no file, argument or launcher may have: the ranks get them in memory."""
     launcher: Literal["auto", "warm", "torchrun"] = "auto"
     """How the job wants its ranks to be started, if the engine has a choice."""
 

@@ -47,6 +47,7 @@ def _plan(run: RunDir, raw: dict[str, Any], *, devices: Sequence[Device] = SLOTS
         "resume_from": None,
         "time_left": timedelta(hours=1),
         "allowed": [],
+        "secrets": {},
     }
     environ = changes.pop("environ", {"PATH": "/usr/bin"})
     plan = plan_of(parse_spec(raw), **(arguments | changes))

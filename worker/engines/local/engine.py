@@ -180,13 +180,13 @@ class LocalEngine:
         run = self._run_dir(plan.key)
         write_record(run.launch, launch_plan(plan, run=run, launcher=launcher, slots=len(self._inventory.devices)))
         if self._warm is None:
-            return supervisors.start(run)
+            return supervisors.start(run, secrets=plan.secrets)
         try:
-            return supervisors.start(run, warm=self._warm)
+            return supervisors.start(run, secrets=plan.secrets, warm=self._warm)
         except WarmProcessUnavailable:
             if launcher.name == "warm":
                 raise
-            return supervisors.start(run)
+            return supervisors.start(run, secrets=plan.secrets)
 
     def _wait_for_record(self, run: RunDir) -> ProcessIdentity:
         return supervisors.wait_for_record(run) or UNKNOWN_SUPERVISOR

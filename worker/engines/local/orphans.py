@@ -44,10 +44,12 @@ def unregister(ended: ProcessIdentity) -> None:
         os.waitpid(ended.pid, os.WNOHANG)
 
 
-def start(command: Sequence[str], *, env: Mapping[str, str], log: BinaryIO | None, keep: int) -> ProcessIdentity:
+def start(
+    command: Sequence[str], *, env: Mapping[str, str], log: BinaryIO | None, keep: Sequence[int]
+) -> ProcessIdentity:
     """Starts and registers a child in a session of its own, and a thread that reaps it.
 
-    The child inherits the descriptor `keep`, and, without a `log`, the stdout and stderr of this process. Returns its
+    The child inherits the descriptors `keep`, and, without a `log`, the stdout and stderr of this process. Returns its
     identity, even if it has ended already. Raises OSError.
     """
     with _lock:
@@ -59,7 +61,7 @@ def start(command: Sequence[str], *, env: Mapping[str, str], log: BinaryIO | Non
             stdout=log,
             stderr=log,
             start_new_session=True,
-            pass_fds=(keep,),
+            pass_fds=keep,
         )
         identity = ProcessIdentity.of(child.pid)
         assert identity is not None, "it was not reaped yet"

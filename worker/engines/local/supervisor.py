@@ -1,11 +1,11 @@
-"""The supervisor of one attempt: a fork of the warm process, or `python -P -m worker.engines.local.supervisor RUN_DIR`.
+"""The supervisor of one attempt: a fork of the warm process, or `python -P -m worker.engines.local.supervisor DIR FD`.
 
 It starts the launcher and watches over all its descendants. It ends them on request, at the time limit, after a stall,
 or when the launcher has exited. Then it writes to `exit.json` how the attempt ended. It outlives the worker, and never
 uses torch itself.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 import contextlib
 from dataclasses import replace
 from datetime import timedelta
@@ -26,7 +26,7 @@ from torchyard.contract.recordfiles import write_record
 from torchyard.contract.records import ExitReport, LaunchPlan, ProcessIdentity, StopRequest
 from torchyard.contract.rundir import RunDir, process_title
 from torchyard.contract.untrusted import append_untrusted, read_untrusted
-from worker.engines.local import process
+from worker.engines.local import process, secrets
 from worker.engines.local.launchers.base import Launch
 from worker.engines.local.launchers.torchrun import TorchrunAgent
 from worker.engines.local.launchers.warm import ForkedRanks
@@ -38,7 +38,10 @@ _KILL_TIMEOUT = timedelta(seconds=30)
 """After so long, a killed process counts as unkillable. A process with much GPU memory needs some seconds to end."""
 _REPORT_RETRY_S = 600.0
 """For so long, a full disk is tried again for the exit report."""
-_LAUNCHES: dict[str, Callable[[LaunchPlan, RunDir], Launch]] = {"torchrun": TorchrunAgent, "warm": ForkedRanks}
+_LAUNCHES: dict[str, Callable[[LaunchPlan, RunDir, Mapping[str, str]], Launch]] = {
+    "torchrun": TorchrunAgent,
+    "warm": ForkedRanks,
+}
 _MESSAGES = {
     EndReason.CANCELLED: "cancelled by its owner",
     EndReason.PAUSED: "paused",
@@ -48,12 +51,15 @@ _MESSAGES = {
 
 
 def main() -> None:
-    """Supervises the attempt in the run directory `sys.argv[1]`."""
-    supervise(Path(sys.argv[1]).absolute())
+    """Supervises the attempt in the run directory `sys.argv[1]`, whose secrets are in the descriptor `sys.argv[2]`."""
+    supervise(Path(sys.argv[1]).absolute(), secrets.read(int(sys.argv[2])) if len(sys.argv) > 2 else {})
 
 
-def supervise(root: Path) -> None:
-    """Supervises the attempt in the run directory `root`. Exits with 1 if it cannot write how the attempt ended."""
+def supervise(root: Path, values: Mapping[str, str]) -> None:
+    """Supervises the attempt in the run directory `root`. Exits with 1 if it cannot write how the attempt ended.
+
+    `values`: the secrets of its ranks, by variable.
+    """
     run = RunDir.found(root)
     plan = read_untrusted(run.launch, LaunchPlan)
     if plan is None:
@@ -65,7 +71,7 @@ def supervise(root: Path) -> None:
     setproctitle(process_title(plan.job_id, plan.attempt, "supervisor"))
     process.become_subreaper()
     write_record(run.supervisor, me)
-    report = Supervisor(run, plan).supervise()
+    report = Supervisor(run, plan, values).supervise()
     failpoint("supervisor.ended")
     _write_report(run, report)
 
@@ -73,9 +79,10 @@ def supervise(root: Path) -> None:
 class Supervisor:
     """Supervises one attempt, from the start of its launcher until all its processes have ended."""
 
-    def __init__(self, run: RunDir, plan: LaunchPlan) -> None:
+    def __init__(self, run: RunDir, plan: LaunchPlan, values: Mapping[str, str]) -> None:
         self._run = run
         self._plan = plan
+        self._secrets = values
         self._launch: Launch | None = None
         self._sigterm_received = False
         self._stalls = StallDetector(run, plan)
@@ -88,7 +95,7 @@ class Supervisor:
         launch: Launch | None = None
         try:
             failpoint("supervisor.launch.before")
-            launch = self._launch = _LAUNCHES[self._plan.launcher](self._plan, self._run)
+            launch = self._launch = _LAUNCHES[self._plan.launcher](self._plan, self._run, self._secrets)
             failpoint("supervisor.launch.after")
         except OSError as error:
             self._kill_all()

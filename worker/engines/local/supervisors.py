@@ -1,11 +1,12 @@
 """Starts the supervisor of an attempt, at most one at a time, and finds one that was started."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 import fcntl
 import os
 import sys
 import time
+from types import MappingProxyType
 
 from torchyard.contract.failpoints import failpoint
 from torchyard.contract.records import ProcessIdentity
@@ -13,21 +14,24 @@ from torchyard.contract.rundir import RunDir
 from torchyard.contract.untrusted import read_untrusted
 from worker.engines.local import orphans
 from worker.engines.local.environment import inherited
+from worker.engines.local.secrets import sealed
 from worker.engines.local.warm.manager import NoAnswer, WarmProcess, WarmProcessUnavailable
 
 _DEADLINE_S = 20.0
 _POLL_S = 0.02
 
 
-def start(run: RunDir, *, warm: WarmProcess | None = None) -> ProcessIdentity | None:
+def start(
+    run: RunDir, *, secrets: Mapping[str, str] = MappingProxyType({}), warm: WarmProcess | None = None
+) -> ProcessIdentity | None:
     """Starts the supervisor of a prepared run directory. Returns its identity, or None if one runs already.
 
     It is a fork of the warm process, or without one a program of its own. It has a session of its own and outlives the
     worker. Raises OSError, and WarmProcessUnavailable if the warm process has started nothing.
     """
     failpoint("launch.start.before")
-    with orphans.registering() as register:
-        supervisor = _fork(run, warm) if warm is not None else _execute(run)
+    with sealed(secrets) as memory, orphans.registering() as register:
+        supervisor = _fork(run, warm, secrets=memory) if warm is not None else _execute(run, secrets=memory)
         if supervisor is not None:
             register(supervisor)
     failpoint("launch.start.after")
@@ -56,20 +60,24 @@ def wait_for_record(run: RunDir) -> ProcessIdentity | None:
     return None
 
 
-def _fork(run: RunDir, warm: WarmProcess) -> ProcessIdentity | None:
+def _fork(run: RunDir, warm: WarmProcess, *, secrets: int) -> ProcessIdentity | None:
     try:
         with _lock(run) as lock, run.supervisor_log.open("ab") as log:
-            return None if lock is None else warm.fork(run.root.absolute(), lock=lock, log=log.fileno())
+            if lock is None:
+                return None
+            return warm.fork(run.root.absolute(), lock=lock, log=log.fileno(), secrets=secrets)
     except NoAnswer:
         if not is_running(run):  # it ended before it could fork a supervisor
             raise WarmProcessUnavailable("the warm process ended during the request") from None
         return wait_for_record(run)
 
 
-def _execute(run: RunDir) -> ProcessIdentity | None:
-    command = [sys.executable, "-P", "-m", "worker.engines.local.supervisor", str(run.root.absolute())]
+def _execute(run: RunDir, *, secrets: int) -> ProcessIdentity | None:
+    command = [sys.executable, "-P", "-m", "worker.engines.local.supervisor", str(run.root.absolute()), str(secrets)]
     with _lock(run) as lock, run.supervisor_log.open("ab") as log:
-        return None if lock is None else orphans.start(command, env=inherited(os.environ), log=log, keep=lock)
+        if lock is None:
+            return None
+        return orphans.start(command, env=inherited(os.environ), log=log, keep=(lock, secrets))
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 Rendezvous and collectives stay on loopback, on ports that the kernel chooses: any number of jobs can share the host.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import os
 from pathlib import Path
 import re
@@ -12,9 +12,10 @@ import sys
 from typing import Literal
 
 from torchyard.contract.records import LaunchPlan
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.rundir import Env, RunDir
 from worker.engines.base import Plan
-from worker.engines.local import logtail
+from worker.engines.local import logtail, process
+from worker.engines.local.secrets import SecretServer
 from worker.engines.local.warm import fork
 
 _PYTHON = (sys.executable, "-P")
@@ -45,18 +46,22 @@ class TorchrunLauncher:
 class TorchrunAgent:
     """torchrun's agent as a child of the supervisor. Raises OSError if it cannot be started.
 
+    Its ranks ask the supervisor for the secrets, so that the agent never has them.
+
     If the supervisor is a fork of the warm process, the agent is a fork too, which saves the import of torch. Its ranks
     are programs of their own in any case.
     """
 
-    def __init__(self, plan: LaunchPlan, run: RunDir) -> None:
+    def __init__(self, plan: LaunchPlan, run: RunDir, secrets: Mapping[str, str]) -> None:
         self.exit_code: int | None = None
         self._run = run
+        self._secrets = SecretServer(run.secrets, secrets) if secrets else None
+        env = plan.env if self._secrets is None else plan.env | {Env.SECRETS.value: str(run.secrets.absolute())}
         logs = (run.log("launcher", "stdout"), run.log("launcher", "stderr"))
         if fork.has_preloaded() and plan.argv[:4] == [*_PYTHON, "-m", _MODULE]:
-            self._pid = fork.fork(lambda: fork.run_module(plan.argv, env=plan.env, cwd=plan.cwd, logs=logs))
+            self._pid = fork.fork(lambda: fork.run_module(plan.argv, env=env, cwd=plan.cwd, logs=logs))
         else:
-            self._pid = _execute(plan, logs)
+            self._pid = _execute(plan, env, logs)
         self._pidfd = os.pidfd_open(self._pid)
 
     @property
@@ -64,10 +69,12 @@ class TorchrunAgent:
         return self._pid
 
     def descriptors(self) -> Sequence[int]:
-        return [self._pidfd] if self.exit_code is None else []
+        agent = [self._pidfd] if self.exit_code is None else []
+        return agent if self._secrets is None else [*agent, self._secrets.fileno()]
 
     def handle_events(self) -> None:
-        pass
+        if self._secrets is not None and process.readable([self._secrets.fileno()]):
+            self._secrets.answer()
 
     def child_exited(self, pid: int, code: int) -> None:
         if pid == self._pid:
@@ -78,21 +85,23 @@ class TorchrunAgent:
 
     def close(self) -> None:
         os.close(self._pidfd)
+        if self._secrets is not None:
+            self._secrets.close()
 
 
-def _execute(plan: LaunchPlan, logs: tuple[Path, Path]) -> int:
+def _execute(plan: LaunchPlan, env: Mapping[str, str], logs: tuple[Path, Path]) -> int:
     with logs[0].open("ab") as stdout, logs[1].open("ab") as stderr:
-        process = subprocess.Popen(
+        agent = subprocess.Popen(
             plan.argv,
-            env=plan.env,
+            env=env,
             cwd=plan.cwd,
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=stderr,
             start_new_session=True,
         )
-    process.returncode = 0  # the supervisor reaps it
-    return process.pid
+    agent.returncode = 0  # the supervisor reaps it
+    return agent.pid
 
 
 def parse_failures(stderr: str) -> list[tuple[int, int]]:

@@ -4,7 +4,7 @@ Each rank gets the environment that torchrun would give it. One more fork serves
 a rank connects to it.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 import contextlib
 import importlib
 import os
@@ -48,7 +48,8 @@ class WarmLauncher:
 
 def warm_start_obstacle(plan: Plan, *, loaded: frozenset[str]) -> str | None:
     """Returns why a process that has imported the modules `loaded` cannot run the plan's program, or None if it can."""
-    early = sorted(name for name in plan.env if _READ_AT_IMPORT.fullmatch(name) and not _SET_BY_SERVICE.fullmatch(name))
+    names = (*plan.env, *plan.secrets)
+    early = sorted(name for name in names if _READ_AT_IMPORT.fullmatch(name) and not _SET_BY_SERVICE.fullmatch(name))
     if early:
         return f"{', '.join(early)} must be set when Python starts"
     shadowed = sorted(_modules_beside(plan.program) & loaded)
@@ -73,12 +74,13 @@ def _modules_beside(program: Sequence[str]) -> frozenset[str]:
 
 
 class ForkedRanks:
-    """Forks one process for each rank of a plan. Raises OSError if a fork fails."""
+    """Forks one process for each rank of a plan, with its secrets. Raises OSError if a fork fails."""
 
-    def __init__(self, plan: LaunchPlan, run: RunDir) -> None:
+    def __init__(self, plan: LaunchPlan, run: RunDir, secrets: Mapping[str, str]) -> None:
         self.exit_code: int | None = None
         self._plan = plan
         self._run = run
+        self._secrets = secrets
         self._store_pid: int | None = None
         self._failures: list[tuple[int, int]] = []
         self._kill_at: float | None = None
@@ -153,7 +155,7 @@ class ForkedRanks:
 
     def _run_rank(self, rank: int, error_file: Path) -> NoReturn:
         env = self._plan.env | _torchrun_environment(self._plan, rank=rank, port=self._port, error_file=error_file)
-        fork.run_rank(self._plan.argv, env=env, cwd=self._plan.cwd)
+        fork.run_rank(self._plan.argv, env=env | dict(self._secrets), cwd=self._plan.cwd)
 
     def _run_store(self) -> NoReturn:
         assert self._listener is not None

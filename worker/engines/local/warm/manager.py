@@ -1,6 +1,6 @@
 """Keeps the warm process of a worker running, and has it fork supervisors."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 import logging
@@ -96,8 +96,8 @@ class WarmProcess:
                 if self._problem or not self._changed.wait(deadline - time.monotonic()):
                     raise WarmProcessUnavailable(self._problem or "the warm process is not ready yet")
 
-    def fork(self, run: Path, *, lock: int, log: int) -> ProcessIdentity:
-        """Has the warm process fork the supervisor of `run`, which gets both descriptors.
+    def fork(self, run: Path, *, lock: int, log: int, secrets: int) -> ProcessIdentity:
+        """Has the warm process fork the supervisor of `run`, which gets the descriptors.
 
         Raises WarmProcessUnavailable and NoAnswer.
         """
@@ -106,7 +106,7 @@ class WarmProcess:
             if child is None or child.loaded is None:
                 raise WarmProcessUnavailable(self._problem or "the warm process is not ready yet")
         with self._request_lock:
-            reply = _request_fork(child, run, lock=lock, log=log)
+            reply = _request_fork(child, run, descriptors=(lock, log, secrets))
         if reply.process is None:
             raise WarmProcessUnavailable(f"the warm process cannot fork: {reply.trouble}")
         with self._changed:
@@ -147,7 +147,7 @@ class WarmProcess:
         env = self._env | {"OPENBLAS_NUM_THREADS": "1"}  # otherwise NumPy starts threads when it is imported
         try:
             digest = fingerprint(self._env)
-            identity = orphans.start(command, env=env, log=None, keep=theirs.fileno())
+            identity = orphans.start(command, env=env, log=None, keep=(theirs.fileno(),))
         except OSError:
             ours.close()
             raise
@@ -184,10 +184,10 @@ class WarmProcess:
             child.channel.shutdown(socket.SHUT_RDWR)
 
 
-def _request_fork(child: _Child, run: Path, *, lock: int, log: int) -> ForkReply:
+def _request_fork(child: _Child, run: Path, *, descriptors: Sequence[int]) -> ForkReply:
     request = ForkRequest(run=str(run)).to_json().encode()
     try:
-        socket.send_fds(child.channel, [request], [lock, log])
+        socket.send_fds(child.channel, [request], descriptors)
     except OSError as error:
         raise WarmProcessUnavailable(f"the warm process has ended: {error}") from None
     reply = _receive(child.channel, ForkReply, timeout=_FORK_S)

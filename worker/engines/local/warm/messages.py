@@ -19,7 +19,10 @@ class Ready(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class ForkRequest(Record):
-    """Asks for a fork that supervises an attempt. Two descriptors come with it: its lock, and the supervisor's log."""
+    """Asks for a fork that supervises an attempt.
+
+    Three descriptors come with it: its lock, the supervisor's log, and the secrets, which this process never reads.
+    """
 
     run: str
     """The attempt's run directory."""

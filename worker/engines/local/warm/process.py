@@ -16,7 +16,7 @@ from typing import NoReturn
 from setproctitle import setproctitle
 
 from torchyard.contract.records import ProcessIdentity
-from worker.engines.local import process, supervisor
+from worker.engines.local import process, secrets, supervisor
 from worker.engines.local.warm import fork, preload
 from worker.engines.local.warm.messages import LIMIT, ForkReply, ForkRequest, Ready
 
@@ -53,12 +53,12 @@ def _serve(channel: socket.socket) -> None:
 
 def _answer(channel: socket.socket) -> bool:
     """Forks a supervisor for the next request. Returns False if the worker has closed its end."""
-    message, descriptors, _, _ = socket.recv_fds(channel, LIMIT, 2)
+    message, descriptors, _, _ = socket.recv_fds(channel, LIMIT, 3)
     if not message:
         return False
     try:
-        run, (lock, log) = Path(ForkRequest.from_json(message).run), descriptors
-        pid = fork.fork(lambda: _supervise(run, log), keep=(lock, log))
+        run, (lock, log, values) = Path(ForkRequest.from_json(message).run), descriptors
+        pid = fork.fork(lambda: _supervise(run, log, values), keep=(lock, log, values))
         reply = ForkReply(process=ProcessIdentity.of(pid))  # it was not reaped yet
     except (ValueError, OSError) as error:
         reply = ForkReply(trouble=str(error))
@@ -69,12 +69,12 @@ def _answer(channel: socket.socket) -> bool:
     return True
 
 
-def _supervise(run: Path, log: int) -> NoReturn:
+def _supervise(run: Path, log: int, values: int) -> NoReturn:
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)
     os.chdir("/")
-    supervisor.supervise(run)
+    supervisor.supervise(run, secrets.read(values))
     sys.exit()
 
 

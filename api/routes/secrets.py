@@ -1,0 +1,51 @@
+"""Secrets of the caller. A value can be set, and never read."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+
+from api import present
+from api.auth import SecretOwner, UserManager
+from api.body import Body, parsed
+from api.openapi import problems, reads
+from api.services import ServicesDep
+from store.commands import secrets as commands
+from store.rows import secrets
+from torchyard.contract.errors import Conflict, Unavailable
+from torchyard.contract.requests import SecretValue, parse_request
+from torchyard.contract.spec import VARIABLE_NAME
+from torchyard.contract.views import Page, RotationView, SecretView
+
+router = APIRouter(tags=["team"], responses=problems(Unavailable))
+
+Name = Annotated[str, Path(pattern=VARIABLE_NAME)]
+
+
+@router.get("/secrets")
+def list_secrets(services: ServicesDep, caller: SecretOwner) -> Page[SecretView]:
+    """Lists the names of one's secrets."""
+    with services.store.read() as session:
+        return Page[SecretView](data=[present.secret(row) for row in secrets.list_of(session, caller.name)])
+
+
+@router.put(
+    "/secrets/{name}",
+    openapi_extra=reads("SecretValue", example={"value": "…"}),
+    responses=problems(Conflict),
+)
+def set_secret(services: ServicesDep, caller: SecretOwner, name: Name, body: Body) -> SecretView:
+    """Stores a secret, or its new value. Jobs that start later get it."""
+    value = parse_request(SecretValue, parsed(body)).value
+    return commands.put(services.store, name, value, caller=caller, answer=present.secret)
+
+
+@router.delete("/secrets/{name}", status_code=204)
+def delete_secret(services: ServicesDep, caller: SecretOwner, name: Name) -> None:
+    """Deletes a secret. A job that names it and starts later fails."""
+    commands.remove(services.store, name, caller=caller)
+
+
+@router.post("/secrets/rotate")
+def rotate_secrets(services: ServicesDep, caller: UserManager) -> RotationView:
+    """Encrypts every user's secrets with the first key of TORCHYARD_SECRET_KEY or of its file."""
+    return RotationView(encrypted=commands.rotate(services.store, caller=caller))

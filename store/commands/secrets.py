@@ -1,0 +1,38 @@
+"""Changes of secrets. Each is one transaction, with its entry of the audit. All of them raise Unavailable."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from store.db.tables import Secret
+from store.rows import audit, secrets
+from store.rows.access import Caller
+from store.store import Store
+
+T = TypeVar("T")
+
+
+def put(store: Store, name: str, value: str, *, caller: Caller, answer: Callable[[Secret], T]) -> T:
+    """Stores a secret of the caller. Raises Conflict if there are too many, and ConfigError."""
+    with store.write("team") as session:
+        row = secrets.put(session, store.secret_keys, caller.name, name, value)
+        audit.record(session, caller, "secret.set", name)
+        return answer(row)
+
+
+def remove(store: Store, name: str, *, caller: Caller) -> None:
+    """Removes a secret of the caller. Raises NotFound."""
+    with store.write("team") as session:
+        secrets.remove(session, caller.name, name)
+        audit.record(session, caller, "secret.delete", name)
+
+
+def rotate(store: Store, *, caller: Caller) -> int:
+    """Encrypts every secret with the first key, and returns how many had another. Raises ConfigError."""
+    keys = store.secret_keys
+    with store.write("team") as session:
+        rows = secrets.encrypted_otherwise(session, keys.current_id)
+        for row in rows:
+            value = keys.decrypt(row.value, key_id=row.key_id, owner=row.owner, name=row.name)
+            row.value, row.key_id = keys.encrypt(value, owner=row.owner, name=row.name), keys.current_id
+        audit.record(session, caller, "secrets.rotate", f"{len(rows)} secrets to key {keys.current_id}")
+        return len(rows)

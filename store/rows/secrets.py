@@ -1,0 +1,68 @@
+"""Secrets: values that jobs get in their environment. Rows hold only their encrypted form."""
+
+from collections.abc import Collection, Sequence
+
+from sqlalchemy import delete, func, select
+from sqlalchemy.orm import Session
+
+from store.db.database import now_us
+from store.db.tables import Secret
+from store.secret_keys import SecretKeys
+from torchyard.contract.errors import Conflict, FieldError, InvalidSpec, NotFound
+from torchyard.contract.spec import Spec
+
+MAX_SECRETS = 100
+"""Of one user."""
+
+
+def put(session: Session, keys: SecretKeys, owner: str, name: str, value: str) -> Secret:
+    """Stores a secret, or its new value. Raises Conflict if the user has too many, and ConfigError."""
+    row = session.get(Secret, (owner, name))
+    if row is None:
+        count = session.execute(select(func.count()).select_from(Secret).where(Secret.owner == owner)).scalar_one()
+        if count >= MAX_SECRETS:
+            raise Conflict(f"{owner} has {count} secrets, and may have {MAX_SECRETS}: delete some first")
+        row = Secret(owner=owner, name=name)
+        session.add(row)
+    row.value, row.key_id = keys.encrypt(value, owner=owner, name=name), keys.current_id
+    row.updated_at = now_us()
+    session.flush()
+    session.refresh(row)
+    return row
+
+
+def remove(session: Session, owner: str, name: str) -> None:
+    """Removes a secret. Raises NotFound."""
+    found = session.execute(delete(Secret).where(Secret.owner == owner, Secret.name == name).returning(Secret.name))
+    if found.first() is None:
+        raise NotFound(f"{owner} has no secret {name[:200]!r}")
+
+
+def list_of(session: Session, owner: str) -> Sequence[Secret]:
+    """Returns the user's secrets by name."""
+    return session.scalars(select(Secret).where(Secret.owner == owner).order_by(Secret.name)).all()
+
+
+def named(session: Session, owner: str, names: Collection[str]) -> dict[str, Secret]:
+    """Returns those of `names` that the user has, by name."""
+    if not names:
+        return {}
+    found = session.scalars(select(Secret).where(Secret.owner == owner, Secret.name.in_(names)))
+    return {row.name: row for row in found}
+
+
+def check(session: Session, owner: str, spec: Spec) -> None:
+    """Raises InvalidSpec if the spec names a secret that its owner does not have."""
+    has = named(session, owner, set(spec.secrets.values()))
+    errors = tuple(
+        FieldError(f"env.{variable}", f"{owner} has no secret {name}: set it with `torchyard secrets set {name}`")
+        for variable, name in spec.secrets.items()
+        if name not in has
+    )
+    if errors:
+        raise InvalidSpec("the job spec is not valid", errors=errors)
+
+
+def encrypted_otherwise(session: Session, key_id: str) -> Sequence[Secret]:
+    """Returns the secrets that another key has encrypted, locked until the transaction ends."""
+    return session.scalars(select(Secret).where(Secret.key_id != key_id).with_for_update()).all()
