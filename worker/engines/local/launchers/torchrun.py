@@ -54,7 +54,7 @@ class TorchrunAgent:
         self._run = run
         logs = (run.log("launcher", "stdout"), run.log("launcher", "stderr"))
         if fork.has_preloaded() and plan.argv[:4] == [*_PYTHON, "-m", _MODULE]:
-            self._pid = fork.fork(lambda: fork.run_module(plan.argv, env=plan.env, cwd=plan.cwd, logs=logs))
+            self._pid = fork.fork(lambda: fork.run_module(plan, logs=logs))
         else:
             self._pid = _execute(plan, logs)
         self._pidfd = os.pidfd_open(self._pid)
@@ -90,6 +90,7 @@ def _execute(plan: LaunchPlan, logs: tuple[Path, Path]) -> int:
             stdout=stdout,
             stderr=stderr,
             start_new_session=True,
+            umask=plan.umask,
         )
     process.returncode = 0  # the supervisor reaps it
     return process.pid
