@@ -21,10 +21,11 @@ REDIS_PASSWORD={redis}
 TORCHYARD_ALLOW_PATHS=/srv/torchyard
 
 # The port on 127.0.0.1; the names, separated by commas, by which a proxy is reached that leads to it; and how many CPU
-# slots the worker of the `cpu` profile offers.
+# slots the worker of the `cpu` profile offers; and how much memory a worker and its jobs may use together.
 #TORCHYARD_PORT=8000
 #TORCHYARD_ALLOWED_HOSTS=torchyard.example.com
 #TORCHYARD_CPU_SLOTS=2
+#WORKER_MEMORY=16g
 """
 
 
