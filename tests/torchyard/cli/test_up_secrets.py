@@ -39,8 +39,8 @@ def test_only_the_api_gets_the_token(service: Service) -> None:
 
 def test_redis_lets_in_only_who_knows_the_password(service: Service) -> None:
     path = service.data / "redis" / "redis.sock"
-    for options in ({}, {"password": ""}, {"username": "torchyard", "password": "wrong"}):
-        with Redis(unix_socket_path=str(path), **options) as stranger, pytest.raises(AuthenticationError):
+    for user in ("", "default:@", "torchyard:wrong@"):
+        with Redis.from_url(f"unix://{user}{path}") as stranger, pytest.raises(AuthenticationError):
             stranger.ping()
     for file in (redis_password_file(service.data / "redis"), service.data / "redis" / "users.acl"):
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
