@@ -23,7 +23,7 @@ def _size(value: Any) -> Any:
 def _umask(value: Any) -> Any:
     if not isinstance(value, str):
         return value
-    if re.fullmatch("[0-7]{0,4}", value) is None:
+    if re.fullmatch("0?[0-7]{0,3}", value) is None:
         raise ValueError(f"{value!r} is not a umask: write octal digits such as 022")
     return int(value, 8) if value else None
 
@@ -32,7 +32,8 @@ Age = Annotated[timedelta | None, BeforeValidator(_age)]
 """A duration such as `30d`. Empty: keep for ever."""
 Size = Annotated[Annotated[int, Field(ge=0, lt=2**62)] | None, BeforeValidator(_size)]
 """A number of bytes. Empty: no limit."""
-Umask = Annotated[Annotated[int, Field(ge=0, le=0o777)] | None, BeforeValidator(_umask)]
+Umask = Annotated[int | None, BeforeValidator(_umask)]
+"""Octal digits such as `022`."""
 
 
 class Settings(settings.Settings):

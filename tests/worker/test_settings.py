@@ -20,7 +20,7 @@ from worker.settings import Settings
         ("KEEP_RUNS_BYTES", "-1", "greater than or equal to 0"),
         ("KEEP_LOGS_BYTES", "10GB", "valid integer"),
         ("UMASK", "0o22", "write octal digits such as 022"),
-        ("UMASK", "1777", "less than or equal to 511"),
+        ("UMASK", "1777", "write octal digits such as 022"),
     ],
 )
 def test_an_invalid_variable_is_named_with_the_reason(

@@ -64,10 +64,9 @@ class Service:
         directory or the port is taken, Unavailable if a part does not come up.
         """
         programs.check_installed()
-        check_allowed_paths(self.data.root, self._options.allow_paths)
+        self._check_options()
         self._umask = make_files_private()
         self._create_data_dir()
-        check_token(self.data.token(), host=self._options.host, source=str(self.data.token_file))
         with self.data.lock() as keep:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup stays nohup
@@ -78,6 +77,11 @@ class Service:
                 self._say("Stopping: running jobs save a checkpoint and go back to the queue. Ctrl-C again kills.")
             finally:
                 self._stop()
+
+    def _check_options(self) -> None:
+        check_allowed_paths(self.data.root, self._options.allow_paths)
+        if self.data.token_file.exists():  # a new token is long enough
+            check_token(self.data.token(), host=self._options.host, source=str(self.data.token_file))
 
     def _create_data_dir(self) -> None:
         try:
