@@ -1,7 +1,6 @@
-# syntax=docker/dockerfile:1
 # One image for the migration, the API and the worker: docker-compose.yml says which of them a container is.
 
-FROM python:3.11.14-slim-bookworm AS build
+FROM python:3.11.14-slim-bookworm@sha256:65a93d69fa75478d554f4ad27c85c1e69fa184956261b4301ebaf6dbb0a3543d AS build
 WORKDIR /src
 ENV UV_PYTHON=/opt/venv/bin/python UV_COMPILE_BYTECODE=1 UV_LINK_MODE=copy
 RUN python -m venv --without-pip /opt/venv
@@ -25,7 +24,7 @@ COPY migrations migrations
 RUN --mount=type=cache,target=/root/.cache/uv \
     uv pip install --no-deps --no-build-isolation . ./deploy/server
 
-FROM python:3.11.14-slim-bookworm
+FROM python:3.11.14-slim-bookworm@sha256:65a93d69fa75478d554f4ad27c85c1e69fa184956261b4301ebaf6dbb0a3543d
 # A new volume takes the owner of the folder on which it is mounted: /data is a worker's, /data/blobs is shared.
 RUN useradd --uid 10001 --create-home --shell /usr/sbin/nologin torchyard \
     && install --directory --mode 0700 --owner torchyard --group torchyard /data /data/blobs

@@ -9,6 +9,7 @@ import signal
 import sys
 
 from torchyard.contract.collector import paused
+from torchyard.contract.datadir import make_files_private
 from torchyard.contract.errors import TorchyardError
 
 with paused():
@@ -22,6 +23,7 @@ _OWN_DESCRIPTORS = 256
 
 def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    make_files_private()
     try:
         settings = Settings.load()
         app = create_app(settings)

@@ -14,13 +14,15 @@ from api.routes import checkpoints, cluster, health, jobs, quotas, secrets, sess
 from api.services import Services
 from api.settings import Settings
 from torchyard.contract.errors import ConfigError, Forbidden, NotAuthorized, TooManyRequests
+from torchyard.contract.listening import check_token
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """Returns the application, which has connected to nothing yet. Raises ConfigError if there is no token."""
+    """Returns the application, which has connected to nothing yet. Raises ConfigError if the token cannot be used."""
     token = settings.token.get_secret_value() if settings.token is not None else ""
     if not token:
         raise ConfigError("TORCHYARD_TOKEN is not set: it is the token that users of the API must send")
+    check_token(token, host=settings.host, source="TORCHYARD_TOKEN")
     services = Services.of(settings, token=token)
 
     @asynccontextmanager

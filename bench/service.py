@@ -67,12 +67,13 @@ def scratch() -> Generator[Path]:
 def up(
     folder: Path, *, database: str | None = None, slots: int = 2, allowed: Sequence[Path] = ()
 ) -> Generator[Service]:
-    """Runs the service with its data in `folder`. Jobs may name code and data below `folder` and `allowed`."""
-    data = folder / "data"
+    """Runs the service with its data in `folder`. Jobs may name files below its folder `code` and below `allowed`."""
+    data, code = folder / "data", folder / "code"
+    code.mkdir(exist_ok=True)
     command = [
         *(sys.executable, "-P", "-m", "torchyard.cli", "up", "--port", "0", "--json"),
         *("--data-dir", str(data), "--cpu-slots", str(slots)),
-        *(part for path in (folder, *allowed) for part in ("--allow-path", str(path))),
+        *(part for path in (code, *allowed) for part in ("--allow-path", str(path))),
         *(("--database", database) if database else ()),
     ]
     began = time.monotonic()

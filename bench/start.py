@@ -79,10 +79,10 @@ def measure() -> Iterator[Row]:
     peer_recipes: list[float] = []
     with scratch() as folder, up(folder, slots=PROCESSES) as service, service.client() as client:
         wait_for(client.workers, "the worker, which may start after the API")
-        wait_for(lambda: _is_warm(service, client, folder / "first"), "a start from the worker's warm process")
+        wait_for(lambda: _is_warm(service, client, folder / "code" / "first"), "a start from the worker's warm process")
         for number in range(REPEATS):
-            warm.append(_script(service, client, folder / f"warm-{number}"))
-            cold.append(_script(service, client, folder / f"cold-{number}", launcher="torchrun"))
+            warm.append(_script(service, client, folder / "code" / f"warm-{number}"))
+            cold.append(_script(service, client, folder / "code" / f"cold-{number}", launcher="torchrun"))
             recipes.append(_recipe(service, client))
             peer.append(_script_by_torchrun(folder / f"peer-{number}"))
             peer_recipes.append(_recipe_by_torchrun(folder / f"peer-recipe-{number}"))

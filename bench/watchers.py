@@ -18,8 +18,6 @@ import sys
 import time
 from typing import IO
 
-from redis import Redis
-
 from bench import table
 from bench.load import get
 from bench.rest import pss_mib
@@ -31,6 +29,7 @@ from store.db.database import Database
 from store.queue import Queue
 from store.rows import jobs
 from torchyard.cli.up import redis_server
+from torchyard.contract.datadir import redis_url
 
 REPEATS = 15
 WATCHERS = 500
@@ -70,11 +69,10 @@ def _watched(service: Service, job_id: str, *, watchers: int, first: int) -> Wat
     host, port = service.address
     command = [sys.executable, "-m", "bench.watchers", host, str(port), str(watchers)]
     request = get(f"/v1/jobs/{job_id}/stream", token=service.token)
-    redis = Redis(unix_socket_path=str(redis_server.socket_in(service.data / "redis")))
+    folder = service.data / "redis"
     with (
-        closing(redis),
         closing(Database(service.database)) as database,
-        closing(Queue(f"unix://{redis_server.socket_in(service.data / 'redis')}")) as queue,
+        closing(Queue(redis_url(folder, socket=redis_server.socket_in(folder)))) as queue,
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process,
     ):
         assert process.stdin is not None
@@ -90,7 +88,7 @@ def _watched(service: Service, job_id: str, *, watchers: int, first: int) -> Wat
         status = Path(f"/proc/{service.pids['api']}/status").read_text()
         found = Watched(
             latencies_ms=latencies,
-            redis_connections=len(redis.client_list()) - 2,  # without the connections of this process
+            redis_connections=int(queue.info()["connected_clients"]) - 1,  # without this process's own
             api_threads=int(status.partition("Threads:")[2].split()[0]),
             api_mib=pss_mib(service.pids["api"]),
         )

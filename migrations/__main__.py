@@ -13,6 +13,7 @@ from alembic.util import CommandError
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from store.settings import Settings
+from torchyard.contract.datadir import make_files_private
 from torchyard.contract.errors import TorchyardError
 
 _ACTIONS = ("upgrade", "downgrade", "current", "check", "heads")
@@ -20,6 +21,7 @@ _ACTIONS = ("upgrade", "downgrade", "current", "check", "heads")
 
 def main() -> int:
     arguments = _parser().parse_args()
+    make_files_private()
     try:
         settings = Settings.load()
         if arguments.action != "heads":

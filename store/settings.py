@@ -7,6 +7,7 @@ from typing import Self
 from pydantic import SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from torchyard.contract.datadir import redis_url
 from torchyard.contract.errors import ConfigError
 
 _PREFIX = "TORCHYARD_"
@@ -21,7 +22,7 @@ class Settings(BaseSettings):
     database_url: str = ""
     """Empty means SQLite in the data directory."""
     redis_url: str = ""
-    """Empty means the unix socket in the data directory."""
+    """Empty means the Redis that `torchyard up` runs in the data directory."""
     secret_key: SecretStr = SecretStr("")
     """Keys of the users' secrets, separated by `,`. Empty means the file `secret.key` in the data directory."""
 
@@ -46,7 +47,8 @@ class Settings(BaseSettings):
 
     @property
     def redis(self) -> str:
-        return self.redis_url or f"unix://{self.root / 'redis' / 'redis.sock'}"
+        """Raises ConfigError if the password in the data directory cannot be read."""
+        return self.redis_url or redis_url(self.root / "redis")
 
     @property
     def secret_key_file(self) -> Path:

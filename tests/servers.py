@@ -11,21 +11,35 @@ import time
 from redis import Redis, RedisError
 
 from torchyard.cli.up import redis_server as embedded
+from torchyard.contract.datadir import redis_password_file, redis_url
 
 _START_S = 30
+_ADMINISTRATOR = "tests"
+_PASSWORD = "the-embedded-password"
 
 
 @contextmanager
 def redis_server(tmp: Path) -> Generator[str]:
-    """Runs a real `redis-server` on a unix socket, with its data in `tmp`, and yields its URL."""
+    """Runs a real `redis-server` as `torchyard up` does, with its data in `tmp`, and yields its URL.
+
+    `administered` connects as another user, who may use every command.
+    """
     path = embedded.socket_in(tmp)
+    redis_password_file(tmp).write_text(_PASSWORD)
+    embedded.users_file(tmp).write_text(f"{embedded.users(_PASSWORD)}user {_ADMINISTRATOR} on nopass ~* +@all\n")
     argv = embedded.argv(embedded.find_binary(), folder=tmp, socket_path=path)
+    url = redis_url(tmp, socket=path)
     try:
-        with _running(argv, lambda: embedded.answers(path)):
-            yield f"unix://{path}"
+        with _running(argv, lambda: _answers(url)):
+            yield url
     finally:
         if path.parent != tmp:
             shutil.rmtree(path.parent)
+
+
+def administered(url: str) -> Redis:
+    """Returns a client of a `redis_server` that may use every command."""
+    return Redis(unix_socket_path=url.rpartition("@")[2], username=_ADMINISTRATOR, password="")
 
 
 @contextmanager

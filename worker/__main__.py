@@ -14,6 +14,7 @@ import sys
 from types import FrameType
 
 from torchyard.contract.collector import paused
+from torchyard.contract.datadir import check_allowed_paths, make_files_private
 from torchyard.contract.errors import TorchyardError
 
 with paused():
@@ -32,16 +33,20 @@ def main() -> int:
     parser.add_argument("--stop-jobs", action="store_true", help="requeue the running jobs on SIGTERM, too")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    umask = make_files_private()
     try:
         settings = Settings.load()
+        check_allowed_paths(settings.root, settings.allowed)
         settings.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         inventory = devices.discover(settings.cpu_slots)
         with devices.lock_devices(inventory.devices, settings.root):
             orphans.start_collecting()
             gpus = [device.uuid for device in inventory.devices if device.kind == "cuda"]
             with _warm_process(settings) as warm:
-                engine, health = LocalEngine(settings.runs, inventory, warm=warm), Health(inventory.nvml, gpus)
-                daemon = Daemon(settings, engine, health=health)
+                engine = LocalEngine(
+                    settings.runs, inventory, warm=warm, umask=umask if settings.umask is None else settings.umask
+                )
+                daemon = Daemon(settings, engine, health=Health(inventory.nvml, gpus))
                 on_sigterm = daemon.stop_jobs if arguments.stop_jobs else daemon.leave
                 for number, action in ((signal.SIGINT, daemon.stop_jobs), (signal.SIGTERM, on_sigterm)):
                     signal.signal(number, _handler(action))

@@ -3,6 +3,7 @@
 from datetime import timedelta
 import os
 from pathlib import Path
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
@@ -20,10 +21,20 @@ def _size(value: Any) -> Any:
     return None if value == "" else value
 
 
+def _umask(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    if re.fullmatch("0?[0-7]{0,3}", value) is None:
+        raise ValueError(f"{value!r} is not a umask: write octal digits such as 022")
+    return int(value, 8) if value else None
+
+
 Age = Annotated[timedelta | None, BeforeValidator(_age)]
 """A duration such as `30d`. Empty: keep for ever."""
 Size = Annotated[Annotated[int, Field(ge=0, lt=2**62)] | None, BeforeValidator(_size)]
 """A number of bytes. Empty: no limit."""
+Umask = Annotated[int | None, BeforeValidator(_umask)]
+"""Octal digits such as `022`."""
 
 
 class Settings(settings.Settings):
@@ -32,6 +43,8 @@ class Settings(settings.Settings):
     cpu_slots: Annotated[int, Field(ge=0, le=4096)] | None = None
     allow_paths: str = ""
     """Folders below which a job may name `file://` data and code, separated by `:`."""
+    umask: Umask = None
+    """The umask of jobs. Empty: the one with which the worker was started."""
     launcher: Literal["auto", "torchrun"] = "auto"
     """`torchrun`: keep no warm process, and start every job with torchrun."""
     keep_logs: Age = None

@@ -85,6 +85,21 @@ def test_without_a_token_it_ends_with_an_error(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_beyond_loopback_it_refuses_a_short_token(tmp_path: Path) -> None:
+    env = {
+        **os.environ,
+        "TORCHYARD_DATA_DIR": str(tmp_path / "data"),
+        "TORCHYARD_HOST": "0.0.0.0",
+        "TORCHYARD_TOKEN": "easy-to-guess",
+    }
+    argv = [sys.executable, "-P", "-m", "api"]
+    done = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "the token in TORCHYARD_TOKEN has 13 characters" in done.stderr and "32 or more" in done.stderr
+    assert "easy-to-guess" not in done.stderr and "Traceback" not in done.stderr
+    assert not (tmp_path / "data").exists()
+
+
 def test_the_process_starts_without_numpy() -> None:
     code = "import sys, api.__main__; print(sorted({'numpy', 'torch', 'pandas'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)

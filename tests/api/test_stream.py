@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 
 import psutil
 import pytest
-from redis import Redis
 
 from api import stream as streams
 from api.live import Live
@@ -29,7 +28,7 @@ from store.rows.logs import NewLines
 from store.rows.metrics import MetricPoint
 from tests.api.service import TOKEN, ApiFixture
 from tests.api.serving import api_process, api_thread
-from tests.servers import redis_server
+from tests.servers import administered, redis_server
 from tests.store.fixture import store_on
 from torchyard.contract.job import EndReason
 
@@ -237,7 +236,7 @@ def test_a_lost_redis_subscription_does_not_interrupt_a_stream(
 ) -> None:
     with api_thread(tmp_path, service.settings.database, own_redis) as url, Watcher(url, claim.job_id) as watcher:
         assert [next(watcher).event for _ in range(3)] == ["state"] * 3
-        with Redis.from_url(own_redis) as client:
+        with administered(own_redis) as client:
             client.client_kill_filter(_type="pubsub")
         run(service, claim, 5)
         assert [item.event for item in watcher][-1] == "end"
@@ -253,7 +252,7 @@ def test_a_hundred_watchers_share_a_subscription_and_hold_no_thread(
     ):
         for watcher in watchers:
             assert [next(watcher).event for _ in range(3)] == ["state"] * 3
-        with Redis.from_url(own_redis) as client:
+        with administered(own_redis) as client:
             assert len(client.client_list(_type="pubsub")) == 1
         assert psutil.Process(process.pid).num_threads() < 60
         run(service, claim, 3)

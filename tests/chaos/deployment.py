@@ -127,7 +127,9 @@ def _with_servers(folder: Path, stack: ExitStack, *, database: DatabaseKind) -> 
     if socket_path.parent != folder / "redis":
         stack.callback(shutil.rmtree, socket_path.parent)
     argv = redis_server.argv(redis_server.find_binary(), folder=folder / "redis", socket_path=socket_path)
-    redis = Program([*argv, "--requirepass", password], env=dict(os.environ), log=folder / "logs" / "redis.log")
+    redis = Program(
+        [*argv, "--aclfile", "", "--requirepass", password], env=dict(os.environ), log=folder / "logs" / "redis.log"
+    )
     components: dict[str, Component] = {"redis": redis}
     proxies = {"redis": stack.enter_context(proxy(socket_path))}
     space = stack.enter_context(disk(folder / "disk", size=_DISK_BYTES))

@@ -17,6 +17,7 @@ import api.settings
 from tests.deploy.compose import ROOT, TEXT, MissingVariableError, load
 import worker.settings
 
+_DIGEST = r"@sha256:[0-9a-f]{64}$"
 SECRETS = ("TORCHYARD_TOKEN", "POSTGRES_PASSWORD", "REDIS_PASSWORD")
 
 
@@ -109,6 +110,18 @@ def test_every_container_has_no_more_rights_than_it_needs(config: dict[str, Any]
         assert service.get("read_only") or name.startswith("worker-"), name
         assert service.get("user", "") != "root" and not service.get("privileged"), name
         assert service["logging"]["options"]["max-size"], name
+
+
+def test_every_container_has_limits_and_every_image_a_digest(config: dict[str, Any]) -> None:
+    for name, service in config["services"].items():
+        assert re.fullmatch(r"[1-9]\d*[mg]", service["mem_limit"]), name
+        assert service["pids_limit"] > 0, name
+        built = (service.get("build"), service["image"]) == (".", "torchyard")
+        assert built or re.search(_DIGEST, service["image"]), name
+    text = (ROOT / "Dockerfile").read_text()
+    bases = re.findall(r"^FROM (\S+)", text, re.MULTILINE)
+    assert bases and all(re.search(_DIGEST, base) for base in bases)
+    assert "syntax=" not in text  # it would name one more image
 
 
 def test_only_the_blobs_are_shared(config: dict[str, Any]) -> None:

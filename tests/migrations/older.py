@@ -46,7 +46,7 @@ def worker(
     folder.mkdir(exist_ok=True)
     settings = {"DATA_DIR": folder, "DATABASE_URL": database, "REDIS_URL": redis, "CPU_SLOTS": slots}
     env = {**os.environ, **{f"TORCHYARD_{name}": str(value) for name, value in settings.items()}}
-    env["TORCHYARD_ALLOW_PATHS"] = str(folder.parent)
+    env["TORCHYARD_ALLOW_PATHS"] = str(folder.parent / "code")
     with (folder / "log").open("ab") as log:
         process = subprocess.Popen([python, "-P", "-m", "worker"], env=env, cwd=folder, stdout=log, stderr=log)
     try:

@@ -64,8 +64,8 @@ class AdoptionFixture:
     old_python: Path
 
     def submit(self, name: str) -> str:
-        code = self.folder / name
-        code.mkdir()
+        code = self.folder / "code" / name
+        code.mkdir(parents=True)
         (code / "train.py").write_text(SCRIPT)
         job_id = self.db.submit(config={"code": f"file://{code}"}, stop_grace="60s")
         self.queue.announce(Announcement(priorities={job_id: 0}))
@@ -73,7 +73,7 @@ class AdoptionFixture:
         return job_id
 
     def finish(self, name: str) -> None:
-        (self.folder / name / "enough").touch()
+        (self.folder / "code" / name / "enough").touch()
 
     def worker(
         self, python: Path | str, name: str, *, slots: int = 1, end: signal.Signals = signal.SIGTERM
@@ -118,7 +118,7 @@ def fixture(database_url: str, database: Database, tmp_path: Path, old_python: P
     with servers.redis_server(tmp_path) as redis, closing(Queue(redis)) as queue:
         fixture = AdoptionFixture(tmp_path, database_url, redis, StoreFixture(database), queue, old_python)
         yield fixture
-        for folder in tmp_path.glob("*/train.py"):
+        for folder in tmp_path.glob("code/*/train.py"):
             fixture.finish(folder.parent.name)  # whatever a test that failed has left comes to its end
 
 

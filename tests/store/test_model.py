@@ -20,7 +20,6 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 import pytest
-from redis import Redis
 from sqlalchemy import select
 
 from store.announcement import Announcement
@@ -284,7 +283,7 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
         @rule(wiped=st.booleans())
         def rebuild_the_queue(self, wiped: bool) -> None:
             if wiped:
-                with Redis.from_url(redis_url) as redis:
+                with servers.administered(redis_url) as redis:
                     redis.flushall()
             self.queue.rebuild(lambda: self.db.read(jobs.queued))
             waiting = sorted(

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from store.announcement import Announcement
-from store.queue import Queue, WakeupListener
+from store.queue import Queue, QueueUnavailable, WakeupListener
 from store.rows import jobs
 from tests.servers import redis_server
 from tests.store.fixture import StoreFixture, run_together
@@ -171,6 +171,14 @@ def connected(url: str) -> tuple[Queue, WakeupListener]:
     queue = Queue(url)
     queue.ping()
     return queue, subscribed(queue.listener(), queue)
+
+
+def test_an_error_does_not_tell_the_password(tmp_path: Path) -> None:
+    with redis_server(tmp_path) as url:
+        for broken in (url.replace("the-embedded-password", "s3cret"), f"unix://torchyard:s3cret@{tmp_path}/absent"):
+            with closing(Queue(broken)) as queue, pytest.raises(QueueUnavailable) as caught:
+                queue.ping()
+            assert "s3cret" not in f"{caught.value} {caught.value.__cause__!r}"
 
 
 @pytest.mark.parametrize("address", ["nonsense", "http://:s3cret@box", "redis://:s3cret@box:port/0"])

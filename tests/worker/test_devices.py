@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 import fcntl
 import os
 from pathlib import Path
+import stat
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -237,6 +238,17 @@ def test_a_link_or_a_pipe_in_place_of_a_lock_is_refused(tmp_path: Path, kind: st
     with pytest.raises(ConfigError, match="cannot be locked"):
         lock_devices(discover(nvml=_two_gpus(), environ={}).devices, tmp_path, folder=tmp_path)
     assert victim.read_text() == "precious"
+
+
+def test_other_users_can_lock_a_gpu_but_not_the_data_directory(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        lock_devices(discover(nvml=_two_gpus(), environ={}).devices, tmp_path, folder=tmp_path).close()
+    finally:
+        os.umask(before)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    assert modes.pop("worker.lock") == 0o600
+    assert [*modes.values()] == [0o666] * 2
 
 
 def test_a_lock_whose_holder_did_not_write_its_name(tmp_path: Path) -> None:

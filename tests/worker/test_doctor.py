@@ -102,9 +102,10 @@ def test_a_database_with_another_clock_is_reported(
 
 
 def test_the_embedded_redis_is_configured_correctly(tmp_path: Path) -> None:
-    with redis_server(tmp_path) as url:
-        settings = Settings(data_dir=tmp_path)
-        found = services.check_redis(settings, embedded=Path(url.removeprefix("unix://")))
+    settings, folder = Settings(data_dir=tmp_path), tmp_path / "redis"
+    folder.mkdir()
+    with redis_server(folder) as url:
+        found = services.check_redis(settings, embedded=Path(url.rpartition("@")[2]))
     assert found.status is Status.OK and "appendonly yes" in found.fact
     assert services.check_redis(settings, embedded=None).fact == "not running (starts with torchyard up)"
 

@@ -1,6 +1,10 @@
 """The settings of a worker, from the environment."""
 
 from datetime import timedelta
+import os
+from pathlib import Path
+import subprocess
+import sys
 
 import pytest
 
@@ -18,6 +22,8 @@ from worker.settings import Settings
         ("KEEP_LOGS_BYTES", "10GB", "valid integer"),
         ("MAX_LOG_BYTES", "64MiB", "valid integer"),
         ("MAX_MESSAGE_BYTES", "-1", "greater than or equal to 0"),
+        ("UMASK", "0o22", "write octal digits such as 022"),
+        ("UMASK", "1777", "write octal digits such as 022"),
     ],
 )
 def test_an_invalid_variable_is_named_with_the_reason(
@@ -28,6 +34,24 @@ def test_an_invalid_variable_is_named_with_the_reason(
         Settings.load()
     assert expected in caught.value.message
     assert "\n" not in caught.value.message
+
+
+def test_a_umask_is_octal(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Settings.load().umask is None
+    monkeypatch.setenv("TORCHYARD_UMASK", "")
+    assert Settings.load().umask is None
+    monkeypatch.setenv("TORCHYARD_UMASK", "027")
+    assert Settings.load().umask == 0o027
+
+
+def test_a_worker_does_not_start_where_jobs_may_name_its_own_files(tmp_path: Path) -> None:
+    env = {**os.environ, "TORCHYARD_DATA_DIR": str(tmp_path / "data"), "TORCHYARD_ALLOW_PATHS": str(tmp_path)}
+    argv = [sys.executable, "-P", "-m", "worker"]
+    done = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 1
+    assert f"{tmp_path}: it contains the data directory {tmp_path / 'data'}" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "data").exists()
 
 
 def test_everything_is_kept_by_default(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import typer
 
 from torchyard.cli import checkpoints, cluster, host, jobs, listing, submission, telemetry, why
 from torchyard.cli.up import commands as local
+from torchyard.contract import terminal
 from torchyard.contract.errors import NotAuthorized, TorchyardError
 
 app = typer.Typer(
@@ -38,13 +39,13 @@ def main() -> None:
     try:
         app(prog_name="torchyard")
     except TorchyardError as error:
-        sys.stderr.write(f"error: {error}\n")
+        terminal.note(f"error: {error}")
         sys.exit(4 if isinstance(error, NotAuthorized) else 1)
     except KeyboardInterrupt:
         sys.exit(130)
     except OSError as error:  # a full disk, a file without read permission
         what = error.strerror or str(error)
-        sys.stderr.write(f"error: {error.filename}: {what}\n" if error.filename else f"error: {what}\n")
+        terminal.note(f"error: {error.filename}: {what}" if error.filename else f"error: {what}")
         sys.exit(1)
 
 

@@ -109,19 +109,19 @@ class Watch:
             if state.terminal:
                 return  # the job itself follows, and has more to print
             line.append(f"{state:<10}", style=output.COLOURS[state])
-            line.append(f" {data['reason']['message']}")
+            line.append_text(_safe(f" {data['reason']['message']}"))
         elif event.type == "checkpoint":
-            line.append(_checkpoint(data))
+            line.append_text(_safe(_checkpoint(data)))
         elif event.type == "message":
             style = {"warning": "yellow", "error": "red"}.get(data["level"], "")
-            line.append(data["text"], style=style)
+            line.append_text(_safe(data["text"], style=style))
         else:
             return
         self._print(line)
 
     def _show_log(self, text: str) -> None:
         if self._terminal and sys.stdout.isatty():
-            self._console.print(Text.from_ansi(text), soft_wrap=True)  # the console prints above the bar
+            self._print(_safe(text))  # the console prints above the bar
         else:
             terminal.write(text)
             sys.stdout.flush()
@@ -152,10 +152,15 @@ def _ending(job: JobView) -> Text:
     if job.started_at is not None and job.finished_at is not None:
         line.append(f" after {terminal.duration((job.finished_at - job.started_at).total_seconds())}")
     if job.error is not None:
-        line.append(f": {job.error.message}")
+        line.append_text(_safe(f": {job.error.message}"))
         if job.error.traceback:
-            line.append(f"\n{job.error.traceback.rstrip()}", style="dim")
+            line.append("\n").append_text(_safe(job.error.traceback.rstrip(), style="dim"))
     return line
+
+
+def _safe(text: str, *, style: str = "") -> Text:
+    """Returns a job's text with its colours and no other control characters."""
+    return Text.from_ansi(terminal.shown(text), style=style)
 
 
 def _stamp(moment: datetime) -> Text:

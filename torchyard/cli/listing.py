@@ -86,7 +86,7 @@ def _redraw(read: Callable[[], list[JobSummary]]) -> None:
                 try:
                     lines, trouble = _lines(read()), []
                 except (ServerUnreachable, Unavailable) as error:
-                    trouble = [terminal.paint(f"Not up to date: {error.message}", "33", sys.stdout)]
+                    trouble = [terminal.paint(f"Not up to date: {terminal.plain(error.message)}", "33", sys.stdout)]
                 shown = [*trouble, *lines][: shutil.get_terminal_size().lines]
                 live.update(Text.from_ansi("\n".join(shown), no_wrap=True), refresh=True)
                 time.sleep(_REFRESH_S)

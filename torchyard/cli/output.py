@@ -57,7 +57,7 @@ def table(
     """Returns the lines of a table. In a terminal, lines are truncated to its width, and if it is narrow, the column
     `spare` is omitted. In a pipe, lines are complete.
     """
-    cells = [list(headers), *([_printable(cell) for cell in row] for row in rows)]
+    cells = [list(headers), *([terminal.plain(cell) for cell in row] for row in rows)]
     lines = [f"{indent}{line}" for line in _aligned(cells)]
     if spare is not None and _columns() < _NARROW and any(len(line) > _columns() for line in lines):
         column = headers.index(spare)
@@ -111,10 +111,6 @@ def log_line(line: LogLine, *, with_rank: bool = True) -> str:
         return line.text
     source = "launcher" if line.rank is None else f"rank {line.rank}"
     return f"{terminal.paint(f'{source} |', '2', sys.stdout)} {line.text}"
-
-
-def _printable(text: str) -> str:
-    return "".join(char if char.isprintable() else " " for char in text)
 
 
 def _aligned(cells: list[list[str]]) -> list[str]:

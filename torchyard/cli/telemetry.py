@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -91,11 +92,18 @@ def metrics(
 
 
 def _write_csv(view: MetricsView) -> None:
-    rows = csv.writer(sys.stdout, lineterminator="\n")
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
     rows.writerow(("key", "step", "value", "time", "attempt"))
     for series in view.data:
-        for point in series.points:
-            rows.writerow((series.key, point.step, point.value, point.time.isoformat(), point.attempt))
+        key = _text_cell(series.key)
+        rows.writerows((key, point.step, point.value, point.time.isoformat(), point.attempt) for point in series.points)
+    terminal.write(text.getvalue().rstrip("\n"))
+
+
+def _text_cell(text: str) -> str:
+    """Returns `text` for a CSV cell. A spreadsheet would run it as a formula if it began with one of these."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 
 def _row(series: SeriesView) -> tuple[str, ...]:

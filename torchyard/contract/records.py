@@ -46,6 +46,8 @@ class LaunchPlan(Record):
     env: dict[str, str]
     """The whole environment. Nothing else is inherited."""
     cwd: str
+    umask: int = 0o077
+    """That of the launcher and the ranks."""
     world_size: int
     time_limit: timedelta
     """The part of the job's time limit that is left for this attempt."""

@@ -1,25 +1,55 @@
-"""How programs write to a terminal: data to stdout, sentences to stderr, sizes and durations as people read them."""
+"""How programs write to a terminal: data to stdout, sentences to stderr, sizes and durations as people read them.
+
+What is written may be another user's text. A terminal gets no control characters of it, except colours; a pipe gets it
+unchanged.
+"""
 
 from datetime import UTC, datetime
 import os
+import re
 import sys
 from typing import TextIO
+
+_COLOUR = r"\x1b\[[0-9;:]*m"
+_CONTROL = re.compile(
+    rf"(?P<colour>{_COLOUR})"
+    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x80-\x9f\n]*(?:\x07|\x1b\\|\x9c)"  # OSC, DCS, SOS, PM, APC
+    r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI
+    r"|\x1b[ -/]*[0-~]"  # other escape sequences
+    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"  # single characters, and unfinished sequences
+)
+_RESET = "\x1b[0m"
 
 
 def write(line: str) -> None:
     """Writes a line of data."""
-    sys.stdout.write(f"{line}\n")
+    sys.stdout.write(f"{shown(line) if sys.stdout.isatty() else line}\n")
 
 
 def note(text: str) -> None:
     """Writes a sentence for people."""
-    sys.stderr.write(f"{text}\n")
+    sys.stderr.write(f"{shown(text) if sys.stderr.isatty() else text}\n")
     sys.stderr.flush()
+
+
+def shown(text: str) -> str:
+    """Returns `text` as a terminal may get it: of its control characters, colours, newlines and tabs are left.
+
+    Other escape sequences are removed, as a log with a progress bar is full of them. So are characters that change the
+    direction of text. Each line ends in the terminal's own colours.
+    """
+    safe = _CONTROL.sub(lambda found: found["colour"] or "", text)
+    return "\n".join(line + _RESET if _ends_coloured(line) else line for line in safe.split("\n"))
+
+
+def plain(text: str) -> str:
+    """Returns `text` on one line, with a space for each newline and tab, and without colours."""
+    return re.sub(r"[\n\t]", " ", re.sub(_COLOUR, "", shown(text)))
 
 
 def paint(text: str, style: str, stream: TextIO) -> str:
     """`text` in a style (an SGR code), where the stream is a terminal that shows colours."""
-    return f"\x1b[{style}m{text}\x1b[0m" if stream.isatty() and not os.environ.get("NO_COLOR") else text
+    return f"\x1b[{style}m{text}{_RESET}" if stream.isatty() and not os.environ.get("NO_COLOR") else text
 
 
 def size(count: int) -> str:
@@ -52,3 +82,8 @@ def ago(moment: datetime) -> str:
 def age(moment: datetime) -> str:
     """`8s`, `3m`, `2h`, `3d`: where there is little room."""
     return "".join(duration((datetime.now(UTC) - moment).total_seconds()).split()[:2])
+
+
+def _ends_coloured(line: str) -> bool:
+    colours = re.findall(_COLOUR, line)
+    return bool(colours) and colours[-1] not in {"\x1b[m", _RESET}

@@ -135,9 +135,12 @@ class DeviceLocks:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def acquire(self, path: Path, *, name: str, holder: dict[str, object]) -> None:
-        """Locks `path` and writes `holder` into it. Raises ConfigError that names the present holder, and OSError."""
-        descriptor = _open_lock(path, name)
+    def acquire(self, path: Path, *, name: str, holder: dict[str, object], mode: int = 0o600) -> None:
+        """Locks `path`, which gets this mode if it is new, and writes `holder` into it.
+
+        Raises ConfigError that names the present holder, and OSError.
+        """
+        descriptor = _open_lock(path, name, mode)
         self._open.callback(os.close, descriptor)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -162,7 +165,8 @@ def lock_devices(devices: Iterable[Device], data_dir: Path, *, folder: Path = LO
         for device in devices:
             if device.kind == "cuda":
                 path = folder / f"torchyard-{device.uuid}.lock"
-                locks.acquire(path, name=f"GPU {device.index} ({device.uuid})", holder=holder)
+                name = f"GPU {device.index} ({device.uuid})"
+                locks.acquire(path, name=name, holder=holder, mode=0o666)  # other users' workers lock it too
         locks.acquire(data_dir / "worker.lock", name=f"the data directory {data_dir}", holder=holder)
         undo.pop_all()
     return locks
@@ -214,7 +218,7 @@ def _text(value: str | bytes) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
-def _open_lock(path: Path, name: str) -> int:
+def _open_lock(path: Path, name: str, mode: int) -> int:
     """Opens an existing file without O_CREAT: in a sticky folder, the kernel forbids that for another user's file."""
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     while True:
@@ -225,7 +229,7 @@ def _open_lock(path: Path, name: str) -> int:
                 descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
             except FileExistsError:
                 continue  # another worker created it first
-            os.fchmod(descriptor, 0o666)  # other users' workers lock it too
+            os.fchmod(descriptor, mode)
         except OSError as error:
             raise ConfigError(f"{name} cannot be locked: {path}: {error.strerror}") from None
         if stat.S_ISREG(os.fstat(descriptor).st_mode):

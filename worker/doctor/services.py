@@ -7,6 +7,7 @@ import sys
 
 from store import probe
 from store.probe import DatabaseInfo
+from torchyard.contract.datadir import redis_url
 from torchyard.contract.errors import ConfigError, Unavailable
 from worker.doctor.findings import Finding, failed, ok, warning
 from worker.settings import Settings
@@ -31,8 +32,8 @@ def check_database(settings: Settings) -> Finding:
 def check_redis(settings: Settings, *, embedded: Path | None) -> Finding:
     """`embedded`: the socket of the Redis of `torchyard up`, for settings that name no other."""
     own = not settings.redis_url
-    url = f"unix://{embedded}" if own and embedded is not None else settings.redis
     try:
+        url = redis_url(settings.root / "redis", socket=embedded) if own else settings.redis_url
         found = probe.inspect_redis(url)
     except (ConfigError, Unavailable) as error:
         if own:

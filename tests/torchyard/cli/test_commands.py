@@ -1,7 +1,9 @@
 """The commands against a server that answers as documented."""
 
 from collections.abc import Iterator
+import csv
 import hashlib
+import io
 import json
 from pathlib import Path
 import re
@@ -17,6 +19,8 @@ from tests.torchyard.client.answers import DATA, JOB, NOW, event, job, line, met
 from tests.torchyard.client.fake_server import TOKEN, Answer, FakeServer, problem, serving
 
 ERROR = {"code": "user_error", "message": "rank 1 raised ValueError", "rank": 1, "exit_code": 1, "traceback": "Trace\n"}
+
+HOSTILE = "before\x1b]52;c;aGk=\x07\x9d52;c;aGk=\x9c\x1bPx\x1b\\\x1b[2J\x9b2J\u202e\x1b[31mred after"
 
 
 @pytest.fixture
@@ -199,6 +203,34 @@ def test_characters_that_the_terminal_lacks_are_replaced(server: FakeServer) -> 
     assert "1?8?8" in done.stdout
 
 
+@pytest.mark.parametrize(
+    "command", ["ps", "show", "why", "queue", "logs", "logs -f", "retry -f", "checkpoints", "metrics", "cancel"]
+)
+def test_no_text_of_a_job_controls_the_terminal(server: FakeServer, command: str) -> None:
+    _serve_hostile(server)
+    name, *options = command.split()
+    arguments = [name, *options] if name in {"ps", "queue"} else [name, "job_1", *options]
+    _, screen = in_terminal(arguments, _environment(server), columns=400)
+    assert "before" in screen and "red" in screen
+    for control in ("\x1b]", "\x1bP", "\x9b", "\x9d", "\x07", "\u202e", "\x1b[2J", "aGk="):
+        assert control not in screen, screen
+
+
+def test_a_pipe_gets_a_log_unchanged(server: FakeServer) -> None:
+    _serve_hostile(server)
+    assert _run(server, "logs", "job_1").stdout == f"rank 0 | {HOSTILE}\n"
+
+
+def test_a_spreadsheet_runs_no_name_of_a_metric(server: FakeServer) -> None:
+    server.on(JOB, job())
+    names = ("=1+1", "+1", "-1", "@SUM(1)", "\t=1", "loss")
+    point = {"step": 1, "value": -0.5, "time": NOW, "attempt": 1}
+    server.on(f"{JOB}/metrics", {"data": [{"key": name, "points": [point]} for name in names]})
+    rows = [*csv.reader(io.StringIO(_run(server, "metrics", "job_1", "--csv").stdout, newline=""))][1:]
+    assert [row[0] for row in rows] == [*(f"'{name}" for name in names[:-1]), "loss"]
+    assert {row[2] for row in rows} == {"-0.5"}
+
+
 def test_a_closed_stdout_is_not_an_error(server: FakeServer) -> None:
     server.on("/v1/jobs", page([job()]))
     command = f"exec {' '.join(COMMAND)} ps >&-"
@@ -250,6 +282,29 @@ def test_misuse_is_exit_code_2(server: FakeServer, arguments: list[str]) -> None
     assert done.returncode == 2
     assert _is_clean_error(done)
     assert server.requests == []
+
+
+def _serve_hostile(server: FakeServer) -> None:
+    """Answers with `HOSTILE` as each text that a job or another user could have written."""
+    reason = {"code": "queued", "message": HOSTILE, "since": NOW}
+    error = {"code": "user_error", "message": HOSTILE, "traceback": HOSTILE}
+    failed = job(state="failed", status_reason=reason, error=error, metrics={HOSTILE: 1.0}, labels={"a": HOSTILE})
+    entry = {"position": 1, "job_id": "job_1", "name": "a", "owner": "admin", "priority": 0, "created_at": NOW}
+    point = {"step": 1, "value": 1.0, "time": NOW, "attempt": 1}
+    checkpoint = {"id": "ckpt_1", "epoch": 1, "step": 1, "attempt": 1, "metrics": {HOSTILE: 1.0}, "aliases": []}
+    file = {"size": 1, "sha256": "0" * 64}
+    said = {**line(1), "text": HOSTILE}
+    message = {"seq": 2, "time": NOW, "type": "message", "attempt": 1, "data": {"level": "warning", "text": HOSTILE}}
+    stream = sse(("log", 1, said), ("message", 2, message), ("state", 3, event(3, "failed")), ("end", 4, {}))
+    server.on(JOB, failed)
+    server.on("/v1/jobs", page([failed]))
+    server.on("/v1/queue", page([{**entry, "reason": reason, "resources": {}}]))
+    server.on(f"{JOB}/logs", page([said]))
+    server.on(f"{JOB}/stream", stream)
+    server.on(f"{JOB}/checkpoints", page([{**checkpoint, **file, "files": [{**file, "path": "a"}], "created_at": NOW}]))
+    server.on(f"{JOB}/metrics", {"data": [{"key": HOSTILE, "points": [point]}]})
+    server.on(f"{JOB}/retry", Answer(job(), 201))
+    server.on(f"{JOB}/cancel", problem("conflict", 409, detail=HOSTILE))
 
 
 def _run(server: FakeServer | None, *arguments: str, stdin: str = "", cwd: Path | None = None) -> CompletedProcess[str]:

@@ -32,5 +32,5 @@ def test_sizes_are_shown_in_a_unit_that_fits(count: int, text: str) -> None:
 
 
 def test_a_table_is_aligned_and_has_no_control_characters() -> None:
-    lines = output.table(("A", "LONGER", "C"), [("x\x1b[31m", "1", "end"), ("y", "22", "")])
-    assert lines == ["A       LONGER  C", "x [31m  1       end", "y       22"]
+    lines = output.table(("A", "LONGER", "C"), [("x\x1b[31mx", "1\n", "end"), ("y", "22", "")])
+    assert lines == ["A   LONGER  C", "xx  1       end", "y   22"]

@@ -93,7 +93,7 @@ def test_a_deep_data_directory_has_its_socket_elsewhere(tmp_path: Path) -> None:
     with running(Service(folder, slots=1, warm=False)) as service:
         worker = service.server["processes"]["worker"]
         settings = dict(item.split("=", 1) for item in Path(f"/proc/{worker}/environ").read_text().split("\0") if item)
-        socket = Path(settings["TORCHYARD_REDIS_URL"].removeprefix("unix://"))
+        socket = Path(settings["TORCHYARD_REDIS_URL"].rpartition("@")[2])
         assert stat.S_IMODE(socket.parent.stat().st_mode) == 0o700
         with service.client as client:
             assert client.ready().redis == "ok"

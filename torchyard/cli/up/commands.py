@@ -40,7 +40,8 @@ def up(
 
     Starts the API, a worker, the database and the queue, and starts again what dies. Ctrl-C stops it cleanly.
     """
-    from torchyard.cli.up.service import Options, Service, is_loopback
+    from torchyard.cli.up.service import Options, Service
+    from torchyard.contract.listening import is_loopback
 
     options = Options(host, port, data_dir, cpu_slots, tuple(allow_path or ()), database, redis)
     service = Service(options, say=_say)

@@ -11,6 +11,7 @@ import secrets
 import time
 
 from torchyard.client.discovery import SERVER_FILE
+from torchyard.contract.datadir import redis_password_file
 from torchyard.contract.errors import Conflict
 
 _CHILDREN_END_S = 60.0
@@ -28,6 +29,10 @@ class DataDir:
         return self.root / SERVER_FILE
 
     @property
+    def token_file(self) -> Path:
+        return self.root / "token"
+
+    @property
     def logs(self) -> Path:
         return self.root / "logs"
 
@@ -43,15 +48,16 @@ class DataDir:
 
     def token(self) -> str:
         """Returns the data directory's admin token. Creates it at the first call."""
-        path = self.root / "token"
-        if not path.exists():
-            _write_private(path, secrets.token_urlsafe(32))
-        return path.read_text(encoding="utf-8").strip()
+        return _secret(self.token_file)
+
+    def redis_password(self) -> str:
+        """Returns the password of the embedded Redis. Creates it at the first call."""
+        return _secret(redis_password_file(self.redis))
 
     def publish(self, *, url: str, token: str, processes: Mapping[str, int]) -> None:
         """Replaces `server.json`: a reader sees the old one or the new one."""
         content = {"url": url, "token": token, "pid": os.getpid(), "processes": dict(processes)}
-        _write_private(self.server_file, json.dumps(content))
+        write_private(self.server_file, json.dumps(content))
 
     @contextmanager
     def lock(self) -> Generator[int]:
@@ -87,7 +93,15 @@ def _try_lock(descriptor: int) -> bool:
     return True
 
 
-def _write_private(path: Path, text: str) -> None:
+def _secret(path: Path) -> str:
+    """Returns the secret in the file `path`. Creates it at the first call: 256 random bits."""
+    if not path.exists():
+        write_private(path, secrets.token_urlsafe(32))
+    return path.read_text(encoding="utf-8").strip()
+
+
+def write_private(path: Path, text: str) -> None:
+    """Replaces a file that only its owner can read. Raises OSError."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.unlink(missing_ok=True)
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:

@@ -4,14 +4,16 @@ import hashlib
 import importlib.util
 import os
 from pathlib import Path
-import socket
 import stat
 import tempfile
 
+from torchyard.contract.datadir import REDIS_USER
 from torchyard.contract.errors import ConfigError
 
 _LONGEST_SOCKET_PATH = 100
 """Bytes. The system's limit is 107."""
+_COMMANDS = ("ping", "info", "zadd", "zrem", "zrange", "zcard", "publish", "subscribe", "unsubscribe")
+"""Those that `store` uses: no scripts, no administration, and nothing that reads or removes other keys."""
 
 
 def find_binary() -> Path:
@@ -22,6 +24,26 @@ def find_binary() -> Path:
     return Path(spec.origin).parent / "bin" / "redis-server"
 
 
+def users_file(folder: Path) -> Path:
+    """Returns the file that lists the users of the server whose data is in `folder`."""
+    return folder / "users.acl"
+
+
+def users(password: str) -> str:
+    """Returns the content of the users file: one user with this password, who can do what the service needs."""
+    digest = hashlib.sha256(password.encode()).hexdigest()
+    rules = (
+        "on",
+        f"#{digest}",
+        "~torchyard:*",
+        "resetchannels",
+        "&torchyard:*",
+        "-@all",
+        *(f"+{name}" for name in _COMMANDS),
+    )
+    return f"user default off\nuser {REDIS_USER} {' '.join(rules)}\n"
+
+
 def argv(binary: Path, *, folder: Path, socket_path: Path) -> list[str]:
     """Returns the command of a server that stores its data in `folder`. A crash loses at most the last second."""
     settings = {
@@ -29,6 +51,7 @@ def argv(binary: Path, *, folder: Path, socket_path: Path) -> list[str]:
         "unixsocket": str(socket_path),
         "unixsocketperm": "600",
         "dir": str(folder),
+        "aclfile": str(users_file(folder)),
         "appendonly": "yes",
         "appendfsync": "everysec",
         "save": "",
@@ -52,15 +75,3 @@ def socket_in(folder: Path) -> Path:
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) != 0o700:
         raise ConfigError(f"{private} is not a folder that only you can read: remove it, or use a shorter --data-dir")
     return private / "redis.sock"
-
-
-def answers(path: Path) -> bool:
-    """Whether the server on this socket answers a PING and has loaded its data."""
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(1)
-        try:
-            connection.connect(str(path))
-            connection.sendall(b"PING\r\n")
-            return connection.recv(64).startswith(b"+PONG")
-        except OSError:
-            return False

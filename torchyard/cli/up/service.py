@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import errno
 import http
 import http.client
-import ipaddress
 import json
 import math
 import os
@@ -19,8 +18,10 @@ from types import FrameType
 
 from torchyard.cli.up import programs, redis_server
 from torchyard.cli.up.child import Child, spawn
-from torchyard.cli.up.datadir import DataDir
+from torchyard.cli.up.datadir import DataDir, write_private
+from torchyard.contract.datadir import check_allowed_paths, make_files_private, redis_url
 from torchyard.contract.errors import ConfigError, Conflict, Unavailable
+from torchyard.contract.listening import check_token
 
 _START = 60.0
 _WORKER_STOP, _API_STOP, _REDIS_STOP = 50.0, 4.0, 4.0
@@ -53,14 +54,18 @@ class Service:
         self._migration: subprocess.Popen[bytes] | None = None
         self._migration_log = self.data.logs / "migrations.log"
         self._signals = 0
+        self._umask = 0
+        """The operator's umask, which the jobs get."""
 
     def run(self, on_ready: Callable[[str, str], None]) -> None:
         """Serves until SIGINT, SIGTERM or SIGHUP. A second signal kills. `on_ready` is called with URL and token.
 
-        Raises ConfigError if torchyard-server is not installed, Conflict if the data directory or the port is taken,
-        Unavailable if a part does not come up.
+        Raises ConfigError if torchyard-server is not installed or an option cannot be used, Conflict if the data
+        directory or the port is taken, Unavailable if a part does not come up.
         """
         programs.check_installed()
+        self._check_options()
+        self._umask = make_files_private()
         self._create_data_dir()
         with self.data.lock() as keep:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -73,6 +78,11 @@ class Service:
             finally:
                 self._stop()
 
+    def _check_options(self) -> None:
+        check_allowed_paths(self.data.root, self._options.allow_paths)
+        if self.data.token_file.exists():  # a new token is long enough
+            check_token(self.data.token(), host=self._options.host, source=str(self.data.token_file))
+
     def _create_data_dir(self) -> None:
         try:
             self.data.create()
@@ -82,14 +92,13 @@ class Service:
     def _serve(self, keep: int, on_ready: Callable[[str, str], None]) -> None:
         host, port = self._options.host, _free_port(self._options.host, self._options.port)
         url, token = f"http://{_authority(_connectable(host), port)}", self.data.token()
-        env = self._environment(port=port, token=token)
-        if self._options.redis is None:
-            env["TORCHYARD_REDIS_URL"] = self._start_redis(env, keep)
+        redis = self._options.redis or self._start_redis(keep)
+        api, worker = self._api_environment(redis, port=port, token=token), self._worker_environment(redis)
         # The API starts meanwhile, as it loads as slowly as the migration. It answers 503 until the migration is done.
-        self._start_migration(env)
-        self._add("api", programs.argv("api"), env=env, keep=keep)
+        self._start_migration()
+        self._add("api", programs.argv("api"), env=api, keep=keep)
         self._wait_until(self._migrated, what="the database is not migrated", within=math.inf)
-        self._add("worker", programs.argv("worker"), env=env, keep=keep)
+        self._add("worker", programs.argv("worker"), env=worker, keep=keep)
         self._wait_until(lambda: _ready(_connectable(host), port), what="the service is not ready")
         self._publish(url, token)
         on_ready(url, token)
@@ -99,29 +108,44 @@ class Service:
                 self._publish(url, token)
             time.sleep(_RUN_POLL_S)
 
-    def _environment(self, *, port: int, token: str) -> dict[str, str]:
-        options = self._options
-        settings = {
-            "TORCHYARD_DATA_DIR": str(self.data.root),
-            "TORCHYARD_DATABASE_URL": options.database or f"sqlite:///{self.data.root / 'torchyard.db'}",
-            "TORCHYARD_REDIS_URL": options.redis or "",
+    def _api_environment(self, redis: str, *, port: int, token: str) -> dict[str, str]:
+        return {
+            **_environ(settings=True),
+            **self._database(),
+            "TORCHYARD_REDIS_URL": redis,
             "TORCHYARD_TOKEN": token,
-            "TORCHYARD_HOST": options.host,
+            "TORCHYARD_HOST": self._options.host,
             "TORCHYARD_PORT": str(port),
-            "TORCHYARD_ALLOW_PATHS": os.pathsep.join(str(path.absolute()) for path in options.allow_paths),
-            "PYTHONUNBUFFERED": "1",
         }
-        if options.cpu_slots is not None:
-            settings["TORCHYARD_CPU_SLOTS"] = str(options.cpu_slots)
-        return {**os.environ, **settings}
 
-    def _start_redis(self, env: dict[str, str], keep: int) -> str:
-        path = redis_server.socket_in(self.data.redis)
-        command = redis_server.argv(redis_server.find_binary(), folder=self.data.redis, socket_path=path)
-        self._add("redis", command, env=env, keep=keep)
-        return f"unix://{path}"
+    def _worker_environment(self, redis: str) -> dict[str, str]:
+        allowed, slots = self._options.allow_paths, self._options.cpu_slots
+        return {
+            **_environ(settings=True),
+            **self._database(),
+            "TORCHYARD_REDIS_URL": redis,
+            "TORCHYARD_UMASK": os.environ.get("TORCHYARD_UMASK") or f"{self._umask:03o}",
+            "TORCHYARD_ALLOW_PATHS": os.pathsep.join(str(path.absolute()) for path in allowed),
+            **({"TORCHYARD_CPU_SLOTS": str(slots)} if slots is not None else {}),
+        }
 
-    def _start_migration(self, env: dict[str, str]) -> None:
+    def _database(self) -> dict[str, str]:
+        """Returns the settings that all programs of ours need."""
+        return {
+            "TORCHYARD_DATA_DIR": str(self.data.root),
+            "TORCHYARD_DATABASE_URL": self._options.database or f"sqlite:///{self.data.root / 'torchyard.db'}",
+        }
+
+    def _start_redis(self, keep: int) -> str:
+        folder = self.data.redis
+        write_private(redis_server.users_file(folder), redis_server.users(self.data.redis_password()))
+        path = redis_server.socket_in(folder)
+        command = redis_server.argv(redis_server.find_binary(), folder=folder, socket_path=path)
+        self._add("redis", command, env=_environ(), keep=keep)
+        return redis_url(folder, socket=path)
+
+    def _start_migration(self) -> None:
+        env = {**_environ(), **self._database()}
         with self._migration_log.open("wb") as output:
             self._migration = spawn(programs.argv("migrations", "upgrade"), env=env, stdout=output, stderr=output)
 
@@ -204,12 +228,11 @@ class _StopRequested(Exception):
     """A signal has asked the service to stop."""
 
 
-def is_loopback(host: str) -> bool:
-    """Whether a server that listens on `host` can be reached from this machine only."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+def _environ(*, settings: bool = False) -> dict[str, str]:
+    """Returns this process's variables without `TORCHYARD_…`, or with them if `settings`, but for the token."""
+    own = {name: value for name, value in os.environ.items() if settings or not name.startswith("TORCHYARD_")}
+    own.pop("TORCHYARD_TOKEN", None)
+    return {**own, "PYTHONUNBUFFERED": "1"}
 
 
 def _free_port(host: str, port: int) -> int:

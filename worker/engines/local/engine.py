@@ -47,16 +47,24 @@ class LocalHandle(ProcessIdentity):
 class LocalEngine:
     """`runs` contains the run directories. `inventory` has the devices that this host offers.
 
-    Jobs start from `warm` if it is given and can start them, otherwise with `launcher`, which is torchrun.
+    Jobs start from `warm` if it is given and can start them, otherwise with `launcher`, which is torchrun. They get
+    `umask`.
     """
 
     def __init__(
-        self, runs: Path, inventory: Inventory, *, launcher: Launcher | None = None, warm: WarmProcess | None = None
+        self,
+        runs: Path,
+        inventory: Inventory,
+        *,
+        launcher: Launcher | None = None,
+        warm: WarmProcess | None = None,
+        umask: int = 0o077,
     ) -> None:
         self._runs = runs
         self._inventory = inventory
         self._cold_launcher = launcher or TorchrunLauncher()
         self._warm = warm
+        self._umask = umask
         self._supervisors: dict[AttemptKey, LocalHandle] = {}
         """The supervisors of the attempts that are not known to have ended."""
         self._stop_requesters: dict[AttemptKey, StopRequester] = {}
@@ -178,7 +186,8 @@ class LocalEngine:
         Raises WarmProcessUnavailable if `launcher` needs the warm process and there is none.
         """
         run = self._run_dir(plan.key)
-        write_record(run.launch, launch_plan(plan, run=run, launcher=launcher, slots=len(self._inventory.devices)))
+        slots = len(self._inventory.devices)
+        write_record(run.launch, launch_plan(plan, run=run, launcher=launcher, slots=slots, umask=self._umask))
         if self._warm is None:
             return supervisors.start(run, secrets=plan.secrets)
         try:
@@ -210,7 +219,13 @@ UNKNOWN_SUPERVISOR = ProcessIdentity(pid=0, start_time=0, boot_id="")
 
 
 def launch_plan(
-    plan: Plan, *, run: RunDir, launcher: Launcher, slots: int, environ: Mapping[str, str] = os.environ
+    plan: Plan,
+    *,
+    run: RunDir,
+    launcher: Launcher,
+    slots: int,
+    umask: int = 0o077,
+    environ: Mapping[str, str] = os.environ,
 ) -> LaunchPlan:
     """Returns what the supervisor starts, with the whole environment.
 
@@ -225,6 +240,7 @@ def launch_plan(
         argv=launcher.command(plan, folder=run.torchrun),
         env=inherited(environ) | changeable | dict(plan.env) | fixed,
         cwd=str(plan.cwd),
+        umask=umask,
         world_size=len(plan.devices),
         time_limit=plan.time_limit,
         stall_timeout=plan.stall_timeout,

@@ -4,6 +4,7 @@ Rendezvous and collectives stay on loopback, on ports that the kernel chooses: a
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 import os
 from pathlib import Path
 import re
@@ -56,12 +57,13 @@ class TorchrunAgent:
         self.exit_code: int | None = None
         self._run = run
         self._secrets = SecretServer(run.secrets, secrets) if secrets else None
-        env = plan.env if self._secrets is None else plan.env | {Env.SECRETS.value: str(run.secrets.absolute())}
+        if self._secrets is not None:
+            plan = replace(plan, env=plan.env | {Env.SECRETS.value: str(run.secrets.absolute())})
         logs = (run.log("launcher", "stdout"), run.log("launcher", "stderr"))
         if fork.has_preloaded() and plan.argv[:4] == [*_PYTHON, "-m", _MODULE]:
-            self._pid = fork.fork(lambda: fork.run_module(plan.argv, env=env, cwd=plan.cwd, logs=logs))
+            self._pid = fork.fork(lambda: fork.run_module(plan, logs=logs))
         else:
-            self._pid = _execute(plan, env, logs)
+            self._pid = _execute(plan, logs)
         self._pidfd = os.pidfd_open(self._pid)
 
     @property
@@ -89,16 +91,17 @@ class TorchrunAgent:
             self._secrets.close()
 
 
-def _execute(plan: LaunchPlan, env: Mapping[str, str], logs: tuple[Path, Path]) -> int:
+def _execute(plan: LaunchPlan, logs: tuple[Path, Path]) -> int:
     with logs[0].open("ab") as stdout, logs[1].open("ab") as stderr:
         agent = subprocess.Popen(
             plan.argv,
-            env=env,
+            env=plan.env,
             cwd=plan.cwd,
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=stderr,
             start_new_session=True,
+            umask=plan.umask,
         )
     agent.returncode = 0  # the supervisor reaps it
     return agent.pid

@@ -6,6 +6,7 @@ a rank connects to it.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 import contextlib
+from dataclasses import replace
 import importlib
 import os
 from pathlib import Path
@@ -154,8 +155,8 @@ class ForkedRanks:
         return folder / "error.json"
 
     def _run_rank(self, rank: int, error_file: Path) -> NoReturn:
-        env = self._plan.env | _torchrun_environment(self._plan, rank=rank, port=self._port, error_file=error_file)
-        fork.run_rank(self._plan.argv, env=env | dict(self._secrets), cwd=self._plan.cwd)
+        of_rank = _torchrun_environment(self._plan, rank=rank, port=self._port, error_file=error_file)
+        fork.run_rank(replace(self._plan, env=self._plan.env | of_rank | dict(self._secrets)))
 
     def _run_store(self) -> NoReturn:
         assert self._listener is not None

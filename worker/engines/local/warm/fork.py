@@ -1,6 +1,6 @@
 """Forks children of a warm process, and runs a rank in one as a fresh Python process would run it."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 import contextlib
 import importlib
 import multiprocessing
@@ -13,6 +13,7 @@ import time
 import traceback
 from typing import NoReturn
 
+from torchyard.contract.records import LaunchPlan
 from torchyard.run import rank
 from torchyard.run.exiting import leave
 
@@ -57,33 +58,33 @@ def fork(run: Callable[[], NoReturn], *, keep: Collection[int] = ()) -> int:
         os._exit(code)
 
 
-def run_rank(program: Sequence[str], *, env: Mapping[str, str], cwd: str) -> NoReturn:
-    """Runs `program` (`SCRIPT [ARGS…]` or `-m MODULE [ARGS…]`) as one rank, and exits."""
-    _set_environment(env, cwd)
+def run_rank(plan: LaunchPlan) -> NoReturn:
+    """Runs the plan's program (`SCRIPT [ARGS…]` or `-m MODULE [ARGS…]`) as one rank, and exits."""
+    _set_environment(plan)
     _reseed()
-    importlib.import_module("torch").set_num_threads(int(env["OMP_NUM_THREADS"]))
-    _forget_modules(program)
-    sys.argv = [rank.__file__, *program]
+    importlib.import_module("torch").set_num_threads(int(plan.env["OMP_NUM_THREADS"]))
+    _forget_modules(plan.argv)
+    sys.argv = [rank.__file__, *plan.argv]
     sys.orig_argv = [
         sys.executable,
         "-P",
         "-u",
         "-m",
         rank.__name__,
-        *program,
+        *plan.argv,
     ]  # for a program that starts itself again
     rank.main()
 
 
-def run_module(argv: Sequence[str], *, env: Mapping[str, str], cwd: str, logs: tuple[Path, Path]) -> NoReturn:
-    """Runs our `python -P -m MODULE [ARGS…]` with its output in `logs` (stdout, stderr), and exits."""
+def run_module(plan: LaunchPlan, *, logs: tuple[Path, Path]) -> NoReturn:
+    """Runs the plan's `python -P -m MODULE [ARGS…]` of ours with its output in `logs` (stdout, stderr), and exits."""
     for descriptor, log in enumerate(logs, start=1):
         opened = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         os.dup2(opened, descriptor)
         os.close(opened)
-    _set_environment(env, cwd)
-    sys.argv = list(argv[3:])
-    importlib.import_module(argv[3]).main()
+    _set_environment(plan)
+    sys.argv = list(plan.argv[3:])
+    importlib.import_module(plan.argv[3]).main()
     leave(0)
 
 
@@ -92,11 +93,12 @@ def has_preloaded() -> bool:
     return "torch" in sys.modules
 
 
-def _set_environment(env: Mapping[str, str], cwd: str) -> None:
+def _set_environment(plan: LaunchPlan) -> None:
     os.environ.clear()
-    os.environ.update(env)
+    os.environ.update(plan.env)
     time.tzset()
-    os.chdir(cwd)
+    os.chdir(plan.cwd)
+    os.umask(plan.umask)
     tempfile.tempdir = None  # it depends on the environment
 
 

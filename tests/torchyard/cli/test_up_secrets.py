@@ -1,0 +1,107 @@
+"""What `torchyard up` gives to whom, and what it refuses before it starts anything."""
+
+from collections.abc import Generator
+from pathlib import Path
+import stat
+import subprocess
+import sys
+
+import psutil
+import pytest
+from redis import Redis
+from redis.exceptions import AuthenticationError, NoPermissionError
+
+from tests.e2e.service import Service, running
+from torchyard.contract.datadir import redis_password_file
+
+SHELLS_TOKEN = "the-token-of-another-server"
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCHYARD_TOKEN", SHELLS_TOKEN)
+        patch.setenv("TORCHYARD_URL", "http://another.example.com")
+        with running(Service(tmp_path_factory.mktemp("service"), slots=1, warm=False)) as service:
+            yield service
+
+
+def test_only_the_api_gets_the_token(service: Service) -> None:
+    variables = {name: _environ(pid) for name, pid in service.server["processes"].items()}
+    assert variables["api"]["TORCHYARD_TOKEN"] == service.server["token"]
+    for name in ("worker", "redis"):
+        text = " ".join(variables[name].values())
+        assert service.server["token"] not in text and SHELLS_TOKEN not in text, name
+    assert not [name for name in variables["redis"] if name.startswith("TORCHYARD_")]
+    assert not {"TORCHYARD_HOST", "TORCHYARD_PORT"} & variables["worker"].keys()
+    assert not {"TORCHYARD_ALLOW_PATHS", "TORCHYARD_CPU_SLOTS", "TORCHYARD_UMASK"} & variables["api"].keys()
+
+
+def test_redis_lets_in_only_who_knows_the_password(service: Service) -> None:
+    path = service.data / "redis" / "redis.sock"
+    for user in ("", "default:@", "torchyard:wrong@"):
+        with Redis.from_url(f"unix://{user}{path}") as stranger, pytest.raises(AuthenticationError):
+            stranger.ping()
+    for file in (redis_password_file(service.data / "redis"), service.data / "redis" / "users.acl"):
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert len(_password(service)) >= 43  # 256 bits
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("EVAL return(1) 0", "EVALSHA 0 0", "SCRIPT FLUSH", "CONFIG GET *", "ACL LIST", "SHUTDOWN", "DEBUG SLEEP 0"),
+        *("FLUSHALL", "KEYS *", "SAVE", "MODULE LIST", "REPLICAOF NO ONE", "CLIENT LIST", "MONITOR", "GET other"),
+        *("ZADD other 1 a", "PUBLISH other a", "DEL torchyard:queue"),
+    ],
+)
+def test_redis_does_only_what_the_service_needs(service: Service, command: str) -> None:
+    with _redis(service) as redis, pytest.raises(NoPermissionError):
+        redis.execute_command(*command.split())  # pyright: ignore[reportUnknownMemberType]
+
+
+def test_the_password_of_redis_is_in_no_command_line_and_no_log(service: Service) -> None:
+    processes = [psutil.Process(pid) for pid in (service.server["pid"], *service.server["processes"].values())]
+    shown = " ".join(part for process in processes for part in process.cmdline())
+    logs = [service.data.parent / "up.log", *(service.data / "logs").iterdir()]
+    assert _password(service) not in shown + "".join(path.read_text() for path in logs)
+
+
+@pytest.mark.parametrize("allowed", ["", "data/runs"])
+def test_a_folder_around_or_in_the_data_directory_is_not_allowed_to_jobs(tmp_path: Path, allowed: str) -> None:
+    runs, folder = tmp_path / "data" / "runs", tmp_path / allowed
+    runs.mkdir(parents=True)
+    done = _up(tmp_path / "data", "--allow-path", str(folder))
+    assert done.returncode == 1
+    assert str(folder) in done.stderr and f"the data directory {tmp_path / 'data'}" in done.stderr
+    assert [*(tmp_path / "data").iterdir()] == [runs]
+
+
+def test_beyond_loopback_a_short_token_is_refused_before_anything_is_changed(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "token").write_text("easy-to-guess")
+    (data / "server.json").write_text("{}")
+    done = _up(data, "--host", "0.0.0.0")
+    assert done.returncode == 1
+    assert f"the token in {data / 'token'} has 13 characters" in done.stderr
+    assert "easy-to-guess" not in done.stderr and "Traceback" not in done.stderr
+    assert (data / "server.json").exists() and not (data / "lock").exists()
+
+
+def _redis(service: Service) -> Redis:
+    path = service.data / "redis" / "redis.sock"
+    return Redis(unix_socket_path=str(path), username="torchyard", password=_password(service))
+
+
+def _password(service: Service) -> str:
+    return redis_password_file(service.data / "redis").read_text()
+
+
+def _environ(pid: int) -> dict[str, str]:
+    return psutil.Process(pid).environ()
+
+
+def _up(data: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", "-m", "torchyard.cli", "up", "--port", "0", "--data-dir", str(data), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)

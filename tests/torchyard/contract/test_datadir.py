@@ -1,0 +1,46 @@
+"""What all programs know about the data directory."""
+
+from pathlib import Path
+
+import pytest
+
+from store.settings import Settings
+from torchyard.contract import datadir
+from torchyard.contract.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("allowed", "how"),
+    [
+        (".", "contains"),
+        ("data", "contains"),
+        ("data/runs", "lies in"),
+        ("link", "contains"),
+        ("code/in", "lies in"),
+    ],
+)
+def test_a_folder_around_or_in_the_data_directory_is_refused(tmp_path: Path, allowed: str, how: str) -> None:
+    data = tmp_path / "data"
+    (data / "runs").mkdir(parents=True)
+    (tmp_path / "code").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path)
+    (tmp_path / "code" / "in").symlink_to(data / "runs")
+    datadir.check_allowed_paths(data, [tmp_path / "code", tmp_path / "data-of-jobs"])
+    with pytest.raises(ConfigError, match=f" {how} the data directory {data},") as caught:
+        datadir.check_allowed_paths(data, [tmp_path / "code", tmp_path / allowed])
+    assert str(tmp_path / allowed) in caught.value.message
+    with pytest.raises(ConfigError):
+        datadir.check_allowed_paths(tmp_path / "link" / "data", [tmp_path / allowed])
+
+
+def test_the_address_of_the_embedded_redis_has_its_password(tmp_path: Path) -> None:
+    folder = tmp_path / "redis"
+    assert Settings(data_dir=tmp_path).redis == f"unix://{folder}/redis.sock"
+    folder.mkdir()
+    datadir.redis_password_file(folder).write_text("s3cret\n")
+    assert Settings(data_dir=tmp_path).redis == f"unix://torchyard:s3cret@{folder}/redis.sock"
+    assert Settings(data_dir=tmp_path, redis_url="redis://box").redis == "redis://box"
+    datadir.redis_password_file(folder).unlink()
+    datadir.redis_password_file(folder).mkdir()
+    with pytest.raises(ConfigError, match="the password of Redis cannot be read"):
+        _ = Settings(data_dir=tmp_path).redis

@@ -1,0 +1,47 @@
+"""The data directory as all programs know it: whose its files are, what jobs may not name, and its own Redis."""
+
+from collections.abc import Iterable
+import os
+from pathlib import Path
+
+from torchyard.contract.errors import ConfigError
+
+REDIS_USER = "torchyard"
+
+
+def make_files_private() -> int:
+    """Makes files that this process creates from now on readable by their owner alone. Returns the umask of before."""
+    return os.umask(0o077)
+
+
+def check_allowed_paths(data_dir: Path, allowed: Iterable[Path]) -> None:
+    """Raises ConfigError if a folder whose files jobs may name contains the data directory, or lies in it."""
+    own = data_dir.resolve()
+    for path in allowed:
+        found = path.resolve()
+        if own.is_relative_to(found) or found.is_relative_to(own):
+            how = "contains" if own.is_relative_to(found) else "lies in"
+            raise ConfigError(
+                f"jobs must not name files in {path}: it {how} the data directory {data_dir}, which has the token,"
+                " the database and every job's files. Allow another folder (--allow-path, TORCHYARD_ALLOW_PATHS)"
+            )
+
+
+def redis_password_file(folder: Path) -> Path:
+    """Returns the file with the password of the embedded Redis that keeps its data in `folder`."""
+    return folder / "password"
+
+
+def redis_url(folder: Path, *, socket: Path | None = None) -> str:
+    """Returns the address of the embedded Redis that keeps its data in `folder`, with the password if it has one.
+
+    `socket`: its socket, if that is not in `folder`. Raises ConfigError if the password cannot be read.
+    """
+    path = socket or folder / "redis.sock"
+    try:
+        password = redis_password_file(folder).read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        return f"unix://{path}"
+    except OSError as error:
+        raise ConfigError(f"the password of Redis cannot be read: {error}") from None
+    return f"unix://{REDIS_USER}:{password}@{path}"
