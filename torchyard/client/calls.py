@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 import json
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
@@ -10,18 +10,24 @@ from uuid import uuid4
 
 from pydantic import BaseModel
 
+from torchyard.contract.durations import format_duration
 from torchyard.contract.errors import InvalidSpec
 from torchyard.contract.views import (
+    AuditView,
     CheckpointView,
     EventView,
     JobView,
     LogLine,
     MetricsView,
+    MeView,
+    NewTokenView,
     Page,
     QueueEntry,
     ReadyView,
     SpecView,
+    TokenView,
     TrainerView,
+    UserView,
     View,
     WorkerView,
 )
@@ -61,8 +67,7 @@ def get(job_id: str, *, wait: float | None = None, after_version: int | None = N
 
 
 def update(job_id: str, **changes: Any) -> Call[JobView]:
-    given = {key: value for key, value in changes.items() if value is not None}
-    return Call(JobView, "PATCH", job_path(job_id), content=json.dumps(given), headers=_JSON)
+    return Call(JobView, "PATCH", job_path(job_id), content=json.dumps(_given(changes)), headers=_JSON)
 
 
 def cancel(job_id: str) -> Call[JobView]:
@@ -154,6 +159,50 @@ def checkpoint(job_id: str, ref: str) -> Call[CheckpointView]:
     return Call(CheckpointView, "GET", _checkpoint_path(job_id, ref))
 
 
+def me() -> Call[MeView]:
+    return Call(MeView, "GET", "/v1/me")
+
+
+def users() -> Call[Page[UserView]]:
+    return Call(Page[UserView], "GET", "/v1/users", {"limit": _LARGE_PAGE})
+
+
+def add_user(name: str, *, role: str) -> Call[UserView]:
+    content = json.dumps({"name": name, "role": role})
+    return Call(UserView, "POST", "/v1/users", content=content, headers=_JSON, repeatable=False)
+
+
+def change_user(name: str, **changes: Any) -> Call[UserView]:
+    path = f"/v1/users/{_segment(name)}"
+    return Call(UserView, "PATCH", path, content=json.dumps(_given(changes)), headers=_JSON)
+
+
+def tokens(*, user: str | None) -> Call[Page[TokenView]]:
+    return Call(Page[TokenView], "GET", "/v1/tokens", {"user": user, "limit": _LARGE_PAGE})
+
+
+def make_token(
+    *, name: str, user: str | None, scopes: Sequence[str] | None, lifetime: timedelta | None
+) -> Call[NewTokenView]:
+    body = {
+        "name": name,
+        "user": user,
+        "scopes": None if scopes is None else [*scopes],
+        "lifetime": None if lifetime is None else format_duration(lifetime),
+    }
+    return Call(NewTokenView, "POST", "/v1/tokens", content=json.dumps(body), headers=_JSON, repeatable=False)
+
+
+def revoke_token(token_id: str) -> Call[View]:
+    return Call(View, "DELETE", f"/v1/tokens/{_segment(token_id)}")
+
+
+def audit(*, who: str | None, action: str | None, object: str | None, limit: int | None) -> Call[Page[AuditView]]:
+    size = _LARGE_PAGE if limit is None else max(1, min(limit, _LARGE_PAGE))
+    params: Params = {"who": who, "action": action, "object": object, "limit": size}
+    return Call(Page[AuditView], "GET", "/v1/audit", params)
+
+
 def ready() -> Call[ReadyView]:
     return Call(ReadyView, "GET", "/readyz")
 
@@ -188,6 +237,10 @@ def _checkpoint_path(job_id: str, ref: str) -> str:
 def _segment(text: str) -> str:
     # `..` would change the path.
     return quote(text, safe="") if text.strip(".") else text.replace(".", "%2E")
+
+
+def _given(changes: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in changes.items() if value is not None}
 
 
 def _idempotency(key: str | None) -> dict[str, str]:
