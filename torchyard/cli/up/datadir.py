@@ -12,6 +12,7 @@ import time
 
 from torchyard.client.discovery import SERVER_FILE
 from torchyard.contract.errors import Conflict
+from torchyard.contract.privatefile import write_private
 
 _CHILDREN_END_S = 60.0
 """How long the processes of an `up` that was killed may take to end."""
@@ -45,13 +46,13 @@ class DataDir:
         """Returns the data directory's admin token. Creates it at the first call."""
         path = self.root / "token"
         if not path.exists():
-            _write_private(path, secrets.token_urlsafe(32))
+            write_private(path, secrets.token_urlsafe(32))
         return path.read_text(encoding="utf-8").strip()
 
     def publish(self, *, url: str, token: str, processes: Mapping[str, int]) -> None:
         """Replaces `server.json`: a reader sees the old one or the new one."""
         content = {"url": url, "token": token, "pid": os.getpid(), "processes": dict(processes)}
-        _write_private(self.server_file, json.dumps(content))
+        write_private(self.server_file, json.dumps(content))
 
     @contextmanager
     def lock(self) -> Generator[int]:
@@ -85,13 +86,3 @@ def _try_lock(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _write_private(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.unlink(missing_ok=True)
-    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
