@@ -9,7 +9,20 @@ import sys
 
 import typer
 
-from torchyard.cli import checkpoints, cluster, host, jobs, listing, submission, telemetry, why
+from torchyard.cli import (
+    audit,
+    checkpoints,
+    cluster,
+    host,
+    jobs,
+    listing,
+    login,
+    submission,
+    telemetry,
+    tokens,
+    users,
+    why,
+)
 from torchyard.cli.up import commands as local
 from torchyard.contract.errors import NotAuthorized, TorchyardError
 
@@ -25,11 +38,14 @@ for command in (
     *(submission.validate, submission.submit, submission.retry),
     *(listing.ps, cluster.queue, jobs.show, why.why, telemetry.logs, telemetry.metrics),
     *(checkpoints.checkpoints, checkpoints.download),
-    *(jobs.pause, jobs.resume, jobs.cancel, jobs.rm),
+    *(jobs.pause, jobs.resume, jobs.cancel, jobs.share, jobs.rm),
     *(cluster.workers, cluster.drain, cluster.undrain),
+    *(login.login, login.logout, login.servers, login.whoami, audit.audit),
     *(host.doctor, host.backup, host.restore),
 ):
     app.command()(command)
+for name, group in (("users", users.users), ("tokens", tokens.tokens)):
+    app.add_typer(group, name=name)
 
 
 def main() -> None:

@@ -52,6 +52,11 @@ class Logins(BaseModel):
         """Returns these and the login, which is the default."""
         return Logins(default=name, servers={**self.servers, name: login})
 
+    def using(self, name: str) -> "Logins":
+        """Returns these, with the login of that name as the default. Raises ConfigError."""
+        self.get(name)
+        return Logins(default=name, servers=self.servers)
+
     def removing(self, name: str) -> "Logins":
         """Returns these without the login. If it was the default, there is none. Raises ConfigError."""
         self.get(name)
