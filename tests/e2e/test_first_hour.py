@@ -28,7 +28,8 @@ def test_the_first_hour_of_a_team_goes_as_documented(tmp_path: Path) -> None:
         with Client(data_dir=tmp_path / ".torchyard") as client:
             disabled = {user.name for user in client.users() if user.disabled_at is not None}
     assert "alice's private job" in done.stdout
-    assert re.search(r"^owner +alice\nvisibility +team$", done.stdout, re.MULTILINE)
+    for owner in ("alice", "bob"):
+        assert re.search(rf"^owner +{owner}\nvisibility +team$", done.stdout, re.MULTILINE)
     assert disabled == {"bob"}
     audit = done.stdout.rpartition("TIME ")[2]
     for who, action in (("admin", "user.disable"), ("ada", "worker.drain"), ("alice", "job.submit")):
