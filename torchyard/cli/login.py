@@ -44,19 +44,21 @@ def login(
         output.write_json(me)
     terminal.note(f"Logged in to {name} as {me.name} ({me.role}). The token is in {login_file()}.")
     for variable in ("TORCHYARD_URL", "TORCHYARD_SERVER"):
-        if os.environ.get(variable):
+        if os.environ.get(variable) not in {None, "", name}:
             terminal.note(f"Warning: {variable} is set, and goes before this login.")
 
 
 def logout(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Of a server. Default: the one in use.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="What it is called. Default: the one in use.")
+    ] = None,
 ) -> None:
     """Forget the token for a server. It stays valid until it expires or is revoked."""
     from torchyard.client.logins import read_logins, write_logins
     from torchyard.contract.errors import ConfigError
 
     logins = read_logins()
-    name = name or logins.default
+    name = name or logins.in_use
     if name is None:
         raise ConfigError(f"no login is in use: give the name of one, as `{output.command()} servers` lists them")
     write_logins(logins.removing(name))
@@ -78,12 +80,11 @@ def servers(
     if use is not None:
         logins = logins.using(use)
         write_logins(logins)
-    found = [(name, login.url, name == logins.default) for name, login in logins.servers.items()]
+    found = [(name, login.url, name == logins.in_use) for name, login in logins.servers.items()]
     if as_json:
         return terminal.write(json.dumps([{"name": name, "url": url, "in_use": used} for name, url, used in found]))
-    for line in output.table(
-        ("NAME", "URL", "IN USE"), [(name, url, "yes" if used else "") for name, url, used in found]
-    ):
+    rows = [(name, url, "yes" if used else "") for name, url, used in found]
+    for line in output.table(("NAME", "URL", "IN USE"), rows):
         terminal.write(line)
     if not found:
         terminal.note(f"No logins. Log in to a server: {output.command()} login URL")

@@ -78,11 +78,10 @@ def _from_files(url: str, data_dir: Path) -> Iterator[Server]:
 
 
 def _logins(url: str) -> list[Login]:
-    """Returns the login that TORCHYARD_SERVER names, or the default one; with a URL, all others after it."""
+    """Returns the login in use; with a URL, all others after it."""
     logins = read_logins()
-    name = os.environ.get("TORCHYARD_SERVER") or logins.default
-    chosen = [logins.get(name)] if name is not None else []
-    return [*chosen, *logins.servers.values()] if url else chosen
+    used = [logins.get(logins.in_use)] if logins.in_use is not None else []
+    return [*used, *logins.servers.values()] if url else used
 
 
 def _unknown(url: str, data_dir: Path) -> ServerUnreachable | NotAuthorized:

@@ -25,7 +25,7 @@ class Login(BaseModel):
 
 
 class Logins(BaseModel):
-    """The logins by name. Commands use the one that is named `default`."""
+    """The logins by name. `default` names the one that is used unless TORCHYARD_SERVER names another."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -40,6 +40,11 @@ class Logins(BaseModel):
             return raw
         name = default_name(raw["url"])
         return {"default": name, "servers": {name: raw}}
+
+    @property
+    def in_use(self) -> str | None:
+        """The name of the login that is used, if one is."""
+        return os.environ.get("TORCHYARD_SERVER") or self.default
 
     def get(self, name: str) -> Login:
         """Returns the login of that name. Raises ConfigError."""

@@ -75,10 +75,13 @@ def test_one_of_several_logins_is_used(team: Team, tmp_path: Path) -> None:
 
 
 def test_a_forgotten_login_is_not_replaced_by_another(team: Team, tmp_path: Path) -> None:
-    for name in ("cleo", "dan"):
+    for name in ("cleo", "dan", "eva"):
         _login(tmp_path, team, team.add(name))
+    assert "Logged out of dan." in _run(tmp_path, "logout", TORCHYARD_SERVER="dan").stderr
+    assert _who(tmp_path) == "eva"
     assert _run(tmp_path, "logout").returncode == 0
-    assert team.tokens["dan"] not in _file(tmp_path).read_text()
+    stored = _file(tmp_path).read_text()
+    assert team.tokens["cleo"] in stored and not any(team.tokens[name] in stored for name in ("dan", "eva"))
     assert "no server is known" in _run(tmp_path, "whoami").stderr
     assert "no login is in use" in _run(tmp_path, "logout").stderr
     assert _run(tmp_path, "logout", "cleo").returncode == 0
