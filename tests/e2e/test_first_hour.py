@@ -32,8 +32,8 @@ def test_the_first_hour_of_a_team_goes_as_documented(tmp_path: Path) -> None:
         assert re.search(rf"^owner +{owner}\nvisibility +team$", done.stdout, re.MULTILINE)
     assert disabled == {"bob"}
     audit = done.stdout.rpartition("TIME ")[2]
-    for who, action in (("admin", "user.disable"), ("ada", "worker.drain"), ("alice", "job.submit")):
-        assert re.search(rf" {who} +{re.escape(action)} ", audit), audit
+    for entry in ("admin +user.disable", "admin +quota.set", "ada +worker.drain", "alice +job.submit"):
+        assert re.search(rf" {entry} ", audit), audit
 
 
 def _commands(*, port: int) -> list[str]:

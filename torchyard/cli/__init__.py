@@ -17,6 +17,7 @@ from torchyard.cli import (
     jobs,
     listing,
     login,
+    quota,
     submission,
     telemetry,
     tokens,
@@ -44,7 +45,7 @@ for command in (
     *(host.doctor, host.backup, host.restore),
 ):
     app.command()(command)
-for name, group in (("users", users.users), ("tokens", tokens.tokens)):
+for name, group in (("users", users.users), ("tokens", tokens.tokens), ("quota", quota.quota)):
     app.add_typer(group, name=name)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 import json
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from torchyard.contract.durations import format_duration
 from torchyard.contract.errors import InvalidSpec
+from torchyard.contract.team import Resource
 from torchyard.contract.views import (
     AuditView,
     CheckpointView,
@@ -23,10 +24,12 @@ from torchyard.contract.views import (
     NewTokenView,
     Page,
     QueueEntry,
+    QuotaView,
     ReadyView,
     SpecView,
     TokenView,
     TrainerView,
+    UserQuotaView,
     UserView,
     View,
     WorkerView,
@@ -35,6 +38,8 @@ from torchyard.contract.views import (
 V = TypeVar("V", bound=BaseModel)
 Params = Mapping[str, str | float | Sequence[str] | None]
 Spec = Mapping[str, Any] | BaseModel
+QuotaKind = Literal["user", "role"]
+"""Whose limits a quota has: those of one user, or of every user of a role."""
 
 _LARGE_PAGE = 1000
 _LONGEST_PAGE = 100
@@ -197,6 +202,22 @@ def revoke_token(token_id: str) -> Call[View]:
     return Call(View, "DELETE", f"/v1/tokens/{_segment(token_id)}")
 
 
+def quotas() -> Call[Page[QuotaView]]:
+    return Call(Page[QuotaView], "GET", "/v1/quotas")
+
+
+def quota(user: str) -> Call[UserQuotaView]:
+    return Call(UserQuotaView, "GET", _quota_path("user", user))
+
+
+def set_quota(kind: QuotaKind, name: str, limits: Mapping[Resource, int | None]) -> Call[View]:
+    return Call(View, "PUT", _quota_path(kind, name), content=json.dumps({**limits}), headers=_JSON)
+
+
+def clear_quota(kind: QuotaKind, name: str, resources: Sequence[str]) -> Call[View]:
+    return Call(View, "DELETE", _quota_path(kind, name), {"resource": resources})
+
+
 def audit(*, who: str | None, action: str | None, object: str | None, limit: int | None) -> Call[Page[AuditView]]:
     size = _LARGE_PAGE if limit is None else max(1, min(limit, _LARGE_PAGE))
     params: Params = {"who": who, "action": action, "object": object, "limit": size}
@@ -232,6 +253,10 @@ def file_path(job_id: str, ref: str, file: str | None) -> str:
 
 def _checkpoint_path(job_id: str, ref: str) -> str:
     return f"{job_path(job_id)}/checkpoints/{_segment(ref)}"
+
+
+def _quota_path(kind: QuotaKind, name: str) -> str:
+    return f"/v1/quotas/{kind}s/{_segment(name)}"
 
 
 def _segment(text: str) -> str:

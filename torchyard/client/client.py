@@ -103,4 +103,8 @@ class Client:
     tokens = _iterating(ClientCore.tokens)
     make_token = _blocking(ClientCore.make_token)
     revoke_token = _blocking(ClientCore.revoke_token)
+    quotas = _iterating(ClientCore.quotas)
+    quota = _blocking(ClientCore.quota)
+    set_quota = _blocking(ClientCore.set_quota)
+    clear_quota = _blocking(ClientCore.clear_quota)
     audit = _iterating(ClientCore.audit)

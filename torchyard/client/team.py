@@ -1,13 +1,14 @@
-"""The operations on users, tokens and the audit, as `ClientCore` has them."""
+"""The operations on users, tokens, quotas and the audit, as `ClientCore` has them."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import timedelta
 from typing import Literal
 
 from torchyard.client import calls
+from torchyard.client.calls import QuotaKind
 from torchyard.client.connection import Connection
-from torchyard.contract.team import Role, Scope
-from torchyard.contract.views import AuditView, MeView, NewTokenView, TokenView, UserView
+from torchyard.contract.team import Resource, Role, Scope
+from torchyard.contract.views import AuditView, MeView, NewTokenView, QuotaView, TokenView, UserQuotaView, UserView
 
 
 class TeamCore:
@@ -62,6 +63,22 @@ class TeamCore:
     async def revoke_token(self, token_id: str) -> None:
         """Revokes a token at once. Raises NotFound."""
         await self._connection.send(calls.revoke_token(token_id))
+
+    def quotas(self) -> AsyncGenerator[QuotaView]:
+        """Yields the limits that are set for roles and users."""
+        return self._connection.pages(calls.quotas())
+
+    async def quota(self, user: str) -> UserQuotaView:
+        """Returns what a user may use, and uses. Raises NotFound."""
+        return await self._connection.answer(calls.quota(user))
+
+    async def set_quota(self, name: str, *, kind: QuotaKind = "user", limits: Mapping[Resource, int | None]) -> None:
+        """Sets limits of a user, or of each user of a role; None is unlimited. Others stay. Raises NotFound."""
+        await self._connection.send(calls.set_quota(kind, name, limits))
+
+    async def clear_quota(self, name: str, *, kind: QuotaKind = "user", resources: Sequence[Resource] = ()) -> None:
+        """Removes limits of a user or a role: all, or those of `resources`. A user then has those of the role."""
+        await self._connection.send(calls.clear_quota(kind, name, resources))
 
     def audit(
         self,

@@ -1,4 +1,4 @@
-"""The operations on users, tokens and the audit, by both clients."""
+"""The operations on users, tokens, quotas and the audit, by both clients."""
 
 from datetime import timedelta
 import json
@@ -10,7 +10,7 @@ from tests.torchyard.client.answers import NOW, page
 from tests.torchyard.client.fake_server import Answer, FakeServer, problem
 from torchyard.client import Client
 from torchyard.contract.errors import Forbidden, ServerUnreachable
-from torchyard.contract.team import Role, Scope
+from torchyard.contract.team import Resource, Role, Scope
 
 USER = {"name": "a/b", "role": "member", "created_at": NOW}
 TOKEN_VIEW = {"id": "tok_1", "user": "ada", "name": "laptop", "scopes": ["account"], "created_at": NOW}
@@ -48,6 +48,21 @@ def test_tokens_are_made_listed_and_revoked(server: FakeServer, client: Client) 
     server.on("/v1/tokens/tok_1", Answer(b"", 204))
     client.revoke_token("tok_1")
     assert server.requests[-1].method == "DELETE"
+
+
+def test_quotas_are_set_shown_and_cleared(server: FakeServer, client: Client) -> None:
+    server.on("/v1/quotas/users/ada", {"user": "ada", "uses": [{"resource": "devices", "limit": 4, "used": 1}]})
+    assert [(use.resource, use.limit, use.used) for use in client.quota("ada").uses] == [(Resource.DEVICES, 4, 1)]
+    server.on("/v1/quotas/users/ada", Answer(b"", 204))
+    client.set_quota("ada", limits={Resource.DEVICES: 4, Resource.QUEUED: None})
+    assert (server.requests[-1].method, _body(server)) == ("PUT", {"devices": 4, "queued": None})
+    client.clear_quota("ada", resources=[Resource.DEVICES, Resource.QUEUED])
+    assert (server.requests[-1].method, server.requests[-1].query) == ("DELETE", {"resource": ["devices", "queued"]})
+    server.on("/v1/quotas/roles/member", Answer(b"", 204))
+    client.clear_quota("member", kind="role")
+    assert (server.requests[-1].path, server.requests[-1].query) == ("/v1/quotas/roles/member", {})
+    server.on("/v1/quotas", page([{"kind": "role", "name": "member", "limits": {"devices": None}}]))
+    assert [quota.limits for quota in client.quotas()] == [{Resource.DEVICES: None}]
 
 
 def test_the_audit_is_filtered(server: FakeServer, client: Client) -> None:
