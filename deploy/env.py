@@ -21,8 +21,8 @@ REDIS_PASSWORD={redis}
 TORCHYARD_ALLOW_PATHS=/srv/torchyard
 
 # The port on 127.0.0.1; the names, separated by commas, by which a proxy is reached that leads to it; the proxy's
-# address as the API sees it; how many CPU slots the worker of the `cpu` profile offers; and how much memory a worker and
-# its jobs may use together.
+# address as the API sees it; how many CPU slots the worker of the `cpu` profile offers; and how much memory a worker
+# and its jobs may use together.
 #TORCHYARD_PORT=8000
 #TORCHYARD_ALLOWED_HOSTS=torchyard.example.com
 #TORCHYARD_TRUSTED_PROXIES=172.18.0.1

@@ -9,7 +9,21 @@ import sys
 
 import typer
 
-from torchyard.cli import checkpoints, cluster, host, jobs, listing, submission, telemetry, why
+from torchyard.cli import (
+    audit,
+    checkpoints,
+    cluster,
+    host,
+    jobs,
+    listing,
+    login,
+    quota,
+    submission,
+    telemetry,
+    tokens,
+    users,
+    why,
+)
 from torchyard.cli.up import commands as local
 from torchyard.contract import terminal
 from torchyard.contract.errors import NotAuthorized, TorchyardError
@@ -26,11 +40,14 @@ for command in (
     *(submission.validate, submission.submit, submission.retry),
     *(listing.ps, cluster.queue, jobs.show, why.why, telemetry.logs, telemetry.metrics),
     *(checkpoints.checkpoints, checkpoints.download),
-    *(jobs.pause, jobs.resume, jobs.cancel, jobs.rm),
+    *(jobs.pause, jobs.resume, jobs.cancel, jobs.share, jobs.rm),
     *(cluster.workers, cluster.drain, cluster.undrain),
+    *(login.login, login.logout, login.servers, login.whoami, audit.audit),
     *(host.doctor, host.backup, host.restore),
 ):
     app.command()(command)
+for name, group in (("users", users.users), ("tokens", tokens.tokens), ("quota", quota.quota)):
+    app.add_typer(group, name=name)
 
 
 def main() -> None:

@@ -45,7 +45,7 @@ def queue(*, as_json: Json = False) -> None:
         return output.write_json(found)
     if not found:
         return terminal.note("The queue is empty.")
-    headers = ("POSITION", "ID", "NAME", "PRIORITY", "AGE", "WHY")
+    headers = ("POSITION", "ID", "NAME", output.OWNER, "PRIORITY", "AGE", "WHY")
     for line in output.table(headers, [_entry(item) for item in found], spare="ID"):
         terminal.write(line)
     return None
@@ -54,7 +54,7 @@ def queue(*, as_json: Json = False) -> None:
 def worker_lines(workers: Sequence[WorkerView], *, indent: str = "") -> list[str]:
     """Returns the lines of a table of devices. A worker without devices has a line too."""
     rows = [row for worker in workers for row in _devices(worker)]
-    headers = ("WORKER", "STATE", "STARTS", "DEVICE", "HELD BY", "UTIL", "MEMORY", "NAME", "SEEN")
+    headers = ("WORKER", "STATE", "STARTS", "DEVICE", "HELD BY", output.OWNER, "UTIL", "MEMORY", "NAME", "SEEN")
     return output.table(headers, rows, indent=indent)
 
 
@@ -84,15 +84,18 @@ def _named(workers: Sequence[WorkerView], name: str) -> WorkerView:
 
 
 def _devices(worker: WorkerView) -> list[tuple[str, ...]]:
-    devices = [_device(device) for device in worker.devices] or [("none", "", "", "", "")]
+    devices = [_device(device) for device in worker.devices] or [("none", "", "", "", "", "")]
     starts = worker.starts.mode if worker.starts is not None else ""
     return [(worker.name, worker.state, starts, *device, terminal.ago(worker.seen_at)) for device in devices]
 
 
 def _device(device: DeviceView) -> tuple[str, ...]:
-    held = device.job_id or device.blocked or "free"
+    holder = device.holder
+    hidden = None if holder is None else output.private_job(holder.owner)
+    held = device.job_id or hidden or device.blocked or "free"
+    owner = "" if holder is None else holder.owner
     utilization = "" if device.utilization is None else f"{device.utilization:.0%}"
-    return (f"{device.kind} {device.index}", held, utilization, _memory(device), device.name)
+    return (f"{device.kind} {device.index}", held, owner, utilization, _memory(device), device.name)
 
 
 def _memory(device: DeviceView) -> str:
@@ -103,5 +106,6 @@ def _memory(device: DeviceView) -> str:
 
 
 def _entry(entry: QueueEntry) -> tuple[str, ...]:
-    age, why = terminal.age(entry.created_at), entry.reason.message
-    return (str(entry.position), entry.job_id, entry.name, str(entry.priority), age, why)
+    name = entry.name or output.private_job(entry.owner)
+    age, why = terminal.age(entry.created_at), entry.reason.message if entry.reason is not None else ""
+    return (str(entry.position), entry.job_id or "", name, entry.owner, str(entry.priority), age, why)

@@ -52,6 +52,23 @@ def resume(jobs: JobsArgument, *, as_json: Json = False) -> None:
     _change(jobs, "resume", as_json=as_json)
 
 
+def share(
+    jobs: JobsArgument,
+    *,
+    private: Annotated[bool, typer.Option("--private", help="Stop sharing.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Let every user of the server read jobs: spec, logs, metrics and checkpoints."""
+    with connect() as client:
+        visibility = "private" if private else "team"
+        changed = [client.update(client.find(ref).id, visibility=visibility) for ref in jobs]
+    if as_json:
+        return output.write_json(changed)
+    for job in changed:
+        terminal.write(f"{job.id}  {job.visibility}")
+    return None
+
+
 def rm(
     jobs: JobsArgument,
     *,
@@ -105,6 +122,7 @@ def _confirm(jobs: list[JobView]) -> None:
 
 def _rows(job: JobView) -> list[tuple[str, str]]:
     rows = [("id", job.id), ("name", job.name), ("trainer", job.spec.trainer)]
+    rows += [("owner", job.owner), ("visibility", job.visibility)]
     rows += [("state", f"{job.state}: {job.status_reason.message}"), ("attempt", str(job.attempt))]
     rows += [("retry of", job.retry_of or ""), ("priority", str(job.priority) if job.priority else "")]
     rows += [("labels", ", ".join(f"{key}={value}" for key, value in job.labels.items()))]
@@ -113,7 +131,7 @@ def _rows(job: JobView) -> list[tuple[str, str]]:
     if job.best is not None:
         rows.append(("best", f"{job.best.metric} {job.best.value:.6g} at step {job.best.step}"))
     rows += [
-        (label, f"{moment:%Y-%m-%d %H:%M:%S} UTC ({terminal.ago(moment)})")
+        (label, output.moment(moment))
         for label, moment in (("created", job.created_at), ("started", job.started_at), ("finished", job.finished_at))
         if moment is not None
     ]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torchyard.contract.views import JobSummary
 
 _REFRESH_S = 1.0
-_HEADERS = ("ID", "NAME", "STATE", "AGE", "PROGRESS", "BEST OR WHY")
+_HEADERS = ("ID", "NAME", output.OWNER, "STATE", "AGE", "PROGRESS", "BEST OR WHY")
 
 
 def ps(
@@ -100,7 +100,8 @@ def _lines(jobs: list[JobSummary]) -> list[str]:
 
 
 def _row(job: JobSummary) -> tuple[str, ...]:
-    return (job.id, job.name, job.state, terminal.age(job.created_at), output.short_progress(job), _best_or_why(job))
+    age, progress = terminal.age(job.created_at), output.short_progress(job)
+    return (job.id, job.name, job.owner, job.state, age, progress, _best_or_why(job))
 
 
 def _best_or_why(job: JobSummary) -> str:

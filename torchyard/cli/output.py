@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 import json
 import os
 from pathlib import Path
@@ -29,6 +30,8 @@ COLOURS = {
     JobState.FAILED: "red",
     JobState.CANCELLED: "magenta",
 }
+OWNER = "OWNER"
+"""The column of a table that says whose job a row is about."""
 _SGR = {"red": "31", "green": "32", "yellow": "33", "magenta": "35", "cyan": "36"}
 _GAP = "  "
 _NARROW = 100
@@ -55,19 +58,25 @@ def table(
     headers: Sequence[str], rows: Iterable[Sequence[str]], *, indent: str = "", spare: str | None = None
 ) -> list[str]:
     """Returns the lines of a table. In a terminal, lines are truncated to its width, and if it is narrow, the column
-    `spare` is omitted. In a pipe, lines are complete.
+    `spare` is omitted. In a pipe, lines are complete. The column OWNER is omitted where there are no two owners.
     """
     cells = [list(headers), *([terminal.plain(cell) for cell in row] for row in rows)]
+    if OWNER in headers and len({row[headers.index(OWNER)] for row in cells[1:]} - {""}) < 2:
+        cells = _without(OWNER, cells)
     lines = [f"{indent}{line}" for line in _aligned(cells)]
     if spare is not None and _columns() < _NARROW and any(len(line) > _columns() for line in lines):
-        column = headers.index(spare)
-        lines = [f"{indent}{line}" for line in _aligned([[*row[:column], *row[column + 1 :]] for row in cells])]
+        lines = [f"{indent}{line}" for line in _aligned(_without(spare, cells))]
     return [_fit(line) for line in lines]
 
 
 def paint_state(line: str, state: JobState) -> str:
     """Colours the name of the state in `line` if stdout is a terminal."""
     return line.replace(state, terminal.paint(state, _SGR[COLOURS[state]], sys.stdout), 1)
+
+
+def private_job(owner: str) -> str:
+    """Describes a job of another user, of which the server says no more."""
+    return f"{owner}'s private job"
 
 
 def metrics(values: dict[str, float]) -> str:
@@ -105,12 +114,24 @@ def error(failed: ErrorView) -> str:
     return f"{failed.message} ({failed.code}{where}{code})"
 
 
+def moment(time: datetime) -> str:
+    """Formats a time as `2026-01-31 12:00:00 UTC (3 d 4 h ago)`, or as `… UTC (in 3 d 4 h)`."""
+    left = (time - datetime.now(UTC)).total_seconds()
+    distance = f"in {terminal.duration(left)}" if left > 0 else terminal.ago(time)
+    return f"{time:%Y-%m-%d %H:%M:%S} UTC ({distance})"
+
+
 def log_line(line: LogLine, *, with_rank: bool = True) -> str:
     """Formats a line of a job's output after the rank that wrote it."""
     if not with_rank:
         return line.text
     source = "launcher" if line.rank is None else f"rank {line.rank}"
     return f"{terminal.paint(f'{source} |', '2', sys.stdout)} {line.text}"
+
+
+def _without(header: str, cells: list[list[str]]) -> list[list[str]]:
+    column = cells[0].index(header)
+    return [[*row[:column], *row[column + 1 :]] for row in cells]
 
 
 def _aligned(cells: list[list[str]]) -> list[str]:

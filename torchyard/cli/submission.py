@@ -12,6 +12,7 @@ import typer
 from torchyard.cli import output
 from torchyard.cli.arguments import FileArgument, Follow, JobArgument, Json, connect
 from torchyard.contract import terminal
+from torchyard.contract.team import Visibility
 
 if TYPE_CHECKING:
     from torchyard.client import Client
@@ -35,13 +36,15 @@ def submit(
     file: FileArgument,
     *,
     name: Annotated[str | None, typer.Option(help="Overrides the spec's name.")] = None,
+    visibility: Annotated[
+        Visibility | None, typer.Option(help="Overrides the spec's visibility: who may read the job.")
+    ] = None,
     follow: Follow = False,
     as_json: Json = False,
 ) -> None:
     """Submit a job and print its id. With --follow, print its log, and exit with 1 if it fails."""
     spec = _read_spec(file)
-    if name is not None:
-        spec["name"] = name
+    spec |= {key: value for key, value in (("name", name), ("visibility", visibility)) if value is not None}
     with connect() as client:
         _accepted(client, client.submit(spec), follow=follow, as_json=as_json)
 

@@ -2,28 +2,37 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 import json
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
 
 from pydantic import BaseModel
 
+from torchyard.contract.durations import format_duration
 from torchyard.contract.errors import InvalidSpec, TooLarge
 from torchyard.contract.spec import MOST_SPEC_BYTES
+from torchyard.contract.team import Resource
 from torchyard.contract.views import (
+    AuditView,
     CheckpointView,
     EventView,
     JobSummary,
     JobView,
     LogLine,
     MetricsView,
+    MeView,
+    NewTokenView,
     Page,
     QueueEntry,
+    QuotaView,
     ReadyView,
     SpecView,
+    TokenView,
     TrainerView,
+    UserQuotaView,
+    UserView,
     View,
     WorkerView,
 )
@@ -31,6 +40,8 @@ from torchyard.contract.views import (
 V = TypeVar("V", bound=BaseModel)
 Params = Mapping[str, str | float | Sequence[str] | None]
 Spec = Mapping[str, Any] | BaseModel
+QuotaKind = Literal["user", "role"]
+"""Whose limits a quota has: those of one user, or of every user of a role."""
 
 _LARGE_PAGE = 1000
 _LONGEST_PAGE = 100
@@ -63,8 +74,7 @@ def get(job_id: str, *, wait: float | None = None, after_version: int | None = N
 
 
 def update(job_id: str, **changes: Any) -> Call[JobView]:
-    given = {key: value for key, value in changes.items() if value is not None}
-    return Call(JobView, "PATCH", job_path(job_id), content=json.dumps(given), headers=_JSON)
+    return Call(JobView, "PATCH", job_path(job_id), content=json.dumps(_given(changes)), headers=_JSON)
 
 
 def cancel(job_id: str) -> Call[JobView]:
@@ -156,6 +166,66 @@ def checkpoint(job_id: str, ref: str) -> Call[CheckpointView]:
     return Call(CheckpointView, "GET", _checkpoint_path(job_id, ref))
 
 
+def me() -> Call[MeView]:
+    return Call(MeView, "GET", "/v1/me")
+
+
+def users() -> Call[Page[UserView]]:
+    return Call(Page[UserView], "GET", "/v1/users", {"limit": _LARGE_PAGE})
+
+
+def add_user(name: str, *, role: str) -> Call[UserView]:
+    content = json.dumps({"name": name, "role": role})
+    return Call(UserView, "POST", "/v1/users", content=content, headers=_JSON, repeatable=False)
+
+
+def change_user(name: str, **changes: Any) -> Call[UserView]:
+    path = f"/v1/users/{_segment(name)}"
+    return Call(UserView, "PATCH", path, content=json.dumps(_given(changes)), headers=_JSON)
+
+
+def tokens(*, user: str | None) -> Call[Page[TokenView]]:
+    return Call(Page[TokenView], "GET", "/v1/tokens", {"user": user, "limit": _LARGE_PAGE})
+
+
+def make_token(
+    *, name: str, user: str | None, scopes: Sequence[str] | None, lifetime: timedelta | None
+) -> Call[NewTokenView]:
+    body = {
+        "name": name,
+        "user": user,
+        "scopes": None if scopes is None else [*scopes],
+        "lifetime": None if lifetime is None else format_duration(lifetime),
+    }
+    return Call(NewTokenView, "POST", "/v1/tokens", content=json.dumps(body), headers=_JSON, repeatable=False)
+
+
+def revoke_token(token_id: str) -> Call[View]:
+    return Call(View, "DELETE", f"/v1/tokens/{_segment(token_id)}")
+
+
+def quotas() -> Call[Page[QuotaView]]:
+    return Call(Page[QuotaView], "GET", "/v1/quotas")
+
+
+def quota(user: str) -> Call[UserQuotaView]:
+    return Call(UserQuotaView, "GET", _quota_path("user", user))
+
+
+def set_quota(kind: QuotaKind, name: str, limits: Mapping[Resource, int | None]) -> Call[View]:
+    return Call(View, "PUT", _quota_path(kind, name), content=json.dumps({**limits}), headers=_JSON)
+
+
+def clear_quota(kind: QuotaKind, name: str, resources: Sequence[str]) -> Call[View]:
+    return Call(View, "DELETE", _quota_path(kind, name), {"resource": resources})
+
+
+def audit(*, who: str | None, action: str | None, object: str | None, limit: int | None) -> Call[Page[AuditView]]:
+    size = _LARGE_PAGE if limit is None else max(1, min(limit, _LARGE_PAGE))
+    params: Params = {"who": who, "action": action, "object": object, "limit": size}
+    return Call(Page[AuditView], "GET", "/v1/audit", params)
+
+
 def ready() -> Call[ReadyView]:
     return Call(ReadyView, "GET", "/readyz")
 
@@ -187,9 +257,17 @@ def _checkpoint_path(job_id: str, ref: str) -> str:
     return f"{job_path(job_id)}/checkpoints/{_segment(ref)}"
 
 
+def _quota_path(kind: QuotaKind, name: str) -> str:
+    return f"/v1/quotas/{kind}s/{_segment(name)}"
+
+
 def _segment(text: str) -> str:
     # `..` would change the path.
     return quote(text, safe="") if text.strip(".") else text.replace(".", "%2E")
+
+
+def _given(changes: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in changes.items() if value is not None}
 
 
 def _idempotency(key: str | None) -> dict[str, str]:

@@ -13,9 +13,11 @@ from torchyard.client.discovery import Server
 from torchyard.client.download import OnProgress, PartFile, file_to_download
 from torchyard.client.responses import file_name, parse
 from torchyard.client.stream import StreamItem, StreamReader, followed_kinds
+from torchyard.client.team import TeamCore
 from torchyard.client.transport import Transport
 from torchyard.contract.errors import NotFound
 from torchyard.contract.spec import JobSpec
+from torchyard.contract.team import Visibility
 from torchyard.contract.views import (
     CheckpointView,
     EndView,
@@ -39,12 +41,12 @@ _LONGEST_WAIT_S = 20
 """For this long the server is asked to hold its answer back until the job changes."""
 
 
-class ClientCore:
+class ClientCore(TeamCore):
     """The operations, over a transport that does the I/O. They wait only in calls of the transport."""
 
     def __init__(self, server: Server, transport: Transport, *, patience: float) -> None:
         self.server = server
-        self._connection = Connection(server, transport, patience=patience)
+        super().__init__(Connection(server, transport, patience=patience))
 
     async def close(self) -> None:
         """Closes the connections."""
@@ -108,9 +110,13 @@ class ClientCore:
         name: str | None = None,
         labels: Mapping[str, str] | None = None,
         priority: int | None = None,
+        visibility: Visibility | None = None,
     ) -> JobView:
-        """Changes what is given; `labels` replaces all labels. Raises Conflict if the job's state forbids it."""
-        return await self._connection.answer(calls.update(job_id, name=name, labels=labels, priority=priority))
+        """Changes what is given; `labels` replaces all labels. Raises Conflict if the job's state forbids it, and
+        Forbidden if the job belongs to another user.
+        """
+        call = calls.update(job_id, name=name, labels=labels, priority=priority, visibility=visibility)
+        return await self._connection.answer(call)
 
     async def cancel(self, job_id: str) -> JobView:
         """Asks the job to stop. Raises Conflict if it has ended."""

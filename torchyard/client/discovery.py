@@ -1,12 +1,12 @@
 """Finds the server and its token for the client and the command line."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-import json
 import os
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
+from torchyard.client.logins import Login, login_file, parse, read_logins
 from torchyard.contract.errors import ConfigError, NotAuthorized, ServerUnreachable
 
 SERVER_FILE = "server.json"
@@ -23,67 +23,71 @@ class Server:
 
 
 def discover(url: str | None = None, token: str | None = None, *, data_dir: Path = Path(".torchyard")) -> Server:
-    """Returns the server that the arguments name, else TORCHYARD_URL and TORCHYARD_TOKEN, else the user's login, else
-    the `server.json` in `data_dir`. Raises ServerUnreachable if none of them names a server, NotAuthorized if no token
-    is known, and ConfigError if the address is not valid.
+    """Returns the server that the arguments name, else TORCHYARD_URL and TORCHYARD_TOKEN, else the user's login (the
+    one that TORCHYARD_SERVER names, or the default), else the `server.json` in `data_dir`. A token is only sent to the
+    server that it was given with.
+
+    Raises ServerUnreachable if none of them names a server, NotAuthorized if no token is known, and ConfigError if the
+    address, the name or a file is not valid.
     """
-    url = url or os.environ.get("TORCHYARD_URL")
-    token = token or os.environ.get("TORCHYARD_TOKEN")
-    found = next((server for server in _from_files(data_dir) if url is None or server.url == url.rstrip("/")), None)
-    if url is None and found is None:
-        raise ServerUnreachable(
-            f"no server is known: start one here with `torchyard up` (there is no {data_dir / SERVER_FILE}),"
-            " or set TORCHYARD_URL and TORCHYARD_TOKEN"
-        )
-    if found is not None:
-        return _validated(Server(found.url, token or found.token, found.advice))
-    assert url is not None
-    if not token:
-        raise NotAuthorized(f"no token is known for {url}: set TORCHYARD_TOKEN")
-    return _validated(Server(url.rstrip("/"), token, "is TORCHYARD_URL right, and does the server run?"))
+    own_url, own_token = os.environ.get("TORCHYARD_URL", "").rstrip("/"), os.environ.get("TORCHYARD_TOKEN", "")
+    url = (url or "").rstrip("/") or own_url
+    if not token and url and own_url in {"", url}:
+        token = own_token
+    if url:
+        check_url(url)
+    if url and token:
+        return _checked(Server(url, token, "is its address right, and does it run?"))
+    found = next((server for server in _from_files(url, data_dir) if url in {"", server.url}), None)
+    if found is None:
+        raise _unknown(url, data_dir)
+    if own_token and not (url or token) and own_token != found.token:
+        raise ConfigError(f"TORCHYARD_TOKEN is set, but is it for {found.url}? Set TORCHYARD_URL, too, or unset it")
+    return _checked(Server(found.url, token or found.token, found.advice))
 
 
-def _validated(server: Server) -> Server:
+def check_url(url: str) -> None:
+    """Raises ConfigError if this is not the address of a server."""
     try:
-        address = urlsplit(server.url)
+        address = urlsplit(url)
         valid = address.scheme in {"http", "https"} and bool(address.hostname) and address.port != 0
     except ValueError:  # an incomplete IPv6 address, or a port above 65535
         valid = False
     if not valid:
-        raise ConfigError(f"{server.url!r} is not a server's address: write http://HOST:PORT")
+        raise ConfigError(f"{url!r} is not a server's address: write http://HOST:PORT")
+
+
+def _checked(server: Server) -> Server:
+    check_url(server.url)
     if not (server.token.isascii() and server.token.isprintable()):
         raise NotAuthorized(f"the token for {server.url} is not valid: it has characters that are not printable ASCII")
     return server
 
 
-def _from_files(data_dir: Path) -> list[Server]:
-    config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-    login, local = config / "torchyard" / "login.json", data_dir / SERVER_FILE
-    places = (
-        (login, f"is the server of your login ({login}) down?"),
-        (local, f"it is the address in {local}; start it again with `torchyard up`"),
-    )
-    return [
-        Server(_text(path, found, "url").rstrip("/"), _text(path, found, "token"), advice)
-        for path, advice in places
-        if (found := _read(path)) is not None
-    ]
-
-
-def _read(path: Path) -> dict[str, Any] | None:
+def _from_files(url: str, data_dir: Path) -> Iterator[Server]:
+    advice = f"is the server of your login ({login_file()}) down?"
+    yield from (Server(login.url, login.token, advice) for login in _logins(url))
+    path = data_dir / SERVER_FILE
     try:
-        found = json.loads(path.read_bytes())
+        local = parse(Login, path.read_bytes(), path=path)
     except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (OSError, ValueError) as error:
+        return
+    except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error}") from None
-    if not isinstance(found, dict):
-        raise ConfigError(f"{path} is not a JSON object")
-    return found
+    yield Server(local.url, local.token, f"it is the address in {path}; start it again with `torchyard up`")
 
 
-def _text(path: Path, found: dict[str, Any], key: str) -> str:
-    value = found.get(key)
-    if not isinstance(value, str):
-        raise ConfigError(f"{path} has no {key!r}")
-    return value
+def _logins(url: str) -> list[Login]:
+    """Returns the login in use; with a URL, all others after it."""
+    logins = read_logins()
+    used = [logins.get(logins.in_use)] if logins.in_use is not None else []
+    return [*used, *logins.servers.values()] if url else used
+
+
+def _unknown(url: str, data_dir: Path) -> ServerUnreachable | NotAuthorized:
+    if url:
+        return NotAuthorized(f"no token is known for {url}: run `torchyard login {url}`, or set TORCHYARD_TOKEN")
+    return ServerUnreachable(
+        f"no server is known: start one here with `torchyard up` (there is no {data_dir / SERVER_FILE}), log in to one"
+        " with `torchyard login URL`, or set TORCHYARD_URL and TORCHYARD_TOKEN"
+    )

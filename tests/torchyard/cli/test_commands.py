@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 from subprocess import CompletedProcess
+from typing import Any
 
 import pytest
 
@@ -247,8 +248,7 @@ def test_pause_and_resume_print_the_jobs_state(server: FakeServer) -> None:
 
 
 def test_drain_accepts_the_name_of_a_host(server: FakeServer) -> None:
-    device = {"index": 0, "uuid": "cpu-0", "name": "CPU slot", "kind": "cpu", "job_id": "job_1"}
-    worker = {"id": "wrk_1", "name": "box-a", "state": "ready", "started_at": NOW, "seen_at": NOW, "devices": [device]}
+    worker = _worker([_device(0, job_id="job_1")])
     server.on("/v1/workers", page([worker]))
     server.on("/v1/workers/wrk_1/drain", Answer({**worker, "state": "draining"}, 200))
     done = _run(server, "drain", "box-a")
@@ -256,6 +256,32 @@ def test_drain_accepts_the_name_of_a_host(server: FakeServer) -> None:
     unknown = _run(server, "drain", "box-z")
     assert (unknown.returncode, "no worker with the id or name 'box-z'" in unknown.stderr) == (1, True)
     assert _is_clean_error(unknown)
+
+
+def test_workers_shows_who_holds_a_device_if_there_are_several_owners(server: FakeServer) -> None:
+    own = _device(0, job_id="job_1", holder=_holder("ada", name="a"))
+    hidden = _device(1, holder=_holder("eve"))
+    server.on("/v1/workers", page([_worker([own, _device(2)])]))
+    assert "OWNER" not in _run(server, "workers").stdout
+    server.on("/v1/workers", page([_worker([own, hidden, _device(2)])]))
+    heading, first, second, third = _run(server, "workers").stdout.splitlines()
+    column = heading.index("OWNER")
+    assert [line[column : column + 4].strip() for line in (first, second, third)] == ["ada", "eve", ""]
+    assert "job_1" in first and "eve's private job" in second and "free" in third
+
+
+def test_queue_shows_anothers_private_job_by_its_owner(server: FakeServer) -> None:
+    entry = {"position": 1, "job_id": None, "name": None, "owner": "eve", "priority": 0, "resources": {}}
+    server.on("/v1/queue", page([{**entry, "reason": None, "created_at": NOW}]))
+    heading, line = _run(server, "queue").stdout.splitlines()
+    assert "OWNER" not in heading and "eve's private job" in line
+
+
+def test_ps_shows_owners_if_there_are_several(server: FakeServer) -> None:
+    server.on("/v1/jobs", page([job(), job(id="job_2")]))
+    assert "OWNER" not in _run(server, "ps").stdout
+    server.on("/v1/jobs", page([job(), job(id="job_2", owner="eve")]))
+    assert [line.split()[2] for line in _run(server, "ps").stdout.splitlines()] == ["OWNER", "admin", "eve"]
 
 
 def test_cancel_takes_several_jobs(server: FakeServer) -> None:
@@ -305,6 +331,18 @@ def _serve_hostile(server: FakeServer) -> None:
     server.on(f"{JOB}/metrics", {"data": [{"key": HOSTILE, "points": [point]}]})
     server.on(f"{JOB}/retry", Answer(job(), 201))
     server.on(f"{JOB}/cancel", problem("conflict", 409, detail=HOSTILE))
+
+
+def _worker(devices: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"id": "wrk_1", "name": "box-a", "state": "ready", "started_at": NOW, "seen_at": NOW, "devices": devices}
+
+
+def _device(index: int, **more: Any) -> dict[str, Any]:
+    return {"index": index, "uuid": f"cpu-{index}", "name": "CPU slot", "kind": "cpu", **more}
+
+
+def _holder(owner: str, *, name: str | None = None) -> dict[str, Any]:
+    return {"owner": owner, "state": "running", "since": NOW, "name": name}
 
 
 def _run(server: FakeServer | None, *arguments: str, stdin: str = "", cwd: Path | None = None) -> CompletedProcess[str]:

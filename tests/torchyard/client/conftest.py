@@ -14,7 +14,7 @@ def no_known_server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    for name in ("TORCHYARD_URL", "TORCHYARD_TOKEN"):
+    for name in ("TORCHYARD_URL", "TORCHYARD_TOKEN", "TORCHYARD_SERVER"):
         monkeypatch.delenv(name, raising=False)
 
 

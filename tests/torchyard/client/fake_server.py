@@ -85,7 +85,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(content)
 
-    do_POST = do_PATCH = do_DELETE = do_HEAD = do_GET
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_HEAD = do_GET
 
     def log_message(self, format: str, *args: Any) -> None:
         """Writes no log."""

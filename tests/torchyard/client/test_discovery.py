@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,11 +46,73 @@ def test_an_unreadable_server_file_is_named_in_the_error(tmp_path: Path, connect
         connect(data_dir=tmp_path)
 
 
+def test_a_token_is_only_used_for_the_server_that_it_was_given_with(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, connect: Connect
+) -> None:
+    _write_logins(tmp_path, default="rack")
+    monkeypatch.setenv("TORCHYARD_TOKEN", "token-env")
+    with pytest.raises(ConfigError, match="is it for http://rack"):
+        connect()
+    assert _found(connect, "http://given") == ("http://given", "token-env")
+    monkeypatch.setenv("TORCHYARD_URL", "http://env")
+    assert _found(connect) == ("http://env", "token-env")
+    assert _found(connect, "http://lab/") == ("http://lab", "token-lab")
+    with pytest.raises(NotAuthorized, match="torchyard login http://given"):
+        connect("http://given")
+
+
+def test_a_variable_names_one_of_several_logins(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, connect: Connect
+) -> None:
+    _write_logins(tmp_path, default="rack")
+    assert _found(connect) == ("http://rack", "token-rack")
+    monkeypatch.setenv("TORCHYARD_SERVER", "lab")
+    assert _found(connect) == ("http://lab", "token-lab")
+    monkeypatch.setenv("TORCHYARD_URL", "http://rack")
+    assert _found(connect) == ("http://rack", "token-rack")
+    monkeypatch.setenv("TORCHYARD_SERVER", "other")
+    with pytest.raises(ConfigError, match="no login 'other': there are rack, lab"):
+        connect()
+
+
+def test_logins_without_a_default_are_not_used(tmp_path: Path, connect: Connect) -> None:
+    _write_logins(tmp_path, default=None)
+    with pytest.raises(ServerUnreachable, match="no server is known"):
+        connect()
+
+
+def test_a_login_file_that_others_can_read_is_refused(tmp_path: Path, connect: Connect) -> None:
+    path = _write_logins(tmp_path, default="rack")
+    path.chmod(0o640)
+    with pytest.raises(ConfigError, match=f"others can read it: run `chmod 600 {path}`"):
+        connect()
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"servers": {"rack": {"url": "http://rack"}}}', '{"url": "http://rack"}'])
+def test_a_damaged_login_file_is_named_in_the_error(tmp_path: Path, connect: Connect, text: str) -> None:
+    path = _write_logins(tmp_path, default="rack")
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=r"login\.json cannot be read: "):
+        connect()
+
+
 def _found(connect: Connect, *given: str) -> tuple[str, str]:
     with connect(*given) as client:
         return client.server.url, client.server.token
 
 
 def _write_server(path: Path, name: str) -> None:
+    _write(path, {"url": f"http://{name}", "token": f"token-{name}"})
+
+
+def _write_logins(folder: Path, *, default: str | None) -> Path:
+    servers = {name: {"url": f"http://{name}", "token": f"token-{name}"} for name in ("rack", "lab")}
+    path = folder / "config" / "torchyard" / "login.json"
+    _write(path, {"default": default, "servers": servers})
+    return path
+
+
+def _write(path: Path, content: Any) -> None:
     path.parent.mkdir(parents=True)
-    path.write_text(json.dumps({"url": f"http://{name}", "token": f"token-{name}"}))
+    path.write_text(json.dumps(content))
+    path.chmod(0o600)

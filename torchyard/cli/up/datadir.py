@@ -13,6 +13,7 @@ import time
 from torchyard.client.discovery import SERVER_FILE
 from torchyard.contract.datadir import redis_password_file
 from torchyard.contract.errors import Conflict
+from torchyard.contract.privatefile import write_private
 
 _CHILDREN_END_S = 60.0
 """How long the processes of an `up` that was killed may take to end."""
@@ -98,14 +99,3 @@ def _secret(path: Path) -> str:
     if not path.exists():
         write_private(path, secrets.token_urlsafe(32))
     return path.read_text(encoding="utf-8").strip()
-
-
-def write_private(path: Path, text: str) -> None:
-    """Replaces a file that only its owner can read. Raises OSError."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.unlink(missing_ok=True)
-    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)

@@ -1,0 +1,79 @@
+"""The commands of quotas against a real service."""
+
+import json
+from subprocess import CompletedProcess
+from typing import Any
+
+import pytest
+
+from tests.torchyard.cli.service import Team
+
+SPEC = "{trainer: image-classification, config: {data: {source: digits}}}"
+
+
+def test_a_users_limit_replaces_the_roles_until_it_is_cleared(team: Team) -> None:
+    team.add("ada")
+    assert team.run("admin", "quota", "set", "--role", "member", "queued=7", "devices=4").returncode == 0
+    assert team.run("admin", "quota", "set", "ada", "devices=unlimited", "stored_bytes=200GiB").returncode == 0
+    shown = _table(team.run("ada", "quota", "show"))
+    assert shown == {
+        "devices": ["unlimited", "0"],
+        "running": ["unlimited", "0"],
+        "queued": ["7", "0"],
+        "priority": ["unlimited"],
+        "stored_bytes": ["200.0", "GiB", "0", "B"],
+    }
+    listed = {
+        (item["kind"], item["name"]): item["limits"] for item in _json(team.run("admin", "quota", "list", "--json"))
+    }
+    assert listed["user", "ada"] == {"devices": None, "stored_bytes": 200 * 2**30}
+    assert "user  ada     devices       unlimited" in team.run("admin", "quota", "list").stdout
+    assert team.run("admin", "quota", "clear", "ada", "devices").returncode == 0
+    assert _table(team.run("admin", "quota", "show", "ada"))["devices"] == ["4", "0"]
+    assert team.run("admin", "quota", "clear", "ada").returncode == 0
+    assert team.run("admin", "quota", "clear", "--role", "member").returncode == 0
+    assert {use["limit"] for use in _json(team.run("ada", "quota", "show", "--json"))["uses"]} == {None}
+
+
+def test_a_submission_over_the_quota_is_refused(team: Team) -> None:
+    team.add("ben")
+    team.run("admin", "quota", "set", "ben", "queued=1")
+    assert team.run("ben", "submit", "-", stdin=SPEC).returncode == 0
+    refused = team.run("ben", "submit", "-", stdin=SPEC)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "ben may have 1 queued jobs" in refused.stderr
+
+
+def test_only_administrators_set_quotas(team: Team) -> None:
+    team.add("cleo")
+    for arguments in (["set", "cleo", "devices=9"], ["clear", "cleo"], ["list"], ["show", "admin"]):
+        assert team.run("cleo", "quota", *arguments).returncode == 1
+    unknown = team.run("admin", "quota", "set", "nobody", "devices=4")
+    assert unknown.returncode == 1 and "nobody" in unknown.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["ada", "gpus=4"], "'gpus' is not a resource: use devices, running"),
+        (["ada", "devices=many"], "write RESOURCE=NUMBER or RESOURCE=unlimited"),
+        (["ada", "devices=4GiB"], "is not a limit"),
+        (["ada", "stored_bytes=4GB"], "is not a limit"),
+        (["ada"], "give a limit"),
+        (["devices=4"], "name a user first"),
+    ],
+)
+def test_what_is_not_a_limit_is_named(team: Team, arguments: list[str], says: str) -> None:
+    done = team.run("admin", "quota", "set", *arguments)
+    assert done.returncode == 2 and says in done.stderr
+
+
+def _table(done: CompletedProcess[str]) -> dict[str, list[str]]:
+    assert done.returncode == 0, done.stderr
+    rows = [line.split() for line in done.stdout.splitlines()[1:]]
+    return {row[0]: row[1:] for row in rows}
+
+
+def _json(done: CompletedProcess[str]) -> Any:
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)

@@ -1,0 +1,97 @@
+"""The operations on users, tokens, quotas and the audit, by both clients."""
+
+from datetime import timedelta
+import json
+from typing import Any
+
+import pytest
+
+from tests.torchyard.client.answers import NOW, page
+from tests.torchyard.client.fake_server import Answer, FakeServer, problem
+from torchyard.client import Client
+from torchyard.contract.errors import Forbidden, ServerUnreachable
+from torchyard.contract.team import Resource, Role, Scope
+
+USER = {"name": "a/b", "role": "member", "created_at": NOW}
+TOKEN_VIEW = {"id": "tok_1", "user": "ada", "name": "laptop", "scopes": ["account"], "created_at": NOW}
+
+
+def test_me_says_whose_token_is_sent(server: FakeServer, client: Client) -> None:
+    server.on("/v1/me", {"name": "ada", "role": "viewer", "scopes": ["account"]})
+    me = client.me()
+    assert (me.name, me.role, me.scopes) == ("ada", Role.VIEWER, [Scope.ACCOUNT])
+
+
+def test_users_are_added_changed_and_listed(server: FakeServer, client: Client) -> None:
+    server.on("/v1/users", Answer(USER, 201), page([USER], more=True, next="a/b"), page([{**USER, "name": "c"}]))
+    assert client.add_user("a/b", role=Role.VIEWER).name == "a/b"
+    assert _body(server) == {"name": "a/b", "role": "viewer"}
+    assert [user.name for user in client.users()] == ["a/b", "c"]
+    server.on("/v1/users/a%2Fb", USER)
+    client.change_user("a/b", disabled=True, jobs="cancel")
+    assert (server.requests[-1].method, _body(server)) == ("PATCH", {"disabled": True, "jobs": "cancel"})
+    client.change_user("a/b", role=Role.ADMIN)
+    assert _body(server) == {"role": "admin"}
+
+
+def test_tokens_are_made_listed_and_revoked(server: FakeServer, client: Client) -> None:
+    server.on("/v1/tokens", Answer({**TOKEN_VIEW, "token": "ty_1_x"}, 201))
+    assert client.make_token().token == "ty_1_x"
+    assert _body(server) == {"name": "token", "user": None, "scopes": None, "lifetime": "90d"}
+    client.make_token(name="laptop", user="ada", scopes=[Scope.JOBS_READ], lifetime=timedelta(hours=1))
+    assert _body(server) == {"name": "laptop", "user": "ada", "scopes": ["jobs:read"], "lifetime": "1h"}
+    client.make_token(lifetime=None)
+    assert _body(server)["lifetime"] is None
+    server.on("/v1/tokens", page([TOKEN_VIEW]))
+    assert [token.id for token in client.tokens(user="ada")] == ["tok_1"]
+    assert server.requests[-1].query["user"] == ["ada"]
+    server.on("/v1/tokens/tok_1", Answer(b"", 204))
+    client.revoke_token("tok_1")
+    assert server.requests[-1].method == "DELETE"
+
+
+def test_quotas_are_set_shown_and_cleared(server: FakeServer, client: Client) -> None:
+    server.on("/v1/quotas/users/ada", {"user": "ada", "uses": [{"resource": "devices", "limit": 4, "used": 1}]})
+    assert [(use.resource, use.limit, use.used) for use in client.quota("ada").uses] == [(Resource.DEVICES, 4, 1)]
+    server.on("/v1/quotas/users/ada", Answer(b"", 204))
+    client.set_quota("ada", limits={Resource.DEVICES: 4, Resource.QUEUED: None})
+    assert (server.requests[-1].method, _body(server)) == ("PUT", {"devices": 4, "queued": None})
+    client.clear_quota("ada", resources=[Resource.DEVICES, Resource.QUEUED])
+    assert (server.requests[-1].method, server.requests[-1].query) == ("DELETE", {"resource": ["devices", "queued"]})
+    server.on("/v1/quotas/roles/member", Answer(b"", 204))
+    client.clear_quota("member", kind="role")
+    assert (server.requests[-1].path, server.requests[-1].query) == ("/v1/quotas/roles/member", {})
+    server.on("/v1/quotas", page([{"kind": "role", "name": "member", "limits": {"devices": None}}]))
+    assert [quota.limits for quota in client.quotas()] == [{Resource.DEVICES: None}]
+
+
+def test_the_audit_is_filtered(server: FakeServer, client: Client) -> None:
+    server.on("/v1/audit", page([_entry(2), _entry(1)], more=True, next="1"))
+    assert [entry.id for entry in client.audit(who="ada", action="job.cancel", object="job_1", limit=2)] == [2, 1]
+    query = {"who": ["ada"], "action": ["job.cancel"], "object": ["job_1"], "limit": ["2"]}
+    assert [request.query for request in server.requests] == [query]
+
+
+def test_what_may_not_arrive_twice_is_sent_once(server: FakeServer, client: Client) -> None:
+    server.on("/v1/tokens", Answer(status=0), Answer({**TOKEN_VIEW, "token": "ty_1_x"}, 201))
+    with pytest.raises(ServerUnreachable):
+        client.make_token()
+    server.on("/v1/users", Answer(status=0), Answer(USER, 201))
+    with pytest.raises(ServerUnreachable):
+        client.add_user("ada")
+    assert len(server.requests) == 2
+
+
+def test_what_the_caller_may_not_do_raises_forbidden(server: FakeServer, client: Client) -> None:
+    server.on("/v1/users", problem("forbidden", 403))
+    with pytest.raises(Forbidden):
+        client.add_user("ada")
+
+
+def _entry(number: int) -> dict[str, Any]:
+    source = {"token_id": None, "address": "10.0.0.1", "request_id": "req_1"}
+    return {"id": number, "time": NOW, "who": "ada", "action": "a", "object": "", "outcome": "ok", **source}
+
+
+def _body(server: FakeServer) -> Any:
+    return json.loads(server.requests[-1].body)

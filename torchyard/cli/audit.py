@@ -1,0 +1,39 @@
+"""The command `audit`: lists who did what."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from torchyard.cli import output
+from torchyard.cli.arguments import Json, connect
+from torchyard.contract import terminal
+
+if TYPE_CHECKING:
+    from torchyard.contract.views import AuditView
+
+
+def audit(
+    *,
+    who: Annotated[str | None, typer.Option(help="Only what this user did.")] = None,
+    action: Annotated[str | None, typer.Option(help="Only this action, such as job.cancel.")] = None,
+    on: Annotated[str | None, typer.Option("--object", help="Only what was done to this, such as a job's id.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The most entries to list.")] = 100,
+    as_json: Json = False,
+) -> None:
+    """List who did what on the server, newest first. For administrators."""
+    with connect() as client:
+        found = [*client.audit(who=who, action=action, object=on, limit=limit)]
+    if as_json:
+        return output.write_json(found)
+    headers = ("TIME", "WHO", "ACTION", "OBJECT", "OUTCOME", "ADDRESS", "TOKEN", "REQUEST")
+    for line in output.table(headers, [_entry(item) for item in found], spare="REQUEST"):
+        terminal.write(line)
+    return None
+
+
+def _entry(entry: AuditView) -> tuple[str, ...]:
+    when = f"{entry.time:%Y-%m-%d %H:%M:%S}"
+    source = (entry.address, entry.token_id or "", entry.request_id)
+    return (when, entry.who, entry.action, entry.object, entry.outcome, *source)

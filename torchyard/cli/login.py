@@ -1,0 +1,115 @@
+"""Commands that log in to servers, and say who one is there."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from torchyard.cli import output
+from torchyard.cli.arguments import Json, connect
+from torchyard.cli.prompt import read_secret
+from torchyard.contract import terminal
+from torchyard.contract.team import Scope
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from torchyard.client import Client
+    from torchyard.contract.views import MeView
+
+
+def login(
+    url: Annotated[str, typer.Argument(metavar="URL", help="The server's address, such as https://HOST.")],
+    *,
+    name: Annotated[str | None, typer.Option(help="What to call the server. Default: its host and port.")] = None,
+    token_stdin: Annotated[bool, typer.Option("--token-stdin", help="Read the token from stdin.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Log in to a server: ask for a token, check it and store it. Further commands go to this server."""
+    from torchyard.client import Client
+    from torchyard.client.discovery import check_url
+    from torchyard.client.logins import Login, default_name, login_file, read_logins, write_logins
+
+    check_url(url)
+    logins, name = read_logins(), name or default_name(url)
+    token = read_secret("token", from_stdin=token_stdin, option="--token-stdin")
+    with Client(url, token) as client:
+        me = client.me()
+        server = client.server
+    write_logins(logins.adding(name, Login(url=server.url, token=server.token)))
+    if as_json:
+        output.write_json(me)
+    terminal.note(f"Logged in to {name} as {me.name} ({me.role}). The token is in {login_file()}.")
+    for variable in ("TORCHYARD_URL", "TORCHYARD_SERVER"):
+        if os.environ.get(variable) not in {None, "", name}:
+            terminal.note(f"Warning: {variable} is set, and goes before this login.")
+
+
+def logout(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="What it is called. Default: the one in use.")
+    ] = None,
+) -> None:
+    """Forget the token for a server. It stays valid until it expires or is revoked."""
+    from torchyard.client.logins import read_logins, write_logins
+    from torchyard.contract.errors import ConfigError
+
+    logins = read_logins()
+    name = name or logins.in_use
+    if name is None:
+        raise ConfigError(f"no login is in use: give the name of one, as `{output.command()} servers` lists them")
+    write_logins(logins.removing(name))
+    terminal.note(f"Logged out of {name}.")
+
+
+def servers(
+    *,
+    use: Annotated[str | None, typer.Option(metavar="NAME", help="Use this one from now on.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List the servers that you have logged in to, and choose the one that commands go to.
+
+    For one command, set TORCHYARD_SERVER to a name.
+    """
+    from torchyard.client.logins import read_logins, write_logins
+
+    logins = read_logins()
+    if use is not None:
+        logins = logins.using(use)
+        write_logins(logins)
+    found = [(name, login.url, name == logins.in_use) for name, login in logins.servers.items()]
+    if as_json:
+        return terminal.write(json.dumps([{"name": name, "url": url, "in_use": used} for name, url, used in found]))
+    rows = [(name, url, "yes" if used else "") for name, url, used in found]
+    for line in output.table(("NAME", "URL", "IN USE"), rows):
+        terminal.write(line)
+    if not found:
+        terminal.note(f"No logins. Log in to a server: {output.command()} login URL")
+    return None
+
+
+def whoami(*, as_json: Json = False) -> None:
+    """Show who you are on the server, and what your token may be used for."""
+    with connect() as client:
+        me = client.me()
+        expires_at = _expiry(client, me)
+    url = client.server.url
+    if as_json:
+        expiry = None if expires_at is None else expires_at.isoformat()
+        return terminal.write(json.dumps({**me.model_dump(mode="json"), "url": url, "expires_at": expiry}))
+    rows = [("name", me.name), ("role", me.role), ("scopes", ", ".join(me.scopes)), ("server", url)]
+    rows += [("token", me.token_id or "the administrator's, from TORCHYARD_TOKEN")]
+    rows += [("expires", output.moment(expires_at))] if expires_at is not None else []
+    for label, text in rows:
+        terminal.write(f"{label:<11}{text}")
+    return None
+
+
+def _expiry(client: Client, me: MeView) -> datetime | None:
+    """Returns when the caller's token expires, if it does and the caller may know it."""
+    if me.token_id is None or Scope.TOKENS not in me.scopes:
+        return None
+    return next((token.expires_at for token in client.tokens() if token.id == me.token_id), None)

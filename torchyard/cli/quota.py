@@ -1,0 +1,137 @@
+"""The commands `quota`: show and set how much users may use."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from torchyard.cli import output
+from torchyard.cli.arguments import Json, connect
+from torchyard.contract import terminal
+from torchyard.contract.team import Resource, Role
+
+if TYPE_CHECKING:
+    from torchyard.client.calls import QuotaKind
+
+quota = typer.Typer(no_args_is_help=True, help="Show how much users may use, and as administrator, set it.")
+RoleOption = Annotated[Role | None, typer.Option(help="Each user of this role, instead of one user.")]
+
+_UNLIMITED = "unlimited"
+_UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+_SIZE = re.compile(rf"([0-9]{{1,15}})({'|'.join(_UNITS)})")
+
+
+@quota.command("show")
+def show(
+    user: Annotated[str | None, typer.Argument(metavar="USER", help="Default: you.")] = None, *, as_json: Json = False
+) -> None:
+    """Show what a user may use, and uses: their own limits, else those of their role."""
+    with connect() as client:
+        found = client.quota(user or client.me().name)
+    if as_json:
+        return output.write_json(found)
+    rows = [(use.resource, _shown(use.resource, use.limit), _used(use.resource, use.used)) for use in found.uses]
+    for line in output.table(("RESOURCE", "LIMIT", "USED"), rows):
+        terminal.write(line)
+    return None
+
+
+@quota.command("list")
+def list_quotas(*, as_json: Json = False) -> None:
+    """List the limits of roles and of users."""
+    with connect() as client:
+        found = [*client.quotas()]
+    if as_json:
+        return output.write_json(found)
+    rows = [
+        (item.kind, item.name, resource, _shown(resource, limit))
+        for item in found
+        for resource, limit in item.limits.items()
+    ]
+    for line in output.table(("KIND", "NAME", "RESOURCE", "LIMIT"), rows):
+        terminal.write(line)
+    return None
+
+
+@quota.command("set")
+def set_limits(
+    arguments: Annotated[
+        list[str], typer.Argument(metavar="[USER] RESOURCE=LIMIT…", help="Such as: alice devices=4 stored_bytes=200GiB")
+    ],
+    *,
+    role: RoleOption = None,
+) -> None:
+    """Set limits. Those that are not given stay.
+
+    Resources: devices and running jobs at once, queued jobs, priority (the highest), and stored_bytes. A limit is a
+    number, for bytes also with KiB, MiB, GiB or TiB, or `unlimited`.
+    """
+    kind, name, texts = _target(arguments, role)
+    limits = dict(_limit(text) for text in texts)
+    if not limits:
+        raise typer.BadParameter("give a limit, such as devices=4")
+    with connect() as client:
+        client.set_quota(name, kind=kind, limits=limits)
+    terminal.note(f"Limits of the {kind} {name}: {', '.join(_pair(*limit) for limit in limits.items())}")
+
+
+@quota.command("clear")
+def clear(
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[USER] [RESOURCE…]", help="Without a RESOURCE, all.")
+    ] = None,
+    *,
+    role: RoleOption = None,
+) -> None:
+    """Remove limits. A user then has those of their role."""
+    kind, name, texts = _target(arguments or [], role)
+    resources = [_resource(text) for text in texts]
+    with connect() as client:
+        client.clear_quota(name, kind=kind, resources=resources)
+    terminal.note(f"Removed from the limits of the {kind} {name}: {', '.join(resources) or 'all'}")
+
+
+def _target(arguments: list[str], role: Role | None) -> tuple[QuotaKind, str, list[str]]:
+    """Returns whose limits are meant, and the further arguments."""
+    if role is not None:
+        return "role", role, arguments
+    if not arguments or "=" in arguments[0]:
+        raise typer.BadParameter("name a user first, or a role by --role")
+    return "user", arguments[0], arguments[1:]
+
+
+def _limit(text: str) -> tuple[Resource, int | None]:
+    """Parses `devices=4`. Raises BadParameter."""
+    key, _, value = text.partition("=")
+    resource = _resource(key)
+    if value == _UNLIMITED:
+        return resource, None
+    size = _SIZE.fullmatch(value) if resource is Resource.STORED_BYTES else None
+    if size is not None:
+        return resource, int(size[1]) * _UNITS[size[2]]
+    try:
+        return resource, int(value)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a limit: write RESOURCE=NUMBER or RESOURCE={_UNLIMITED}") from None
+
+
+def _resource(text: str) -> Resource:
+    if text not in set(Resource):
+        raise typer.BadParameter(f"{text!r} is not a resource: use {', '.join(Resource)}")
+    return Resource(text)
+
+
+def _pair(resource: Resource, limit: int | None) -> str:
+    return f"{resource} {_shown(resource, limit)}"
+
+
+def _shown(resource: Resource, limit: int | None) -> str:
+    return _UNLIMITED if limit is None else _used(resource, limit)
+
+
+def _used(resource: Resource, count: int | None) -> str:
+    if count is None:
+        return ""
+    return terminal.size(count) if resource is Resource.STORED_BYTES else str(count)

@@ -1,0 +1,91 @@
+"""The commands `tokens`: make, list and revoke tokens."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from torchyard.cli import output
+from torchyard.cli.arguments import Json, connect
+from torchyard.contract import terminal
+from torchyard.contract.durations import parse_duration
+from torchyard.contract.team import Scope
+
+if TYPE_CHECKING:
+    from torchyard.contract.views import TokenView
+
+tokens = typer.Typer(no_args_is_help=True, help="Make, list and revoke tokens: your own, or as administrator, others'.")
+UserOption = Annotated[str | None, typer.Option(metavar="USER", help="Whose. Default: yours.")]
+
+
+@tokens.command("new")
+def new(
+    *,
+    name: Annotated[str, typer.Option(help="What it is for, such as laptop.")] = "token",
+    user: UserOption = None,
+    scope: Annotated[
+        list[Scope] | None,
+        typer.Option(metavar="SCOPE", help="What it may be used for. Repeatable. Default: all that its user may do."),
+    ] = None,
+    expires: Annotated[str, typer.Option(metavar="TIME", help="When it ends: in 90d, 12h, …, or never.")] = "90d",
+    as_json: Json = False,
+) -> None:
+    """Make a token and print it, this once."""
+    lifetime = _lifetime(expires)
+    with connect() as client:
+        made = client.make_token(name=name, user=user, scopes=scope, lifetime=lifetime)
+    output.write_json(made) if as_json else terminal.write(made.token)
+    ends = "It does not expire" if made.expires_at is None else f"It expires at {output.moment(made.expires_at)}"
+    terminal.note(f"This is the token {made.id} of {made.user}. It is not shown again. {ends}.")
+
+
+@tokens.command("list")
+def list_tokens(*, user: UserOption = None, as_json: Json = False) -> None:
+    """List tokens, newest first, without their secrets."""
+    with connect() as client:
+        found = [*client.tokens(user=user)]
+    if as_json:
+        return output.write_json(found)
+    for line in output.table(("ID", "NAME", "STATE", "LAST USE", "SCOPES"), [_row(token) for token in found]):
+        terminal.write(line)
+    return None
+
+
+@tokens.command("revoke")
+def revoke(
+    tokens: Annotated[list[str], typer.Argument(metavar="ID…", help="Ids of tokens.")], *, as_json: Json = False
+) -> None:
+    """Revoke tokens. Their open streams and sessions end at once."""
+    with connect() as client:
+        for token_id in tokens:
+            client.revoke_token(token_id)
+            if not as_json:
+                terminal.write(f"{token_id}  revoked")
+    if as_json:
+        terminal.write(json.dumps({"revoked": tokens}))
+
+
+def _lifetime(text: str) -> timedelta | None:
+    if text == "never":
+        return None
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r}: {error}, or never") from None
+
+
+def _row(token: TokenView) -> tuple[str, ...]:
+    used = "never" if token.used_at is None else terminal.ago(token.used_at)
+    return (token.id, token.name, _state(token), used, ", ".join(token.scopes))
+
+
+def _state(token: TokenView) -> str:
+    if token.revoked_at is not None:
+        return f"revoked {terminal.ago(token.revoked_at)}"
+    if token.expires_at is None:
+        return "valid"
+    left = (token.expires_at - datetime.now(UTC)).total_seconds()
+    return f"valid for {terminal.duration(left)}" if left > 0 else f"expired {terminal.ago(token.expires_at)}"

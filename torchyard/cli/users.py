@@ -1,0 +1,79 @@
+"""The commands `users`: add, list, change and disable the users of a server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from torchyard.cli import output
+from torchyard.cli.arguments import Json, connect
+from torchyard.contract import terminal
+from torchyard.contract.team import Role
+
+if TYPE_CHECKING:
+    from torchyard.contract.views import UserView
+
+users = typer.Typer(no_args_is_help=True, help="Manage the users of a server. For administrators.")
+UserArgument = Annotated[str, typer.Argument(metavar="USER", help="A user's name.")]
+
+
+@users.command("add")
+def add(
+    name: UserArgument,
+    *,
+    role: Annotated[Role, typer.Option(help="What the user may do at most.")] = Role.MEMBER,
+    as_json: Json = False,
+) -> None:
+    """Add a user. They need a token to do anything."""
+    with connect() as client:
+        user = client.add_user(name, role=role)
+    _print(user, as_json=as_json)
+    terminal.note(f"Make a token for them: {output.command()} tokens new --user {user.name}")
+
+
+@users.command("list")
+def list_users(*, as_json: Json = False) -> None:
+    """List the users."""
+    with connect() as client:
+        found = [*client.users()]
+    if as_json:
+        return output.write_json(found)
+    for line in output.table(("NAME", "ROLE", "STATE", "ADDED"), [_row(user) for user in found]):
+        terminal.write(line)
+    return None
+
+
+@users.command("role")
+def set_role(name: UserArgument, role: Role, *, as_json: Json = False) -> None:
+    """Change the role of a user."""
+    with connect() as client:
+        _print(client.change_user(name, role=role), as_json=as_json)
+
+
+@users.command("disable")
+def disable(
+    name: UserArgument,
+    *,
+    jobs: Annotated[Literal["keep", "cancel"], typer.Option(help="What becomes of the user's jobs.")] = "keep",
+    as_json: Json = False,
+) -> None:
+    """Disable a user. Their tokens, sessions and open streams end at once."""
+    with connect() as client:
+        _print(client.change_user(name, disabled=True, jobs=jobs), as_json=as_json)
+
+
+@users.command("enable")
+def enable(name: UserArgument, *, as_json: Json = False) -> None:
+    """Enable a user who was disabled. Their tokens are valid again."""
+    with connect() as client:
+        _print(client.change_user(name, disabled=False), as_json=as_json)
+
+
+def _print(user: UserView, *, as_json: bool) -> None:
+    output.write_json(user) if as_json else terminal.write("  ".join(_row(user)[:3]))
+
+
+def _row(user: UserView) -> tuple[str, ...]:
+    state = "enabled" if user.disabled_at is None else f"disabled {terminal.ago(user.disabled_at)}"
+    return (user.name, user.role, state, terminal.ago(user.created_at))

@@ -1,0 +1,113 @@
+"""The servers to which the user has logged in: a file with their tokens, which only the user can read."""
+
+from collections.abc import Mapping
+import os
+from pathlib import Path
+import shlex
+from typing import Annotated, Any, TypeVar
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, model_validator
+
+from torchyard.contract.errors import ConfigError
+from torchyard.contract.privatefile import write_private
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class Login(BaseModel):
+    """A server's address and the user's token for it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    url: Annotated[str, AfterValidator(lambda url: url.rstrip("/"))]
+    token: str
+
+
+class Logins(BaseModel):
+    """The logins by name. `default` names the one that is used unless TORCHYARD_SERVER names another."""
+
+    model_config = ConfigDict(frozen=True)
+
+    default: str | None = None
+    servers: Mapping[str, Login] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_server(cls, raw: Any) -> Any:
+        """Accepts the login of one server, `{"url", "token"}`, which is what older versions read."""
+        if not (isinstance(raw, dict) and isinstance(raw.get("url"), str)):
+            return raw
+        name = default_name(raw["url"])
+        return {"default": name, "servers": {name: raw}}
+
+    @property
+    def in_use(self) -> str | None:
+        """The name of the login that is used, if one is."""
+        return os.environ.get("TORCHYARD_SERVER") or self.default
+
+    def get(self, name: str) -> Login:
+        """Returns the login of that name. Raises ConfigError."""
+        if name not in self.servers:
+            known = f"there are {', '.join(self.servers)}" if self.servers else "there is none"
+            raise ConfigError(f"there is no login {name!r}: {known}; `torchyard login URL --name NAME` adds one")
+        return self.servers[name]
+
+    def adding(self, name: str, login: Login) -> "Logins":
+        """Returns these and the login, which is the default."""
+        return Logins(default=name, servers={**self.servers, name: login})
+
+    def using(self, name: str) -> "Logins":
+        """Returns these, with the login of that name as the default. Raises ConfigError."""
+        self.get(name)
+        return Logins(default=name, servers=self.servers)
+
+    def removing(self, name: str) -> "Logins":
+        """Returns these without the login. If it was the default, there is none. Raises ConfigError."""
+        self.get(name)
+        rest = {other: login for other, login in self.servers.items() if other != name}
+        return Logins(default=None if self.default == name else self.default, servers=rest)
+
+
+def login_file() -> Path:
+    """Returns the path of the file that has the logins."""
+    config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    return config / "torchyard" / "login.json"
+
+
+def default_name(url: str) -> str:
+    """Returns the name of a login that was given none: the address without its scheme."""
+    return urlsplit(url).netloc
+
+
+def read_logins() -> Logins:
+    """Returns the user's logins. Raises ConfigError, also for a file that others can read."""
+    path = login_file()
+    try:
+        with path.open("rb") as file:
+            mode, content = os.fstat(file.fileno()).st_mode, file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return Logins()
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from None
+    if mode & 0o077:
+        raise ConfigError(f"{path} has tokens, and others can read it: run `chmod 600 {shlex.quote(str(path))}`")
+    return parse(Logins, content, path=path)
+
+
+def write_logins(logins: Logins) -> None:
+    """Replaces the user's logins. Raises OSError."""
+    path = login_file()
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.parent.chmod(0o700)
+    write_private(path, logins.model_dump_json(indent=2))
+
+
+def parse(kind: type[M], content: bytes, *, path: Path) -> M:
+    """Returns what the file at `path` holds. Raises ConfigError, which names the file and the first wrong field."""
+    try:
+        return kind.model_validate_json(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ConfigError(f"{path} cannot be read: {f'{where}: ' if where else ''}{first['msg']}") from None
