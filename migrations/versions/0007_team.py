@@ -33,13 +33,11 @@ def upgrade() -> None:
     op.add_column("attempts", sa.Column("cut", sa.String(100), nullable=False, server_default=""))
     op.add_column("checkpoints", sa.Column("size", sa.BigInteger(), nullable=False, server_default="0"))
     _fill_sizes()
-    op.drop_column("idempotency_keys", "answer")
 
 
 def downgrade() -> None:
     limit_lock_waits(op.get_bind())
-    op.execute("DELETE FROM idempotency_keys")  # their answers are gone
-    op.add_column("idempotency_keys", sa.Column("answer", DOCUMENT, nullable=False, server_default="{}"))
+    op.execute("DELETE FROM idempotency_keys")  # an older program needs their answers
     op.drop_column("checkpoints", "size")
     for name in ("cut", "message_bytes", "log_bytes"):
         op.drop_column("attempts", name)

@@ -80,6 +80,11 @@ def _run(arguments: argparse.Namespace) -> int:
         terminal.note(f"warning: {len(left_out)} blobs {_WHY[arguments.action]}: {shown}")
     if arguments.action == "restore":
         terminal.note("Restored. Jobs that were running return to the queue half a minute after a worker has started.")
+        if secrets := manifest.rows.get("secrets", 0):
+            terminal.note(
+                f"A backup has no key: bring {settings.secret_key_file} or TORCHYARD_SECRET_KEY from where the"
+                f" {secrets} secrets were set, or have them set again."
+            )
     return 1 if arguments.action == "check" and set(left_out) - set(manifest.damaged) else 0
 
 

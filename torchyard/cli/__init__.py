@@ -18,6 +18,7 @@ from torchyard.cli import (
     listing,
     login,
     quota,
+    secrets,
     submission,
     telemetry,
     tokens,
@@ -46,7 +47,12 @@ for command in (
     *(host.doctor, host.backup, host.restore),
 ):
     app.command()(command)
-for name, group in (("users", users.users), ("tokens", tokens.tokens), ("quota", quota.quota)):
+for name, group in (
+    ("users", users.users),
+    ("tokens", tokens.tokens),
+    ("quota", quota.quota),
+    ("secrets", secrets.secrets),
+):
     app.add_typer(group, name=name)
 
 

@@ -28,6 +28,8 @@ from torchyard.contract.views import (
     QueueEntry,
     QuotaView,
     ReadyView,
+    RotationView,
+    SecretView,
     SpecView,
     TokenView,
     TrainerView,
@@ -216,6 +218,22 @@ def set_quota(kind: QuotaKind, name: str, limits: Mapping[Resource, int | None])
     return Call(View, "PUT", _quota_path(kind, name), content=json.dumps({**limits}), headers=_JSON)
 
 
+def secrets() -> Call[Page[SecretView]]:
+    return Call(Page[SecretView], "GET", "/v1/secrets")
+
+
+def set_secret(name: str, value: str) -> Call[SecretView]:
+    return Call(SecretView, "PUT", _secret_path(name), content=json.dumps({"value": value}), headers=_JSON)
+
+
+def delete_secret(name: str) -> Call[View]:
+    return Call(View, "DELETE", _secret_path(name), repeatable=False)
+
+
+def rotate_secrets() -> Call[RotationView]:
+    return Call(RotationView, "POST", "/v1/secrets/rotate")
+
+
 def clear_quota(kind: QuotaKind, name: str, resources: Sequence[str]) -> Call[View]:
     return Call(View, "DELETE", _quota_path(kind, name), {"resource": resources})
 
@@ -255,6 +273,10 @@ def file_path(job_id: str, ref: str, file: str | None) -> str:
 
 def _checkpoint_path(job_id: str, ref: str) -> str:
     return f"{job_path(job_id)}/checkpoints/{_segment(ref)}"
+
+
+def _secret_path(name: str) -> str:
+    return f"/v1/secrets/{_segment(name)}"
 
 
 def _quota_path(kind: QuotaKind, name: str) -> str:

@@ -107,4 +107,8 @@ class Client:
     quota = _blocking(ClientCore.quota)
     set_quota = _blocking(ClientCore.set_quota)
     clear_quota = _blocking(ClientCore.clear_quota)
+    secrets = _iterating(ClientCore.secrets)
+    set_secret = _blocking(ClientCore.set_secret)
+    delete_secret = _blocking(ClientCore.delete_secret)
+    rotate_secrets = _blocking(ClientCore.rotate_secrets)
     audit = _iterating(ClientCore.audit)

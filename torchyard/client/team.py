@@ -1,4 +1,4 @@
-"""The operations on users, tokens, quotas and the audit, as `ClientCore` has them."""
+"""The operations on users, tokens, quotas, secrets and the audit, as `ClientCore` has them."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import timedelta
@@ -8,7 +8,17 @@ from torchyard.client import calls
 from torchyard.client.calls import QuotaKind
 from torchyard.client.connection import Connection
 from torchyard.contract.team import Resource, Role, Scope
-from torchyard.contract.views import AuditView, MeView, NewTokenView, QuotaView, TokenView, UserQuotaView, UserView
+from torchyard.contract.views import (
+    AuditView,
+    MeView,
+    NewTokenView,
+    QuotaView,
+    RotationView,
+    SecretView,
+    TokenView,
+    UserQuotaView,
+    UserView,
+)
 
 
 class TeamCore:
@@ -79,6 +89,22 @@ class TeamCore:
     async def clear_quota(self, name: str, *, kind: QuotaKind = "user", resources: Sequence[Resource] = ()) -> None:
         """Removes limits of a user or a role: all, or those of `resources`. A user then has those of the role."""
         await self._connection.send(calls.clear_quota(kind, name, resources))
+
+    def secrets(self) -> AsyncGenerator[SecretView]:
+        """Yields the caller's secrets by name, without their values."""
+        return self._connection.pages(calls.secrets())
+
+    async def set_secret(self, name: str, value: str) -> SecretView:
+        """Stores a secret of the caller, or its new value. Raises Conflict if there are too many."""
+        return await self._connection.answer(calls.set_secret(name, value))
+
+    async def delete_secret(self, name: str) -> None:
+        """Deletes a secret of the caller. Raises NotFound."""
+        await self._connection.send(calls.delete_secret(name))
+
+    async def rotate_secrets(self) -> RotationView:
+        """Has every user's secrets encrypted with the newest key."""
+        return await self._connection.answer(calls.rotate_secrets())
 
     def audit(
         self,

@@ -18,7 +18,8 @@ from torchyard.contract.errors import Unavailable
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.records import ExitReport
 from worker.attempts import secrets
-from worker.attempts.secrets import AttemptSecrets, Mask
+from worker.attempts.secrets import AttemptSecrets
+from worker.mask import Mask
 
 T = TypeVar("T")
 
@@ -44,7 +45,7 @@ class AttemptRecords:
         """The step that the attempt's row says it resumes from."""
         self.secrets = AttemptSecrets()
         """The secrets that the job's spec names."""
-        self._mask = Mask(())
+        self._mask = Mask()
         self.cut: frozenset[str] = frozenset()
         """The outputs that the attempt's row says are cut, such as `log`."""
         self._seq = 0
@@ -107,7 +108,7 @@ class AttemptRecords:
 
     def record(self, batch: Batch) -> None:
         """Stores a batch exactly once, even if the answer to an earlier try was lost. Masks secrets in it."""
-        masked = self._mask.batch(batch)
+        masked = secrets.masked(batch, self._mask)
         self.cut = self._retry_while_unavailable(
             lambda: commands.record(
                 self._store,

@@ -32,6 +32,7 @@ from worker.engines.local.launchers.torchrun import TorchrunAgent
 from worker.engines.local.launchers.warm import ForkedRanks
 from worker.engines.local.stalls import StallDetector
 from worker.engines.local.verdict import judge, raised
+from worker.mask import Mask
 
 _POLL_S = 0.2
 _KILL_TIMEOUT = timedelta(seconds=30)
@@ -73,7 +74,7 @@ def supervise(root: Path, values: Mapping[str, str]) -> None:
     write_record(run.supervisor, me)
     report = Supervisor(run, plan, values).supervise()
     failpoint("supervisor.ended")
-    _write_report(run, report)
+    _write_report(run, Mask(values.values()).report(report))
 
 
 class Supervisor:

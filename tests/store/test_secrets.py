@@ -1,0 +1,109 @@
+"""Secrets at rest: who can read them, with which key, and from where."""
+
+import base64
+from pathlib import Path
+import secrets as random
+
+import pytest
+
+from store.commands import secrets as commands
+from store.rows import secrets
+from store.rows.access import SERVICE, Caller
+from store.secret_keys import SecretKeys
+from store.store import Store
+from tests.store.fixture import StoreFixture, run_together, store_on
+from torchyard.contract.errors import ConfigError, Conflict, InvalidSpec, NotFound
+from torchyard.contract.team import Role
+
+ADA, EVE = Caller("ada", Role.MEMBER), Caller("eve", Role.MEMBER)
+
+
+def new_key() -> str:
+    return random.token_urlsafe(32)
+
+
+def with_keys(db: StoreFixture, *keys: str) -> Store:
+    store = store_on(db.database)
+    store.secret_keys = SecretKeys(",".join(keys), Path("/nowhere"))
+    return store
+
+
+def put(store: Store, name: str, value: str, caller: Caller = ADA) -> None:
+    commands.put(store, name, value, caller=caller, answer=str)
+
+
+def value_of(db: StoreFixture, keys: SecretKeys, name: str, owner: str = "ada") -> str:
+    row = db.read(lambda session: secrets.named(session, owner, [name]))[name]
+    return keys.decrypt(row.value, key_id=row.key_id, owner=owner, name=name)
+
+
+def test_a_value_is_stored_encrypted_for_its_owner_and_name(db: StoreFixture) -> None:
+    store = with_keys(db, new_key())
+    put(store, "KEY", "the value")
+    assert "the value" not in str(db.everything())
+    assert value_of(db, store.secret_keys, "KEY") == "the value"
+    put(store, "KEY", "another")
+    assert value_of(db, store.secret_keys, "KEY") == "another"
+    row = db.read(lambda session: secrets.named(session, "ada", ["KEY"]))["KEY"]
+    for owner, name in (("eve", "KEY"), ("ada", "OTHER")):
+        with pytest.raises(ConfigError, match="cannot be decrypted: set it again"):
+            store.secret_keys.decrypt(row.value, key_id=row.key_id, owner=owner, name=name)
+    with pytest.raises(ConfigError, match=r"was encrypted with key \w+, which this program lacks"):
+        value_of(db, SecretKeys(new_key(), Path("/nowhere")), "KEY")
+
+
+def test_a_user_has_their_own_secrets_alone(db: StoreFixture) -> None:
+    store = with_keys(db, new_key())
+    put(store, "KEY", "hers")
+    put(store, "KEY", "other", EVE)
+    assert value_of(db, store.secret_keys, "KEY") == "hers"
+    commands.remove(store, "KEY", caller=EVE)
+    with pytest.raises(NotFound):
+        commands.remove(store, "KEY", caller=EVE)
+    assert [row.name for row in db.read(lambda session: secrets.list_of(session, "ada"))] == ["KEY"]
+    spec = db.spec(env={"TOKEN": {"secret": "KEY"}})
+    db.read(lambda session: secrets.check(session, "ada", spec))
+    with pytest.raises(InvalidSpec):
+        db.read(lambda session: secrets.check(session, "eve", spec))
+
+
+def test_a_user_has_a_hundred_secrets_at_most(db: StoreFixture) -> None:
+    store = with_keys(db, new_key())
+    for number in range(secrets.MAX_SECRETS):
+        put(store, f"KEY_{number}", "value")
+    with pytest.raises(Conflict, match="ada has 100 secrets"):
+        put(store, "ONE_MORE", "value")
+    put(store, "KEY_0", "a new value of one that there is")
+
+
+def test_a_rotation_encrypts_with_the_first_key(db: StoreFixture) -> None:
+    old, new = new_key(), new_key()
+    put(with_keys(db, old), "KEY", "value")
+    put(with_keys(db, old), "KEY", "eves", EVE)
+    both = with_keys(db, new, old)
+    assert value_of(db, both.secret_keys, "KEY") == "value"
+    assert commands.rotate(both, caller=SERVICE) == 2
+    assert commands.rotate(both, caller=SERVICE) == 0
+    only_new = with_keys(db, new)
+    assert value_of(db, only_new.secret_keys, "KEY") == "value"
+    assert value_of(db, only_new.secret_keys, "KEY", "eve") == "eves"
+    with pytest.raises(ConfigError):
+        commands.rotate(with_keys(db, new_key()), caller=SERVICE)
+
+
+def test_the_key_file_is_made_once_and_for_its_owner_alone(tmp_path: Path) -> None:
+    file = tmp_path / "secret.key"
+    ids = run_together(*(lambda: SecretKeys("", file).current_id for _ in range(8)))
+    assert len(set(map(str, ids))) == 1
+    assert len(str(ids[0])) == 16
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == ["secret.key"]
+    file.chmod(0o640)
+    with pytest.raises(ConfigError, match="can be read by others: chmod 600"):
+        _ = SecretKeys("", file).current_id
+
+
+@pytest.mark.parametrize("written", ["x", base64.urlsafe_b64encode(b"too short").decode(), ",", "ü"])
+def test_a_setting_that_is_no_key_is_refused(written: str) -> None:
+    with pytest.raises(ConfigError, match="TORCHYARD_SECRET_KEY has"):
+        _ = SecretKeys(written, Path("/nowhere")).current_id

@@ -1,0 +1,30 @@
+"""What is masked in text that a job has written."""
+
+import pytest
+
+from torchyard.contract.job import EndReason
+from torchyard.contract.records import ExitReport
+from worker.mask import Mask
+
+
+@pytest.mark.parametrize(
+    ("values", "text", "masked"),
+    [
+        (["hunter2hunter2"], "key=hunter2hunter2;", "key=***;"),
+        (["short"], "short", "short"),
+        (["aaaaaaaa", "aaaaaaaabbbb"], "aaaaaaaabbbb", "***"),
+        (["first-line\nsecond-line"], "it is second-line", "it is ***"),
+        (["a.b*c(d)e"], "a.b*c(d)e aXb*c(d)e", "*** aXb*c(d)e"),
+        (["hunter2hunter2"], "x hunter2hun … [12 bytes cut]", "x *** … [12 bytes cut]"),
+        (["hunter2hunter2"], "x hun … [12 bytes cut]", "x hun … [12 bytes cut]"),
+        ([], "anything", "anything"),
+    ],
+)
+def test_values_are_replaced_in_text(values: list[str], text: str, masked: str) -> None:
+    assert Mask(values).text(text) == masked
+
+
+def test_a_report_is_masked() -> None:
+    report = ExitReport(reason=EndReason.USER_ERROR, message="bad hunter2hunter2", traceback="in hunter2hunter2")
+    masked = Mask(["hunter2hunter2"]).report(report)
+    assert (masked.message, masked.traceback, masked.reason) == ("bad ***", "in ***", EndReason.USER_ERROR)

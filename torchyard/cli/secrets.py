@@ -1,0 +1,67 @@
+"""The commands `secrets`: set, list and delete the secrets that one's jobs get in their environment."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from torchyard.cli import output
+from torchyard.cli.arguments import Json, connect
+from torchyard.cli.prompt import read_secret
+from torchyard.contract import terminal
+
+secrets = typer.Typer(
+    no_args_is_help=True, help="Keep values that only your jobs get: a spec names them in env, as {secret: NAME}."
+)
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A name such as WANDB_API_KEY.")]
+
+
+@secrets.command("set")
+def set_secret(
+    name: Name,
+    *,
+    stdin: Annotated[bool, typer.Option("--stdin", help="Read the value from stdin.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Store a secret, or its new value, for jobs that start later. Asks for the value."""
+    value = read_secret("value", from_stdin=stdin, option="--stdin")
+    with connect() as client:
+        stored = client.set_secret(name, value)
+    output.write_json(stored) if as_json else terminal.write(f"{stored.name}  stored")
+
+
+@secrets.command("list")
+def list_secrets(*, as_json: Json = False) -> None:
+    """List the names of your secrets."""
+    with connect() as client:
+        found = [*client.secrets()]
+    if as_json:
+        return output.write_json(found)
+    for line in output.table(("NAME", "SET"), [(secret.name, terminal.ago(secret.updated_at)) for secret in found]):
+        terminal.write(line)
+    return None
+
+
+@secrets.command("delete")
+def delete(
+    names: Annotated[list[str], typer.Argument(metavar="NAME…", help="Names of secrets.")], *, as_json: Json = False
+) -> None:
+    """Delete secrets. A job that names one and starts later fails."""
+    with connect() as client:
+        for name in names:
+            client.delete_secret(name)
+            if not as_json:
+                terminal.write(f"{name}  deleted")
+    if as_json:
+        terminal.write(json.dumps({"deleted": names}))
+
+
+@secrets.command("rotate")
+def rotate(*, as_json: Json = False) -> None:
+    """Encrypt every user's secrets with the first key, as an administrator. Older keys are not needed afterwards."""
+    with connect() as client:
+        rotated = client.rotate_secrets()
+    text = f"{rotated.encrypted} secrets were encrypted again; the first key is enough now"
+    output.write_json(rotated) if as_json else terminal.write(text)
