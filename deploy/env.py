@@ -11,6 +11,9 @@ _TEXT = """\
 # What users send: `Authorization: Bearer …`
 TORCHYARD_TOKEN={token}
 
+# The key of users' secrets. No backup has it: keep it with the volumes.
+TORCHYARD_SECRET_KEY={key}
+
 # The servers' passwords, which go into URLs: letters and digits only.
 # PostgreSQL keeps the one with which its volume was made.
 POSTGRES_PASSWORD={postgres}
@@ -21,11 +24,12 @@ REDIS_PASSWORD={redis}
 TORCHYARD_ALLOW_PATHS=/srv/torchyard
 
 # The port on 127.0.0.1; the names, separated by commas, by which a proxy is reached that leads to it; the proxy's
-# address as the API sees it; how many CPU slots the worker of the `cpu` profile offers; and how much memory a worker
-# and its jobs may use together.
+# address as the API sees it; who may read a job whose spec does not say it; how many CPU slots the worker of the `cpu`
+# profile offers; and how much memory a worker and its jobs may use together.
 #TORCHYARD_PORT=8000
 #TORCHYARD_ALLOWED_HOSTS=torchyard.example.com
 #TORCHYARD_TRUSTED_PROXIES=172.18.0.1
+#TORCHYARD_VISIBILITY=team
 #TORCHYARD_CPU_SLOTS=2
 #WORKER_MEMORY=16g
 """
@@ -33,7 +37,8 @@ TORCHYARD_ALLOW_PATHS=/srv/torchyard
 
 def main() -> None:
     path = Path(".env")
-    text = _TEXT.format(token=secrets.token_hex(32), postgres=secrets.token_hex(32), redis=secrets.token_hex(32))
+    names = ("token", "key", "postgres", "redis")
+    text = _TEXT.format(**{name: secrets.token_hex(32) for name in names})
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:

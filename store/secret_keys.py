@@ -1,7 +1,5 @@
 """Encrypts the secrets of users with AES-GCM (NIST SP 800-38D). The keys are never stored in the database."""
 
-import base64
-import binascii
 from collections.abc import Sequence
 from functools import cached_property
 import hashlib
@@ -15,7 +13,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from torchyard.contract.errors import ConfigError
 
 _KEY_BYTES, _NONCE_BYTES = 32, 12
-_HOW = "make one with: python3 -c 'import secrets; print(secrets.token_urlsafe(32))'"
+_HOW = "make one with: python3 -c 'import secrets; print(secrets.token_hex(32))'"
 
 
 class SecretKeys:
@@ -70,11 +68,11 @@ def _bound_to(owner: str, name: str) -> bytes:
 
 def _parsed(text: str, *, source: str) -> bytes:
     try:
-        key = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    except (binascii.Error, ValueError):
+        key = bytes.fromhex(text)
+    except ValueError:
         key = b""
     if len(key) != _KEY_BYTES:
-        raise ConfigError(f"{source} has a key that is not {_KEY_BYTES} bytes in base64: {_HOW}")
+        raise ConfigError(f"{source} has a key that is not {2 * _KEY_BYTES} hexadecimal digits: {_HOW}")
     return key
 
 
@@ -95,7 +93,7 @@ def _make(file: Path) -> None:
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(descriptor, "w", encoding="ascii") as opened:
-            opened.write(secrets.token_urlsafe(_KEY_BYTES) + "\n")
+            opened.write(secrets.token_hex(_KEY_BYTES) + "\n")
             opened.flush()
             os.fsync(opened.fileno())
         try:

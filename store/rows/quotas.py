@@ -41,7 +41,7 @@ class Allowance:
     def refusal(self, devices: int) -> str | None:
         """Returns why one more job with so many devices may not start now; None if it may."""
         if self.devices is not None and devices > self.devices:
-            return f"needs {devices} devices; {self.owner} may hold {self.devices} at once (quota)"
+            return f"needs {devices} devices; {self.owner} may hold {self.devices} at once (quota): raise it, or cancel"
         if self.devices is not None and self.held + devices > self.devices:
             return (
                 f"needs {devices} devices; {self.owner} may hold {self.devices} at once and holds {self.held} (quota)"

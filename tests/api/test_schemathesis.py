@@ -1,8 +1,10 @@
 """Checks the interface against its OpenAPI document: every operation, check and phase of schemathesis. The phase
 `coverage`, which takes minutes, checks no operation here; `make test-thorough` runs it for all."""
 
+import base64
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+import json
 from pathlib import Path
 import subprocess
 import sys
@@ -17,9 +19,13 @@ from tests.api.service import TOKEN, ApiFixture
 from tests.api.serving import api_process
 from torchyard.contract.errors import NotFound, StaleClaim
 from torchyard.contract.job import EndReason
+from torchyard.contract.team import Role
 
 _LONGEST_S = 540
 """On a busy machine; an idle one needs a minute."""
+
+MARK = "hidden-project"
+"""What nobody but its owner may see."""
 
 CONFIGURATION = """\
 seed = 20251
@@ -71,6 +77,42 @@ def test_every_operation_matches_its_description(
         done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=_LONGEST_S)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Traceback" not in (tmp_path / "api.log").read_text()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("databases", ["sqlite"], indirect=True)
+@pytest.mark.timeout(_LONGEST_S + 60)
+@pytest.mark.parametrize("role", [Role.VIEWER, Role.MEMBER, Role.OPERATOR])
+def test_no_answer_shows_another_users_private_jobs(
+    service: ApiFixture, tmp_path: Path, database_url: str, redis_url: str, role: Role
+) -> None:
+    service.act_as("alice")
+    hidden = [service.submit(name=f"{MARK}-{number}", labels={"for": MARK})["id"] for number in range(3)]
+    succeed(service, hidden[0])
+    service.start(hidden[1], device="cpu-1")
+    service.act_as("bob", role)
+    token = str(service.client.headers["Authorization"]).removeprefix("Bearer ")
+    (tmp_path / "schemathesis.toml").write_text(CONFIGURATION.replace("TOKEN", token))
+    unlimited = {"max_requests_per_second": 1_000_000, "max_wrong_tokens_per_minute": 1_000_000}
+    with api_process(tmp_path, database_url, redis_url, **unlimited) as (_, url):
+        argv = [sys.executable, "-m", "schemathesis.cli", "run", f"{url}/openapi.json"]
+        argv += ["--phases", "examples,fuzzing,stateful", "--checks", "not_a_server_error"]
+        argv += ["--report", "har", "--report-har-path", str(tmp_path / "answers.har")]
+        done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=_LONGEST_S)
+    assert done.returncode == 0, done.stdout + done.stderr
+    exchanges = json.loads((tmp_path / "answers.har").read_text())["log"]["entries"]
+    assert len(exchanges) > 50
+    for answer in (exchange["response"] for exchange in exchanges):
+        text = decoded(answer["content"])
+        if role is not Role.OPERATOR:
+            assert not any(job_id in text for job_id in hidden), text
+            assert MARK not in text
+        assert f'"for":"{MARK}"' not in text
+
+
+def decoded(content: dict[str, str]) -> str:
+    text = content.get("text", "")
+    return base64.b64decode(text).decode(errors="replace") if content.get("encoding") == "base64" else text
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from tests.deploy.compose import ROOT, TEXT, MissingVariableError, load
 import worker.settings
 
 _DIGEST = r"@sha256:[0-9a-f]{64}$"
-SECRETS = ("TORCHYARD_TOKEN", "POSTGRES_PASSWORD", "REDIS_PASSWORD")
+SECRETS = ("TORCHYARD_TOKEN", "TORCHYARD_SECRET_KEY", "POSTGRES_PASSWORD", "REDIS_PASSWORD")
 
 
 @pytest.fixture

@@ -254,7 +254,7 @@ def test_a_job_starts_when_the_quota_is_raised(schedulers: SchedulersFixture) ->
     box = schedulers.scheduler("box", slot(0), slot(1))
     wide = schedulers.submit(2)
     box.run_pass()
-    assert schedulers.reason(wide) == ("quota", "needs 2 devices; ada may hold 1 at once (quota)")
+    assert schedulers.reason(wide) == ("quota", "needs 2 devices; ada may hold 1 at once (quota): raise it, or cancel")
     raised = {Resource.DEVICES: 2}
     schedulers.store.write(lambda session: quotas.set_limits(session, "user", "ada", raised))
     box.run_pass()
