@@ -45,6 +45,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     scheduling.sort_longest_first(items)
 
 
+@pytest.fixture(autouse=True)
+def umask() -> Generator[None]:
+    """Restores the umask: programs that a test runs in this process change it."""
+    mask = os.umask(0o022)
+    os.umask(mask)
+    yield
+    os.umask(mask)
+
+
 @pytest.fixture(scope="session")
 def sqlite(tmp_path_factory: pytest.TempPathFactory) -> SQLiteDatabases:
     return SQLiteDatabases(tmp_path_factory.mktemp("sqlite"))

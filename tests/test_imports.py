@@ -26,7 +26,7 @@ LAW: dict[str, frozenset[str]] = {
 
 STORE: dict[str, frozenset[str]] = {
     "store.db": frozenset({"store.db"}),
-    "store.rows": frozenset({"store.db", "store.rows", "store.announcement"}),
+    "store.rows": frozenset({"store.db", "store.rows", "store.announcement", "store.secret_keys"}),
     "store.queries": frozenset({"store.db", "store.rows", "store.queries"}),
     "store.commands": frozenset(
         {"store.db", "store.rows", "store.queries", "store.announcement", "store.store", "store.commands"}

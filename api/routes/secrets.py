@@ -1,8 +1,8 @@
 """Secrets of the caller. A value can be set, and never read."""
 
-from typing import Annotated
+import re
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter
 
 from api import present
 from api.auth import SecretOwner, UserManager
@@ -11,14 +11,12 @@ from api.openapi import problems, reads
 from api.services import ServicesDep
 from store.commands import secrets as commands
 from store.rows import secrets
-from torchyard.contract.errors import Conflict, Unavailable
+from torchyard.contract.errors import Conflict, FieldError, InvalidRequest, Unavailable
 from torchyard.contract.requests import SecretValue, parse_request
 from torchyard.contract.spec import VARIABLE_NAME
 from torchyard.contract.views import Page, RotationView, SecretView
 
 router = APIRouter(tags=["team"], responses=problems(Unavailable))
-
-Name = Annotated[str, Path(pattern=VARIABLE_NAME)]
 
 
 @router.get("/secrets")
@@ -33,14 +31,17 @@ def list_secrets(services: ServicesDep, caller: SecretOwner) -> Page[SecretView]
     openapi_extra=reads("SecretValue", example={"value": "…"}),
     responses=problems(Conflict),
 )
-def set_secret(services: ServicesDep, caller: SecretOwner, name: Name, body: Body) -> SecretView:
+def set_secret(services: ServicesDep, caller: SecretOwner, name: str, body: Body) -> SecretView:
     """Stores a secret, or its new value. Jobs that start later get it."""
+    if re.fullmatch(VARIABLE_NAME, name) is None:
+        wrong = FieldError("name", "must be the name of a variable: letters, digits and `_`, at most 100")
+        raise InvalidRequest("the request is not valid", errors=(wrong,))
     value = parse_request(SecretValue, parsed(body)).value
     return commands.put(services.store, name, value, caller=caller, answer=present.secret)
 
 
 @router.delete("/secrets/{name}", status_code=204)
-def delete_secret(services: ServicesDep, caller: SecretOwner, name: Name) -> None:
+def delete_secret(services: ServicesDep, caller: SecretOwner, name: str) -> None:
     """Deletes a secret. A job that names it and starts later fails."""
     commands.remove(services.store, name, caller=caller)
 

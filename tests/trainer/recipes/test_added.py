@@ -92,7 +92,7 @@ from api.routes.cluster import list_trainers
 from torchyard.contract.spec import parse_spec
 from worker.engines.local.warm.preload import MODULES
 
-listed = {trainer.name: trainer for trainer in list_trainers().data}
+listed = {trainer.name: trainer for trainer in list_trainers(caller=None).data}
 spec = parse_spec(json.loads(sys.argv[1]))
 Path(os.environ["TORCHYARD_CONFIG"]).write_text(spec.model_dump_json(include={"trainer", "config", "checkpoint"}))
 
