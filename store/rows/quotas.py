@@ -3,27 +3,29 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, and_, bindparam, delete, func, or_, select
+from sqlalchemy import ColumnElement, Row, and_, bindparam, delete, func, or_, select
 from sqlalchemy.orm import Session
 
 from store.announcement import announcement_of
-from store.db.tables import Allocation, Attempt, Checkpoint, Job, Quota, User
+from store.db.tables import Allocation, Attempt, Base, Checkpoint, Job, Quota, User
 from torchyard.contract.errors import QuotaExceeded
 from torchyard.contract.job import JobState
 from torchyard.contract.team import Resource
 
 _CLAIMED = (Resource.DEVICES, Resource.RUNNING)
 
-# Built once, because every submission executes it.
+_USERS, _QUOTAS = Base.metadata.tables["users"], Base.metadata.tables["quotas"]
+_OF_USER = and_(_QUOTAS.c.kind == "user", _QUOTAS.c.name == _USERS.c.name)
+_OF_ROLE = and_(_QUOTAS.c.kind == "role", _QUOTAS.c.name == _USERS.c.role)
+
+# Built once, and of tables: every submission executes it, and the same query of classes takes twice as long.
 _LIMITS = (
-    select(User.name, Quota.kind, Quota.resource, Quota.limit)
-    .join(
-        Quota,
-        or_(and_(Quota.kind == "user", Quota.name == User.name), and_(Quota.kind == "role", Quota.name == User.role)),
-    )
-    .where(User.name.in_(bindparam("owners", expanding=True)))
-    .order_by(Quota.kind)  # "role" before "user", which replaces it
+    select(_USERS.c.name, _QUOTAS.c.resource, _QUOTAS.c.limit)
+    .join_from(_USERS, _QUOTAS, or_(_OF_USER, _OF_ROLE))
+    .order_by(_QUOTAS.c.kind)  # "role" before "user", which replaces it
 )
+_LIMITS_OF_ONE = _LIMITS.where(_USERS.c.name == bindparam("owner"))
+_LIMITS_OF_SOME = _LIMITS.where(_USERS.c.name.in_(bindparam("owners", expanding=True)))
 
 
 @dataclass
@@ -58,7 +60,7 @@ class Allowance:
 
 def limits_of(session: Session, owner: str) -> dict[Resource, int]:
     """Returns the limits of a user, without the resources that are unlimited."""
-    return _limits(session, [owner]).get(owner, {})
+    return _by_owner(session.execute(_LIMITS_OF_ONE, {"owner": owner})).get(owner, {})
 
 
 def limit_of(session: Session, owner: str, resource: Resource) -> int | None:
@@ -82,7 +84,7 @@ def allowances(session: Session, owners: Collection[str]) -> dict[str, Allowance
     """Returns the allowances of those of `owners` whose running jobs are limited."""
     found = {
         owner: Allowance(owner, limits.get(Resource.DEVICES), limits.get(Resource.RUNNING))
-        for owner, limits in _limits(session, owners).items()
+        for owner, limits in _by_owner(session.execute(_LIMITS_OF_SOME, {"owners": list(owners)})).items()
         if limits.keys() & _CLAIMED
     }
     if found:
@@ -170,9 +172,9 @@ def clear(session: Session, kind: str, name: str, resources: Iterable[Resource])
     announcement_of(session).wake_workers()
 
 
-def _limits(session: Session, owners: Collection[str]) -> dict[str, dict[Resource, int]]:
+def _by_owner(rows: Iterable[Row[str, str, int | None]]) -> dict[str, dict[Resource, int]]:
     found: dict[str, dict[Resource, int | None]] = {}
-    for owner, _, resource, limit in session.execute(_LIMITS, {"owners": list(owners)}):
+    for owner, resource, limit in rows:
         found.setdefault(owner, {})[Resource(resource)] = limit
     return {
         owner: {resource: limit for resource, limit in limits.items() if limit is not None}

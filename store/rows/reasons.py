@@ -1,14 +1,14 @@
 """Why jobs wait: one row for all jobs of a shape, so that a changed reason is one write for any number of jobs."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import delete, literal_column, or_, select
+from sqlalchemy import bindparam, delete, literal_column, or_, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from store.db.database import now_us
-from store.db.tables import Job, WaitingReason
+from store.db.tables import Base, Job, WaitingReason
 from store.rows.jobs import Reason
 from store.rows.waiting import PREEMPTING, is_queued, waits
 from torchyard.contract.job import JobState
@@ -16,7 +16,9 @@ from torchyard.contract.job import JobState
 # With a limit, so that PostgreSQL searches the index once for each shape and does not join thousands of jobs.
 _UNUSED = select(Job.id).where(waits(), Job.shape == WaitingReason.shape).limit(1).scalar_subquery().is_(None)
 
-# Built once, because each pass over the queue executes them.
+_REASONS = Base.metadata.tables["waiting_reasons"]
+# Built once, because every answer with jobs and each pass over the queue executes them.
+_OF_SHAPES = select(_REASONS).where(_REASONS.c.shape.in_(bindparam("shapes", expanding=True)))
 _BY_SHAPE = select(WaitingReason.shape, WaitingReason.code, WaitingReason.message)
 _OWN_REASON = select(Job.id, Job.reason_message).where(is_queued())
 _OF_PREEMPTORS = _OWN_REASON.where(Job.reason_code == literal_column(f"'{PREEMPTING}'"))
@@ -31,14 +33,13 @@ class DisplayedReason:
     since: int
 
 
-def displayed(session: Session, rows: Iterable[Job]) -> dict[str, DisplayedReason]:
+def displayed(session: Session, jobs: Collection[Job]) -> dict[str, DisplayedReason]:
     """Returns the reason of each job by its id: its shape's reason, unless the job waits for a reason of its own."""
-    jobs = list(rows)
     shapes = {job.shape for job in jobs if _waits_with_others(job)}
-    found: dict[str | None, WaitingReason] = {}
+    found: dict[str | None, DisplayedReason] = {}
     if shapes:
-        query = select(WaitingReason).where(WaitingReason.shape.in_(shapes))
-        found = {row.shape: row for row in session.scalars(query)}
+        rows = session.execute(_OF_SHAPES, {"shapes": list(shapes)})
+        found = {row.shape: DisplayedReason(row.code, row.message, row.since) for row in rows}
     return {job.id: _shown(job, found.get(job.shape) if _waits_with_others(job) else None) for job in jobs}
 
 
@@ -90,7 +91,7 @@ def _waits_with_others(job: Job) -> bool:
     return job.state == JobState.QUEUED and job.not_before is None and job.reason_code != PREEMPTING
 
 
-def _shown(job: Job, common: WaitingReason | None) -> DisplayedReason:
+def _shown(job: Job, common: DisplayedReason | None) -> DisplayedReason:
     if common is None:
         return DisplayedReason(job.reason_code, job.reason_message, job.reason_since)
     return DisplayedReason(common.code, common.message, max(common.since, job.reason_since))
