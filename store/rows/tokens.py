@@ -11,7 +11,7 @@ from sqlalchemy import bindparam, delete, or_, select, update
 from sqlalchemy.orm import Session
 
 from store.db.database import in_us, now_us
-from store.db.tables import BrowserSession, Token, User
+from store.db.tables import Base, BrowserSession, Token
 from store.ids import new_id
 from store.rows import users
 from torchyard.contract.errors import NotFound
@@ -22,15 +22,23 @@ _USE_US = 60_000_000
 _SESSION = timedelta(days=7)
 _DELETED_PER_CALL = 100
 
-# Built once: every request executes it.
+_TOKENS, _USERS = Base.metadata.tables["tokens"], Base.metadata.tables["users"]
+
+# Built once, and of tables: every request executes it.
 _VALID = (
-    select(Token.digest, Token.scopes, Token.used_at.is_(None) | (Token.used_at < now_us() - _USE_US), User)
-    .join(User, User.name == Token.user)
+    select(
+        _TOKENS.c.digest,
+        _TOKENS.c.scopes,
+        _TOKENS.c.used_at.is_(None) | (_TOKENS.c.used_at < now_us() - _USE_US),
+        _USERS.c.name,
+        _USERS.c.role,
+    )
+    .join_from(_TOKENS, _USERS, _USERS.c.name == _TOKENS.c.user)
     .where(
-        Token.id == bindparam("id"),
-        Token.revoked_at.is_(None),
-        or_(Token.expires_at.is_(None), Token.expires_at > now_us()),
-        User.disabled_at.is_(None),
+        _TOKENS.c.id == bindparam("id"),
+        _TOKENS.c.revoked_at.is_(None),
+        or_(_TOKENS.c.expires_at.is_(None), _TOKENS.c.expires_at > now_us()),
+        _USERS.c.disabled_at.is_(None),
     )
 )
 
@@ -146,9 +154,9 @@ def _identity(session: Session, token_id: str, *, digest: str | None = None) -> 
     found = session.execute(_VALID, {"id": token_id}).first()
     if found is None:
         return None
-    stored, scopes, is_first_use, user = found
+    stored, scopes, is_first_use, name, role_name = found
     if digest is not None and not hmac.compare_digest(digest, stored):
         return None
-    role = Role(user.role)
+    role = Role(role_name)
     allowed = role.scopes & {Scope.ACCOUNT, *(Scope(name) for name in scopes)}
-    return Identity(user.name, role, allowed, token_id, is_first_use=bool(is_first_use))
+    return Identity(name, role, allowed, token_id, is_first_use=bool(is_first_use))
