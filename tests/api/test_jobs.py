@@ -266,7 +266,9 @@ def test_a_failed_job_shows_its_error(service: ApiFixture) -> None:
     job = service.get(f"/v1/jobs/{job_id}")
     assert job["state"] == "failed"
     assert job["error"] == {"code": "user_error", **report}
-    created, started, finished = (datetime.fromisoformat(job[key]) for key in ("created_at", "started_at", "finished_at"))
+    created, started, finished = (
+        datetime.fromisoformat(job[key]) for key in ("created_at", "started_at", "finished_at")
+    )
     assert created <= started <= finished
 
 

@@ -12,6 +12,7 @@ import sys
 
 import httpx2
 import psutil
+import pytest
 
 from tests.api.service import SPEC, TOKEN
 from tests.api.serving import api_process, api_thread
@@ -37,6 +38,7 @@ def test_it_serves_the_client_and_ends_with_exit_code_0_on_sigterm(
     assert "/v1/jobs" not in log  # no access log
 
 
+@pytest.mark.thorough
 def test_a_write_that_waits_for_sqlite_delays_the_shutdown_only_briefly(
     tmp_path: Path, sqlite: SQLiteDatabases, redis_url: str
 ) -> None:

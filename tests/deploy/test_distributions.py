@@ -179,6 +179,7 @@ def test_a_script_runs_in_an_environment_without_our_pydantic(
     assert (error.reason, error.message) == (EndReason.USER_ERROR, "as planned")
 
 
+@pytest.mark.thorough
 def test_the_demo_runs_from_the_wheels(built: Distributions, tmp_path: Path) -> None:
     """With the dependencies of this environment, which the thorough test below installs anew."""
     python = _new_environment(tmp_path / "server")

@@ -51,6 +51,7 @@ def test_up_with_external_servers_starts_only_api_and_worker(
         )
 
 
+@pytest.mark.thorough
 def test_the_programs_work_when_started_one_by_one(tmp_path: Path, postgresql_url: str, redis_url: str) -> None:
     code = tmp_path / "code"
     code.mkdir()

@@ -1,11 +1,14 @@
 """Pause, resume, preemption and drain with real processes: each stop saves, is not counted and loses nothing."""
 
+import pytest
+
 from tests.e2e.service import Service, until
 from tests.e2e.test_recovery import GATED
 from torchyard.contract.job import JobState
 from torchyard.contract.views import JobView
 
 
+@pytest.mark.thorough
 def test_requested_stops_lose_no_work(service: Service) -> None:
     job = _running_with_a_step(service, "gated", preemptible=True)
     client, gate = service.client, service.code / "gated" / "gate"

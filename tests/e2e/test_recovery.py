@@ -70,6 +70,7 @@ def test_a_killed_worker_is_restarted_and_adopts_its_job(service: Service) -> No
         assert steps == list(range(1, len(steps) + 1))
 
 
+@pytest.mark.thorough
 def test_a_job_survives_the_kill_of_the_whole_service(service: Service) -> None:
     service.start()
     job = service.submit_script("gated", GATED, max_restarts=0)

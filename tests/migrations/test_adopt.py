@@ -126,6 +126,7 @@ on_sqlite = pytest.mark.parametrize("databases", ["sqlite"], indirect=True)
 
 
 @on_sqlite
+@pytest.mark.thorough
 def test_a_current_worker_completes_an_attempt_of_an_older_one(fixture: AdoptionFixture) -> None:
     finishes, cancelled = fixture.submit("finishes"), fixture.submit("cancelled")
     with fixture.worker(fixture.old_python, "box", slots=2):

@@ -71,7 +71,7 @@ def test_transformers_is_imported_only_when_it_is_needed() -> None:
     _run(f"{RECORDING}\nassert not {others!r} & sys.modules.keys()")
 
 
-@pytest.mark.parametrize("model", ["small_cnn", "resnet18"])
+@pytest.mark.parametrize("model", ["small_cnn", pytest.param("resnet18", marks=pytest.mark.thorough)])
 def test_training_a_recipe_imports_no_further_modules(tmp_path: Path, model: str) -> None:
     run = job(tmp_path / "run", {"model": {"name": model}, "data": {"image_size": 32}, "training": {"max_steps": 1}})
     assert results(on_ranks(1, _imported, run, env=environment(run, data="digits"))) == [[]]

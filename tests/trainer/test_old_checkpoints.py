@@ -68,12 +68,10 @@ def run_old(source: Path, folder: Path, scenario: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("strategy", "checkpoint"),
     [
-        ("ddp", "at a stop"),
         *(
             pytest.param(strategy, checkpoint, marks=pytest.mark.thorough)
             for strategy in STRATEGIES
             for checkpoint in ("at a stop", "between steps", "after an epoch")
-            if (strategy, checkpoint) != ("ddp", "at a stop")
         ),
     ],
 )

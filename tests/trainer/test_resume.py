@@ -100,7 +100,7 @@ class Chain:
         ("ddp", 2),
         pytest.param("ddp", 4, marks=pytest.mark.thorough),
         pytest.param("ddp", 10, marks=pytest.mark.thorough),
-        ("fsdp", 2),
+        pytest.param("fsdp", 2, marks=pytest.mark.thorough),
         pytest.param("powersgd", 2, marks=pytest.mark.thorough),
         pytest.param("local_sgd", 2, marks=pytest.mark.thorough),
     ],

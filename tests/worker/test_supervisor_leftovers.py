@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.worker.attempt import EACH_LAUNCH, LAUNCHER, Attempt, wait_for
+from tests.worker.attempt import LAUNCHER, WARM_LAUNCH, Attempt, wait_for
 from tests.worker.programs import (
     HAS_DAEMONS,
     HAS_HIDDEN_GRANDCHILD,
@@ -54,7 +54,7 @@ def test_the_owner_is_told_of_unkillable_processes(attempt: Attempt) -> None:
     assert attempt.report().reason is EndReason.CANCELLED
 
 
-@EACH_LAUNCH
+@WARM_LAUNCH
 def test_a_stop_also_ends_a_grandchild_in_its_own_session(attempt: Attempt) -> None:
     attempt.start(HAS_HIDDEN_GRANDCHILD, world_size=2)
     attempt.wait_for_file("ready-0")
@@ -67,7 +67,7 @@ def test_a_stop_also_ends_a_grandchild_in_its_own_session(attempt: Attempt) -> N
     assert attempt.running_processes() == []
 
 
-@EACH_LAUNCH
+@WARM_LAUNCH
 def test_a_grandchild_left_behind_by_a_successful_rank_is_ended(attempt: Attempt) -> None:
     attempt.start(HAS_HIDDEN_GRANDCHILD.rpartition("while True")[0])
     grandchild = descendant(attempt)
@@ -88,7 +88,7 @@ def test_a_killed_launcher_is_reported_and_leaves_no_process(attempt: Attempt) -
     assert attempt.running_processes() == []
 
 
-@EACH_LAUNCH
+@WARM_LAUNCH
 def test_the_processes_of_a_killed_supervisor_are_found_and_killed(attempt: Attempt) -> None:
     attempt.start(
         READY + "signal.signal(signal.SIGTERM, signal.SIG_IGN); ready()\nwhile True: time.sleep(1)", world_size=2
@@ -107,7 +107,7 @@ def test_the_processes_of_a_killed_supervisor_are_found_and_killed(attempt: Atte
     assert not attempt.run.exit.exists()
 
 
-@EACH_LAUNCH
+@WARM_LAUNCH
 def test_daemons_of_a_rank_end_with_it(attempt: Attempt) -> None:
     attempt.start(HAS_DAEMONS)
     attempt.wait_for_file("ready-0")
@@ -117,7 +117,7 @@ def test_daemons_of_a_rank_end_with_it(attempt: Attempt) -> None:
     assert not any(process.is_alive(daemon) for daemon in daemons)
 
 
-@EACH_LAUNCH
+@WARM_LAUNCH
 def test_the_data_loader_workers_of_a_killed_rank_end_with_it(attempt: Attempt) -> None:
     attempt.start(USES_DATA_LOADER)
     workers = [descendant(attempt, name) for name in ("loader-0", "loader-1")]
@@ -127,7 +127,7 @@ def test_the_data_loader_workers_of_a_killed_rank_end_with_it(attempt: Attempt) 
     assert attempt.running_processes() == []
 
 
-@EACH_LAUNCH
+@WARM_LAUNCH
 def test_a_daemon_of_a_killed_supervisor_and_rank_is_found_by_its_environment(attempt: Attempt) -> None:
     attempt.start(HAS_DAEMONS)
     attempt.wait_for_file("ready-0")

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.worker.attempt import EACH_LAUNCH, LAUNCHER, Attempt, wait_for
+from tests.worker.attempt import LAUNCHER, WARM_LAUNCH, Attempt, wait_for
 from tests.worker.programs import (
     FINISHES_ON_SIGTERM,
     HANGS,
@@ -22,7 +22,7 @@ from torchyard.contract.records import StopRequest
 from worker.engines.local import process
 
 
-@EACH_LAUNCH
+@WARM_LAUNCH
 def test_a_stop_lets_every_rank_save_within_its_grace(attempt: Attempt) -> None:
     attempt.start(SAVES_ON_SIGTERM, world_size=2)
     attempt.wait_for_file("ready-0")
@@ -35,7 +35,7 @@ def test_a_stop_lets_every_rank_save_within_its_grace(attempt: Attempt) -> None:
     assert attempt.running_processes() == []
 
 
-@EACH_LAUNCH
+@WARM_LAUNCH
 @pytest.mark.parametrize("asked", [EndReason.PAUSED, EndReason.CANCELLED])
 def test_a_program_that_finishes_within_the_grace_completes_unless_it_was_cancelled(
     attempt: Attempt, asked: EndReason
@@ -59,7 +59,7 @@ def test_a_stop_after_all_ranks_have_finished_does_not_requeue_the_attempt(attem
     assert attempt.report().reason is EndReason.COMPLETED
 
 
-@EACH_LAUNCH
+@WARM_LAUNCH
 def test_a_program_that_exits_on_a_stop_request_ends_with_the_requested_reason(attempt: Attempt) -> None:
     attempt.start(POLLS_SHOULD_STOP)
     attempt.wait_for_file("ready-0")
@@ -68,7 +68,7 @@ def test_a_program_that_exits_on_a_stop_request_ends_with_the_requested_reason(a
     assert (report.reason, report.message) == (EndReason.PAUSED, "paused")
 
 
-@EACH_LAUNCH
+@WARM_LAUNCH
 def test_a_rank_that_exits_before_its_supervisor_reads_the_stop_request_ends_with_its_reason(attempt: Attempt) -> None:
     attempt.start(POLLS_SHOULD_STOP)
     attempt.wait_for_file("ready-0")
@@ -81,7 +81,7 @@ def test_a_rank_that_exits_before_its_supervisor_reads_the_stop_request_ends_wit
     assert (report.reason, report.message) == (EndReason.PAUSED, "paused")
 
 
-@EACH_LAUNCH
+@WARM_LAUNCH
 def test_a_save_that_fails_at_a_stop_is_reported(attempt: Attempt) -> None:
     attempt.start(POLLS_SHOULD_STOP + "raise OSError('no space for the checkpoint')")
     attempt.wait_for_file("ready-0")
@@ -99,7 +99,7 @@ def test_a_stop_while_the_launcher_starts_up_does_not_wait_for_the_grace(attempt
     assert attempt.running_processes() == []
 
 
-@EACH_LAUNCH
+@WARM_LAUNCH
 def test_a_later_stop_request_changes_the_reason_and_cuts_the_grace(attempt: Attempt) -> None:
     attempt.start(READY + "signal.signal(signal.SIGTERM, signal.SIG_IGN); ready()\nwhile True: time.sleep(1)")
     attempt.wait_for_file("ready-0")
@@ -108,7 +108,7 @@ def test_a_later_stop_request_changes_the_reason_and_cuts_the_grace(attempt: Att
     assert attempt.report().reason is EndReason.CANCELLED
 
 
-@EACH_LAUNCH
+@WARM_LAUNCH
 def test_sigterm_to_the_supervisor_preempts_and_sigint_is_ignored(attempt: Attempt) -> None:
     attempt.start(SAVES_ON_SIGTERM)
     attempt.wait_for_file("ready-0")
@@ -119,7 +119,7 @@ def test_sigterm_to_the_supervisor_preempts_and_sigint_is_ignored(attempt: Attem
     assert (attempt.run.job / "saved-0").exists()
 
 
-@EACH_LAUNCH
+@WARM_LAUNCH
 def test_the_time_limit_stops_the_attempt_gracefully(attempt: Attempt) -> None:
     attempt.start(SAVES_ON_SIGTERM, time_limit=5)  # longer than the start of a rank takes
     assert attempt.report().reason is EndReason.TIME_LIMIT
@@ -129,7 +129,7 @@ def test_the_time_limit_stops_the_attempt_gracefully(attempt: Attempt) -> None:
     assert request.reason is EndReason.TIME_LIMIT
 
 
-@EACH_LAUNCH
+@WARM_LAUNCH
 def test_a_stall_ends_as_a_hang_with_the_stacks_of_every_rank(attempt: Attempt) -> None:
     attempt.start(HANGS, world_size=2, stall=1)
     report = attempt.report()
@@ -140,7 +140,7 @@ def test_a_stall_ends_as_a_hang_with_the_stacks_of_every_rank(attempt: Attempt) 
     assert report.traceback.count("in stuck_here") == 2
 
 
-@EACH_LAUNCH
+@WARM_LAUNCH
 def test_a_rank_that_is_stopped_before_the_first_event_ends_as_a_hang_that_names_it(attempt: Attempt) -> None:
     attempt.start(STOPS_ONE_RANK, world_size=2, stall=3, reports=True)  # longer than the start of a rank takes
     report = attempt.report()
@@ -165,20 +165,20 @@ def test_a_launcher_that_starts_no_rank_ends_as_a_hang(attempt: Attempt) -> None
     assert attempt.running_processes() == []
 
 
-@EACH_LAUNCH
+@WARM_LAUNCH
 def test_a_program_that_touches_its_event_log_on_a_full_disk_does_not_stall(attempt: Attempt) -> None:
     touches = "for _ in range(25):\n    time.sleep(0.1)\n    os.utime(root / 'events.jsonl')"
     attempt.start(READY + f"(root / 'events.jsonl').write_text('first')\n{touches}", stall=1)
     assert attempt.report().reason is EndReason.COMPLETED
 
 
-@EACH_LAUNCH
+@WARM_LAUNCH
 def test_a_script_that_writes_no_events_never_stalls(attempt: Attempt) -> None:
     attempt.start(READY + "time.sleep(2.5)", stall=1)
     assert attempt.report().reason is EndReason.COMPLETED
 
 
-@EACH_LAUNCH
+@WARM_LAUNCH
 def test_control_files_forged_in_the_jobs_folder_have_no_effect(attempt: Attempt) -> None:
     forges = "os.mkfifo(root / 'stop.json')\n(root / 'exit.json').write_text('{\"reason\": \"preempted\"}')\n"
     attempt.start(READY + forges + "ready()\nwhile True: time.sleep(1)")
@@ -187,7 +187,7 @@ def test_control_files_forged_in_the_jobs_folder_have_no_effect(attempt: Attempt
     assert attempt.report().reason is EndReason.CANCELLED
 
 
-@EACH_LAUNCH
+@WARM_LAUNCH
 def test_a_pipe_in_place_of_the_stop_request_does_not_block(attempt: Attempt) -> None:
     attempt.start(READY + "os.mkfifo(root.parent / 'ctl' / 'stop.json')\nready()\nwhile True: time.sleep(1)")
     attempt.wait_for_file("ready-0")

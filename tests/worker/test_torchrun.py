@@ -59,7 +59,7 @@ def _rank(attempt: Attempt, rank: int) -> ProcessIdentity:
     return found
 
 
-@pytest.mark.parametrize("attempt", ["cold", "agent", "warm"], indirect=True)
+@pytest.mark.parametrize("attempt", [pytest.param("cold", marks=pytest.mark.thorough), "agent", "warm"], indirect=True)
 def test_two_ranks_use_loopback_only_and_leave_no_temporary_file(
     attempt: Attempt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

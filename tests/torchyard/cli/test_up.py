@@ -103,9 +103,18 @@ def test_a_deep_data_directory_has_its_socket_elsewhere(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("option", "url", "told"),
     [
-        ("--database", "sqlite:////nowhere/at/all.db", "unable to open database file"),
-        ("--database", "postgresql://ada:s3cret@127.0.0.1:1/torchyard", "port 1 failed"),
-        ("--database", "mysql://ada:s3cret@box/torchyard", "expected sqlite:////path/to/file.db or postgresql://"),
+        pytest.param(
+            "--database", "sqlite:////nowhere/at/all.db", "unable to open database file", marks=pytest.mark.thorough
+        ),
+        pytest.param(
+            "--database", "postgresql://ada:s3cret@127.0.0.1:1/torchyard", "port 1 failed", marks=pytest.mark.thorough
+        ),
+        pytest.param(
+            "--database",
+            "mysql://ada:s3cret@box/torchyard",
+            "expected sqlite:////path/to/file.db or postgresql://",
+            marks=pytest.mark.thorough,
+        ),
         ("--redis", "http://:s3cret@box", "expected redis://"),
     ],
 )

@@ -52,7 +52,10 @@ def directory(root: Path, kind: str = "roberta", *, head: bool = True, **changes
     return root
 
 
-@pytest.mark.parametrize("kind", ["bert", "camembert", "roberta", "xlm-roberta"])
+@pytest.mark.parametrize(
+    "kind",
+    ["bert", *(pytest.param(kind, marks=pytest.mark.thorough) for kind in ("camembert", "roberta", "xlm-roberta"))],
+)
 def test_every_parameter_gets_a_gradient(tmp_path: Path, kind: str) -> None:
     model = load(directory(tmp_path, kind), classes=CLASSES, dropout=0.1).model.train()
     model(BATCH).sum().backward()
