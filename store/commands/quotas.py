@@ -22,7 +22,9 @@ def set_limits(store: Store, kind: Kind, name: str, limits: Mapping[Resource, in
 
 
 def clear(store: Store, kind: Kind, name: str, resources: Collection[Resource], *, caller: Caller) -> None:
-    """Removes limits of a user or of a role."""
+    """Removes limits of a user or of a role. Raises NotFound if there is no such user."""
     with store.write("team") as session:
+        if kind == "user":
+            users.get(session, name)
         quotas.clear(session, kind, name, resources)
         audit.record(session, caller, "quota.clear", f"{kind} {name}: {' '.join(resources)}")

@@ -31,6 +31,7 @@ def test_what_is_left_out_stays_and_null_is_unlimited(service: ApiFixture) -> No
     service.client.delete("/v1/quotas/users/alice")
     service.client.delete("/v1/quotas/roles/member")
     assert service.get("/v1/quotas")["data"] == []
+    assert service.client.delete("/v1/quotas/users/nobody").status_code == 404
 
 
 def test_a_user_sees_what_they_use(service: ApiFixture) -> None:
@@ -72,6 +73,7 @@ def test_a_submission_over_the_quota_is_refused_and_a_repeated_one_is_answered(s
 def test_a_quota_that_makes_no_sense_is_refused(service: ApiFixture, path: str, body: Any, status: int) -> None:
     assert service.client.put(path, json=body).status_code == status
     assert service.get("/v1/quotas")["data"] == []
+    assert service.client.delete("/v1/quotas/users/nobody").status_code == 404
 
 
 def test_the_administrators_limits_are_as_anyones(service: ApiFixture) -> None:
