@@ -27,11 +27,11 @@ from worker.engines.local.launchers.warm import WarmLauncher
 from worker.engines.local.warm.manager import WarmProcess
 
 EACH_LAUNCH = pytest.mark.parametrize("attempt", ["cold", "warm"], indirect=True)
+"""Runs a test twice: with torchrun or its stand-in, and with forks of the warm process."""
 WARM_LAUNCH = pytest.mark.parametrize(
     "attempt", [pytest.param("cold", marks=pytest.mark.thorough), "warm"], indirect=True
 )
 """For what tests of EACH_LAUNCH, and tests that start cold, show of a cold launch as well."""
-"""Runs a test twice: with torchrun or its stand-in, and with forks of the warm process."""
 
 LAUNCHER = Path(__file__).with_name("launcher.py")
 DEADLINE_S = 90.0
