@@ -47,6 +47,12 @@ def is_trusted(address: str, settings: Settings) -> bool:
     return parsed is not None and any(parsed in network for network in settings.proxy_networks)
 
 
+def is_https(scope: Scope, settings: Settings) -> bool:
+    """Returns whether the client uses HTTPS, with this server or with a trusted proxy."""
+    forwarded = Headers(scope=scope).get("x-forwarded-proto", "").rpartition(",")[2].strip()
+    return scope["scheme"] == "https" or (forwarded == "https" and is_trusted(peer_address(scope["client"]), settings))
+
+
 def host_of(address: str) -> str:
     """Returns what limits by address count: the address, or the network of an IPv6 host, which has many addresses."""
     parsed = _parsed(address)

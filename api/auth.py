@@ -39,8 +39,8 @@ class Principal(Caller):
 
     @property
     def key(self) -> str:
-        """What limits count by: the token."""
-        return self.token_id or self.name
+        """What limits count by: the user, who may have many tokens."""
+        return self.name
 
     @property
     def csrf(self) -> str | None:
@@ -67,6 +67,8 @@ async def authenticate(
         raise NotAuthorized("send the header `Authorization: Bearer TOKEN`")
     found = await run_in_threadpool(_of_cookie, services, cookie)
     if found is None:
+        address = _of_request(services, _NOBODY, request).address
+        services.wrong_tokens.take(host_of(address), advice=f"{address} has sent too many wrong cookies")
         raise NotAuthorized("the session has ended: log in again")
     if request.method not in _SAFE:
         _check_same_site(request, cookie)
@@ -151,7 +153,7 @@ _NOBODY = Principal("", Role.VIEWER)
 
 
 def _admitted(services: Services, principal: Principal, request: Request) -> Principal:
-    services.requests.take(principal.key, advice="this token has sent too many requests")
+    services.requests.take(principal.key, advice=f"{principal.name} has sent too many requests")
     return _of_request(services, principal, request)
 
 
@@ -210,7 +212,10 @@ def _check_same_site(request: Request, cookie: str) -> None:
 
 def check_origin(request: Request) -> None:
     """Raises Forbidden unless the header `Origin` names the host that the request was sent to."""
-    origin = urlsplit(request.headers.get("origin", ""))
+    try:
+        origin = urlsplit(request.headers.get("origin", ""))
+    except ValueError:
+        raise Forbidden("the `Origin` of the request is not a URL") from None
     if origin.scheme not in {"http", "https"} or origin.netloc.lower() != request.headers["host"].lower():
         raise Forbidden("the request comes from another web site: its `Origin` is not this service")
 

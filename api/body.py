@@ -1,5 +1,6 @@
 """Reads a request's body and its idempotency key."""
 
+import asyncio
 import hashlib
 import re
 from typing import Annotated, Any
@@ -11,24 +12,40 @@ from starlette.requests import ClientDisconnect
 from api.auth import JobWriter
 from api.services import ServicesDep
 from store.rows.idempotency import KeyedRequest
-from torchyard.contract.errors import FieldError, InvalidRequest, TooLarge
+from torchyard.contract.errors import FieldError, InvalidRequest, RequestTimeout, TooLarge
 from torchyard.contract.spec import MOST_SPEC_BYTES
 
 _KEY = "Idempotency-Key"
 _KEY_PATTERN = "^[!-~]{1,255}$"
+_MOST_LOGIN_BYTES = 4096
+_LOGIN_S = 5.0
+"""For so long a client without a credential may occupy the server with one body."""
 
 
 async def _body(request: Request, services: ServicesDep) -> bytes:
     """Reads the request's body. Raises TooLarge before more than the limit is in memory."""
+    return await _read(request, most=services.settings.max_body_bytes)
+
+
+async def _login_body(request: Request) -> bytes:
+    """Reads a body before it is known who sends it. Raises TooLarge and RequestTimeout."""
+    try:
+        async with asyncio.timeout(_LOGIN_S):
+            return await _read(request, most=_MOST_LOGIN_BYTES)
+    except TimeoutError:
+        raise RequestTimeout(f"the body was not complete within {_LOGIN_S:.0f} s") from None
+
+
+async def _read(request: Request, *, most: int) -> bytes:
     received = bytearray()
-    too_large = TooLarge(f"send at most {services.settings.max_body_bytes} bytes")
+    too_large = TooLarge(f"send at most {most} bytes")
     length = request.headers.get("content-length", "")
-    if length.isdecimal() and int(length) > services.settings.max_body_bytes:
+    if length.isdecimal() and int(length) > most:
         raise too_large
     try:
         async for chunk in request.stream():
             received += chunk
-            if len(received) > services.settings.max_body_bytes:
+            if len(received) > most:
                 raise too_large
     except ClientDisconnect:
         raise InvalidRequest("the connection was closed before the body was complete") from None
@@ -37,6 +54,8 @@ async def _body(request: Request, services: ServicesDep) -> bytes:
 
 Body = Annotated[bytes, Depends(_body)]
 """A route's parameter: the bytes of the request's body."""
+LoginBody = Annotated[bytes, Depends(_login_body)]
+"""A route's parameter: the bytes of a body that contains the credential."""
 
 
 async def _spec_body(body: Body) -> bytes:

@@ -49,7 +49,7 @@ _PROBLEMS: dict[type[TorchyardError], str] = {
     IdempotencyMismatch: f"the key 'nightly-7' was used for another request, which created job {JOB}",
     NotAuthorized: "send the header `Authorization: Bearer TOKEN`",
     Forbidden: "this needs the scope cluster:write, which your role or your token does not have",
-    QuotaExceeded: "alice may have 100 queued jobs and has 100: wait, or cancel some",
+    QuotaExceeded: "alice may have 100 queued or paused jobs and has 100: wait, or cancel some",
     NotFound: f"there is no job {JOB}",
     MethodNotAllowed: "PUT /v1/jobs: Method Not Allowed",
     Conflict: f"job {JOB} has succeeded: it cannot be cancelled",

@@ -7,7 +7,7 @@ from contextlib import aclosing, contextmanager
 import logging
 
 from store import changes
-from store.rows import users
+from store.rows import access
 from torchyard.contract.errors import Unavailable
 
 _LONGEST_WAIT_S = 5.0
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class Watch:
-    """One watcher of one job, and of changes of the user who watches."""
+    """One watcher of one job, and of changes of who may watch it."""
 
     def __init__(self, live: "Live") -> None:
         self._live = live
@@ -55,8 +55,8 @@ class Watch:
         self._check_at = now + _CHECK_S
         return True
 
-    def wake(self, *, user_changed: bool = False) -> None:
-        if user_changed:
+    def wake(self, *, access_changed: bool = False) -> None:
+        if access_changed:
             self._check_at = 0.0
         self._changed.set()
 
@@ -81,7 +81,7 @@ class Live:
         Raises the error that ended the listener, unless Redis was the cause.
         """
         self._start_listening()
-        watch, names = Watch(self), (job_id, users.channel(user))
+        watch, names = Watch(self), (job_id, access.channel(user), access.channel(job_id))
         for name in names:
             self._watches[name].add(watch)
         try:
@@ -132,7 +132,7 @@ class Live:
             self._wake_all()  # a change before the subscription was not announced to it
             return
         for watch in self._watches.get(name, ()):
-            watch.wake(user_changed=users.is_channel(name))
+            watch.wake(access_changed=access.is_channel(name))
 
     def _wake_all(self) -> None:
         for watches in self._watches.values():

@@ -67,9 +67,9 @@ class Settings(settings.Settings):
     max_connections_per_address: Annotated[int, Field(ge=1)] = 500
     """The same for one address, unless it is that of a trusted proxy."""
     max_requests_per_second: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 100
-    """Of one token, in the long run; ten seconds' worth of them may come at once."""
+    """Of one user, in the long run; ten seconds' worth of them may come at once."""
     max_streams: Annotated[int, Field(ge=1)] = 50
-    """Streams and waiting requests that one token may have open."""
+    """Streams and waiting requests that one user may have open."""
     max_wrong_tokens_per_minute: Annotated[int, Field(ge=1)] = 10
     """Requests of one address that have a wrong token."""
     head_timeout_s: Seconds = 10

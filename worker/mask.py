@@ -9,8 +9,10 @@ from torchyard.contract.records import ExitReport
 MASK = "***"
 _LEAST_CHARACTERS = 8
 """A shorter value is not masked: it would hide innocent text."""
-_LEAST_PREFIX = 4
-"""Characters of a value that are masked where a long line was cut."""
+_LEAST_PART = 4
+"""Characters of a value that are masked where the rest of it was cut off."""
+_MOST_TRIES = 100
+"""Of places where a cut value may begin or end. Beyond them, more is masked than needed."""
 _CUT = re.compile(r" … \[\d+ bytes cut\]$")
 
 
@@ -32,16 +34,42 @@ class Mask:
             return text
         masked = self._pattern.sub(MASK, text)
         cut = _CUT.search(masked)
-        if cut is None:
-            return masked
-        head = masked[: cut.start()]
-        for part in self._parts:
-            for length in range(len(part) - 1, _LEAST_PREFIX - 1, -1):
-                if head.endswith(part[:length]):
-                    return f"{head[:-length]}{MASK}{cut[0]}"
-        return masked
+        return masked if cut is None else f"{self._without_begun(masked[: cut.start()])}{cut[0]}"
 
     def report(self, report: ExitReport) -> ExitReport:
-        """Returns the report with a masked message and traceback."""
-        traceback = None if report.traceback is None else self.text(report.traceback)
-        return replace(report, message=self.text(report.message), traceback=traceback)
+        """Returns the report with a masked message and traceback, which may have been cut anywhere, in any line."""
+        traceback = None if report.traceback is None else self._quoted(report.traceback)
+        return replace(report, message=self._quoted(report.message), traceback=traceback)
+
+    def _quoted(self, text: str) -> str:
+        if not self._parts:
+            return text
+        return "\n".join(self._line(line) for line in self._pattern.sub(MASK, text).split("\n"))
+
+    def _line(self, line: str) -> str:
+        if len(line) >= _LEAST_CHARACTERS and any(line in part for part in self._parts):
+            return MASK
+        return self._without_begun(self._without_ended(line))
+
+    def _without_begun(self, text: str) -> str:
+        """Masks the beginning of a value at the end of the text."""
+        starts = [start for part in self._parts if (start := _start_of(part, text)) is not None]
+        return f"{text[: min(starts)]}{MASK}" if starts else text
+
+    def _without_ended(self, text: str) -> str:
+        """Masks the end of a value at the beginning of the text."""
+        ends = [len(text) - start for part in self._parts if (start := _start_of(part[::-1], text[::-1])) is not None]
+        return f"{MASK}{text[max(ends) :]}" if ends else text
+
+
+def _start_of(part: str, text: str) -> int | None:
+    """Returns where in `text` the beginning of `part` starts that reaches to the end of the text."""
+    start = max(0, len(text) - len(part) + 1)
+    for _ in range(_MOST_TRIES):
+        start = text.find(part[:_LEAST_PART], start)
+        if start < 0:
+            return None
+        if part.startswith(text[start:]):
+            return start
+        start += 1
+    return start

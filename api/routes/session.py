@@ -7,8 +7,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from api import present
+from api.address import is_https
 from api.auth import Account, Principal, check_origin, identified
-from api.body import Body, parsed
+from api.body import LoginBody, parsed
 from api.openapi import problems, reads
 from api.services import ServicesDep
 from store.commands import team
@@ -21,7 +22,7 @@ router = APIRouter(prefix="/v1", tags=["team"], responses=problems(NotAuthorized
 
 
 @router.post("/session", openapi_extra=reads("Login", example={"token": "ty_…"}))
-async def open_session(request: Request, services: ServicesDep, body: Body, response: Response) -> MeView:
+async def open_session(request: Request, services: ServicesDep, body: LoginBody, response: Response) -> MeView:
     """Opens a session for a browser: answers an HttpOnly cookie for a token.
 
     Requests with the cookie that change something send the `csrf` of the answer as `X-CSRF-Token`.
@@ -36,7 +37,7 @@ async def open_session(request: Request, services: ServicesDep, body: Body, resp
         cookie,
         expires=present.time(row.expires_at),
         path="/",
-        secure=request.url.scheme == "https",
+        secure=is_https(request.scope, services.settings) or request.headers.get("origin", "").startswith("https:"),
         httponly=True,
         samesite="strict",
     )

@@ -1,5 +1,6 @@
 """Users, tokens, and the audit."""
 
+import re
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -13,10 +14,12 @@ from api.services import ServicesDep
 from store.commands import team
 from store.commands.team import UserChange
 from store.db.tables import Token
+from store.ids import is_id
 from store.rows import audit, tokens, users
+from store.rows.access import BOOTSTRAP
 from store.rows.audit import AuditFilter
-from torchyard.contract.errors import Conflict, Forbidden, Unavailable
-from torchyard.contract.requests import NewToken, NewUser, UserPatch, parse_request
+from torchyard.contract.errors import Conflict, Forbidden, InvalidCursor, NotFound, Unavailable
+from torchyard.contract.requests import USER_NAME, NewToken, NewUser, UserPatch, parse_request
 from torchyard.contract.team import Scope
 from torchyard.contract.views import AuditView, NewTokenView, Page, TokenView, UserView
 
@@ -30,6 +33,8 @@ def list_users(
     services: ServicesDep, caller: UserManager, limit: Limit = 100, after: AfterName = None
 ) -> Page[UserView]:
     """Lists users by name."""
+    if after is not None and re.fullmatch(USER_NAME, after) is None:
+        raise InvalidCursor(f"{after!r} is not a `next` value of this list")
     with services.store.read() as session:
         rows = users.list_all(session, limit=limit + 1, after=after)
     return page(UserView, [present.user(row) for row in rows], limit=limit, cursor=lambda user: user.name)
@@ -75,27 +80,31 @@ def list_tokens(
 
 @router.post("/tokens", status_code=201, openapi_extra=reads("NewToken", example={"name": "laptop"}))
 def make_token(services: ServicesDep, caller: TokenOwner, body: Body) -> NewTokenView:
-    """Makes a token. Its text is in this answer and nowhere else."""
+    """Makes a token. Its text is in this answer and nowhere else.
+
+    It has no more scopes than the token that is used to make it. One of the same user also ends with that: when it
+    expires or is revoked.
+    """
     new = parse_request(NewToken, parsed(body))
     owner = _owner(caller, new.user)
-    if new.scopes is not None:
-        scopes = frozenset(new.scopes)
-    else:
-        scopes = caller.scopes if owner == caller.name else frozenset(Scope)
-    if owner == caller.name and not scopes <= caller.scopes:
+    scopes = caller.scopes if new.scopes is None else frozenset(new.scopes)
+    if not scopes <= caller.scopes:
         beyond = ", ".join(sorted(scopes - caller.scopes))
         raise Forbidden(f"your role or your token does not have {beyond}: a new token cannot have more than you")
 
     def show(row: Token, text: str) -> NewTokenView:
         return NewTokenView(**present.token(row).model_dump(), token=text)
 
-    token = team.NewToken(user=owner, name=new.name, scopes=scopes, lifetime=new.lifetime)
+    made_by = caller.token_id if owner == caller.name else None
+    token = team.NewToken(user=owner, name=new.name, scopes=scopes, made_by=made_by, lifetime=new.lifetime)
     return team.make_token(services.store, token, caller=caller, answer=show)
 
 
 @router.delete("/tokens/{token_id}", status_code=204)
 def revoke_token(services: ServicesDep, caller: TokenOwner, token_id: str) -> None:
-    """Revokes a token at once. Its open streams and its browser sessions end."""
+    """Revokes a token at once, and all that were made with it. Their open streams and browser sessions end."""
+    if not is_id(token_id, "tok"):
+        raise NotFound(f"there is no token {token_id[:100]!r}")
     user = None if Scope.USERS in caller.scopes else caller.name
     team.revoke_token(services.store, token_id, user=user, caller=caller)
 
@@ -124,4 +133,6 @@ def _owner(caller: Principal, user: str | None) -> str:
         return caller.name
     if Scope.USERS not in caller.scopes:
         raise Forbidden("only an administrator may see or make the tokens of another user")
+    if user == BOOTSTRAP:
+        raise Forbidden(f"only {BOOTSTRAP} may see or make the tokens of {BOOTSTRAP}")
     return user

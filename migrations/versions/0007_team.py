@@ -62,6 +62,7 @@ def _create_users() -> None:
         "tokens",
         sa.Column("id", sa.String(40), nullable=False),
         sa.Column("user", sa.String(100), nullable=False),
+        sa.Column("made_by", sa.String(40), nullable=True),
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("digest", sa.String(64), nullable=False),
         sa.Column("scopes", DOCUMENT, nullable=False),
@@ -73,6 +74,7 @@ def _create_users() -> None:
         sa.ForeignKeyConstraint(["user"], ["users.name"], name="fk_tokens_user"),
     )
     op.create_index("ix_tokens_user", "tokens", ["user"])
+    op.create_index("ix_tokens_made_by", "tokens", ["made_by"])
     op.create_table(
         "browser_sessions",
         sa.Column("digest", sa.String(64), nullable=False),
@@ -117,7 +119,7 @@ def _create_audit() -> None:
         sa.Column("action", sa.String(40), nullable=False),
         sa.Column("object", sa.Text(), nullable=False),
         sa.Column("outcome", sa.String(40), nullable=False),
-        sa.Column("request_id", sa.String(64), nullable=False),
+        sa.Column("request_id", sa.String(100), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_audit"),
     )
 

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from store.commands import requests
 from store.db.tables import BrowserSession, Job, User
-from store.rows import audit, tokens, users
+from store.rows import access, audit, tokens, users
 from store.rows.access import Caller
 from store.store import Store
 from torchyard.contract.errors import Conflict, NotAuthorized, NotFound
@@ -43,6 +43,8 @@ class NewToken:
     user: str
     name: str
     scopes: frozenset[Scope]
+    made_by: str | None
+    """The id of the token with which it ends."""
     lifetime: timedelta | None
 
 
@@ -72,9 +74,13 @@ def change_user(store: Store, name: str, change: UserChange, *, caller: Caller, 
 
 
 def make_token(store: Store, new: NewToken, *, caller: Caller, answer: Callable[[Any, str], T]) -> T:
-    """Makes a token. `answer` gets the row and the token's text, which is shown this once. Raises NotFound."""
+    """Makes a token. `answer` gets the row and the token's text, which is shown this once. Raises NotFound,
+    NotAuthorized if the caller's token has ended meanwhile, and Conflict if the user has too many.
+    """
     with store.write("team") as session:
-        row, text = tokens.make(session, new.user, name=new.name, scopes=new.scopes, lifetime=new.lifetime)
+        row, text = tokens.make(
+            session, new.user, name=new.name, scopes=new.scopes, lifetime=new.lifetime, made_by=new.made_by
+        )
         audit.record(session, caller, "token.make", f"{row.id} of {new.user}")
         return answer(row, text)
 
@@ -98,7 +104,7 @@ def close_session(store: Store, cookie: str, *, caller: Caller) -> None:
     """Ends a browser session. Its streams end, too."""
     with store.write("team") as session:
         tokens.close_session(session, cookie)
-        users.announce(session, caller.name)
+        access.announce(session, caller.name)
         audit.record(session, caller, "session.close", caller.name)
 
 

@@ -55,7 +55,9 @@ def newest(
     session: Session, where: JobFilter, *, caller: Caller, limit: int, before: str | None = None
 ) -> Sequence[ListedJob]:
     """Returns jobs of the caller's lists, newest first; with `before` (an id), only older ones."""
-    query = _LISTED.where(access.listed(caller), *_conditions(where)).order_by(Job.id.desc()).limit(limit)
+    # Labels are not shown in the rows of jobs that the caller may only list, so they must not find them either.
+    allowed = access.readable(caller) if where.labels else access.listed(caller)
+    query = _LISTED.where(allowed, *_conditions(where)).order_by(Job.id.desc()).limit(limit)
     if before is not None:
         query = query.where(Job.id < before)
     return [

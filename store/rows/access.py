@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, or_, select, true
 from sqlalchemy.orm import Session
 
+from store.announcement import announcement_of
 from store.db.tables import Job
 from torchyard.contract.errors import Forbidden, NotFound
 from torchyard.contract.team import Role
@@ -26,6 +27,24 @@ BOOTSTRAP = "admin"
 """The name of the administrator whose token is the setting TORCHYARD_TOKEN."""
 SERVICE = Caller(BOOTSTRAP, Role.ADMIN)
 """A caller who may read and change every job."""
+
+
+_CHANNEL = "access:"
+
+
+def announce(session: Session, name: str) -> None:
+    """Makes open streams check again, after the commit, whether they may go on: those of a user, or of a job."""
+    announcement_of(session).mark_changed(channel(name))
+
+
+def channel(name: str) -> str:
+    """Returns the name under which changes of what a user may read, or of who may read a job, are announced."""
+    return f"{_CHANNEL}{name}"
+
+
+def is_channel(announced: str) -> bool:
+    """Returns whether what was announced is such a change."""
+    return announced.startswith(_CHANNEL)
 
 
 def readable(caller: Caller) -> ColumnElement[bool]:

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from store.announcement import announcement_of
 from store.db.database import now_us
 from store.db.tables import Attempt, Job
-from store.rows import access, jobs, quotas
+from store.rows import access, jobs
 from store.rows.access import SERVICE, Caller
 from store.rows.jobs import Reason
 from torchyard.contract.errors import Conflict
@@ -74,12 +74,11 @@ def resume(session: Session, job_id: str, caller: Caller = SERVICE) -> Job:
     """Queues a paused job and withdraws the request of a pausing one. A job that nobody paused stays as it is.
 
     A withdrawn pause that comes too late queues the job after it has stopped. Raises NotFound, Forbidden,
-    QuotaExceeded, and Conflict for a job that has ended or is being cancelled.
+    and Conflict for a job that has ended or is being cancelled.
     """
     job = access.lock(session, job_id, caller)
     state = JobState(job.state)
     if state is JobState.PAUSED:
-        quotas.check_queue(session, job.owner, quotas.limits_of(session, job.owner))
         cleared = {"pause_requested_at": None, "not_before": None}
         return _move(session, job_id, JobState.QUEUED, reason=jobs.WAITING, **cleared)
     _refuse_ended(job, "resumed")

@@ -182,6 +182,8 @@ def change(session: Session, job_id: str, patch: JobPatch, caller: Caller = SERV
         )
         session.refresh(job)
         announce(session, job)
+        if "visibility" in changed:
+            access.announce(session, job_id)
     return job
 
 

@@ -4,15 +4,18 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Row, and_, bindparam, delete, func, or_, select
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from store.announcement import announcement_of
-from store.db.tables import Allocation, Attempt, Base, Checkpoint, Job, Quota, User
+from store.db.tables import Allocation, Attempt, Base, Checkpoint, Job, Quota
+from store.rows import users
 from torchyard.contract.errors import QuotaExceeded
 from torchyard.contract.job import JobState
 from torchyard.contract.team import Resource
 
 _CLAIMED = (Resource.DEVICES, Resource.RUNNING)
+_WAITING = (JobState.QUEUED, JobState.PAUSED)
 
 _USERS, _QUOTAS = Base.metadata.tables["users"], Base.metadata.tables["quotas"]
 _OF_USER = and_(_QUOTAS.c.kind == "user", _QUOTAS.c.name == _USERS.c.name)
@@ -75,8 +78,8 @@ def stored_bytes(session: Session, owner: str) -> int:
 
 
 def queued_jobs(session: Session, owner: str) -> int:
-    """Returns the number of the user's queued jobs."""
-    query = select(func.count()).select_from(Job).where(Job.owner == owner, Job.state == JobState.QUEUED)
+    """Returns the number of the user's jobs that wait: queued and paused ones."""
+    query = select(func.count()).select_from(Job).where(Job.owner == owner, Job.state.in_(_WAITING))
     return session.execute(query).scalar_one()
 
 
@@ -104,14 +107,6 @@ def usage(session: Session, owner: str) -> dict[Resource, int]:
     }
 
 
-def lock(session: Session, owner: str) -> None:
-    """Makes other transactions that count the user's jobs wait for the end of this one.
-
-    A caller that also locks a job locks the job first: two transactions that wait for each other's rows would deadlock.
-    """
-    session.execute(select(User.name).where(User.name == owner).with_for_update(key_share=True))
-
-
 def claim_refusal(session: Session, owner: str, *, devices: int) -> str | None:
     """Returns why the user's quota forbids to start a job with so many devices, None if it does not.
 
@@ -119,7 +114,7 @@ def claim_refusal(session: Session, owner: str, *, devices: int) -> str | None:
     """
     if not limits_of(session, owner).keys() & _CLAIMED:
         return None
-    lock(session, owner)
+    users.lock(session, owner)
     allowance = allowances(session, [owner]).get(owner)
     return None if allowance is None else allowance.refusal(devices)
 
@@ -149,9 +144,9 @@ def check_queue(session: Session, owner: str, limits: Mapping[Resource, int]) ->
     """Raises QuotaExceeded if one more job of the user may not be queued."""
     if (most := limits.get(Resource.QUEUED)) is None:
         return
-    lock(session, owner)
+    users.lock(session, owner)
     if (queued := queued_jobs(session, owner)) >= most:
-        raise QuotaExceeded(f"{owner} may have {most} queued jobs and has {queued}: wait, or cancel some")
+        raise QuotaExceeded(f"{owner} may have {most} queued or paused jobs and has {queued}: wait, or cancel some")
 
 
 def rows(session: Session) -> list[Quota]:
@@ -162,7 +157,9 @@ def rows(session: Session) -> list[Quota]:
 def set_limits(session: Session, kind: str, name: str, limits: Mapping[Resource, int | None]) -> None:
     """Sets limits of a user or of a role. None: unlimited, whatever the role's limit is."""
     for resource, limit in limits.items():
-        session.merge(Quota(kind=kind, name=name, resource=resource, limit=limit))
+        insert = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
+        new = insert(Quota).values(kind=kind, name=name, resource=resource, limit=limit)
+        session.execute(new.on_conflict_do_update(index_elements=["kind", "name", "resource"], set_={"limit": limit}))
     announcement_of(session).wake_workers()
 
 

@@ -1,15 +1,17 @@
 """Secrets: values that jobs get in their environment. Rows hold only their encrypted form."""
 
 from collections.abc import Collection, Sequence
+import re
 
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from store.db.database import now_us
 from store.db.tables import Secret
+from store.rows import users
 from store.secret_keys import SecretKeys
 from torchyard.contract.errors import Conflict, FieldError, InvalidSpec, NotFound
-from torchyard.contract.spec import Spec
+from torchyard.contract.spec import VARIABLE_NAME, Spec
 
 MAX_SECRETS = 100
 """Of one user."""
@@ -17,6 +19,7 @@ MAX_SECRETS = 100
 
 def put(session: Session, keys: SecretKeys, owner: str, name: str, value: str) -> Secret:
     """Stores a secret, or its new value. Raises Conflict if the user has too many, and ConfigError."""
+    users.lock(session, owner)  # the count below would miss what another request adds meanwhile
     row = session.get(Secret, (owner, name))
     if row is None:
         count = session.execute(select(func.count()).select_from(Secret).where(Secret.owner == owner)).scalar_one()
@@ -33,6 +36,8 @@ def put(session: Session, keys: SecretKeys, owner: str, name: str, value: str) -
 
 def remove(session: Session, owner: str, name: str) -> None:
     """Removes a secret. Raises NotFound."""
+    if re.fullmatch(VARIABLE_NAME, name) is None:
+        raise NotFound(f"{owner} has no secret {name[:200]!r}")
     found = session.execute(delete(Secret).where(Secret.owner == owner, Secret.name == name).returning(Secret.name))
     if found.first() is None:
         raise NotFound(f"{owner} has no secret {name[:200]!r}")

@@ -7,20 +7,25 @@ import hashlib
 import hmac
 import secrets
 
-from sqlalchemy import bindparam, delete, or_, select, update
+from sqlalchemy import and_, bindparam, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from store.db.database import in_us, now_us
 from store.db.tables import Base, BrowserSession, Token
 from store.ids import new_id
-from store.rows import users
-from torchyard.contract.errors import NotFound
+from store.rows import access, users
+from torchyard.contract.errors import Conflict, NotAuthorized, NotFound
 from torchyard.contract.team import Role, Scope
 
 _PREFIX = "ty"
 _USE_US = 60_000_000
 _SESSION = timedelta(days=7)
 _DELETED_PER_CALL = 100
+MAX_TOKENS = 100
+"""Of one user, which are neither revoked nor expired."""
+MAX_SESSIONS = 100
+"""Of one token. The oldest ends when there are more."""
+_IS_LIVE = and_(Token.revoked_at.is_(None), or_(Token.expires_at.is_(None), Token.expires_at > now_us()))
 
 _TOKENS, _USERS = Base.metadata.tables["tokens"], Base.metadata.tables["users"]
 
@@ -56,17 +61,29 @@ class Identity:
 
 
 def make(
-    session: Session, user: str, *, name: str, scopes: Collection[Scope], lifetime: timedelta | None
+    session: Session,
+    user: str,
+    *,
+    name: str,
+    scopes: Collection[Scope],
+    lifetime: timedelta | None,
+    made_by: str | None = None,
 ) -> tuple[Token, str]:
     """Returns a new token of the user, and its text, which is not stored. `lifetime` None: it does not expire.
 
-    Raises NotFound if there is no such user.
+    It expires at the latest with `made_by`, the id of the token that is used to make it. Raises NotFound if there is
+    no such user, NotAuthorized if that token is revoked, and Conflict if the user has too many.
     """
     users.get(session, user)
+    users.lock(session, user)
+    live = select(func.count()).select_from(Token).where(Token.user == user, _IS_LIVE)
+    if (count := session.execute(live).scalar_one()) >= MAX_TOKENS:
+        raise Conflict(f"{user} has {count} tokens, and may have {MAX_TOKENS}: revoke some first")
     secret = secrets.token_urlsafe(32)
     row = Token(
         id=new_id("tok"),
         user=user,
+        made_by=made_by,
         name=name,
         digest=digest_of(secret),
         scopes=sorted(scopes),
@@ -75,6 +92,8 @@ def make(
     session.add(row)
     session.flush()
     session.refresh(row)
+    if made_by is not None:
+        _end_with(session, row, made_by)
     return row, f"{_PREFIX}_{row.id.removeprefix('tok_')}_{secret}"
 
 
@@ -106,17 +125,25 @@ def list_of(session: Session, user: str | None, *, limit: int, before: str | Non
 
 
 def revoke(session: Session, token_id: str, *, user: str | None) -> Token:
-    """Revokes a token; with `user`, only one of theirs. Its streams and sessions end. Repeating it changes nothing.
+    """Revokes a token, and those that were made with it; with `user`, only one of theirs. Repeating it changes nothing.
+
+    Their streams and sessions end.
 
     Raises NotFound.
     """
     owned = Token.user == user if user is not None else Token.id == token_id
-    row = session.scalars(select(Token).where(Token.id == token_id, owned)).first()
+    row = session.scalars(select(Token).where(Token.id == token_id, owned).with_for_update()).first()
     if row is None:
         raise NotFound(f"there is no token {token_id[:100]!r}")
-    session.execute(update(Token).where(Token.id == token_id, Token.revoked_at.is_(None)).values(revoked_at=now_us()))
+    ended, found = [row.id], [row]
+    while found:  # level by level: what was made with it, with that, …
+        found = session.scalars(select(Token).where(Token.made_by.in_([made.id for made in found]))).all()
+        ended += [made.id for made in found]
+    concerned = Token.id.in_(ended), Token.revoked_at.is_(None)
+    for user_name in session.scalars(select(Token.user).where(Token.id.in_(ended)).distinct()):
+        access.announce(session, user_name)
+    session.execute(update(Token).where(*concerned).values(revoked_at=now_us()))
     session.refresh(row)
-    users.announce(session, row.user)
     return row
 
 
@@ -124,6 +151,9 @@ def open_session(session: Session, credential: str) -> tuple[BrowserSession, str
     """Returns a new browser session for a credential, and the value of its cookie, which is not stored."""
     expired = select(BrowserSession.digest).where(BrowserSession.expires_at < now_us()).limit(_DELETED_PER_CALL)
     session.execute(delete(BrowserSession).where(BrowserSession.digest.in_(expired)))
+    theirs = select(BrowserSession.digest).where(BrowserSession.credential == credential)
+    oldest = theirs.order_by(BrowserSession.created_at.desc()).offset(MAX_SESSIONS - 1)
+    session.execute(delete(BrowserSession).where(BrowserSession.digest.in_(oldest)))
     cookie = secrets.token_urlsafe(32)
     row = BrowserSession(digest=digest_of(cookie), credential=credential, expires_at=now_us() + in_us(_SESSION))
     session.add(row)
@@ -148,6 +178,17 @@ def close_session(session: Session, cookie: str) -> None:
 def digest_of(secret: str) -> str:
     """Returns the SHA-256 of the secret, in hex."""
     return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _end_with(session: Session, row: Token, made_by: str) -> None:
+    """Makes the token expire at the latest with another. Raises NotAuthorized if that has ended."""
+    # Locked, so that it is not revoked before this transaction ends.
+    parent = session.scalars(select(Token).where(Token.id == made_by, _IS_LIVE).with_for_update(read=True)).first()
+    if parent is None:
+        raise NotAuthorized("the token has ended")
+    if parent.expires_at is not None and (row.expires_at is None or row.expires_at > parent.expires_at):
+        row.expires_at = parent.expires_at
+        session.flush()
 
 
 def _identity(session: Session, token_id: str, *, digest: str | None = None) -> Identity | None:

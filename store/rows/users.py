@@ -1,19 +1,19 @@
 """Users: their roles, and whether they are disabled."""
 
 from collections.abc import Sequence
+import re
 
 from sqlalchemy import select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from store.announcement import announcement_of
 from store.db.database import now_us
 from store.db.tables import User
+from store.rows import access
 from store.rows.access import BOOTSTRAP
 from torchyard.contract.errors import Conflict, NotFound
+from torchyard.contract.requests import USER_NAME
 from torchyard.contract.team import Role
-
-_CHANNEL = "user:"
 
 
 def add(session: Session, name: str, role: Role) -> User:
@@ -30,10 +30,18 @@ def add(session: Session, name: str, role: Role) -> User:
 
 def get(session: Session, name: str) -> User:
     """Returns the user. Raises NotFound."""
-    user = session.get(User, name)
+    user = session.get(User, name) if re.fullmatch(USER_NAME, name) else None
     if user is None:
         raise NotFound(f"there is no user {name[:100]!r}")
     return user
+
+
+def lock(session: Session, name: str) -> None:
+    """Makes other transactions that count what the user has wait for the end of this one.
+
+    A caller that also locks a job locks the job first: two transactions that wait for each other's rows would deadlock.
+    """
+    session.execute(select(User.name).where(User.name == name).with_for_update(key_share=True))
 
 
 def list_all(session: Session, *, limit: int, after: str | None = None) -> Sequence[User]:
@@ -58,20 +66,5 @@ def change(session: Session, name: str, *, role: Role | None = None, disabled: b
         unchanged = User.disabled_at.is_not(None) if disabled else User.disabled_at.is_(None)
         session.execute(update(User).where(User.name == name, ~unchanged).values(disabled_at=disabled_at))
     session.refresh(user)
-    announce(session, name)
+    access.announce(session, name)
     return user
-
-
-def announce(session: Session, name: str) -> None:
-    """Makes the streams of the user check again, after the commit, whether they may go on."""
-    announcement_of(session).mark_changed(channel(name))
-
-
-def channel(name: str) -> str:
-    """Returns the name under which changes of the user are announced, beside the ids of jobs."""
-    return f"{_CHANNEL}{name}"
-
-
-def is_channel(announced: str) -> bool:
-    """Returns whether what was announced is a change of a user."""
-    return announced.startswith(_CHANNEL)

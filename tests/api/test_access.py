@@ -170,6 +170,15 @@ def test_a_token_may_do_no_more_than_its_scopes(service: ApiFixture) -> None:
     assert service.client.post("/v1/tokens", json={}).status_code == 403
 
 
+def test_an_operator_does_not_find_private_jobs_by_labels_that_are_hidden(service: ApiFixture) -> None:
+    service.act_as("alice")
+    service.submit(labels={"project": "x"})
+    shared = service.submit(labels={"project": "x"}, visibility="team")["id"]
+    service.act_as("opal", Role.OPERATOR)
+    assert len(service.get("/v1/jobs")["data"]) == 2
+    assert [row["id"] for row in service.get("/v1/jobs", label="project:x")["data"]] == [shared]
+
+
 def test_a_job_has_the_visibility_of_its_spec_else_the_servers(
     service: ApiFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,7 +52,7 @@ def test_a_submission_over_the_quota_is_refused_and_a_repeated_one_is_answered(s
     first = service.client.post("/v1/jobs", json=SPEC, headers=once)
     refused = service.client.post("/v1/jobs", json=SPEC)
     assert (refused.status_code, refused.json()["code"]) == (403, "quota_exceeded")
-    assert refused.json()["detail"] == "alice may have 1 queued jobs and has 1: wait, or cancel some"
+    assert refused.json()["detail"] == "alice may have 1 queued or paused jobs and has 1: wait, or cancel some"
     assert service.client.post("/v1/jobs", json=SPEC, headers=once).json()["id"] == first.json()["id"]
     large = service.client.post("/v1/jobs", json={**SPEC, "resources": {"devices_per_node": 3}})
     assert "may hold 2 devices at once" in large.json()["detail"]

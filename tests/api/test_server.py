@@ -5,6 +5,7 @@ import contextlib
 from http.client import HTTPConnection
 import json
 from pathlib import Path
+import select
 import signal
 import socket
 import threading
@@ -237,6 +238,17 @@ def test_a_slow_body_is_read_and_a_stalled_one_gets_408(impatient: Served) -> No
             threading.Event().wait(0.2)
             connection.sendall(b"x")
         assert read_answer(connection).problem().code == "invalid_request"
+
+
+def test_a_body_without_a_credential_must_be_complete_soon(impatient: Served) -> None:
+    with impatient.connect() as connection:
+        connection.sendall(get("/v1/session", "Content-Length: 4000", method="POST"))
+        with contextlib.suppress(ConnectionError):
+            for _ in range(60):  # each byte within the deadline for one
+                connection.sendall(b"x")
+                if select.select([connection], [], [], 0.2)[0]:
+                    break
+        assert read_answer(connection).problem().code == "request_timeout"
 
 
 def test_an_endless_body_is_not_read_forever(impatient: Served) -> None:

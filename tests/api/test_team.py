@@ -1,6 +1,7 @@
 """Users, tokens, sessions of browsers, and the audit."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 import json
 import logging
@@ -12,7 +13,7 @@ from sqlalchemy import select, update
 
 from store.db.database import in_us, now_us
 from store.db.tables import AuditEntry, BrowserSession, Token
-from store.rows import audit
+from store.rows import audit, tokens
 from store.rows.access import SERVICE
 from tests.api.service import TOKEN, ApiFixture, both_databases
 from torchyard.contract.team import Role
@@ -26,6 +27,13 @@ def make_token(service: ApiFixture, **body: Any) -> dict[str, Any]:
     answer = service.client.post("/v1/tokens", json=body)
     assert answer.status_code == 201, answer.text
     return answer.json()
+
+
+def log_in(service: ApiFixture, token: str) -> str:
+    """Opens a session, and returns the value of its cookie."""
+    answer = service.client.post("/v1/session", json={"token": token})
+    service.client.cookies.clear()
+    return answer.cookies[service.app.state.services.cookie_name]
 
 
 def status(service: ApiFixture, token: str, path: str = "/v1/me") -> int:
@@ -67,6 +75,106 @@ def test_a_wrong_expired_or_revoked_token_is_refused(service: ApiFixture) -> Non
     for _ in range(2):
         assert service.client.delete(f"/v1/tokens/{never['id']}").status_code == 204
     assert status(service, never["token"]) == 401
+
+
+@both_databases
+def test_a_token_that_a_token_made_ends_with_it(service: ApiFixture) -> None:
+    service.act_as("alice")
+    first = make_token(service, lifetime="2h")
+    second = service.client.post("/v1/tokens", json={"lifetime": None}, headers=bearer(first["token"])).json()
+    assert second["expires_at"] == first["expires_at"]
+    third = service.client.post("/v1/tokens", json={"lifetime": "1h"}, headers=bearer(second["token"])).json()
+    assert third["expires_at"] < first["expires_at"]
+    assert service.client.delete(f"/v1/tokens/{first['id']}").status_code == 204
+    assert [status(service, made["token"]) for made in (first, second, third)] == [401] * 3
+    assert service.client.get("/v1/me").status_code == 200, "the token that made the first one stays"
+
+
+def test_a_token_of_another_user_outlives_the_administrators_that_made_it(service: ApiFixture) -> None:
+    service.act_as("alice")
+    service.act_as("root", Role.ADMIN)
+    administrators = make_token(service)
+    made = service.client.post("/v1/tokens", json={"user": "alice"}, headers=bearer(administrators["token"])).json()
+    assert service.client.delete(f"/v1/tokens/{administrators['id']}").status_code == 204
+    assert status(service, made["token"]) == 200
+
+
+def test_a_narrow_token_of_an_administrator_makes_no_wider_one(service: ApiFixture) -> None:
+    service.act_as("alice")
+    service.act_as("root", Role.ADMIN)
+    narrow = bearer(make_token(service, scopes=["account", "users", "tokens"])["token"])
+    wide = service.client.post("/v1/tokens", json={"user": "alice", "scopes": ["jobs:read"]}, headers=narrow)
+    assert (wide.status_code, wide.json()["code"]) == (403, "forbidden")
+    made = service.client.post("/v1/tokens", json={"user": "alice"}, headers=narrow).json()
+    assert made["scopes"] == ["account", "tokens", "users"]
+    of_bootstrap = service.client.post("/v1/tokens", json={"user": "admin"}, headers=narrow)
+    assert (of_bootstrap.status_code, of_bootstrap.json()["code"]) == (403, "forbidden")
+    assert service.client.get("/v1/tokens", params={"user": "admin"}).status_code == 403
+
+
+@both_databases
+def test_a_user_has_a_limited_number_of_tokens_and_sessions(
+    service: ApiFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokens, "MAX_TOKENS", 3)
+    monkeypatch.setattr(tokens, "MAX_SESSIONS", 2)
+    service.act_as("alice")
+    made = [make_token(service) for _ in range(2)]
+    full = service.client.post("/v1/tokens", json={})
+    assert (full.status_code, full.json()["code"]) == (409, "conflict")
+    assert "alice has 3 tokens, and may have 3: revoke some first" in full.json()["detail"]
+    service.client.delete(f"/v1/tokens/{made[0]['id']}")
+    make_token(service)
+    cookies = [log_in(service, made[1]["token"]) for _ in range(3)]
+    with service.database.read() as session:
+        stored = session.scalars(select(BrowserSession.digest)).all()
+    assert {tokens.digest_of(cookie) for cookie in cookies[1:]} == set(stored)
+
+
+@both_databases
+@pytest.mark.parametrize(
+    ("method", "path", "options", "status"),
+    [
+        ("POST", "/v1/session", {"json": {"token": TOKEN}, "headers": {"Origin": "http://["}}, 403),
+        ("POST", "/v1/tokens", {"json": {"scopes": [[]]}}, 422),
+        ("POST", "/v1/tokens", {"json": {"scopes": [{}]}}, 422),
+        ("POST", "/v1/users", {"json": {"name": "x", "role": []}}, 422),
+        ("POST", "/v1/users", {"json": {"name": "x", "role": {}}}, 422),
+        ("DELETE", "/v1/tokens/a%00b", {}, 404),
+        ("DELETE", "/v1/secrets/a%00b", {}, 404),
+        ("GET", "/v1/users?after=%00", {}, 422),
+        ("PATCH", "/v1/users/a%00b", {"json": {"disabled": True}}, 404),
+        ("GET", "/v1/quotas/users/a%00b", {}, 404),
+        ("DELETE", "/v1/quotas/users/a%00b", {}, 404),
+        ("GET", "/v1/me", {"headers": {"X-Request-ID": "a" * 100, "Authorization": "Bearer nope"}}, 401),
+    ],
+)
+def test_odd_input_gets_an_answer_that_says_what_is_wrong(
+    service: ApiFixture, method: str, path: str, options: dict[str, Any], status: int
+) -> None:
+    answer = service.client.request(method, path, **options)
+    assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
+
+
+@pytest.mark.parametrize(
+    ("headers", "secure"),
+    [({}, False), ({"Origin": "https://testserver"}, True), ({"X-Forwarded-Proto": "https"}, False)],
+)
+def test_a_cookie_of_a_page_over_https_is_secure(service: ApiFixture, headers: dict[str, str], secure: bool) -> None:
+    answer = service.client.post("/v1/session", json={"token": TOKEN}, headers=headers)
+    assert ("; secure" in answer.headers["set-cookie"].lower()) == secure
+
+
+def test_wrong_cookies_are_limited_as_wrong_tokens_are(service: ApiFixture) -> None:
+    limited = service.app.state.services.settings.max_wrong_tokens_per_minute
+    headers = {"Cookie": f"{service.app.state.services.cookie_name}=wrong", "Authorization": ""}
+    codes = [service.client.get("/v1/me", headers=headers).status_code for _ in range(limited + 2)]
+    assert codes == [401] * limited + [429] * 2
+
+
+def test_a_login_of_many_bytes_is_refused(service: ApiFixture) -> None:
+    answer = service.client.post("/v1/session", json={"token": "x" * 5_000})
+    assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
 
 
 def test_only_administrators_reach_the_tokens_of_others(service: ApiFixture) -> None:
@@ -138,15 +246,13 @@ def test_the_bootstrap_administrator_cannot_be_disabled_or_demoted(service: ApiF
     assert service.get("/v1/me")["role"] == "admin"
 
 
-@pytest.mark.parametrize("end", ["revoke", "disable", "role"])
-def test_an_open_stream_ends_with_its_token(service: ApiFixture, end: str) -> None:
-    service.act_as("alice")
-    job_id = service.submit()["id"]
-    made = make_token(service)
+@contextmanager
+def watched_until_it_may_not(service: ApiFixture, job_id: str, token: str) -> Generator[None]:
+    """Watches the job's stream. What happens in the block must end it, without an `end`."""
     ended: list[str] = []
 
     def watch() -> None:
-        with service.client.stream("GET", f"/v1/jobs/{job_id}/stream", headers=bearer(made["token"])) as answer:
+        with service.client.stream("GET", f"/v1/jobs/{job_id}/stream", headers=bearer(token)) as answer:
             ended.append("".join(answer.iter_text()))
 
     watcher = threading.Thread(target=watch)
@@ -154,15 +260,33 @@ def test_an_open_stream_ends_with_its_token(service: ApiFixture, end: str) -> No
     live = service.app.state.services.live
     while not (live.watched(job_id) and live.subscribed):
         assert watcher.is_alive()
-    service.act_as("admin")
-    if end == "revoke":
-        service.client.delete(f"/v1/tokens/{made['id']}")
-    else:
-        change = {"disabled": True} if end == "disable" else {"role": "viewer"}
-        service.client.patch("/v1/users/alice", json=change)
-    watcher.join(30)
+    yield
+    watcher.join(10)  # less than the time between two checks
     assert not watcher.is_alive()
     assert "event: end" not in ended[0]
+
+
+@pytest.mark.parametrize("end", ["revoke", "disable", "role"])
+def test_an_open_stream_ends_with_its_token(service: ApiFixture, end: str) -> None:
+    service.act_as("alice")
+    job_id = service.submit()["id"]
+    made = make_token(service)
+    with watched_until_it_may_not(service, job_id, made["token"]):
+        service.act_as("admin")
+        if end == "revoke":
+            service.client.delete(f"/v1/tokens/{made['id']}")
+        else:
+            change = {"disabled": True} if end == "disable" else {"role": "viewer"}
+            service.client.patch("/v1/users/alice", json=change)
+
+
+def test_another_users_open_stream_ends_when_the_job_becomes_private(service: ApiFixture) -> None:
+    service.act_as("bob")
+    bobs = make_token(service)["token"]
+    service.act_as("alice")
+    job_id = service.submit(visibility="team")["id"]
+    with watched_until_it_may_not(service, job_id, bobs):
+        service.client.patch(f"/v1/jobs/{job_id}", json={"visibility": "private"})
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Quotas are never exceeded: by claims, by submissions, and by what happens at the same time."""
 
 from collections.abc import Callable
+from functools import partial
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -96,14 +97,19 @@ def test_concurrent_submissions_never_exceed_the_queued_jobs(team: StoreFixture)
     assert submit(team, "bob")
 
 
-def test_a_resumed_job_counts_as_queued(team: StoreFixture) -> None:
+def test_concurrent_changes_of_a_limit_are_all_accepted(team: StoreFixture) -> None:
+    assert run_together(*(partial(limit, team, "ada", running=number) for number in range(6))) == [None] * 6
+    assert limits(team, "ada").keys() == {Resource.RUNNING}
+
+
+def test_a_paused_job_counts_as_queued_and_can_always_be_resumed(team: StoreFixture) -> None:
     limit(team, "ada", queued=1)
     paused = submit(team)
     team.pause(paused)
-    submit(team)
-    with pytest.raises(QuotaExceeded, match="ada may have 1 queued jobs and has 1"):
-        team.resume(paused)
-    assert team.job(paused).state == "paused"
+    with pytest.raises(QuotaExceeded, match="ada may have 1 queued or paused jobs and has 1"):
+        submit(team)
+    team.resume(paused)
+    assert team.job(paused).state == "queued"
 
 
 def test_a_job_that_returns_to_the_queue_by_itself_is_never_refused(team: StoreFixture) -> None:

@@ -1,12 +1,13 @@
 """Secrets at rest: who can read them, with which key, and from where."""
 
+from functools import partial
 from pathlib import Path
 import secrets as random
 
 import pytest
 
 from store.commands import secrets as commands
-from store.rows import secrets
+from store.rows import secrets, users
 from store.rows.access import SERVICE, Caller
 from store.secret_keys import SecretKeys
 from store.store import Store
@@ -73,6 +74,18 @@ def test_a_user_has_a_hundred_secrets_at_most(db: StoreFixture) -> None:
     with pytest.raises(Conflict, match="ada has 100 secrets"):
         put(store, "ONE_MORE", "value")
     put(store, "KEY_0", "a new value of one that there is")
+
+
+def test_concurrent_requests_store_a_secret_once_and_not_too_many(
+    db: StoreFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secrets, "MAX_SECRETS", 4)
+    db.write(lambda session: users.add(session, "ada", Role.MEMBER))
+    store = with_keys(db, new_key())
+    assert run_together(*(partial(put, store, "KEY", str(number)) for number in range(4))) == [None] * 4
+    results = run_together(*(partial(put, store, f"KEY_{number}", "value") for number in range(4)))
+    assert sorted(str(type(result).__name__) for result in results) == ["Conflict", "NoneType", "NoneType", "NoneType"]
+    assert len(db.read(lambda session: secrets.list_of(session, "ada"))) == 4
 
 
 def test_a_rotation_encrypts_with_the_first_key(db: StoreFixture) -> None:

@@ -24,6 +24,22 @@ def test_values_are_replaced_in_text(values: list[str], text: str, masked: str) 
     assert Mask(values).text(text) == masked
 
 
+@pytest.mark.parametrize(
+    ("message", "masked"),
+    [
+        ("ValueError: 0123456789abc", "ValueError: ***"),
+        ("789abcdefghij\nnext", "***\nnext"),
+        ("first\n…\nghij rest", "first\n…\n*** rest"),
+        ("456789abcdef", "***"),
+        ("ends with 012", "ends with 012"),
+    ],
+)
+def test_a_value_that_was_cut_in_a_report_is_masked(message: str, masked: str) -> None:
+    report = ExitReport(reason=EndReason.USER_ERROR, message=message, traceback=message)
+    found = Mask(["0123456789abcdefghij"]).report(report)
+    assert (found.message, found.traceback) == (masked, masked)
+
+
 def test_a_report_is_masked() -> None:
     report = ExitReport(reason=EndReason.USER_ERROR, message="bad hunter2hunter2", traceback="in hunter2hunter2")
     masked = Mask(["hunter2hunter2"]).report(report)

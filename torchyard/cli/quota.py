@@ -65,8 +65,8 @@ def set_limits(
 ) -> None:
     """Set limits. Those that are not given stay.
 
-    Resources: devices and running jobs at once, queued jobs, priority (the highest), and stored_bytes. A limit is a
-    number, for bytes also with KiB, MiB, GiB or TiB, or `unlimited`.
+    Resources: devices and running jobs at once, queued (and paused) jobs, priority (the highest), and stored_bytes. A
+    limit is a number, for bytes also with KiB, MiB, GiB or TiB, or `unlimited`.
     """
     kind, name, texts = _target(arguments, role)
     limits = dict(_limit(text) for text in texts)

@@ -19,11 +19,15 @@ TokenName = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00
 
 
 def _role(value: Any) -> Any:
-    return Role(value) if value in set(Role) else value
+    return Role(value) if isinstance(value, str) and value in set(Role) else value
 
 
 def _scopes(value: Any) -> Any:
-    return [Scope(item) if item in set(Scope) else item for item in value] if isinstance(value, list) else value
+    return [_scope(item) for item in value] if isinstance(value, list) else value
+
+
+def _scope(value: Any) -> Any:
+    return Scope(value) if isinstance(value, str) and value in set(Scope) else value
 
 
 Limit = Annotated[int, Field(ge=0, lt=2**62)] | None

@@ -53,7 +53,7 @@ class Resource(StrEnum):
     RUNNING = "running"
     """Jobs that run at once."""
     QUEUED = "queued"
-    """Jobs that wait."""
+    """Jobs that wait: queued and paused ones."""
     PRIORITY = "priority"
     """The highest priority of a job."""
     STORED_BYTES = "stored_bytes"

@@ -30,6 +30,7 @@ _MAX_LINE = 16_384
 _MAX_WARNINGS = 100
 """Warnings about what cannot be read, in one batch."""
 _EVENTS = "events.jsonl"
+_QUOTED_BYTES = 200
 _Event: TypeAlias = Metric | ProgressLine | Card | Message | CheckpointSaved
 _COPY_LIMIT = 1 << 25
 """Bytes of checkpoints that one call copies."""
@@ -233,7 +234,8 @@ def _parse_event(raw: bytes, batch: Batch) -> _Event | None:
         event = parse_line(raw)
     except ValueError:
         if raw.strip():
-            _warn(batch, f"a line of {_EVENTS} is not an event that this worker knows: {as_text(raw[:200])!r}")
+            quoted = as_text(raw[:_QUOTED_BYTES], cut=max(0, len(raw) - _QUOTED_BYTES))
+            _warn(batch, f"a line of {_EVENTS} is not an event that this worker knows: {quoted}")
         return None
     batch.lag_us = max(batch.lag_us, time.time_ns() // 1000 - event.time)
     return event

@@ -25,10 +25,12 @@ class Token(Base):
     """A personal token, `ty_<hex of the id>_<secret>`."""
 
     __tablename__ = "tokens"
-    __table_args__ = (Index("ix_tokens_user", "user"),)
+    __table_args__ = (Index("ix_tokens_user", "user"), Index("ix_tokens_made_by", "made_by"))
 
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
     user: Mapped[str] = mapped_column(ForeignKey("users.name"))
+    made_by: Mapped[str | None] = mapped_column(String(40))
+    """The id of the token that was used to make it; it is revoked with that. None: the bootstrap administrator's."""
     name: Mapped[str] = mapped_column(CleanText)
     """What its user calls it."""
     digest: Mapped[str] = mapped_column(String(64))
@@ -101,4 +103,4 @@ class AuditEntry(Base):
     object: Mapped[str] = mapped_column(CleanText)
     outcome: Mapped[str] = mapped_column(String(40))
     """`ok`, or the code of the error."""
-    request_id: Mapped[str] = mapped_column(String(64))
+    request_id: Mapped[str] = mapped_column(String(100))
