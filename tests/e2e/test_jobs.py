@@ -155,7 +155,7 @@ time.sleep(3600)
     job = service.submit_script("stubborn", stubborn, stop_grace="1s")
     service.wait(job.id, JobState.RUNNING)
     marker = service.code / "stubborn" / "grandchild"
-    grandchild = until(lambda: marker.read_text() if marker.exists() else None, what="the grandchild runs")
+    grandchild = until(lambda: (marker.exists() and marker.read_text()) or None, what="the grandchild runs")
     service.client.cancel(job.id)
     done = service.wait(job.id, JobState.CANCELLED)
     assert not is_running(int(grandchild))
