@@ -8,6 +8,7 @@ import resource
 import signal
 import sys
 
+from torchyard.contract import inspection
 from torchyard.contract.collector import paused
 from torchyard.contract.datadir import make_files_private
 from torchyard.contract.errors import TorchyardError
@@ -24,6 +25,7 @@ _OWN_DESCRIPTORS = 256
 def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     make_files_private()
+    inspection.forbid()
     try:
         settings = Settings.load()
         app = create_app(settings)

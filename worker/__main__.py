@@ -13,6 +13,7 @@ import signal
 import sys
 from types import FrameType
 
+from torchyard.contract import inspection
 from torchyard.contract.collector import paused
 from torchyard.contract.datadir import check_allowed_paths, make_files_private
 from torchyard.contract.errors import TorchyardError
@@ -25,6 +26,9 @@ with paused():
     from worker.engines.local.engine import LocalEngine
     from worker.engines.local.environment import inherited
     from worker.engines.local.warm.manager import WarmProcess
+    from worker.sandbox import levels
+    from worker.sandbox.confinement import Confinement
+    from worker.sandbox.places import WorkerPlaces
     from worker.settings import Settings
 
 
@@ -35,16 +39,23 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     umask = make_files_private()
     try:
+        inspection.forbid()
         settings = Settings.load()
         check_allowed_paths(settings.root, settings.allowed)
         settings.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        confinement = _confinement(settings)
+        logging.info("jobs are %s", levels.describe(confinement.isolation))
         inventory = devices.discover(settings.cpu_slots)
         with devices.lock_devices(inventory.devices, settings.root):
             orphans.start_collecting()
             gpus = [device.uuid for device in inventory.devices if device.kind == "cuda"]
             with _warm_process(settings) as warm:
                 engine = LocalEngine(
-                    settings.runs, inventory, warm=warm, umask=umask if settings.umask is None else settings.umask
+                    settings.runs,
+                    inventory,
+                    warm=warm,
+                    umask=umask if settings.umask is None else settings.umask,
+                    confinement=confinement,
                 )
                 daemon = Daemon(settings, engine, health=Health(inventory.nvml, gpus))
                 on_sigterm = daemon.stop_jobs if arguments.stop_jobs else daemon.leave
@@ -55,6 +66,15 @@ def main() -> int:
         logging.error("%s", error)
         return 1
     return 0
+
+
+def _confinement(settings: Settings) -> Confinement:
+    return Confinement(
+        isolation=levels.level_of(settings.isolation),
+        places=WorkerPlaces(settings.root),
+        readable=settings.allowed,
+        writable=settings.writable,
+    )
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """The settings of a worker: `TORCHYARD_*` variables, with defaults for one laptop."""
 
 from datetime import timedelta
-import os
 from pathlib import Path
 import re
 from typing import Annotated, Any, Literal
@@ -10,7 +9,9 @@ from pydantic import BeforeValidator, Field
 
 from store import settings
 from store.rows.limits import DEFAULTS, OutputLimits
+from torchyard.contract.datadir import parse_allowed_paths
 from torchyard.contract.durations import parse_duration
+from worker.sandbox.levels import Isolation
 
 
 def _age(value: Any) -> timedelta | None:
@@ -42,7 +43,9 @@ class Settings(settings.Settings):
 
     cpu_slots: Annotated[int, Field(ge=0, le=4096)] | None = None
     allow_paths: str = ""
-    """Folders below which a job may name `file://` data and code, separated by `:`."""
+    """Folders below which a job may name `file://` data and code, separated by `:`. One with `:rw` may be written."""
+    isolation: Isolation = Isolation.AUTO
+    """What keeps jobs away from the service and from each other."""
     umask: Umask = None
     """The umask of jobs. Empty: the one with which the worker was started."""
     launcher: Literal["auto", "torchrun"] = "auto"
@@ -74,4 +77,10 @@ class Settings(settings.Settings):
 
     @property
     def allowed(self) -> tuple[Path, ...]:
-        return tuple(Path(part) for part in self.allow_paths.split(os.pathsep) if part)
+        """All folders of `allow_paths`."""
+        return tuple(parse_allowed_paths(self.allow_paths))
+
+    @property
+    def writable(self) -> tuple[Path, ...]:
+        """Those of `allow_paths` that jobs may write."""
+        return tuple(path for path, writable in parse_allowed_paths(self.allow_paths).items() if writable)

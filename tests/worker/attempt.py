@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+import functools
 import json
 import os
 from pathlib import Path
@@ -18,6 +19,7 @@ from torchyard.contract.recordfiles import read_record, write_record
 from torchyard.contract.records import ExitReport, LaunchPlan, ProcessIdentity, StopRequest
 from torchyard.contract.rundir import Env, RunDir
 from torchyard.contract.spec import parse_spec
+from torchyard.contract.views import IsolationView
 from worker.attempts.prepare import plan_of
 from worker.engines.base import AttemptKey
 from worker.engines.local import process, supervisors
@@ -25,6 +27,10 @@ from worker.engines.local.engine import launch_plan
 from worker.engines.local.launchers.torchrun import TorchrunLauncher
 from worker.engines.local.launchers.warm import WarmLauncher
 from worker.engines.local.warm.manager import WarmProcess
+from worker.sandbox import levels
+from worker.sandbox.confinement import Confinement
+from worker.sandbox.places import WorkerPlaces
+from worker.sandbox.policy import sandbox_of
 
 EACH_LAUNCH = pytest.mark.parametrize("attempt", ["cold", "warm"], indirect=True)
 """Runs a test twice: with torchrun or its stand-in, and with forks of the warm process."""
@@ -43,6 +49,17 @@ def wait_for(condition: Callable[[], object], what: str) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"timed out while waiting for {what}"
         time.sleep(0.02)
+
+
+@functools.cache
+def isolation() -> IsolationView:
+    """Returns how a worker isolates jobs on this host by default."""
+    return levels.level_of(levels.Isolation.AUTO)
+
+
+def confinement(folder: Path, *, readable: Sequence[Path] = ()) -> Confinement:
+    """Returns how a worker confines attempts by default. `folder`: its data directory."""
+    return Confinement(isolation=isolation(), places=WorkerPlaces(folder), readable=(LAUNCHER.parent, *readable))
 
 
 @dataclass
@@ -64,6 +81,15 @@ class Attempt:
         run = RunDir(folder / "run")
         run.create()
         return cls(run, f"job_{uuid.uuid4()}", warm=warm, launcher=launcher)
+
+    @property
+    def key(self) -> AttemptKey:
+        return AttemptKey(self.job_id, self.number)
+
+    @property
+    def confinement(self) -> Confinement:
+        """That of a worker which allows what is in the folder of the run directory."""
+        return confinement(self.run.root.parent, readable=(self.run.root / "code",))
 
     @property
     def supervisor(self) -> ProcessIdentity:
@@ -102,11 +128,21 @@ class Attempt:
         write_record(self.run.launch, replace(plan, reports=reports, launcher=self.launcher))
 
     def plan(self, argv: list[str], *, grace: int = 30, time_limit: int = 600, stall: int = 600) -> LaunchPlan:
+        places = self.confinement.places.of(self.key, owner="ada")
+        places.create()
         return LaunchPlan(
             job_id=self.job_id,
             attempt=self.number,
             argv=argv,
-            env={"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", **self.environment()},
+            env={"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", **places.environment({}), **self.environment()},
+            sandbox=sandbox_of(
+                self.confinement.isolation,
+                run=self.run,
+                places=places,
+                readable=self.confinement.readable,
+                writable=(),
+                gpus=False,
+            ),
             cwd=str(self.run.job),
             world_size=self.world_size,
             time_limit=timedelta(seconds=time_limit),
@@ -134,7 +170,8 @@ class Attempt:
         self.run.config.write_text(json.dumps(resolved))
         plan = plan_of(
             spec,
-            key=AttemptKey(self.job_id, self.number),
+            key=self.key,
+            owner="ada",
             claimed_at=1,
             run=self.run,
             devices=tuple(f"cpu-{rank}" for rank in range(world_size)),
@@ -144,7 +181,9 @@ class Attempt:
             secrets={},
         )
         launcher = TorchrunLauncher() if self.launcher == "torchrun" else WarmLauncher()
-        self.start_plan(launch_plan(plan, run=self.run, launcher=launcher, slots=world_size))
+        self.start_plan(
+            launch_plan(plan, run=self.run, launcher=launcher, slots=world_size, confinement=self.confinement)
+        )
 
     def start_plan(self, plan: LaunchPlan) -> None:
         write_record(self.run.launch, plan)

@@ -8,10 +8,12 @@ import subprocess
 import sys
 import time
 
+from worker.engines.local.launchers import rank_start
+
 
 def main() -> None:
     world_size = int(sys.argv[1])
-    command = [sys.executable, "-P", "-u", "-m", "torchyard.run.rank", *sys.argv[2:]]
+    command = [sys.executable, "-I", "-S", rank_start.__file__, *sys.argv[2:]]
     ranks = [
         subprocess.Popen(command, env=os.environ | {"RANK": str(rank)}, start_new_session=True)
         for rank in range(world_size)

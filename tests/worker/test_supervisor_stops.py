@@ -1,6 +1,7 @@
 """How the supervisor stops an attempt: on request, at the time limit, after a stall."""
 
 from dataclasses import replace
+import os
 import signal
 import sys
 
@@ -189,6 +190,7 @@ def test_control_files_forged_in_the_jobs_folder_have_no_effect(attempt: Attempt
 
 @WARM_LAUNCH
 def test_a_pipe_in_place_of_the_stop_request_does_not_block(attempt: Attempt) -> None:
-    attempt.start(READY + "os.mkfifo(root.parent / 'ctl' / 'stop.json')\nready()\nwhile True: time.sleep(1)")
+    attempt.start(READY + "ready()\nwhile True: time.sleep(1)")
     attempt.wait_for_file("ready-0")
+    os.mkfifo(attempt.run.stop)
     assert attempt.report().reason is EndReason.KILLED

@@ -1,12 +1,14 @@
 """The data directory as all programs know it: whose its files are, what jobs may not name, and its own Redis."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 import os
 from pathlib import Path
 
 from torchyard.contract.errors import ConfigError
 
 REDIS_USER = "torchyard"
+WRITABLE = "rw"
+"""Follows an allowed folder that jobs may write: `DIR:rw`."""
 
 
 def make_files_private() -> int:
@@ -25,6 +27,24 @@ def check_allowed_paths(data_dir: Path, allowed: Iterable[Path]) -> None:
                 f"jobs must not name files in {path}: it {how} the data directory {data_dir}, which has the token,"
                 " the database and every job's files. Allow another folder (--allow-path, TORCHYARD_ALLOW_PATHS)"
             )
+
+
+def parse_allowed_paths(text: str) -> dict[Path, bool]:
+    """Returns the folders in `DIR:DIR:rw:…`, and whether jobs may write each of them."""
+    found: dict[Path, bool] = {}
+    last: Path | None = None
+    for part in text.split(os.pathsep):
+        if part == WRITABLE and last is not None:
+            found[last] = True
+        elif part:
+            last = Path(part)
+            found.setdefault(last, False)
+    return found
+
+
+def format_allowed_paths(folders: Mapping[Path, bool]) -> str:
+    """Returns the text from which `parse_allowed_paths` reads these absolute folders."""
+    return os.pathsep.join(f"{path}:{WRITABLE}" if writable else str(path) for path, writable in folders.items())
 
 
 def redis_password_file(folder: Path) -> Path:

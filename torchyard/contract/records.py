@@ -32,6 +32,21 @@ class ProcessIdentity(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Sandbox(Record):
+    """What the processes of an attempt may touch besides each other."""
+
+    landlock: bool
+    """Whether the kernel enforces the three lists."""
+    own_shm: bool
+    """Whether the attempt has a `/dev/shm` of its own."""
+    readable: list[str]
+    """Files, and folders with all below them. So are the next two."""
+    writable: list[str]
+    devices: list[str]
+    """May be read, written and controlled."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class LaunchPlan(Record):
     """What the supervisor starts."""
 
@@ -44,7 +59,9 @@ class LaunchPlan(Record):
     argv: list[str]
     """The command of the launcher. For `warm` it is the rank's program: `SCRIPT [ARGS…]` or `-m MODULE [ARGS…]`."""
     env: dict[str, str]
-    """The whole environment. Nothing else is inherited."""
+    """The whole environment of launcher and ranks. Nothing else is inherited."""
+    rank_env: dict[str, str] = field(default_factory=dict[str, str])
+    """The job's own variables: only its ranks get them."""
     cwd: str
     umask: int = 0o077
     """That of the launcher and the ranks."""
@@ -55,6 +72,8 @@ class LaunchPlan(Record):
     stop_grace: timedelta
     reports: bool = False
     """Whether the program is known to write events. If so, `stall_timeout` counts from the launch."""
+    sandbox: Sandbox | None = None
+    """None: the attempt may touch what its user may."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -48,6 +48,7 @@ class Env(StrEnum):
     RESUME_FROM = "TORCHYARD_RESUME_FROM"  # a folder with state.pt and manifest.json; absent on a fresh start
     DATA = "TORCHYARD_DATA"  # the resolved `data.source`: `digits`, or an absolute path; absent for a script
     SECRETS = "TORCHYARD_SECRETS"  # the socket at which a rank that torchrun starts asks for secret variables
+    ISOLATION = "TORCHYARD_ISOLATION"  # the level at which the attempt is isolated; absent if it is not
     WEIGHTS = "TORCHYARD_WEIGHTS"  # the absolute path of `model.weights`; absent if they are not a file
 
 

@@ -18,6 +18,7 @@ from pydantic import (
 
 from torchyard.contract import recipes
 from torchyard.contract.errors import FieldError, InvalidRequest, InvalidSpec
+from torchyard.contract.recipes import variables
 from torchyard.contract.recipes.training import STALL_TIMEOUT
 from torchyard.contract.schema import Count, Duration, MetricKey, Schema
 from torchyard.contract.team import Visibility
@@ -137,6 +138,16 @@ class RecipeSpec(_Common):
     trainer: str
     name: JobName
     config: recipes.Recipe
+
+    @field_validator("env")
+    @classmethod
+    def _env_runs_no_code(cls, env: dict[str, Any]) -> dict[str, Any]:
+        for name in env:
+            if not variables.is_allowed(name):
+                raise ValueError(
+                    f"{name} cannot be set for a recipe, only for a script: docs/training.md lists the others"
+                )
+        return env
 
     @model_validator(mode="after")
     def _monitors_are_measured(self) -> Self:

@@ -241,6 +241,18 @@ class DeviceView(View):
     """Who holds it."""
 
 
+class IsolationView(View):
+    """What keeps a worker's jobs away from the service and from each other."""
+
+    level: Literal["off", "basic", "landlock"]
+    """`off`: nothing; `basic`: no inspection of other processes, no privileges; `landlock`: the kernel also restricts
+    their files and signals."""
+    own_shm: bool = False
+    """Whether each attempt has a `/dev/shm` of its own."""
+    lacks: list[str] = []
+    """What this host cannot do, and what it would need."""
+
+
 class StartsView(View):
     """How a worker starts jobs now."""
 
@@ -254,6 +266,8 @@ class StartsView(View):
     """Jobs that this worker's warm processes have started since the worker was started."""
     memory_bytes: int | None = None
     """Resident memory of the warm process that is not shared with files."""
+    isolation: IsolationView | None = None
+    """None if the worker's version does not report it."""
 
 
 class WorkerView(View):

@@ -212,7 +212,18 @@ def _explained(error: BaseException, reason: EndReason) -> str:
         return _shortage(error)
     if reason is EndReason.WORKER_LOST:
         return f"a disk of the worker is full: {disk.full_disk_error(error)}"
-    return _message(error)
+    return _message(error) + _sandbox_advice(error)
+
+
+def _sandbox_advice(error: BaseException) -> str:
+    """Says how a folder is allowed, for an error that the sandbox may have caused."""
+    if os.environ.get(Env.ISOLATION) != "landlock" or not isinstance(error, PermissionError) or not error.filename:
+        return ""
+    folder = os.path.dirname(os.path.abspath(os.fsdecode(error.filename)))  # noqa: PTH100, PTH120 it may be no path
+    return (
+        f". Jobs write to TORCHYARD_RUN_DIR, and read what the worker's operator allows: --allow-path {folder},"
+        f" or --allow-path {folder}:rw to write"
+    )
 
 
 def _host_is_out_of_memory(error: BaseException) -> bool:

@@ -145,7 +145,7 @@ class AttemptExecutor:
             case Start():
                 self._start()
             case MarkRunning():
-                self._records.running_with_next_write(Reason("running", _running_message(self._handle.world_size)))
+                self._records.running_with_next_write(Reason("running", _running_message(self._handle)))
                 self._pace.state_changed()
             case lifecycle.Store(final):
                 self._store(final=final)
@@ -225,5 +225,7 @@ def _nothing() -> None:
     pass
 
 
-def _running_message(world_size: int) -> str:
-    return "1 process runs" if world_size == 1 else f"{world_size} processes run"
+def _running_message(handle: Handle) -> str:
+    ranks = "1 process runs" if handle.world_size == 1 else f"{handle.world_size} processes run"
+    isolation = handle.stored.get("isolation")
+    return f"{ranks}, {isolation}" if isolation else ranks

@@ -63,6 +63,7 @@ class Preparation:
         plan = plan_of(
             spec,
             key=self.key,
+            owner=job.owner,
             claimed_at=claimed_at,
             run=self.run,
             devices=tuple(HeldDevice.model_validate(device).uuid for device in job.devices),
@@ -124,6 +125,7 @@ def plan_of(
     spec: Spec,
     *,
     key: AttemptKey,
+    owner: str,
     claimed_at: int,
     run: RunDir,
     devices: tuple[str, ...],
@@ -137,7 +139,7 @@ def plan_of(
     A script runs in its code folder, as it would by hand. A recipe runs in the part of the run directory that the job
     may write. Raises DataError.
     """
-    env = spec.plain_env | _environment(key, run, resume_from)
+    env = _environment(key, run, resume_from)
     is_script = isinstance(spec, ScriptSpec)
     if is_script:
         folder = sources.resolve(spec.config.code, allowed)
@@ -149,7 +151,9 @@ def plan_of(
         key=key,
         claimed_at=claimed_at,
         program=program,
+        owner=owner,
         env=env,
+        job_env=spec.plain_env,
         secrets=secrets,
         cwd=folder,
         devices=devices,

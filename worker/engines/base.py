@@ -29,8 +29,12 @@ class Plan:
     attempt may have the same number."""
     program: tuple[str, ...]
     """The program of a rank: `SCRIPT [ARGS…]`, or `-m MODULE [ARGS…]`."""
+    owner: str
+    """The job's owner, whose attempts share caches."""
     env: Mapping[str, str]
-    """The variables of the job and the service. The engine and its launcher add theirs."""
+    """The variables of the service. The engine and its launcher add theirs."""
+    job_env: Mapping[str, str]
+    """The variables that the job wants. Its ranks alone get them."""
     cwd: Path
     devices: tuple[str, ...]
     """The UUIDs of the devices, by rank."""
@@ -46,6 +50,11 @@ class Plan:
     launcher: Literal["auto", "warm", "torchrun"] = "auto"
     """How the job wants its ranks to be started, if the engine has a choice."""
 
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """The UUIDs of those devices that are GPUs."""
+        return tuple(uuid for uuid in self.devices if not uuid.startswith("cpu-"))
+
 
 @dataclass(frozen=True)
 class Handle:
@@ -54,7 +63,8 @@ class Handle:
     key: AttemptKey
     world_size: int
     stored: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """JSON that the engine chooses, with `engine` and `layout`. Empty: nothing is known to have been started."""
+    """JSON that the engine chooses, with `engine`, `layout`, and one line for the job's owner, `isolation`. Empty:
+    nothing is known to have been started."""
     note: str | None = field(default=None, compare=False)
     """A message about the start for the job's owner."""
 

@@ -18,6 +18,7 @@ from worker.attempts.prepare import plan_of
 from worker.devices.inventory import Device
 from worker.engines.base import AttemptKey
 from worker.engines.local.engine import launch_plan
+from worker.engines.local.launchers import rank_start
 from worker.engines.local.launchers.torchrun import TorchrunLauncher
 
 GPUS = [Device(index, f"GPU-0000-{index}", "H200", "cuda", 1 << 37) for index in (1, 3)]
@@ -41,6 +42,7 @@ def allowed(tmp_path: Path) -> Path:
 def _plan(run: RunDir, raw: dict[str, Any], *, devices: Sequence[Device] = SLOTS, **changes: Any) -> LaunchPlan:
     arguments: dict[str, Any] = {
         "key": AttemptKey("job_x", 2),
+        "owner": "ada",
         "claimed_at": 1,
         "run": run,
         "devices": tuple(device.uuid for device in devices),
@@ -64,7 +66,7 @@ def _script(code: Path, **config: Any) -> dict[str, Any]:
 
 def test_a_recipe_runs_the_trainer_in_the_run_directory(run: RunDir) -> None:
     plan = _plan(run, _recipe())
-    rank = [sys.executable, "-P", "-u", "-m", "torchyard.run.rank", "-m", "trainer"]
+    rank = [sys.executable, "-I", "-S", rank_start.__file__, "-m", "trainer"]
     assert plan.argv[-len(rank) :] == rank
     assert "--nproc-per-node=2" in plan.argv
     assert (plan.cwd, plan.world_size) == (str(run.job), 2)
@@ -82,7 +84,9 @@ def test_a_script_runs_in_its_code_folder_with_its_arguments(run: RunDir, allowe
     assert plan.env["TORCHYARD_RESUME_FROM"] == str(run.resume)
 
 
-def test_the_environment_has_inherited_variables_the_jobs_and_the_services(run: RunDir) -> None:
+def test_the_launcher_has_inherited_variables_and_the_services_and_only_the_ranks_the_jobs(
+    run: RunDir, allowed: Path
+) -> None:
     secrets = {
         "TORCHYARD_TOKEN": "t",
         "TORCHYARD_DATABASE": "d",
@@ -94,15 +98,15 @@ def test_the_environment_has_inherited_variables_the_jobs_and_the_services(run: 
     }
     shared = {"PATH": "/usr/bin", "LC_ALL": "C.UTF-8", "LD_LIBRARY_PATH": "/opt", "NVIDIA_VISIBLE_DEVICES": "all"}
     shared |= {"TORCH_HOME": "/cache/torch", "HF_HOME": "/cache/hf"}
-    spec = _recipe() | {"env": {"WANDB_MODE": "offline", "GLOO_SOCKET_IFNAME": "eth0"}}
-    env = _plan(run, spec, environ=secrets | shared).env
+    (allowed / "train.py").touch()
+    spec = _script(allowed) | {"env": {"WANDB_MODE": "offline", "GLOO_SOCKET_IFNAME": "eth0", "PATH": "/mine"}}
+    plan = _plan(run, spec, environ=secrets | shared, allowed=[allowed])
     service = {
         "TORCHYARD_JOB_ID": "job_x",
         "TORCHYARD_ATTEMPT": "2",
         "TORCHYARD_RUN_DIR": str(run.job),
         "TORCHYARD_CONFIG": str(run.config),
         "TORCHYARD_CHECKPOINT_DIR": str(run.checkpoints),
-        "TORCHYARD_DATA": "digits",
         "PYTHONUNBUFFERED": "1",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "CUDA_VISIBLE_DEVICES": "",
@@ -110,7 +114,8 @@ def test_the_environment_has_inherited_variables_the_jobs_and_the_services(run: 
         "NCCL_SOCKET_IFNAME": "lo",
     }
     threads = str(max(1, len(os.sched_getaffinity(0)) // 2))
-    assert env == shared | service | {"WANDB_MODE": "offline", "OMP_NUM_THREADS": threads}
+    assert plan.env == shared | service | {"OMP_NUM_THREADS": threads}
+    assert plan.rank_env == {"WANDB_MODE": "offline", "PATH": "/mine"}
 
 
 def test_gpus_are_named_by_uuid(run: RunDir) -> None:

@@ -8,7 +8,7 @@ import signal
 from typing import Literal, Protocol
 import uuid
 
-from tests.worker.attempt import wait_for
+from tests.worker.attempt import confinement, wait_for
 from tests.worker.engines.memory import MemoryEngine
 from tests.worker.stand_in import TorchrunStandIn
 from torchyard.contract.job import EndReason
@@ -72,7 +72,9 @@ def _plan(key: AttemptKey, folder: Path, program: Sequence[str], env: dict[str, 
         key=key,
         claimed_at=1_000_000,
         program=tuple(program),
+        owner="ada",
         env=env,
+        job_env={},
         cwd=folder,
         devices=("cpu-0", "cpu-1"),
         time_limit=timedelta(minutes=10),
@@ -118,6 +120,7 @@ class LocalEngineFixture:
         self._runs = folder / "runs"
         self._warm = warm
         self._folder = folder
+        self._confinement = confinement(folder, readable=(folder,))
         self.engine: Engine = self.later_engine()
 
     def plan(self, program: Program) -> Plan:
@@ -131,7 +134,9 @@ class LocalEngineFixture:
         return replace(plan, launcher="torchrun" if self._warm is None else "warm")
 
     def later_engine(self) -> Engine:
-        return LocalEngine(self._runs, Inventory(SLOTS), launcher=TorchrunStandIn(), warm=self._warm)
+        return LocalEngine(
+            self._runs, Inventory(SLOTS), launcher=TorchrunStandIn(), warm=self._warm, confinement=self._confinement
+        )
 
     def wait_for_ranks(self, handle: Handle) -> None:
         run = self._run(handle.key)

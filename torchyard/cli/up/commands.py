@@ -1,5 +1,6 @@
 """Commands that run the service on this machine."""
 
+from collections.abc import Iterable
 import contextlib
 import json
 from pathlib import Path
@@ -11,6 +12,7 @@ import typer
 from torchyard.cli import output
 from torchyard.cli.arguments import Json
 from torchyard.contract import terminal
+from torchyard.contract.datadir import parse_allowed_paths
 
 DataDirOption = Annotated[Path, typer.Option("--data-dir", help="Where everything is kept.")]
 
@@ -24,12 +26,10 @@ def up(
         int | None, typer.Option(min=0, help="CPU slots to offer where there is no GPU.", show_default=False)
     ] = None,
     allow_path: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Option(
-            exists=True,
-            file_okay=False,
-            resolve_path=True,
-            help="A folder below which jobs may name file:// data and code. Repeatable.",
+            metavar="DIR[:rw]",
+            help="A folder below which jobs may name file:// data and code; with :rw they may write it. Repeatable.",
         ),
     ] = None,
     database: Annotated[str | None, typer.Option(metavar="URL", help="SQL database, instead of SQLite.")] = None,
@@ -43,7 +43,7 @@ def up(
     from torchyard.cli.up.service import Options, Service
     from torchyard.contract.listening import is_loopback
 
-    options = Options(host, port, data_dir, cpu_slots, tuple(allow_path or ()), database, redis)
+    options = Options(host, port, data_dir, cpu_slots, _allowed(allow_path or ()), database, redis)
     service = Service(options, say=_say)
     if not is_loopback(host):
         _say(f"Warning: {host} is reachable from the network, unencrypted; whoever has the token can run code here.")
@@ -60,6 +60,17 @@ def up(
     _say("Starting …")
     service.run(on_ready)
     _say("Stopped.")
+
+
+def _allowed(folders: Iterable[str]) -> dict[Path, bool]:
+    """Returns the existing folders with links resolved, and whether jobs may write each of them."""
+    found: dict[Path, bool] = {}
+    for text in folders:
+        for path, writable in parse_allowed_paths(text).items():
+            if not path.is_dir():
+                raise typer.BadParameter(f"{path} is not a folder", param_hint="--allow-path")
+            found[path.resolve()] = writable
+    return found
 
 
 def demo(*, data_dir: DataDirOption = Path(".torchyard"), as_json: Json = False) -> None:

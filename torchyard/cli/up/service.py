@@ -1,7 +1,7 @@
 """The whole service on one machine: `torchyard up` starts it, restarts what dies, and stops it."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 import errno
 import http
 import http.client
@@ -19,7 +19,8 @@ from types import FrameType
 from torchyard.cli.up import programs, redis_server
 from torchyard.cli.up.child import Child, spawn
 from torchyard.cli.up.datadir import DataDir
-from torchyard.contract.datadir import check_allowed_paths, make_files_private, redis_url
+from torchyard.contract import inspection
+from torchyard.contract.datadir import check_allowed_paths, format_allowed_paths, make_files_private, redis_url
 from torchyard.contract.errors import ConfigError, Conflict, Unavailable
 from torchyard.contract.listening import check_token
 from torchyard.contract.privatefile import write_private
@@ -39,7 +40,8 @@ class Options:
     port: int
     data_dir: Path
     cpu_slots: int | None = None
-    allow_paths: tuple[Path, ...] = ()
+    allow_paths: Mapping[Path, bool] = field(default_factory=dict[Path, bool])
+    """Folders below which jobs may name files, and whether they may write each of them."""
     database: str | None = None
     redis: str | None = None
 
@@ -65,6 +67,7 @@ class Service:
         directory or the port is taken, Unavailable if a part does not come up.
         """
         programs.check_installed()
+        inspection.forbid()
         self._check_options()
         self._umask = make_files_private()
         self._create_data_dir()
@@ -120,13 +123,13 @@ class Service:
         }
 
     def _worker_environment(self, redis: str) -> dict[str, str]:
-        allowed, slots = self._options.allow_paths, self._options.cpu_slots
+        slots = self._options.cpu_slots
         return {
             **_environ(settings=True),
             **self._database(),
             "TORCHYARD_REDIS_URL": redis,
             "TORCHYARD_UMASK": os.environ.get("TORCHYARD_UMASK") or f"{self._umask:03o}",
-            "TORCHYARD_ALLOW_PATHS": os.pathsep.join(str(path.absolute()) for path in allowed),
+            "TORCHYARD_ALLOW_PATHS": format_allowed_paths(self._options.allow_paths),
             **({"TORCHYARD_CPU_SLOTS": str(slots)} if slots is not None else {}),
         }
 

@@ -15,7 +15,7 @@ from torchyard.contract.recordfiles import write_record
 from torchyard.contract.records import ExitReport, LaunchPlan, ProcessIdentity
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.untrusted import read_untrusted
-from torchyard.contract.views import DeviceView, StartsView
+from torchyard.contract.views import DeviceView, IsolationView, StartsView
 from worker.devices.inventory import Inventory
 from worker.engines import base
 from worker.engines.base import AttemptKey, Handle, Plan
@@ -27,6 +27,8 @@ from worker.engines.local.launchers.torchrun import TorchrunLauncher
 from worker.engines.local.launchers.warm import WarmLauncher, warm_start_obstacle
 from worker.engines.local.stop_requests import StopRequester
 from worker.engines.local.warm.manager import WarmProcess, WarmProcessUnavailable
+from worker.sandbox import levels
+from worker.sandbox.confinement import Confined, Confinement
 
 _WARM_WAIT_S = 30.0
 """How long a start waits for a warm process that is not ready yet: a cold start could take as long."""
@@ -42,13 +44,15 @@ class LocalHandle(ProcessIdentity):
     engine: Literal["local"] = "local"
     layout: Literal[1, 2] = 1
     """The layout of the run directory."""
+    isolation: str = ""
+    """How the attempt is isolated, for the job's owner."""
 
 
 class LocalEngine:
     """`runs` contains the run directories. `inventory` has the devices that this host offers.
 
     Jobs start from `warm` if it is given and can start them, otherwise with `launcher`, which is torchrun. They get
-    `umask`.
+    `umask`. Without `confinement` they may touch what this user may.
     """
 
     def __init__(
@@ -59,12 +63,14 @@ class LocalEngine:
         launcher: Launcher | None = None,
         warm: WarmProcess | None = None,
         umask: int = 0o077,
+        confinement: Confinement | None = None,
     ) -> None:
         self._runs = runs
         self._inventory = inventory
         self._cold_launcher = launcher or TorchrunLauncher()
         self._warm = warm
         self._umask = umask
+        self._confinement = confinement
         self._supervisors: dict[AttemptKey, LocalHandle] = {}
         """The supervisors of the attempts that are not known to have ended."""
         self._stop_requesters: dict[AttemptKey, StopRequester] = {}
@@ -146,11 +152,16 @@ class LocalEngine:
 
     def kill_others(self, keep: Collection[AttemptKey]) -> None:
         leftovers.kill_leftovers(self._runs, keep)
+        if self._confinement is not None:
+            self._confinement.places.remove_other_temporaries(keep)
 
     def starts(self) -> StartsView:
-        if self._warm is None:
-            return StartsView(mode="cold", why=_NO_WARM_PROCESS)
-        return self._warm.status()
+        starts = StartsView(mode="cold", why=_NO_WARM_PROCESS) if self._warm is None else self._warm.status()
+        return starts.model_copy(update={"isolation": self._isolation})
+
+    @property
+    def _isolation(self) -> IsolationView:
+        return levels.OFF if self._confinement is None else self._confinement.isolation
 
     def capacity(self) -> list[DeviceView]:
         if self._inventory.nvml is None:  # reading all processes is slow, and CPU slots need no pids
@@ -163,7 +174,8 @@ class LocalEngine:
         return RunDir(self._runs / key.job_id / str(key.number), layout=layout)
 
     def _started(self, key: AttemptKey, run: RunDir, supervisor: ProcessIdentity, world_size: int) -> Handle:
-        handle = LocalHandle(**supervisor.to_dict(), layout=run.layout)
+        isolation = levels.describe(self._isolation)
+        handle = LocalHandle(**supervisor.to_dict(), layout=run.layout, isolation=isolation)
         self._supervisors[key] = handle
         return Handle(key, world_size, handle.to_dict())
 
@@ -186,8 +198,9 @@ class LocalEngine:
         Raises WarmProcessUnavailable if `launcher` needs the warm process and there is none.
         """
         run = self._run_dir(plan.key)
-        slots = len(self._inventory.devices)
-        write_record(run.launch, launch_plan(plan, run=run, launcher=launcher, slots=slots, umask=self._umask))
+        slots, umask, confinement = len(self._inventory.devices), self._umask, self._confinement
+        written = launch_plan(plan, run=run, launcher=launcher, slots=slots, umask=umask, confinement=confinement)
+        write_record(run.launch, written)
         if self._warm is None:
             return supervisors.start(run, secrets=plan.secrets)
         try:
@@ -212,6 +225,8 @@ class LocalEngine:
         if supervisor is not None:
             orphans.unregister(supervisor)
         self._stop_requesters.pop(key, None)
+        if self._confinement is not None:
+            self._confinement.places.remove_temporary(key)
 
 
 UNKNOWN_SUPERVISOR = ProcessIdentity(pid=0, start_time=0, boot_id="")
@@ -226,19 +241,24 @@ def launch_plan(
     slots: int,
     umask: int = 0o077,
     environ: Mapping[str, str] = os.environ,
+    confinement: Confinement | None = None,
 ) -> LaunchPlan:
-    """Returns what the supervisor starts, with the whole environment.
+    """Returns what the supervisor starts, with the whole environment. Makes the places that the attempt may write.
 
-    `environ`: the worker's variables. `slots`: the number of the worker's devices.
+    `environ`: the worker's variables. `slots`: the number of the worker's devices. Raises OSError.
     """
     changeable, fixed = rank_environment(plan, slots=slots)
+    confined = Confined() if confinement is None else confinement.confine(plan, run=run, environ=environ)
+    env = inherited(environ) | changeable | dict(confined.env) | dict(plan.env) | fixed
+    unchangeable = fixed.keys() | plan.env.keys()
     return LaunchPlan(
         job_id=plan.key.job_id,
         attempt=plan.key.number,
         claimed_at=plan.claimed_at,
         launcher=launcher.name,
         argv=launcher.command(plan, folder=run.torchrun),
-        env=inherited(environ) | changeable | dict(plan.env) | fixed,
+        env=env,
+        rank_env={name: value for name, value in plan.job_env.items() if name not in unchangeable},
         cwd=str(plan.cwd),
         umask=umask,
         world_size=len(plan.devices),
@@ -246,6 +266,7 @@ def launch_plan(
         stall_timeout=plan.stall_timeout,
         stop_grace=plan.stop_grace,
         reports=plan.reports,
+        sandbox=confined.sandbox,
     )
 
 

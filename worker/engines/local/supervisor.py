@@ -17,6 +17,7 @@ import time
 
 from setproctitle import setproctitle
 
+from torchyard.contract import inspection
 from torchyard.contract.disk import PASSING, retry_while_unavailable
 from torchyard.contract.durations import format_duration
 from torchyard.contract.events import Message
@@ -61,6 +62,7 @@ def supervise(root: Path, values: Mapping[str, str]) -> None:
 
     `values`: the secrets of its ranks, by variable.
     """
+    inspection.forbid()
     run = RunDir.found(root)
     plan = read_untrusted(run.launch, LaunchPlan)
     if plan is None:

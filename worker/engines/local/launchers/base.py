@@ -54,16 +54,15 @@ class Launch(Protocol):
 
 
 def rank_environment(plan: Plan, *, slots: int) -> tuple[dict[str, str], dict[str, str]]:
-    """Returns the variables of the ranks that the job may change, and those that it may not.
+    """Returns the variables of launcher and ranks that the job may change, and those that it may not.
 
     `slots`: the devices of the host, which share its cores.
     """
     threads = max(1, len(os.sched_getaffinity(0)) // max(slots, len(plan.devices)))
-    gpus = [uuid for uuid in plan.devices if not uuid.startswith("cpu-")]
     return {"OMP_NUM_THREADS": str(threads)}, {
         "PYTHONUNBUFFERED": "1",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        "CUDA_VISIBLE_DEVICES": ",".join(gpus),
+        "CUDA_VISIBLE_DEVICES": ",".join(plan.gpus),
         "GLOO_SOCKET_IFNAME": "lo",
         "NCCL_SOCKET_IFNAME": "lo",
     }

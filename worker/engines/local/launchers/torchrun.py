@@ -8,14 +8,15 @@ from dataclasses import replace
 import os
 from pathlib import Path
 import re
-import subprocess
 import sys
-from typing import Literal
+from typing import Literal, NoReturn
 
 from torchyard.contract.records import LaunchPlan
 from torchyard.contract.rundir import Env, RunDir
 from worker.engines.base import Plan
 from worker.engines.local import logtail, process
+from worker.engines.local.launchers import rank_start
+from worker.engines.local.launchers.agent import AgentProcess
 from worker.engines.local.secrets import SecretServer
 from worker.engines.local.warm import fork
 
@@ -39,13 +40,13 @@ class TorchrunLauncher:
         return "torchrun"
 
     def command(self, plan: Plan, *, folder: Path) -> list[str]:
-        rank = ["--no-python", *_PYTHON, "-u", "-m", "torchyard.run.rank", *plan.program]
+        rank = ["--no-python", *rank_command(plan.program)]
         of_plan = [f"--nproc-per-node={len(plan.devices)}", f"--log-dir={folder}"]
         return [*_PYTHON, "-m", _MODULE, *_ELASTIC, *of_plan, *rank]
 
 
-class TorchrunAgent:
-    """torchrun's agent as a child of the supervisor. Raises OSError if it cannot be started.
+class TorchrunAgent(AgentProcess):
+    """torchrun's agent. Raises OSError if it cannot be started.
 
     Its ranks ask the supervisor for the secrets, so that the agent never has them.
 
@@ -54,57 +55,43 @@ class TorchrunAgent:
     """
 
     def __init__(self, plan: LaunchPlan, run: RunDir, secrets: Mapping[str, str]) -> None:
-        self.exit_code: int | None = None
-        self._run = run
+        self._run_dir = run
         self._secrets = SecretServer(run.secrets, secrets) if secrets else None
+        variables = {f"{rank_start.JOB_VARIABLE}{name}": value for name, value in plan.rank_env.items()}
         if self._secrets is not None:
-            plan = replace(plan, env=plan.env | {Env.SECRETS.value: str(run.secrets.absolute())})
-        logs = (run.log("launcher", "stdout"), run.log("launcher", "stderr"))
-        if fork.has_preloaded() and plan.argv[:4] == [*_PYTHON, "-m", _MODULE]:
-            self._pid = fork.fork(lambda: fork.run_module(plan, logs=logs))
-        else:
-            self._pid = _execute(plan, logs)
-        self._pidfd = os.pidfd_open(self._pid)
+            variables[Env.SECRETS.value] = str(run.secrets.absolute())
+        started = replace(plan, env=plan.env | variables)
+        super().__init__(started, run, lambda: _run_torchrun(started))
 
     @property
     def last_killed(self) -> int:
-        return self._pid
+        return self.pid
 
     def descriptors(self) -> Sequence[int]:
-        agent = [self._pidfd] if self.exit_code is None else []
-        return agent if self._secrets is None else [*agent, self._secrets.fileno()]
+        return [*super().descriptors(), *([] if self._secrets is None else [self._secrets.fileno()])]
 
     def handle_events(self) -> None:
         if self._secrets is not None and process.readable([self._secrets.fileno()]):
             self._secrets.answer()
 
-    def child_exited(self, pid: int, code: int) -> None:
-        if pid == self._pid:
-            self.exit_code = code
-
     def failures(self) -> list[tuple[int, int]]:
-        return parse_failures(logtail.tail_of_stderr(self._run, "launcher"))
+        return parse_failures(logtail.tail_of_stderr(self._run_dir, "launcher"))
 
     def close(self) -> None:
-        os.close(self._pidfd)
+        super().close()
         if self._secrets is not None:
             self._secrets.close()
 
 
-def _execute(plan: LaunchPlan, logs: tuple[Path, Path]) -> int:
-    with logs[0].open("ab") as stdout, logs[1].open("ab") as stderr:
-        agent = subprocess.Popen(
-            plan.argv,
-            env=plan.env,
-            cwd=plan.cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=stdout,
-            stderr=stderr,
-            start_new_session=True,
-            umask=plan.umask,
-        )
-    agent.returncode = 0  # the supervisor reaps it
-    return agent.pid
+def _run_torchrun(plan: LaunchPlan) -> NoReturn:
+    if fork.has_preloaded() and plan.argv[:4] == [*_PYTHON, "-m", _MODULE]:
+        fork.run_module(plan.argv[3:])
+    os.execve(plan.argv[0], plan.argv, plan.env)  # noqa: S606 no shell is wanted
+
+
+def rank_command(program: Sequence[str]) -> list[str]:
+    """Returns the `argv` of a rank that gets the job's variables when it starts."""
+    return [sys.executable, "-I", "-S", str(Path(rank_start.__file__)), *program]
 
 
 def parse_failures(stderr: str) -> list[tuple[int, int]]:

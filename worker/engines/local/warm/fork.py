@@ -60,7 +60,7 @@ def fork(run: Callable[[], NoReturn], *, keep: Collection[int] = ()) -> int:
 
 def run_rank(plan: LaunchPlan) -> NoReturn:
     """Runs the plan's program (`SCRIPT [ARGS…]` or `-m MODULE [ARGS…]`) as one rank, and exits."""
-    _set_environment(plan)
+    set_environment(plan)
     _reseed()
     importlib.import_module("torch").set_num_threads(int(plan.env["OMP_NUM_THREADS"]))
     _forget_modules(plan.argv)
@@ -76,30 +76,34 @@ def run_rank(plan: LaunchPlan) -> NoReturn:
     rank.main()
 
 
-def run_module(plan: LaunchPlan, *, logs: tuple[Path, Path]) -> NoReturn:
-    """Runs the plan's `python -P -m MODULE [ARGS…]` of ours with its output in `logs` (stdout, stderr), and exits."""
+def run_module(argv: Sequence[str]) -> NoReturn:
+    """Runs `MODULE [ARGS…]` of ours as `python -m` would, and exits."""
+    sys.argv = list(argv)
+    importlib.import_module(argv[0]).main()
+    leave(0)
+
+
+def redirect(logs: tuple[Path, Path]) -> None:
+    """Appends what this process prints to `logs` (stdout, stderr). Raises OSError."""
     for descriptor, log in enumerate(logs, start=1):
         opened = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         os.dup2(opened, descriptor)
         os.close(opened)
-    _set_environment(plan)
-    sys.argv = list(plan.argv[3:])
-    importlib.import_module(plan.argv[3]).main()
-    leave(0)
 
 
-def has_preloaded() -> bool:
-    """Returns whether this process is a fork of a warm process, with all its imports."""
-    return "torch" in sys.modules
-
-
-def _set_environment(plan: LaunchPlan) -> None:
+def set_environment(plan: LaunchPlan) -> None:
+    """Sets the plan's variables, folder and umask, and no other variable. Raises OSError."""
     os.environ.clear()
     os.environ.update(plan.env)
     time.tzset()
     os.chdir(plan.cwd)
     os.umask(plan.umask)
     tempfile.tempdir = None  # it depends on the environment
+
+
+def has_preloaded() -> bool:
+    """Returns whether this process is a fork of a warm process, with all its imports."""
+    return "torch" in sys.modules
 
 
 def _detach_from_parent(keep: Collection[int]) -> None:

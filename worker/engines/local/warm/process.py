@@ -15,6 +15,7 @@ from typing import NoReturn
 
 from setproctitle import setproctitle
 
+from torchyard.contract import inspection
 from torchyard.contract.records import ProcessIdentity
 from worker.engines.local import process, secrets, supervisor
 from worker.engines.local.warm import fork, preload
@@ -25,6 +26,7 @@ TITLE = "torchyard:warm-process"
 
 def main() -> None:
     """Serves until the worker closes its end of the socket. Exits with 1 and a message if it must not be forked."""
+    inspection.forbid()
     channel = socket.socket(fileno=int(sys.argv[1]))
     setproctitle(TITLE)
     try:

@@ -1,0 +1,53 @@
+"""How one worker confines its attempts: the level, the places of each, and what the operator allows."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torchyard.contract.records import Sandbox
+from torchyard.contract.rundir import Env, RunDir
+from torchyard.contract.views import IsolationView
+from worker.engines.base import Plan
+from worker.sandbox.places import WorkerPlaces
+from worker.sandbox.policy import sandbox_of
+
+
+@dataclass(frozen=True)
+class Confined:
+    """What one attempt gets. `env`: the variables that name its places."""
+
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    sandbox: Sandbox | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Confinement:
+    """Confines the attempts of one worker."""
+
+    isolation: IsolationView
+    places: WorkerPlaces
+    readable: Sequence[Path] = ()
+    """What the operator allows all jobs to read."""
+    writable: Sequence[Path] = ()
+    """What the operator allows all jobs to write."""
+
+    def confine(self, plan: Plan, *, run: RunDir, environ: Mapping[str, str]) -> Confined:
+        """Makes the places of an attempt, and returns what it gets. Raises OSError.
+
+        `environ`: the worker's variables.
+        """
+        if self.isolation.level == "off":
+            return Confined()
+        places = self.places.of(plan.key, owner=plan.owner)
+        places.create()
+        env = places.environment(environ) | {Env.ISOLATION.value: self.isolation.level}
+        sandbox = sandbox_of(
+            self.isolation,
+            run=run,
+            places=places,
+            readable=(*self.readable, *self.writable),
+            writable=self.writable,
+            gpus=bool(plan.gpus),
+            environ={**environ, **env},
+        )
+        return Confined(env, sandbox)

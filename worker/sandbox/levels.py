@@ -1,0 +1,49 @@
+"""The levels of isolation: what the operator asks for, and what this host can do."""
+
+from enum import StrEnum
+
+from torchyard.contract.errors import ConfigError
+from torchyard.contract.views import IsolationView
+from worker.sandbox import landlock, namespaces
+
+OFF = IsolationView(level="off", lacks=["jobs may touch all that this user may (TORCHYARD_ISOLATION is off)"])
+_NEEDED_ABI = (
+    (1, "Landlock (Linux 5.13, CONFIG_SECURITY_LANDLOCK and lsm=landlock): jobs may touch all files of this user"),
+    (3, "Landlock for truncation (Linux 6.2): jobs may empty files of this user that they cannot write"),
+    (5, "Landlock for device controls (Linux 6.10)"),
+    (6, "Landlock for signals and abstract sockets (Linux 6.12): jobs may kill other processes of this user"),
+)
+_NO_OWN_SHM = "a /dev/shm of its own for each attempt (user namespaces): jobs share the host's"
+
+
+class Isolation(StrEnum):
+    """What the operator asks for."""
+
+    OFF = "off"
+    AUTO = "auto"
+    """All that this host can do."""
+    REQUIRE = "require"
+    """At least Landlock, or no job starts."""
+
+
+def level_of(isolation: Isolation) -> IsolationView:
+    """Returns how jobs are isolated on this host. Forks a child to try it, so no other thread may run.
+
+    Raises ConfigError if the host cannot do what is required.
+    """
+    if isolation is Isolation.OFF:
+        return OFF
+    abi, own_shm = landlock.abi(), namespaces.is_allowed()
+    lacks = [what for needed, what in _NEEDED_ABI if abi < needed] + ([] if own_shm else [_NO_OWN_SHM])
+    if abi:
+        return IsolationView(level="landlock", own_shm=own_shm, lacks=lacks)
+    if isolation is Isolation.REQUIRE:
+        raise ConfigError(f"TORCHYARD_ISOLATION is require, but this host lacks {lacks[0]}")
+    return IsolationView(level="basic", own_shm=own_shm, lacks=[lacks[0], *lacks[len(_NEEDED_ABI) :]])
+
+
+def describe(isolation: IsolationView) -> str:
+    """Returns the level in one line."""
+    shown = {"off": "not isolated", "basic": "isolated without Landlock", "landlock": "isolated by Landlock"}
+    own = ", with a /dev/shm of its own" if isolation.own_shm else ""
+    return shown[isolation.level] + own + "".join(f"; lacks {what}" for what in isolation.lacks)

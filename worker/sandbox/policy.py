@@ -1,0 +1,102 @@
+"""What the processes of an attempt may touch: the system, Python, and what the operator allows, read-only; and writable
+what is their own."""
+
+from collections.abc import Iterator, Mapping, Sequence
+import importlib.util
+import os
+from pathlib import Path
+import sys
+
+from torchyard.contract.records import Sandbox
+from torchyard.contract.rundir import RunDir
+from torchyard.contract.views import IsolationView
+from worker.sandbox.landlock import DEVICE, READ, WRITE, Access
+from worker.sandbox.places import Places
+
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")
+_KERNEL = ("/proc", "/sys")
+_NETWORK = ("hosts", "host.conf", "resolv.conf", "gai.conf", "hostname", "nsswitch.conf", "services", "protocols")
+_CERTIFICATES = ("ssl/certs", "ssl/cert.pem", "ssl/openssl.cnf", "ca-certificates", "pki")
+_LOADER = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives")
+_LOCALE = ("localtime", "timezone", "locale.alias", "locale.conf", "fonts", "mime.types", "magic", "terminfo")
+_GPU_LIBRARIES = ("nccl.conf", "OpenCL", "vulkan", "egl", "glvnd", "libibverbs.d")
+_SHELLS = ("passwd", "group", "os-release", "debian_version", "profile", "profile.d", "bash.bashrc", "gitconfig")
+_ETC = (*_NETWORK, *_CERTIFICATES, *_LOADER, *_LOCALE, *_GPU_LIBRARIES, *_SHELLS)
+"""The parts of /etc that libraries read. Others have keys and passwords, which root's jobs could read."""
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts")
+_GPU_DEVICES = ("nvidia*", "dri", "kfd", "infiniband", "gdrdrv")
+_OF_PREFIX = ("bin", "lib", "lib64", "include", "share", "etc", "ssl", "conda-meta", "nvvm", "targets", "pyvenv.cfg")
+_PACKAGES = ("torchyard", "trainer", "worker")
+_PATHS = ("LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "CUDA_HOME", "CUDA_PATH", "TORCH_HOME", "HF_HUB_CACHE")
+"""Variables of the operator that name files which jobs may read."""
+
+
+def sandbox_of(
+    isolation: IsolationView,
+    *,
+    run: RunDir,
+    places: Places,
+    readable: Sequence[Path],
+    writable: Sequence[Path],
+    gpus: bool,
+    environ: Mapping[str, str] = os.environ,
+) -> Sandbox | None:
+    """Returns the sandbox of an attempt, or None if jobs are not isolated.
+
+    `readable` and `writable`: what the operator allows. `gpus`: whether the attempt has any. `environ`: the worker's
+    variables, with the places of libraries and shared caches.
+    """
+    if isolation.level == "off":
+        return None
+    shm = Path("/dev/shm")  # noqa: S108 what POSIX shared memory uses
+    own = (run.job, places.home, places.temporary, shm)
+    hidden = (Path.home(), run.root, places.home)
+    found = (*_of_system(), *_of_python(hidden), *_of_variables(environ), *readable, run.input)
+    return Sandbox(
+        landlock=isolation.level == "landlock",
+        own_shm=isolation.own_shm,
+        readable=_paths(found),
+        writable=_paths((*own, *writable)),
+        devices=_paths(_devices(gpus=gpus)),
+    )
+
+
+def rules(sandbox: Sandbox) -> list[tuple[str, Access]]:
+    """Returns the sandbox as rules of Landlock."""
+    by_access = ((READ, sandbox.readable), (WRITE, sandbox.writable), (DEVICE, sandbox.devices))
+    return [(path, access) for access, paths in by_access for path in paths]
+
+
+def _of_system() -> Iterator[Path]:
+    yield from map(Path, (*_SYSTEM, *_KERNEL))
+    yield from (Path("/etc", name) for name in _ETC)
+
+
+def _of_python(hidden: Sequence[Path]) -> Iterator[Path]:
+    """Yields the environment's folders, but none that contains what is `hidden`. Its root may be a home."""
+    for prefix in (sys.prefix, sys.base_prefix):
+        yield from (Path(prefix, name) for name in _OF_PREFIX)
+    for package in _PACKAGES:
+        spec = importlib.util.find_spec(package)
+        if spec is not None:
+            yield from map(Path, spec.submodule_search_locations or ())
+    for path in map(Path, sys.path):
+        if path.is_absolute() and not any(item.is_relative_to(path) for item in hidden):
+            yield path
+
+
+def _of_variables(environ: Mapping[str, str]) -> Iterator[Path]:
+    for name in _PATHS:
+        yield from (Path(part) for part in environ.get(name, "").split(os.pathsep) if part.startswith("/"))
+
+
+def _devices(*, gpus: bool) -> Iterator[Path]:
+    device = Path("/dev")
+    yield from (device / name for name in _DEVICES)
+    for pattern in _GPU_DEVICES if gpus else ():
+        yield from device.glob(pattern)
+
+
+def _paths(found: Sequence[Path] | Iterator[Path]) -> list[str]:
+    """Returns each existing path once, with links resolved."""
+    return list(dict.fromkeys(os.path.realpath(path) for path in found if path.exists()))
