@@ -219,6 +219,7 @@ def test_torch_is_for_the_trainer_and_lazily_for_the_run_context_and_the_warm_pr
         "torchyard/run/tensors.py",
         f"{local}/launchers/warm.py",
         f"{local}/warm/fork.py",
+        f"{local}/warm/group.py",
     }
     allowed = {(Path(name), "lazily") for name in lazily}
     assert [str(found) for found in _used(TORCH, beside={"trainer"}) if (found.file, found.when) not in allowed] == []

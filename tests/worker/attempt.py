@@ -1,7 +1,7 @@
 """An attempt with real processes and without a database: its run directory, its supervisor and its ranks."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 import functools
 import json
@@ -29,7 +29,7 @@ from worker.engines.local.launchers.warm import WarmLauncher
 from worker.engines.local.warm.manager import WarmProcess
 from worker.sandbox import levels
 from worker.sandbox.confinement import Confinement
-from worker.sandbox.places import WorkerPlaces
+from worker.sandbox.places import Places, WorkerPlaces
 from worker.sandbox.policy import sandbox_of
 
 EACH_LAUNCH = pytest.mark.parametrize("attempt", ["cold", "warm"], indirect=True)
@@ -73,6 +73,9 @@ class Attempt:
     warm: WarmProcess | None = None
     launcher: Literal["torchrun", "warm"] = "torchrun"
     """How `start` and `start_job` start the ranks. `start` uses the stand-in for torchrun."""
+    isolation: IsolationView = field(default_factory=isolation)
+    writable: Sequence[Path] = ()
+    """What the operator lets jobs write."""
 
     @classmethod
     def create(
@@ -88,8 +91,14 @@ class Attempt:
 
     @property
     def confinement(self) -> Confinement:
-        """That of a worker which allows what is in the folder of the run directory."""
-        return confinement(self.run.root.parent, readable=(self.run.root / "code",))
+        """That of a worker which allows the script's folder and the data in the run directory."""
+        readable = (self.run.root / "code", *self.run.root.glob("*.npz"))
+        found = confinement(self.run.root / "worker", readable=readable)
+        return replace(found, isolation=self.isolation, writable=self.writable)
+
+    @property
+    def places(self) -> Places:
+        return self.confinement.places.of(self.key, owner="ada")
 
     @property
     def supervisor(self) -> ProcessIdentity:
@@ -128,7 +137,7 @@ class Attempt:
         write_record(self.run.launch, replace(plan, reports=reports, launcher=self.launcher))
 
     def plan(self, argv: list[str], *, grace: int = 30, time_limit: int = 600, stall: int = 600) -> LaunchPlan:
-        places = self.confinement.places.of(self.key, owner="ada")
+        places, confinement = self.places, self.confinement
         places.create()
         return LaunchPlan(
             job_id=self.job_id,
@@ -136,11 +145,11 @@ class Attempt:
             argv=argv,
             env={"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", **places.environment({}), **self.environment()},
             sandbox=sandbox_of(
-                self.confinement.isolation,
+                confinement.isolation,
                 run=self.run,
                 places=places,
-                readable=self.confinement.readable,
-                writable=(),
+                readable=confinement.readable,
+                writable=confinement.writable,
                 gpus=False,
             ),
             cwd=str(self.run.job),
@@ -202,6 +211,11 @@ class Attempt:
         assert report is not None, self.run.supervisor_log.read_text()
         wait_for(lambda: not process.is_alive(self.supervisor), "the supervisor's end")
         return report
+
+    def normalized(self, text: str) -> str:
+        """Replaces what is another one for each attempt."""
+        own = {str(self.run.root): "RUN", self.job_id: "JOB", str(self.places.temporary): "TEMPORARY"}
+        return functools.reduce(lambda found, item: found.replace(*item), own.items(), text)
 
     def running_processes(self) -> list[ProcessIdentity]:
         return process.find(self.job_id, self.number)

@@ -99,9 +99,7 @@ def test_the_processes_of_a_killed_supervisor_are_found_and_killed(attempt: Atte
     assert supervisor in attempt.running_processes()
     process.send(supervisor, signal.SIGKILL)
     wait_for(lambda: not process.is_alive(supervisor), "the supervisor's end")
-    assert len(attempt.running_processes()) == (
-        3 if attempt.launcher == "torchrun" else 2
-    )  # the ranks go on, and so does their launcher
+    assert len(attempt.running_processes()) == 3  # the ranks and their agent go on
     assert process.kill_attempt(attempt.job_id, attempt.number) == []
     assert attempt.running_processes() == []
     assert not attempt.run.exit.exists()

@@ -21,6 +21,7 @@ from torchyard.contract.recordfiles import read_record, write_record
 from torchyard.contract.records import ExitReport, ProcessIdentity
 from worker.engines.local import process
 from worker.engines.local.engine import LocalEngine
+from worker.sandbox import levels
 
 READY = """
 import os, pathlib, signal, sys, time
@@ -59,11 +60,14 @@ DELETES_ALL = READY + "import shutil\nready()\ngate()\nshutil.rmtree(root.parent
 
 @dataclass
 class ProcessRunnerFixture(RunnerFixture[LocalEngine]):
-    """A runner on real processes. The attempt is started before it, with the stand-in for torchrun."""
+    """A runner on real processes. The attempt is started before it, with the stand-in for torchrun.
+
+    It is not isolated, so that a job can do what the worker must bear where there is no Landlock.
+    """
 
     @property
     def attempt(self) -> Attempt:
-        return Attempt(self.run, self.claim.job_id, self.claim.number)
+        return Attempt(self.run, self.claim.job_id, self.claim.number, isolation=levels.OFF)
 
     def start_script(self, script: str) -> None:
         self.attempt.start(script)

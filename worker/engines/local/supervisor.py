@@ -135,8 +135,8 @@ class Supervisor:
     def _wait_for_exit(self, launch: Launch) -> bool:
         """Waits a moment. Reaps the children that have ended. Returns whether the launcher has exited."""
         process.readable(launch.descriptors(), timeout=_POLL_S)
-        launch.handle_events()
         self._reap()
+        launch.handle_events()
         return launch.exit_code is not None
 
     def _reap(self) -> None:

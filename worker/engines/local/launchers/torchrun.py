@@ -63,14 +63,11 @@ class TorchrunAgent(AgentProcess):
         started = replace(plan, env=plan.env | variables)
         super().__init__(started, run, lambda: _run_torchrun(started))
 
-    @property
-    def last_killed(self) -> int:
-        return self.pid
-
     def descriptors(self) -> Sequence[int]:
         return [*super().descriptors(), *([] if self._secrets is None else [self._secrets.fileno()])]
 
     def handle_events(self) -> None:
+        super().handle_events()
         if self._secrets is not None and process.readable([self._secrets.fileno()]):
             self._secrets.answer()
 

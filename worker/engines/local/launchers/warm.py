@@ -4,18 +4,15 @@ Each rank gets the environment that torchrun would give it.
 """
 
 from collections.abc import Mapping, Sequence
-import contextlib
-import os
 from pathlib import Path
 import re
-import sys
-from typing import Literal, NoReturn
+from typing import Literal
 
 from torchyard.contract.records import LaunchPlan
 from torchyard.contract.rundir import RunDir
 from worker.engines.base import Plan
-from worker.engines.local.launchers.agent import AgentProcess
-from worker.engines.local.launchers.group import RankGroup
+from worker.engines.local.launchers.agent import AgentProcess, AgentReport
+from worker.engines.local.warm.group import RankGroup
 
 _READ_AT_IMPORT = re.compile(
     r"PYTHON.*|LD_.*|GLIBC_.*|MALLOC_.*|LANG|LANGUAGE|LC_.*"
@@ -23,8 +20,6 @@ _READ_AT_IMPORT = re.compile(
     r"|OMP_.*|GOMP_.*|KMP_.*|MKL_.*|DNNL_.*|ONEDNN_.*|OPENBLAS_.*|GOTO_.*|BLIS_.*|VECLIB_.*|NUMEXPR_.*|NPY_.*|NUMPY_.*"
 )
 """Variables that Python, torch, NumPy and the libraries below them read once, when they are loaded."""
-_FAILURE = re.compile(rb"^(\d{1,6}) (-?\d{1,5})$", re.MULTILINE)
-_LONGEST_REPORT = 1 << 16
 
 
 class WarmLauncher:
@@ -65,47 +60,10 @@ def _modules_beside(program: Sequence[str]) -> frozenset[str]:
 
 
 class ForkedRanks(AgentProcess):
-    """An agent that forks the ranks of a plan, with their secrets, and reports which of them failed."""
+    """An agent that forks the ranks of a plan, with their secrets."""
 
     def __init__(self, plan: LaunchPlan, run: RunDir, secrets: Mapping[str, str]) -> None:
-        self._failures: list[tuple[int, int]] = []
-        self._report, reporting = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        try:
-            super().__init__(plan, run, lambda: _run_ranks(plan, run, secrets, reporting), keep=(reporting,))
-        except OSError:
-            os.close(self._report)
-            raise
-        finally:
-            os.close(reporting)
-
-    @property
-    def last_killed(self) -> int:
-        return self.pid
-
-    def handle_events(self) -> None:
-        pass
-
-    def child_exited(self, pid: int, code: int) -> None:
-        super().child_exited(pid, code)
-        if pid == self.pid:
-            with contextlib.suppress(BlockingIOError):  # it was killed, and left a process that has its end of the pipe
-                self._failures = parse_report(os.read(self._report, _LONGEST_REPORT))
+        super().__init__(plan, run, lambda: AgentReport(failures=RankGroup(plan, run, dict(secrets)).wait()))
 
     def failures(self) -> list[tuple[int, int]]:
-        return self._failures
-
-    def close(self) -> None:
-        super().close()
-        os.close(self._report)
-
-
-def _run_ranks(plan: LaunchPlan, run: RunDir, secrets: Mapping[str, str], reporting: int) -> NoReturn:
-    failures = RankGroup(plan, run, dict(secrets)).wait()
-    os.write(reporting, "".join(f"{rank} {code}\n" for rank, code in failures).encode())
-    sys.stderr.flush()
-    os._exit(1 if failures else 0)  # the exit of an interpreter with torch takes a second
-
-
-def parse_report(report: bytes) -> list[tuple[int, int]]:
-    """Returns the rank and the exit code of each failure in an agent's report. Its job may have forged it."""
-    return [(int(rank), int(code)) for rank, code in _FAILURE.findall(report)]
+        return [(item[0], item[1]) for item in self.report.failures if len(item) == 2]

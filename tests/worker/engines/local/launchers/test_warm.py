@@ -1,4 +1,4 @@
-"""Which jobs cannot start warm, and what happens to forked ranks when one of them or their store ends."""
+"""Which jobs cannot start warm, and what happens to forked ranks when one of them or their agent ends."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +28,6 @@ READ_AT_IMPORT = (
 READ_LATER = (
     *("WANDB_PROJECT", "MY_LR", "TZ", "TMPDIR", "PATH", "HOME", "LANGUAGES", "MY_OMP_NUM_THREADS"),
     *("NCCL_DEBUG", "NCCL_P2P_DISABLE", "GLOO_SOCKET_IFNAME", "CUDA_LAUNCH_BLOCKING", "CUBLAS_WORKSPACE_CONFIG"),
-    *("TORCHYARD_JOB_ID", "PYTHONUNBUFFERED"),
 )
 JOINS_GROUP = """
 import os, pathlib, signal, sys, time
@@ -46,22 +45,22 @@ def failing_fork():
     return fork_()
 os.fork = failing_fork
 """
-"""Makes one fork of the supervisor fail, as at a process limit."""
+"""Makes one fork of the supervisor or the agent fail, as at a process limit."""
 
 
 @pytest.fixture
 def plan(tmp_path: Path) -> Plan:
-    return replace(LocalEngineFixture(tmp_path).plan("completes"), env={})
+    return LocalEngineFixture(tmp_path).plan("completes")
 
 
 @pytest.mark.parametrize("name", READ_AT_IMPORT)
 def test_a_variable_that_is_read_at_import_prevents_a_warm_start(plan: Plan, name: str) -> None:
-    found = warm_start_obstacle(replace(plan, env={name: "x", "MY_LR": "1"}), loaded=LOADED)
+    found = warm_start_obstacle(replace(plan, job_env={name: "x", "MY_LR": "1"}), loaded=LOADED)
     assert found == f"{name} must be set when Python starts"
 
 
 def test_a_variable_that_is_read_later_allows_a_warm_start(plan: Plan) -> None:
-    assert warm_start_obstacle(replace(plan, env=dict.fromkeys(READ_LATER, "x")), loaded=LOADED) is None
+    assert warm_start_obstacle(replace(plan, job_env=dict.fromkeys(READ_LATER, "x")), loaded=LOADED) is None
 
 
 @pytest.mark.parametrize("name", ["yaml.py", "yaml.pyc", "yaml.cpython-311-x86_64-linux-gnu.so", "numpy/__init__.py"])
@@ -90,11 +89,11 @@ def test_other_files_beside_the_script_allow_a_warm_start(plan: Plan, name: str)
 
 
 @WARM
-def test_a_killed_store_ends_the_attempt_as_worker_lost(attempt: Attempt) -> None:
+def test_a_killed_agent_ends_the_attempt_as_worker_lost(attempt: Attempt) -> None:
     attempt.start_job(JOINS_GROUP + "signal.pause()")
     attempt.wait_for_file("ready-0")
     attempt.wait_for_file("ready-1")
-    process.send(_named(attempt, "store"), signal.SIGKILL)
+    process.send(_named(attempt, "agent"), signal.SIGKILL)
     report = attempt.report()
     assert (report.reason, report.message) == (
         EndReason.WORKER_LOST,
@@ -119,10 +118,11 @@ def test_the_first_failed_rank_is_reported_and_not_one_that_sigterm_ended(attemp
     assert report.message == "rank 2 exited with code 7"
 
 
-def test_a_failed_fork_of_a_rank_ends_the_attempt_as_worker_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("number", [1, 2], ids=["agent", "rank"])
+def test_a_failed_fork_ends_the_attempt_as_worker_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    light = LightWarmProcess(change=FAILING_FORK.format(number=2))
+    light = LightWarmProcess(change=FAILING_FORK.format(number=number))
     monkeypatch.setattr(orphans, "start", light.start)
     warm = light.open()
     fixture = LocalEngineFixture(tmp_path, warm=warm)
@@ -139,32 +139,12 @@ def test_a_failed_fork_of_a_rank_ends_the_attempt_as_worker_lost(
         fixture.clean_up()
 
 
-def test_a_failed_fork_of_the_store_ends_the_attempt_as_worker_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    light = LightWarmProcess(change=FAILING_FORK.format(number=3))
-    monkeypatch.setattr(orphans, "start", light.start)
-    warm = light.open()
-    attempt = Attempt.create(tmp_path, warm=warm, launcher="warm")
-    try:
-        attempt.start_job(JOINS_GROUP)
-        report = attempt.report()
-        assert (report.reason, report.message) == (
-            EndReason.WORKER_LOST,
-            "the launcher failed: [Errno 11] Resource temporarily unavailable",
-        )
-        assert attempt.running_processes() == []
-    finally:
-        warm.close()
-        assert process.kill_attempt(attempt.job_id, attempt.number) == []
-
-
 @WARM
 def test_the_processes_of_an_attempt_have_titles_whose_name_has_no_space(attempt: Attempt) -> None:
     attempt.start_job(JOINS_GROUP + "signal.pause()")
     attempt.wait_for_file("ready-0")
     attempt.wait_for_file("ready-1")
-    for role in ("supervisor", "store", "rank 0", "rank 1"):
+    for role in ("supervisor", "agent", "rank 0", "rank 1"):
         name = Path(f"/proc/{_named(attempt, role).pid}/comm").read_text().rstrip("\n")
         assert name == process_title(attempt.job_id, attempt.number, role)[:15]
         assert " " not in name

@@ -122,6 +122,7 @@ def _as_fresh_rank(folder: Path, text: str) -> Exit:
 def _as_fork(attempt: Attempt, text: str) -> Exit:
     folder = attempt.script("").parent
     _program(folder, "")
+    attempt.writable = (folder,)
     attempt.start(CHANGE_FOLDER + text)
     report = attempt.report()
     return Exit(report.exit_code or 0, attempt.log("rank-0", "stdout"), _files(folder))

@@ -90,7 +90,7 @@ def _states(attempt: Attempt, text: str) -> list[tuple[dict[str, Any], list[Any]
     report = attempt.report()
     assert report.reason is EndReason.COMPLETED, report
     found = [(attempt.run.job / f"state-{rank}.json").read_text() for rank in range(2)]
-    return [json.loads(text.replace(str(attempt.run.root), "RUN").replace(attempt.job_id, "JOB")) for text in found]
+    return [json.loads(attempt.normalized(text)) for text in found]
 
 
 def test_the_changes_of_a_job_are_not_visible_to_the_next(tmp_path: Path, warm_process: WarmProcess) -> None:

@@ -132,7 +132,7 @@ def test_a_job_is_started_once_if_the_warm_process_dies_before_it_replies(
         assert handle.note is None
         assert not process.is_alive(light.started[0])
         fixture.wait_for_ranks(handle)
-        assert len(process.find(handle.key.job_id, 1)) == 3  # the supervisor and its ranks
+        assert len(process.find(handle.key.job_id, 1)) == 4  # the supervisor, the agent and its ranks
         fixture.engine.request_stop(handle, EndReason.PAUSED, LONG)
         assert _ended(fixture.engine, handle) is EndReason.PAUSED
     finally:

@@ -38,7 +38,7 @@ def _start_and_read(attempt: Attempt) -> Iterator[State]:
     assert report.reason is EndReason.COMPLETED, report
     for rank in range(2):
         text = (attempt.run.job / f"state-{rank}.json").read_text()
-        yield json.loads(text.replace(str(attempt.run.root), "RUN").replace(attempt.job_id, "JOB"))
+        yield json.loads(attempt.normalized(text))
 
 
 @dataclass(frozen=True)

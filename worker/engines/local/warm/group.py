@@ -34,14 +34,14 @@ class RankGroup:
         self._store: Any = None
         self._listener = socket.create_server((_LOOPBACK, 0), backlog=1024)
         self._port = int(self._listener.getsockname()[1])
-        self._failures: list[tuple[int, int]] = []
+        self._failures: list[list[int]] = []
         self._signals: list[tuple[float, signal.Signals]] = []
         """The signals that the ranks get, and when, the next one in front."""
         setproctitle(process_title(plan.job_id, plan.attempt, "agent"))
         self._ranks = self._start()
         """The rank and the pid of each rank that has not ended, by pidfd."""
 
-    def wait(self) -> list[tuple[int, int]]:
+    def wait(self) -> list[list[int]]:
         """Serves the store until all ranks have ended. When one fails, it ends the others.
 
         Returns the rank and the exit code of each failed rank, the first failure in front.
@@ -82,7 +82,7 @@ class RankGroup:
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         if not code:
             return
-        self._failures.append((rank, code))
+        self._failures.append([rank, code])
         if len(self._failures) == 1:
             terminate = time.monotonic() + _SETTLE_S
             self._signals = [(terminate, signal.SIGTERM), (terminate + _KILL_AFTER_S, signal.SIGKILL)]
