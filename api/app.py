@@ -10,7 +10,20 @@ from fastapi.routing import APIRoute
 from api import documentation, monitoring, openapi, problems
 from api.compression import Compression
 from api.guard import AllowedHosts, SecurityHeaders
-from api.routes import checkpoints, cluster, health, jobs, quotas, secrets, session, stream, submission, team, telemetry
+from api.routes import (
+    checkpoints,
+    cluster,
+    health,
+    jobs,
+    quotas,
+    secrets,
+    session,
+    stacks,
+    stream,
+    submission,
+    team,
+    telemetry,
+)
 from api.services import Services
 from api.settings import Settings
 from torchyard.contract.errors import ConfigError, Forbidden, NotAuthorized, TooManyRequests
@@ -52,7 +65,7 @@ def create_app(settings: Settings) -> FastAPI:
         "prefix": "/v1",
         "responses": openapi.problems(NotAuthorized, Forbidden, TooManyRequests),
     }
-    for routes in (submission, jobs, stream, telemetry, checkpoints, cluster, team, quotas, secrets):
+    for routes in (submission, jobs, stream, telemetry, stacks, checkpoints, cluster, team, quotas, secrets):
         app.include_router(routes.router, **guarded)
     app.include_router(session.router)
     app.include_router(health.router)

@@ -15,6 +15,7 @@ from store.rows.access import Caller
 from store.rows.checkpoints import ListedCheckpoint
 from store.rows.logs import Line
 from store.rows.reasons import DisplayedReason
+from store.rows.stacks import Stacks
 from torchyard.contract.job import JobState
 from torchyard.contract.rundir import STATE_FILE
 from torchyard.contract.spec import SPEC, Spec
@@ -34,7 +35,9 @@ from torchyard.contract.views import (
     MetricView,
     ProgressView,
     QueueEntry,
+    RankStacksView,
     SecretView,
+    StacksView,
     StartsView,
     StatusReason,
     TokenView,
@@ -130,6 +133,19 @@ def log_line(line: Line) -> LogLine:
             "stream": line.stream,
             "text": line.text,
         }
+    )
+
+
+def stacks(found: Stacks) -> StacksView:
+    """Returns the view of an attempt's stacks. An answer to an earlier request is not shown while another waits."""
+    answer = found.answer
+    if found.requested_at is not None or answer is None:
+        return StacksView(attempt=found.attempt, requested_at=_time_or_none(found.requested_at))
+    return StacksView(
+        attempt=found.attempt,
+        requested_at=time(answer["requested_at"]),
+        taken_at=time(answer["taken_at"]),
+        ranks=[RankStacksView.model_validate(rank) for rank in answer["ranks"]],
     )
 
 

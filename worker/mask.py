@@ -38,10 +38,11 @@ class Mask:
 
     def report(self, report: ExitReport) -> ExitReport:
         """Returns the report with a masked message and traceback, which may have been cut anywhere, in any line."""
-        traceback = None if report.traceback is None else self._quoted(report.traceback)
-        return replace(report, message=self._quoted(report.message), traceback=traceback)
+        traceback = None if report.traceback is None else self.quoted(report.traceback)
+        return replace(report, message=self.quoted(report.message), traceback=traceback)
 
-    def _quoted(self, text: str) -> str:
+    def quoted(self, text: str) -> str:
+        """Returns the text with its secrets masked. It may have been cut anywhere, in any line."""
         if not self._parts:
             return text
         return "\n".join(self._line(line) for line in self._pattern.sub(MASK, text).split("\n"))

@@ -12,6 +12,7 @@ from store.rows import attempts, jobs
 from store.rows.attempts import Batch, Claim
 from store.rows.jobs import Reason
 from store.rows.limits import DEFAULTS, OutputLimits
+from store.rows.stacks import Answer
 from store.store import Store
 from torchyard.contract.errors import StaleClaim
 from torchyard.contract.job import EndReason, JobState
@@ -59,6 +60,12 @@ def record(
             if row.relay_seq != seq + 1:
                 raise
             return frozenset(row.cut.split())
+
+
+def store_stacks(store: Store, claim: Claim, answer: Answer) -> None:
+    """Stores the answer to a request for the stacks of the ranks."""
+    with store.write("store_stacks") as session:
+        attempts.store_stacks(session, claim, answer)
 
 
 def end(

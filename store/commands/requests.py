@@ -10,7 +10,9 @@ from sqlalchemy.orm import Session
 
 from store.db.tables import Job, Worker
 from store.rows import audit, deletion, intents, jobs, workers
+from store.rows import stacks as rows
 from store.rows.access import Caller
+from store.rows.stacks import Stacks
 from store.store import Store
 from torchyard.contract.spec import JobPatch
 
@@ -49,6 +51,12 @@ def resume(store: Store, job_id: str, *, caller: Caller, answer: Answer[T]) -> T
         job = intents.resume(session, job_id, caller)
         audit.record(session, caller, "job.resume", job_id)
         return _answered(session, job, answer)
+
+
+def stacks(store: Store, job_id: str, *, caller: Caller, answer: Callable[[Stacks], T]) -> T:
+    """Does what `store.rows.stacks.request` does. Raises Unavailable, too. Not audited: it changes nothing."""
+    with store.write("stacks") as session:
+        return answer(rows.request(session, job_id, caller))
 
 
 def delete(store: Store, job_id: str, *, caller: Caller) -> None:

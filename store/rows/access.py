@@ -77,6 +77,12 @@ def get(session: Session, job_id: str, caller: Caller) -> Job:
     return job
 
 
+def check_own(session: Session, job_id: str, caller: Caller) -> None:
+    """Checks that the job is the caller's, or that the caller is an administrator. Raises as `lock` does."""
+    if session.scalar(select(Job.id).where(Job.id == job_id, _changeable(caller))) is None:
+        raise _refusal(session, job_id, caller)
+
+
 def lock(session: Session, job_id: str, caller: Caller) -> Job:
     """Returns a job that the caller may change, locked until the transaction ends.
 
@@ -85,8 +91,7 @@ def lock(session: Session, job_id: str, caller: Caller) -> Job:
     query = select(Job).where(Job.id == job_id, _changeable(caller)).with_for_update()
     job = session.scalars(query.execution_options(populate_existing=True)).first()
     if job is None:
-        owner = get(session, job_id, caller).owner
-        raise Forbidden(f"job {job_id} belongs to {owner}: only its owner and administrators may do this")
+        raise _refusal(session, job_id, caller)
     return job
 
 
@@ -97,6 +102,11 @@ def lock_readable(session: Session, job_id: str, caller: Caller) -> Job:
     if job is None:
         raise NotFound(f"there is no job {job_id}")
     return job
+
+
+def _refusal(session: Session, job_id: str, caller: Caller) -> Forbidden:
+    owner = get(session, job_id, caller).owner
+    return Forbidden(f"job {job_id} belongs to {owner}: only its owner and administrators may do this")
 
 
 def _changeable(caller: Caller) -> ColumnElement[bool]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, and_, insert, select, update
+from sqlalchemy import ColumnElement, Row, and_, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -19,6 +19,7 @@ from store.rows.jobs import Reason
 from store.rows.limits import DEFAULTS, OutputLimits, OutputMeter
 from store.rows.logs import NewLines
 from store.rows.metrics import MetricPoint
+from store.rows.stacks import Answer
 from torchyard.contract.errors import StaleClaim
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.records import ExitReport
@@ -151,6 +152,13 @@ def record(
     return frozenset(meter.cut)
 
 
+def store_stacks(session: Session, claim: Claim, answer: Answer) -> None:
+    """Stores the stacks of the ranks, and removes the request that they answer. Raises StaleClaim."""
+    # A request that came later stays.
+    pending = func.nullif(Attempt.stacks_requested_at, answer["requested_at"])
+    _fenced_update(session, claim, stacks=answer, stacks_requested_at=pending)
+
+
 def end(session: Session, claim: Claim, report: ExitReport, *, requested_stops: Collection[EndReason] = ()) -> JobState:
     """Ends the attempt, releases its devices and returns the job's next state. The last transaction of an attempt.
 
@@ -159,7 +167,10 @@ def end(session: Session, claim: Claim, report: ExitReport, *, requested_stops: 
     """
     ran_us = now_us() - Attempt.started_at
     closed = session.execute(
-        update(Attempt).where(_is_open(claim)).values(ended_at=now_us()).returning(Attempt, ran_us.label("ran_us"))
+        update(Attempt)
+        .where(_is_open(claim))
+        .values(ended_at=now_us(), stacks_requested_at=None, stacks=None)
+        .returning(Attempt, ran_us.label("ran_us"))
     ).first()
     if closed is None:
         raise StaleClaim(f"attempt {claim.number} of job {claim.job_id} has ended")

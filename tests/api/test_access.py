@@ -118,6 +118,22 @@ def test_whose_objects_each_role_may_read_and_change(
 
 
 @pytest.mark.parametrize("role", list(Role))
+def test_stacks_are_for_the_owner_and_administrators(service: ApiFixture, role: Role) -> None:
+    service.act_as("bob")
+    path = {what: f"/v1/jobs/{service.submit(visibility=what)['id']}/stacks" for what in ("private", "team")}
+    service.start(path["team"].split("/")[3])
+    assert service.client.post(path["team"]).status_code == 202
+    assert service.client.get(path["team"]).status_code == 200
+    service.act_as("alice", role)
+    admin = role is Role.ADMIN
+    assert service.client.get(path["team"]).status_code == (200 if admin else 403)
+    assert service.client.post(path["team"]).status_code == (202 if admin else 403)
+    assert service.client.get(path["private"]).status_code == (409 if admin else 404)
+    refused = 403 if role is Role.VIEWER else 404  # a viewer's token cannot ask for anything
+    assert service.client.post(path["private"]).status_code == (409 if admin else refused)
+
+
+@pytest.mark.parametrize("role", list(Role))
 def test_what_each_role_may_do(service: ApiFixture, role: Role) -> None:
     service.act_as("bob")
     service.act_as("alice", role)

@@ -72,6 +72,7 @@ REQUESTS: dict[str, Callable[[Store, str], object]] = {
     "cancel": lambda store, job_id: requests.cancel(store, job_id, caller=SERVICE, answer=_id),
     "pause": lambda store, job_id: requests.pause(store, job_id, caller=SERVICE, answer=_id),
     "resume": lambda store, job_id: requests.resume(store, job_id, caller=SERVICE, answer=_id),
+    "stacks": lambda store, job_id: requests.stacks(store, job_id, caller=SERVICE, answer=str),
     "delete": _delete,
     "team": lambda store, name: team.change_user(store, name, UserChange(disabled=True), caller=SERVICE, answer=str),
     "drain": lambda store, worker_id: requests.drain(store, worker_id, drain=True, caller=SERVICE, answer=_alive),
@@ -124,6 +125,7 @@ def report(store: Store, claim: Claim) -> None:
         lines = [NewLines(0, "stdout", [f"attempt {claim.number}, step {step}"])]
         saved = [checkpoint(f"step-{step}", step=step)] if step == STEPS[-1] else []
         records.record(Batch(offsets={"events.jsonl": step}, points=points, lines=lines, checkpoints=saved))
+    records.store_stacks(1, 2, [])
     records.end(ExitReport(reason=EndReason.COMPLETED))
 
 

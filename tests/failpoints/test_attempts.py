@@ -12,7 +12,7 @@ from torchyard.contract.errors import Conflict
 from torchyard.contract.job import JobState
 
 SIDES = ("before", "after")
-STORED = ("claim", "mark_prepared", "mark_launched", "mark_running", "store_batch", "end")
+STORED = ("claim", "mark_prepared", "mark_launched", "mark_running", "store_batch", "store_stacks", "end")
 POINTS = [
     *(f"store.{what}.{side}" for what in STORED for side in SIDES),
     *(f"queue.announce.{side}" for side in SIDES),

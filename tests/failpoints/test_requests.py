@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from store.blobs import Blobs
 from store.db.tables import Garbage, Worker
-from store.rows import users
+from store.rows import stacks, users
 from store.rows.checkpoints import NewCheckpoint
 from tests.failpoints import actions
 from tests.failpoints.armed import REFUSED, ArmedProcess, started
@@ -75,6 +75,8 @@ def _arrange(service: FailpointFixture, what: str) -> str:
     if what == "team":
         service.write(lambda session: users.add(session, "bob", Role.MEMBER))
         return "bob"
+    if what == "stacks":
+        return service.running(service.submit(), service.worker()).job_id
     if what != "delete":
         job_id = service.submit_queued()
         if what == "resume":
@@ -97,6 +99,8 @@ def _is_done(service: FailpointFixture, what: str, subject: str) -> bool:
         return service.read(lambda session: users.get(session, subject)).disabled_at is not None
     if what == "delete":
         return not service.jobs()
+    if what == "stacks":
+        return service.read(lambda session: stacks.read(session, subject)).requested_at is not None
     return service.moves(subject) == MOVES[what] and (what != "change" or service.job(subject).priority == 7)
 
 
@@ -113,7 +117,7 @@ def _check(service: FailpointFixture, what: str, subject: str) -> None:
         actions.collect(service.settings)
         assert not [path for path in service.settings.blobs.rglob("*") if path.is_file() and path.name != "lock"]
         assert not service.read(lambda session: session.scalars(select(Garbage)).all())
-    elif what not in {"drain", "team"}:
+    elif what not in {"drain", "team", "stacks"}:
         (job,) = service.jobs()
         assert service.moves(job.id) == MOVES[what]
         assert (job.finished_at is not None) == (what == "cancel")

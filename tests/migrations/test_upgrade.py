@@ -18,7 +18,8 @@ from torchyard.contract.job import JobState
 
 REVISIONS = "migrations/versions"
 SCRIPT = """
-import torchyard
+import os, time, torchyard
+while not os.path.exists("go"): time.sleep(0.02)
 run = torchyard.init()
 for step in range(1, 4):
     run.log({"train/loss": 1 / step}, step=step)
@@ -62,9 +63,14 @@ def test_the_worker_before_the_newest_migration_runs_jobs_beside_a_new_one(
             queue.announce(Announcement(priorities={job_id: 0}))
         queue.announce(Announcement(wakes_workers=True))
 
+        def started() -> bool:
+            return all(JobState(db.job(job_id).state) is not JobState.QUEUED for job_id in submitted)
+
         def ended() -> bool:
             return all(JobState(db.job(job_id).state).terminal for job_id in submitted)
 
+        until(started, what="the jobs have started")  # else one worker could run both, one after the other
+        (code / "go").touch()
         until(ended, what="the jobs have ended")
     for job_id in submitted:
         assert db.moves(job_id) == ["queued", "starting", "running", "succeeded"]

@@ -19,6 +19,7 @@ from torchyard.cli import (
     login,
     quota,
     secrets,
+    stacks,
     submission,
     telemetry,
     tokens,
@@ -39,7 +40,7 @@ app = typer.Typer(
 for command in (
     *(local.up, local.demo),
     *(submission.validate, submission.submit, submission.retry),
-    *(listing.ps, cluster.queue, jobs.show, why.why, telemetry.logs, telemetry.metrics),
+    *(listing.ps, cluster.queue, jobs.show, why.why, telemetry.logs, telemetry.metrics, stacks.stacks),
     *(checkpoints.checkpoints, checkpoints.download),
     *(jobs.pause, jobs.resume, jobs.cancel, jobs.share, jobs.rm),
     *(cluster.workers, cluster.drain, cluster.undrain),

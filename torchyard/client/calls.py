@@ -31,6 +31,7 @@ from torchyard.contract.views import (
     RotationView,
     SecretView,
     SpecView,
+    StacksView,
     TokenView,
     TrainerView,
     UserQuotaView,
@@ -158,6 +159,14 @@ def log_tail(job_id: str, *, tail: int, rank: int | None) -> Call[Page[LogLine]]
 def log(job_id: str, *, after: int, rank: int | None, limit: int = _LARGE_PAGE) -> Call[Page[LogLine]]:
     params: Params = {"after": str(after), "rank": rank, "limit": limit}
     return Call(Page[LogLine], "GET", f"{job_path(job_id)}/logs", params)
+
+
+def request_stacks(job_id: str) -> Call[StacksView]:
+    return Call(StacksView, "POST", f"{job_path(job_id)}/stacks")
+
+
+def stacks(job_id: str) -> Call[StacksView]:
+    return Call(StacksView, "GET", f"{job_path(job_id)}/stacks")
 
 
 def checkpoints(job_id: str) -> Call[Page[CheckpointView]]:

@@ -84,6 +84,7 @@ class Client:
     metrics = _blocking(ClientCore.metrics)
     logs = _iterating(ClientCore.logs)
     lines_before = _blocking(ClientCore.lines_before)
+    stacks = _blocking(ClientCore.stacks)
     checkpoints = _iterating(ClientCore.checkpoints)
     checkpoint = _blocking(ClientCore.checkpoint)
     download = _blocking(ClientCore.download)

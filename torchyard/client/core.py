@@ -29,6 +29,7 @@ from torchyard.contract.views import (
     MetricView,
     QueueEntry,
     ReadyView,
+    StacksView,
     StoredKind,
     TrainerView,
     WorkerView,
@@ -40,12 +41,15 @@ Update = JobView | EventView | MetricView | LogLine
 _LONGEST_WAIT_S = 20
 """For this long the server is asked to hold its answer back until the job changes."""
 
+_STACKS_POLL_S = 0.2
+
 
 class ClientCore(TeamCore):
     """The operations, over a transport that does the I/O. They wait only in calls of the transport."""
 
     def __init__(self, server: Server, transport: Transport, *, patience: float) -> None:
         self.server = server
+        self._transport = transport
         super().__init__(Connection(server, transport, patience=patience))
 
     async def close(self) -> None:
@@ -187,6 +191,24 @@ class ClientCore(TeamCore):
             else:
                 high = middle
         return low
+
+    async def stacks(self, job_id: str, *, timeout: float = 15.0) -> StacksView:  # noqa: ASYNC109 - as in Client
+        """Returns the Python stacks of every rank of a running job, as they are now. The job goes on.
+
+        Raises TimeoutError if the job's worker has not answered after `timeout` seconds, Conflict if the job does not
+        run, and Forbidden if it belongs to another user.
+        """
+        deadline = time.monotonic() + timeout
+        found = await self._connection.answer(calls.request_stacks(job_id))
+        while found.taken_at is None:
+            if time.monotonic() >= deadline:
+                raise TimeoutError(
+                    f"the worker of job {job_id} has not answered within {timeout:g} s: it prepares the job, is away,"
+                    " or is of an older version"
+                )
+            await self._transport.sleep(_STACKS_POLL_S)
+            found = await self._connection.answer(calls.stacks(job_id))
+        return found
 
     def checkpoints(self, job_id: str) -> AsyncGenerator[CheckpointView]:
         """Yields the job's checkpoints, newest first."""

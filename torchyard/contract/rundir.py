@@ -17,6 +17,7 @@ The supervisor and the ranks share only this folder and the environment variable
       ranks/N.json     the process of rank N                         rank N writes it when it starts
       ranks/N.finished its program has done all its work             rank N touches it
       errors/N.json    the exception of rank N                       rank N writes it
+      stacks/N.txt     the stacks of rank N, for who asked           rank N appends
       stop/            the ranks' agreement on the last step         the ranks write it
       logs/            one file per rank and stream                  the ranks' output, copied by the operating system
       torchrun/        torchrun's own folder                         torchrun
@@ -126,6 +127,10 @@ class RunDir:
         return self.job / "errors"
 
     @property
+    def stacks(self) -> Path:
+        return self.job / "stacks"
+
+    @property
     def agreement(self) -> Path:
         return self.job / "stop"
 
@@ -161,7 +166,8 @@ class RunDir:
         """Creates the folders, for their owner alone. Makes sealed inputs writable again. Raises OSError."""
         self.root.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         own = (self.root, self.ctl, self.input, self.job)
-        for folder in (*own, self.ranks, self.errors, self.agreement, self.logs, self.checkpoints, self.artifacts):
+        written = (self.ranks, self.errors, self.stacks, self.agreement, self.logs, self.checkpoints, self.artifacts)
+        for folder in (*own, *written):
             folder.mkdir(mode=0o700, exist_ok=True)
         for folder, _, files in os.walk(self.input) if self.layout == 2 else ():
             _set_modes(Path(folder), files, folder_mode=0o700, file_mode=0o600)

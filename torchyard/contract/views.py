@@ -178,6 +178,24 @@ class LogLine(View):
     text: str
 
 
+class RankStacksView(View):
+    """The Python stacks of one rank's threads. The job may have written any text. `note` says what is missing."""
+
+    rank: int
+    text: str | None = None
+    note: str | None = None
+
+
+class StacksView(View):
+    """The stacks of a running attempt. `taken_at` is null while the newest request waits for its answer."""
+
+    attempt: int
+    requested_at: datetime | None = None
+    """The newest request; null if there was none."""
+    taken_at: datetime | None = None
+    ranks: list[RankStacksView] = []
+
+
 class CheckpointFile(View):
     path: str
     size: int

@@ -26,6 +26,7 @@ from torchyard.contract.record import Record
 from torchyard.contract.recordfiles import write_record
 from torchyard.contract.records import ProcessIdentity, RankError
 from torchyard.contract.rundir import Env, RunDir, process_title
+from torchyard.contract.stacks import STACKS_SIGNAL
 from torchyard.contract.text import storable
 from torchyard.run.context import flush, has_finished
 from torchyard.run.exiting import leave
@@ -60,6 +61,7 @@ def main() -> NoReturn:
     _redirect(run_dir, rank)
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
+    _show_stacks_on_request(run_dir, rank)
     process = os.getpid()
     identity = ProcessIdentity.of(process)
     if identity is None:
@@ -83,6 +85,20 @@ def main() -> NoReturn:
     if os.getpid() == process and not code:
         _mark_finished(run_dir, rank)
     leave(code)
+
+
+def _show_stacks_on_request(run_dir: RunDir, rank: int) -> None:
+    """Registers the handler that appends the stacks of all threads to a file. Without the file there is no handler.
+
+    The file stays open until the process ends.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        file = os.open(run_dir.stacks / f"{rank}.txt", flags, 0o600)
+    except OSError as failure:
+        print(f"torchyard: stacks cannot be shown: {failure}", file=sys.stderr)  # noqa: T201
+    else:
+        faulthandler.register(STACKS_SIGNAL, file=file, all_threads=True)
 
 
 def _ask_for_secrets() -> None:

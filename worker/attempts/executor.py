@@ -36,6 +36,7 @@ from worker.attempts.pace import Pace
 from worker.attempts.prepare import Preparation
 from worker.attempts.records import AttemptRecords
 from worker.attempts.relay import Relay
+from worker.attempts.stacks import READ_EVERY_S, StacksAnswerer
 from worker.attempts.startup import Startup
 from worker.devices.health import GpuHealth, Health
 from worker.devices.quarantine import DeviceUse
@@ -82,6 +83,7 @@ class AttemptExecutor:
         self._instructions = instructions
         self._intents = IntentReader(self._records, instructions)
         self._handle = Handle(self._key, 0)
+        self._stacks = StacksAnswerer(context.engine, self._records)
         self._startup = self._new_startup()
         self._rows: tuple[Attempt, Job] | None = None
         """The rows as `begin` read them: what is used of them does not change while the attempt is open."""
@@ -99,7 +101,7 @@ class AttemptExecutor:
         self._health_at_start = self._context.health.read(
             self.device_use.devices or (), adopted=row.launcher is not None
         )
-        self._intents.update(job)
+        self._intents.update(row, job)
         engine, world_size = self._context.engine, len(job.devices)
         if row.launcher is not None:
             self._handle = Handle(self._key, world_size, row.launcher)
@@ -133,7 +135,8 @@ class AttemptExecutor:
             case Undrained(failures) if failures:
                 return _RETRY_S
             case None:
-                return 0.0 if self._output is not None and self._output.has_more else self._pace.pause_s()
+                pause_s = 0.0 if self._output is not None and self._output.has_more else self._pace.pause_s()
+                return min(pause_s, READ_EVERY_S) if self._stacks.collecting else pause_s
             case _:
                 return 0.0
 
@@ -211,6 +214,7 @@ class AttemptExecutor:
         if self._output.store_some():
             self._pace.output_stored()
         self._records.write_running()
+        self._stacks.take_turn(self._handle, self._intents.stacks_requested_at)
 
     def _close(self, report: ExitReport, requested: Collection[EndReason]) -> None:
         verdict = self._context.health.judge(report, since=self._health_at_start)

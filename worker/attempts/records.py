@@ -1,6 +1,7 @@
 """Reads and writes one attempt's rows for the worker that owns it. While the database is away, every call waits."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 import logging
 import threading
 import time
@@ -13,10 +14,12 @@ from store.rows import attempts, checkpoints, intents, jobs
 from store.rows.attempts import Batch, Claim
 from store.rows.jobs import Reason
 from store.rows.limits import DEFAULTS, OutputLimits
+from store.rows.stacks import Answer
 from store.store import Store
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.records import ExitReport
+from torchyard.contract.views import RankStacksView
 from worker.attempts import secrets
 from worker.attempts.secrets import AttemptSecrets
 from worker.mask import Mask
@@ -26,6 +29,18 @@ T = TypeVar("T")
 _FIRST_DELAY_S, _MAX_DELAY_S = 0.25, 10.0
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the rows say is wanted of the attempt."""
+
+    end: EndReason | None
+    stacks_requested_at: int | None
+
+    @classmethod
+    def of(cls, row: Attempt, job: Job) -> "Wanted":
+        return cls(intents.requested_stop(job), row.stacks_requested_at)
 
 
 class AttemptRecords:
@@ -78,14 +93,14 @@ class AttemptRecords:
         query = checkpoints.removed_among
         return self._read(lambda session: query(session, self._claim.job_id, attempt=attempt, names=names))
 
-    def wanted_end(self) -> EndReason | None:
-        """Returns how the attempt is to end, by the job's intents.
+    def wanted(self) -> Wanted:
+        """Returns what is wanted of the attempt.
 
         Raises StaleClaim as `read` does. Raises Unavailable at once: an intent can be read again later.
         """
         with self._store.read() as session:
-            attempts.read_open(session, self._claim)
-            return intents.requested_stop(jobs.get(session, self._claim.job_id))
+            row = attempts.read_open(session, self._claim)
+            return Wanted.of(row, jobs.get(session, self._claim.job_id))
 
     def prepared(self, start_step: int) -> None:
         """Stores the step that the attempt resumes from, before its processes start."""
@@ -121,6 +136,17 @@ class AttemptRecords:
         )
         self._seq += 1
         self._pending_running = None
+
+    def store_stacks(self, requested_at: int, taken_at: int, ranks: Sequence[RankStacksView]) -> None:
+        """Stores the answer to the request for the ranks' stacks that came at `requested_at`. Masks secrets in it."""
+        masked = [
+            view if view.text is None else view.model_copy(update={"text": self._mask.quoted(view.text)})
+            for view in ranks
+        ]
+        answer = Answer(
+            requested_at=requested_at, taken_at=taken_at, ranks=[view.model_dump(mode="json") for view in masked]
+        )
+        self._retry_while_unavailable(lambda: commands.store_stacks(self._store, self._claim, answer))
 
     def end(self, report: ExitReport, *, requested: Collection[EndReason] = ()) -> JobState:
         """Closes the attempt and returns the job's next state. `requested`: the stops that the worker asked for."""

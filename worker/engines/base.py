@@ -110,6 +110,16 @@ class Unknown:
 Observation = Waiting | Running | Ended | Absent | Unknown
 
 
+@dataclass(frozen=True)
+class RankStacks:
+    """The answer of one rank that was asked for the stacks of its threads. The job may have written any text."""
+
+    text: str | None = None
+    """None: it has written nothing."""
+    note: str | None = None
+    """Why there is no text and will be none, or what is missing of it."""
+
+
 class Engine(Protocol):
     """Every method may be called from any thread, for different attempts at once."""
 
@@ -144,6 +154,13 @@ class Engine(Protocol):
         """Asks the attempt to save a checkpoint and end within `grace`.
 
         A repeated request changes nothing. Of two requests, the stronger reason and the shorter grace count.
+        """
+        ...
+
+    def request_stacks(self, handle: Handle) -> Callable[[], list[RankStacks]]:
+        """Asks every rank for the stacks of its threads. Returns a function that reads the answers so far, by rank.
+
+        Neither waits for a rank. Both raise OSError.
         """
         ...
 

@@ -75,6 +75,10 @@ class Attempt(Base):
     """Bytes of messages that were stored."""
     cut: Mapped[str] = mapped_column(String(100), default="", server_default="")
     """What is not stored any more, since a limit was reached: names separated by spaces, such as `log series`."""
+    stacks_requested_at: Mapped[int | None] = mapped_column(BigInteger)
+    """When the stacks of the ranks were asked for. None: all requests are answered."""
+    stacks: Mapped[dict[str, Any] | None] = mapped_column(Document, deferred=True)
+    """The newest answer: a `store.rows.stacks.Answer`. Up to 1 MiB, so it is not read with the row."""
     started_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
     ended_at: Mapped[int | None] = mapped_column(BigInteger)
     end_reason: Mapped[str | None] = mapped_column(String(20))

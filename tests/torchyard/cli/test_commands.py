@@ -205,7 +205,8 @@ def test_characters_that_the_terminal_lacks_are_replaced(server: FakeServer) -> 
 
 
 @pytest.mark.parametrize(
-    "command", ["ps", "show", "why", "queue", "logs", "logs -f", "retry -f", "checkpoints", "metrics", "cancel"]
+    "command",
+    ["ps", "show", "why", "queue", "logs", "logs -f", "retry -f", "checkpoints", "metrics", "stacks", "cancel"],
 )
 def test_no_text_of_a_job_controls_the_terminal(server: FakeServer, command: str) -> None:
     _serve_hostile(server)
@@ -220,6 +221,26 @@ def test_no_text_of_a_job_controls_the_terminal(server: FakeServer, command: str
 def test_a_pipe_gets_a_log_unchanged(server: FakeServer) -> None:
     _serve_hostile(server)
     assert _run(server, "logs", "job_1").stdout == f"rank 0 | {HOSTILE}\n"
+
+
+def test_stacks_prints_each_rank_under_its_number(server: FakeServer) -> None:
+    server.on(JOB, job())
+    server.on(f"{JOB}/stacks", _stacks(("File train.py, line 7 in load\n", None), (None, "has not answered")))
+    done = _run(server, "stacks", "job_1")
+    assert done.stdout == "rank 0\nFile train.py, line 7 in load\n\nrank 1: has not answered\n"
+    assert json.loads(_run(server, "stacks", "job_1", "--json").stdout)["ranks"][1]["note"] == "has not answered"
+
+
+def test_stacks_says_that_the_worker_does_not_answer_or_the_job_does_not_run(server: FakeServer) -> None:
+    server.on(JOB, job())
+    server.on(f"{JOB}/stacks", Answer({**_stacks(), "taken_at": None}, 202))
+    done = _run(server, "stacks", "job_1", "--timeout", "0")
+    assert (done.returncode, "the worker of job job_1 has not answered within 0 s" in done.stderr) == (1, True)
+    assert _is_clean_error(done)
+    server.on(f"{JOB}/stacks", problem("conflict", 409, detail="job job_1 is queued"))
+    done = _run(server, "stacks", "job_1")
+    assert (done.returncode, "job job_1 is queued" in done.stderr) == (1, True)
+    assert _is_clean_error(done)
 
 
 def test_a_spreadsheet_runs_no_name_of_a_metric(server: FakeServer) -> None:
@@ -330,7 +351,13 @@ def _serve_hostile(server: FakeServer) -> None:
     server.on(f"{JOB}/checkpoints", page([{**checkpoint, **file, "files": [{**file, "path": "a"}], "created_at": NOW}]))
     server.on(f"{JOB}/metrics", {"data": [{"key": HOSTILE, "points": [point]}]})
     server.on(f"{JOB}/retry", Answer(job(), 201))
+    server.on(f"{JOB}/stacks", _stacks((HOSTILE, HOSTILE)))
     server.on(f"{JOB}/cancel", problem("conflict", 409, detail=HOSTILE))
+
+
+def _stacks(*ranks: tuple[str | None, str | None]) -> dict[str, Any]:
+    views = [{"rank": rank, "text": text, "note": note} for rank, (text, note) in enumerate(ranks)]
+    return {"attempt": 1, "requested_at": NOW, "taken_at": NOW, "ranks": views}
 
 
 def _worker(devices: list[dict[str, Any]]) -> dict[str, Any]:

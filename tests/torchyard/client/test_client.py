@@ -203,6 +203,17 @@ def test_the_other_calls_send_what_the_interface_documents(server: FakeServer, c
     assert (query["label"], datetime.fromisoformat(query["created_after"][0])) == (["team:a:b"], moment)
 
 
+def test_stacks_are_asked_for_and_then_read(server: FakeServer, client: Client) -> None:
+    waiting = {"attempt": 1, "requested_at": NOW, "taken_at": None, "ranks": []}
+    answer = {**waiting, "taken_at": NOW, "ranks": [{"rank": 0, "text": "in main", "note": None}]}
+    server.on(f"{JOB}/stacks", Answer(waiting, 202), waiting, answer)
+    assert [rank.text for rank in client.stacks("job_1").ranks] == ["in main"]
+    assert [request.method for request in server.requests] == ["POST", "GET", "GET"]
+    server.on(f"{JOB}/stacks", Answer(waiting, 202))
+    with pytest.raises(TimeoutError, match="job_1 has not answered within 0 s"):
+        client.stacks("job_1", timeout=0)
+
+
 def test_a_checkpoint_named_as_the_parent_folder_does_not_change_the_path(server: FakeServer, client: Client) -> None:
     server.on(JOB, job())
     with pytest.raises(NotFound):

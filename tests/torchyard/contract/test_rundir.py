@@ -16,7 +16,7 @@ STOP = StopRequest(reason=EndReason.CANCELLED)
 
 def test_what_the_job_may_write_is_below_its_own_folder(tmp_path: Path) -> None:
     run = RunDir(tmp_path)
-    for path in (run.events, run.ranks, run.errors, run.agreement, run.logs, run.torchrun, run.checkpoints):
+    for path in (run.events, run.ranks, run.errors, run.stacks, run.agreement, run.logs, run.torchrun, run.checkpoints):
         assert path.is_relative_to(tmp_path / "job")
     for path in (run.launch, run.supervisor, run.supervisor_log, run.stop, run.exit):
         assert path.parent == tmp_path / "ctl"

@@ -392,6 +392,27 @@ while True: time.sleep(0.05)
             started.kill()
 
 
+def test_a_rank_that_cannot_write_its_stacks_runs_without_the_handler(rank: Rank) -> None:
+    rank.run.stacks.rmdir()
+    assert rank.execute("import signal; print(signal.getsignal(signal.SIGRTMAX) is signal.SIG_DFL)") == 0
+    assert rank.stdout == "True\n"
+    assert "stacks cannot be shown" in rank.stderr
+
+
+def test_the_stacks_of_a_rank_are_for_its_user_alone_and_no_program_inherits_them(rank: Rank) -> None:
+    script = """
+import os, signal, subprocess
+os.kill(os.getpid(), signal.SIGRTMAX)
+print(subprocess.run(["ls", "-l", "/proc/self/fd"], capture_output=True, text=True, close_fds=False).stdout)
+"""
+    assert rank.execute(script) == 0
+    file = rank.run.stacks / "1.txt"
+    assert "train.py" in file.read_text()
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert "stacks" not in rank.stdout
+    assert rank.stderr == ""
+
+
 def _wait(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 60
     while not condition():

@@ -43,6 +43,6 @@ def test_every_call_for_a_lost_attempt_raises_stale_claim(
     records = AttemptRecords(store_on(store.database), claim, leaving=threading.Event())
     records.read()
     lose(store, claim)
-    for call in (lambda: records.record(Batch(offsets={})), records.wanted_end, records.read):
+    for call in (lambda: records.record(Batch(offsets={})), records.wanted, records.read):
         with pytest.raises(StaleClaim):
             call()

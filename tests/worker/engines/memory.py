@@ -9,7 +9,7 @@ from torchyard.contract.records import ExitReport
 from torchyard.contract.views import DeviceView, StartsView
 from worker.devices.inventory import Inventory
 from worker.engines import base
-from worker.engines.base import AttemptKey, Handle, Plan
+from worker.engines.base import AttemptKey, Handle, Plan, RankStacks
 
 
 @dataclass
@@ -25,6 +25,9 @@ class Simulated:
     supervised: bool = True
     unkillable: bool = False
     unknown: bool = False
+    stacks: list[RankStacks] = field(default_factory=list[RankStacks])
+    """What its ranks answer when they are asked for their stacks."""
+    stacks_requests: int = 0
     watchers: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
 
     def end(self, reason: EndReason = EndReason.COMPLETED, message: str = "") -> None:
@@ -76,6 +79,11 @@ class MemoryEngine:
             found.requests.append((reason, grace))
         if (found.stops_on_request or not grace) and found.report is None:
             found.end(reason)
+
+    def request_stacks(self, handle: Handle) -> Callable[[], list[RankStacks]]:
+        found = self.attempts[handle.key]
+        found.stacks_requests += 1
+        return lambda: list(found.stacks)
 
     def kill(self, handle: Handle) -> str | None:
         found = self.attempts.get(handle.key)

@@ -19,7 +19,7 @@ from torchyard.contract.views import DeviceView, IsolationView, StartsView
 from worker.devices.inventory import Inventory
 from worker.engines import base
 from worker.engines.base import AttemptKey, Handle, Plan
-from worker.engines.local import leftovers, orphans, process, supervisors
+from worker.engines.local import leftovers, orphans, process, stacks, supervisors
 from worker.engines.local.environment import inherited
 from worker.engines.local.exits import ExitWatcher
 from worker.engines.local.launchers.base import Launcher, rank_environment
@@ -138,6 +138,11 @@ class LocalEngine:
         except OSError as error:
             logger.warning("%s: cannot write a stop request, so SIGTERM is sent: %s", handle.key.job_id, error)
             process.send(supervisor, signal.SIGTERM)
+
+    def request_stacks(self, handle: Handle) -> Callable[[], list[base.RankStacks]]:
+        supervisor = LocalHandle.from_dict(handle.stored)
+        run = self._run_dir(handle.key, layout=supervisor.layout)
+        return stacks.request_stacks(run, supervisor, world_size=handle.world_size)
 
     def kill(self, handle: Handle) -> str | None:
         run = RunDir.found(self._runs / handle.key.job_id / str(handle.key.number))

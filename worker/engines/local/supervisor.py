@@ -31,6 +31,7 @@ from worker.engines.local import process, secrets
 from worker.engines.local.launchers.base import Launch
 from worker.engines.local.launchers.torchrun import TorchrunAgent
 from worker.engines.local.launchers.warm import ForkedRanks
+from worker.engines.local.ranks import running_ranks
 from worker.engines.local.stalls import StallDetector
 from worker.engines.local.verdict import judge, raised
 from worker.mask import Mask
@@ -199,12 +200,7 @@ class Supervisor:
 
     def _ranks(self) -> dict[int, ProcessIdentity]:
         """Returns the ranks that run. A record that names a process outside our tree is ignored."""
-        descendants = process.descendants(os.getpid())
-        recorded = {
-            rank: read_untrusted(self._run.ranks / f"{rank}.json", ProcessIdentity)
-            for rank in range(self._plan.world_size)
-        }
-        return {rank: found for rank, found in recorded.items() if found is not None and found in descendants}
+        return running_ranks(self._run, supervisor=os.getpid(), world_size=self._plan.world_size)
 
     def _kill_all(self) -> None:
         """Kills all processes of the attempt until none is left: the one that the ranks need comes last."""

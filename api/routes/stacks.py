@@ -1,0 +1,30 @@
+"""Asks for the stacks of a running job's ranks, and answers them to the job's owner and administrators."""
+
+from fastapi import APIRouter
+
+from api import present
+from api.auth import JobId, JobReader, JobWriter
+from api.openapi import problems
+from api.services import ServicesDep
+from store.commands import requests
+from store.rows import stacks
+from torchyard.contract.errors import Conflict, Unavailable
+from torchyard.contract.views import StacksView
+
+router = APIRouter(tags=["telemetry"], responses=problems(Conflict, Unavailable))
+
+
+@router.post("/jobs/{job_id}/stacks", status_code=202)
+def request_stacks(services: ServicesDep, caller: JobWriter, job_id: JobId) -> StacksView:
+    """Asks every rank of a running job where it is: for the Python stacks of its threads. The job goes on.
+
+    The answer is there some seconds later. A second request before that changes nothing.
+    """
+    return requests.stacks(services.store, job_id, caller=caller, answer=present.stacks)
+
+
+@router.get("/jobs/{job_id}/stacks")
+def get_stacks(services: ServicesDep, caller: JobReader, job_id: JobId) -> StacksView:
+    """Returns the newest answer, to the job's owner and administrators. `ranks` is empty while it is not there."""
+    with services.store.read() as session:
+        return present.stacks(stacks.read(session, job_id, caller))

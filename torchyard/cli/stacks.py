@@ -1,0 +1,38 @@
+"""The command that shows where the ranks of a job are."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from torchyard.cli import output
+from torchyard.cli.arguments import JobArgument, Json, connect
+from torchyard.contract import terminal
+
+if TYPE_CHECKING:
+    from torchyard.contract.views import RankStacksView
+
+_BOLD = "1"
+
+
+def stacks(
+    job: JobArgument,
+    *,
+    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait for the job's worker.")] = 15.0,
+    as_json: Json = False,
+) -> None:
+    """Print where each rank of a running job is: the Python stacks of its threads. The job goes on."""
+    with connect() as client:
+        found = client.stacks(client.find(job).id, timeout=timeout)
+    if as_json:
+        return output.write_json(found)
+    terminal.write("\n\n".join(_section(rank) for rank in found.ranks))
+    return None
+
+
+def _section(rank: RankStacksView) -> str:
+    heading = terminal.paint(f"rank {rank.rank}", _BOLD, sys.stdout)
+    note = f": {rank.note}" if rank.note else ""
+    return f"{heading}{note}" + (f"\n{rank.text.rstrip()}" if rank.text else "")

@@ -1,0 +1,80 @@
+"""Asks the ranks of an attempt for the stacks of their threads, and reads what they wrote."""
+
+from collections.abc import Callable
+import os
+from pathlib import Path
+import re
+
+from torchyard.contract.records import ProcessIdentity
+from torchyard.contract.rundir import RunDir
+from torchyard.contract.stacks import STACKS_SIGNAL
+from torchyard.contract.text import storable
+from torchyard.contract.untrusted import read_tail
+from worker.engines.base import RankStacks
+from worker.engines.local import process
+from worker.engines.local.ranks import running_ranks
+
+_LIMIT = 1 << 16
+"""The most bytes of one rank's stacks."""
+_TOTAL_LIMIT = 1 << 20
+"""The most bytes of all ranks' stacks."""
+_NO_HANDLER = "cannot show its stacks: its program removed the handler, or an older version started it"
+
+
+def request_stacks(run: RunDir, supervisor: ProcessIdentity, *, world_size: int) -> Callable[[], list[RankStacks]]:
+    """Signals every rank that runs. Returns a function that reads what each rank has written since, in their order."""
+    files = [run.stacks / f"{rank}.txt" for rank in range(world_size)]
+    before = [_size(file) for file in files]
+    ranks = running_ranks(run, supervisor=supervisor.pid, world_size=world_size)
+    if not process.is_alive(supervisor):  # checked last: until here, no other process can have had its pid
+        ranks = {}
+    obstacles = [_signal(ranks.get(rank)) for rank in range(world_size)]
+    limit = min(_LIMIT, _TOTAL_LIMIT // world_size)
+
+    def read() -> list[RankStacks]:
+        found = zip(files, before, obstacles, strict=True)
+        return [
+            _read(file, start, limit) if obstacle is None else RankStacks(note=obstacle)
+            for file, start, obstacle in found
+        ]
+
+    return read
+
+
+def _signal(rank: ProcessIdentity | None) -> str | None:
+    """Signals a rank, or returns why it was not signalled. One that has no handler would be ended by the signal."""
+    if rank is None:
+        return "does not run"
+    if process.is_stopped(rank):
+        return "is stopped by a signal"
+    try:
+        if not _has_signal(rank, "SigCgt"):
+            return _NO_HANDLER
+        # A rank that blocks the signal would get each of them later.
+        if not _has_signal(rank, "ShdPnd") and not process.send(rank, STACKS_SIGNAL):
+            return "does not run"
+    except OSError as error:
+        return f"cannot be asked: {error}"
+    return None
+
+
+def _has_signal(rank: ProcessIdentity, mask: str) -> bool:
+    """Returns whether the signal is in a mask of the process, as `/proc/PID/status` shows it. Raises OSError."""
+    status = Path(f"/proc/{rank.pid}/status").read_bytes()  # the name in it may be no UTF-8
+    found = re.search(rf"^{mask}:\s+([0-9a-f]+)$".encode(), status, re.MULTILINE)
+    return found is not None and bool(int(found[1], 16) & (1 << (STACKS_SIGNAL - 1)))
+
+
+def _read(file: Path, start: int, limit: int) -> RankStacks:
+    raw = read_tail(file, limit, start=start)
+    if not raw:
+        return RankStacks()
+    note = f"only the last {limit} bytes" if len(raw) == limit else None
+    return RankStacks(storable(raw.decode("utf-8", "replace")), note)
+
+
+def _size(path: Path) -> int:
+    try:
+        return os.lstat(path).st_size
+    except OSError:
+        return 0
