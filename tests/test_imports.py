@@ -217,7 +217,6 @@ def test_torch_is_for_the_trainer_and_lazily_for_the_run_context_and_the_warm_pr
     lazily = {
         "torchyard/run/context.py",
         "torchyard/run/tensors.py",
-        f"{local}/launchers/warm.py",
         f"{local}/warm/fork.py",
         f"{local}/warm/group.py",
     }
