@@ -54,7 +54,19 @@ def queue(*, as_json: Json = False) -> None:
 def worker_lines(workers: Sequence[WorkerView], *, indent: str = "") -> list[str]:
     """Returns the lines of a table of devices. A worker without devices has a line too."""
     rows = [row for worker in workers for row in _devices(worker)]
-    headers = ("WORKER", "STATE", "STARTS", "DEVICE", "HELD BY", output.OWNER, "UTIL", "MEMORY", "NAME", "SEEN")
+    headers = (
+        "WORKER",
+        "STATE",
+        "STARTS",
+        "ISOLATION",
+        "DEVICE",
+        "HELD BY",
+        output.OWNER,
+        "UTIL",
+        "MEMORY",
+        "NAME",
+        "SEEN",
+    )
     return output.table(headers, rows, indent=indent)
 
 
@@ -86,7 +98,9 @@ def _named(workers: Sequence[WorkerView], name: str) -> WorkerView:
 def _devices(worker: WorkerView) -> list[tuple[str, ...]]:
     devices = [_device(device) for device in worker.devices] or [("none", "", "", "", "", "")]
     starts = worker.starts.mode if worker.starts is not None else ""
-    return [(worker.name, worker.state, starts, *device, terminal.ago(worker.seen_at)) for device in devices]
+    isolation = worker.starts.isolation if worker.starts is not None else None
+    level = isolation.level if isolation is not None else ""
+    return [(worker.name, worker.state, starts, level, *device, terminal.ago(worker.seen_at)) for device in devices]
 
 
 def _device(device: DeviceView) -> tuple[str, ...]:

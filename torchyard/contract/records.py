@@ -36,9 +36,9 @@ class Sandbox(Record):
     """What the processes of an attempt may touch besides each other."""
 
     landlock: bool
-    """Whether the kernel enforces the three lists."""
-    own_shm: bool
-    """Whether the attempt has a `/dev/shm` of its own."""
+    """Whether Landlock enforces the three lists."""
+    own_mounts: bool
+    """Whether the attempt has mounts of its own, where all but `writable` is read-only, and a `/dev/shm` of its own."""
     readable: list[str]
     """Files, and folders with all below them. So are the next two."""
     writable: list[str]

@@ -265,8 +265,8 @@ class IsolationView(View):
     level: Literal["off", "basic", "landlock"]
     """`off`: nothing; `basic`: no inspection of other processes, no privileges; `landlock`: the kernel also restricts
     their files and signals."""
-    own_shm: bool = False
-    """Whether each attempt has a `/dev/shm` of its own."""
+    own_mounts: bool = False
+    """Whether each attempt has a `/dev/shm` of its own, and mounts where all but its own folders is read-only."""
     lacks: list[str] = []
     """What this host cannot do, and what it would need."""
 

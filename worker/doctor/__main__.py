@@ -17,6 +17,7 @@ from torchyard.contract import terminal
 from torchyard.contract.errors import TorchyardError
 from worker.doctor import disk, gpus, host, pytorch, services, starts
 from worker.doctor.findings import Finding, Status, failed
+from worker.doctor.isolation import check_isolation
 from worker.engines.local.environment import inherited
 from worker.settings import Settings
 
@@ -50,6 +51,7 @@ def main() -> int:
 def _findings(settings: Settings, *, embedded_redis: Path | None) -> Iterator[Finding]:
     gpu_count = 0
     yield from _guarded("host", host.check_host)
+    yield from _guarded("isolation", lambda: [check_isolation(settings.isolation)])
     yield from _guarded("disk", lambda: disk.check_disks(settings.root, settings.blobs))
     for finding in _guarded("devices", lambda: gpus.check_devices(settings)):
         gpu_count += finding.check.startswith("gpu")

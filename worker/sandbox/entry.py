@@ -12,8 +12,8 @@ def enter(sandbox: Sandbox) -> None:
     They share one domain: they may signal and inspect each other, but no process outside.
     """
     inspection.permit()  # a user namespace needs it, and so do debuggers inside the sandbox
-    if sandbox.own_shm:
-        namespaces.mount_own_shm()
+    if sandbox.own_mounts:
+        namespaces.mount_own_mounts()
     privileges.drop()
     privileges.limit_resources()
     if sandbox.landlock:

@@ -13,7 +13,10 @@ _NEEDED_ABI = (
     (5, "Landlock for device controls (Linux 6.10)"),
     (6, "Landlock for signals and abstract sockets (Linux 6.12): jobs may kill other processes of this user"),
 )
-_NO_OWN_SHM = "a /dev/shm of its own for each attempt (user namespaces): jobs share the host's"
+_NO_OWN_MOUNTS = (
+    "mounts of its own for each attempt (user namespaces, Linux 5.12): jobs share /dev/shm, and may change the modes of"
+    " this user's files"
+)
 
 
 class Isolation(StrEnum):
@@ -33,17 +36,17 @@ def level_of(isolation: Isolation) -> IsolationView:
     """
     if isolation is Isolation.OFF:
         return OFF
-    abi, own_shm = landlock.abi(), namespaces.is_allowed()
-    lacks = [what for needed, what in _NEEDED_ABI if abi < needed] + ([] if own_shm else [_NO_OWN_SHM])
+    abi, own_mounts = landlock.abi(), namespaces.is_allowed()
+    lacks = [what for needed, what in _NEEDED_ABI if abi < needed] + ([] if own_mounts else [_NO_OWN_MOUNTS])
     if abi:
-        return IsolationView(level="landlock", own_shm=own_shm, lacks=lacks)
+        return IsolationView(level="landlock", own_mounts=own_mounts, lacks=lacks)
     if isolation is Isolation.REQUIRE:
         raise ConfigError(f"TORCHYARD_ISOLATION is require, but this host lacks {lacks[0]}")
-    return IsolationView(level="basic", own_shm=own_shm, lacks=[lacks[0], *lacks[len(_NEEDED_ABI) :]])
+    return IsolationView(level="basic", own_mounts=own_mounts, lacks=[lacks[0], *lacks[len(_NEEDED_ABI) :]])
 
 
 def describe(isolation: IsolationView) -> str:
     """Returns the level in one line."""
     shown = {"off": "not isolated", "basic": "isolated without Landlock", "landlock": "isolated by Landlock"}
-    own = ", with a /dev/shm of its own" if isolation.own_shm else ""
+    own = ", with mounts of its own" if isolation.own_mounts else ""
     return shown[isolation.level] + own + "".join(f"; lacks {what}" for what in isolation.lacks)

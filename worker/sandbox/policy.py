@@ -54,7 +54,7 @@ def sandbox_of(
     found = (*_of_system(), *_of_python(hidden), *_of_variables(environ), *readable, run.input)
     return Sandbox(
         landlock=isolation.level == "landlock",
-        own_shm=isolation.own_shm,
+        own_mounts=isolation.own_mounts,
         readable=_paths(found),
         writable=_paths((*own, *writable)),
         devices=_paths(_devices(gpus=gpus)),

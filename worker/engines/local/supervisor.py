@@ -32,6 +32,7 @@ from worker.engines.local.launchers.base import Launch
 from worker.engines.local.launchers.torchrun import TorchrunAgent
 from worker.engines.local.launchers.warm import ForkedRanks
 from worker.engines.local.ranks import running_ranks
+from worker.engines.local.shared_memory import SharedMemoryFiles
 from worker.engines.local.stalls import StallDetector
 from worker.engines.local.verdict import judge, raised
 from worker.mask import Mask
@@ -90,6 +91,8 @@ class Supervisor:
         self._launch: Launch | None = None
         self._sigterm_received = False
         self._stalls = StallDetector(run, plan)
+        shares_memory = plan.sandbox is None or not plan.sandbox.own_mounts
+        self._shared_memory = SharedMemoryFiles() if shares_memory else None
         for number in (signal.SIGINT, signal.SIGHUP):  # a handler that does nothing: children would inherit SIG_IGN
             signal.signal(number, _do_nothing)
         signal.signal(signal.SIGTERM, self._on_sigterm)
@@ -136,6 +139,8 @@ class Supervisor:
     def _wait_for_exit(self, launch: Launch) -> bool:
         """Waits a moment. Reaps the children that have ended. Returns whether the launcher has exited."""
         process.readable(launch.descriptors(), timeout=_POLL_S)
+        if self._shared_memory is not None:
+            self._shared_memory.look(process.descendants(os.getpid()))
         self._reap()
         launch.handle_events()
         return launch.exit_code is not None
@@ -217,11 +222,15 @@ class Supervisor:
             }
             return sorted(found.values(), key=lambda item: item.pid == last_killed)
 
+        if self._shared_memory is not None:
+            self._shared_memory.look(find_all(), at_once=True)
         unkillable = process.kill_all(find_all, timeout=_KILL_TIMEOUT)
         if unkillable:
             self._warn_owner(process.describe_unkillable(unkillable))
             process.kill_all(find_all, timeout=None)
         self._reap()
+        if self._shared_memory is not None:
+            self._shared_memory.remove()
 
     def _warn_owner(self, text: str) -> None:
         """Sends the job's owner a message, by an event after those of rank 0, which has ended."""

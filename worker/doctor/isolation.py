@@ -1,0 +1,18 @@
+"""Checks how jobs would be isolated."""
+
+from torchyard.contract.errors import ConfigError
+from worker.doctor.findings import Finding, failed, ok, warning
+from worker.sandbox import levels
+from worker.sandbox.levels import Isolation
+
+_ADVICE = "docs/security.md says what this means, and how a kernel or a container allows it"
+
+
+def check_isolation(isolation: Isolation) -> Finding:
+    """Forks a child, so no other thread may run."""
+    try:
+        found = levels.level_of(isolation)
+    except ConfigError as error:
+        return failed("isolation", error.message, _ADVICE)
+    fact = f"jobs are {levels.describe(found)}"
+    return warning("isolation", fact, _ADVICE) if found.lacks else ok("isolation", fact)
