@@ -13,7 +13,7 @@ def enter(sandbox: Sandbox) -> None:
     """
     inspection.permit()  # a user namespace needs it, and so do debuggers inside the sandbox
     if sandbox.own_mounts:
-        namespaces.mount_own_mounts()
+        namespaces.enter_own_mounts(sandbox.writable)
     privileges.drop()
     privileges.limit_resources()
     if sandbox.landlock:
