@@ -21,9 +21,9 @@ from store.rows import attempts, deletion, workers
 from store.rows.shapes import shape_of
 from tests import servers
 from tests.databases import unavailable
+from tests.leftovers import leave_everything
 from tests.store.fixture import StoreFixture, store_on
 from tests.worker.attempt import Attempt, wait_for
-from tests.worker.leftovers import leave_everything
 from tests.worker.test_devices import FakeNvml
 from torchyard.contract.job import JobState
 from torchyard.contract.rundir import RunDir

@@ -7,7 +7,7 @@ from typing import Literal
 
 import pytest
 
-from tests.worker.leftovers import as_nobody, leave_everything
+from tests.leftovers import as_nobody, leave_everything
 from worker.cleanup import removal
 
 REMOVED = {1: {"epoch-0001", "epoch-0002"}, 2: {"epoch-0001", "linked"}}

@@ -17,9 +17,9 @@ from store.ids import new_id
 from store.rows import deletion
 from store.rows.attempts import Claim
 from tests.databases import on_both
+from tests.leftovers import leave_depth, leave_everything
 from tests.store.fixture import StoreFixture, run_together
 from tests.worker.attempt import wait_for
-from tests.worker.leftovers import leave_depth, leave_everything
 from torchyard.contract.job import EndReason
 from torchyard.contract.rundir import Env, RunDir
 from worker.cleanup import rundirs, sweeper

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.worker.leftovers import NOBODY, as_nobody, leave_depth, leave_everything
+from tests.leftovers import NOBODY, as_nobody, leave_depth, leave_everything
 from torchyard.contract.job import EndReason
 from torchyard.contract.recordfiles import write_record
 from torchyard.contract.records import StopRequest

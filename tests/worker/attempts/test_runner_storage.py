@@ -14,9 +14,9 @@ from store.rows import checkpoints
 from store.rows.checkpoints import NewCheckpoint
 from tests.databases import unavailable
 from tests.disks import mounted
+from tests.leftovers import leave_depth
 from tests.worker.attempt import wait_for
 from tests.worker.attempts.fixture import SimulatedRunnerFixture
-from tests.worker.leftovers import leave_depth
 from torchyard.contract import failpoints
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.recordfiles import read_record
