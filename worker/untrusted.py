@@ -1,19 +1,25 @@
-"""Lists and removes what a training process wrote, without following links."""
+"""Lists, measures and removes what a training process wrote, without following links."""
 
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager, suppress
 import errno
 import os
 from pathlib import Path
+import stat
 from uuid import uuid4
 
 from torchyard.contract.untrusted import folder_inside
 
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
 
 def folders_inside(root: Path, *parts: str) -> list[str]:
-    """Returns the sorted names of the folders in `root/parts…`. Returns none if a part is a link. Raises OSError."""
+    """Returns the sorted names of the folders in `root/parts…`. Returns none if a part is a link. Raises OSError.
+
+    Makes the folder readable for its owner.
+    """
     try:
-        with folder_inside(root, *parts) as folder, os.scandir(folder) as entries:
+        with _unlocked_inside(root, *parts) as folder, os.scandir(folder) as entries:
             return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
     except (
         FileNotFoundError,
@@ -27,60 +33,154 @@ def folders_inside(root: Path, *parts: str) -> list[str]:
         raise
 
 
-def remove_inside(root: Path, *parts: str) -> bool:
-    """Removes the folder `root/parts…` as far as possible. Returns False if something of it is left."""
-    with suppress(OSError), folder_inside(root, *parts[:-1]) as parent:  # a link is not removed
-        _remove(parent, parts[-1])
-    return not os.path.lexists(root.joinpath(*parts))
+def remove_inside(root: Path, *parts: str, may_continue: Callable[[], bool] = lambda: True) -> bool:
+    """Removes `root/parts…` as far as possible, until `may_continue` returns False. Never touches a link's target.
+
+    Returns False if something of it is left. The next call goes on from there.
+    """
+    try:
+        with _unlocked_inside(root, *parts[:-1]) as parent:
+            _remove(parent, parts[-1], may_continue)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
 
 
-def _remove(parent: int, name: str) -> None:
+def walk_status(folder: Path, *, unlock: bool = False) -> Generator[os.stat_result]:
+    """Yields the status of the folder and of all below it, at any depth. Follows no link, and skips what vanishes.
+
+    Skips what the owner made unreadable, or makes it readable if `unlock`.
+    """
+    with suppress(OSError), ExitStack() as stack:
+        current = os.open(folder.parent, _FOLDER)
+        stack.callback(lambda: os.close(current))
+        yield os.stat(folder.name, dir_fd=current, follow_symlinks=False)
+        levels = [(_identity(current), [folder.name])]
+        while levels:
+            names = levels[-1][1]
+            if names:
+                with suppress(OSError):
+                    inner = _open_inner(current, names.pop(), unlock=unlock)
+                    os.close(current)
+                    current = inner
+                    levels.append((_identity(current), []))
+                    yield from _statuses(current, levels[-1][1])
+                continue
+            levels.pop()
+            if levels:
+                outer = os.open("..", _FOLDER, dir_fd=current)
+                os.close(current)
+                current = outer
+                if _identity(current) != levels[-1][0]:  # the folder was moved, perhaps to lead outside
+                    return
+
+
+def _statuses(folder: int, folders: list[str]) -> Generator[os.stat_result]:
+    """Yields the status of each entry, and adds the names of the folders to `folders`."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(OSError):
+                status = entry.stat(follow_symlinks=False)
+                if stat.S_ISDIR(status.st_mode):
+                    folders.append(entry.name)
+                yield status
+
+
+def _remove(parent: int, name: str, may_continue: Callable[[], bool]) -> None:
     """Moves every folder below it to its top level and empties it there: so few descriptors are open at any depth."""
+    if _removed_at_once(parent, name):
+        return
     with _unlocked(parent, name) as top:
-        pending = _empty(top, top)
-        while pending:
+        pending = _empty(top, top, may_continue)
+        while pending and may_continue():
             inner = pending.pop()
             with suppress(OSError):
                 with _unlocked(top, inner) as folder:
-                    pending += _empty(folder, top)
+                    pending += _empty(folder, top, may_continue)
                 os.rmdir(inner, dir_fd=top)
     os.rmdir(name, dir_fd=parent)
 
 
-def _empty(folder: int, top: int) -> list[str]:
-    """Removes the files in `folder` and moves its folders to `top`. Returns their names there."""
+def _empty(folder: int, top: int, may_continue: Callable[[], bool]) -> list[str]:
+    """Removes the files and empty folders in `folder`, and moves its other folders to `top`. Returns their names."""
     moved: list[str] = []
     with os.scandir(folder) as entries:
         for entry in entries:
+            if not may_continue():
+                break
             with suppress(OSError):
-                if not entry.is_dir(follow_symlinks=False):
-                    os.unlink(entry.name, dir_fd=folder)
+                if _removed_at_once(folder, entry.name):
                     continue
                 name = entry.name
                 if folder != top:
                     name = f".{uuid4().hex}"
-                    with _unlocked(folder, entry.name):  # a folder must be writable to be moved
-                        os.rename(entry.name, name, src_dir_fd=folder, dst_dir_fd=top)
+                    _make_accessible(folder, entry.name)  # a folder must be writable to be moved
+                    os.rename(entry.name, name, src_dir_fd=folder, dst_dir_fd=top)
                 moved.append(name)
     return moved
 
 
-@contextmanager
-def _unlocked(parent: int, name: str) -> Generator[int]:
-    """Makes a folder writable for its owner and opens it. Raises OSError, also for a link."""
-    handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+def _removed_at_once(parent: int, name: str) -> bool:
+    """Removes what is not a folder, or is an empty one. Raises OSError, also for a mount point."""
     try:
-        os.chmod(f"/proc/self/fd/{handle}", 0o700)  # noqa: PTH101 exactly this folder, even if it was renamed
-    finally:
-        os.close(handle)
-    with _opened(parent, name) as folder:
+        os.unlink(name, dir_fd=parent)
+    except IsADirectoryError:
+        try:
+            os.rmdir(name, dir_fd=parent)
+        except OSError as error:
+            if error.errno in {errno.ENOTEMPTY, errno.EEXIST}:
+                return False
+            raise
+    return True
+
+
+@contextmanager
+def _unlocked_inside(root: Path, *parts: str) -> Generator[int]:
+    """As `folder_inside`, but makes each of `parts` accessible first."""
+    with ExitStack() as stack:
+        folder = stack.enter_context(folder_inside(root))
+        for part in parts:
+            folder = stack.enter_context(_unlocked(folder, part))
         yield folder
 
 
 @contextmanager
-def _opened(parent: int, name: str) -> Generator[int]:
-    folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+def _unlocked(parent: int, name: str) -> Generator[int]:
+    """Makes a folder accessible to its owner and opens it. Raises OSError, also for a link."""
+    _make_accessible(parent, name)
+    folder = os.open(name, _FOLDER, dir_fd=parent)
     try:
         yield folder
     finally:
         os.close(folder)
+
+
+def _make_accessible(parent: int, name: str) -> None:
+    handle = os.open(name, os.O_PATH | _FOLDER, dir_fd=parent)
+    try:
+        mode = stat.S_IMODE(os.fstat(handle).st_mode)
+        if mode & stat.S_IRWXU != stat.S_IRWXU:
+            # exactly this folder, even if it was renamed
+            os.chmod(f"/proc/self/fd/{handle}", mode | stat.S_IRWXU)  # noqa: PTH101
+    finally:
+        os.close(handle)
+
+
+def _open_inner(parent: int, name: str, *, unlock: bool) -> int:
+    """Opens a folder from which `..` can be opened. Raises OSError, also for a link."""
+    if unlock:
+        _make_accessible(parent, name)
+    folder = os.open(name, _FOLDER, dir_fd=parent)
+    try:
+        os.stat(".", dir_fd=folder)
+    except OSError:
+        os.close(folder)
+        raise
+    return folder
+
+
+def _identity(folder: int) -> tuple[int, int]:
+    status = os.fstat(folder)
+    return status.st_dev, status.st_ino

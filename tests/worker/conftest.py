@@ -12,6 +12,7 @@ from tests.worker.attempt import Attempt
 from tests.worker.schedulers import SchedulersFixture
 from worker.engines.local import process
 from worker.engines.local.warm.manager import WarmProcess
+from worker.untrusted import remove_inside
 
 
 @pytest.fixture(scope="session")
@@ -25,6 +26,13 @@ def warm_process() -> Generator[WarmProcess]:
     """The warm process of all tests in this pytest process. No test may end or stop it."""
     with warm.warm_process() as started:
         yield started
+
+
+@pytest.fixture
+def removed_afterwards(tmp_path: Path) -> Iterator[None]:
+    """Removes the test's folder. pytest's own removal fails at deep trees."""
+    yield
+    remove_inside(tmp_path.parent, tmp_path.name)
 
 
 @pytest.fixture

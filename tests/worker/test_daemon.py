@@ -1,9 +1,10 @@
 """The daemon's loop over a real store and a real Redis: claims, rescues, outages."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
+import os
 from pathlib import Path
 import threading
 import time
@@ -20,6 +21,7 @@ from store.rows import attempts, deletion, workers
 from store.rows.shapes import shape_of
 from tests import servers
 from tests.databases import unavailable
+from tests.leftovers import leave_everything
 from tests.store.fixture import StoreFixture, store_on
 from tests.worker.attempt import Attempt, wait_for
 from tests.worker.test_devices import FakeNvml
@@ -255,6 +257,7 @@ def _wait_for_a_sweep(fixture: DaemonFixture, clock: Clock) -> None:
     wait_for(lambda: "job_unknown" not in fixture.queue.waiting(), "a sweep")
 
 
+@pytest.mark.usefixtures("removed_afterwards")
 def test_the_files_of_a_deleted_job_are_removed_from_the_host(fixture: DaemonFixture) -> None:
     clock, data = Clock(), fixture.folder / "worker"
     blobs = Blobs(data / "blobs")
@@ -263,12 +266,14 @@ def test_the_files_of_a_deleted_job_are_removed_from_the_host(fixture: DaemonFix
         wait_for(lambda: {fixture.state(deleted), fixture.state(kept)} == {JobState.FAILED}, "both jobs have ended")
         blob = blobs.add(BytesIO(b"state"))
         fixture.store.write(lambda session: session.execute(insert(Garbage).values(sha256=blob.sha256)))
-        assert (data / "runs" / deleted).exists()
+        leave_everything(data / "runs" / deleted / "1" / "job" / "work", outside=data / "outside")
+        (data / "runs" / os.fsdecode(b"job_\xff")).mkdir()  # the database cannot be asked for it
         fixture.store.write(lambda session: deletion.delete_job(session, deleted))
         with blobs.shared_lock():  # a blob is being stored
             clock.ahead += 11
             wait_for(lambda: not (data / "runs" / deleted).exists(), "the run directory is gone")
             assert blobs.path(blob.sha256).exists()
+        assert (data / "outside" / "kept").exists()
 
         def gone() -> bool:
             clock.ahead += 11
@@ -279,7 +284,7 @@ def test_the_files_of_a_deleted_job_are_removed_from_the_host(fixture: DaemonFix
 
 
 def test_a_run_directory_that_cannot_be_removed_does_not_prevent_other_removals(
-    fixture: DaemonFixture, caplog: pytest.LogCaptureFixture
+    fixture: DaemonFixture, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = fixture.folder / "runs"
     stuck, free = fixture.store.submit(), fixture.store.submit()
@@ -288,12 +293,14 @@ def test_a_run_directory_that_cannot_be_removed_does_not_prevent_other_removals(
         fixture.store.cancel(job_id)
         fixture.store.write(lambda session, job_id=job_id: deletion.delete_job(session, job_id))
     (runs / "job_elsewhere").mkdir()
-    elsewhere = fixture.folder / "elsewhere"
-    (runs / stuck).rename(elsewhere)
-    (runs / stuck).symlink_to(elsewhere)  # it is not followed
+    remove = removal.remove_inside
+
+    def remove_free(root: Path, name: str, *, may_continue: Callable[[], bool]) -> bool:
+        return name != stuck and remove(root, name, may_continue=may_continue)
+
+    monkeypatch.setattr(removal, "remove_inside", remove_free)
     removal.remove_deleted_runs(runs, store_on(fixture.store.database), may_continue=lambda: False)
     assert (runs / free).exists()
     removal.remove_deleted_runs(runs, store_on(fixture.store.database), may_continue=lambda: True)
     assert sorted(path.name for path in runs.iterdir()) == sorted(["job_elsewhere", stuck])
-    assert (elsewhere / "1").exists()
     assert stuck in caplog.text

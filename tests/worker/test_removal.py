@@ -7,6 +7,7 @@ from typing import Literal
 
 import pytest
 
+from tests.leftovers import as_nobody, leave_everything
 from worker.cleanup import removal
 
 REMOVED = {1: {"epoch-0001", "epoch-0002"}, 2: {"epoch-0001", "linked"}}
@@ -67,3 +68,24 @@ def test_a_job_without_run_directories_has_nothing_to_remove(tmp_path: Path) -> 
     (tmp_path / "job_1").write_text("no folder")
     removal.remove_checkpoint_copies(tmp_path / "job_1", removed_among, attempts=3)
     assert (tmp_path / "job_1").read_text() == "no folder"
+
+
+@pytest.mark.usefixtures("removed_afterwards")
+def test_whatever_lies_in_a_copy_is_removed(tmp_path: Path) -> None:
+    copies = tmp_path / "job_1" / "1" / "job" / "checkpoints"
+    leave_everything(copies / "epoch-0001", outside=tmp_path / "outside")
+    for folder in (copies, copies.parent):
+        folder.chmod(0o500)
+    removal.remove_checkpoint_copies(tmp_path / "job_1", removed_among, attempts=1)
+    assert list(copies.iterdir()) == []
+    assert (tmp_path / "outside" / "kept").exists()
+
+
+def test_an_owner_removes_copies_from_a_locked_folder() -> None:
+    with as_nobody() as folder:
+        copies = folder / "job_1" / "1" / "job" / "checkpoints"
+        make(copies, "epoch-0001", "epoch-0003")
+        for locked in (copies, copies.parent):
+            locked.chmod(0)
+        removal.remove_checkpoint_copies(folder / "job_1", removed_among, attempts=1)
+        assert existing(copies) == ["epoch-0003"]

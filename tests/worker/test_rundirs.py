@@ -17,6 +17,7 @@ from store.ids import new_id
 from store.rows import deletion
 from store.rows.attempts import Claim
 from tests.databases import on_both
+from tests.leftovers import leave_depth, leave_everything
 from tests.store.fixture import StoreFixture, run_together
 from tests.worker.attempt import wait_for
 from torchyard.contract.job import EndReason
@@ -257,6 +258,48 @@ def test_concurrent_sweeps_do_not_disturb_each_other(host: RunDirsFixture, caplo
     assert answers == [None] * 3
     host.sweep(keep=DAY, orphans=NOW)
     assert list(host.runs.iterdir()) == []
+
+
+@pytest.mark.usefixtures("removed_afterwards")
+def test_whatever_an_attempt_left_goes_with_its_run_directory(
+    host: RunDirsFixture, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ended, waiting, lost = host.ended(days=2), host.store.submit(), new_id("job")
+    for number, job_id in enumerate((ended, waiting, lost)):
+        if job_id != ended:
+            host.make(job_id, 1)
+        leave_everything(host.runs / job_id / "1" / "job" / "work", outside=tmp_path / f"outside-{number}")
+        leave_depth(host.runs / job_id / "1" / "job" / "checkpoints" / ".epoch-0002.77", 3000)
+    for _ in range(2):  # the second time over the first
+        rundirs.move_aside(RunDir(host.runs / waiting / "1"))
+        host.make(waiting, 1)
+    host.start(waiting)
+    host.sweep(orphans=DAY)
+    assert host.existing() == {f"{ended}/1", f"{waiting}/.stale.1", f"{waiting}/1", f"{lost}/1"}
+    assert [path.name for path in (host.runs / ended / "1" / "job" / "checkpoints").iterdir()] == ["epoch-0001"]
+    host.sweep(keep=DAY, orphans=NOW)
+    assert host.existing() == {f"{waiting}/1"}
+    assert [(tmp_path / f"outside-{number}" / "kept").exists() for number in range(3)] == [True] * 3
+    assert "cannot be removed" not in caplog.text
+
+
+@pytest.mark.usefixtures("removed_afterwards")
+def test_depth_does_not_hide_the_size_of_a_run_directory(host: RunDirsFixture) -> None:
+    small, deep = host.ended(days=1), host.ended(days=2)
+    leave_depth(host.runs / deep / "1", 3000)
+    measured = rundirs.size(host.runs / deep / "1", unlock=False)
+    assert measured > 2 * MIB + 3000 * (host.runs / deep / "1").stat().st_blocks * 512
+    host.sweep(keep_bytes=measured)
+    assert host.existing() == {f"{small}/1"}
+
+
+def test_further_names_do_not_add_to_the_size_of_a_file(host: RunDirsFixture) -> None:
+    other, linked = host.ended(days=2), host.ended(days=1)
+    events = RunDir(host.runs / linked / "1").events
+    for number in range(20):
+        (events.parent / f"again-{number}").hardlink_to(events)
+    host.sweep(keep_bytes=3 * MIB)
+    assert host.existing() == {f"{other}/1", f"{linked}/1"}
 
 
 def test_a_host_without_run_directories_has_nothing_to_remove(

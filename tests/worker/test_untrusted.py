@@ -1,18 +1,21 @@
 """Folders of a job are removed without following links, and only regular files are read."""
 
+from collections.abc import Callable
+from functools import partial
 import os
 from pathlib import Path
-import shutil
-import tempfile
+import subprocess
+import sys
 
 import pytest
 
+from tests.leftovers import NOBODY, as_nobody, leave_depth, leave_everything
 from torchyard.contract.job import EndReason
 from torchyard.contract.recordfiles import write_record
 from torchyard.contract.records import StopRequest
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.untrusted import read_tail, read_untrusted
-from worker.untrusted import remove_inside
+from worker.untrusted import remove_inside, walk_status
 
 
 def test_a_folder_is_removed_with_its_content_but_not_the_targets_of_its_links(tmp_path: Path) -> None:
@@ -41,36 +44,109 @@ def test_no_link_is_followed(tmp_path: Path, linked: str) -> None:
     link = tmp_path / linked
     link.parent.mkdir(parents=True, exist_ok=True)
     link.symlink_to(target)
-    assert not remove_inside(tmp_path / "run", "checkpoints", "one")
+    whole = linked == "run/checkpoints/one"
+    assert remove_inside(tmp_path / "run", "checkpoints", "one") == whole
+    assert os.path.lexists(link) != whole
     assert len([*target.rglob("state.pt")]) == 2
 
 
-def test_a_tree_of_thousands_of_levels_is_removed(tmp_path: Path) -> None:
-    (tmp_path / "deep").mkdir()
-    folder = os.open(tmp_path / "deep", os.O_RDONLY)
-    for _ in range(3000):
-        os.mkdir("d", dir_fd=folder)
-        inner = os.open("d", os.O_RDONLY, dir_fd=folder)
-        os.close(folder)
-        folder = inner
-    os.close(folder)
-    assert remove_inside(tmp_path, "deep")
+@pytest.mark.parametrize("make", [Path.touch, os.mkfifo])
+def test_what_took_the_place_of_a_folder_is_removed(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(tmp_path / "one")
+    assert remove_inside(tmp_path, "one")
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_folders_without_permissions_and_with_odd_names_are_removed_by_their_owner(tmp_path: Path) -> None:
-    top = Path(tempfile.mkdtemp(dir="/tmp"))  # another user cannot enter tmp_path
-    try:
-        folder = top / "input" / "resume" / os.fsdecode(b"\xff\n -rf")
-        folder.mkdir(parents=True)
-        (folder / "state.pt").write_text("state")
-        for path in (top, *top.rglob("*")) if not os.getuid() else ():
-            os.chown(path, 65534, 65534)
-        for path in (folder, folder.parent, folder.parent.parent):
-            path.chmod(0)
-        assert _removed_by_nobody(top, "input")
-        assert list(top.iterdir()) == []
-    finally:
-        shutil.rmtree(top)
+@pytest.mark.parametrize(
+    ("levels", "folders"),
+    [(3000, 500), *(pytest.param(*shape, marks=pytest.mark.thorough) for shape in ((20_000, 0), (0, 20_000)))],
+)
+@pytest.mark.usefixtures("removed_afterwards")
+def test_a_tree_of_any_depth_and_width_is_measured_and_removed(tmp_path: Path, levels: int, folders: int) -> None:
+    top = tmp_path / "top"
+    top.mkdir()
+    for number in range(folders):
+        (top / str(number)).mkdir()
+        (top / str(number) / "file").touch()
+    leave_depth(top, levels)
+    before = _open_files()
+    assert len([*walk_status(top)]) == 2 + levels + 2 * folders
+    assert remove_inside(tmp_path, "top")
+    assert _open_files() == before
+
+
+def test_everything_that_an_attempt_can_leave_is_removed_by_its_owner() -> None:
+    with as_nobody() as folder:
+        leave_everything(folder / "input" / "resume", outside=folder / "outside")
+        (folder / "input").chmod(0o500)
+        assert remove_inside(folder, "input", "resume")
+        assert [path.name for path in (folder / "input").iterdir()] == []
+        assert (folder / "outside" / "kept").read_text() == "kept"
+
+
+def test_what_its_owner_cannot_remove_is_not_reported_as_removed() -> None:
+    with as_nobody() as folder:
+        if os.getuid():
+            pytest.skip("only root can make a folder of another user")
+        os.seteuid(0)
+        (folder / "theirs" / "inner").mkdir(parents=True)
+        (folder / "theirs").chmod(0)
+        os.seteuid(NOBODY)
+        assert not remove_inside(folder, "theirs", "inner")
+        assert not remove_inside(folder, "theirs")
+
+
+@pytest.mark.usefixtures("removed_afterwards")
+def test_an_interrupted_removal_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    leave_everything(tmp_path / "top", outside=tmp_path / "outside")
+    calls = 0
+    removed = False
+    while not removed and calls < 100:
+        steps = iter([True] * 100)
+        removed = remove_inside(tmp_path, "top", may_continue=partial(next, steps, False))
+        assert (tmp_path / "top").exists() != removed
+        calls += 1
+    assert removed
+    assert calls > 30
+
+
+@pytest.mark.parametrize("place", ["top/mounted", "top/inner/mounted"])
+def test_nothing_below_a_mount_point_is_removed(tmp_path: Path, place: str) -> None:
+    (tmp_path / place).mkdir(parents=True)
+    (tmp_path / "outside" / "folder").mkdir(parents=True)
+    (tmp_path / "outside" / "kept").touch()
+    mounted = ["mount", "--bind", tmp_path / "outside", tmp_path / place]
+    code = (
+        "import pathlib, subprocess, sys; from worker.untrusted import remove_inside\n"
+        "if subprocess.run(sys.argv[2:]).returncode: sys.exit(77)\n"
+        "sys.exit(remove_inside(pathlib.Path(sys.argv[1]), 'top'))"
+    )
+    own = ["unshare", "--map-root-user", "--mount", sys.executable, "-c", code, tmp_path]
+    result = subprocess.run([*own, *mounted], stderr=subprocess.PIPE, check=False)
+    if result.returncode == 77 or b"unshare" in result.stderr:
+        pytest.skip("this host allows no mounts")
+    assert (result.returncode, result.stderr) == (0, b"")
+    assert sorted(path.name for path in (tmp_path / "outside").iterdir()) == ["folder", "kept"]
+    assert remove_inside(tmp_path, "top")
+
+
+def test_an_unreadable_folder_is_measured_only_if_it_may_be_unlocked() -> None:
+    with as_nobody() as folder:
+        leave_everything(folder / "top", outside=folder / "outside")
+        for unlock, many in ((False, False), (True, True), (False, False)):
+            assert (len([*walk_status(folder / "top", unlock=unlock)]) > 3000) == many
+            (folder / "top").chmod(0o400)  # its names can be read, but not what they are
+
+
+def test_a_folder_that_is_moved_while_it_is_measured_leads_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "top" / "outer" / "inner").mkdir(parents=True)
+    (tmp_path / "outside").mkdir()
+    for number in range(10):
+        (tmp_path / "outside" / str(number)).mkdir()
+    walk = walk_status(tmp_path / "top")
+    found = [next(walk) for _ in range(3)]
+    (tmp_path / "top" / "outer" / "inner").rename(tmp_path / "outside" / "inner")
+    assert len([*found, *walk]) == 3
 
 
 def test_only_a_regular_file_with_one_link_is_read_and_nothing_blocks(tmp_path: Path) -> None:
@@ -103,14 +179,5 @@ def test_only_a_regular_file_with_one_link_is_read_and_nothing_blocks(tmp_path: 
     assert read_untrusted(path, StopRequest) is None
 
 
-def _removed_by_nobody(root: Path, name: str) -> bool:
-    if os.getuid():
-        return remove_inside(root, name)
-    child = os.fork()
-    if not child:
-        try:
-            os.setresuid(65534, 65534, 65534)
-            os._exit(not remove_inside(root, name))
-        finally:
-            os._exit(2)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+def _open_files() -> int:
+    return len([*Path("/proc/self/fd").iterdir()])

@@ -10,6 +10,7 @@ from torch import nn
 
 from torchyard.contract.errors import DataError
 from trainer.data.tokens import TokenizerFiles
+from trainer.models.digests import checked_snapshot
 from trainer.models.text import configure_transformers, for_task, one_argument
 
 if TYPE_CHECKING:
@@ -41,8 +42,9 @@ def load(folder: Path, *, classes: Sequence[str], dropout: float) -> Pretrained:
         raise DataError(f"model.weights: there is no directory {folder}")
     configure_transformers()
     try:
-        model, new = _load_model(folder, classes=classes, dropout=dropout)
-        tokenizer = _load_tokenizer(folder)
+        with checked_snapshot(folder) as checked:
+            model, new = _load_model(checked, classes=classes, dropout=dropout)
+            tokenizer = _load_tokenizer(checked)
         if len(tokenizer) > model.config.vocab_size:
             raise ValueError(f"its tokenizer has {len(tokenizer)} tokens, its model {model.config.vocab_size}")
         return Pretrained(

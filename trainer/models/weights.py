@@ -1,25 +1,18 @@
 """Loads initial weights: from a file, or torchvision's by name."""
 
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-import fcntl
-from http.client import HTTPException
+from functools import partial
 from pathlib import Path
 import re
-import socket
-from typing import Any
-from urllib.error import HTTPError
+from typing import Any, BinaryIO
 
 import torch
 from torch import Tensor, nn
-from torch.hub import HASH_REGEX
 
 from torchyard.contract.errors import ConfigError, DataError
 from trainer.data.sources import local_path
-
-DOWNLOAD_TIMEOUT_S = 60.0
-"""Seconds without an answer after which a download fails."""
+from trainer.models.downloads import published_file, reason
 
 _DENSE_LAYER = re.compile(r"(denselayer\d+\.(?:norm|conv))\.([12]\.)")
 
@@ -32,24 +25,13 @@ def is_published(weights: str) -> bool:
 def torchvision_state(arch: str, weights: str) -> dict[str, Tensor]:
     """Returns torchvision's weights of a name (`DEFAULT`, `IMAGENET1K_V1`, `ResNet18_Weights.DEFAULT`) for `arch`.
 
-    They are downloaded once per host into $TORCH_HOME, and their digest is checked. Raises ConfigError if there are
-    no such weights, and DataError if they cannot be downloaded.
+    They are downloaded once, and their digest is checked whenever they are loaded. Raises ConfigError if there are no
+    such weights, and DataError if they cannot be downloaded or read.
     """
-    chosen = _named(arch, weights)
-    url: str = chosen.url
-    folder = Path(torch.hub.get_dir()) / "checkpoints"
-    file = folder / url.rsplit("/", 1)[-1]
-    try:
-        if not file.exists():
-            _download(url, file)
-    except (OSError, HTTPException, RuntimeError) as error:
-        if isinstance(error, HTTPError):
-            error.close()
-        raise DataError(
-            f"model.weights: {weights} of {arch} cannot be downloaded from {url} to {folder}: {_reason(error)}; give "
-            "the file:// URL of a file, or `none`"
-        ) from error
-    return {_current_name(name): tensor for name, tensor in file_state(str(file)).items()}
+    url: str = _named(arch, weights).url
+    with published_file(url, what=f"{weights} of {arch}") as content:
+        tensors = _tensors(partial(_load, content), url)
+    return {_current_name(name): tensor for name, tensor in tensors.items()}
 
 
 def file_state(path: str) -> dict[str, Tensor]:
@@ -58,23 +40,7 @@ def file_state(path: str) -> dict[str, Tensor]:
     `path` may be a `file://` URL. Only tensors are unpickled. Raises DataError.
     """
     file = local_path(path)
-    try:
-        content = _read(file)
-    except FileNotFoundError:
-        raise DataError(f"model.weights: there is no {file}") from None
-    except Exception as error:  # a torn pickle can raise anything
-        raise DataError(f"model.weights: {file} cannot be read as weights: {_reason(error)}") from error
-    for key in ("model", "state_dict"):
-        if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
-            content = content[key]
-    if not isinstance(content, Mapping):
-        raise DataError(f"model.weights: {file} holds a {type(content).__name__}, not tensors by name")
-    tensors = {str(name): value for name, value in content.items() if isinstance(value, Tensor)}
-    if not tensors:
-        raise DataError(f"model.weights: {file} holds no tensors by name")
-    if all(name.startswith("module.") for name in tensors):
-        return {name.removeprefix("module."): value for name, value in tensors.items()}
-    return tensors
+    return _tensors(partial(_read, file), str(file))
 
 
 def fill(model: nn.Module, tensors: Mapping[str, Tensor], *, what: str) -> frozenset[str]:
@@ -115,12 +81,25 @@ def _named(arch: str, weights: str) -> Any:
     raise ConfigError(f"model.weights: {arch} has no weights {weights!r}; {hint}")
 
 
-def _download(url: str, file: Path) -> None:
-    """Downloads to `file`, which appears only when it is complete."""
-    digest = HASH_REGEX.search(file.name)
-    with _locked(file.with_name(f".{file.name}.lock")), _socket_timeout(DOWNLOAD_TIMEOUT_S):
-        if not file.exists():
-            torch.hub.download_url_to_file(url, str(file), digest.group(1) if digest else None, progress=False)
+def _tensors(read: Callable[[], Any], what: str) -> dict[str, Tensor]:
+    """Returns the tensors by name in what `read` returns. Raises DataError, which names `what`."""
+    try:
+        content = read()
+    except FileNotFoundError:
+        raise DataError(f"model.weights: there is no {what}") from None
+    except Exception as error:  # a torn pickle can raise anything
+        raise DataError(f"model.weights: {what} cannot be read as weights: {reason(error)}") from error
+    for key in ("model", "state_dict"):
+        if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
+            content = content[key]
+    if not isinstance(content, Mapping):
+        raise DataError(f"model.weights: {what} holds a {type(content).__name__}, not tensors by name")
+    tensors = {str(name): value for name, value in content.items() if isinstance(value, Tensor)}
+    if not tensors:
+        raise DataError(f"model.weights: {what} holds no tensors by name")
+    if all(name.startswith("module.") for name in tensors):
+        return {name.removeprefix("module."): value for name, value in tensors.items()}
+    return tensors
 
 
 def _current_name(name: str) -> str:
@@ -130,36 +109,16 @@ def _current_name(name: str) -> str:
 
 def _read(file: Path) -> Any:
     if file.suffix != ".safetensors":
-        return torch.load(file, map_location="cpu", weights_only=True)
+        return _load(file)
     from safetensors.torch import load_file
 
     return load_file(file)
 
 
-@contextmanager
-def _locked(file: Path) -> Generator[None]:
-    """Locks out other processes of this host. The lock ends with the process at the latest."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-@contextmanager
-def _socket_timeout(seconds: float) -> Generator[None]:
-    """Sets the default timeout of sockets: torch.hub has none."""
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(seconds)
-    try:
-        yield
-    finally:
-        socket.setdefaulttimeout(before)
+def _load(file: Path | BinaryIO) -> Any:
+    return torch.load(file, map_location="cpu", weights_only=True)
 
 
 def _examples(tensors: Mapping[str, Tensor]) -> str:
     shown = [f"{name} {tuple(tensor.shape)}" for name, tensor in list(tensors.items())[:3]]
     return ", ".join(shown) + (", …" if len(tensors) > len(shown) else "")
-
-
-def _reason(error: BaseException) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0]

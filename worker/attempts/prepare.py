@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 import logging
 from pathlib import Path
-import shutil
 from typing import Any
 
 from store.blobs import Blobs
@@ -22,6 +21,7 @@ from worker.attempts.notices import Notices
 from worker.attempts.records import AttemptRecords
 from worker.cleanup import rundirs
 from worker.engines.base import AttemptKey, Plan
+from worker.untrusted import remove_inside
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +57,8 @@ class Preparation:
         spec = parse_spec(job.spec)
         if self.records.secrets.problem is not None:
             raise ConfigError(self.records.secrets.problem)
+        if self.run.layout == 2:
+            remove_inside(self.run.root, self.run.input.name)  # an earlier try may have left files
         self.run.create()
         resume_from = self._fetch_checkpoint()
         time_left = spec.time_limit - timedelta(microseconds=job.ran_us)
@@ -111,7 +113,7 @@ class Preparation:
 
     def _copy(self, checkpoint: Checkpoint) -> bool:
         folder = self.run.resume
-        shutil.rmtree(folder, ignore_errors=True)  # an earlier try may have left files
+        remove_inside(self.run.root, *folder.relative_to(self.run.root).parts)  # a damaged checkpoint
         disk.require_free_space(folder.parent, sum(file["size"] for file in checkpoint.files))
         for file in checkpoint.files:
             target = folder / file["path"]

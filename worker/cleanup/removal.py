@@ -5,6 +5,7 @@ import logging
 from pathlib import Path
 
 from store.commands import cleanup
+from store.ids import is_id
 from store.queries import run_dirs
 from store.store import Store
 from torchyard.contract.rundir import RunDir
@@ -20,14 +21,14 @@ logger = logging.getLogger(__name__)
 
 def remove_deleted_runs(runs: Path, store: Store, *, may_continue: Callable[[], bool]) -> None:
     """Removes the run directories of deleted jobs until `may_continue` returns False. Raises Unavailable."""
-    job_ids = [path.name for path in runs.glob("job_*")]
+    job_ids = [path.name for path in runs.glob("job_*") if is_id(path.name, "job")]
     for first in range(0, len(job_ids), _JOBS_PER_QUERY):
         with store.read() as session:
             deleted = run_dirs.deleted_among(session, job_ids[first : first + _JOBS_PER_QUERY])
         for job_id in deleted:
             if not may_continue():
                 return
-            if not remove_inside(runs.resolve(), job_id):
+            if not remove_inside(runs.resolve(), job_id, may_continue=may_continue) and may_continue():
                 logger.warning("%s: its run directories in %s cannot be removed", job_id, runs)
 
 

@@ -1,8 +1,6 @@
 """The run directories on this host: their names, their files, and moving one aside."""
 
-from collections.abc import Iterator
 import contextlib
-import os
 from pathlib import Path
 import re
 import stat
@@ -11,9 +9,11 @@ from store.ids import is_id
 from torchyard.contract.records import LaunchPlan
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.untrusted import read_untrusted
-from worker.untrusted import folders_inside, remove_inside
+from worker.untrusted import folders_inside, remove_inside, walk_status
 
 STALE_PREFIX = ".stale."
+_BLOCK = 512
+"""Bytes of a block of `st_blocks`."""
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 
 
@@ -58,18 +58,18 @@ def checkpoints_path(run: RunDir) -> tuple[str, ...]:
     return run.checkpoints.relative_to(run.root).parts
 
 
-def walk_status(folder: Path) -> Iterator[os.stat_result]:
-    """Yields the status of the folder and of all below it. Follows no link, and skips what vanishes meanwhile."""
-    pending = [str(folder)]
-    with contextlib.suppress(OSError):
-        yield folder.lstat()
-    while pending:
-        with contextlib.suppress(OSError), os.scandir(pending.pop()) as entries:
-            for entry in entries:
-                try:
-                    status = entry.stat(follow_symlinks=False)
-                except FileNotFoundError:
-                    continue
-                yield status
-                if stat.S_ISDIR(status.st_mode):
-                    pending.append(entry.path)
+def size(folder: Path, *, unlock: bool) -> int:
+    """Returns the bytes on disk of a folder and of all below it. A file with several names counts once.
+
+    Makes unreadable folders readable for their owner if `unlock`.
+    """
+    total = 0
+    known: set[tuple[int, int]] = set()
+    for status in walk_status(folder, unlock=unlock):
+        if status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode):
+            file = (status.st_dev, status.st_ino)
+            if file in known:
+                continue
+            known.add(file)
+        total += status.st_blocks * _BLOCK
+    return total

@@ -19,14 +19,12 @@ from store.rows import jobs
 from torchyard.contract.rundir import RunDir
 from worker.cleanup import rundirs
 from worker.engines.base import AttemptKey
-from worker.untrusted import remove_inside
+from worker.untrusted import remove_inside, walk_status
 
 ORPHAN_AGE = timedelta(days=7)
 """An orphan is removed after so long without a change: the worker may have been started with the wrong database."""
 _JOBS_PER_QUERY = 500
 _ORPHAN_PREFIX = ".orphan."
-_BLOCK = 512
-"""Bytes of a block of `st_blocks`."""
 
 logger = logging.getLogger(__name__)
 
@@ -115,7 +113,7 @@ class RunDirSweeper:
         """Returns whether nothing in the folder changed within `age`, and none of its attempts is in use."""
         before = time.time() - age.total_seconds()
         # A job can set every other time of its files.
-        if any(status.st_ctime >= before for status in rundirs.walk_status(folder)):
+        if any(status.st_ctime >= before for status in walk_status(folder)):
             return False
         return not any(self._in_use(job_id, number) for number in numbers)
 
@@ -184,9 +182,7 @@ class RunDirSweeper:
             for number in numbers:
                 path = self._runs / job_id / number
                 size = self._final_sizes.get(path)
-                found[path] = (
-                    size if size is not None else sum(item.st_blocks * _BLOCK for item in rundirs.walk_status(path))
-                )
+                found[path] = size if size is not None else rundirs.size(path, unlock=path in final)
                 yield
         self._final_sizes = {path: size for path, size in found.items() if path in final}
         return found

@@ -1,6 +1,7 @@
 """Text encoders from a directory: what is loaded, and the errors for broken directories."""
 
 from collections.abc import Callable
+import hashlib
 import json
 from pathlib import Path
 import socket
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from tests.trainer.models.test_text import BATCH, CLASSES
 from torchyard.contract.errors import DataError
 from trainer.data.tokens import train_tokenizer
-from trainer.models import text
+from trainer.models import digests, text
 from trainer.models.pretrained import load
 
 SMALL = {
@@ -103,6 +104,47 @@ def test_an_encoder_without_a_head_is_loaded(tmp_path: Path) -> None:
         loaded.model.state_dict()["roberta.embeddings.word_embeddings.weight"],
         saved["embeddings.word_embeddings.weight"],
     )
+
+
+def snapshot(root: Path) -> Path:
+    """Writes a directory as the cache of Hugging Face has it: links to blobs, named by their sha256 or Git's digest."""
+    source, folder, blobs = (
+        directory(root / "source"),
+        root / "models--x" / "snapshots" / "main",
+        root / "models--x/blobs",
+    )
+    for new in (folder, blobs):
+        new.mkdir(parents=True)
+    for file in source.iterdir():
+        content = file.read_bytes()
+        git = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False)
+        name = (hashlib.sha256(content) if file.suffix == ".safetensors" else git).hexdigest()
+        (blobs / name).write_bytes(content)
+        (folder / file.name).symlink_to(Path("../../blobs", name))
+    return folder
+
+
+def test_a_snapshot_of_a_cache_is_loaded_as_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = snapshot(tmp_path)
+    weights = load_file(tmp_path / "source" / "model.safetensors")
+    check = digests._copy_blob  # pyright: ignore[reportPrivateUsage]
+
+    def check_and_change(blob: Path, target: Path) -> None:
+        check(blob, target)
+        blob.write_bytes(b"poison")
+
+    monkeypatch.setattr(digests, "_copy_blob", check_and_change)
+    own = load(folder, classes=CLASSES, dropout=0.1).model.state_dict()
+    assert all(torch.equal(own[name], weights[name]) for name in own if name not in HEAD)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json"])
+def test_a_snapshot_that_another_job_changed_is_refused(tmp_path: Path, name: str) -> None:
+    folder = snapshot(tmp_path)
+    blob = (folder / name).resolve()
+    blob.write_bytes(blob.read_bytes() + b" ")
+    with pytest.raises(DataError, match=f"{folder} cannot be used: {blob} does not have the digest .* download it"):
+        load(folder, classes=CLASSES, dropout=0.1)
 
 
 def _no_config(root: Path) -> None:

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 import hashlib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-import io
+import os
 from pathlib import Path
 import socket
 from threading import Thread
@@ -15,8 +15,12 @@ import pytest
 from safetensors.torch import save_file
 import torch
 from torch import Tensor, nn
+from torchvision.models import DenseNet121_Weights
 
+from tests.leftovers import as_nobody
+from tests.trainer.published import cache, cache_as, content_of
 from torchyard.contract.errors import ConfigError, DataError
+from trainer.models import digests
 from trainer.models.weights import file_state, fill, is_published, torchvision_state
 
 TENSORS = {"weight": torch.arange(6.0).reshape(3, 2), "bias": torch.ones(3)}
@@ -52,9 +56,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def content() -> bytes:
-    buffer = io.BytesIO()
-    torch.save(TENSORS, buffer)
-    return buffer.getvalue()
+    return content_of(TENSORS)
 
 
 @pytest.fixture
@@ -105,7 +107,7 @@ def _absent(server: Server) -> str:
     return server.url("absent-00000000.pth")
 
 
-def _closed(_: Server) -> str:
+def _closed(_: Server | None) -> str:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{free.getsockname()[1]}/tiny-00000000.pth"
@@ -145,13 +147,129 @@ def test_a_folder_that_cannot_be_written_is_a_data_error(
 
 def test_cached_weights_need_no_network_and_get_current_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
-    folder = tmp_path / "hub" / "checkpoints"
-    folder.mkdir(parents=True)
-    torch.save({"fc.bias": torch.zeros(2)}, folder / "resnet18-f37072fd.pth")
-    assert list(torchvision_state("resnet18", "ResNet18_Weights.DEFAULT")) == ["fc.bias"]
     layer = "features.denseblock1.denselayer1"
-    torch.save({f"{layer}.norm.1.weight": torch.zeros(2)}, folder / "densenet121-a639ec97.pth")
-    assert list(torchvision_state("densenet121", "IMAGENET1K_V1")) == [f"{layer}.norm1.weight"]
+    cache_as(monkeypatch, tmp_path, DenseNet121_Weights.DEFAULT, {f"{layer}.norm.1.weight": torch.zeros(2)})
+    assert list(torchvision_state("densenet121", "DenseNet121_Weights.DEFAULT")) == [f"{layer}.norm1.weight"]
+
+
+POISON = content_of({"weight": torch.full((3, 2), 666.0)})
+
+
+def test_weights_that_another_job_changed_are_downloaded_anew(
+    tmp_path: Path, server: Server, content: bytes, published: Callable[[str], dict[str, Tensor]]
+) -> None:
+    file = cache(tmp_path, content)
+    url = server.url(file.name)
+    published(url)
+    assert server.asked == []
+    file.write_bytes(POISON)
+    with ThreadPoolExecutor(4) as ranks:
+        for tensors in ranks.map(published, [url] * 4):
+            assert torch.equal(tensors["weight"], TENSORS["weight"])
+    assert len(server.asked) == 1
+    assert file.read_bytes() == content
+
+
+def test_weights_that_change_after_their_check_are_loaded_as_checked(
+    tmp_path: Path,
+    content: bytes,
+    published: Callable[[str], dict[str, Tensor]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file = cache(tmp_path, content)
+    load = torch.load
+
+    def change_and_load(source: Any, **options: Any) -> Any:
+        file.write_bytes(POISON)
+        return load(source, **options)
+
+    monkeypatch.setattr(torch, "load", change_and_load)
+    for limit in (digests._IN_MEMORY, 10):  # pyright: ignore[reportPrivateUsage]
+        file.write_bytes(content)
+        monkeypatch.setattr(digests, "_IN_MEMORY", limit)
+        assert torch.equal(published(f"http://nowhere/{file.name}")["weight"], TENSORS["weight"])
+        assert file.read_bytes() == POISON
+
+
+def _poison(file: Path) -> None:
+    file.write_bytes(POISON)
+
+
+def _link(file: Path) -> None:
+    file.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize("leave", [_poison, os.mkfifo, _link])
+def test_what_took_the_place_of_weights_is_replaced(
+    tmp_path: Path,
+    server: Server,
+    content: bytes,
+    published: Callable[[str], dict[str, Tensor]],
+    *,
+    leave: Callable[[Path], None],
+) -> None:
+    file = cache(tmp_path, content)
+    file.unlink()
+    leave(file)
+    assert torch.equal(published(server.url(file.name))["weight"], TENSORS["weight"])
+    assert file.read_bytes() == content
+    assert not file.is_symlink()
+
+
+def test_poisoned_weights_without_a_download_are_a_data_error_with_the_file(
+    tmp_path: Path, published: Callable[[str], dict[str, Tensor]], content: bytes
+) -> None:
+    file = cache(tmp_path, content)
+    file.write_bytes(POISON)
+    with pytest.raises(DataError, match=f"refused>; {file} was there, but cannot be used; give the file:// URL"):
+        published(_closed(None).replace("tiny-00000000.pth", file.name))
+
+
+def test_a_link_in_place_of_the_lock_truncates_nothing(
+    tmp_path: Path, server: Server, content: bytes, published: Callable[[str], dict[str, Tensor]]
+) -> None:
+    file = cache(tmp_path, content)
+    file.unlink()
+    (tmp_path / "precious").write_text("kept")
+    file.with_name(f".{file.name}.lock").symlink_to(tmp_path / "precious")
+    with pytest.raises(DataError, match="symbolic links"):
+        published(server.url(file.name))
+    assert (tmp_path / "precious").read_text() == "kept"
+
+
+def test_weights_without_a_digest_are_refused(published: Callable[[str], dict[str, Tensor]]) -> None:
+    with pytest.raises(ConfigError, match=r"the name of http://nowhere/tiny\.pth has no digest to check"):
+        published("http://nowhere/tiny.pth")
+
+
+@pytest.mark.parametrize("variable", ["XDG_CACHE_HOME", "HOME"])
+def test_a_read_only_torch_home_is_used_and_what_it_lacks_goes_to_the_own_cache(
+    server: Server,
+    content: bytes,
+    published: Callable[[str], dict[str, Tensor]],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    variable: str,
+) -> None:
+    other = content_of({"weight": torch.zeros(3, 2)})
+    with as_nobody() as folder:
+        theirs, mine = folder / "theirs", folder / "mine"
+        monkeypatch.setenv("TORCH_HOME", str(theirs))
+        monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+        monkeypatch.setenv(variable, str(mine))
+        file, poisoned = cache(theirs, other), cache(theirs, content)
+        poisoned.write_bytes(POISON)
+        for path in (file, poisoned):
+            path.chmod(0o444)
+        file.parent.chmod(0o555)
+        assert published(server.url(file.name))["weight"].sum() == 0
+        assert (server.asked, mine.exists()) == ([], False)
+        for _ in range(2):
+            assert torch.equal(published(server.url(poisoned.name))["weight"], TENSORS["weight"])
+        assert len(server.asked) == 1
+        own = mine if variable == "XDG_CACHE_HOME" else mine / ".cache"
+        assert (own / "torch" / "hub" / "checkpoints" / poisoned.name).read_bytes() == content
+        assert {path.name for path in file.parent.iterdir()} == {file.name, poisoned.name}
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 from torchvision.models import ResNet34_Weights
 
+from tests.trainer.published import cache_as
 from tests.trainer.ranks import environment, job, on_ranks, results
 from tests.trainer.runs import load
 from tests.trainer.walls import blob, pair, shifted, walls
@@ -190,9 +191,8 @@ def test_weights_of_a_file_fill_the_whole_model_or_its_encoder(tmp_path: Path) -
 
 def test_weights_by_name_fill_the_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "home"))
-    file = tmp_path / "home" / "hub" / "checkpoints" / Path(ResNet34_Weights.DEFAULT.url).name
-    file.parent.mkdir(parents=True)
-    torch.save({"conv1.weight": torch.ones(64, 3, 7, 7), "fc.bias": torch.zeros(1000)}, file)
+    tensors = {"conv1.weight": torch.ones(64, 3, 7, 7), "fc.bias": torch.zeros(1000)}
+    cache_as(monkeypatch, tmp_path / "home", ResNet34_Weights.DEFAULT, tensors)
     wanted = config(model={"name": "unet_resnet34", "weights": "DEFAULT", "freeze": ["encoder.conv1"]})
     model = segmenter(walls(tmp_path / "data", count=2), wanted, weights="DEFAULT").model
     parameters = dict(model.named_parameters())

@@ -14,6 +14,7 @@ from store.rows import checkpoints
 from store.rows.checkpoints import NewCheckpoint
 from tests.databases import unavailable
 from tests.disks import mounted
+from tests.leftovers import leave_depth
 from tests.worker.attempt import wait_for
 from tests.worker.attempts.fixture import SimulatedRunnerFixture
 from torchyard.contract import failpoints
@@ -195,7 +196,10 @@ def test_an_outage_of_the_database_delays_the_end_and_loses_nothing(
     assert re.fullmatch(r"what the attempt writes is stored again, after \d+ s without the database", message)
 
 
+@pytest.mark.usefixtures("removed_afterwards")
 def test_a_damaged_checkpoint_is_skipped_and_its_owner_is_told(simulated: SimulatedRunnerFixture) -> None:
+    simulated.run.resume.mkdir(parents=True)
+    leave_depth(simulated.run.resume, 3000)  # whatever lies there is removed
     for seq, content in enumerate((b"older", b"newer")):
         blob = simulated.context.store.blobs.add(BytesIO(content))
         files = [ManifestFile(path="state.pt", size=blob.size, sha256=blob.sha256)]
@@ -206,6 +210,7 @@ def test_a_damaged_checkpoint_is_skipped_and_its_owner_is_told(simulated: Simula
     simulated.start_ranks().end()
     simulated.wait_for_end()
     assert (simulated.run.resume / "state.pt").read_bytes() == b"older"
+    assert len([*simulated.run.resume.iterdir()]) == 1
     assert simulated.row.start_step == 1
     damaged, resumed = simulated.messages()
     assert damaged.startswith("1 damaged checkpoints were skipped")
