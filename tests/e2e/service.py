@@ -1,6 +1,6 @@
 """A whole service of real processes for a test: `torchyard up` on a folder and a port of its own."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 import json
 import os
@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from tests.chaos import job_processes
@@ -36,12 +37,13 @@ class Service:
         database: str | None = None,
         redis: str | None = None,
         warm: bool = True,
+        env: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.data = folder / "data"
         self.code = folder / "code"
         self.code.mkdir(exist_ok=True)
         self._slots = slots
-        self._env = os.environ | ({} if warm else {"TORCHYARD_LAUNCHER": "torchrun"})
+        self._env = {**os.environ, **({} if warm else {"TORCHYARD_LAUNCHER": "torchrun"}), **env}
         self._elsewhere = [
             *(("--database", database) if database is not None else ()),
             *(("--redis", redis) if redis is not None else ()),

@@ -147,14 +147,14 @@ signal.signal(signal.SIGTERM, signal.SIG_IGN)
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
-        open("grandchild", "w").write(str(os.getpid()))
+        open(os.environ["TORCHYARD_RUN_DIR"] + "/grandchild", "w").write(str(os.getpid()))
         time.sleep(3600)
     os._exit(0)
 time.sleep(3600)
 """
     job = service.submit_script("stubborn", stubborn, stop_grace="1s")
     service.wait(job.id, JobState.RUNNING)
-    marker = service.code / "stubborn" / "grandchild"
+    marker = service.data / "runs" / job.id / "1" / "job" / "grandchild"
     grandchild = until(lambda: (marker.exists() and marker.read_text()) or None, what="the grandchild runs")
     service.client.cancel(job.id)
     done = service.wait(job.id, JobState.CANCELLED)

@@ -12,9 +12,9 @@ from tests.e2e.service import Service, running
 from torchyard.contract.job import JobState
 
 SCRIPT = """
-import pathlib, torchyard
+import os, pathlib, torchyard
 run = torchyard.init()
-here = pathlib.Path(__file__).parent
+here = pathlib.Path(os.environ["TORCHYARD_RUN_DIR"], "artifacts")
 (here / "file").touch()
 (here / "folder").mkdir()
 run.save_checkpoint({"a": 1}, step=1)
@@ -32,8 +32,8 @@ def service(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Service
 def test_the_operators_umask_is_that_of_jobs_and_of_no_program(service: Service) -> None:
     job = service.submit_script("writes", SCRIPT)
     service.wait(job.id, JobState.SUCCEEDED)
-    code = service.code / "writes"
-    assert (_mode(code / "file"), _mode(code / "folder")) == (0o644, 0o755)
+    own = service.data / "runs" / job.id / "1" / "job" / "artifacts"
+    assert (_mode(own / "file"), _mode(own / "folder")) == (0o644, 0o755)
     assert _mode(service.data) == 0o700
     own = [path for path in service.data.rglob("*") if not path.is_symlink() and not _is_the_jobs(path)]
     opened = {str(path.relative_to(service.data)): oct(_mode(path)) for path in own if _mode(path) & 0o077}

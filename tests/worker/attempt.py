@@ -163,15 +163,21 @@ class Attempt:
         return {Env.JOB_ID: self.job_id, Env.ATTEMPT: str(self.number), Env.RUN_DIR: str(self.run.job)}
 
     def start_job(
-        self, text: str, *, args: Sequence[str] = (), env: Mapping[str, str] | None = None, world_size: int = 2
+        self,
+        text: str,
+        *,
+        args: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        world_size: int = 2,
+        resumes: bool = False,
     ) -> None:
-        """Runs `text` as a job's script, as a worker does."""
+        """Runs `text` as a job's script, as a worker does. `resumes`: from the checkpoint in its run directory."""
         self.script(text)
         config = {"code": f"file://{self.run.root}/code", "args": list(args)}
         spec = {"trainer": "script", "config": config, "env": dict(env or {})}
-        self.start_spec(spec, world_size=world_size)
+        self.start_spec(spec, world_size=world_size, resumes=resumes)
 
-    def start_spec(self, document: Mapping[str, Any], *, world_size: int = 2) -> None:
+    def start_spec(self, document: Mapping[str, Any], *, world_size: int = 2, resumes: bool = False) -> None:
         """Runs a job with this spec, as a worker does. Its data may be in the run directory."""
         self.world_size = world_size
         spec = parse_spec(dict(document))
@@ -184,7 +190,7 @@ class Attempt:
             claimed_at=1,
             run=self.run,
             devices=tuple(f"cpu-{rank}" for rank in range(world_size)),
-            resume_from=None,
+            resume_from=self.run.resume if resumes else None,
             time_left=timedelta(minutes=5),
             allowed=[self.run.root],
             secrets={},

@@ -4,6 +4,7 @@ It sets the process title, redirects the output to log files, writes the rank's 
 program in a `__main__` module of its own, as Python itself would, and records an exception that leaves it.
 """
 
+import errno
 import faulthandler
 import io
 import json
@@ -233,7 +234,9 @@ def _explained(error: BaseException, reason: EndReason) -> str:
 
 def _sandbox_advice(error: BaseException) -> str:
     """Says how a folder is allowed, for an error that the sandbox may have caused."""
-    if os.environ.get(Env.ISOLATION) != "landlock" or not isinstance(error, PermissionError) or not error.filename:
+    if Env.ISOLATION not in os.environ or not isinstance(error, OSError) or not error.filename:
+        return ""
+    if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
         return ""
     folder = os.path.dirname(os.path.abspath(os.fsdecode(error.filename)))  # noqa: PTH100, PTH120 it may be no path
     return (

@@ -6,7 +6,9 @@ from torchyard.contract.errors import ConfigError
 from torchyard.contract.views import IsolationView
 from worker.sandbox import landlock, namespaces
 
-OFF = IsolationView(level="off", lacks=["jobs may touch all that this user may (TORCHYARD_ISOLATION is off)"])
+OFF = IsolationView(
+    level="off", lacks=["any isolation (TORCHYARD_ISOLATION is off): jobs may touch all that this user may"]
+)
 _NEEDED_ABI = (
     (1, "Landlock (Linux 5.13, CONFIG_SECURITY_LANDLOCK and lsm=landlock): jobs may touch all files of this user"),
     (3, "Landlock for truncation (Linux 6.2): jobs may empty files of this user that they cannot write"),

@@ -23,11 +23,10 @@ class Places:
     def create(self) -> None:
         """Makes the folders, for their owner alone. Raises OSError, also if another user has made one of them."""
         self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for folder in (self.temporary.parent, self.temporary):
-            folder.mkdir(mode=0o700, exist_ok=True)
-            found = folder.lstat()
-            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-                raise PermissionError(f"{folder} is no folder of this user: remove it")
+        self.temporary.mkdir(mode=0o700, exist_ok=True)
+        found = self.temporary.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+            raise PermissionError(f"{self.temporary} is no folder of this user: remove it")
 
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Returns the variables that name these places. `environ`: the worker's variables."""
@@ -48,8 +47,8 @@ class WorkerPlaces:
 
     def __init__(self, root: Path) -> None:
         self.homes = root.absolute() / "caches"
-        self._folder = Path(tempfile.gettempdir(), f"torchyard-{os.geteuid()}")
-        self._prefix = _digest(str(root.resolve()))
+        self._folder = Path(tempfile.gettempdir())
+        self._prefix = f"torchyard-{_digest(str(root.resolve()))}-"
         """Begins the names of this worker's temporary folders. They are short, as sockets in them have short paths."""
 
     def of(self, key: AttemptKey, *, owner: str) -> Places:
@@ -68,7 +67,7 @@ class WorkerPlaces:
                 remove_inside(self._folder, name)
 
     def _name(self, key: AttemptKey) -> str:
-        return f"{self._prefix}-{_digest(f'{key.job_id}/{key.number}')}"
+        return self._prefix + _digest(f"{key.job_id}/{key.number}")
 
 
 def _digest(text: str) -> str:

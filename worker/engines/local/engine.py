@@ -252,6 +252,7 @@ def launch_plan(
 
     `environ`: the worker's variables. `slots`: the number of the worker's devices. Raises OSError.
     """
+    argv = launcher.command(plan, folder=run.torchrun)
     changeable, fixed = rank_environment(plan, slots=slots)
     confined = Confined() if confinement is None else confinement.confine(plan, run=run, environ=environ)
     env = inherited(environ) | changeable | dict(confined.env) | dict(plan.env) | fixed
@@ -261,7 +262,7 @@ def launch_plan(
         attempt=plan.key.number,
         claimed_at=plan.claimed_at,
         launcher=launcher.name,
-        argv=launcher.command(plan, folder=run.torchrun),
+        argv=argv,
         env=env,
         rank_env={name: value for name, value in plan.job_env.items() if name not in unchangeable},
         cwd=str(plan.cwd),

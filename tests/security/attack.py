@@ -1,0 +1,193 @@
+"""The attacker's job: a script that tries what a review had proved, and writes what came of each attempt.
+
+`attack.py TARGETS`: TARGETS is a JSON file with the paths, pids and addresses. The result is `attacks.json` in the run
+directory: `refused: …`, or what the attacker got.
+"""
+
+from collections.abc import Callable
+import contextlib
+import ctypes
+import http.client
+import json
+import os
+from pathlib import Path
+import signal
+import socket
+import sqlite3
+import struct
+import subprocess
+import sys
+from typing import Any
+
+TARGETS: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text())
+RUN = Path(os.environ["TORCHYARD_RUN_DIR"])
+DATA = Path(TARGETS["data"])
+HOME = Path(TARGETS["home"])
+LIBC = ctypes.CDLL(None, use_errno=True)
+PTRACE_ATTACH, PTRACE_DETACH = 16, 17
+PIDFD_GETFD = 438
+Attack = Callable[[], object]
+
+
+def main() -> None:
+    found: dict[str, str] = {}
+    for name, attack in attacks().items():
+        try:
+            found[name] = f"got {attack()!r}"[:300]
+        except FileNotFoundError as error:
+            found[name] = f"absent, so that this shows nothing: {error}"
+        except (OSError, sqlite3.Error, http.client.HTTPException) as error:
+            found[name] = f"refused: {error}"
+    (RUN / "attacks.json").write_text(json.dumps(found))
+
+
+def attacks() -> dict[str, Attack]:
+    groups = {group.__name__: group for group in (files, changes, processes, servers, privileges)}
+    return {name: attack for group in TARGETS.get("groups", groups) for name, attack in groups[group]().items()}
+
+
+def files() -> dict[str, Attack]:
+    """Reads what is not the job's own."""
+    read: dict[str, Path] = {path: DATA / path for path in TARGETS["secret_files"]}
+    read |= {f"~/{path}": HOME / path for path in TARGETS["home_files"]}
+    read |= {"own plan": RUN.parent / "ctl/plan.json", "/etc/shadow": Path("/etc/shadow")}
+    listed = {"runs": DATA / "runs", "blobs": DATA / "blobs", "data": DATA, "home": HOME, "own ctl": RUN.parent / "ctl"}
+    listed |= {"another run": Path(TARGETS["another_run"]), "/tmp": Path(TARGETS["temporary"])}
+    return {f"read {name}": _call(path.read_bytes) for name, path in read.items()} | {
+        f"list {name}": _call(os.listdir, path) for name, path in listed.items()
+    }
+
+
+def changes() -> dict[str, Attack]:
+    """Changes what is not the job's own."""
+    token, input_ = DATA / "token", RUN.parent / "input"
+    outside = (DATA / "x", RUN.parent / "x", RUN.parent / "ctl/exit.json", RUN.parent / "ctl/stop.json", input_ / "x")
+    outside += (HOME / ".bashrc", Path(TARGETS["code"], "x"), Path("/tmp/torchyard-attack"), Path("/var/tmp/attack"))
+    return {f"write {path}": _call(path.write_text, "x") for path in outside} | {
+        "write a table": _write_table,
+        "truncate the token": _call(os.truncate, token, 0),
+        "open the token to all": _call(os.chmod, token, 0o666),
+        "close the data directory": _call(os.chmod, DATA, 0),
+        "age the token": _call(os.utime, token, (0, 0)),
+        "remove the token": _call(os.unlink, token),
+        "rename the token": _call(os.rename, token, RUN / "token"),
+        "link the token": _call(os.link, token, RUN / "linked"),
+        "link to the token": _read_by_link,
+        "replace the control files": _call(os.rename, RUN.parent / "ctl", RUN.parent / "old"),
+        "change the configuration": _call(os.chmod, input_ / "config.json", 0o600),
+    }
+
+
+def processes() -> dict[str, Attack]:
+    """Inspects, signals and attaches to processes of the same user."""
+    found: dict[str, Attack] = {}
+    supervisor = int(Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1])
+    for name, pid in {**TARGETS["processes"], "the supervisor": supervisor}.items():
+        folder = Path(f"/proc/{pid}")
+        found |= {f"{file} of {name}": _call((folder / file).read_bytes) for file in ("environ", "maps", "auxv")}
+        found |= {
+            f"memory of {name}": _call(_read_memory, folder),
+            f"what {name} has open": _call(os.readlink, folder / "fd" / "1"),
+            f"a file that {name} has open": _call((folder / "fd" / "1").open),
+            f"a descriptor of {name}": _call(_take_descriptor, pid),
+            f"ptrace of {name}": _call(_attach, pid),
+            f"a signal to {name}": _call(os.kill, pid, signal.SIGCONT),
+        }
+    return found
+
+
+def servers() -> dict[str, Attack]:
+    return {
+        "Redis": _ping_redis,
+        "the API": _call_api,
+        "an abstract socket": _connect_abstract,
+    }
+
+
+def privileges() -> dict[str, Attack]:
+    return {
+        "a mount": _call(_checked, "mount", b"none", os.fsencode(RUN), b"tmpfs", ctypes.c_ulong(0), None),
+        "a device": _call(os.mknod, RUN / "sda", 0o060600, os.makedev(8, 0)),
+        "another user": _call(os.setuid, 12345),
+        "core_pattern": _call(Path("/proc/sys/kernel/core_pattern").write_text, f"|{RUN}/x"),
+        "a program of root": _gain_privileges,
+    }
+
+
+def _call(function: Callable[..., object], *arguments: Any) -> Attack:
+    return lambda: function(*arguments)
+
+
+def _write_table() -> object:
+    with contextlib.closing(sqlite3.connect(DATA / "torchyard.db")) as database:
+        return database.execute("CREATE TABLE attack (id INTEGER)").fetchall()
+
+
+def _read_by_link() -> object:
+    (RUN / "symbolic").symlink_to(DATA / "token")
+    return (RUN / "symbolic").read_text()
+
+
+def _read_memory(folder: Path) -> object:
+    first = (folder / "maps").read_text().split("-")[0]
+    with (folder / "mem").open("rb") as memory:
+        memory.seek(int(first, 16))
+        return memory.read(16)
+
+
+def _attach(pid: int) -> object:
+    _checked("ptrace", ctypes.c_long(PTRACE_ATTACH), ctypes.c_long(pid), None, None)
+    os.waitpid(pid, 0)
+    return _checked("ptrace", ctypes.c_long(PTRACE_DETACH), ctypes.c_long(pid), None, None)
+
+
+def _take_descriptor(pid: int) -> object:
+    pidfd = os.pidfd_open(pid)
+    return _checked("syscall", PIDFD_GETFD, ctypes.c_int(pidfd), ctypes.c_int(1), ctypes.c_uint(0))
+
+
+def _ping_redis() -> object:
+    with socket.socket(socket.AF_UNIX) as connection:
+        folder = os.open(Path(TARGETS["redis"]).parent, os.O_PATH)
+        connection.connect(f"/proc/self/fd/{folder}/{Path(TARGETS['redis']).name}")
+        connection.sendall(b"PING\r\n")
+        answer = connection.recv(100)
+    if answer.startswith(b"-NOAUTH"):
+        raise ConnectionRefusedError(answer.decode().strip())
+    return answer
+
+
+def _call_api() -> object:
+    connection = http.client.HTTPConnection(TARGETS["host"], TARGETS["port"], timeout=10)
+    connection.request("GET", "/v1/jobs")
+    answer = connection.getresponse()
+    if answer.status == 401:
+        raise ConnectionRefusedError("401")
+    return answer.read()
+
+
+def _connect_abstract() -> object:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(f"\0{TARGETS['abstract']}")
+        return connection.recv(10)
+
+
+def _gain_privileges() -> object:
+    """Asks a program that root has marked with set-user-ID which capabilities it gets."""
+    status = subprocess.run(["/bin/cat", "/proc/self/status"], capture_output=True, text=True, check=True).stdout
+    effective = next(line.split()[1] for line in status.splitlines() if line.startswith("CapEff"))
+    if struct.unpack(">Q", bytes.fromhex(effective))[0] == 0:
+        raise PermissionError("it has no capability")
+    return effective
+
+
+def _checked(name: str, *arguments: Any) -> int:
+    result = getattr(LIBC, name)(*arguments)
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result
+
+
+if __name__ == "__main__":
+    main()

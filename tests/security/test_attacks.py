@@ -1,0 +1,130 @@
+"""A job that attacks the service, as a review did, gets nothing that is not its own."""
+
+from collections.abc import Generator
+import json
+from pathlib import Path
+import socket
+from typing import Any
+from urllib.parse import urlsplit
+import uuid
+
+import pytest
+
+from tests.e2e.service import Service, processes_naming, running, until
+from tests.worker.attempt import isolation
+from torchyard.contract.job import JobState
+
+ATTACK = Path(__file__).with_name("attack.py")
+SECRET_FILES = (
+    "token",
+    "server.json",
+    "secret.key",
+    "torchyard.db",
+    "redis/password",
+    "redis/users.acl",
+    "worker.json",
+)
+HOME_FILES = (".ssh/id_ed25519", ".netrc", ".config/gh/hosts.yml", ".aws/credentials", ".cache/huggingface/token")
+
+pytestmark = pytest.mark.skipif(isolation().level != "landlock", reason="this host has no Landlock")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The home of the service's user, with keys and login files."""
+    folder = tmp_path_factory.mktemp("home")
+    for name in HOME_FILES:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("key")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def service(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
+    with running(Service(tmp_path_factory.mktemp("service"), env={"HOME": str(home)})) as service:
+        service.client.set_secret("KEY", "value")  # makes the key file
+        yield service
+
+
+@pytest.fixture
+def abstract() -> Generator[str]:
+    """The name of an abstract socket that listens outside every sandbox."""
+    name = f"torchyard-{uuid.uuid4()}"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"\0{name}")
+        listener.listen()
+        yield name
+
+
+@pytest.mark.parametrize("launcher", ["warm", "torchrun"])
+def test_a_job_touches_only_what_is_its_own(service: Service, home: Path, abstract: str, launcher: str) -> None:
+    targets = _targets(service, home, abstract)
+    before = _state(service.data, home)
+    found = _attack(service, targets, launcher)
+    assert {name: result for name, result in found.items() if not result.startswith("refused")} == {}
+    assert _state(service.data, home) == before
+
+
+@pytest.mark.thorough
+def test_the_same_attacks_succeed_where_isolation_is_off(home: Path, abstract: str, tmp_path: Path) -> None:
+    """So the other tests can fail."""
+    with running(Service(tmp_path, env={"HOME": str(home), "TORCHYARD_ISOLATION": "off"}, warm=False)) as service:
+        service.client.set_secret("KEY", "value")
+        targets = _targets(service, home, abstract) | {"groups": ["files", "servers"]}
+        found = _attack(service, targets, "auto")
+        refused = {name for name, result in found.items() if not result.startswith("got")}
+        assert refused == {"Redis", "the API"}  # they ask for a password and a token
+
+
+def _targets(service: Service, home: Path, abstract: str) -> dict[str, Any]:
+    victim = service.submit_script("victim", "import torchyard\ntorchyard.init().save_checkpoint({}, step=1)\n")
+    service.wait(victim.id, JobState.SUCCEEDED)
+    url = urlsplit(service.server["url"])
+    redis = next(path for path in (service.data / "redis").rglob("*") if path.is_socket())
+    return {
+        "data": str(service.data),
+        "home": str(home),
+        "code": str(service.code),
+        "another_run": str(service.data / "runs" / victim.id / "1"),
+        "temporary": "/tmp",
+        "secret_files": [name for name in SECRET_FILES if (service.data / name).exists()],
+        "home_files": HOME_FILES,
+        "processes": _programs(service),
+        "redis": str(redis),
+        "host": url.hostname,
+        "port": url.port,
+        "abstract": abstract,
+    }
+
+
+def _programs(service: Service) -> dict[str, int]:
+    """Returns the pids of the service's programs: Redis permits its inspection where the sandbox does not stop it."""
+    wanted = {"the API": "api", "the worker": "worker", "up": "torchyard.cli", "Redis": "redis-server"}
+    found = {
+        pid: Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0") for pid in processes_naming(service.data)
+    }
+    programs = {
+        name: pid for name, word in wanted.items() for pid, argv in found.items() if any(word in part for part in argv)
+    }
+    assert programs.keys() == wanted.keys(), found
+    return programs
+
+
+def _attack(service: Service, targets: dict[str, Any], launcher: str) -> dict[str, str]:
+    code = service.script("attack", ATTACK.read_text())
+    (service.code / "attack" / "targets.json").write_text(json.dumps(targets))
+    config = {"code": code, "args": [str(service.code / "attack" / "targets.json")]}
+    job = service.client.submit({"trainer": "script", "config": config, "launcher": launcher, "max_restarts": 0})
+    service.wait(job.id, JobState.SUCCEEDED)
+    result = service.data / "runs" / job.id / "1" / "job" / "attacks.json"
+    return json.loads(until(lambda: result.read_text() or None, what="the attacks are written"))
+
+
+def _state(data: Path, home: Path) -> dict[str, tuple[int, int]]:
+    """Returns mode and size of what no job may change."""
+    files = [
+        data,
+        *(data / name for name in SECRET_FILES if not name.endswith(".db")),
+        *(home / name for name in HOME_FILES),
+    ]
+    return {str(path): (path.stat().st_mode, path.stat().st_size * path.is_file()) for path in files if path.exists()}
