@@ -101,7 +101,7 @@ def deployed(folder: Path, *, database: DatabaseKind) -> Generator[Deployment]:
     Raises TimeoutError if it does not become ready.
     """
     with ExitStack() as stack:
-        for name in ("logs", "code", "redis"):
+        for name in ("logs", "code", "redis", "tmp"):
             (folder / name).mkdir()
         made = _with_servers(folder, stack, database=database)
         stack.callback(_end, made)
@@ -155,6 +155,7 @@ def _environment(made: Deployment) -> dict[str, str]:
         "TORCHYARD_PORT": made.url.rpartition(":")[2],
         "TORCHYARD_CPU_SLOTS": str(SLOTS),
         "TORCHYARD_ALLOW_PATHS": str(made.code),
+        "TMPDIR": str(made.folder / "tmp"),  # a killed supervisor leaves its attempt's temporary folder
         "PYTHONUNBUFFERED": "1",
     }
 

@@ -59,7 +59,10 @@ def isolation() -> IsolationView:
 
 def confinement(folder: Path, *, readable: Sequence[Path] = ()) -> Confinement:
     """Returns how a worker confines attempts by default. `folder`: its data directory."""
-    return Confinement(isolation=isolation(), places=WorkerPlaces(folder), readable=(LAUNCHER.parent, *readable))
+    temporary = folder / "tmp"
+    temporary.mkdir(parents=True, exist_ok=True)
+    places = WorkerPlaces(folder, temporary=temporary)
+    return Confinement(isolation=isolation(), places=places, readable=(LAUNCHER.parent, *readable))
 
 
 @dataclass

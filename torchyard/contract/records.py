@@ -44,6 +44,8 @@ class Sandbox(Record):
     writable: list[str]
     devices: list[str]
     """May be read, written and controlled."""
+    temporary: str
+    """The attempt's own temporary folder, one of `writable`. It is removed at the end."""
 
 
 @dataclass(frozen=True, kw_only=True)

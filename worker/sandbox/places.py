@@ -43,11 +43,14 @@ class Places:
 
 
 class WorkerPlaces:
-    """The places of all attempts on this host. `root`: the data directory."""
+    """The places of all attempts on this host.
 
-    def __init__(self, root: Path) -> None:
+    `root`: the data directory. `temporary`: where the temporary folders are, by default that of the system.
+    """
+
+    def __init__(self, root: Path, *, temporary: Path | None = None) -> None:
         self.homes = root.absolute() / "caches"
-        self._folder = Path(tempfile.gettempdir())
+        self._folder = temporary or Path(tempfile.gettempdir())
         self._prefix = f"torchyard-{_digest(str(root.resolve()))}-"
         """Begins the names of this worker's temporary folders. They are short, as sockets in them have short paths."""
 

@@ -58,6 +58,7 @@ def sandbox_of(
         readable=_paths(found),
         writable=_paths((*own, *writable)),
         devices=_paths(_devices(gpus=gpus)),
+        temporary=str(places.temporary),
     )
 
 

@@ -36,6 +36,7 @@ from worker.engines.local.shared_memory import SharedMemoryFiles
 from worker.engines.local.stalls import StallDetector
 from worker.engines.local.verdict import judge, raised
 from worker.mask import Mask
+from worker.untrusted import remove_inside
 
 _POLL_S = 0.2
 _KILL_TIMEOUT = timedelta(seconds=30)
@@ -229,8 +230,15 @@ class Supervisor:
             self._warn_owner(process.describe_unkillable(unkillable))
             process.kill_all(find_all, timeout=None)
         self._reap()
+        self._remove_temporary_files()
+
+    def _remove_temporary_files(self) -> None:
+        """Removes what the processes, which have ended, left outside the run directory, as far as possible."""
         if self._shared_memory is not None:
             self._shared_memory.remove()
+        if self._plan.sandbox is not None:
+            folder = Path(self._plan.sandbox.temporary)
+            remove_inside(folder.parent, folder.name)
 
     def _warn_owner(self, text: str) -> None:
         """Sends the job's owner a message, by an event after those of rank 0, which has ended."""
