@@ -2,12 +2,41 @@
 
 from collections.abc import Iterator
 
-from bench import batch, download, install, queue, ready, relay, rest, series, start, submit, table, tokens, watchers
+from bench import (
+    batch,
+    download,
+    install,
+    queue,
+    ready,
+    relay,
+    rest,
+    sandbox,
+    series,
+    start,
+    submit,
+    table,
+    tokens,
+    watchers,
+)
 from bench.table import Row
 
 
 def measure() -> Iterator[Row]:
-    for module in (install, ready, rest, tokens, submit, start, batch, queue, relay, series, watchers, download):
+    for module in (
+        install,
+        ready,
+        rest,
+        tokens,
+        submit,
+        start,
+        sandbox,
+        batch,
+        queue,
+        relay,
+        series,
+        watchers,
+        download,
+    ):
         yield from module.measure()
 
 

@@ -62,6 +62,8 @@ class Settings(settings.Settings):
     """How long run directories are kept after the end of their attempt."""
     keep_runs_bytes: Size = None
     """Bytes of all run directories of this host."""
+    max_caches_bytes: Size = 20_000_000_000
+    """Bytes of all owners' caches on this host."""
     max_log_bytes: Size = DEFAULTS.log_bytes
     """Bytes of the log of one attempt that are stored."""
     max_message_bytes: Size = DEFAULTS.message_bytes

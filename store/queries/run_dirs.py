@@ -32,3 +32,8 @@ def known_jobs(session: Session, job_ids: Collection[str]) -> dict[str, KnownJob
 def deleted_among(session: Session, job_ids: Collection[str]) -> list[str]:
     """Returns those of `job_ids` that were deleted."""
     return list(session.scalars(select(DeletedJob.job_id).where(DeletedJob.job_id.in_(job_ids))))
+
+
+def owners_with_attempts(session: Session) -> set[str]:
+    """Returns the owners of jobs that have an attempt which has not ended."""
+    return set(session.scalars(select(Job.owner).join(Attempt).where(Attempt.ended_at.is_(None)).distinct()))

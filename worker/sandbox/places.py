@@ -23,6 +23,7 @@ class Places:
     def create(self) -> None:
         """Makes the folders, for their owner alone. Raises OSError, also if another user has made one of them."""
         self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.utime(self.home)  # those that were not used for longest are removed first
         self.temporary.mkdir(mode=0o700, exist_ok=True)
         found = self.temporary.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():

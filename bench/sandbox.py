@@ -1,0 +1,82 @@
+"""Milliseconds to enter an attempt's sandbox, in a fork: `python -m bench.sandbox`. The peer is bubblewrap."""
+
+from collections.abc import Callable, Iterator
+import os
+from pathlib import Path
+import shutil
+import subprocess
+import time
+
+from bench import table
+from bench.service import scratch
+from bench.table import Row
+from torchyard.contract import inspection
+from torchyard.contract.records import Sandbox
+from torchyard.contract.rundir import RunDir
+from torchyard.contract.views import IsolationView
+from worker.engines.base import AttemptKey
+from worker.sandbox import landlock, levels, namespaces, privileges
+from worker.sandbox.entry import enter
+from worker.sandbox.places import WorkerPlaces
+from worker.sandbox.policy import rules, sandbox_of
+
+REPEATS = 50
+_BUBBLEWRAP = ("bwrap", "--unshare-user", "--ro-bind", "/", "/", "--dev", "/dev", "--tmpfs", "/dev/shm", "/bin/true")
+
+
+def measure() -> Iterator[Row]:
+    with scratch() as folder:
+        isolation = levels.level_of(levels.Isolation.AUTO)
+        sandbox = _sandbox(folder, isolation)
+        theirs = [_seconds_of_bubblewrap() * 1000 for _ in range(REPEATS)] if shutil.which("bwrap") else []
+        peer = "bwrap, and the start of `true`" if theirs else "bwrap is not installed"
+        what = f"entering the sandbox, level {isolation.level}"
+        yield Row(what, "ms", _in_forks(lambda: enter(sandbox)), peer=peer, theirs=theirs, at_most=20)
+        yield Row("– mounts of its own", "ms", _in_forks(lambda: namespaces.enter_own_mounts(sandbox.writable)))
+        yield Row("– privileges", "ms", _in_forks(privileges.drop))
+        yield Row(
+            f"– Landlock, {len(rules(sandbox))} rules", "ms", _in_forks(lambda: landlock.restrict(rules(sandbox)))
+        )
+
+
+def _sandbox(folder: Path, isolation: IsolationView) -> Sandbox:
+    run = RunDir(folder / "run")
+    run.create()
+    places = WorkerPlaces(folder, temporary=folder).of(AttemptKey("job_x", 1), owner="ada")
+    places.create()
+    found = sandbox_of(isolation, run=run, places=places, readable=(), writable=(), gpus=False)
+    assert found is not None
+    return found
+
+
+def _in_forks(enter_it: Callable[[], None]) -> list[float]:
+    """Returns the milliseconds of each call, which a fork of its own makes."""
+    return [_in_fork(enter_it) for _ in range(REPEATS)]
+
+
+def _in_fork(enter_it: Callable[[], None]) -> float:
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            inspection.permit()
+            began = time.perf_counter()
+            enter_it()
+            os.write(writing, str((time.perf_counter() - began) * 1000).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as answer:
+        took = float(answer.read())
+    os.waitpid(child, 0)
+    return took
+
+
+def _seconds_of_bubblewrap() -> float:
+    began = time.perf_counter()
+    subprocess.run(_BUBBLEWRAP, check=True)
+    return time.perf_counter() - began
+
+
+if __name__ == "__main__":
+    table.main(measure)
