@@ -67,7 +67,6 @@ def changes() -> dict[str, Attack]:
         "write a table": _write_table,
         "truncate the token": _call(os.truncate, token, 0),
         "open the token to all": _call(os.chmod, token, 0o666),
-        "close the data directory": _call(os.chmod, DATA, 0),
         "age the token": _call(os.utime, token, (0, 0)),
         "remove the token": _call(os.unlink, token),
         "rename the token": _call(os.rename, token, RUN / "token"),
@@ -75,6 +74,7 @@ def changes() -> dict[str, Attack]:
         "link to the token": _read_by_link,
         "replace the control files": _call(os.rename, RUN.parent / "ctl", RUN.parent / "old"),
         "change the configuration": _call(os.chmod, input_ / "config.json", 0o600),
+        "close the data directory": _call(os.chmod, DATA, 0),
     }
 
 

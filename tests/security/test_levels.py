@@ -1,0 +1,151 @@
+"""What each level of isolation shuts, by the attacker's job in an attempt without a service."""
+
+from collections.abc import Iterator
+import json
+import os
+from pathlib import Path
+import shutil
+import subprocess
+import sys
+import tempfile
+from typing import Any
+
+import pytest
+
+from tests.security.test_attacks import ATTACK
+from tests.worker.attempt import Attempt, isolation
+from tests.worker.engines.local.warm.light_process import LightWarmProcess
+from torchyard.contract.errors import ConfigError
+from torchyard.contract.job import EndReason
+from torchyard.contract.records import ProcessIdentity
+from torchyard.contract.rundir import RunDir
+from torchyard.contract.views import IsolationView
+from worker.engines.local import orphans, process, supervisors
+from worker.sandbox import landlock, levels, namespaces
+from worker.sandbox.levels import Isolation
+
+HERE = isolation()
+BASIC = IsolationView(level="basic", own_mounts=False)
+MOUNTS = IsolationView(level="basic", own_mounts=True)
+LANDLOCK = IsolationView(level="landlock", own_mounts=False)
+needs_landlock = pytest.mark.skipif(HERE.level != "landlock", reason="this host has no Landlock")
+needs_mounts = pytest.mark.skipif(not HERE.own_mounts, reason="this host forbids mounts of one's own")
+
+FORBIDS_INSPECTION = "from torchyard.contract import inspection; inspection.forbid(); print(flush=True); input()"
+INSPECTIONS = ("environ of", "maps of", "auxv of", "memory of", "what", "a file that", "a descriptor of", "ptrace of")
+OTHER_USER = 65534
+BECOMES_ANOTHER_USER = f"import os; os.setgroups([]); os.setgid({OTHER_USER}); os.setuid({OTHER_USER})"
+
+
+@pytest.fixture
+def victim() -> Iterator[int]:
+    """The pid of a process that forbids its inspection, as the service's programs do."""
+    argv = [sys.executable, "-P", "-c", FORBIDS_INSPECTION]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as started:
+        assert started.stdout is not None
+        assert started.stdout.readline()
+        yield started.pid
+        started.kill()
+
+
+@pytest.mark.parametrize(
+    "level", [BASIC, pytest.param(MOUNTS, marks=needs_mounts), pytest.param(LANDLOCK, marks=needs_landlock)], ids=str
+)
+def test_no_level_lets_a_job_inspect_the_service_or_use_privileges(
+    attempt: Attempt, victim: int, level: IsolationView
+) -> None:
+    found = _attacked(attempt, level, victim=victim, groups=["processes", "privileges"])
+    wanted = [name for name in found if name.startswith(INSPECTIONS)]
+    assert len(wanted) == 2 * len(INSPECTIONS)  # of the victim, and of the supervisor
+    wanted += ["a device", "a mount", "another user", "a program of root"]
+    assert {name: found[name] for name in wanted if not found[name].startswith("refused")} == {}
+    signals = {result.split(":")[0] for name, result in found.items() if name.startswith("a signal")}
+    assert signals == ({"refused"} if level is LANDLOCK else {"got None"})
+
+
+@needs_mounts
+def test_mounts_of_its_own_shut_every_change_without_landlock(attempt: Attempt, victim: int) -> None:
+    found = _attacked(attempt, MOUNTS, victim=victim, groups=["changes"])
+    reads = {"link to the token"}
+    assert {name for name, result in found.items() if not result.startswith("refused")} == reads
+
+
+@needs_landlock
+def test_landlock_shuts_reads_and_writes_without_mounts_of_its_own(attempt: Attempt, victim: int) -> None:
+    found = _attacked(attempt, LANDLOCK, victim=victim, groups=["files", "changes"])
+    outside_landlock = {
+        *("open the token to all", "close the data directory", "age the token", "change the configuration"),
+    }
+    assert {name for name, result in found.items() if not result.startswith("refused")} == outside_landlock
+
+
+@needs_landlock
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_job_of_another_user_touches_only_what_is_its_own(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    light = LightWarmProcess(
+        change=f"import sqlite3, http.client, subprocess, torch.distributed\n{BECOMES_ANOTHER_USER}"
+    )
+    monkeypatch.setattr(orphans, "start", light.start)
+    folder = Path(tempfile.mkdtemp())
+    request.addfinalizer(lambda: shutil.rmtree(folder))
+    warm = light.open()
+    request.addfinalizer(warm.close)
+    attempt = Attempt.create(folder, warm=warm, launcher="warm")
+    start = supervisors.start
+
+    def give_and_start(run: RunDir, **options: Any) -> ProcessIdentity | None:
+        for path in (folder, *folder.rglob("*")):
+            os.chown(path, OTHER_USER, OTHER_USER)
+        return start(run, **options)
+
+    monkeypatch.setattr(supervisors, "start", give_and_start)
+    found = _attacked(attempt, HERE, victim=light.started[-1].pid)
+    assert process.kill_attempt(attempt.job_id, attempt.number) == []
+    assert {name: result for name, result in found.items() if not result.startswith("refused")} == {}
+    assert (attempt.run.job / "attacks.json").stat().st_uid == OTHER_USER
+
+
+@pytest.mark.parametrize("found", [True, False], ids=["with Landlock", "without it"])
+def test_a_level_that_a_host_lacks_is_said_or_refused(monkeypatch: pytest.MonkeyPatch, found: bool) -> None:
+    monkeypatch.setattr(landlock, "abi", lambda: 3 if found else 0)
+    monkeypatch.setattr(namespaces, "is_allowed", lambda: False)
+    view = levels.level_of(Isolation.AUTO)
+    said = levels.describe(view)
+    assert view.level == ("landlock" if found else "basic")
+    assert "jobs share /dev/shm" in said
+    assert ("signals" in said, "jobs may touch all files" in said) == (found, not found)
+    if not found:
+        with pytest.raises(ConfigError, match="TORCHYARD_ISOLATION is require, but this host lacks Landlock"):
+            levels.level_of(Isolation.REQUIRE)
+    assert levels.level_of(Isolation.OFF).level == "off"
+
+
+def _attacked(
+    attempt: Attempt, level: IsolationView, *, victim: int, groups: list[str] | None = None
+) -> dict[str, str]:
+    """Returns what the attacks of `groups` got in an attempt."""
+    folder = attempt.run.root.parent
+    data, home = folder / "data", folder / "home"
+    for path in (data / "token", data / "blobs" / "x", data / "runs" / "other" / "x", home / ".netrc"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("secret")
+    attempt.run.config.write_text("{}")
+    targets = {
+        "data": str(data),
+        "home": str(home),
+        "code": str(attempt.script("").parent),
+        "another_run": str(data / "runs" / "other"),
+        "temporary": tempfile.gettempdir(),
+        "secret_files": ["token"],
+        "home_files": [".netrc"],
+        "processes": {"the victim": victim},
+        "groups": groups or ["files", "changes", "processes", "privileges"],
+    }
+    (attempt.run.root / "code" / "targets.json").write_text(json.dumps(targets))
+    attempt.isolation = level
+    attempt.start_job(ATTACK.read_text(), args=[str(attempt.run.root / "code" / "targets.json")], world_size=1)
+    report = attempt.report()
+    assert report.reason is EndReason.COMPLETED, report
+    return json.loads((attempt.run.job / "attacks.json").read_text())
