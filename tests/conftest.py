@@ -4,6 +4,8 @@ from collections.abc import Generator
 from contextlib import closing
 import gc
 import os
+from pathlib import Path
+import tempfile
 
 from hypothesis import settings
 import pytest
@@ -52,6 +54,23 @@ def umask() -> Generator[None]:
     os.umask(mask)
     yield
     os.umask(mask)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
+    """Has this process and those that it starts keep their temporary files in a folder that is removed at the end.
+
+    Its path is short, as it is part of the paths of sockets.
+    """
+    tmp_path_factory.getbasetemp()
+    with (
+        tempfile.TemporaryDirectory(prefix="ty-", ignore_cleanup_errors=True) as folder,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        Path(folder).chmod(0o711)  # PostgreSQL's own user has files in it
+        patch.setenv("TMPDIR", folder)
+        patch.setattr(tempfile, "tempdir", None)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -59,10 +59,7 @@ def isolation() -> IsolationView:
 
 def confinement(folder: Path, *, readable: Sequence[Path] = ()) -> Confinement:
     """Returns how a worker confines attempts by default. `folder`: its data directory."""
-    temporary = folder / "tmp"
-    temporary.mkdir(parents=True, exist_ok=True)
-    places = WorkerPlaces(folder, temporary=temporary)
-    return Confinement(isolation=isolation(), places=places, readable=(LAUNCHER.parent, *readable))
+    return Confinement(isolation=isolation(), places=WorkerPlaces(folder), readable=(LAUNCHER.parent, *readable))
 
 
 @dataclass

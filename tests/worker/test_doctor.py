@@ -24,7 +24,20 @@ from worker.doctor import disk, gpus, pytorch, services
 from worker.doctor.findings import Finding, Status
 from worker.settings import Settings
 
-CHECKS = ["python", "kernel", "open files", "shm", "clock", "data", "devices", "torch", "starts", "database", "redis"]
+CHECKS = [
+    "python",
+    "kernel",
+    "open files",
+    "shm",
+    "clock",
+    "isolation",
+    "data",
+    "devices",
+    "torch",
+    "starts",
+    "database",
+    "redis",
+]
 PLAIN = {key: value for key, value in os.environ.items() if not key.startswith("TORCHYARD_")}
 
 
