@@ -168,8 +168,7 @@ def _call_api() -> object:
 
 def _connect_abstract() -> object:
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(f"\0{TARGETS['abstract']}")
-        return connection.recv(10)
+        return connection.connect(f"\0{TARGETS['abstract']}")
 
 
 def _gain_privileges() -> object:

@@ -13,6 +13,8 @@ import pytest
 from tests.e2e.service import Service, processes_naming, running, until
 from tests.worker.attempt import isolation
 from torchyard.contract.job import JobState
+from torchyard.contract.views import IsolationView
+from worker.sandbox import levels
 
 ATTACK = Path(__file__).with_name("attack.py")
 SECRET_FILES = (
@@ -71,7 +73,7 @@ def test_the_same_attacks_succeed_where_isolation_is_off(home: Path, abstract: s
     with running(Service(tmp_path, env={"HOME": str(home), "TORCHYARD_ISOLATION": "off"}, warm=False)) as service:
         service.client.set_secret("KEY", "value")
         targets = _targets(service, home, abstract) | {"groups": ["files", "servers"]}
-        found = _attack(service, targets, "auto")
+        found = _attack(service, targets, "auto", level=levels.OFF)
         refused = {name for name, result in found.items() if not result.startswith("got")}
         assert refused == {"Redis", "the API"}  # they ask for a password and a token
 
@@ -110,12 +112,22 @@ def _programs(service: Service) -> dict[str, int]:
     return programs
 
 
-def _attack(service: Service, targets: dict[str, Any], launcher: str) -> dict[str, str]:
+def _attack(
+    service: Service, targets: dict[str, Any], launcher: str, *, level: IsolationView | None = None
+) -> dict[str, str]:
+    """Returns what came of the attacks of a job. Its event says at which level it ran."""
+    level = level or isolation()
+    (worker,) = service.client.workers()
+    assert worker.starts is not None
+    assert worker.starts.isolation == level
     code = service.script("attack", ATTACK.read_text())
     (service.code / "attack" / "targets.json").write_text(json.dumps(targets))
     config = {"code": code, "args": [str(service.code / "attack" / "targets.json")]}
     job = service.client.submit({"trainer": "script", "config": config, "launcher": launcher, "max_restarts": 0})
     service.wait(job.id, JobState.SUCCEEDED)
+    events = [*service.client.events(job.id)]
+    (running,) = [event.data["reason"]["message"] for event in events if event.data.get("to") == "running"]
+    assert running == f"1 process runs, {levels.describe(level)}"
     result = service.data / "runs" / job.id / "1" / "job" / "attacks.json"
     return json.loads(until(lambda: result.read_text() or None, what="the attacks are written"))
 

@@ -1,0 +1,154 @@
+"""The places that a job gets, what the operator's variables allow, and what is removed at the end."""
+
+import os
+from pathlib import Path
+import uuid
+
+import pytest
+
+from tests.worker.attempt import Attempt, isolation
+from torchyard.contract.datadir import format_allowed_paths, parse_allowed_paths
+from torchyard.contract.job import EndReason
+from torchyard.contract.records import Sandbox
+from torchyard.contract.rundir import RunDir
+from torchyard.contract.views import IsolationView
+from worker.engines.base import AttemptKey
+from worker.sandbox import levels
+from worker.sandbox.places import WorkerPlaces
+from worker.sandbox.policy import sandbox_of
+
+KEY = AttemptKey("job_x", 1)
+SHM = Path("/dev/shm")
+HOLDS_SHARED_MEMORY = """
+import os, pathlib, sys, time
+run = pathlib.Path(os.environ["TORCHYARD_RUN_DIR"])
+pathlib.Path(sys.argv[1]).write_text("x")
+held = open(sys.argv[1])
+(run / "ready-0").touch()
+while not (run / "go").exists(): time.sleep(0.01)
+os._exit(1)
+"""
+WRITES_EVERYWHERE = """
+import os, pathlib, tempfile
+for name in ("TORCHYARD_RUN_DIR", "TMPDIR", "HOME", "XDG_CACHE_HOME"):
+    folder = os.environ[name]
+    pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
+    pathlib.Path(folder, "mine").write_text("x")
+deep = pathlib.Path(tempfile.gettempdir())
+for _ in range(200):
+    deep /= "d"
+    deep.mkdir()
+deep.chmod(0)
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDir:
+    run = RunDir(tmp_path / "run")
+    run.create()
+    return run
+
+
+def _sandbox(run: RunDir, tmp_path: Path, **environ: str) -> Sandbox:
+    places = WorkerPlaces(tmp_path).of(KEY, owner="ada")
+    places.create()
+    level = IsolationView(level="landlock", own_mounts=True)
+    env = environ | places.environment(environ)
+    found = sandbox_of(level, run=run, places=places, readable=(), writable=(), gpus=False, environ=env)
+    assert found is not None
+    return found
+
+
+def test_the_operators_shared_caches_are_read_and_never_written(run: RunDir, tmp_path: Path) -> None:
+    torch_home, hugging_face = tmp_path / "torch", tmp_path / "hf"
+    (hugging_face / "hub").mkdir(parents=True)
+    (hugging_face / "token").write_text("the operator's login")
+    torch_home.mkdir()
+    found = _sandbox(run, tmp_path, TORCH_HOME=str(torch_home), HF_HOME=str(hugging_face))
+    assert {str(torch_home), str(hugging_face / "hub")} <= set(found.readable)
+    assert str(hugging_face) not in found.readable
+    assert not {str(torch_home), str(hugging_face / "hub")} & set(found.writable)
+
+
+def test_a_job_writes_only_its_own_places(run: RunDir, tmp_path: Path) -> None:
+    found = _sandbox(run, tmp_path)
+    assert found.writable == [str(run.job), str(tmp_path / "caches" / "ada"), found.temporary, str(SHM)]
+    assert str(run.input) in found.readable
+    above = {str(path) for path in (*run.ctl.parents, Path.home(), *Path.home().parents, run.ctl)}
+    assert not above & set(found.readable)
+
+
+def test_a_temporary_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    places = WorkerPlaces(tmp_path).of(KEY, owner="ada")
+    places.temporary.mkdir()
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    with pytest.raises(PermissionError, match="is no folder of this user"):
+        places.create()
+    monkeypatch.undo()
+    places.temporary.rmdir()
+    places.temporary.symlink_to(tmp_path)
+    with pytest.raises(PermissionError, match="is no folder of this user"):
+        places.create()
+    places.temporary.unlink()
+
+
+def test_temporary_folders_of_ended_attempts_are_removed_and_others_stay(tmp_path: Path) -> None:
+    places, other = WorkerPlaces(tmp_path), WorkerPlaces(tmp_path / "another worker")
+    kept, ended = AttemptKey("job_kept", 1), AttemptKey("job_ended", 1)
+    folders = [places.of(key, owner="ada").temporary for key in (kept, ended)] + [other.of(ended, owner="a").temporary]
+    for folder in folders:
+        folder.mkdir()
+    places.remove_other_temporaries({kept})
+    assert [folder.exists() for folder in folders] == [True, False, True]
+    for folder in folders[::2]:
+        folder.rmdir()
+
+
+def test_a_jobs_home_stays_and_its_temporary_files_go_however_deep(attempt: Attempt) -> None:
+    attempt.start_job(WRITES_EVERYWHERE, world_size=1)
+    report = attempt.report()
+    assert report.reason is EndReason.COMPLETED, report
+    assert (attempt.places.home / "mine").read_text() == (attempt.run.job / "mine").read_text() == "x"
+    assert not attempt.places.temporary.exists()
+
+
+@pytest.mark.parametrize("level", ["off", "shared"])
+def test_shared_memory_files_that_an_attempt_held_are_removed_and_others_stay(attempt: Attempt, level: str) -> None:
+    attempt.isolation = levels.OFF if level == "off" else isolation().model_copy(update={"own_mounts": False})
+    mine, others = SHM / f"mine-{uuid.uuid4()}", SHM / f"others-{uuid.uuid4()}"
+    others.write_text("x")
+    try:
+        attempt.start_job(HOLDS_SHARED_MEMORY, args=[str(mine)], world_size=1)
+        attempt.wait_for_file("ready-0")
+        assert mine.exists()
+        attempt.stop(grace=0)
+        attempt.report()
+        assert (mine.exists(), others.exists()) == (False, True)
+    finally:
+        others.unlink()
+
+
+@pytest.mark.skipif(not isolation().own_mounts, reason="this host forbids mounts of one's own")
+def test_shared_memory_of_its_own_ends_with_an_attempt(attempt: Attempt) -> None:
+    mine = SHM / f"mine-{uuid.uuid4()}"
+    attempt.start_job(HOLDS_SHARED_MEMORY, args=[str(mine)], world_size=1)
+    attempt.wait_for_file("ready-0")
+    assert not mine.exists()
+    attempt.stop(grace=0)
+    attempt.report()
+
+
+@pytest.mark.parametrize(
+    ("text", "folders"),
+    [
+        ("", {}),
+        ("/a", {"/a": False}),
+        ("/a:/b:rw:/c", {"/a": False, "/b": True, "/c": False}),
+        ("/rw:rw::/b", {"/rw": True, "/b": False}),
+        ("rw", {"rw": False}),
+    ],
+)
+def test_allowed_paths_say_which_jobs_may_write(text: str, folders: dict[str, bool]) -> None:
+    found = parse_allowed_paths(text)
+    assert found == {Path(path): writable for path, writable in folders.items()}
+    assert parse_allowed_paths(format_allowed_paths(found)) == found
