@@ -16,6 +16,7 @@ from tests.chaos import job_processes
 from torchyard.client import Client
 from torchyard.contract.job import JobState
 from torchyard.contract.views import JobView
+from worker.engines.local import process
 
 T = TypeVar("T")
 
@@ -49,6 +50,12 @@ class Service:
             *(("--redis", redis) if redis is not None else ()),
         ]
         self._up: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """That of `up`."""
+        assert self._up is not None
+        return self._up.pid
 
     @property
     def server(self) -> dict[str, Any]:
@@ -131,11 +138,12 @@ def running(service: Service) -> Generator[Service]:
     try:
         yield service
     finally:
+        below = process.descendants(service.pid)  # they show no environment, except to root
         try:
             code = service.stop()
         finally:
-            left = service.processes()
-            for pid in left:
+            left = [*service.processes(), *(item.pid for item in below if process.is_alive(item))]
+            for pid in set(left):
                 os.kill(pid, signal.SIGKILL)
     assert code == 0
     assert not left

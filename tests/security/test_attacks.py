@@ -10,10 +10,11 @@ import uuid
 
 import pytest
 
-from tests.e2e.service import Service, processes_naming, running, until
+from tests.e2e.service import Service, running, until
 from tests.worker.attempt import isolation
 from torchyard.contract.job import JobState
 from torchyard.contract.views import IsolationView
+from worker.engines.local import process
 from worker.sandbox import levels
 
 ATTACK = Path(__file__).with_name("attack.py")
@@ -101,15 +102,19 @@ def _targets(service: Service, home: Path, abstract: str) -> dict[str, Any]:
 
 def _programs(service: Service) -> dict[str, int]:
     """Returns the pids of the service's programs: Redis permits its inspection where the sandbox does not stop it."""
-    wanted = {"the API": "api", "the worker": "worker", "up": "torchyard.cli", "Redis": "redis-server"}
+    wanted = {"the API": "api", "the worker": "worker", "Redis": "redis-server"}
     found = {
-        pid: Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0") for pid in processes_naming(service.data)
+        item.pid: Path(f"/proc/{item.pid}/cmdline").read_bytes().decode().split("\0")
+        for item in process.descendants(service.pid)
     }
     programs = {
-        name: pid for name, word in wanted.items() for pid, argv in found.items() if any(word in part for part in argv)
+        name: pid
+        for name, word in wanted.items()
+        for pid, argv in found.items()
+        if any(part == word or f"/{word} " in part for part in argv)
     }
     assert programs.keys() == wanted.keys(), found
-    return programs
+    return programs | {"up": service.pid}
 
 
 def _attack(
