@@ -19,6 +19,10 @@ _LIMIT = 1 << 16
 _TOTAL_LIMIT = 1 << 20
 """The most bytes of all ranks' stacks."""
 _NO_HANDLER = "cannot show its stacks: its program removed the handler, or an older version started it"
+_FRAMES_OF_SERVICE = re.compile(
+    r'^  File "[^"\n]*/torchyard/run/rank\.py", line \d+ in _run\n(?:  File .*\n?)*', re.MULTILINE
+)
+"""The frames below the rank's program: a fork has those of the warm process, too."""
 
 
 def request_stacks(run: RunDir, supervisor: ProcessIdentity, *, world_size: int) -> Callable[[], list[RankStacks]]:
@@ -70,7 +74,7 @@ def _read(file: Path, start: int, limit: int) -> RankStacks:
     if not raw:
         return RankStacks()
     note = f"only the last {limit} bytes" if len(raw) == limit else None
-    return RankStacks(storable(raw.decode("utf-8", "replace")), note)
+    return RankStacks(_FRAMES_OF_SERVICE.sub("", storable(raw.decode("utf-8", "replace"))), note)
 
 
 def _size(path: Path) -> int:

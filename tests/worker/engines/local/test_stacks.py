@@ -67,6 +67,7 @@ def test_every_rank_writes_its_stacks_and_goes_on(attempt: Attempt) -> None:
         read = ask(attempt)
         wait_for(lambda read=read: all("in stuck_here" in (found.text or "") for found in read()), "the stacks")
         assert [(found.text or "").count("in stuck_here") for found in read()] == [1, 1], "not those of before"
+        assert [(found.text or "").count("rank.py") for found in read()] == [0, 0], "no frames of the service"
     assert process.is_alive(rank_0(attempt))
     assert "stuck_here" not in attempt.log("rank-0", "stderr")
 
