@@ -67,13 +67,14 @@ def scratch() -> Generator[Path]:
 def up(
     folder: Path, *, database: str | None = None, slots: int = 2, allowed: Sequence[Path] = ()
 ) -> Generator[Service]:
-    """Runs the service with its data in `folder`. Jobs may name files below its folder `code` and below `allowed`."""
+    """Runs the service with its data in `folder`. Jobs may write below its folder `code`, and read below `allowed`."""
     data, code = folder / "data", folder / "code"
     code.mkdir(exist_ok=True)
     command = [
         *(sys.executable, "-P", "-m", "torchyard.cli", "up", "--port", "0", "--json"),
         *("--data-dir", str(data), "--cpu-slots", str(slots)),
-        *(part for path in (code, *allowed) for part in ("--allow-path", str(path))),
+        *("--allow-path", f"{code}:rw"),
+        *(part for path in allowed for part in ("--allow-path", str(path))),
         *(("--database", database) if database else ()),
     ]
     began = time.monotonic()
