@@ -51,7 +51,7 @@ def sandbox_of(
     shm = Path("/dev/shm")  # noqa: S108 what POSIX shared memory uses
     own = (run.job, places.home, places.temporary, shm)
     hidden = (Path.home(), run.root, places.home)
-    found = (*_of_system(), *_of_python(hidden), *_of_variables(environ), *readable, run.input)
+    found = (*map(Path, _KERNEL), *of_system(), *of_python(hidden), *_of_variables(environ), *readable, run.input)
     return Sandbox(
         landlock=isolation.level == "landlock",
         own_mounts=isolation.own_mounts,
@@ -68,12 +68,13 @@ def rules(sandbox: Sandbox) -> list[tuple[str, Access]]:
     return [(path, access) for access, paths in by_access for path in paths]
 
 
-def _of_system() -> Iterator[Path]:
-    yield from map(Path, (*_SYSTEM, *_KERNEL))
+def of_system() -> Iterator[Path]:
+    """Yields programs, libraries and their configuration, whether or not they exist."""
+    yield from map(Path, _SYSTEM)
     yield from (Path("/etc", name) for name in _ETC)
 
 
-def _of_python(hidden: Sequence[Path]) -> Iterator[Path]:
+def of_python(hidden: Sequence[Path]) -> Iterator[Path]:
     """Yields the environment's folders, but none that contains what is `hidden`. Its root may be a home."""
     for prefix in (sys.prefix, sys.base_prefix):
         yield from (Path(prefix, name) for name in _OF_PREFIX)
