@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 import sys
 
-from torchyard.contract.records import Sandbox
+from torchyard.contract.records import Sandbox, Strict
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.views import IsolationView
 from worker.sandbox.landlock import DEVICE, READ, WRITE, Access
@@ -59,6 +59,19 @@ def sandbox_of(
         writable=_paths((*own, *writable)),
         devices=_paths(_devices(gpus=gpus)),
         temporary=str(places.temporary),
+    )
+
+
+def strict_sandbox(strict: Strict, places: Places) -> Sandbox:
+    """Returns the sandbox of an attempt that a helper starts."""
+    return Sandbox(
+        landlock=False,
+        own_mounts=True,
+        readable=[],
+        writable=[],
+        devices=[],
+        temporary=str(places.temporary),
+        strict=strict,
     )
 
 

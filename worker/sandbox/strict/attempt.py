@@ -25,6 +25,7 @@ from worker.sandbox.strict.places import Place, places_of
 from worker.sandbox.strict.protocol import Ended, Refusal, Start, Started, send
 
 _LONGEST_INFO = 1 << 16
+_STAGING = Path("/tmp")  # noqa: S108 a mount point that exists everywhere, in mounts that are the attempt's own
 
 
 def run(config: Config, connection: socket.socket, start: Start) -> None:
@@ -79,7 +80,7 @@ def _become(
     try:
         if group is not None:
             group.add(os.getpid())
-        box = _box(config, order, uid, _attach(places, config.state.staging))
+        box = _box(config, order, uid, _attach(places))
         job = next(bind.source for bind in box.binds if bind.target == str(order.job.path))
         privileges.limit_resources()
         os.setgroups([])
@@ -96,11 +97,12 @@ def _become(
         os._exit(1)
 
 
-def _attach(places: Sequence[Place], staging: Path) -> list[Bind]:
-    mounts.enter_private(staging)
+def _attach(places: Sequence[Place]) -> list[Bind]:
+    """Attaches the places where bubblewrap, as the attempt's user, can reach them, and nobody else."""
+    mounts.enter_private(_STAGING)
     binds: list[Bind] = []
     for number, place in enumerate(places):
-        target = staging / str(number)
+        target = _STAGING / str(number)
         target.mkdir() if place.is_folder else target.touch()
         mounts.attach(place.mount, target)
         binds.append(Bind(source=str(target), target=str(place.path), writable=place.writable))
@@ -175,7 +177,8 @@ def _kill(bwrap: int, init: ProcessIdentity, group: Group | None) -> int:
     process.send(init, signal.SIGKILL)  # the kernel then kills all that is in its namespace
     _, status = os.waitpid(bwrap, 0)
     _kill_children(group)
-    return os.waitstatus_to_exitcode(status)
+    code = os.waitstatus_to_exitcode(status)
+    return 128 - code if code > 128 else code  # so a program's shell shows the signal that killed it
 
 
 def _kill_children(group: Group | None) -> None:

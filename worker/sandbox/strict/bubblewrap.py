@@ -38,7 +38,7 @@ class Box:
     """Small files, each with the descriptor that has its content."""
 
 
-def options(box: Box, *, info: int) -> list[str]:
+def options(box: Box, *, info: int | None = None) -> list[str]:
     """Returns all options that come before the command. bubblewrap says in the descriptor `info` what it started."""
     return [*_namespaces(box), *_mounts(box), *_process(box, info)]
 
@@ -69,7 +69,9 @@ def _mounts(box: Box) -> Iterator[str]:
     yield from ("--remount-ro", "/dev", "--remount-ro", "/")  # files there would take memory without a limit
 
 
-def _process(box: Box, info: int) -> Iterator[str]:
+def _process(box: Box, info: int | None) -> Iterator[str]:
     yield "--clearenv"
     yield from (part for name, value in box.env.items() for part in ("--setenv", name, value))
-    yield from ("--chdir", box.cwd, "--info-fd", str(info))
+    yield from ("--chdir", box.cwd)
+    if info is not None:
+        yield from ("--info-fd", str(info))

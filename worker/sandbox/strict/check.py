@@ -41,7 +41,7 @@ def _check_bubblewrap(config: Config) -> None:
     uid = config.state.uids[0]
     system = [path for path in map(Path, _SYSTEM) if path.exists()]
     box = Box(env={}, cwd="/", network=config.network, shm=1 << 20, system=system)
-    command = [config.bwrap, *bubblewrap.options(box, info=2), "--", "/usr/bin/true"]
+    command = [config.bwrap, *bubblewrap.options(box), "--", "/usr/bin/true"]
     found = subprocess.run(
         command, user=uid, group=uid, extra_groups=[], env={}, cwd="/", capture_output=True, check=False
     )

@@ -137,6 +137,8 @@ def _signal(config: Config, request: Signal) -> bool:
     """Sends one of the known signals to a process inside an attempt that runs. Raises Refusal."""
     if request.number not in protocol.SIGNALS:
         raise Refusal(f"the helper does not send signal {request.number}")
+    if not process.is_alive(request.process):
+        return False
     init = config.state.init_of(f"{request.job_id}.{request.attempt}")
     if request.process not in process.descendants(init.pid) or not process.is_alive(init):
         raise Refusal("this process is none of the attempt's")

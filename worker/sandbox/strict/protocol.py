@@ -14,7 +14,7 @@ from torchyard.contract.record import Record, between, matching, parse_object
 from torchyard.contract.records import ProcessIdentity
 from torchyard.contract.stacks import STACKS_SIGNAL
 
-SIGNALS = frozenset({signal.SIGTERM, STACKS_SIGNAL})
+SIGNALS = frozenset({signal.SIGTERM, signal.SIGUSR1, STACKS_SIGNAL})
 """The signals that the helper sends on request."""
 LONGEST = 1 << 16
 """Bytes of a message, at most."""

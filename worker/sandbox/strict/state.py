@@ -26,16 +26,10 @@ class State:
     folder: Path
     uids: range
 
-    @property
-    def staging(self) -> Path:
-        """Where an attempt's mounts are put together: an empty folder that its user can reach."""
-        return self.folder / "staging"
-
     def create(self) -> None:
         """Makes the folders. Raises OSError."""
-        self.folder.mkdir(mode=0o711, parents=True, exist_ok=True)
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._attempts.mkdir(mode=0o700, exist_ok=True)
-        self.staging.mkdir(mode=0o711, exist_ok=True)
 
     def uid_of(self, owner: str) -> int:
         """Returns the owner's uid: always the same, and nobody else's. Raises Refusal if none is left, and OSError."""

@@ -1,0 +1,258 @@
+"""A rack for tests of strict isolation: a helper of root, and a service whose user has no privilege.
+
+All of it is on this machine, and needs root. The service's programs are started by `as_service`.
+"""
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+import functools
+import json
+import os
+from pathlib import Path
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import uuid
+
+from tests.worker.attempt import wait_for
+from torchyard.contract.recordfiles import read_record, write_record
+from torchyard.contract.records import ExitReport, LaunchPlan, ProcessIdentity, Strict
+from torchyard.contract.rundir import Env, RunDir
+from worker.engines.base import AttemptKey
+from worker.engines.local import process
+from worker.engines.local.launchers.torchrun import rank_command
+from worker.sandbox.places import Places, WorkerPlaces
+from worker.sandbox.policy import strict_sandbox
+from worker.sandbox.strict.state import State
+
+SERVICE = 61_000
+"""The uid and gid of the service."""
+FIRST_UID = 261_000
+LAUNCHER = Path(__file__).parent.parent / "worker" / "launcher.py"
+
+
+@functools.cache
+def obstacle() -> str | None:
+    """Returns why strict isolation cannot be tested on this machine, or None."""
+    if os.geteuid() != 0:
+        return "the helper of strict isolation must run as root"
+    if shutil.which("bwrap") is None:
+        return "there is no bwrap"
+    with tempfile.TemporaryDirectory() as folder, helper_of(Path(folder)) as (program, log):
+        return None if program is not None else log.read_text()
+
+
+@contextmanager
+def helper_of(
+    folder: Path, *, options: Sequence[str] = ()
+) -> Generator[tuple[subprocess.Popen[bytes] | None, Path]]:
+    """Runs a helper for the data directory in `folder`. Yields None if it ends at once, and its log."""
+    folder.chmod(0o755)
+    data = folder / "data"
+    data.mkdir(mode=0o700, exist_ok=True)
+    os.chown(data, SERVICE, SERVICE)
+    log, socket = folder / "helper.log", folder / "helper.sock"
+    own = [f"--service-user={SERVICE}:{SERVICE}", f"--data-dir={data}", f"--socket={socket}"]
+    own += [f"--state-dir={folder}/state", f"--first-uid={FIRST_UID}", "--uids=4", "--shm=64m"]
+    command = [sys.executable, "-P", "-m", "worker.sandbox.strict.helper", *own, *options]
+    with log.open("wb") as output:
+        program = subprocess.Popen(command, stdout=output, stderr=output, cwd="/")
+    try:
+        wait_for(lambda: program.poll() is not None or b"listens" in log.read_bytes(), "the helper")
+        yield (program if program.poll() is None else None), log
+    finally:
+        program.terminate()
+        program.wait()
+
+
+def as_service(command: Sequence[str], *, stage: Path) -> list[str]:
+    """Returns the command that runs `command` as the service's user, who can read this Python.
+
+    `stage`: an empty folder.
+    """
+    user = ["setpriv", f"--reuid={SERVICE}", f"--regid={SERVICE}", "--clear-groups", "--"]
+    base = Path(sys.base_prefix).resolve()
+    closed = next((path for path in reversed(base.parents) if not path.stat().st_mode & 0o001), None)
+    if closed is None:
+        return [*user, *command]
+    script = (
+        f"mount --bind {base} {stage} && mount -t tmpfs -o mode=755 none {closed} && mkdir -p {base}"
+        f' && mount --bind {stage} {base} && exec "$@"'
+    )
+    return ["unshare", "--mount", "sh", "-c", script, "sh", *user, *command]
+
+
+@dataclass
+class StrictAttempt:
+    """One attempt of a job of its own."""
+
+    host: "StrictHost"
+    job_id: str
+    owner: str
+    world_size: int
+    program: subprocess.Popen[bytes] | None = None
+
+    @property
+    def run(self) -> RunDir:
+        return RunDir(self.host.data / "runs" / self.job_id / "1")
+
+    @property
+    def places(self) -> Places:
+        return self.host.worker_places.of(AttemptKey(self.job_id, 1), owner=self.owner)
+
+    def plan(self, argv: Sequence[str], *, env: Mapping[str, str], grace: int) -> LaunchPlan:
+        own = {Env.JOB_ID: self.job_id, Env.ATTEMPT: "1", Env.RUN_DIR: str(self.run.job)}
+        path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+        return LaunchPlan(
+            job_id=self.job_id,
+            attempt=1,
+            argv=list(argv),
+            env={"PATH": path, "OMP_NUM_THREADS": "1", **self.places.environment({}), **own, **env},
+            cwd=str(self.run.job),
+            world_size=self.world_size,
+            time_limit=timedelta(minutes=5),
+            stall_timeout=timedelta(minutes=5),
+            stop_grace=timedelta(seconds=grace),
+            sandbox=strict_sandbox(Strict(helper=str(self.host.socket), owner=self.owner), self.places),
+        )
+
+    def prepare(self, argv: Sequence[str], *, env: Mapping[str, str], grace: int) -> None:
+        """Writes all that the worker writes before it starts a supervisor."""
+        self.run.create()
+        self.places.create()
+        write_record(self.run.launch, self.plan(argv, env=env, grace=grace))
+        self.host.give_to_service()
+
+    def start(self, *, secrets: Mapping[str, str] | None = None) -> None:
+        """Starts the supervisor."""
+        memory = os.memfd_create("secrets")
+        os.write(memory, json.dumps(dict(secrets or {})).encode())
+        command = [sys.executable, "-P", "-m", "worker.engines.local.supervisor", str(self.run.root), str(memory)]
+        with (self.host.folder / "supervisor.log").open("ab") as log:
+            self.program = subprocess.Popen(
+                as_service(command, stage=self.host.stage), pass_fds=(memory,), stdout=log, stderr=log, cwd="/"
+            )
+        os.close(memory)
+
+    @property
+    def init(self) -> ProcessIdentity:
+        found = read_record(self.run.init, ProcessIdentity)
+        assert found is not None
+        return found
+
+    def report(self) -> ExitReport:
+        """Waits until the supervisor has ended, and returns the exit report."""
+        assert self.program is not None
+        self.program.wait(timeout=120)
+        found = read_record(self.run.exit, ExitReport)
+        assert found is not None, self.host.logs()
+        return found
+
+    def log(self, source: str, stream: str = "stdout") -> str:
+        return self.run.log(source, stream).read_text()
+
+    def wait_for_file(self, name: str) -> None:
+        wait_for(lambda: (self.run.job / name).exists() or self._ended(), name)
+        assert (self.run.job / name).exists(), self.host.logs()
+
+    def processes(self) -> list[ProcessIdentity]:
+        """Returns what of the attempt runs, seen from outside."""
+        return [self.init, *process.descendants(self.init.pid)] if process.is_alive(self.init) else []
+
+    def _ended(self) -> bool:
+        return self.program is None or self.program.poll() is not None
+
+
+@dataclass
+class StrictHost:
+    """A data directory of the service, its helper, and the attempts."""
+
+    folder: Path
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    @property
+    def socket(self) -> Path:
+        return self.folder / "helper.sock"
+
+    @property
+    def stage(self) -> Path:
+        return self.folder / "stage"
+
+    @property
+    def code(self) -> Path:
+        """A folder that the helper's operator allows."""
+        return self.folder / "code"
+
+    @property
+    def state(self) -> State:
+        return State(self.folder / "state", range(FIRST_UID, FIRST_UID + 4))
+
+    @property
+    def worker_places(self) -> WorkerPlaces:
+        return WorkerPlaces(self.data, temporary=self.data / "tmp")
+
+    def attempt(
+        self,
+        text: str,
+        *,
+        owner: str = "ada",
+        world_size: int = 1,
+        env: Mapping[str, str] | None = None,
+        secrets: Mapping[str, str] | None = None,
+        grace: int = 30,
+        started: bool = True,
+    ) -> StrictAttempt:
+        """Runs `text` as the ranks' script, with a stand-in for torchrun."""
+        attempt = StrictAttempt(self, f"job_{uuid.uuid4()}", owner, world_size)
+        script = self.code / f"{attempt.job_id}.py"
+        script.write_text(text)
+        argv = [sys.executable, "-P", str(LAUNCHER), str(world_size), str(script)]
+        attempt.prepare(argv, env=env or {}, grace=grace)
+        if started:
+            attempt.start(secrets=secrets)
+        return attempt
+
+    def torchrun(self, text: str, *, world_size: int) -> StrictAttempt:
+        """Runs `text` as the ranks' script, with torchrun."""
+        attempt = self.attempt(text, world_size=world_size, started=False)
+        script = str(self.code / f"{attempt.job_id}.py")
+        options = ["--nnodes=1", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0", "--local-addr=127.0.0.1"]
+        options += ["--max-restarts=0", f"--nproc-per-node={world_size}", f"--log-dir={attempt.run.torchrun}"]
+        argv = [sys.executable, "-P", "-m", "trainer.torchrun", *options, "--no-python", *rank_command([script])]
+        attempt.prepare(argv, env={"GLOO_SOCKET_IFNAME": "lo"}, grace=30)
+        attempt.start()
+        return attempt
+
+    def give_to_service(self) -> None:
+        """Makes the service the owner of its data, as if it had written them."""
+        for folder, folders, files in os.walk(self.data):
+            for name in (".", *folders, *files):
+                os.chown(Path(folder, name), SERVICE, SERVICE, follow_symlinks=False)
+
+    def logs(self) -> str:
+        return "".join(file.read_text() for file in self.folder.glob("*.log"))
+
+
+@contextmanager
+def strict_host(options: Sequence[str] = ()) -> Generator[StrictHost]:
+    """Runs the helper of a host, and removes all in the end."""
+    folder = Path(tempfile.mkdtemp(prefix="torchyard-strict-")).resolve()
+    host = StrictHost(folder)
+    for path in (host.stage, host.code, host.data, host.data / "tmp"):
+        path.mkdir(mode=0o755)
+    allowed = [f"--allow-path={host.code}", f"--allow-path={LAUNCHER.parent}"]
+    try:
+        with helper_of(folder, options=[*allowed, *options]) as (program, log):
+            assert program is not None, log.read_text()
+            yield host
+    finally:
+        for item in process.find_marked(str(folder)) if hasattr(process, "find_marked") else ():
+            process.send(item, signal.SIGKILL)
+        shutil.rmtree(folder)
