@@ -12,15 +12,16 @@ import json
 import os
 from pathlib import Path
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
+from types import MappingProxyType
 import uuid
 
 from tests.worker.attempt import wait_for
+from torchyard.contract.job import EndReason
 from torchyard.contract.recordfiles import read_record, write_record
-from torchyard.contract.records import ExitReport, LaunchPlan, ProcessIdentity, Strict
+from torchyard.contract.records import ExitReport, LaunchPlan, ProcessIdentity, StopRequest, Strict
 from torchyard.contract.rundir import Env, RunDir
 from worker.engines.base import AttemptKey
 from worker.engines.local import process
@@ -32,6 +33,11 @@ from worker.sandbox.strict.state import State
 SERVICE = 61_000
 """The uid and gid of the service."""
 FIRST_UID = 261_000
+TORCHRUN = (
+    *("-m", "trainer.torchrun", "--nnodes=1", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0"),
+    *("--local-addr=127.0.0.1", "--max-restarts=0", "--nproc-per-node=2", "--no-python"),
+)
+"""As `TorchrunLauncher` does it, for two ranks."""
 LAUNCHER = Path(__file__).parent.parent / "worker" / "launcher.py"
 
 
@@ -47,9 +53,7 @@ def obstacle() -> str | None:
 
 
 @contextmanager
-def helper_of(
-    folder: Path, *, options: Sequence[str] = ()
-) -> Generator[tuple[subprocess.Popen[bytes] | None, Path]]:
+def helper_of(folder: Path, *, options: Sequence[str] = ()) -> Generator[tuple[subprocess.Popen[bytes] | None, Path]]:
     """Runs a helper for the data directory in `folder`. Yields None if it ends at once, and its log."""
     folder.chmod(0o755)
     data = folder / "data"
@@ -69,8 +73,8 @@ def helper_of(
         program.wait()
 
 
-def as_service(command: Sequence[str], *, stage: Path) -> list[str]:
-    """Returns the command that runs `command` as the service's user, who can read this Python.
+def as_service(stage: Path) -> list[str]:
+    """Returns the command that runs another one as the service's user, who can read this Python.
 
     `stage`: an empty folder.
     """
@@ -78,12 +82,12 @@ def as_service(command: Sequence[str], *, stage: Path) -> list[str]:
     base = Path(sys.base_prefix).resolve()
     closed = next((path for path in reversed(base.parents) if not path.stat().st_mode & 0o001), None)
     if closed is None:
-        return [*user, *command]
+        return user
     script = (
         f"mount --bind {base} {stage} && mount -t tmpfs -o mode=755 none {closed} && mkdir -p {base}"
         f' && mount --bind {stage} {base} && exec "$@"'
     )
-    return ["unshare", "--mount", "sh", "-c", script, "sh", *user, *command]
+    return ["unshare", "--mount", "sh", "-c", script, "sh", *user]
 
 
 @dataclass
@@ -104,7 +108,7 @@ class StrictAttempt:
     def places(self) -> Places:
         return self.host.worker_places.of(AttemptKey(self.job_id, 1), owner=self.owner)
 
-    def plan(self, argv: Sequence[str], *, env: Mapping[str, str], grace: int) -> LaunchPlan:
+    def plan(self, argv: Sequence[str], *, env: Mapping[str, str]) -> LaunchPlan:
         own = {Env.JOB_ID: self.job_id, Env.ATTEMPT: "1", Env.RUN_DIR: str(self.run.job)}
         path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
         return LaunchPlan(
@@ -116,25 +120,18 @@ class StrictAttempt:
             world_size=self.world_size,
             time_limit=timedelta(minutes=5),
             stall_timeout=timedelta(minutes=5),
-            stop_grace=timedelta(seconds=grace),
+            stop_grace=timedelta(seconds=30),
             sandbox=strict_sandbox(Strict(helper=str(self.host.socket), owner=self.owner), self.places),
         )
 
-    def prepare(self, argv: Sequence[str], *, env: Mapping[str, str], grace: int) -> None:
-        """Writes all that the worker writes before it starts a supervisor."""
-        self.run.create()
-        self.places.create()
-        write_record(self.run.launch, self.plan(argv, env=env, grace=grace))
-        self.host.give_to_service()
-
-    def start(self, *, secrets: Mapping[str, str] | None = None) -> None:
+    def start(self, *, secrets: Mapping[str, str] = MappingProxyType({})) -> None:
         """Starts the supervisor."""
         memory = os.memfd_create("secrets")
-        os.write(memory, json.dumps(dict(secrets or {})).encode())
+        os.write(memory, json.dumps(dict(secrets)).encode())
         command = [sys.executable, "-P", "-m", "worker.engines.local.supervisor", str(self.run.root), str(memory)]
         with (self.host.folder / "supervisor.log").open("ab") as log:
             self.program = subprocess.Popen(
-                as_service(command, stage=self.host.stage), pass_fds=(memory,), stdout=log, stderr=log, cwd="/"
+                [*as_service(self.host.stage), *command], pass_fds=(memory,), stdout=log, stderr=log, cwd="/"
             )
         os.close(memory)
 
@@ -151,6 +148,12 @@ class StrictAttempt:
         found = read_record(self.run.exit, ExitReport)
         assert found is not None, self.host.logs()
         return found
+
+    def stop(self, *, grace: int) -> None:
+        """Asks for the stop, as the worker does."""
+        write_record(self.run.ctl / "new", StopRequest(reason=EndReason.CANCELLED, grace=timedelta(seconds=grace)))
+        os.chown(self.run.ctl / "new", SERVICE, SERVICE)
+        (self.run.ctl / "new").rename(self.run.stop)
 
     def log(self, source: str, stream: str = "stdout") -> str:
         return self.run.log(source, stream).read_text()
@@ -204,31 +207,42 @@ class StrictHost:
         *,
         owner: str = "ada",
         world_size: int = 1,
-        env: Mapping[str, str] | None = None,
-        secrets: Mapping[str, str] | None = None,
-        grace: int = 30,
-        started: bool = True,
+        env: Mapping[str, str] = MappingProxyType({}),
+        secrets: Mapping[str, str] = MappingProxyType({}),
+        args: Sequence[str] = (),
+        launcher: Sequence[str] | None = None,
     ) -> StrictAttempt:
-        """Runs `text` as the ranks' script, with a stand-in for torchrun."""
+        """Runs `text` as the ranks' script, by default with a stand-in for torchrun."""
+        attempt = self.prepared(text, owner=owner, world_size=world_size, env=env, args=args, launcher=launcher)
+        attempt.start(secrets=secrets)
+        return attempt
+
+    def prepared(
+        self,
+        text: str,
+        *,
+        owner: str = "ada",
+        world_size: int = 1,
+        env: Mapping[str, str] = MappingProxyType({}),
+        args: Sequence[str] = (),
+        launcher: Sequence[str] | None = None,
+    ) -> StrictAttempt:
+        """Writes all that the worker writes before it starts a supervisor."""
         attempt = StrictAttempt(self, f"job_{uuid.uuid4()}", owner, world_size)
         script = self.code / f"{attempt.job_id}.py"
         script.write_text(text)
-        argv = [sys.executable, "-P", str(LAUNCHER), str(world_size), str(script)]
-        attempt.prepare(argv, env=env or {}, grace=grace)
-        if started:
-            attempt.start(secrets=secrets)
+        command = [str(LAUNCHER), str(world_size)] if launcher is None else [*launcher, *rank_command([])]
+        attempt.run.create()
+        attempt.places.create()
+        argv = [sys.executable, "-P", *command, str(script), *args]
+        write_record(attempt.run.launch, attempt.plan(argv, env=env))
+        self.give_to_service()
         return attempt
 
-    def torchrun(self, text: str, *, world_size: int) -> StrictAttempt:
-        """Runs `text` as the ranks' script, with torchrun."""
-        attempt = self.attempt(text, world_size=world_size, started=False)
-        script = str(self.code / f"{attempt.job_id}.py")
-        options = ["--nnodes=1", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0", "--local-addr=127.0.0.1"]
-        options += ["--max-restarts=0", f"--nproc-per-node={world_size}", f"--log-dir={attempt.run.torchrun}"]
-        argv = [sys.executable, "-P", "-m", "trainer.torchrun", *options, "--no-python", *rank_command([script])]
-        attempt.prepare(argv, env={"GLOO_SOCKET_IFNAME": "lo"}, grace=30)
-        attempt.start()
-        return attempt
+    def run_as_service(self, *command: str) -> str:
+        """Returns the output of a command that the service's user runs."""
+        full = [*as_service(self.stage), *command]
+        return subprocess.run(full, check=True, capture_output=True, text=True, cwd="/").stdout
 
     def give_to_service(self) -> None:
         """Makes the service the owner of its data, as if it had written them."""
@@ -243,7 +257,7 @@ class StrictHost:
 @contextmanager
 def strict_host(options: Sequence[str] = ()) -> Generator[StrictHost]:
     """Runs the helper of a host, and removes all in the end."""
-    folder = Path(tempfile.mkdtemp(prefix="torchyard-strict-")).resolve()
+    folder = Path(tempfile.mkdtemp(prefix="torchyard-strict-", dir="/var/tmp")).resolve()
     host = StrictHost(folder)
     for path in (host.stage, host.code, host.data, host.data / "tmp"):
         path.mkdir(mode=0o755)
@@ -253,6 +267,4 @@ def strict_host(options: Sequence[str] = ()) -> Generator[StrictHost]:
             assert program is not None, log.read_text()
             yield host
     finally:
-        for item in process.find_marked(str(folder)) if hasattr(process, "find_marked") else ():
-            process.send(item, signal.SIGKILL)
         shutil.rmtree(folder)

@@ -13,9 +13,7 @@ _PIDS = re.compile(rb"^NSpid:\s.*\b(\d+)$", re.MULTILINE)
 """A process's pids, by namespace. The last one is what it calls itself."""
 
 
-def running_ranks(
-    run: RunDir, processes: Iterable[ProcessIdentity], *, world_size: int
-) -> dict[int, ProcessIdentity]:
+def running_ranks(run: RunDir, processes: Iterable[ProcessIdentity], *, world_size: int) -> dict[int, ProcessIdentity]:
     """Returns the ranks that run, by number. A record that names none of `processes`, the attempt's, is ignored.
 
     A rank in a namespace of its own records the pid that it has there.

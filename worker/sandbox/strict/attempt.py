@@ -3,7 +3,6 @@
 from collections.abc import Generator, Mapping, Sequence
 import contextlib
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 import json
 import os
 from pathlib import Path
@@ -52,9 +51,7 @@ def run(config: Config, connection: socket.socket, start: Start) -> None:
 
 
 @contextmanager
-def _launched(
-    config: Config, order: Order, uid: int, group: Group | None
-) -> Generator[tuple[int, ProcessIdentity]]:
+def _launched(config: Config, order: Order, uid: int, group: Group | None) -> Generator[tuple[int, ProcessIdentity]]:
     """Starts bubblewrap, and yields its pid and the first process inside."""
     with ExitStack() as stack:
         places = places_of(config, order, uid=uid, stack=stack)
@@ -173,7 +170,7 @@ def _wait(connection: socket.socket, bwrap: int) -> None:
 
 
 def _kill(bwrap: int, init: ProcessIdentity, group: Group | None) -> int:
-    """Kills the attempt and waits for its last process. Returns the exit code of bubblewrap, which is the launcher's."""
+    """Kills the attempt and waits for its last process. Returns the launcher's exit code."""
     process.send(init, signal.SIGKILL)  # the kernel then kills all that is in its namespace
     _, status = os.waitpid(bwrap, 0)
     _kill_children(group)

@@ -60,7 +60,9 @@ class Cgroups:
             if self._limit(name) is not None:
                 raise ConfigError(f"--{name} cannot be enforced: {why}. Delegate a cgroup v2 with it (Delegate=yes)")
         lacks = [f"a limit of {name} ({why})" for name in sorted(missing)]
-        return lacks + [f"a limit of {name} (--{name})" for name in sorted(_LIMITS.keys() - missing) if not self._limit(name)]
+        return lacks + [
+            f"a limit of {name} (--{name})" for name in sorted(_LIMITS.keys() - missing) if not self._limit(name)
+        ]
 
     def create(self, key: str) -> Group | None:
         """Makes the group of an attempt, with its limits. Returns None without a root. Raises OSError."""

@@ -35,17 +35,13 @@ def main() -> int:
     try:
         config = Config.parse()
         config.state.create()
-        with open(config.state.folder / "helper.lock", "wb") as lock, contextlib.ExitStack() as stack:
+        with (config.state.folder / "helper.lock").open("wb") as lock:
             _lock(lock.fileno())
             lacks = check_host(config)
-            listener = stack.enter_context(_listener(config))
-            signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-            logger.info("listens at %s for the uid %d", config.socket, config.service[0])
-            _serve(config, listener, lacks, lock.fileno())
-    except ConfigError as error:
-        logger.error("%s", error.message)
-        return 1
-    except OSError as error:
+            with _listener(config) as listener:
+                logger.info("listens at %s for the uid %d", config.socket, config.service[0])
+                _serve(config, listener, lacks, lock.fileno())
+    except (ConfigError, OSError) as error:
         logger.error("%s", error)
         return 1
     return 0
@@ -91,13 +87,12 @@ def _serve(config: Config, listener: socket.socket, lacks: list[str], lock: int)
 
 def _answer_and_exit(config: Config, connection: socket.socket, lacks: list[str]) -> None:
     try:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         _answer(config, connection, lacks)
     except (Refusal, ValueError) as error:
         _refuse(connection, str(error))
     except OSError as error:
         _refuse(connection, f"{error.strerror}: {error.filename}" if error.filename else str(error))
-    except BaseException:  # noqa: BLE001 nothing may return into the frames of the parent
+    except BaseException:  # nothing may return into the frames of the parent
         logger.exception("a request failed")
     finally:
         os._exit(0)
@@ -105,12 +100,12 @@ def _answer_and_exit(config: Config, connection: socket.socket, lacks: list[str]
 
 def _answer(config: Config, connection: socket.socket, lacks: list[str]) -> None:
     """Answers the one request of a connection. Raises Refusal, ValueError and OSError."""
-    _, uid, _ = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
-    if uid != config.service[0]:
-        raise Refusal("only the service's user may ask the helper")
     connection.settimeout(_REQUEST_S)
     request = protocol.receive(connection, Status, Start, Signal)
     connection.settimeout(None)
+    _, uid, _ = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+    if uid != config.service[0]:
+        raise Refusal("only the service's user may ask the helper")
     match request:
         case Status():
             send(connection, _capabilities(config, lacks))

@@ -54,7 +54,7 @@ class Order:
 def read_order(config: Config, start: Start, stack: ExitStack) -> Order:
     """Reads the plan in the run directory, and opens the folders until `stack` is closed.
 
-    Raises Refusal, and OSError if a folder is missing or behind a link.
+    Raises Refusal and OSError.
     """
     run = ("runs", start.job_id, str(start.attempt))
     plan = _read_plan(config, *run)
@@ -102,8 +102,11 @@ def _read_plan(config: Config, *run: str) -> LaunchPlan:
 
 
 def _open(config: Config, stack: ExitStack, *parts: str) -> Folder:
-    descriptor = stack.enter_context(folder_inside(config.data_dir, *parts))
     path = config.data_dir.joinpath(*parts)
+    try:
+        descriptor = stack.enter_context(folder_inside(config.data_dir, *parts))
+    except OSError as error:
+        raise Refusal(f"{path} is missing or behind a link: {error.strerror}") from None
     status = os.fstat(descriptor)
     if status.st_uid != config.service[0] or not stat.S_ISDIR(status.st_mode):
         raise Refusal(f"{path} is not the service's own folder")

@@ -35,7 +35,9 @@ def places_of(config: Config, order: Order, *, uid: int, stack: ExitStack) -> li
     owners = stack.enter_context(mounts.owners_swapped((uid, uid), config.service))
     own = [(order.input, False), (order.job, True), (order.home, True), (order.temporary, True)]
     places = [_own(folder, owners, stack, writable=writable) for folder, writable in own]
-    control = mounts.clone(order.control.descriptor, read_only=True)  # with the service as its owner: no job may list it
+    control = mounts.clone(
+        order.control.descriptor, read_only=True
+    )  # with the service as its owner: no job may list it
     stack.callback(os.close, control)
     places.append(Place(path=order.control.path, mount=control, is_folder=True, writable=False))
     for path, writable in config.allowed.items():

@@ -68,9 +68,7 @@ class StrictLaunch:
             with contextlib.suppress(OSError):  # it has ended
                 self._connection.shutdown(socket.SHUT_WR)
             return True
-        return client.signal_process(
-            self._strict, target, number, job_id=self._plan.job_id, attempt=self._plan.attempt
-        )
+        return client.signal_process(self._strict, target, number, job_id=self._plan.job_id, attempt=self._plan.attempt)
 
     def failures(self) -> list[tuple[int, int]]:
         return parse_failures(logtail.tail_of_stderr(self._run, "launcher"))
