@@ -70,6 +70,8 @@ def main() -> int:
 
 
 def _confinement(settings: Settings) -> Confinement:
+    if settings.temporary is not None:
+        settings.temporary.mkdir(mode=0o700, exist_ok=True)
     return Confinement(
         isolation=levels.level_of(settings.isolation, needs=settings.helper_needs),
         places=WorkerPlaces(settings.root, temporary=settings.temporary),

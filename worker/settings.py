@@ -76,7 +76,7 @@ class Settings(settings.Settings):
 
     @property
     def temporary(self) -> Path | None:
-        """Where attempts have temporary folders, if not where the system has them. The helper finds them there."""
+        """The folder of the attempts' temporary folders, if not the system's: where the helper looks for them."""
         return self.root / "tmp" if self.isolation is Isolation.STRICT else None
 
     @property

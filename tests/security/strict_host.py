@@ -261,6 +261,7 @@ def strict_host(options: Sequence[str] = ()) -> Generator[StrictHost]:
     host = StrictHost(folder)
     for path in (host.stage, host.code, host.data, host.data / "tmp"):
         path.mkdir(mode=0o755)
+    host.give_to_service()
     allowed = [f"--allow-path={host.code}", f"--allow-path={LAUNCHER.parent}"]
     try:
         with helper_of(folder, options=[*allowed, *options]) as (program, log):
