@@ -90,6 +90,21 @@ def as_service(stage: Path) -> list[str]:
     return ["unshare", "--mount", "sh", "-c", script, "sh", *user]
 
 
+@contextmanager
+def helper_alone(options: Sequence[str]) -> Generator[str]:
+    """Runs a helper that must end at once, and yields what it said."""
+    with tempfile.TemporaryDirectory() as folder, helper_of(Path(folder), options=options) as (program, log):
+        assert program is None
+        yield log.read_text()
+
+
+def cgroup_v2() -> Path | None:
+    """Returns the folder where cgroup v2 is mounted, if this user may make groups in it."""
+    mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
+    found = next((Path(mount[1]) for mount in mounts if mount[2] == "cgroup2"), None)
+    return found if found is not None and os.access(found, os.W_OK) else None
+
+
 @dataclass
 class StrictAttempt:
     """One attempt of a job of its own."""
@@ -115,7 +130,7 @@ class StrictAttempt:
             job_id=self.job_id,
             attempt=1,
             argv=list(argv),
-            env={"PATH": path, "OMP_NUM_THREADS": "1", **self.places.environment({}), **own, **env},
+            env={"PATH": path, "OMP_NUM_THREADS": "1", **self.places.environment({}), "TMPDIR": "/tmp", **own, **env},
             cwd=str(self.run.job),
             world_size=self.world_size,
             time_limit=timedelta(minutes=5),

@@ -142,6 +142,7 @@ def test_a_job_touches_only_what_is_its_own(host: StrictHost, tmp_path: Path) ->
     assert {attack for attack in got if "the supervisor" not in attack} == OF_ITS_OWN, got
     assert got["list runs"] == f"got ['{attempt.job_id}']"
     assert not Path("/tmp/torchyard-attack").exists()
+    assert not attempt.places.temporary.exists()
     assert all(file.read_text() == "key" for file in secrets)
 
 
@@ -254,3 +255,54 @@ def _ask_as(uid: int, path: Path) -> bytes:
     )
     command = ["setpriv", f"--reuid={uid}", "--clear-groups", "/usr/bin/python3", "-c", ask, str(path)]
     return subprocess.run(command, capture_output=True, check=True).stdout
+
+
+def test_a_group_of_processes_ends_with_its_attempt() -> None:
+    root = strict_host.cgroup_v2()
+    if root is None:
+        pytest.skip("this machine has no cgroup v2 that this user may change")
+    folder = root / f"torchyard-{uuid.uuid4()}"
+    folder.mkdir()
+    try:
+        with strict_host.strict_host([f"--cgroup={folder}"]) as host:
+            attempt = host.attempt(HIDES_ITS_NAME)
+            attempt.wait_for_file("ready-0")
+            group = folder / f"{attempt.job_id}.1"
+            inside = {int(line) for line in (group / "cgroup.procs").read_text().split()}
+            assert {item.pid for item in attempt.processes()} <= inside
+            attempt.stop(grace=0)
+            attempt.report()
+            assert not group.exists()
+    finally:
+        folder.rmdir()
+
+
+@pytest.mark.parametrize("limit", ["memory", "pids"])
+def test_a_job_cannot_exceed_its_limits(limit: str) -> None:
+    root = strict_host.cgroup_v2()
+    if root is None or limit not in (root / "cgroup.controllers").read_text().split():
+        pytest.skip(f"cgroup v2 of this machine has no controller {limit}")
+    folder = root / f"torchyard-{uuid.uuid4()}"
+    folder.mkdir()
+    takes = {
+        "memory": "x = b'x' * (1 << 29)",
+        "pids": "import os\nfor _ in range(100):\n  if not os.fork(): os.pause()",
+    }
+    value = {"memory": "256m", "pids": "40"}[limit]
+    try:
+        with strict_host.strict_host([f"--cgroup={folder}", f"--{limit}={value}"]) as host:
+            assert host.attempt(takes[limit]).report().reason is not EndReason.COMPLETED
+    finally:
+        folder.rmdir()
+
+
+def test_a_file_system_without_other_owners_is_refused_by_name() -> None:
+    with strict_host.helper_alone(["--data-dir=/sys/kernel"]) as said:
+        assert "cannot give files in /sys/kernel to the users of jobs" in said
+
+
+def test_egress_is_the_network_of_the_host() -> None:
+    with strict_host.strict_host(["--network=egress"]) as host:
+        attempt = host.attempt("import socket\nprint(sorted(name for _, name in socket.if_nameindex()), flush=True)")
+        assert attempt.report().reason is EndReason.COMPLETED, host.logs()
+        assert attempt.log("rank-0").strip() == str(sorted(name for _, name in socket.if_nameindex()))

@@ -9,7 +9,7 @@ from torchyard.contract.rundir import Env, RunDir
 from torchyard.contract.views import IsolationView
 from worker.engines.base import Plan
 from worker.sandbox.places import WorkerPlaces
-from worker.sandbox.policy import sandbox_of, strict_sandbox
+from worker.sandbox.policy import STRICT_TEMPORARY, sandbox_of, strict_sandbox
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,8 @@ class Confinement:
         places.create()
         env = places.environment(environ) | {Env.ISOLATION.value: self.isolation.level}
         if self.isolation.level == "strict":
-            return Confined(env, strict_sandbox(Strict(helper=str(self.helper), owner=plan.owner), places))
+            strict = Strict(helper=str(self.helper), owner=plan.owner)
+            return Confined(env | {"TMPDIR": str(STRICT_TEMPORARY)}, strict_sandbox(strict, places))
         sandbox = sandbox_of(
             self.isolation,
             run=run,

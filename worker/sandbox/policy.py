@@ -31,6 +31,10 @@ _PATHS = ("LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "CUDA_HOME", "CUDA
 """Variables of the operator that name files which jobs may read."""
 
 
+STRICT_TEMPORARY = Path("/tmp")  # noqa: S108 the attempt's own
+"""Where an attempt in strict isolation sees its temporary folder: sockets in it need a short path."""
+
+
 def sandbox_of(
     isolation: IsolationView,
     *,

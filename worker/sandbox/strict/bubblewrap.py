@@ -55,7 +55,6 @@ def _mounts(box: Box) -> Iterator[str]:
     yield from ("--proc", "/proc", "--dev", "/dev")
     yield from ("--perms", "1777", "--size", str(box.shm), "--tmpfs", "/dev/shm")  # noqa: S108 POSIX shared memory's
     yield from (part for node in box.devices for part in ("--dev-bind", node, node))
-    yield from ("--perms", "1777", "--size", str(box.shm), "--tmpfs", "/tmp")  # noqa: S108 the attempt's own
     for path in box.system:
         if path.is_symlink() and path.parent == Path("/"):
             yield from ("--symlink", str(path.readlink()), str(path))

@@ -4,7 +4,7 @@ So nothing is believed: no link is followed, each folder must be the service's o
 """
 
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 import os
 from pathlib import Path
 import re
@@ -13,6 +13,7 @@ import stat
 from torchyard.contract.errors import DataError
 from torchyard.contract.records import LaunchPlan
 from torchyard.contract.untrusted import RECORD_LIMIT, folder_inside, open_inside
+from worker.sandbox import policy
 from worker.sandbox.strict.config import Config
 from worker.sandbox.strict.gpus import device_nodes
 from worker.sandbox.strict.protocol import Refusal, Start
@@ -25,6 +26,7 @@ class Folder:
     """An open folder of the data directory."""
 
     path: Path
+    """Where the attempt sees it."""
     descriptor: int
     """Belongs to the stack that was given to `read_order`."""
 
@@ -80,7 +82,7 @@ def read_order(config: Config, start: Start, stack: ExitStack) -> Order:
         input=opened(*run, "input"),
         job=opened(*run, "job"),
         home=opened("caches", owner),
-        temporary=opened("tmp", temporary),
+        temporary=replace(opened("tmp", temporary), path=policy.STRICT_TEMPORARY),
         devices=device_nodes([uuid for uuid in plan.env.get("CUDA_VISIBLE_DEVICES", "").split(",") if uuid]),
     )
 
