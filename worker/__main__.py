@@ -28,6 +28,7 @@ with paused():
     from worker.engines.local.warm.manager import WarmProcess
     from worker.sandbox import levels
     from worker.sandbox.confinement import Confinement
+    from worker.sandbox.levels import Isolation
     from worker.sandbox.places import WorkerPlaces
     from worker.settings import Settings
 
@@ -69,17 +70,20 @@ def main() -> int:
 
 
 def _confinement(settings: Settings) -> Confinement:
+    if settings.temporary is not None:
+        settings.temporary.mkdir(mode=0o700, exist_ok=True)
     return Confinement(
-        isolation=levels.level_of(settings.isolation),
-        places=WorkerPlaces(settings.root),
+        isolation=levels.level_of(settings.isolation, needs=settings.helper_needs),
+        places=WorkerPlaces(settings.root, temporary=settings.temporary),
         readable=settings.allowed,
         writable=settings.writable,
+        helper=settings.helper,
     )
 
 
 @contextmanager
 def _warm_process(settings: Settings) -> Generator[WarmProcess | None]:
-    if settings.launcher == "torchrun":
+    if settings.launcher == "torchrun" or settings.isolation is Isolation.STRICT:
         yield None
         return
     warm = WarmProcess(inherited(os.environ))

@@ -12,6 +12,7 @@ from store.rows.limits import DEFAULTS, OutputLimits
 from torchyard.contract.datadir import parse_allowed_paths
 from torchyard.contract.durations import parse_duration
 from worker.sandbox.levels import Isolation
+from worker.sandbox.strict.requirements import HelperNeeds
 
 
 def _age(value: Any) -> timedelta | None:
@@ -46,6 +47,8 @@ class Settings(settings.Settings):
     """Folders below which a job may name `file://` data and code, separated by `:`. One with `:rw` may be written."""
     isolation: Isolation = Isolation.AUTO
     """What keeps jobs away from the service and from each other."""
+    helper: Path = Path("/run/torchyard/helper.sock")
+    """The socket of the helper of strict isolation."""
     umask: Umask = None
     """The umask of jobs. Empty: the one with which the worker was started."""
     launcher: Literal["auto", "torchrun"] = "auto"
@@ -72,6 +75,16 @@ class Settings(settings.Settings):
     @property
     def runs(self) -> Path:
         return self.root / "runs"
+
+    @property
+    def temporary(self) -> Path | None:
+        """The folder of the attempts' temporary folders, if not the system's: where the helper looks for them."""
+        return self.root / "tmp" if self.isolation is Isolation.STRICT else None
+
+    @property
+    def helper_needs(self) -> HelperNeeds:
+        """What strict isolation needs of the helper."""
+        return HelperNeeds(helper=self.helper, data_dir=self.root, readable=self.allowed, writable=self.writable)
 
     @property
     def output_limits(self) -> OutputLimits:

@@ -1,6 +1,6 @@
 """A whole service of real processes for a test: `torchyard up` on a folder and a port of its own."""
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 import json
 import os
@@ -27,7 +27,7 @@ class Service:
     """Started by `start`, stopped by `stop`; its data stays for the next `start`.
 
     Without addresses of a database and a Redis it has its own. `warm`: whether its worker keeps a warm process, which
-    costs seconds of a processor.
+    costs seconds of a processor. `prefix`: a command that runs another one.
     """
 
     def __init__(
@@ -39,11 +39,13 @@ class Service:
         redis: str | None = None,
         warm: bool = True,
         env: Mapping[str, str] = MappingProxyType({}),
+        prefix: Sequence[str] = (),
     ) -> None:
         self.data = folder / "data"
         self.code = folder / "code"
         self.code.mkdir(exist_ok=True)
         self._slots = slots
+        self._prefix = prefix
         self._env = {**os.environ, **({} if warm else {"TORCHYARD_LAUNCHER": "torchrun"}), **env}
         self._elsewhere = [
             *(("--database", database) if database is not None else ()),
@@ -70,6 +72,7 @@ class Service:
         with log:
             self._up = subprocess.Popen(
                 [
+                    *self._prefix,
                     *(sys.executable, "-P", "-m", "torchyard.cli", "up", "--port", "0"),
                     *("--data-dir", str(self.data), "--cpu-slots", str(self._slots), "--allow-path", str(self.code)),
                     *self._elsewhere,

@@ -32,6 +32,16 @@ class ProcessIdentity(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Strict(Record):
+    """Who starts an attempt at the level `strict`, and for whom."""
+
+    helper: str
+    """The socket of the helper."""
+    owner: Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")]
+    """The job's owner, who has a user of their own on the host."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Sandbox(Record):
     """What the processes of an attempt may touch besides each other."""
 
@@ -46,6 +56,8 @@ class Sandbox(Record):
     """May be read, written and controlled."""
     temporary: str
     """The attempt's own temporary folder, one of `writable`. It is removed at the end."""
+    strict: Strict | None = None
+    """If set, a helper makes the sandbox, and decides itself what is in it: the lists are empty."""
 
 
 @dataclass(frozen=True, kw_only=True)

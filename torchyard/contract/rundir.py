@@ -7,6 +7,8 @@ The supervisor and the ranks share only this folder and the environment variable
       supervisor.json  the supervisor's identity                     the supervisor writes it
       supervisor.log   the supervisor's output
       stop.json        asks the attempt to stop                      the worker writes it, supervisor and ranks read it
+      init.json        the process above all of the attempt, if      the supervisor writes it
+                       that is not the supervisor: strict isolation
       secrets.sock     gives secrets to the ranks of torchrun        the supervisor listens
       exit.json        how the attempt ended; nothing runs any more  the supervisor writes it
     input/             written by the worker, read-only once the attempt starts
@@ -105,6 +107,10 @@ class RunDir:
     @property
     def stop(self) -> Path:
         return self.ctl / "stop.json"
+
+    @property
+    def init(self) -> Path:
+        return self.ctl / "init.json"
 
     @property
     def secrets(self) -> Path:

@@ -262,9 +262,9 @@ class DeviceView(View):
 class IsolationView(View):
     """What keeps a worker's jobs away from the service and from each other."""
 
-    level: Literal["off", "basic", "landlock"]
+    level: Literal["off", "basic", "landlock", "strict"]
     """`off`: nothing; `basic`: no inspection of other processes, no privileges; `landlock`: the kernel also restricts
-    their files and signals."""
+    their files and signals; `strict`: a user for each owner, and namespaces for each attempt."""
     own_mounts: bool = False
     """Whether each attempt has a `/dev/shm` of its own, and mounts where all but its own folders is read-only."""
     lacks: list[str] = []

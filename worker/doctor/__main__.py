@@ -51,7 +51,7 @@ def main() -> int:
 def _findings(settings: Settings, *, embedded_redis: Path | None) -> Iterator[Finding]:
     gpu_count = 0
     yield from _guarded("host", host.check_host)
-    yield from _guarded("isolation", lambda: [check_isolation(settings.isolation)])
+    yield from _guarded("isolation", lambda: [check_isolation(settings.isolation, settings.helper_needs)])
     yield from _guarded("disk", lambda: disk.check_disks(settings.root, settings.blobs))
     for finding in _guarded("devices", lambda: gpus.check_devices(settings)):
         gpu_count += finding.check.startswith("gpu")

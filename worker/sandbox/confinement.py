@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from torchyard.contract.records import Sandbox
+from torchyard.contract.records import Sandbox, Strict
 from torchyard.contract.rundir import Env, RunDir
 from torchyard.contract.views import IsolationView
 from worker.engines.base import Plan
 from worker.sandbox.places import WorkerPlaces
-from worker.sandbox.policy import sandbox_of
+from worker.sandbox.policy import STRICT_TEMPORARY, sandbox_of, strict_sandbox
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,8 @@ class Confinement:
     """What the operator allows all jobs to read."""
     writable: Sequence[Path] = ()
     """What the operator allows all jobs to write."""
+    helper: Path | None = None
+    """The socket of the helper. Strict isolation needs it."""
 
     def confine(self, plan: Plan, *, run: RunDir, environ: Mapping[str, str]) -> Confined:
         """Makes the places of an attempt, and returns what it gets. Raises OSError.
@@ -41,6 +43,9 @@ class Confinement:
         places = self.places.of(plan.key, owner=plan.owner)
         places.create()
         env = places.environment(environ) | {Env.ISOLATION.value: self.isolation.level}
+        if self.isolation.level == "strict":
+            strict = Strict(helper=str(self.helper), owner=plan.owner)
+            return Confined(env | {"TMPDIR": str(STRICT_TEMPORARY)}, strict_sandbox(strict, places))
         sandbox = sandbox_of(
             self.isolation,
             run=run,

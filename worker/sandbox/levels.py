@@ -5,6 +5,7 @@ from enum import StrEnum
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.views import IsolationView
 from worker.sandbox import landlock, namespaces
+from worker.sandbox.strict.requirements import HelperNeeds, strict_level
 
 OFF = IsolationView(
     level="off", lacks=["any isolation (TORCHYARD_ISOLATION is off): jobs may touch all that this user may"]
@@ -29,15 +30,20 @@ class Isolation(StrEnum):
     """All that this host can do."""
     REQUIRE = "require"
     """At least Landlock, or no job starts."""
+    STRICT = "strict"
+    """A user and namespaces of its own for each attempt, by a helper, or no job starts."""
 
 
-def level_of(isolation: Isolation) -> IsolationView:
+def level_of(isolation: Isolation, *, needs: HelperNeeds | None = None) -> IsolationView:
     """Returns how jobs are isolated on this host. Forks a child to try it, so no other thread may run.
 
-    Raises ConfigError if the host cannot do what is required.
+    `needs`: what the helper must allow, for strict isolation. Raises ConfigError if the host cannot do what is
+    required.
     """
     if isolation is Isolation.OFF:
         return OFF
+    if isolation is Isolation.STRICT:
+        return strict_level(needs)
     abi, own_mounts = landlock.abi(), namespaces.is_allowed()
     lacks = [what for needed, what in _NEEDED_ABI if abi < needed] + ([] if own_mounts else [_NO_OWN_MOUNTS])
     if abi:
@@ -49,6 +55,11 @@ def level_of(isolation: Isolation) -> IsolationView:
 
 def describe(isolation: IsolationView) -> str:
     """Returns the level in one line."""
-    shown = {"off": "not isolated", "basic": "isolated without Landlock", "landlock": "isolated by Landlock"}
+    shown = {
+        "off": "not isolated",
+        "basic": "isolated without Landlock",
+        "landlock": "isolated by Landlock",
+        "strict": "isolated strictly",
+    }
     own = ", with mounts of its own" if isolation.own_mounts else ""
     return shown[isolation.level] + own + "".join(f"; lacks {what}" for what in isolation.lacks)

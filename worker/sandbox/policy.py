@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 import sys
 
-from torchyard.contract.records import Sandbox
+from torchyard.contract.records import Sandbox, Strict
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.views import IsolationView
 from worker.sandbox.landlock import DEVICE, READ, WRITE, Access
@@ -31,6 +31,10 @@ _PATHS = ("LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "CUDA_HOME", "CUDA
 """Variables of the operator that name files which jobs may read."""
 
 
+STRICT_TEMPORARY = Path("/tmp")  # noqa: S108 the attempt's own
+"""Where an attempt in strict isolation sees its temporary folder: sockets in it need a short path."""
+
+
 def sandbox_of(
     isolation: IsolationView,
     *,
@@ -51,7 +55,7 @@ def sandbox_of(
     shm = Path("/dev/shm")  # noqa: S108 what POSIX shared memory uses
     own = (run.job, places.home, places.temporary, shm)
     hidden = (Path.home(), run.root, places.home)
-    found = (*_of_system(), *_of_python(hidden), *_of_variables(environ), *readable, run.input)
+    found = (*map(Path, _KERNEL), *of_system(), *of_python(hidden), *_of_variables(environ), *readable, run.input)
     return Sandbox(
         landlock=isolation.level == "landlock",
         own_mounts=isolation.own_mounts,
@@ -62,18 +66,32 @@ def sandbox_of(
     )
 
 
+def strict_sandbox(strict: Strict, places: Places) -> Sandbox:
+    """Returns the sandbox of an attempt that a helper starts."""
+    return Sandbox(
+        landlock=False,
+        own_mounts=True,
+        readable=[],
+        writable=[],
+        devices=[],
+        temporary=str(places.temporary),
+        strict=strict,
+    )
+
+
 def rules(sandbox: Sandbox) -> list[tuple[str, Access]]:
     """Returns the sandbox as rules of Landlock."""
     by_access = ((READ, sandbox.readable), (WRITE, sandbox.writable), (DEVICE, sandbox.devices))
     return [(path, access) for access, paths in by_access for path in paths]
 
 
-def _of_system() -> Iterator[Path]:
-    yield from map(Path, (*_SYSTEM, *_KERNEL))
+def of_system() -> Iterator[Path]:
+    """Yields programs, libraries and their configuration, whether or not they exist."""
+    yield from map(Path, _SYSTEM)
     yield from (Path("/etc", name) for name in _ETC)
 
 
-def _of_python(hidden: Sequence[Path]) -> Iterator[Path]:
+def of_python(hidden: Sequence[Path]) -> Iterator[Path]:
     """Yields the environment's folders, but none that contains what is `hidden`. Its root may be a home."""
     for prefix in (sys.prefix, sys.base_prefix):
         yield from (Path(prefix, name) for name in _OF_PREFIX)

@@ -19,7 +19,7 @@ from torchyard.contract.views import DeviceView, IsolationView, StartsView
 from worker.devices.inventory import Inventory
 from worker.engines import base
 from worker.engines.base import AttemptKey, Handle, Plan
-from worker.engines.local import leftovers, orphans, process, stacks, supervisors
+from worker.engines.local import leftovers, orphans, process, stacks, strictness, supervisors
 from worker.engines.local.environment import inherited
 from worker.engines.local.exits import ExitWatcher
 from worker.engines.local.launchers.base import Launcher, rank_environment
@@ -33,6 +33,7 @@ from worker.sandbox.confinement import Confined, Confinement
 _WARM_WAIT_S = 30.0
 """How long a start waits for a warm process that is not ready yet: a cold start could take as long."""
 _NO_WARM_PROCESS = "this worker keeps no warm process: TORCHYARD_LAUNCHER is torchrun"
+_STRICT_IS_COLD = "strict isolation executes every program anew"
 
 logger = logging.getLogger(__name__)
 
@@ -161,7 +162,8 @@ class LocalEngine:
             self._confinement.places.remove_other_temporaries(keep)
 
     def starts(self) -> StartsView:
-        starts = StartsView(mode="cold", why=_NO_WARM_PROCESS) if self._warm is None else self._warm.status()
+        why = _STRICT_IS_COLD if self._isolation.level == "strict" else _NO_WARM_PROCESS
+        starts = StartsView(mode="cold", why=why) if self._warm is None else self._warm.status()
         return starts.model_copy(update={"isolation": self._isolation})
 
     @property
@@ -173,7 +175,12 @@ class LocalEngine:
             return self._inventory.observe(own_pids=set())
         supervisors = list(self._supervisors.values())
         pids = [supervisor.pid for supervisor in supervisors if supervisor.pid != UNKNOWN_SUPERVISOR.pid]
-        return self._inventory.observe(own_pids={item.pid for item in process.descendants(*pids)})
+        of_helpers = [
+            item
+            for key, supervisor in self._supervisors.items()
+            for item in strictness.recorded_processes(self._run_dir(key, layout=supervisor.layout))
+        ]
+        return self._inventory.observe(own_pids={item.pid for item in (*process.descendants(*pids), *of_helpers)})
 
     def _run_dir(self, key: AttemptKey, *, layout: Literal[1, 2] = 2) -> RunDir:
         return RunDir(self._runs / key.job_id / str(key.number), layout=layout)
@@ -188,6 +195,8 @@ class LocalEngine:
         """Returns the launcher, and a note for the owner if a warm start is not possible."""
         if plan.launcher == "torchrun":
             return self._cold_launcher, None
+        if self._isolation.level == "strict":
+            return self._cold_launcher, _cold_start_note(plan, _STRICT_IS_COLD)
         if self._warm is None:
             note = _cold_start_note(plan, _NO_WARM_PROCESS) if plan.launcher == "warm" else None
             return self._cold_launcher, note

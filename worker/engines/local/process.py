@@ -18,6 +18,9 @@ from typing import Literal
 from torchyard.contract.records import ProcessIdentity
 from torchyard.contract.rundir import Env, process_title
 
+Send = Callable[[ProcessIdentity, signal.Signals], bool]
+"""A function that does what `send` does."""
+
 _KILL_POLL_S = 0.02
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -164,7 +167,12 @@ def send(process: ProcessIdentity, number: signal.Signals) -> bool:
     return True
 
 
-def kill_all(find_all: Callable[[], Iterable[ProcessIdentity]], *, timeout: timedelta | None) -> list[ProcessIdentity]:
+def kill_all(
+    find_all: Callable[[], Iterable[ProcessIdentity]],
+    *,
+    timeout: timedelta | None,
+    send: Send = send,
+) -> list[ProcessIdentity]:
     """Kills what `find_all` finds, in its order, until it finds nothing. Returns what is alive after `timeout`."""
     deadline = None if timeout is None else time.monotonic() + timeout.total_seconds()
     while survivors := list(find_all()):

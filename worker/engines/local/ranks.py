@@ -1,16 +1,34 @@
 """Finds the ranks of an attempt that run."""
 
+from collections.abc import Iterable
+import contextlib
+from pathlib import Path
+import re
+
 from torchyard.contract.records import ProcessIdentity
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.untrusted import read_untrusted
-from worker.engines.local import process
+
+_PIDS = re.compile(rb"^NSpid:\s.*\b(\d+)$", re.MULTILINE)
+"""A process's pids, by namespace. The last one is what it calls itself."""
 
 
-def running_ranks(run: RunDir, *, supervisor: int, world_size: int) -> dict[int, ProcessIdentity]:
-    """Returns the ranks that run, by number. A record that names a process not below the supervisor is ignored.
+def running_ranks(run: RunDir, processes: Iterable[ProcessIdentity], *, world_size: int) -> dict[int, ProcessIdentity]:
+    """Returns the ranks that run, by number. A record that names none of `processes`, the attempt's, is ignored.
 
-    `supervisor` is a pid. The caller knows whose it is.
+    A rank in a namespace of its own records the pid that it has there.
     """
-    descendants = process.descendants(supervisor)
-    recorded = {rank: read_untrusted(run.ranks / f"{rank}.json", ProcessIdentity) for rank in range(world_size)}
-    return {rank: found for rank, found in recorded.items() if found is not None and found in descendants}
+    files = {rank: run.ranks / f"{rank}.json" for rank in range(world_size)}
+    recorded = {rank: read_untrusted(file, ProcessIdentity) for rank, file in files.items()}
+    times = {found.start_time for found in recorded.values() if found is not None}
+    named = {_as_recorded(item): item for item in processes if item.start_time in times}
+    return {rank: named[found] for rank, found in recorded.items() if found is not None and found in named}
+
+
+def _as_recorded(process: ProcessIdentity) -> ProcessIdentity:
+    """Returns the process as it identifies itself."""
+    with contextlib.suppress(OSError):  # it has ended
+        found = _PIDS.search(Path(f"/proc/{process.pid}/status").read_bytes())
+        if found is not None:
+            return ProcessIdentity(pid=int(found[1]), start_time=process.start_time, boot_id=process.boot_id)
+    return process

@@ -4,7 +4,7 @@ The worker hands them to the supervisor in an anonymous file in memory. The supe
 forks. Ranks that torchrun starts ask it for them, through a socket.
 """
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 import json
 import os
@@ -38,11 +38,22 @@ def read(descriptor: int) -> dict[str, str]:
         return json.loads(file.read())
 
 
-class SecretServer:
-    """Gives the values to processes below this one that connect to a socket. Raises OSError if it cannot be made."""
+def is_below(pid: int, uid: int) -> bool:
+    """Returns whether a process is a descendant of this one, of the same user."""
+    return uid == os.getuid() and pid in {item.pid for item in process.descendants(os.getpid())}
 
-    def __init__(self, path: Path, values: Mapping[str, str]) -> None:
+
+class SecretServer:
+    """Gives the values to processes that connect to a socket. Raises OSError if it cannot be made.
+
+    `is_peer`: whether the process with this pid and uid may have them.
+    """
+
+    def __init__(
+        self, path: Path, values: Mapping[str, str], *, is_peer: Callable[[int, int], bool] = is_below
+    ) -> None:
         self.path = path
+        self._is_peer = is_peer
         self._content = json.dumps(dict(values)).encode()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -57,11 +68,11 @@ class SecretServer:
         return self._listener.fileno()
 
     def answer(self) -> None:
-        """Answers one process that has connected. One that is no descendant of this process gets nothing."""
+        """Answers one process that has connected. One that may not have the values gets nothing."""
         connection, _ = self._listener.accept()
         with connection:
             pid, uid, _ = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
-            if uid != os.getuid() or pid not in {item.pid for item in process.descendants(os.getpid())}:
+            if not self._is_peer(pid, uid):
                 return
             connection.settimeout(_SEND_S)
             try:

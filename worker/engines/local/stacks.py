@@ -11,7 +11,7 @@ from torchyard.contract.stacks import STACKS_SIGNAL
 from torchyard.contract.text import storable
 from torchyard.contract.untrusted import read_tail
 from worker.engines.base import RankStacks
-from worker.engines.local import process
+from worker.engines.local import process, strictness
 from worker.engines.local.ranks import running_ranks
 
 _LIMIT = 1 << 16
@@ -29,23 +29,24 @@ def request_stacks(run: RunDir, supervisor: ProcessIdentity, *, world_size: int)
     """Signals every rank that runs. Returns a function that reads what each rank has written since, in their order."""
     files = [run.stacks / f"{rank}.txt" for rank in range(world_size)]
     before = [_size(file) for file in files]
-    ranks = running_ranks(run, supervisor=supervisor.pid, world_size=world_size)
+    found = [*process.descendants(supervisor.pid), *strictness.recorded_processes(run)]
+    ranks = running_ranks(run, found, world_size=world_size)
     if not process.is_alive(supervisor):  # checked last: until here, no other process can have had its pid
         ranks = {}
-    obstacles = [_signal(ranks.get(rank)) for rank in range(world_size)]
+    send = strictness.sender(run)
+    obstacles = [_signal(ranks.get(rank), send) for rank in range(world_size)]
     limit = min(_LIMIT, _TOTAL_LIMIT // world_size)
 
     def read() -> list[RankStacks]:
-        found = zip(files, before, obstacles, strict=True)
         return [
             _read(file, start, limit) if obstacle is None else RankStacks(note=obstacle)
-            for file, start, obstacle in found
+            for file, start, obstacle in zip(files, before, obstacles, strict=True)
         ]
 
     return read
 
 
-def _signal(rank: ProcessIdentity | None) -> str | None:
+def _signal(rank: ProcessIdentity | None, send: process.Send) -> str | None:
     """Signals a rank, or returns why it was not signalled. One that has no handler would be ended by the signal."""
     if rank is None:
         return "does not run"
@@ -55,7 +56,7 @@ def _signal(rank: ProcessIdentity | None) -> str | None:
         if not _has_signal(rank, "SigCgt"):
             return _NO_HANDLER
         # A rank that blocks the signal would get each of them later.
-        if not _has_signal(rank, "ShdPnd") and not process.send(rank, STACKS_SIGNAL):
+        if not _has_signal(rank, "ShdPnd") and not send(rank, STACKS_SIGNAL):
             return "does not run"
     except OSError as error:
         return f"cannot be asked: {error}"

@@ -40,13 +40,16 @@ class StallDetector:
             return False
         return time.monotonic() - self._changed_at > self._plan.stall_timeout.total_seconds()
 
-    def report(self, ranks: Mapping[int, ProcessIdentity]) -> ExitReport:
-        """Has every rank write the stacks of its threads to its stderr, and quotes them. `ranks`: those that run."""
+    def report(self, ranks: Mapping[int, ProcessIdentity], *, send: process.Send) -> ExitReport:
+        """Has every rank write the stacks of its threads to its stderr, and quotes them.
+
+        `ranks`: those that run. `send` signals one of them.
+        """
         logs = {rank: self._run.log(f"rank-{rank}", "stderr") for rank in range(self._plan.world_size)}
         before = {rank: _size_and_mtime(log)[0] for rank, log in logs.items()}
         stopped = sorted(rank for rank, item in ranks.items() if process.is_stopped(item))
         for item in ranks.values():
-            process.send(item, signal.SIGUSR1)
+            send(item, signal.SIGUSR1)
         time.sleep(_DUMP_S)
         stacks: list[str] = []
         for rank, offset in before.items():

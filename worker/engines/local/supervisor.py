@@ -29,6 +29,7 @@ from torchyard.contract.rundir import RunDir, process_title
 from torchyard.contract.untrusted import append_untrusted, read_untrusted
 from worker.engines.local import process, secrets
 from worker.engines.local.launchers.base import Launch
+from worker.engines.local.launchers.strict import StrictLaunch
 from worker.engines.local.launchers.torchrun import TorchrunAgent
 from worker.engines.local.launchers.warm import ForkedRanks
 from worker.engines.local.ranks import running_ranks
@@ -103,7 +104,7 @@ class Supervisor:
         launch: Launch | None = None
         try:
             failpoint("supervisor.launch.before")
-            launch = self._launch = _LAUNCHES[self._plan.launcher](self._plan, self._run, self._secrets)
+            launch = self._launch = _launch_of(self._plan)(self._plan, self._run, self._secrets)
             failpoint("supervisor.launch.after")
         except OSError as error:
             self._kill_all()
@@ -132,7 +133,7 @@ class Supervisor:
             if request is not None:
                 return self._stop(launch, request)
             if self._stalls.stalled():
-                return self._stalls.report(self._ranks())
+                return self._stalls.report(self._ranks(), send=launch.send)
         # Ranks read the stop request themselves, so they may exit before this loop reads it.
         request = self._read_stop_request() if launch.exit_code == 0 else None
         return self._stop(launch, request) if request is not None else None
@@ -185,7 +186,7 @@ class Supervisor:
             for number, rank in ranks.items():
                 if rank.pid not in signalled and not os.path.lexists(self._run.finished(number)):
                     signalled.add(rank.pid)
-                    process.send(rank, signal.SIGTERM)
+                    launch.send(rank, signal.SIGTERM)
             if self._wait_for_exit(launch):
                 break
             latest = self._read_stop_request() or request
@@ -206,18 +207,23 @@ class Supervisor:
 
     def _ranks(self) -> dict[int, ProcessIdentity]:
         """Returns the ranks that run. A record that names a process outside our tree is ignored."""
-        return running_ranks(self._run, supervisor=os.getpid(), world_size=self._plan.world_size)
+        return running_ranks(self._run, self._processes(), world_size=self._plan.world_size)
+
+    def _processes(self) -> list[ProcessIdentity]:
+        own = process.descendants(os.getpid())
+        return own if self._launch is None else [*own, *self._launch.processes()]
 
     def _kill_all(self) -> None:
         """Kills all processes of the attempt until none is left: the one that the ranks need comes last."""
         last_killed = self._launch.last_killed if self._launch is not None else None
+        send = self._launch.send if self._launch is not None else process.send
 
         def find_all() -> list[ProcessIdentity]:
             self._reap()
             found = {
                 item.pid: item
                 for item in (
-                    *process.descendants(os.getpid()),
+                    *self._processes(),
                     *process.find(self._plan.job_id, self._plan.attempt),
                 )
             }
@@ -225,10 +231,10 @@ class Supervisor:
 
         if self._shared_memory is not None:
             self._shared_memory.look(find_all(), at_once=True)
-        unkillable = process.kill_all(find_all, timeout=_KILL_TIMEOUT)
+        unkillable = process.kill_all(find_all, timeout=_KILL_TIMEOUT, send=send)
         if unkillable:
             self._warn_owner(process.describe_unkillable(unkillable))
-            process.kill_all(find_all, timeout=None)
+            process.kill_all(find_all, timeout=None, send=send)
         self._reap()
         self._remove_temporary_files()
 
@@ -248,6 +254,11 @@ class Supervisor:
 
     def _on_sigterm(self, *_: object) -> None:
         self._sigterm_received = True
+
+
+def _launch_of(plan: LaunchPlan) -> Callable[[LaunchPlan, RunDir, Mapping[str, str]], Launch]:
+    strict = plan.sandbox is not None and plan.sandbox.strict is not None
+    return StrictLaunch if strict else _LAUNCHES[plan.launcher]
 
 
 def _do_nothing(*_: object) -> None:

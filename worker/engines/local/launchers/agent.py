@@ -5,11 +5,13 @@ import contextlib
 from dataclasses import dataclass, field
 import errno
 import os
+import signal
 from typing import NoReturn
 
 from torchyard.contract.record import Record
-from torchyard.contract.records import LaunchPlan
+from torchyard.contract.records import LaunchPlan, ProcessIdentity
 from torchyard.contract.rundir import RunDir
+from worker.engines.local import process
 from worker.engines.local.warm import fork
 from worker.sandbox.entry import enter
 
@@ -68,6 +70,12 @@ class AgentProcess:
         self.exit_code = code
         with contextlib.suppress(BlockingIOError, ValueError):  # it was killed, or the report is none
             self.report = AgentReport.from_json(os.read(self._reading, _LONGEST_REPORT) or b"{}")
+
+    def processes(self) -> list[ProcessIdentity]:
+        return process.descendants(os.getpid())
+
+    def send(self, target: ProcessIdentity, number: signal.Signals) -> bool:
+        return process.send(target, number)
 
     def close(self) -> None:
         os.close(self._pidfd)

@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 import os
 from pathlib import Path
+import signal
 from typing import Literal, Protocol
 
+from torchyard.contract.records import ProcessIdentity
 from worker.engines.base import Plan
 
 
@@ -42,6 +44,14 @@ class Launch(Protocol):
 
     def child_exited(self, pid: int, code: int) -> None:
         """Notes that a child of the supervisor has ended and was reaped."""
+        ...
+
+    def processes(self) -> list[ProcessIdentity]:
+        """Returns every process of the attempt that runs."""
+        ...
+
+    def send(self, target: ProcessIdentity, number: signal.Signals) -> bool:
+        """Signals exactly that process, and for SIGKILL perhaps all. Returns False if it has ended. Raises OSError."""
         ...
 
     def failures(self) -> list[tuple[int, int]]:

@@ -57,10 +57,7 @@ class TorchrunAgent(AgentProcess):
     def __init__(self, plan: LaunchPlan, run: RunDir, secrets: Mapping[str, str]) -> None:
         self._run_dir = run
         self._secrets = SecretServer(run.secrets, secrets) if secrets else None
-        variables = {f"{rank_start.JOB_VARIABLE}{name}": value for name, value in plan.rank_env.items()}
-        if self._secrets is not None:
-            variables[Env.SECRETS.value] = str(run.secrets.absolute())
-        started = replace(plan, env=plan.env | variables)
+        started = with_rank_variables(plan, run, secrets=bool(secrets))
         super().__init__(started, run, lambda: _run_torchrun(started))
 
     def descriptors(self) -> Sequence[int]:
@@ -78,6 +75,17 @@ class TorchrunAgent(AgentProcess):
         super().close()
         if self._secrets is not None:
             self._secrets.close()
+
+
+def with_rank_variables(plan: LaunchPlan, run: RunDir, *, secrets: bool) -> LaunchPlan:
+    """Returns the plan with the job's own variables in torchrun's environment, under names that change nothing.
+
+    `secrets`: whether the ranks ask the supervisor for secrets.
+    """
+    variables = {f"{rank_start.JOB_VARIABLE}{name}": value for name, value in plan.rank_env.items()}
+    if secrets:
+        variables[Env.SECRETS.value] = str(run.secrets.absolute())
+    return replace(plan, env=plan.env | variables, rank_env={})
 
 
 def _run_torchrun(plan: LaunchPlan) -> NoReturn:

@@ -1,0 +1,308 @@
+"""Strict isolation on a real rack of one machine: a helper of root, a service without privilege, jobs of two users."""
+
+from collections.abc import Generator
+import json
+import os
+from pathlib import Path
+import re
+import signal
+import socket
+import subprocess
+import uuid
+
+import pytest
+
+from tests.security import strict_host
+from tests.security.strict_host import FIRST_UID, SERVICE, StrictHost
+from tests.security.test_attacks import ATTACK, HOME_FILES, SECRET_FILES
+from tests.worker.attempt import wait_for
+from torchyard.contract.job import EndReason
+from worker.engines.local import process, strictness
+
+HIDES = """
+import os, pathlib
+run, rank = pathlib.Path(os.environ["TORCHYARD_RUN_DIR"]), os.environ["RANK"]
+(run / f"hidden-{rank}").mkdir()
+(run / f"hidden-{rank}" / "result").write_text(rank)
+(run / f"hidden-{rank}" / "result").chmod(0o600)
+pathlib.Path.home().joinpath("kept").write_text("of the owner")
+print(os.getuid(), os.getpid(), len([name for name in os.listdir("/proc") if name.isdecimal()]), flush=True)
+"""
+SAVES_ON_SIGTERM = """
+import os, pathlib, signal, sys
+run, rank = pathlib.Path(os.environ["TORCHYARD_RUN_DIR"]), os.environ["RANK"]
+def save(*_):
+    (run / f"saved-{rank}").touch()
+    sys.exit(3)
+signal.signal(signal.SIGTERM, save)
+(run / f"ready-{rank}").touch()
+while True: signal.pause()
+"""
+HIDES_ITS_NAME = """
+import os, pathlib, time
+run = pathlib.Path(os.environ["TORCHYARD_RUN_DIR"])
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.execve("/bin/sleep", ["sleep", "1000"], {})
+    os._exit(0)
+(run / "ready-0").touch()
+time.sleep(1000)
+"""
+LOOKS_AROUND = """
+import os, socket
+print(sorted(name for _, name in socket.if_nameindex()))
+print(os.path.exists(os.environ["OTHER"]), os.path.exists(os.environ["DATABASE"]))
+print(os.statvfs("/dev/shm").f_blocks * os.statvfs("/dev/shm").f_frsize)
+print(sorted(os.listdir("/dev")))
+"""
+TRAINS = """
+import torch, torch.distributed as dist, torchyard
+dist.init_process_group("gloo")
+run = torchyard.init()
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
+model(torch.ones(2, 4)).sum().backward()
+run.save_checkpoint({"model": model.state_dict()}, step=1)
+print(dist.get_world_size(), flush=True)
+dist.barrier()
+dist.destroy_process_group()
+"""
+
+pytestmark = pytest.mark.skipif(
+    strict_host.obstacle() is not None, reason=f"strict isolation needs more: {strict_host.obstacle()}"
+)
+
+
+@pytest.fixture(scope="module")
+def host() -> Generator[StrictHost]:
+    with strict_host.strict_host() as host:
+        yield host
+
+
+def test_the_service_reads_all_that_the_owners_user_writes(host: StrictHost) -> None:
+    attempt = host.attempt(HIDES, world_size=2)
+    assert attempt.report().reason is EndReason.COMPLETED, host.logs()
+    result = attempt.run.job / "hidden-1" / "result"
+    assert host.run_as_service("cat", str(result), str(attempt.places.home / "kept")) == "1of the owner"
+    assert result.stat().st_uid == SERVICE
+    assert result.stat().st_mode & 0o777 == 0o600
+    uid, pid, count = map(int, attempt.log("rank-1").split())
+    assert uid == host.state.uid_of("ada")
+    assert pid < 20
+    assert count <= 4  # the first one, the launcher and two ranks: nothing from outside
+
+
+def test_each_owner_has_a_uid_and_a_home(host: StrictHost) -> None:
+    show = "import os, pathlib\nprint(os.getuid(), os.listdir(pathlib.Path.home().parent), flush=True)"
+    lines = {owner: host.attempt(show, owner=owner) for owner in ("ada", "bob")}
+    found: dict[str, list[str]] = {}
+    for owner, attempt in lines.items():
+        assert attempt.report().reason is EndReason.COMPLETED, host.logs()
+        found[owner] = attempt.log("rank-0").split()
+    assert {owner: name for owner, (_, name) in found.items()} == {"ada": "['ada']", "bob": "['bob']"}
+    uids = {int(uid) for uid, _ in found.values()}
+    assert len(uids) == 2
+    assert uids <= set(range(FIRST_UID, FIRST_UID + 4))
+
+
+def test_a_job_touches_only_what_is_its_own(host: StrictHost, tmp_path: Path) -> None:
+    victim = host.attempt("open('secret', 'w').write('x')")
+    assert victim.report().reason is EndReason.COMPLETED
+    secrets = [*(host.data / name for name in SECRET_FILES), *(tmp_path / name for name in HOME_FILES)]
+    for file in secrets:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("key")
+    name = f"torchyard-{uuid.uuid4()}"
+    (host.data / "blobs").mkdir(exist_ok=True)
+    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as redis:
+        listener.bind(f"\0{name}")
+        listener.listen()
+        redis.bind(str(host.data / "redis.sock"))
+        redis.listen()
+        (host.data / "redis.sock").chmod(0o777)
+        targets = {
+            "data": str(host.data),
+            "home": str(tmp_path),
+            "code": str(host.code),
+            "another_run": str(victim.run.root),
+            "temporary": "/tmp",
+            "secret_files": SECRET_FILES,
+            "home_files": HOME_FILES,
+            "processes": {"the tests": os.getpid()},
+            "redis": str(host.data / "redis.sock"),
+            "host": "127.0.0.1",
+            "port": 1,
+            "abstract": name,
+        }
+        (host.code / "targets.json").write_text(json.dumps(targets))
+        attempt = host.attempt(ATTACK.read_text(), args=[str(host.code / "targets.json")])
+        assert attempt.report().reason is EndReason.COMPLETED, attempt.log("rank-0", "stderr")
+    found = json.loads((attempt.run.job / "attacks.json").read_text())
+    got = {attack: result for attack, result in found.items() if result.startswith("got")}
+    assert {attack for attack in got if "the supervisor" not in attack} == OF_ITS_OWN, got
+    assert got["list runs"] == f"got ['{attempt.job_id}']"
+    assert not Path("/tmp/torchyard-attack").exists()
+    assert not attempt.places.temporary.exists()
+    assert all(file.read_text() == "key" for file in secrets)
+
+
+OF_ITS_OWN = {"list runs", "list data", "list /tmp", "write /tmp/torchyard-attack"}
+"""What an attack gets, in mounts of its own. What it takes for its supervisor is bubblewrap's first process inside."""
+
+
+def test_sigterm_reaches_the_ranks_and_their_grace_counts(host: StrictHost) -> None:
+    attempt = host.attempt(SAVES_ON_SIGTERM, world_size=2)
+    for rank in (0, 1):
+        attempt.wait_for_file(f"ready-{rank}")
+    attempt.stop(grace=60)
+    report = attempt.report()
+    assert report.reason is EndReason.CANCELLED, host.logs()
+    assert "killed" not in report.message
+    assert (attempt.run.job / "saved-0").exists()
+    assert (attempt.run.job / "saved-1").exists()
+
+
+def test_a_rank_that_ignores_sigterm_is_killed_after_its_grace(host: StrictHost) -> None:
+    text = SAVES_ON_SIGTERM.replace("SIGTERM, save", "SIGTERM, signal.SIG_IGN")
+    attempt = host.attempt(text)
+    attempt.wait_for_file("ready-0")
+    attempt.stop(grace=0)
+    assert "killed after a grace" in attempt.report().message
+    assert attempt.processes() == []
+
+
+def test_nothing_outlives_a_killed_supervisor(host: StrictHost) -> None:
+    attempt = host.attempt(HIDES_ITS_NAME)
+    attempt.wait_for_file("ready-0")
+    before = attempt.processes()
+    assert len(before) == 4  # the one that hides its name, too
+    assert attempt.program is not None
+    attempt.program.kill()
+    attempt.program.wait()
+    wait_for(lambda: not any(process.is_alive(item) for item in before), "the end of all processes")
+
+
+def test_nothing_outlives_the_keeper_of_an_attempt(host: StrictHost) -> None:
+    attempt = host.attempt(HIDES_ITS_NAME)
+    attempt.wait_for_file("ready-0")
+    before = attempt.processes()
+    keeper = json.loads((host.state.folder / "attempts" / f"{attempt.job_id}.1.keeper").read_text())["pid"]
+    os.kill(keeper, signal.SIGKILL)
+    report = attempt.report()
+    assert report.reason is EndReason.WORKER_LOST, report
+    assert "helper" in report.message
+    wait_for(lambda: not any(process.is_alive(item) for item in before), "the end of all processes")
+
+
+def test_a_job_looks_around_and_sees_loopback_and_no_foreign_file(host: StrictHost) -> None:
+    (host.data / "torchyard.db").touch()
+    env = {"OTHER": str(host.folder / "state"), "DATABASE": str(host.data / "torchyard.db")}
+    attempt = host.attempt(LOOKS_AROUND, env=env)
+    assert attempt.report().reason is EndReason.COMPLETED, attempt.log("rank-0", "stderr")
+    names, exists, shm, devices = attempt.log("rank-0").splitlines()
+    assert (names, exists, shm) == ("['lo']", "False False", str(64 << 20))
+    assert not re.search("nvidia|sd|vd|kmsg|mem", devices)
+
+
+def test_two_ranks_train_together_without_a_network(host: StrictHost) -> None:
+    attempt = host.attempt(TRAINS, world_size=2, launcher=strict_host.TORCHRUN, env={"GLOO_SOCKET_IFNAME": "lo"})
+    assert attempt.report().reason is EndReason.COMPLETED, attempt.log("rank-0", "stderr")
+    assert attempt.log("rank-1") == "2\n"
+    assert list(attempt.run.checkpoints.glob("*/manifest.json"))
+
+
+def test_secrets_reach_the_ranks_and_nobody_else(host: StrictHost) -> None:
+    text = "import os, time\nprint(os.environ['KEY'], flush=True)\nopen('told', 'w')\ntime.sleep(100)"
+    attempt = host.attempt(text, secrets={"KEY": "the value"})
+    attempt.wait_for_file("told")
+    assert attempt.log("rank-0") == "the value\n"
+    for uid in (SERVICE, FIRST_UID + 3):
+        assert _ask_as(uid, attempt.run.secrets) in {b"", b"refused"}
+    for file in (*attempt.run.ctl.iterdir(), *host.folder.glob("*.log")):
+        assert file.is_socket() or b"the value" not in file.read_bytes()
+    attempt.stop(grace=0)
+    attempt.report()
+
+
+def test_ranks_show_their_stacks(host: StrictHost) -> None:
+    attempt = host.attempt(SAVES_ON_SIGTERM)
+    attempt.wait_for_file("ready-0")
+    command = (
+        "import sys, time, pathlib\n"
+        "from torchyard.contract.recordfiles import read_record\n"
+        "from torchyard.contract.records import ProcessIdentity\n"
+        "from torchyard.contract.rundir import RunDir\n"
+        "from worker.engines.local import stacks\n"
+        "run = RunDir(pathlib.Path(sys.argv[1]))\n"
+        "read = stacks.request_stacks(run, read_record(run.supervisor, ProcessIdentity), world_size=1)\n"
+        "while not (found := read())[0].text and not found[0].note: time.sleep(0.02)\n"
+        "print(found[0])\n"
+    )
+    python = strict_host.sys.executable
+    found = host.run_as_service(python, "-P", "-c", command, str(attempt.run.root))
+    assert f"{attempt.job_id}.py" in found
+    assert strictness.recorded_processes(attempt.run)
+    attempt.stop(grace=0)
+    attempt.report()
+
+
+def _ask_as(uid: int, path: Path) -> bytes:
+    """Returns what a process of that user gets at a socket."""
+    ask = (
+        "import socket, sys\nc = socket.socket(socket.AF_UNIX)\n"
+        "try: c.connect(sys.argv[1]); print(c.recv(99).decode(), end='')\n"
+        "except OSError: print('refused', end='')"
+    )
+    command = ["setpriv", f"--reuid={uid}", "--clear-groups", "/usr/bin/python3", "-c", ask, str(path)]
+    return subprocess.run(command, capture_output=True, check=True).stdout
+
+
+def test_a_group_of_processes_ends_with_its_attempt() -> None:
+    root = strict_host.cgroup_v2()
+    if root is None:
+        pytest.skip("this machine has no cgroup v2 that this user may change")
+    folder = root / f"torchyard-{uuid.uuid4()}"
+    folder.mkdir()
+    try:
+        with strict_host.strict_host([f"--cgroup={folder}"]) as host:
+            attempt = host.attempt(HIDES_ITS_NAME)
+            attempt.wait_for_file("ready-0")
+            group = folder / f"{attempt.job_id}.1"
+            inside = {int(line) for line in (group / "cgroup.procs").read_text().split()}
+            assert {item.pid for item in attempt.processes()} <= inside
+            attempt.stop(grace=0)
+            attempt.report()
+            assert not group.exists()
+    finally:
+        folder.rmdir()
+
+
+@pytest.mark.parametrize("limit", ["memory", "pids"])
+def test_a_job_cannot_exceed_its_limits(limit: str) -> None:
+    root = strict_host.cgroup_v2()
+    if root is None or limit not in (root / "cgroup.controllers").read_text().split():
+        pytest.skip(f"cgroup v2 of this machine has no controller {limit}")
+    folder = root / f"torchyard-{uuid.uuid4()}"
+    folder.mkdir()
+    takes = {
+        "memory": "x = b'x' * (1 << 29)",
+        "pids": "import os\nfor _ in range(100):\n  if not os.fork(): os.pause()",
+    }
+    value = {"memory": "256m", "pids": "40"}[limit]
+    try:
+        with strict_host.strict_host([f"--cgroup={folder}", f"--{limit}={value}"]) as host:
+            assert host.attempt(takes[limit]).report().reason is not EndReason.COMPLETED
+    finally:
+        folder.rmdir()
+
+
+def test_a_file_system_without_other_owners_is_refused_by_name() -> None:
+    with strict_host.helper_alone(["--data-dir=/sys/kernel"]) as said:
+        assert "cannot give files in /sys/kernel to the users of jobs" in said
+
+
+def test_egress_is_the_network_of_the_host() -> None:
+    with strict_host.strict_host(["--network=egress"]) as host:
+        attempt = host.attempt("import socket\nprint(sorted(name for _, name in socket.if_nameindex()), flush=True)")
+        assert attempt.report().reason is EndReason.COMPLETED, host.logs()
+        assert attempt.log("rank-0").strip() == str(sorted(name for _, name in socket.if_nameindex()))

@@ -1,0 +1,103 @@
+"""A launch at the level `strict`: the helper starts torchrun in a sandbox, as the user of the job's owner.
+
+The processes of the attempt are not below the supervisor, and it may not signal them: the helper does. The end of the
+connection to the helper kills the attempt, so a supervisor that is killed leaves nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+import contextlib
+import errno
+import signal
+import socket
+
+from torchyard.contract.recordfiles import write_record
+from torchyard.contract.records import LaunchPlan, ProcessIdentity
+from torchyard.contract.rundir import RunDir
+from worker.engines.local import logtail, process, strictness
+from worker.engines.local.launchers.torchrun import parse_failures, with_rank_variables
+from worker.engines.local.secrets import SecretServer
+from worker.sandbox.strict import client, protocol
+from worker.sandbox.strict.protocol import Ended, Refused, Started
+
+_CONTROL_MODE = 0o711
+"""Ranks, which are of another user, find what they know the name of: the stop request and the socket."""
+
+
+class StrictLaunch:
+    """torchrun's agent, started by the helper. Raises OSError if it cannot be started."""
+
+    def __init__(self, plan: LaunchPlan, run: RunDir, secrets: Mapping[str, str]) -> None:
+        assert plan.sandbox is not None
+        assert plan.sandbox.strict is not None
+        self.exit_code: int | None = None
+        """As of the protocol. None while it runs."""
+        self._plan, self._run, self._strict = plan, run, plan.sandbox.strict
+        run.ctl.chmod(_CONTROL_MODE)
+        self._secrets = SecretServer(run.secrets, secrets, is_peer=self._is_peer) if secrets else None
+        try:
+            self._connection, self._started = self._start()
+        except OSError:
+            if self._secrets is not None:
+                self._secrets.close()
+            raise
+
+    @property
+    def last_killed(self) -> None:
+        return None
+
+    def descriptors(self) -> Sequence[int]:
+        own = [self._connection.fileno()] if self.exit_code is None else []
+        return [*own, *([] if self._secrets is None else [self._secrets.fileno()])]
+
+    def handle_events(self) -> None:
+        """Raises OSError if the helper ended before the attempt."""
+        if self._secrets is not None and process.readable([self._secrets.fileno()]):
+            self._secrets.answer()
+        if self.exit_code is None and process.readable([self._connection.fileno()]):
+            self.exit_code = self._receive_end()
+
+    def child_exited(self, pid: int, code: int) -> None:
+        pass
+
+    def processes(self) -> list[ProcessIdentity]:
+        return strictness.processes(self._started.init)
+
+    def send(self, target: ProcessIdentity, number: signal.Signals) -> bool:
+        """Signals a process, by way of the helper. SIGKILL ends the whole attempt."""
+        if number is signal.SIGKILL:
+            with contextlib.suppress(OSError):  # it has ended
+                self._connection.shutdown(socket.SHUT_WR)
+            return True
+        return client.signal_process(self._strict, target, number, job_id=self._plan.job_id, attempt=self._plan.attempt)
+
+    def failures(self) -> list[tuple[int, int]]:
+        return parse_failures(logtail.tail_of_stderr(self._run, "launcher"))
+
+    def close(self) -> None:
+        self._connection.close()
+        if self._secrets is not None:
+            self._secrets.close()
+
+    def _start(self) -> tuple[socket.socket, Started]:
+        """Writes the plan that the helper reads, and has it start the attempt."""
+        plan = with_rank_variables(self._plan, self._run, secrets=self._secrets is not None)
+        if self._secrets is not None:
+            self._run.secrets.chmod(0o666)  # its folder and `_is_peer` say who gets an answer
+        write_record(self._run.launch, plan)
+        connection, started = client.start(self._strict, job_id=plan.job_id, attempt=plan.attempt)
+        write_record(self._run.init, started.init)
+        return connection, started
+
+    def _receive_end(self) -> int:
+        try:
+            message = protocol.receive(self._connection, Ended, Refused)
+        except ValueError as error:
+            raise OSError(errno.EPROTO, str(error)) from None
+        if message is None:
+            raise OSError(errno.EIO, "the helper of strict isolation ended")
+        if isinstance(message, Refused):
+            raise OSError(errno.EPROTO, message.why)
+        return message.exit_code
+
+    def _is_peer(self, pid: int, uid: int) -> bool:
+        return uid == self._started.uid and pid in {item.pid for item in self.processes()}

@@ -1,0 +1,47 @@
+"""What a worker needs of the helper before it takes a job."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+import sys
+
+from torchyard.contract.errors import ConfigError
+from torchyard.contract.views import IsolationView
+from worker.sandbox.strict import client
+from worker.sandbox.strict.protocol import Capabilities
+
+
+@dataclass(frozen=True, kw_only=True)
+class HelperNeeds:
+    """The helper's socket, and the settings of the worker that the helper must share."""
+
+    helper: Path
+    data_dir: Path
+    readable: Sequence[Path] = ()
+    writable: Sequence[Path] = ()
+
+
+def strict_level(needs: HelperNeeds | None) -> IsolationView:
+    """Returns the level `strict`, with what it lacks. Raises ConfigError if the helper is missing or does not fit."""
+    if needs is None:
+        raise ConfigError("TORCHYARD_ISOLATION is strict, but no helper is set (TORCHYARD_HELPER)")
+    try:
+        found = client.status(needs.helper)
+    except OSError as error:
+        raise ConfigError(f"TORCHYARD_ISOLATION is strict, but {error.strerror or error}") from None
+    for problem in _problems(found, needs):
+        raise ConfigError(f"TORCHYARD_ISOLATION is strict, but {problem}")
+    return IsolationView(level="strict", own_mounts=True, lacks=found.lacks)
+
+
+def _problems(found: Capabilities, needs: HelperNeeds) -> Iterator[str]:
+    if Path(found.data_dir) != needs.data_dir:
+        yield f"the helper serves the data directory {found.data_dir}, not {needs.data_dir}"
+    if found.python != sys.executable:
+        yield f"the helper runs {found.python}, the worker {sys.executable}: start both with the same Python"
+    for path in needs.readable:
+        if str(path.resolve()) not in found.readable:
+            yield f"the helper does not allow {path}: give it --allow-path {path}"
+    for path in needs.writable:
+        if str(path.resolve()) not in found.writable:
+            yield f"the helper does not allow jobs to write {path}: give it --allow-path {path}:rw"
