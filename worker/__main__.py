@@ -70,10 +70,11 @@ def main() -> int:
 
 
 def _confinement(settings: Settings) -> Confinement:
+    isolation = levels.level_of(settings.isolation, needs=settings.helper_needs)
     if settings.temporary is not None:
         settings.temporary.mkdir(mode=0o700, exist_ok=True)
     return Confinement(
-        isolation=levels.level_of(settings.isolation, needs=settings.helper_needs),
+        isolation=isolation,
         places=WorkerPlaces(settings.root, temporary=settings.temporary),
         readable=settings.allowed,
         writable=settings.writable,
