@@ -111,6 +111,7 @@ def privileges() -> dict[str, Attack]:
         "another user": _call(os.setuid, 12345),
         "core_pattern": _call(Path("/proc/sys/kernel/core_pattern").write_text, f"|{RUN}/x"),
         "a program of root": _gain_privileges,
+        "writable mounts": _clear_read_only,
     }
 
 
@@ -178,6 +179,24 @@ def _gain_privileges() -> object:
     if struct.unpack(">Q", bytes.fromhex(effective))[0] == 0:
         raise PermissionError("it has no capability")
     return effective
+
+
+def _clear_read_only() -> object:
+    """Becomes root of a user namespace of its own, and tries to make all mounts writable there."""
+    child = os.fork()
+    if child == 0:
+        try:
+            _checked("unshare", 0x10000000 | 0x00020000)
+            attributes = struct.pack("=QQQQ", 0, 1, 0, 0)
+            _checked("syscall", 442, ctypes.c_int(-100), b"/", ctypes.c_uint(0x8000), attributes, ctypes.c_size_t(32))
+            Path(TARGETS["code"], "x").write_text("x")
+        except OSError as error:
+            os._exit(error.errno or 1)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    if status:
+        raise OSError(os.waitstatus_to_exitcode(status), "the mounts stay read-only")
+    return "written"
 
 
 def _checked(name: str, *arguments: Any) -> int:

@@ -171,14 +171,17 @@ def kill_all(
     find_all: Callable[[], Iterable[ProcessIdentity]],
     *,
     timeout: timedelta | None,
-    send: Send = send,
+    send_by: Send | None = None,
 ) -> list[ProcessIdentity]:
-    """Kills what `find_all` finds, in its order, until it finds nothing. Returns what is alive after `timeout`."""
+    """Kills what `find_all` finds, in its order, until it finds nothing. Returns what is alive after `timeout`.
+
+    `send_by` is called instead of `send`, if it is given.
+    """
     deadline = None if timeout is None else time.monotonic() + timeout.total_seconds()
     while survivors := list(find_all()):
         for process in survivors:
             with contextlib.suppress(PermissionError):  # it stays among the survivors
-                send(process, signal.SIGKILL)
+                (send_by or send)(process, signal.SIGKILL)
         if deadline is not None and time.monotonic() > deadline:
             return [process for process in survivors if is_alive(process)]
         time.sleep(_KILL_POLL_S)

@@ -231,10 +231,10 @@ class Supervisor:
 
         if self._shared_memory is not None:
             self._shared_memory.look(find_all(), at_once=True)
-        unkillable = process.kill_all(find_all, timeout=_KILL_TIMEOUT, send=send)
+        unkillable = process.kill_all(find_all, timeout=_KILL_TIMEOUT, send_by=send)
         if unkillable:
             self._warn_owner(process.describe_unkillable(unkillable))
-            process.kill_all(find_all, timeout=None, send=send)
+            process.kill_all(find_all, timeout=None, send_by=send)
         self._reap()
         self._remove_temporary_files()
 
