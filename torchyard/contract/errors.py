@@ -46,6 +46,14 @@ class InvalidRequest(TorchyardError):
     title = "The request is not valid"
 
 
+class InvalidBundle(TorchyardError):
+    """The uploaded file is not a bundle. The message says what is wrong and where."""
+
+    code = "invalid_bundle"
+    status = 422
+    title = "The bundle is not valid"
+
+
 class IdempotencyMismatch(TorchyardError):
     """The idempotency key was used for another request before."""
 

@@ -1,0 +1,150 @@
+"""Packing with a real git: what it ignores stays at home."""
+
+from pathlib import Path
+import subprocess
+
+import pytest
+
+from torchyard.client.packing import git, pack
+from torchyard.contract.errors import ConfigError
+
+
+@pytest.fixture(autouse=True)
+def own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No settings of this machine's user, and no repository around the test."""
+    for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
+        monkeypatch.setenv(name, "/dev/null")
+    for name in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{name}_NAME", "A")
+        monkeypatch.setenv(f"GIT_{name}_EMAIL", "a@example.com")
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository with tracked, untracked, ignored and deleted files."""
+    folder = tmp_path / "code"
+    _write(folder, "train.py", "lib/a.py", "lib/gone.py", "odd name .py", ".gitignore")
+    (folder / ".gitignore").write_text("*.log\n/data/\n.env\n")
+    _git(folder, "init", "--quiet", "--initial-branch", "main")
+    _git(folder, "add", ".")
+    _git(folder, "commit", "--quiet", "--message", "first")
+    (folder / "lib" / "gone.py").unlink()
+    _write(folder, "new.py", "run.log", "data/x", "lib/.env", "lib/deep/new.txt")
+    return folder
+
+
+def test_tracked_and_new_files_are_packed_and_ignored_and_deleted_ones_are_not(repository: Path) -> None:
+    assert _packed(repository) == (".gitignore", "lib/a.py", "lib/deep/new.txt", "new.py", "odd name .py", "train.py")
+
+
+def test_a_folder_of_the_repository_is_packed_alone(repository: Path) -> None:
+    assert _packed(repository / "lib") == ("a.py", "deep/new.txt")
+
+
+def test_a_folder_that_the_repository_ignores_is_packed_whole(repository: Path) -> None:
+    assert _packed(repository / "data") == ("x",)
+
+
+def test_own_rules_are_added_to_those_of_git(repository: Path) -> None:
+    (repository / ".torchyardignore").write_text("lib/deep\n!run.log\n.*\n")
+    assert _packed(repository) == ("lib/a.py", "new.py", "odd name .py", "train.py")
+
+
+def test_what_is_never_code_is_not_packed_even_if_git_tracks_it(repository: Path) -> None:
+    _write(repository, "lib/__pycache__/a.pyc", "node_modules/x.js")
+    _git(repository, "add", "--force", ".")
+    assert not [name for name in _packed(repository) if "__pycache__" in name or "node_modules" in name]
+
+
+def test_a_tracked_link_that_leads_outside_is_an_error_and_an_untracked_one_is_told(repository: Path) -> None:
+    (repository / "outside").symlink_to("/etc/hostname")
+    with pack(repository) as packed:
+        assert [*packed.skipped] == ["outside"]
+    _git(repository, "add", "outside")
+    with pytest.raises(ConfigError, match=r"outside is in git, but cannot be packed: it is a link to /etc/hostname"):
+        pack(repository)
+    (repository / ".torchyardignore").write_text("outside\n")
+    assert "outside" not in _packed(repository)
+
+
+def test_what_took_the_place_of_a_tracked_folder_is_not_followed(repository: Path) -> None:
+    _write(repository.parent / "private", "a.py", "gone.py")
+    (repository / "lib").rename(repository.parent / "lib")
+    (repository / "lib").symlink_to("../private")
+    with pytest.raises(ConfigError, match=r"lib/a\.py is in git, but cannot be packed: .*outside the folder"):
+        pack(repository)
+    (repository / "lib").unlink()
+    (repository / "lib").write_text("a file")
+    assert [name for name in _packed(repository) if name.startswith("lib")] == ["lib"]
+
+
+def test_repositories_inside_are_packed_by_their_own_rules(repository: Path) -> None:
+    inner = repository / "inner"
+    _write(inner, "b.py", "secret.key", ".gitignore")
+    (inner / ".gitignore").write_text("*.key\n")
+    _git(inner, "init", "--quiet")
+    assert {name for name in _packed(repository) if name.startswith("inner")} == {"inner/.gitignore", "inner/b.py"}
+    _git(inner, "add", ".")
+    _git(inner, "commit", "--quiet", "--message", "inner")
+    _git(repository, "add", "inner")  # tracked as a submodule is
+    assert "inner/b.py" in _packed(repository) and "inner/secret.key" not in _packed(repository)
+    _git(repository, "commit", "--quiet", "--message", "second")
+    _git(repository.parent, "clone", "--quiet", str(repository), "clone")
+    with pack(repository.parent / "clone") as packed:
+        assert packed.skipped == {"inner": "it is a submodule that is not checked out"}
+
+
+def test_a_repository_that_git_cannot_read_is_an_error(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(ConfigError, match="install git"):
+        pack(repository / "lib")
+    monkeypatch.undo()
+    (repository / ".git" / "config").write_text("[broken")
+    with pytest.raises(ConfigError, match="git cannot read"):
+        pack(repository)
+
+
+def test_without_git_a_folder_without_a_repository_is_packed_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _write(tmp_path / "plain", "a.py", ".env")
+    assert _packed(tmp_path / "plain") == (".env", "a.py")
+    monkeypatch.setenv("PATH", "/nonexistent")
+    assert _packed(tmp_path / "plain") == (".env", "a.py")
+    assert git.labels(tmp_path / "plain") == {}
+
+
+def test_the_variables_of_a_hook_do_not_name_the_repository(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = _packed(repository)
+    monkeypatch.setenv("GIT_DIR", "/nonexistent")
+    monkeypatch.setenv("GIT_INDEX_FILE", "/nonexistent")
+    assert _packed(repository) == expected
+
+
+def test_labels_say_which_commit_it_is(repository: Path) -> None:
+    commit = _git(repository, "rev-parse", "HEAD")
+    assert git.labels(repository) == {"git.commit": commit, "git.branch": "main", "git.dirty": "true"}
+    _git(repository, "add", ".")
+    _git(repository, "commit", "--quiet", "--message", "second")
+    _git(repository, "checkout", "--quiet", "--detach")
+    assert git.labels(repository) == {"git.commit": _git(repository, "rev-parse", "HEAD"), "git.dirty": "false"}
+    _git(repository, "checkout", "--quiet", "--orphan", "empty")
+    assert git.labels(repository) == {}
+
+
+def _write(folder: Path, *names: str) -> None:
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def _packed(folder: Path) -> tuple[str, ...]:
+    with pack(folder) as packed:
+        return (*packed.files,)

@@ -1,0 +1,341 @@
+"""What a bundle may contain: the code of a user, as a plain tar in one form, named by its sha256.
+
+The packer of the client, the upload and the worker use the same reader, so a tar has one meaning for all of them.
+"""
+
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass
+import re
+from typing import Protocol
+import unicodedata
+
+from torchyard.contract.errors import InvalidBundle
+
+MAX_BUNDLE_BYTES = 2 << 30
+"""Bytes of a bundle's tar, by default."""
+MAX_BUNDLE_FILES = 20_000
+"""Files of a bundle, and as many folders, by default."""
+MAX_NAME_BYTES = 1000
+MAX_PART_BYTES = 255
+MODES = (0o644, 0o755)
+"""The modes of a bundle's files: plain, and executable."""
+BUNDLE_URL = "bundle:sha256:"
+"""With the digest behind it, this names a bundle in a job spec."""
+
+BLOCK = 512
+END = bytes(2 * BLOCK)
+"""What ends a tar. As many zeros may follow as fill a record of 20 blocks."""
+
+_MOST_ZEROS = len(END) + 20 * BLOCK
+_CHUNK = 1 << 20
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_OCTAL = re.compile(rb"[0-7]{1,11}[ \0]*")
+_RECORD = re.compile(rb"([1-9][0-9]{0,4}) path=([^\n\0]+)\n")
+_MAGIC = b"ustar\x0000"
+_SIZE_OF_RECORD = 2 * BLOCK + BLOCK
+_SHORT_NAME = 100
+
+
+class Readable(Protocol):
+    """A stream of bytes. `read` may return fewer bytes than it was asked for, and none only at the end."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+@dataclass(frozen=True)
+class BundleContents:
+    """The number of a bundle's files, and their bytes together."""
+
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Member:
+    """One file of a bundle."""
+
+    name: str
+    mode: int
+    size: int
+
+
+def bundle_url(sha256: str) -> str:
+    """Returns the URL of a bundle for a job spec."""
+    return f"{BUNDLE_URL}{sha256}"
+
+
+def is_digest(text: str) -> bool:
+    """Returns whether the text can be a bundle's id."""
+    return _DIGEST.fullmatch(text) is not None
+
+
+def digest_in(url: str) -> str | None:
+    """Returns the sha256 in a bundle's URL, or None if the URL names no bundle."""
+    sha256 = url.removeprefix(BUNDLE_URL)
+    return sha256 if sha256 != url and is_digest(sha256) else None
+
+
+def check_names(names: Iterable[str], *, max_files: int = MAX_BUNDLE_FILES) -> None:
+    """Checks the names of a bundle's files, in the order of the tar. Raises InvalidBundle."""
+    known = Names(max_files)
+    for name in names:
+        known.add(name)
+
+
+class Names:
+    """The names of a bundle's files, which are added in the order of the tar."""
+
+    def __init__(self, max_files: int = MAX_BUNDLE_FILES) -> None:
+        self._most = max_files
+        self._last = b""
+        self._files: set[str] = set()
+        self._folded: dict[str, str] = {}
+        self._folders: set[str] = set()
+
+    def add(self, name: str) -> None:
+        """Adds one name. Raises InvalidBundle if it is not allowed, alone or beside the others."""
+        encoded = check_name(name)
+        if len(self._files) >= self._most:
+            raise InvalidBundle(f"the bundle has more than {self._most} files: the first of too many is {name!r}")
+        if encoded == self._last:
+            raise InvalidBundle(f"{name!r} is in the bundle twice")
+        if encoded < self._last:
+            raise InvalidBundle(f"{name!r} follows {self._last.decode()!r}: names must be sorted by their bytes")
+        other = self._folded.setdefault(name.casefold(), name)
+        if other != name:
+            raise InvalidBundle(f"{other!r} and {name!r} differ only in upper and lower case")
+        self._add_folders(name)
+        self._files.add(name)
+        self._last = encoded
+
+    def _add_folders(self, name: str) -> None:
+        folder = name.rpartition("/")[0]
+        while folder and folder not in self._folders:  # the folders above a known one are known
+            if folder in self._files:
+                raise InvalidBundle(f"{folder!r} is a file, and the folder of {name!r}")
+            if len(self._folders) >= self._most:
+                raise InvalidBundle(f"the bundle has more than {self._most} folders: one of too many is {folder!r}")
+            self._folders.add(folder)
+            folder = folder.rpartition("/")[0]
+
+
+def check_name(name: str) -> bytes:
+    """Returns the name of a file in UTF-8. Raises InvalidBundle if no bundle may contain it."""
+    try:
+        encoded = name.encode()
+    except UnicodeEncodeError:
+        raise InvalidBundle(f"the name {name!r} is not UTF-8") from None
+    if problem := _problem(name, encoded):
+        raise InvalidBundle(f"the name {name[:200]!r} {problem}")
+    return encoded
+
+
+def _problem(name: str, encoded: bytes) -> str | None:
+    """Returns what is wrong with a name, or None."""
+    if not 1 <= len(encoded) <= MAX_NAME_BYTES:
+        return f"has {len(encoded)} bytes: it must have 1 to {MAX_NAME_BYTES}"
+    if any(unicodedata.category(character) == "Cc" for character in name):
+        return "has a control character"
+    if not unicodedata.is_normalized("NFC", name):
+        return "is not in Unicode's normal form C"
+    parts = name.split("/")
+    if not {"", ".", ".."}.isdisjoint(parts):
+        return "must be relative, with no empty part, no `.` and no `..`"
+    if any(len(part.encode()) > MAX_PART_BYTES for part in parts):
+        return f"has a part of more than {MAX_PART_BYTES} bytes"
+    return None
+
+
+def header(name: str, *, size: int, executable: bool) -> bytes:
+    """Returns what precedes a file's bytes in the tar. Raises InvalidBundle for a name that is not allowed."""
+    encoded, extended = check_name(name), b""
+    if _needs_record(name):
+        record = _record(encoded)
+        extended = _block(b"././@PaxHeader", mode=MODES[0], size=len(record), kind=b"x") + record + padding(len(record))
+        encoded = name.encode("ascii", "replace")[:_SHORT_NAME]
+    return extended + _block(encoded, mode=MODES[executable], size=size, kind=b"0")
+
+
+def padding(size: int) -> bytes:
+    """Returns the zeros that follow a file of `size` bytes in the tar."""
+    return bytes(-size % BLOCK)
+
+
+def verify(file: Readable, *, max_files: int = MAX_BUNDLE_FILES, max_bytes: int = MAX_BUNDLE_BYTES) -> BundleContents:
+    """Reads a whole tar and checks that it is a bundle. Raises InvalidBundle, and what `file.read` raises."""
+    files = total = 0
+    for member, chunks in read_members(file, max_files=max_files, max_bytes=max_bytes):
+        for _ in chunks:
+            pass
+        files, total = files + 1, total + member.size
+    return BundleContents(files, total)
+
+
+def read_members(
+    file: Readable, *, max_files: int = MAX_BUNDLE_FILES, max_bytes: int = MAX_BUNDLE_BYTES
+) -> Generator[tuple[Member, Generator[bytes]]]:
+    """Yields each file of a bundle with its bytes, in chunks, which must be read before the next one is asked for.
+
+    Checks everything while it reads. Raises InvalidBundle, and what `file.read` raises.
+    """
+    stream, names = _Stream(file, max_bytes), Names(max_files)
+    while (member := _next(stream)) is not None:
+        names.add(member.name)
+        yield member, stream.contents(member)
+        stream.skip_padding(member)
+    stream.expect_end()
+
+
+class _Stream:
+    """Reads the tar, and knows where it is."""
+
+    def __init__(self, file: Readable, most: int) -> None:
+        self.at = 0
+        """The byte at which the block begins that was read last."""
+        self._file = file
+        self._most = most
+        self._read = 0
+
+    def block(self) -> bytes:
+        """Returns the next block. Raises InvalidBundle at the end of the file."""
+        self.at = self._read
+        return self._exactly(BLOCK)
+
+    def data(self, size: int) -> bytes:
+        """Returns the next `size` bytes, which are few, and skips the zeros behind them."""
+        found = self._exactly(size)
+        if any(self._exactly(-size % BLOCK)):
+            raise self.error("has bytes behind its end")
+        return found
+
+    def contents(self, member: Member) -> Generator[bytes]:
+        """Yields the bytes of a file."""
+        left = member.size
+        while left:
+            chunk = self._some(min(left, _CHUNK))
+            left -= len(chunk)
+            yield chunk
+
+    def skip_padding(self, member: Member) -> None:
+        """Reads the zeros behind a file whose bytes were read."""
+        if any(self._exactly(-member.size % BLOCK)):
+            raise InvalidBundle(f"{member.name!r} has bytes behind its end")
+
+    def expect_end(self) -> None:
+        """Reads to the end of the file. Its first empty block was read already."""
+        zeros = BLOCK
+        while chunk := self._file.read(_CHUNK):
+            zeros += len(chunk)
+            if any(chunk) or zeros > _MOST_ZEROS:
+                raise InvalidBundle(f"there is more behind the end of the tar, at byte {self.at}")
+        if zeros < len(END) or zeros % BLOCK:
+            raise InvalidBundle("the tar is cut off at its end")
+
+    def error(self, message: str) -> InvalidBundle:
+        return InvalidBundle(f"the entry at byte {self.at} of the tar {message}")
+
+    def _exactly(self, size: int) -> bytes:
+        found = b""
+        while len(found) < size:
+            found += self._some(size - len(found))
+        return found
+
+    def _some(self, size: int) -> bytes:
+        chunk = self._file.read(size)
+        if not chunk:
+            raise InvalidBundle(f"the tar is cut off at byte {self._read}")
+        self._read += len(chunk)
+        if self._read > self._most:
+            raise InvalidBundle(f"the bundle has more than {self._most} bytes")
+        return chunk
+
+
+def _next(stream: _Stream) -> Member | None:
+    """Reads the header of the next file. None: the tar ends here."""
+    block, long_name = stream.block(), None
+    if not any(block):
+        return None
+    if block[156:157] == b"x":
+        long_name, block = _extended_name(stream, block), stream.block()
+    name = _short_name(stream, block) if long_name is None else long_name
+    _check_header(stream, block, kind=b"0", name=name)
+    mode = _number(stream, block[100:108], "mode")
+    if mode not in MODES:
+        raise stream.error(f"({name!r}) has the mode {mode:o}: only 644 and 755 are allowed")
+    return Member(name, mode, _number(stream, block[124:136], "size"))
+
+
+def _extended_name(stream: _Stream, block: bytes) -> str:
+    _check_header(stream, block, kind=b"x", name="an extended header")
+    size = _number(stream, block[124:136], "size")
+    if size > _SIZE_OF_RECORD:
+        raise stream.error("is an extended header with more than a name")
+    record = stream.data(size)
+    found = _RECORD.fullmatch(record)
+    if found is None or int(found[1]) != size:
+        raise stream.error("is an extended header with more than a name, or one that is not valid")
+    try:
+        name = found[2].decode()
+    except UnicodeDecodeError:
+        raise stream.error("has a name that is not UTF-8") from None
+    if not _needs_record(name):
+        raise stream.error(f"has an extended header, which the name {name[:200]!r} does not need")
+    return name
+
+
+def _short_name(stream: _Stream, block: bytes) -> str:
+    prefix, name = _text(stream, block[345:500]), _text(stream, block[:100])
+    return f"{prefix}/{name}" if prefix else name
+
+
+def _check_header(stream: _Stream, block: bytes, *, kind: bytes, name: str) -> None:
+    """Checks what all headers have in common. Raises InvalidBundle."""
+    if block[257:265] != _MAGIC:
+        raise stream.error("is not in the format of POSIX (ustar or PAX)")
+    if _number(stream, block[148:156], "checksum") != _checksum(block):
+        raise stream.error("has a wrong checksum")
+    if block[156:157] != kind:
+        raise stream.error(f"({name!r}) is of type {block[156:157]!r}: a bundle has regular files only")
+    for start, end, what in ((108, 116, "uid"), (116, 124, "gid"), (136, 148, "mtime")):
+        if _number(stream, block[start:end], what):
+            raise stream.error(f"({name!r}) must have the {what} 0")
+    # The numbers of devices may be written as octal zeros: tarfile does it before Python 3.12.
+    if any(block[157:257]) or any(block[265:329]) or block[329:345].strip(b"0\0") or any(block[500:]):
+        raise stream.error(f"({name!r}) must name no link, user, group or device")
+
+
+def _text(stream: _Stream, field: bytes) -> str:
+    text, _, rest = field.partition(b"\0")
+    if any(rest) or not text.isascii():
+        raise stream.error("has a name that is neither ASCII nor in an extended header")
+    return text.decode("ascii")
+
+
+def _number(stream: _Stream, field: bytes, what: str) -> int:
+    if _OCTAL.fullmatch(field) is None:
+        raise stream.error(f"has a {what} that is not an octal number")
+    return int(field.rstrip(b" \0"), 8)
+
+
+def _needs_record(name: str) -> bool:
+    return not name.isascii() or len(name) > _SHORT_NAME
+
+
+def _record(name: bytes) -> bytes:
+    """Returns the record of PAX for a name. It begins with its own length."""
+    rest = b" path=" + name + b"\n"
+    length = len(rest) + len(str(len(rest)))
+    length = len(rest) + len(str(length))
+    return str(length).encode() + rest
+
+
+def _block(name: bytes, *, mode: int, size: int, kind: bytes) -> bytes:
+    """Returns one header of a tar."""
+    numbers = b"%07o\0%07o\0%07o\0%011o\0%011o\0" % (mode, 0, 0, size, 0)
+    start, end = name.ljust(100, b"\0") + numbers, kind + bytes(100) + _MAGIC
+    block = (start + b" " * 8 + end).ljust(BLOCK, b"\0")
+    return start + b"%06o\0 " % _checksum(block) + block[156:]
+
+
+def _checksum(block: bytes) -> int:
+    return sum(block[:148]) + sum(block[156:]) + 8 * ord(" ")
