@@ -21,7 +21,9 @@ from worker.sandbox.places import WorkerPlaces
 from worker.sandbox.policy import rules, sandbox_of
 
 REPEATS = 50
-_BUBBLEWRAP = ("bwrap", "--unshare-user", "--ro-bind", "/", "/", "--dev", "/dev", "--tmpfs", "/dev/shm", "/bin/true")
+_NAMESPACES = ("--unshare-user", "--unshare-pid", "--unshare-ipc")
+_MOUNTS = ("--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/dev/shm")
+_BUBBLEWRAP = ("bwrap", *_NAMESPACES, *_MOUNTS, "/bin/true")
 
 
 def measure() -> Iterator[Row]:
@@ -31,8 +33,9 @@ def measure() -> Iterator[Row]:
         theirs = [_seconds_of_bubblewrap() * 1000 for _ in range(REPEATS)] if shutil.which("bwrap") else []
         peer = "bwrap, and the start of `true`" if theirs else "bwrap is not installed"
         what = f"entering the sandbox, level {isolation.level}"
-        yield Row(what, "ms", _in_forks(lambda: enter(sandbox)), peer=peer, theirs=theirs, at_most=20)
-        yield Row("– mounts of its own", "ms", _in_forks(lambda: namespaces.enter_own_mounts(sandbox.writable)))
+        ours = _in_forks(lambda: enter(sandbox, announce=_ignore, ended=_ignore))
+        yield Row(what, "ms", ours, peer=peer, theirs=theirs, at_most=20)
+        yield Row("– mounts of its own", "ms", _in_forks(lambda: _make_mounts(sandbox)))
         yield Row("– privileges", "ms", _in_forks(privileges.drop))
         yield Row(
             f"– Landlock, {len(rules(sandbox))} rules", "ms", _in_forks(lambda: landlock.restrict(rules(sandbox)))
@@ -47,6 +50,15 @@ def _sandbox(folder: Path, isolation: IsolationView) -> Sandbox:
     found = sandbox_of(isolation, run=run, places=places, readable=(), writable=(), gpus=False)
     assert found is not None
     return found
+
+
+def _make_mounts(sandbox: Sandbox) -> None:
+    namespaces.unshare(pids=False)
+    namespaces.make_mounts(sandbox.writable, pids=False)
+
+
+def _ignore(_: int) -> None:
+    pass
 
 
 def _in_forks(enter_it: Callable[[], None]) -> list[float]:

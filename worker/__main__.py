@@ -15,7 +15,7 @@ from types import FrameType
 
 from torchyard.contract import inspection
 from torchyard.contract.collector import paused
-from torchyard.contract.datadir import check_allowed_paths, make_files_private
+from torchyard.contract.datadir import check_allowed_paths, make_files_private, parse_allowed_paths
 from torchyard.contract.errors import TorchyardError
 
 with paused():
@@ -42,7 +42,7 @@ def main() -> int:
     try:
         inspection.forbid()
         settings = Settings.load()
-        check_allowed_paths(settings.root, settings.allowed)
+        check_allowed_paths(settings.root, parse_allowed_paths(settings.allow_paths))
         settings.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         confinement = _confinement(settings)
         logging.info("jobs are %s", levels.describe(confinement.isolation))

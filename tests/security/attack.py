@@ -11,6 +11,7 @@ import http.client
 import json
 import os
 from pathlib import Path
+import resource
 import signal
 import socket
 import sqlite3
@@ -26,6 +27,7 @@ HOME = Path(TARGETS["home"])
 LIBC = ctypes.CDLL(None, use_errno=True)
 PTRACE_ATTACH, PTRACE_DETACH = 16, 17
 PIDFD_GETFD = 438
+IOPRIO_SET, ADD_KEY = (251, 248) if os.uname().machine == "x86_64" else (30, 217)
 Attack = Callable[[], object]
 
 
@@ -42,7 +44,7 @@ def main() -> None:
 
 
 def attacks() -> dict[str, Attack]:
-    groups = {group.__name__: group for group in (files, changes, processes, servers, privileges)}
+    groups = {group.__name__: group for group in (files, changes, processes, limits, servers, privileges)}
     return {name: attack for group in TARGETS.get("groups", groups) for name, attack in groups[group]().items()}
 
 
@@ -81,19 +83,68 @@ def changes() -> dict[str, Attack]:
 def processes() -> dict[str, Attack]:
     """Inspects, signals and attaches to processes of the same user."""
     found: dict[str, Attack] = {}
-    supervisor = int(Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1])
-    for name, pid in {**TARGETS["processes"], "the supervisor": supervisor}.items():
+    for name, (pid, start_time) in _victims(inspected=True).items():
         folder = Path(f"/proc/{pid}")
-        found |= {f"{file} of {name}": _call((folder / file).read_bytes) for file in ("environ", "maps", "auxv")}
-        found |= {
+        calls = {f"{file} of {name}": _call((folder / file).read_bytes) for file in ("environ", "maps", "auxv")} | {
             f"memory of {name}": _call(_read_memory, folder),
             f"what {name} has open": _call(os.readlink, folder / "fd" / "1"),
             f"a file that {name} has open": _call((folder / "fd" / "1").open),
             f"a descriptor of {name}": _call(_take_descriptor, pid),
             f"ptrace of {name}": _call(_attach, pid),
-            f"a signal to {name}": _call(os.kill, pid, signal.SIGCONT),
         }
+        if pid != 1:
+            calls[f"a signal to {name}"] = _call(os.kill, pid, signal.SIGCONT)
+        found |= {what: _on(pid, start_time, call) for what, call in calls.items()}
     return found
+
+
+def limits() -> dict[str, Attack]:
+    """Changes limits and priorities of processes of the same user."""
+    found: dict[str, Attack] = {"all processes of the user": _slow_down_all}
+    for name, (pid, start_time) in _victims().items():
+        calls = {
+            f"a limit of {name}": _call(_limit, pid),
+            f"the priority of {name}": _call(os.setpriority, os.PRIO_PROCESS, pid, 5),
+            f"the scheduler of {name}": _call(os.sched_setscheduler, pid, os.SCHED_BATCH, os.sched_param(0)),
+            f"the parameters of {name}": _call(os.sched_setparam, pid, os.sched_param(0)),
+            f"the disk priority of {name}": _call(_checked, "syscall", IOPRIO_SET, 1, pid, (2 << 13) | 7),
+        }
+        found |= {what: _on(pid, start_time, call) for what, call in calls.items()}
+    return found
+
+
+def _victims(*, inspected: bool = False) -> dict[str, tuple[int, int]]:
+    """Returns pids and start times: those of the service, and that of the supervisor if it is in sight.
+
+    The first process of a pid namespace may be signalled, which does nothing, but not be `inspected`.
+    """
+    victims = {name: (pid, start_time) for name, (pid, start_time) in TARGETS["processes"].items()}
+    grandparent = _stat(os.getppid(), 1)
+    name = "the first process" if grandparent == 1 else "the supervisor"
+    if grandparent > (0 if inspected else 1):
+        victims[name] = (grandparent, _stat(grandparent, 19))
+    return victims
+
+
+def _on(pid: int, start_time: int, attack: Attack) -> Attack:
+    """Returns the attack on exactly that process. In a pid namespace, one of the job's own may have its pid."""
+
+    def on_it() -> object:
+        try:
+            if _stat(pid, 19) != start_time:
+                raise ProcessLookupError(f"{pid} is another process here")
+        except FileNotFoundError:
+            try:
+                return attack()
+            except FileNotFoundError as error:
+                raise ProcessLookupError(f"{pid} is hidden: {error}") from None
+        return attack()
+
+    return on_it
+
+
+def _stat(pid: int, field: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[field])
 
 
 def servers() -> dict[str, Attack]:
@@ -112,7 +163,9 @@ def privileges() -> dict[str, Attack]:
         "core_pattern": _call(Path("/proc/sys/kernel/core_pattern").write_text, f"|{RUN}/x"),
         "a program of root": _gain_privileges,
         "writable mounts": _clear_read_only,
-    }
+        "a key of the user": _call(_checked, "syscall", ADD_KEY, b"user", b"torchyard-attack", b"x", 1, -4),
+        "the mode of a device": _call(os.fchmod, 0, 0o666),
+    } | {f"open {path}": _call(_open_terminal, path) for path in TARGETS.get("terminals", ())}
 
 
 def _call(function: Callable[..., object], *arguments: Any) -> Attack:
@@ -145,6 +198,27 @@ def _attach(pid: int) -> object:
 def _take_descriptor(pid: int) -> object:
     pidfd = os.pidfd_open(pid)
     return _checked("syscall", PIDFD_GETFD, ctypes.c_int(pidfd), ctypes.c_int(1), ctypes.c_uint(0))
+
+
+def _limit(pid: int) -> object:
+    return resource.prlimit(pid, resource.RLIMIT_SIGPENDING, resource.getrlimit(resource.RLIMIT_SIGPENDING))
+
+
+def _slow_down_all() -> object:
+    """The test looks at the service's priorities: in a pid namespace, this reaches the job's own processes."""
+    with contextlib.suppress(PermissionError):
+        os.setpriority(os.PRIO_USER, os.getuid(), 5)
+        _checked("syscall", IOPRIO_SET, 3, os.getuid(), (2 << 13) | 7)
+    raise PermissionError("as far as the job can see")
+
+
+def _open_terminal(path: str) -> object:
+    """Opens a terminal outside. One of the job's own may have its name."""
+    try:
+        with Path(path).open("r+b", buffering=0) as terminal:
+            return terminal.write(b"x")
+    except FileNotFoundError as error:
+        raise PermissionError(f"it is hidden: {error}") from None
 
 
 def _ping_redis() -> object:

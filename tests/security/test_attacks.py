@@ -2,6 +2,7 @@
 
 from collections.abc import Generator
 import json
+import os
 from pathlib import Path
 import socket
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from tests.e2e.service import Service, running, until
 from tests.worker.attempt import isolation
 from torchyard.contract.job import JobState
+from torchyard.contract.records import ProcessIdentity
 from torchyard.contract.views import IsolationView
 from worker.engines.local import process
 from worker.sandbox import levels
@@ -59,13 +61,24 @@ def abstract() -> Generator[str]:
         yield name
 
 
+@pytest.fixture
+def terminal() -> Generator[str]:
+    """The path of a terminal of the same user."""
+    ours, theirs = os.openpty()
+    yield os.ttyname(theirs)
+    os.close(ours)
+    os.close(theirs)
+
+
 @pytest.mark.parametrize("launcher", ["warm", "torchrun"])
-def test_a_job_touches_only_what_is_its_own(service: Service, home: Path, abstract: str, launcher: str) -> None:
-    targets = _targets(service, home, abstract)
-    before = _state(service.data, home)
+def test_a_job_touches_only_what_is_its_own(
+    service: Service, home: Path, abstract: str, terminal: str, launcher: str
+) -> None:
+    targets = _targets(service, home, abstract) | {"terminals": [terminal]}
+    before = _state(service.data, home), _priorities(service)
     found = _attack(service, targets, launcher)
     assert {name: result for name, result in found.items() if not result.startswith("refused")} == {}
-    assert _state(service.data, home) == before
+    assert (_state(service.data, home), _priorities(service)) == before
 
 
 @pytest.mark.thorough
@@ -92,7 +105,7 @@ def _targets(service: Service, home: Path, abstract: str) -> dict[str, Any]:
         "temporary": "/tmp",
         "secret_files": [name for name in SECRET_FILES if (service.data / name).exists()],
         "home_files": HOME_FILES,
-        "processes": _programs(service),
+        "processes": {name: (item.pid, item.start_time) for name, item in _programs(service).items()},
         "redis": str(redis),
         "host": url.hostname,
         "port": url.port,
@@ -100,21 +113,29 @@ def _targets(service: Service, home: Path, abstract: str) -> dict[str, Any]:
     }
 
 
-def _programs(service: Service) -> dict[str, int]:
-    """Returns the pids of the service's programs: Redis permits its inspection where the sandbox does not stop it."""
+def _programs(service: Service) -> dict[str, ProcessIdentity]:
+    """Returns the service's programs: Redis permits its inspection where the sandbox does not stop it."""
     wanted = {"the API": "api", "the worker": "worker", "Redis": "redis-server"}
     found = {
-        item.pid: Path(f"/proc/{item.pid}/cmdline").read_bytes().decode().split("\0")
+        item: Path(f"/proc/{item.pid}/cmdline").read_bytes().decode().split("\0")
         for item in process.descendants(service.pid)
     }
     programs = {
-        name: pid
+        name: item
         for name, word in wanted.items()
-        for pid, argv in found.items()
+        for item, argv in found.items()
         if any(part == word or f"/{word} " in part for part in argv)
     }
     assert programs.keys() == wanted.keys(), found
-    return programs | {"up": service.pid}
+    up = process.identity(service.pid)
+    assert up is not None
+    return programs | {"up": up}
+
+
+def _priorities(service: Service) -> dict[str, tuple[int, int]]:
+    """Returns priority and scheduler of the service's programs."""
+    pids = {name: item.pid for name, item in _programs(service).items()}
+    return {name: (os.getpriority(os.PRIO_PROCESS, pid), os.sched_getscheduler(pid)) for name, pid in pids.items()}
 
 
 def _attack(

@@ -1,6 +1,7 @@
 """What each level of isolation shuts, by the attacker's job in an attempt without a service."""
 
 from collections.abc import Iterator
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -21,30 +22,57 @@ from torchyard.contract.records import ProcessIdentity
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.views import IsolationView
 from worker.engines.local import orphans, process, supervisors
-from worker.sandbox import landlock, levels, namespaces
+from worker.sandbox import landlock, levels, namespaces, seccomp
 from worker.sandbox.levels import Isolation
+from worker.sandbox.namespaces import Namespaces
 
 HERE = isolation()
-BASIC = IsolationView(level="basic", own_mounts=False)
-MOUNTS = IsolationView(level="basic", own_mounts=True)
-LANDLOCK = IsolationView(level="landlock", own_mounts=False)
+BASIC = IsolationView(level="basic", filtered=True)
+MOUNTS = IsolationView(level="basic", own_mounts=True, filtered=True)
+LANDLOCK = IsolationView(level="landlock", filtered=True)
 needs_landlock = pytest.mark.skipif(HERE.level != "landlock", reason="this host has no Landlock")
+needs_pids = pytest.mark.skipif(not HERE.own_pids, reason="this host forbids pid namespaces")
 needs_mounts = pytest.mark.skipif(not HERE.own_mounts, reason="this host forbids mounts of one's own")
 
 FORBIDS_INSPECTION = "from torchyard.contract import inspection; inspection.forbid(); print(flush=True); input()"
+CHAIN_LENGTH = 200_000
+"""Bytes: one for each process of the chain, which ends there if nobody kills it."""
+FORKS_IN_A_CHAIN = f"""
+import os, pathlib
+chain = os.open(pathlib.Path(os.environ["TORCHYARD_RUN_DIR"], "chain"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+reading, writing = os.pipe()
+if os.fork() == 0:
+    os.setsid()
+    for number in range({CHAIN_LENGTH}):
+        os.write(chain, b"x")
+        if number == 100:
+            os.write(writing, b"x")
+        if os.fork():
+            os._exit(0)
+os.read(reading, 1)
+"""
+KILLS_THE_FIRST_PROCESS = """
+import os, signal
+for number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    os.kill(1, number)
+    os.kill(os.getppid(), 0)
+print("it lives", flush=True)
+"""
 INSPECTIONS = ("environ of", "maps of", "auxv of", "memory of", "what", "a file that", "a descriptor of", "ptrace of")
 OTHER_USER = 65534
 BECOMES_ANOTHER_USER = f"import os; os.setgroups([]); os.setgid({OTHER_USER}); os.setuid({OTHER_USER})"
 
 
 @pytest.fixture
-def victim() -> Iterator[int]:
-    """The pid of a process that forbids its inspection, as the service's programs do."""
+def victim() -> Iterator[ProcessIdentity]:
+    """A process that forbids its inspection, as the service's programs do."""
     argv = [sys.executable, "-P", "-c", FORBIDS_INSPECTION]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as started:
         assert started.stdout is not None
         assert started.stdout.readline()
-        yield started.pid
+        found = process.identity(started.pid)
+        assert found is not None
+        yield found
         started.kill()
 
 
@@ -52,7 +80,7 @@ def victim() -> Iterator[int]:
     "level", [BASIC, pytest.param(MOUNTS, marks=needs_mounts), pytest.param(LANDLOCK, marks=needs_landlock)], ids=str
 )
 def test_no_level_lets_a_job_inspect_the_service_or_use_privileges(
-    attempt: Attempt, victim: int, level: IsolationView
+    attempt: Attempt, victim: ProcessIdentity, level: IsolationView
 ) -> None:
     found = _attacked(attempt, level, victim=victim, groups=["processes", "privileges"])
     wanted = [name for name in found if name.startswith(INSPECTIONS)]
@@ -64,15 +92,38 @@ def test_no_level_lets_a_job_inspect_the_service_or_use_privileges(
     assert signals == ({"refused"} if level is LANDLOCK else {"got None"})
 
 
+@pytest.mark.skipif(not HERE.filtered, reason="this host has no filters of system calls")
+def test_a_filter_shuts_limits_priorities_and_keys_without_namespaces(
+    attempt: Attempt, victim: ProcessIdentity
+) -> None:
+    before = os.getpriority(os.PRIO_PROCESS, victim.pid)
+    found = _attacked(attempt, BASIC, victim=victim, groups=["limits", "privileges"])
+    wanted = [name for name in found if name.endswith((" of the victim", " of the supervisor"))]
+    assert len(wanted) == 10
+    refused = (*wanted, "a key of the user")
+    assert {name: found[name] for name in refused if not found[name].startswith("refused")} == {}
+    assert os.getpriority(os.PRIO_PROCESS, victim.pid) == before
+
+
+@needs_pids
+def test_processes_of_its_own_shut_every_reach_without_landlock_and_filters(
+    attempt: Attempt, victim: ProcessIdentity
+) -> None:
+    level = IsolationView(level="basic", own_mounts=True, own_pids=True)
+    found = _attacked(attempt, level, victim=victim, groups=["processes", "limits"])
+    assert "a signal to the victim" in found
+    assert {name: result for name, result in found.items() if not result.startswith("refused")} == {}
+
+
 @needs_mounts
-def test_mounts_of_its_own_shut_every_change_without_landlock(attempt: Attempt, victim: int) -> None:
+def test_mounts_of_its_own_shut_every_change_without_landlock(attempt: Attempt, victim: ProcessIdentity) -> None:
     found = _attacked(attempt, MOUNTS, victim=victim, groups=["changes"])
     reads = {"link to the token"}
     assert {name for name, result in found.items() if not result.startswith("refused")} == reads
 
 
 @needs_landlock
-def test_landlock_shuts_reads_and_writes_without_mounts_of_its_own(attempt: Attempt, victim: int) -> None:
+def test_landlock_shuts_reads_and_writes_without_mounts_of_its_own(attempt: Attempt, victim: ProcessIdentity) -> None:
     found = _attacked(attempt, LANDLOCK, victim=victim, groups=["files", "changes"])
     outside_landlock = {
         *("open the token to all", "close the data directory", "age the token", "change the configuration"),
@@ -102,7 +153,7 @@ def test_a_job_of_another_user_touches_only_what_is_its_own(
         return start(run, **options)
 
     monkeypatch.setattr(supervisors, "start", give_and_start)
-    found = _attacked(attempt, HERE, victim=light.started[-1].pid)
+    found = _attacked(attempt, HERE, victim=light.started[-1])
     assert process.kill_attempt(attempt.job_id, attempt.number) == []
     assert {name: result for name, result in found.items() if not result.startswith("refused")} == {}
     assert (attempt.run.job / "attacks.json").stat().st_uid == OTHER_USER
@@ -111,11 +162,14 @@ def test_a_job_of_another_user_touches_only_what_is_its_own(
 @pytest.mark.parametrize("found", [True, False], ids=["with Landlock", "without it"])
 def test_a_level_that_a_host_lacks_is_said_or_refused(monkeypatch: pytest.MonkeyPatch, found: bool) -> None:
     monkeypatch.setattr(landlock, "abi", lambda: 3 if found else 0)
-    monkeypatch.setattr(namespaces, "is_allowed", lambda: False)
+    monkeypatch.setattr(namespaces, "allowed", lambda: Namespaces(mounts=False, pids=False))
+    monkeypatch.setattr(seccomp, "is_allowed", lambda: False)
     view = levels.level_of(Isolation.AUTO)
     said = levels.describe(view)
     assert view.level == ("landlock" if found else "basic")
     assert "jobs share /dev/shm" in said
+    assert "a job that forks without end may outlive its attempt" in said
+    assert "jobs may use this user's keyrings" in said
     assert ("signals" in said, "jobs may touch all files" in said) == (found, not found)
     if not found:
         with pytest.raises(ConfigError, match="TORCHYARD_ISOLATION is require, but this host lacks Landlock"):
@@ -123,8 +177,44 @@ def test_a_level_that_a_host_lacks_is_said_or_refused(monkeypatch: pytest.Monkey
     assert levels.level_of(Isolation.OFF).level == "off"
 
 
+@pytest.mark.parametrize(
+    "level",
+    [pytest.param(HERE, marks=needs_pids), levels.OFF, BASIC],
+    ids=["processes of its own", "off", "basic"],
+)
+def test_a_chain_of_forks_ends_with_its_attempt(attempt: Attempt, level: IsolationView) -> None:
+    attempt.isolation = level
+    attempt.start_job(FORKS_IN_A_CHAIN, world_size=1)
+    report = attempt.report()
+    assert report.reason is EndReason.COMPLETED, report
+    length = (attempt.run.job / "chain").stat().st_size
+    assert length > 0
+    assert _pids_of_marker(attempt.job_id) == []
+    assert (attempt.run.job / "chain").stat().st_size == length
+    assert length < CHAIN_LENGTH  # it was killed, and did not end by itself
+
+
+@needs_pids
+def test_a_job_cannot_end_or_stop_the_first_process(attempt: Attempt) -> None:
+    attempt.isolation = HERE
+    attempt.start_job(KILLS_THE_FIRST_PROCESS, world_size=1)
+    report = attempt.report()
+    assert report.reason is EndReason.COMPLETED, report
+    assert "it lives" in attempt.log("rank-0", "stdout")
+
+
+def _pids_of_marker(marker: str) -> list[str]:
+    """Returns the processes whose environment has the text."""
+    found: list[str] = []
+    for path in Path("/proc").glob("[1-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if marker.encode() in path.read_bytes():
+                found.append(path.parent.name)
+    return found
+
+
 def _attacked(
-    attempt: Attempt, level: IsolationView, *, victim: int, groups: list[str] | None = None
+    attempt: Attempt, level: IsolationView, *, victim: ProcessIdentity, groups: list[str] | None = None
 ) -> dict[str, str]:
     """Returns what the attacks of `groups` got in an attempt."""
     folder = attempt.run.root.parent
@@ -141,8 +231,8 @@ def _attacked(
         "temporary": tempfile.gettempdir(),
         "secret_files": ["token"],
         "home_files": [".netrc"],
-        "processes": {"the victim": victim},
-        "groups": groups or ["files", "changes", "processes", "privileges"],
+        "processes": {"the victim": (victim.pid, victim.start_time)},
+        "groups": groups or ["files", "changes", "processes", "limits", "privileges"],
     }
     (attempt.run.root / "code" / "targets.json").write_text(json.dumps(targets))
     attempt.isolation = level

@@ -28,6 +28,15 @@ held = open(sys.argv[1])
 while not (run / "go").exists(): time.sleep(0.01)
 os._exit(1)
 """
+HOLDS_SYSTEM_V_MEMORY = """
+import ctypes, os, pathlib, sys
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.shmget(int(sys.argv[1]), 4096, 0o1600) >= 0, os.strerror(ctypes.get_errno())
+print(pathlib.Path("/proc/sysvipc/shm").read_text().count(sys.argv[1]))
+ours, theirs = os.openpty()
+os.write(ours, b"hello\\n")
+print(os.read(theirs, 100).decode().strip(), flush=True)
+"""
 WRITES_EVERYWHERE = """
 import os, pathlib, tempfile
 for name in ("TORCHYARD_RUN_DIR", "TMPDIR", "HOME", "XDG_CACHE_HOME"):
@@ -114,7 +123,8 @@ def test_a_jobs_home_stays_and_its_temporary_files_go_however_deep(attempt: Atte
 
 @pytest.mark.parametrize("level", ["off", "shared"])
 def test_shared_memory_files_that_an_attempt_held_are_removed_and_others_stay(attempt: Attempt, level: str) -> None:
-    attempt.isolation = levels.OFF if level == "off" else isolation().model_copy(update={"own_mounts": False})
+    shared = isolation().model_copy(update={"own_mounts": False, "own_pids": False})
+    attempt.isolation = levels.OFF if level == "off" else shared
     mine, others = SHM / f"mine-{uuid.uuid4()}", SHM / f"others-{uuid.uuid4()}"
     others.write_text("x")
     try:
@@ -136,6 +146,15 @@ def test_shared_memory_of_its_own_ends_with_an_attempt(attempt: Attempt) -> None
     assert not mine.exists()
     attempt.stop(grace=0)
     attempt.report()
+
+
+@pytest.mark.skipif(not isolation().own_mounts, reason="this host forbids mounts of one's own")
+def test_system_v_memory_ends_with_an_attempt_and_terminals_are_its_own(attempt: Attempt) -> None:
+    attempt.start_job(HOLDS_SYSTEM_V_MEMORY, args=[str(key := uuid.uuid4().int % (1 << 31))], world_size=1)
+    report = attempt.report()
+    assert report.reason is EndReason.COMPLETED, report
+    assert attempt.log("rank-0", "stdout").splitlines() == ["1", "hello"]
+    assert str(key) not in Path("/proc/sysvipc/shm").read_text()
 
 
 @pytest.mark.parametrize(

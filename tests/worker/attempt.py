@@ -22,7 +22,7 @@ from torchyard.contract.spec import parse_spec
 from torchyard.contract.views import IsolationView
 from worker.attempts.prepare import plan_of
 from worker.engines.base import AttemptKey
-from worker.engines.local import process, supervisors
+from worker.engines.local import process, ranks, supervisors
 from worker.engines.local.engine import launch_plan
 from worker.engines.local.launchers.torchrun import TorchrunLauncher
 from worker.engines.local.launchers.warm import WarmLauncher
@@ -49,6 +49,26 @@ def wait_for(condition: Callable[[], object], what: str) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"timed out while waiting for {what}"
         time.sleep(0.02)
+
+
+def named_inside(pid: int, supervisor: ProcessIdentity) -> ProcessIdentity:
+    """Returns the process below the supervisor that has this pid in its own pid namespace."""
+    below = process.descendants(supervisor.pid)
+    return next(item for item in below if ranks.as_recorded(item).pid == pid)
+
+
+def rank_of(run: RunDir, rank: int = 0) -> ProcessIdentity:
+    """Returns a rank that runs."""
+    supervisor = read_record(run.supervisor, ProcessIdentity)
+    assert supervisor is not None
+    found: dict[int, ProcessIdentity] = {}
+
+    def runs() -> bool:
+        found.update(ranks.running_ranks(run, process.descendants(supervisor.pid), world_size=rank + 1))
+        return rank in found
+
+    wait_for(runs, f"rank {rank}")
+    return found[rank]
 
 
 @functools.cache

@@ -6,8 +6,7 @@ from pathlib import Path
 import subprocess
 import sys
 
-from tests.worker.attempt import Attempt, wait_for
-from torchyard.contract.recordfiles import read_record
+from tests.worker.attempt import Attempt, named_inside, rank_of, wait_for
 from torchyard.contract.records import ProcessIdentity
 from worker.engines.local import process
 
@@ -145,15 +144,11 @@ def descendant(attempt: Attempt, name: str = "grandchild") -> ProcessIdentity:
     path = attempt.run.job / name
     wait_for(path.exists, "the descendant")
     wait_for(path.read_text, "its pid")
-    found = process.identity(int(path.read_text()))
-    assert found is not None
-    return found
+    return named_inside(int(path.read_text()), attempt.supervisor)
 
 
 def rank_process(attempt: Attempt, rank: int) -> ProcessIdentity:
-    found = read_record(attempt.run.ranks / f"{rank}.json", ProcessIdentity)
-    assert found is not None
-    return found
+    return rank_of(attempt.run, rank)
 
 
 def launcher_process(attempt: Attempt) -> ProcessIdentity:

@@ -18,7 +18,7 @@ from store.db.tables import Attempt
 from tests import servers
 from tests.databases import SQLiteDatabases
 from tests.store.fixture import StoreFixture
-from tests.worker.attempt import LAUNCHER, wait_for
+from tests.worker.attempt import LAUNCHER, named_inside, rank_of, wait_for
 from tests.worker.programs import HAS_DAEMONS
 from torchyard.contract.recordfiles import read_record
 from torchyard.contract.records import ProcessIdentity
@@ -58,10 +58,10 @@ class Running:
     @classmethod
     def of(cls, run: RunDir) -> "Running":
         wait_for((run.job / "ready-0").exists, "the rank's daemons")
-        records = [read_record(path, ProcessIdentity) for path in (run.supervisor, run.ranks / "0.json")]
-        daemons = [process.identity(int((run.job / name).read_text())) for name in ("named", "nameless")]
-        found = [item for item in (*records, *daemons) if item is not None]
-        return cls(run.root.parent.name, *found)
+        supervisor = read_record(run.supervisor, ProcessIdentity)
+        assert supervisor is not None
+        daemons = [named_inside(int((run.job / name).read_text()), supervisor) for name in ("named", "nameless")]
+        return cls(run.root.parent.name, supervisor, rank_of(run), *daemons)
 
     def alive(self) -> list[bool]:
         return [process.is_alive(item) for item in (self.supervisor, self.rank, self.named, self.nameless)]

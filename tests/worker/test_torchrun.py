@@ -6,9 +6,8 @@ import signal
 
 import pytest
 
-from tests.worker.attempt import Attempt, wait_for
+from tests.worker.attempt import Attempt, rank_of, wait_for
 from torchyard.contract.job import EndReason
-from torchyard.contract.recordfiles import read_record
 from torchyard.contract.records import ProcessIdentity
 from worker.engines.local import process
 
@@ -54,9 +53,7 @@ EACH_WAY = pytest.mark.parametrize(
 
 
 def _rank(attempt: Attempt, rank: int) -> ProcessIdentity:
-    found = read_record(attempt.run.ranks / f"{rank}.json", ProcessIdentity)
-    assert found is not None
-    return found
+    return rank_of(attempt.run, rank)
 
 
 @pytest.mark.parametrize("attempt", [pytest.param("cold", marks=pytest.mark.thorough), "agent", "warm"], indirect=True)

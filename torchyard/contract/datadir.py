@@ -1,6 +1,6 @@
 """The data directory as all programs know it: whose its files are, what jobs may not name, and its own Redis."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 import os
 from pathlib import Path
 
@@ -16,8 +16,12 @@ def make_files_private() -> int:
     return os.umask(0o077)
 
 
-def check_allowed_paths(data_dir: Path, allowed: Iterable[Path]) -> None:
-    """Raises ConfigError if a folder whose files jobs may name contains the data directory, or lies in it."""
+def check_allowed_paths(data_dir: Path, allowed: Mapping[Path, bool]) -> None:
+    """Raises ConfigError if a folder whose files jobs may name contains the data directory, or lies in it, or lies in
+    a folder that jobs may write: they could replace it by a link.
+
+    `allowed`: the folders, and whether jobs may write each of them.
+    """
     own = data_dir.resolve()
     for path in allowed:
         found = path.resolve()
@@ -27,6 +31,12 @@ def check_allowed_paths(data_dir: Path, allowed: Iterable[Path]) -> None:
                 f"jobs must not name files in {path}: it {how} the data directory {data_dir}, which has the token,"
                 " the database and every job's files. Allow another folder (--allow-path, TORCHYARD_ALLOW_PATHS)"
             )
+        for parent, writable in allowed.items():
+            if writable and found != parent.resolve() and found.is_relative_to(parent.resolve()):
+                raise ConfigError(
+                    f"jobs must not be allowed {path} beside {parent}{os.pathsep}{WRITABLE}: they may write there, so"
+                    f" they could replace it by a link to other files. Leave {path} out, or allow it elsewhere"
+                )
 
 
 def parse_allowed_paths(text: str) -> dict[Path, bool]:

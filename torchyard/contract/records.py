@@ -48,7 +48,11 @@ class Sandbox(Record):
     landlock: bool
     """Whether Landlock enforces the three lists."""
     own_mounts: bool
-    """Whether the attempt has mounts of its own, where all but `writable` is read-only, and a `/dev/shm` of its own."""
+    """Whether the attempt has shared memory of its own, and mounts where all but `writable` is read-only."""
+    own_pids: bool = False
+    """Whether the attempt has a pid namespace of its own, which needs `own_mounts`."""
+    filtered: bool = False
+    """Whether system calls are filtered that reach beyond the attempt."""
     readable: list[str]
     """Files, and folders with all below them. So are the next two."""
     writable: list[str]

@@ -266,7 +266,12 @@ class IsolationView(View):
     """`off`: nothing; `basic`: no inspection of other processes, no privileges; `landlock`: the kernel also restricts
     their files and signals; `strict`: a user for each owner, and namespaces for each attempt."""
     own_mounts: bool = False
-    """Whether each attempt has a `/dev/shm` of its own, and mounts where all but its own folders is read-only."""
+    """Whether each attempt has shared memory and terminals of its own, and mounts where all but its own folders is
+    read-only."""
+    own_pids: bool = False
+    """Whether each attempt sees and reaches its own processes alone, and the kernel ends them all with the first."""
+    filtered: bool = False
+    """Whether system calls are filtered that reach beyond the attempt: keyrings, limits and priorities of others."""
     lacks: list[str] = []
     """What this host cannot do, and what it would need."""
 

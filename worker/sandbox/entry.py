@@ -1,20 +1,32 @@
 """Enters the sandbox of an attempt."""
 
+from collections.abc import Callable
+
 from torchyard.contract import inspection
 from torchyard.contract.records import Sandbox
-from worker.sandbox import landlock, namespaces, privileges
+from worker.sandbox import init, landlock, namespaces, privileges, seccomp
 from worker.sandbox.policy import rules
 
 
-def enter(sandbox: Sandbox) -> None:
+def enter(sandbox: Sandbox, *, announce: Callable[[int], None], ended: Callable[[int], None]) -> None:
     """Restricts this process, which must have one thread, and its descendants. Raises OSError.
 
     They share one domain: they may signal and inspect each other, but no process outside.
+
+    With pids of its own, this returns in a grandchild of the caller. `announce` gets the pid of the namespace's first
+    process, which becomes a child of the caller's subreaper. `ended` gets the exit code of the grandchild.
     """
     inspection.permit()  # a user namespace needs it, and so do debuggers inside the sandbox
     if sandbox.own_mounts:
-        namespaces.enter_own_mounts(sandbox.writable)
+        namespaces.unshare(pids=sandbox.own_pids)
+        if sandbox.own_pids:
+            init.become_init(announce)
+        namespaces.make_mounts(sandbox.writable, pids=sandbox.own_pids)
     privileges.drop()
     privileges.limit_resources()
     if sandbox.landlock:
         landlock.restrict(rules(sandbox))
+    if sandbox.filtered:
+        seccomp.restrict(others=not sandbox.own_pids)
+    if sandbox.own_pids:
+        init.fork_agent(ended)

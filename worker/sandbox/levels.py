@@ -1,10 +1,12 @@
 """The levels of isolation: what the operator asks for, and what this host can do."""
 
+from collections.abc import Iterator
 from enum import StrEnum
 
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.views import IsolationView
-from worker.sandbox import landlock, namespaces
+from worker.sandbox import landlock, namespaces, seccomp
+from worker.sandbox.namespaces import Namespaces
 from worker.sandbox.strict.requirements import HelperNeeds, strict_level
 
 OFF = IsolationView(
@@ -14,11 +16,19 @@ _NEEDED_ABI = (
     (1, "Landlock (Linux 5.13, CONFIG_SECURITY_LANDLOCK and lsm=landlock): jobs may touch all files of this user"),
     (3, "Landlock for truncation (Linux 6.2): jobs may empty files of this user that they cannot write"),
     (5, "Landlock for device controls (Linux 6.10)"),
-    (6, "Landlock for signals and abstract sockets (Linux 6.12): jobs may kill other processes of this user"),
+    (6, "Landlock for signals and abstract sockets (Linux 6.12): jobs may reach other processes of this user by them"),
 )
 _NO_OWN_MOUNTS = (
     "mounts of its own for each attempt (user namespaces, Linux 5.12): jobs share /dev/shm, and may change the modes of"
     " this user's files"
+)
+_NO_OWN_PIDS = (
+    "processes of its own for each attempt (user namespaces, with a mount of /proc): a job that forks without end may"
+    " outlive its attempt"
+)
+_NOT_FILTERED = (
+    "filters of system calls (CONFIG_SECCOMP_FILTER, x86-64 or arm64): jobs may use this user's keyrings, and change"
+    " limits and priorities of its processes"
 )
 
 
@@ -44,13 +54,16 @@ def level_of(isolation: Isolation, *, needs: HelperNeeds | None = None) -> Isola
         return OFF
     if isolation is Isolation.STRICT:
         return strict_level(needs)
-    abi, own_mounts = landlock.abi(), namespaces.is_allowed()
-    lacks = [what for needed, what in _NEEDED_ABI if abi < needed] + ([] if own_mounts else [_NO_OWN_MOUNTS])
-    if abi:
-        return IsolationView(level="landlock", own_mounts=own_mounts, lacks=lacks)
-    if isolation is Isolation.REQUIRE:
-        raise ConfigError(f"TORCHYARD_ISOLATION is require, but this host lacks {lacks[0]}")
-    return IsolationView(level="basic", own_mounts=own_mounts, lacks=[lacks[0], *lacks[len(_NEEDED_ABI) :]])
+    abi, own, filtered = landlock.abi(), namespaces.allowed(), seccomp.is_allowed()
+    if not abi and isolation is Isolation.REQUIRE:
+        raise ConfigError(f"TORCHYARD_ISOLATION is require, but this host lacks {_NEEDED_ABI[0][1]}")
+    return IsolationView(
+        level="landlock" if abi else "basic",
+        own_mounts=own.mounts,
+        own_pids=own.pids,
+        filtered=filtered,
+        lacks=list(_lacks(abi, own, filtered=filtered)),
+    )
 
 
 def describe(isolation: IsolationView) -> str:
@@ -61,5 +74,19 @@ def describe(isolation: IsolationView) -> str:
         "landlock": "isolated by Landlock",
         "strict": "isolated strictly",
     }
-    own = ", with mounts of its own" if isolation.own_mounts else ""
-    return shown[isolation.level] + own + "".join(f"; lacks {what}" for what in isolation.lacks)
+    own = [what for what, has in (("mounts", isolation.own_mounts), ("processes", isolation.own_pids)) if has]
+    with_own = f", with {' and '.join(own)} of its own" if own else ""
+    return shown[isolation.level] + with_own + "".join(f"; lacks {what}" for what in isolation.lacks)
+
+
+def _lacks(abi: int, own: Namespaces, *, filtered: bool) -> Iterator[str]:
+    if not abi:
+        yield _NEEDED_ABI[0][1]
+    else:
+        yield from (what for needed, what in _NEEDED_ABI if abi < needed)
+    if not own.mounts:
+        yield _NO_OWN_MOUNTS
+    if not own.pids:
+        yield _NO_OWN_PIDS
+    if not filtered:
+        yield _NOT_FILTERED

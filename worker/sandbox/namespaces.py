@@ -1,66 +1,112 @@
-"""Mount namespaces: give an attempt mounts of its own, which end with its last process. See mount_namespaces(7).
+"""Namespaces of an attempt: mounts, shared memory, terminals, and processes of its own. They end with its last process.
 
-All is read-only but what the attempt may write. Unlike Landlock, this covers modes, owners and times of files too. And
-its `/dev/shm` is its own.
+See mount_namespaces(7), pid_namespaces(7) and ipc_namespaces(7). All mounts are read-only but what the attempt may
+write. Unlike Landlock, this covers modes, owners and times of files too.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import ctypes
+from dataclasses import dataclass
 import os
 from pathlib import Path
 import struct
 
 from torchyard.contract import inspection
 
-_CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
-_MS_NOSUID, _MS_NODEV, _MS_BIND, _MS_REC, _MS_PRIVATE = 2, 4, 4096, 16384, 1 << 18
+_CLONE_NEWNS, _CLONE_NEWIPC, _CLONE_NEWUSER, _CLONE_NEWPID = 0x00020000, 0x08000000, 0x10000000, 0x20000000
+_MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_BIND, _MS_REC, _MS_PRIVATE = 2, 4, 8, 4096, 16384, 1 << 18
 _MOUNT_SETATTR = 442
 """Number of the system call, the same on every architecture."""
 _AT_FDCWD, _AT_RECURSIVE, _RDONLY = -100, 0x8000, 1
 _SHM = "/dev/shm"  # noqa: S108 what POSIX shared memory uses
+_TERMINALS, _NEW_TERMINAL = "/dev/pts", "/dev/ptmx"
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def enter_own_mounts(writable: Sequence[str]) -> None:
-    """Moves this process to mounts of its own, where all but `writable` is read-only, with an empty `/dev/shm`.
+@dataclass(frozen=True)
+class Namespaces:
+    """The namespaces that an attempt can have on this host. `pids` needs `mounts`, for a `/proc` of its own."""
+
+    mounts: bool
+    pids: bool
+
+
+def unshare(*, pids: bool) -> None:
+    """Moves this process to new namespaces. With `pids`, its next fork is the first process of a new one.
 
     Without root, this needs a user namespace too; the process keeps its user there. It must have one thread, and permit
     its inspection. Raises OSError.
     """
     user, group = os.geteuid(), os.getegid()
+    wanted = _CLONE_NEWNS | _CLONE_NEWIPC | (_CLONE_NEWPID if pids else 0)
     try:
-        _check("unshare", _libc.unshare(_CLONE_NEWNS))
+        _check("unshare", _libc.unshare(wanted))
     except PermissionError:
-        _check("unshare", _libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS))
+        _check("unshare", _libc.unshare(_CLONE_NEWUSER | wanted))
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
         Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
+
+
+def make_mounts(writable: Sequence[str], *, pids: bool) -> None:
+    """Makes the mounts of the new namespaces: read-only but for `writable`, and an empty `/dev/shm`. Raises OSError.
+
+    Terminals are new ones too. With `pids`, `/proc` shows the processes of this namespace alone.
+    """
     folder = Path.cwd()
     _mount("none", "/", flags=_MS_REC | _MS_PRIVATE)
     _mount("shm", _SHM, kind="tmpfs", flags=_MS_NOSUID | _MS_NODEV, data="mode=1777")
+    _mount("devpts", _TERMINALS, kind="devpts", flags=_MS_NOSUID | _MS_NOEXEC, data="newinstance,ptmxmode=0666")
+    if not Path(_NEW_TERMINAL).is_symlink():  # to the one in the folder
+        _mount(f"{_TERMINALS}/ptmx", _NEW_TERMINAL, flags=_MS_BIND)
+    if pids:
+        _mount("proc", "/proc", kind="proc", flags=_MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
     own = [path for path in writable if path != _SHM]
     for path in own:
         _mount(path, path, flags=_MS_BIND | _MS_REC)
     _set_read_only("/", _AT_RECURSIVE, read_only=True)
-    for path in (_SHM, *own):
+    for path in (_SHM, _TERMINALS, *own):
         _set_read_only(path, 0, read_only=False)
     os.chdir(folder)  # the mount of before would stay below this process
+    _reopen_stdin()
 
 
-def is_allowed() -> bool:
-    """Returns whether `enter_own_mounts` works on this host. Tries it in a child, so no other thread may run."""
+def allowed() -> Namespaces:
+    """Returns what this host allows. Tries it in a child, so no other thread may run."""
+    if _works(lambda: _try(pids=True)):
+        return Namespaces(mounts=True, pids=True)
+    return Namespaces(mounts=_works(lambda: _try(pids=False)), pids=False)
+
+
+def _try(*, pids: bool) -> None:
+    inspection.permit()
+    unshare(pids=pids)
+    if not pids:
+        make_mounts([], pids=False)
+    elif not _works(lambda: make_mounts([], pids=True)):
+        raise PermissionError("no mount of /proc")
+
+
+def _works(function: Callable[[], None]) -> bool:
+    """Calls the function in a child. Returns whether it ended without an error."""
     child = os.fork()
     if child == 0:
         code = 1
         try:
-            inspection.permit()
-            enter_own_mounts([])
+            function()
             code = 0
         finally:
             os._exit(code)
     _, status = os.waitpid(child, 0)
     return status == 0
+
+
+def _reopen_stdin() -> None:
+    """Replaces a descriptor of `/dev/null` from outside: as root, it would allow to change the mode of the host's."""
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    os.dup2(null, 0)
+    os.close(null)
 
 
 def _mount(source: str, target: str, *, flags: int, kind: str = "", data: str = "") -> None:

@@ -23,7 +23,9 @@ _GPU_LIBRARIES = ("nccl.conf", "OpenCL", "vulkan", "egl", "glvnd", "libibverbs.d
 _SHELLS = ("passwd", "group", "os-release", "debian_version", "profile", "profile.d", "bash.bashrc", "gitconfig")
 _ETC = (*_NETWORK, *_CERTIFICATES, *_LOADER, *_LOCALE, *_GPU_LIBRARIES, *_SHELLS)
 """The parts of /etc that libraries read. Others have keys and passwords, which root's jobs could read."""
-_DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts")
+_DEVICES = ("null", "zero", "full", "random", "urandom")
+_TERMINALS = ("tty", "ptmx", "pts")
+"""Only with mounts of its own: others are those of all processes of this user."""
 _GPU_DEVICES = ("nvidia*", "dri", "kfd", "infiniband", "gdrdrv")
 _OF_PREFIX = ("bin", "lib", "lib64", "include", "share", "etc", "ssl", "conda-meta", "nvvm", "targets", "pyvenv.cfg")
 _PACKAGES = ("torchyard", "trainer", "worker")
@@ -59,9 +61,11 @@ def sandbox_of(
     return Sandbox(
         landlock=isolation.level == "landlock",
         own_mounts=isolation.own_mounts,
+        own_pids=isolation.own_mounts and isolation.own_pids,
+        filtered=isolation.filtered,
         readable=_paths(found),
         writable=_paths((*own, *writable)),
-        devices=_paths(_devices(gpus=gpus)),
+        devices=_paths(_devices(gpus=gpus, terminals=isolation.own_mounts)),
         temporary=str(places.temporary),
     )
 
@@ -109,9 +113,9 @@ def _of_variables(environ: Mapping[str, str]) -> Iterator[Path]:
         yield from (Path(part) for part in environ.get(name, "").split(os.pathsep) if part.startswith("/"))
 
 
-def _devices(*, gpus: bool) -> Iterator[Path]:
+def _devices(*, gpus: bool, terminals: bool) -> Iterator[Path]:
     device = Path("/dev")
-    yield from (device / name for name in _DEVICES)
+    yield from (device / name for name in (*_DEVICES, *(_TERMINALS if terminals else ())))
     for pattern in _GPU_DEVICES if gpus else ():
         yield from device.glob(pattern)
 

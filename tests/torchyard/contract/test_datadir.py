@@ -25,12 +25,24 @@ def test_a_folder_around_or_in_the_data_directory_is_refused(tmp_path: Path, all
     (tmp_path / "code").mkdir()
     (tmp_path / "link").symlink_to(tmp_path)
     (tmp_path / "code" / "in").symlink_to(data / "runs")
-    datadir.check_allowed_paths(data, [tmp_path / "code", tmp_path / "data-of-jobs"])
+    datadir.check_allowed_paths(data, dict.fromkeys([tmp_path / "code", tmp_path / "data-of-jobs"], False))
     with pytest.raises(ConfigError, match=f" {how} the data directory {data},") as caught:
-        datadir.check_allowed_paths(data, [tmp_path / "code", tmp_path / allowed])
+        datadir.check_allowed_paths(data, dict.fromkeys([tmp_path / "code", tmp_path / allowed], False))
     assert str(tmp_path / allowed) in caught.value.message
     with pytest.raises(ConfigError):
-        datadir.check_allowed_paths(tmp_path / "link" / "data", [tmp_path / allowed])
+        datadir.check_allowed_paths(tmp_path / "link" / "data", {tmp_path / allowed: False})
+
+
+@pytest.mark.parametrize("inside", ["shared/deep", "link"])
+def test_a_folder_in_one_that_jobs_may_write_is_refused(tmp_path: Path, inside: str) -> None:
+    (tmp_path / "shared" / "deep").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "shared" / "deep")
+    shared, nested = tmp_path / "shared", tmp_path / inside
+    datadir.check_allowed_paths(tmp_path / "data", {shared: False, nested: False})
+    datadir.check_allowed_paths(tmp_path / "data", {shared: True, tmp_path / "shared-too": True})
+    with pytest.raises(ConfigError, match="they could replace it by a link") as caught:
+        datadir.check_allowed_paths(tmp_path / "data", {shared: True, nested: False})
+    assert str(nested) in caught.value.message
 
 
 def test_the_address_of_the_embedded_redis_has_its_password(tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ import pytest
 from store.db.database import Database
 from store.rows import attempts
 from tests.store.fixture import StoreFixture
-from tests.worker.attempt import Attempt, wait_for
+from tests.worker.attempt import Attempt, rank_of, wait_for
 from tests.worker.attempts.fixture import INVENTORY, RunnerFixture, worker_context
 from torchyard.contract import failpoints
 from torchyard.contract.job import EndReason, JobState
-from torchyard.contract.recordfiles import read_record, write_record
+from torchyard.contract.recordfiles import write_record
 from torchyard.contract.records import ExitReport, ProcessIdentity
 from worker.engines.local import process
 from worker.engines.local.engine import LocalEngine
@@ -245,8 +245,7 @@ def test_an_attempt_with_unkillable_processes_keeps_its_devices_and_its_owner_is
 def test_a_cancelled_job_with_a_stopped_rank_is_killed_after_its_grace(fixture: ProcessRunnerFixture) -> None:
     fixture.start_script(STOPS_ITSELF)
     fixture.wait_until_ready()
-    rank = read_record(fixture.run.ranks / "0.json", ProcessIdentity)
-    assert rank is not None
+    rank = rank_of(fixture.run)
     wait_for(lambda: process.is_stopped(rank), "the rank is stopped")
     fixture.request_stop()
     assert fixture.wait_for_end().state == JobState.CANCELLED

@@ -23,6 +23,9 @@ Send = Callable[[ProcessIdentity, signal.Signals], bool]
 
 _KILL_POLL_S = 0.02
 
+_MOST_REAPED = 10_000
+_MOST_CHASED = 1000
+
 _PR_SET_CHILD_SUBREAPER = 36
 _GONE = {errno.ESRCH, errno.EINVAL}
 """The errors of pidfd_open for a process that has ended. EINVAL: its pid is now only that of a group or a session."""
@@ -132,8 +135,11 @@ def reparented_children(own: Collection[ProcessIdentity]) -> tuple[list[ProcessI
 
 
 def reap_children() -> Generator[tuple[int, int]]:
-    """Reaps every child of this process that has ended. Yields the pid and the exit code of each."""
-    while True:
+    """Reaps the children of this process that have ended. Yields the pid and the exit code of each.
+
+    It stops after many: a chain of forks may leave new ones as fast as they are reaped.
+    """
+    for _ in range(_MOST_REAPED):
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
@@ -141,6 +147,24 @@ def reap_children() -> Generator[tuple[int, int]]:
         if not pid:
             return
         yield pid, os.waitstatus_to_exitcode(status)
+
+
+def kill_children() -> bool:
+    """Kills the children of this process, again and again for a moment. Returns whether it still has one.
+
+    A process that forks and ends at once is not found by a search of all processes: its child has another pid by then.
+    But a subreaper always has some child of such a chain. No other process gets the pid of a child that is not reaped.
+    """
+    for _ in range(_MOST_CHASED):
+        for pid in _children():
+            os.kill(pid, signal.SIGKILL)
+        for _ in reap_children():
+            pass
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return False
+    return True
 
 
 def send(process: ProcessIdentity, number: signal.Signals) -> bool:
@@ -225,6 +249,14 @@ class _Process:
 def _table() -> dict[int, _Process]:
     found = (_read_stat(int(entry.name)) for entry in os.scandir("/proc") if entry.name.isdecimal())
     return {process.pid: process for process in found if process is not None}
+
+
+def _children() -> list[int]:
+    me = os.getpid()
+    try:
+        return [int(pid) for pid in Path(f"/proc/{me}/task/{me}/children").read_bytes().split()]
+    except FileNotFoundError:  # a kernel without CONFIG_PROC_CHILDREN
+        return [pid for pid, process in _table().items() if process.parent == me]
 
 
 def _read_stat(pid: int) -> _Process | None:

@@ -21,11 +21,11 @@ def running_ranks(run: RunDir, processes: Iterable[ProcessIdentity], *, world_si
     files = {rank: run.ranks / f"{rank}.json" for rank in range(world_size)}
     recorded = {rank: read_untrusted(file, ProcessIdentity) for rank, file in files.items()}
     times = {found.start_time for found in recorded.values() if found is not None}
-    named = {_as_recorded(item): item for item in processes if item.start_time in times}
+    named = {as_recorded(item): item for item in processes if item.start_time in times}
     return {rank: named[found] for rank, found in recorded.items() if found is not None and found in named}
 
 
-def _as_recorded(process: ProcessIdentity) -> ProcessIdentity:
+def as_recorded(process: ProcessIdentity) -> ProcessIdentity:
     """Returns the process as it identifies itself."""
     with contextlib.suppress(OSError):  # it has ended
         found = _PIDS.search(Path(f"/proc/{process.pid}/status").read_bytes())

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 import contextlib
 from dataclasses import replace
 from datetime import timedelta
+import functools
 import os
 from pathlib import Path
 import signal
@@ -231,10 +232,17 @@ class Supervisor:
 
         if self._shared_memory is not None:
             self._shared_memory.look(find_all(), at_once=True)
-        unkillable = process.kill_all(find_all, timeout=_KILL_TIMEOUT, send_by=send)
+        kill_all = functools.partial(process.kill_all, find_all, send_by=send)
+        deadline, warned = time.monotonic() + _KILL_TIMEOUT.total_seconds(), False
+        unkillable = kill_all(timeout=_KILL_TIMEOUT)
         if unkillable:
             self._warn_owner(process.describe_unkillable(unkillable))
-            process.kill_all(find_all, timeout=None, send_by=send)
+            kill_all(timeout=None)
+        while process.kill_children():
+            kill_all(timeout=_KILL_TIMEOUT)
+            if not warned and time.monotonic() > deadline:
+                self._warn_owner("processes of the attempt fork without end, and keep its devices until they end")
+                warned = True
         self._reap()
         self._remove_temporary_files()
 

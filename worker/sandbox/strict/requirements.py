@@ -31,7 +31,7 @@ def strict_level(needs: HelperNeeds | None) -> IsolationView:
         raise ConfigError(f"TORCHYARD_ISOLATION is strict, but {error.strerror or error}") from None
     for problem in _problems(found, needs):
         raise ConfigError(f"TORCHYARD_ISOLATION is strict, but {problem}")
-    return IsolationView(level="strict", own_mounts=True, lacks=found.lacks)
+    return IsolationView(level="strict", own_mounts=True, own_pids=True, lacks=found.lacks)
 
 
 def _problems(found: Capabilities, needs: HelperNeeds) -> Iterator[str]:

@@ -7,9 +7,9 @@ import subprocess
 
 import pytest
 
-from tests.worker.attempt import EACH_LAUNCH, Attempt, wait_for
+from tests.worker.attempt import EACH_LAUNCH, Attempt, rank_of, wait_for
 from tests.worker.programs import READY, RUNS_FOREVER
-from torchyard.contract.recordfiles import read_record, write_record
+from torchyard.contract.recordfiles import write_record
 from torchyard.contract.records import ProcessIdentity
 from worker.engines.base import RankStacks
 from worker.engines.local import process
@@ -42,9 +42,7 @@ def ask(attempt: Attempt) -> Callable[[], list[RankStacks]]:
 
 
 def rank_0(attempt: Attempt) -> ProcessIdentity:
-    found = read_record(attempt.run.ranks / "0.json", ProcessIdentity)
-    assert found is not None
-    return found
+    return rank_of(attempt.run)
 
 
 @pytest.fixture

@@ -6,16 +6,20 @@ from dataclasses import dataclass, field
 import errno
 import os
 import signal
+import struct
 from typing import NoReturn
+
+from setproctitle import setproctitle
 
 from torchyard.contract.record import Record
 from torchyard.contract.records import LaunchPlan, ProcessIdentity
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.rundir import RunDir, process_title
 from worker.engines.local import process
 from worker.engines.local.warm import fork
 from worker.sandbox.entry import enter
 
 _LONGEST_REPORT = 1 << 16
+_NUMBER = struct.Struct("=i")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,13 +47,17 @@ class AgentProcess:
         self._logs = (run.log("launcher", "stdout"), run.log("launcher", "stderr"))
         self._work = work
         self._reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._exits, exit_writing = os.pipe2(os.O_CLOEXEC)
         try:
-            self.pid = fork.fork(lambda: self._run(writing), keep=(writing,))
+            forked = fork.fork(lambda: self._run(writing, exit_writing), keep=(writing, exit_writing))
         except OSError:
-            os.close(self._reading)
+            self._close_pipes()
             raise
         finally:
             os.close(writing)
+            os.close(exit_writing)
+        self.pid = self._read_number() or forked
+        """The process whose end is that of the agent: itself, or the first process of its pid namespace."""
         self._pidfd = os.pidfd_open(self.pid)
 
     @property
@@ -67,7 +75,8 @@ class AgentProcess:
     def child_exited(self, pid: int, code: int) -> None:
         if pid != self.pid:
             return
-        self.exit_code = code
+        exit_code = self._read_number()  # nothing writes it any more
+        self.exit_code = code if exit_code is None else exit_code
         with contextlib.suppress(BlockingIOError, ValueError):  # it was killed, or the report is none
             self.report = AgentReport.from_json(os.read(self._reading, _LONGEST_REPORT) or b"{}")
 
@@ -79,17 +88,43 @@ class AgentProcess:
 
     def close(self) -> None:
         os.close(self._pidfd)
-        os.close(self._reading)
+        self._close_pipes()
 
-    def _run(self, writing: int) -> NoReturn:
+    def _close_pipes(self) -> None:
+        os.close(self._reading)
+        os.close(self._exits)
+
+    def _read_number(self) -> int | None:
+        """Waits for the next number. Returns None if it does not come, as its writers have ended."""
+        found = os.read(self._exits, _NUMBER.size)
+        return _NUMBER.unpack(found)[0] if found else None
+
+    def _run(self, writing: int, exits: int) -> NoReturn:
         fork.redirect(self._logs)
         fork.set_environment(self._plan)
         try:
-            if self._plan.sandbox is not None:
-                enter(self._plan.sandbox)
+            self._set_title("init")
+            self._enter(exits)
+            self._set_title("agent")
             report = self._work()
         except OSError as error:
             named = f": {error.filename}" if error.filename else ""
             report = AgentReport(error=error.errno or errno.EIO, trouble=f"{error.strerror or error}{named}")
         os.write(writing, report.to_json().encode())
         os._exit(1 if report.failures or report.error else 0)  # the exit of an interpreter with torch takes a second
+
+    def _enter(self, exits: int) -> None:
+        """Enters the sandbox. Writes the pid of the namespace's first process, which writes the exit code in the end.
+
+        The agent closes that pipe, as its job could write to it.
+        """
+
+        def write(number: int) -> None:
+            os.write(exits, _NUMBER.pack(number))
+
+        if self._plan.sandbox is not None:
+            enter(self._plan.sandbox, announce=write, ended=write)
+        os.close(exits)
+
+    def _set_title(self, role: str) -> None:
+        setproctitle(process_title(self._plan.job_id, self._plan.attempt, role))

@@ -10,10 +10,8 @@ import socket
 import time
 from typing import Any, NoReturn
 
-from setproctitle import setproctitle
-
 from torchyard.contract.records import LaunchPlan
-from torchyard.contract.rundir import RunDir, process_title
+from torchyard.contract.rundir import RunDir
 from worker.engines.local.warm import fork
 
 _LOOPBACK = "127.0.0.1"
@@ -37,7 +35,6 @@ class RankGroup:
         self._failures: list[list[int]] = []
         self._signals: list[tuple[float, signal.Signals]] = []
         """The signals that the ranks get, and when, the next one in front."""
-        setproctitle(process_title(plan.job_id, plan.attempt, "agent"))
         self._ranks = self._start()
         """The rank and the pid of each rank that has not ended, by pidfd."""
 

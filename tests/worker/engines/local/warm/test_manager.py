@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from tests.warm import START_S
-from tests.worker.attempt import Attempt, wait_for
+from tests.worker.attempt import Attempt, isolation, wait_for
 from tests.worker.engines.fixtures import LocalEngineFixture
 from tests.worker.engines.local.warm.light_process import LightWarmProcess
 from torchyard.contract.errors import ConfigError
@@ -116,7 +116,7 @@ def test_a_job_starts_cold_if_the_warm_process_does_not_answer(
     assert handle.note == "starts with torchrun, which takes seconds: the warm process ended during the request"
     assert not process.is_alive(light.started[0])
     fixture.wait_for_ranks(handle)
-    assert len(process.find(handle.key.job_id, 1)) == 4  # the supervisor, the launcher and two ranks
+    assert len(process.find(handle.key.job_id, 1)) == 4 + isolation().own_pids  # supervisor, init, launcher, ranks
     fixture.engine.request_stop(handle, EndReason.PAUSED, LONG)
     assert _ended(fixture.engine, handle) is EndReason.PAUSED
 
@@ -132,7 +132,7 @@ def test_a_job_is_started_once_if_the_warm_process_dies_before_it_replies(
         assert handle.note is None
         assert not process.is_alive(light.started[0])
         fixture.wait_for_ranks(handle)
-        assert len(process.find(handle.key.job_id, 1)) == 4  # the supervisor, the agent and its ranks
+        assert len(process.find(handle.key.job_id, 1)) == 4 + isolation().own_pids  # supervisor, init, agent, ranks
         fixture.engine.request_stop(handle, EndReason.PAUSED, LONG)
         assert _ended(fixture.engine, handle) is EndReason.PAUSED
     finally:

@@ -1,0 +1,109 @@
+"""A filter of system calls, for what neither Landlock nor capabilities restrict. See seccomp(2).
+
+The kernel's keyrings belong to a user, so a job would have those of the service. Limits and priorities of a process can
+be set by every process of the same user: without a pid namespace, a job may set only its own.
+"""
+
+from collections.abc import Iterator
+import ctypes
+from dataclasses import dataclass
+import errno
+import os
+import struct
+
+from torchyard.contract.inspection import prctl
+
+_PR_GET_SECCOMP, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS, _SECCOMP_MODE_FILTER = 21, 22, 38, 2
+_LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
+_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
+_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
+"""Offsets in `struct seccomp_data`."""
+_X32 = 0x40000000
+"""Begins the numbers of the x32 calls, which x86-64 has besides."""
+_PRIO_USER, _IOPRIO_WHO_USER = 2, 3
+
+
+@dataclass(frozen=True)
+class _Machine:
+    """The numbers of an architecture: its own in `linux/audit.h`, and those of its system calls."""
+
+    audit: int
+    keyrings: tuple[int, int, int]
+    by_pid: tuple[int, ...]
+    """prlimit64, sched_setparam, sched_setscheduler, sched_setattr: their first argument is a pid, 0 for one's own."""
+    by_who: tuple[tuple[int, int], ...]
+    """setpriority and ioprio_set, each with the kind that means all processes of a user. Their second argument is a
+    pid, 0 for one's own."""
+
+
+_MACHINES = {
+    "x86_64": _Machine(0xC000003E, (248, 249, 250), (302, 142, 144, 314), ((141, _PRIO_USER), (251, _IOPRIO_WHO_USER))),
+    "aarch64": _Machine(0xC00000B7, (217, 218, 219), (261, 118, 119, 274), ((140, _PRIO_USER), (30, _IOPRIO_WHO_USER))),
+}
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
+
+
+def is_allowed() -> bool:
+    """Returns whether this host has filters, for a machine whose numbers are known."""
+    if os.uname().machine not in _MACHINES:
+        return False
+    try:
+        prctl(_PR_GET_SECCOMP)
+    except OSError:
+        return False
+    return True
+
+
+def restrict(*, others: bool) -> None:
+    """Denies keyrings, and calls of another architecture. With `others`, also limits and priorities of others.
+
+    It holds for this process and its descendants, for ever. Raises OSError.
+    """
+    machine = _MACHINES[os.uname().machine]
+    code = b"".join(_instructions(machine, others=others))
+    program = _Program(len(code) // 8, code)
+    prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.addressof(program))
+
+
+def _instructions(machine: _Machine, *, others: bool) -> Iterator[bytes]:
+    yield _instruction(_LOAD, _ARCHITECTURE)
+    yield _instruction(_EQUAL, machine.audit, if_true=1)
+    yield _deny(errno.ENOSYS)
+    yield _instruction(_LOAD, _NUMBER)
+    yield _instruction(_AT_LEAST, _X32, if_false=1)
+    yield _deny(errno.ENOSYS)
+    for number in machine.keyrings:
+        yield from _when(_EQUAL, number, [_deny(errno.EPERM)])
+    for number in machine.by_pid if others else ():
+        yield from _when(_EQUAL, number, [*_deny_other(0), _allow()])
+    for number, user in machine.by_who if others else ():
+        every = [_instruction(_LOAD, _ARGUMENTS), *_when(_EQUAL, user, [_deny(errno.EPERM)])]
+        yield from _when(_EQUAL, number, [*every, *_deny_other(1), _allow()])
+    yield _allow()
+
+
+def _when(comparison: int, value: int, then: list[bytes]) -> list[bytes]:
+    """Returns the instructions `then`, which run only if the loaded value compares so."""
+    return [_instruction(comparison, value, if_false=len(then)), *then]
+
+
+def _deny_other(argument: int) -> list[bytes]:
+    """Returns what denies the call unless its argument, a pid, is 0. The kernel reads its lower half alone."""
+    return [_instruction(_LOAD, _ARGUMENTS + 8 * argument), _instruction(_EQUAL, 0, if_true=1), _deny(errno.EPERM)]
+
+
+def _deny(number: int) -> bytes:
+    return _instruction(_RETURN, _ERRNO | number)
+
+
+def _allow() -> bytes:
+    return _instruction(_RETURN, _ALLOW)
+
+
+def _instruction(code: int, value: int, *, if_true: int = 0, if_false: int = 0) -> bytes:
+    """Returns a `struct sock_filter`: the jumps skip so many instructions."""
+    return struct.pack("=HBBI", code, if_true, if_false, value)
