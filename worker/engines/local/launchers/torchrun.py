@@ -22,13 +22,7 @@ from worker.engines.local.warm import fork
 
 _PYTHON = (sys.executable, "-P")
 _MODULE = "trainer.torchrun"
-_ELASTIC = (
-    "--nnodes=1",
-    "--rdzv-backend=c10d",
-    "--rdzv-endpoint=127.0.0.1:0",
-    "--local-addr=127.0.0.1",
-    "--max-restarts=0",
-)
+_ELASTIC = ("--nnodes=1", "--local-addr=127.0.0.1", "--max-restarts=0")
 _FAILURE = re.compile(r"^ +rank +: (\d{1,6}) .*\n +exitcode +: (-?\d{1,5}) ", re.MULTILINE)
 
 
