@@ -31,6 +31,7 @@ def judge(run: RunDir, *, launcher_exit: int, world_size: int, failures: list[tu
     if launcher_exit == 0:
         return ExitReport(reason=EndReason.COMPLETED)
     stderr = tail_of_stderr(run, "launcher")
+    failures = [(rank, code) for rank, code in failures if 0 <= rank < world_size]  # a job may forge them
     errors = _by_cause(run, world_size)
     if errors and not _blames_a_peer(errors[0]):
         return _from_error(errors[0], dict(failures))
@@ -55,8 +56,8 @@ def raised(run: RunDir, *, world_size: int) -> ExitReport | None:
 
 
 def _by_cause(run: RunDir, world_size: int) -> list[RankError]:
-    found = (read_untrusted(run.errors / f"{rank}.json", RankError) for rank in range(world_size))
-    errors = [error for error in found if error is not None]
+    found = {rank: read_untrusted(run.errors / f"{rank}.json", RankError) for rank in range(world_size)}
+    errors = [error for rank, error in found.items() if error is not None and error.rank == rank]
     return sorted(errors, key=lambda error: (_blames_a_peer(error), error.time))
 
 
