@@ -14,7 +14,7 @@ from typing import Literal, NoReturn
 from torchyard.contract.records import LaunchPlan
 from torchyard.contract.rundir import Env, RunDir
 from worker.engines.base import Plan
-from worker.engines.local import logtail, process
+from worker.engines.local import logtail
 from worker.engines.local.launchers import rank_start
 from worker.engines.local.launchers.agent import AgentProcess
 from worker.engines.local.secrets import SecretServer
@@ -59,7 +59,7 @@ class TorchrunAgent(AgentProcess):
 
     def handle_events(self) -> None:
         super().handle_events()
-        if self._secrets is not None and process.readable([self._secrets.fileno()]):
+        if self._secrets is not None:
             self._secrets.answer()
 
     def failures(self) -> list[tuple[int, int]]:
