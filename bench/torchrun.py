@@ -14,7 +14,7 @@ from torchyard.contract.spec import parse_spec
 from worker.engines.local.environment import inherited
 
 ROOT = Path(__file__).resolve().parents[1]
-_TORCHRUN = ("-P", "-m", "trainer.torchrun", "--nnodes=1", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0")
+_TORCHRUN = ("-P", "-m", "trainer.torchrun", "--nnodes=1")
 _HERE = ("--local-addr=127.0.0.1", "--max-restarts=0", "--no-python")
 _END_S = 60
 

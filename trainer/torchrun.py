@@ -1,40 +1,33 @@
-"""torchrun for one host: `python -P -m trainer.torchrun` takes torchrun's own arguments.
+"""torchrun for one host: `python -P -m trainer.torchrun` takes torchrun's arguments, but for those of the rendezvous.
 
-Its rendezvous stores listen on loopback only. PyTorch would bind them to every address of the host, and it unpickles
-what they hold: whoever reaches the port could run code here.
+Its store listens on loopback only: PyTorch would bind it to every address of the host. Every process of the host
+reaches it there all the same, so the rendezvous is torchrun's static one. The other one unpickles what the store holds:
+whoever reaches the port could run code here.
 """
 
 import socket
+import sys
 from typing import Any
 
 from torchyard.contract.collector import paused
 
 with paused():
-    from torch import distributed
     from torch.distributed import TCPStore, run  # pyright: ignore[reportPrivateImportUsage]
-    from torch.distributed.elastic.rendezvous import c10d_rendezvous_backend
+    from torch.distributed.elastic.rendezvous import static_tcp_rendezvous
 
 LOOPBACK = "127.0.0.1"
 
 
-class LoopbackStore(TCPStore):
-    """A TCPStore whose server, if it has one, listens on loopback only."""
-
-    def __init__(
-        self, host_name: str, port: int, world_size: int | None = None, is_master: bool = False, **options: Any
-    ) -> None:
-        if is_master:
-            listener = socket.create_server((LOOPBACK, port))
-            port = listener.getsockname()[1]
-            options["master_listen_fd"] = listener.detach()
-        super().__init__(LOOPBACK, port, world_size, is_master, **options)
-
-
 def main() -> None:
-    """Runs torchrun with `sys.argv`."""
-    for module in (distributed, c10d_rendezvous_backend):  # the store of the ranks, the rendezvous
-        vars(module)["TCPStore"] = LoopbackStore
-    run.main()
+    """Runs torchrun with `sys.argv`, and a store at a port of its own."""
+    listener = socket.create_server((LOOPBACK, 0))  # from here on nobody else can have the port
+    port = listener.getsockname()[1]
+
+    def loopback_store(host_name: str, port: int, *options: Any, **named: Any) -> TCPStore:
+        return TCPStore(host_name, port, *options, **named, master_listen_fd=listener.detach())
+
+    setattr(static_tcp_rendezvous, "TCPStore", loopback_store)  # noqa: B010 it takes the place of a class
+    run.main(["--rdzv-backend=static", f"--rdzv-endpoint={LOOPBACK}:{port}", *sys.argv[1:]])
 
 
 if __name__ == "__main__":

@@ -23,13 +23,15 @@ from sqlalchemy.types import TypeDecorator
 from store.db import engine
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.failpoints import failpoint
+from torchyard.contract.record import json_number
 from torchyard.contract.text import storable
 
 _TEMPORARY = {"42P01", "42703", "25006"}
 """PostgreSQL's codes for a missing table, a missing column, and a read-only server, whose disk is full or which is a
 standby being promoted."""
-_UNCLEAN = re.compile(r"\\u(0000|d[89a-f])")
-"""Matches an escaped NUL or surrogate in ASCII JSON, also surrogates of valid pairs."""
+_UNCLEAN = re.compile(r"\\u(0000|d[89a-f])|[0-9]{19}|NaN|Infinity")
+"""Matches in ASCII JSON an escaped NUL or surrogate, also of valid pairs, and each number that no database may take."""
+_LEAST, _MOST = -(2**63), 2**63 - 1
 
 
 class now_us(FunctionElement[int]):
@@ -79,7 +81,7 @@ class CleanText(TypeDecorator[str]):
 
 
 class Document(TypeDecorator[Any]):
-    """JSON whose texts and keys are cleaned as in CleanText."""
+    """JSON whose texts and keys are cleaned as in CleanText, and whose whole numbers are cut to 64 bits."""
 
     impl = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
     cache_ok = True
@@ -171,6 +173,10 @@ def _is_temporary(error: DBAPIError) -> bool:
 def _clean(value: Any) -> Any:
     if isinstance(value, str):
         return storable(value)
+    if isinstance(value, float):
+        return json_number(value)
+    if isinstance(value, int):  # SQLite has no others: it would answer Infinity, which is no JSON
+        return max(_LEAST, min(value, _MOST))
     if isinstance(value, dict):
         return {_clean(key): _clean(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -34,8 +34,8 @@ SERVICE = 61_000
 """The uid and gid of the service."""
 FIRST_UID = 261_000
 TORCHRUN = (
-    *("-m", "trainer.torchrun", "--nnodes=1", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0"),
-    *("--local-addr=127.0.0.1", "--max-restarts=0", "--nproc-per-node=2", "--no-python"),
+    *("-m", "trainer.torchrun", "--nnodes=1", "--local-addr=127.0.0.1"),
+    *("--max-restarts=0", "--nproc-per-node=2", "--no-python"),
 )
 """As `TorchrunLauncher` does it, for two ranks."""
 LAUNCHER = Path(__file__).parent.parent / "worker" / "launcher.py"

@@ -1,17 +1,21 @@
 """Connections, transactions, and the database's clock."""
 
 from contextlib import closing
+import math
 from pathlib import Path
 import time
 
 import pytest
-from sqlalchemy import select, text
+from sqlalchemy import select, text, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from store.db.database import Database, now_us
-from store.db.tables import Worker
+from store.db.tables import Job, Worker
+from store.queries import listing
+from store.queries.listing import JobFilter
 from store.rows import jobs, logs
+from store.rows.access import SERVICE
 from store.rows.logs import NewLines
 from store.rows.metrics import MetricPoint
 from tests.databases import SQLiteDatabases
@@ -30,6 +34,18 @@ def test_the_clock_counts_microseconds_since_the_epoch(db: StoreFixture) -> None
 def test_the_clock_does_not_go_back(db: StoreFixture) -> None:
     times = [db.read(lambda session: session.execute(select(now_us())).scalar_one()) for _ in range(200)]
     assert times == sorted(times)
+
+
+@pytest.mark.parametrize(
+    ("number", "stored"),
+    [(10**4200, 2**63 - 1), (-(10**4200), -(2**63)), (2**63 - 1, 2**63 - 1), (math.inf, "Infinity"), (True, True)],
+)
+def test_a_number_that_a_database_refuses_does_not_reach_it(db: StoreFixture, number: float, stored: object) -> None:
+    error = {"code": "user_error", "message": "1234567890123456789", "rank": number, "exit_code": 1}
+    job_id = db.submit()
+    db.write(lambda session: session.execute(update(Job).where(Job.id == job_id).values(error=error)))
+    (listed,) = db.read(lambda session: listing.newest(session, JobFilter(), caller=SERVICE, limit=1))
+    assert listed.error == {**error, "rank": stored}
 
 
 def test_a_read_sees_one_snapshot(db: StoreFixture) -> None:

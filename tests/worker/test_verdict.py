@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.disks import mounted
+from torchyard.contract import disk
 from torchyard.contract.job import EndReason
 from torchyard.contract.recordfiles import write_record
 from torchyard.contract.records import ExitReport, ProcessIdentity, RankError
@@ -202,6 +203,28 @@ def test_ranks_that_could_not_record_errors_on_a_full_disk_count_as_worker_lost(
         report = judge(small, launcher_exit=1, world_size=2)
         assert (report.reason, report.message[:29]) == (EndReason.WORKER_LOST, "a disk of the worker is full:")
         assert judge(small, launcher_exit=0, world_size=2).reason is EndReason.COMPLETED
+
+
+def _claim_full_disk(run: RunDir) -> None:
+    message = "a disk of the worker is full: [Errno 28] No space left on device"
+    record = RankError(
+        rank=0, time=1, reason=EndReason.WORKER_LOST, type="OSError", message=message, traceback="OSError"
+    )
+    write_record(run.errors / "0.json", record)
+
+
+def test_a_full_disk_that_a_rank_claims_costs_a_restart_unless_the_disk_is_nearly_full(run: RunDir) -> None:
+    if disk.is_short(run.root):
+        pytest.skip("the disk of this machine is nearly full")
+    _claim_full_disk(run)
+    report = judge(run, launcher_exit=1, world_size=2)
+    assert (report.reason, report.message[:29]) == (EndReason.USER_ERROR, "a disk of the worker is full:")
+    small = RunDir(run.root / "small")
+    small.root.mkdir()
+    with mounted(small.root, kibibytes=1024):
+        small.create()
+        _claim_full_disk(small)
+        assert judge(small, launcher_exit=1, world_size=2).reason is EndReason.WORKER_LOST
 
 
 def test_a_killed_launcher_counts_as_worker_lost(run: RunDir) -> None:

@@ -18,6 +18,7 @@ SCARCE: Set[int] = FULL | {errno.ENFILE, errno.EMFILE, errno.ENOMEM, errno.EAGAI
 PASSING: Set[int] = SCARCE | {errno.EIO, errno.EROFS, errno.ESTALE}
 """Errors that the host causes, not a program. They may pass."""
 
+_SHORT_BYTES = 1 << 30
 _PROBE_BYTES = 64 * 1024  # more than a record of a run directory has
 
 
@@ -64,6 +65,11 @@ def require_free_space(folder: Path, size: int) -> None:
     """Raises the OSError of a full disk if the disk of `folder` has less than `size` bytes free."""
     if shutil.disk_usage(folder).free < size:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
+
+
+def is_short(folder: Path) -> bool:
+    """Returns whether the disk of `folder` has less than 1 GiB free, or takes no small file. Raises OSError."""
+    return shutil.disk_usage(folder).free < _SHORT_BYTES or probe_full_disk(folder) is not None
 
 
 def probe_full_disk(folder: Path) -> OSError | None:

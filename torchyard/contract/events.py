@@ -12,6 +12,8 @@ CARD_BYTES = 64 * 1024
 
 _LAST_TIME_US = 253_402_300_799_999_999  # the end of the year 9999: no date can be later
 
+Time = Annotated[int, between(0, _LAST_TIME_US)]
+"""Microseconds since the epoch."""
 MetricName = Annotated[str, matching(METRIC_KEY), at_most(200)]
 Step = Annotated[int, between(0, 2**63 - 1)]
 Epoch = Annotated[int, between(0, 2**31 - 1)]
@@ -20,6 +22,8 @@ Epoch = Annotated[int, between(0, 2**31 - 1)]
 def _finite(value: Any) -> Any:
     if isinstance(value, float):
         return json_number(value)
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ValueError("a whole number of a card must fit into 64 bits: write a larger one as text")
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
     return [_finite(item) for item in value] if isinstance(value, list) else value
@@ -45,8 +49,8 @@ CardValues = Annotated[dict[MetricName, Any], at_most(200), _card]
 
 @dataclass(frozen=True, kw_only=True)
 class _Line(Record):
-    time: Annotated[int, between(0, _LAST_TIME_US)]
-    """Microseconds since the epoch, by the rank's clock."""
+    time: Time
+    """By the rank's clock."""
 
 
 @dataclass(frozen=True, kw_only=True)

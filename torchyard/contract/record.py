@@ -19,12 +19,15 @@ Convert = Callable[[Any], Any]
 """Takes a value as JSON or Python has it, and returns it as the field's type. Raises ValueError."""
 
 
+_LEAST, _MOST = -(2**63), 2**63 - 1
 _KEYS = 4096  # keys of an object, such as names of metrics, whose check is remembered
 
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
     """The base of all records. Each subclass is a frozen dataclass too.
+
+    A whole number has at most 64 bits, with its sign: no database takes more.
 
     A field's type may be int, float, str, bool, None, Any, timedelta, datetime, a Literal, a StrEnum, a record, a
     union, or a list or dict of them. In `Annotated[type, check, …]` each check is called with the value, returns it,
@@ -94,6 +97,11 @@ def between(low: int, high: int) -> Convert:
         return value
 
     return check
+
+
+def cut_at(count: int) -> Convert:
+    """Keeps the first `count` characters of a text."""
+    return lambda value: value[:count]
 
 
 def matching(pattern: str) -> Convert:
@@ -205,6 +213,8 @@ def _record(kind: type[Record], value: Any) -> Record:
 def _int(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise ValueError("must be a whole number")
+    if not _LEAST <= value <= _MOST:
+        raise ValueError("must fit into 64 bits")
     return value
 
 

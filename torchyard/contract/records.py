@@ -5,19 +5,25 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from torchyard.contract.events import CardValues, Epoch, MetricName, Step
+from torchyard.contract.events import CardValues, Epoch, MetricName, Step, Time
 from torchyard.contract.job import EndReason
-from torchyard.contract.record import Record, at_most, between, matching
+from torchyard.contract.record import Record, at_most, between, cut_at, matching
+
+Pid = Annotated[int, between(0, 2**31 - 1)]
+Rank = Annotated[int, between(0, 2**31 - 1)]
+ExitCode = Annotated[int, between(-(2**31), 2**31 - 1)]
+"""Of a process, or minus the number of the signal that ended it."""
+_ReportText = Annotated[str, cut_at(100_000)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessIdentity(Record):
     """Identifies one process, even after its pid was reused or the host rebooted."""
 
-    pid: int
-    start_time: int
+    pid: Pid
+    start_time: Annotated[int, between(0, 2**63 - 1)]
     """Clock ticks from boot to start: field 22 of `/proc/<pid>/stat`."""
-    boot_id: str
+    boot_id: Annotated[str, at_most(100)]
 
     @classmethod
     def of(cls, pid: int) -> Self | None:
@@ -105,20 +111,19 @@ class ExitReport(Record):
     """How an attempt ended. When this record exists, no process of the attempt is left."""
 
     reason: EndReason
-    message: str = ""
-    rank: int | None = None
-    exit_code: int | None = None
-    """The failing rank's exit status, or minus the number of the signal that ended it."""
-    traceback: str | None = None
+    message: _ReportText = ""
+    rank: Rank | None = None
+    exit_code: ExitCode | None = None
+    """That of the failing rank."""
+    traceback: _ReportText | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class RankError(Record):
-    """An exception that a rank's program did not catch."""
+    """An exception that a rank's program did not catch. The job may forge it, so what is too long is cut."""
 
-    rank: int
-    time: int
-    """Microseconds since the epoch."""
+    rank: Rank
+    time: Time
     reason: Literal[
         EndReason.USER_ERROR,
         EndReason.OUT_OF_MEMORY,
@@ -127,9 +132,9 @@ class RankError(Record):
         EndReason.DEVICE_FAULT,
         EndReason.WORKER_LOST,
     ]
-    type: str
-    message: str
-    traceback: str
+    type: Annotated[str, cut_at(200)]
+    message: Annotated[str, cut_at(4_000)]
+    traceback: Annotated[str, cut_at(33_000)]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -195,7 +195,7 @@ def _record(run_dir: RunDir, rank: int, error: BaseException) -> None:
         rank=rank,
         time=time.time_ns() // 1000,
         reason=reason,
-        type=type(error).__qualname__,
+        type=storable(type(error).__qualname__),
         message=storable(message)[:MESSAGE_LIMIT],
         traceback=_shorten(storable("".join(traceback.format_exception(error)))),
     )

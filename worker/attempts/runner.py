@@ -35,14 +35,21 @@ class Runner:
         return self._executor.device_use
 
     def start(self) -> None:
+        """Starts the thread. Raises RuntimeError if the system has none left."""
         self._thread.start()
 
-    def join(self, timeout: float) -> None:
-        self._thread.join(timeout)
+    def give_up(self, why: str) -> None:
+        """Ends the attempt in this thread, instead of `start`: nothing of it runs yet. It costs no restart."""
+        self._main(Failed(ExitReport(reason=EndReason.WORKER_LOST, message=why)))
 
-    def _main(self) -> None:
+    def join(self, timeout: float) -> None:
+        """Waits for the thread, if it was started."""
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+
+    def _main(self, failure: Failed | None = None) -> None:
         try:
-            self._run()
+            self._run(failure)
         except Exception:
             logger.exception("%s: the runner failed; the attempt is left until its lease expires", self._thread.name)
         finally:
@@ -51,8 +58,7 @@ class Runner:
             self.done = True
             self._attempt_ended.set()
 
-    def _run(self) -> None:
-        failure: Failed | None = None
+    def _run(self, failure: Failed | None) -> None:
         while not isinstance(self._phase, Closed):
             try:
                 self._take_turn(self._observe(failure))

@@ -18,6 +18,8 @@ class AttemptRunners:
     def __init__(self, context: WorkerContext) -> None:
         self._context = context
         self._runners: dict[int, Runner] = {}
+        self._unstarted: list[Runner] = []
+        """Adopted runners for which the system had no thread."""
 
     def __len__(self) -> int:
         return len(self._runners)
@@ -30,12 +32,30 @@ class AttemptRunners:
         self._context.engine.kill_others({AttemptKey(claim.job_id, claim.number) for claim in claims})
         for claim in claims:
             logger.info("%s: attempt %d is adopted", claim.job_id, claim.number)
-            self.start(claim)
+            self._unstarted.append(self._add(claim))
+        self._start_adopted()
 
     def start(self, claim: Claim) -> None:
-        runner = Runner(self._context, claim)
-        self._runners[claim.attempt_id] = runner
-        runner.start()
+        """Carries out the attempt. If the system has no thread left, the attempt ends, and costs no restart."""
+        runner = self._add(claim)
+        try:
+            runner.start()
+        except RuntimeError as error:
+            logger.error("%s: attempt %d cannot begin: %s", claim.job_id, claim.number, error)
+            runner.give_up(f"the worker cannot start a thread: {error}")
+
+    def _add(self, claim: Claim) -> Runner:
+        runner = self._runners[claim.attempt_id] = Runner(self._context, claim)
+        return runner
+
+    def _start_adopted(self) -> None:
+        """Starts the runners of adopted attempts. Those for which there is no thread start later: their ranks run."""
+        try:
+            while self._unstarted:
+                self._unstarted[0].start()
+                self._unstarted.pop(0)
+        except RuntimeError as error:
+            logger.error("%d adopted attempts are continued later: %s", len(self._unstarted), error)
 
     def attempt_ids(self) -> list[int]:
         return list(self._runners)
@@ -79,6 +99,7 @@ class AttemptRunners:
 
     def reap(self, timeout: float) -> list[DeviceUse]:
         """Forgets the attempts that are closed, and returns the devices that they had."""
+        self._start_adopted()
         done = [runner for runner in self._runners.values() if runner.done]
         for runner in done:
             runner.join(timeout)

@@ -64,8 +64,13 @@ class Housekeeper:
         if self._clock() < self._next_pass or (self._thread is not None and self._thread.is_alive()):
             return
         self._next_pass = self._clock() + _PASS_INTERVAL_S
-        self._thread = threading.Thread(target=self._pass, name="housekeeping", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._pass, name="housekeeping", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            logger.warning("housekeeping waits: %s", error)
+            return
+        self._thread = thread
 
     def stop(self, timeout: float) -> None:
         """Stops the pass that runs; the next worker repeats it. Waits at most `timeout` seconds."""

@@ -35,7 +35,7 @@ class ExitWatcher:
         """Calls `callback` once, from another thread, when the process has exited, or at once if it has already.
 
         Returns a function that cancels the watch. A call that has begun by then still completes. If the system has no
-        descriptor left, nothing is called.
+        descriptor or thread left, nothing is called.
         """
         try:
             descriptor = os.pidfd_open(target.pid)
@@ -52,14 +52,22 @@ class ExitWatcher:
         watch = _Watch(descriptor, callback)
         with self._lock:
             epoll = self._started_epoll()
+            if epoll is None:
+                os.close(descriptor)
+                return _nothing
             self._watches[descriptor] = watch
             epoll.register(descriptor, select.EPOLLIN)
         return lambda: self._cancel(watch)
 
-    def _started_epoll(self) -> select.epoll:
+    def _started_epoll(self) -> select.epoll | None:
         if self._epoll is None:
-            self._epoll = select.epoll()
-            threading.Thread(target=self._wait, args=(self._epoll,), name="exit watcher", daemon=True).start()
+            try:
+                epoll = select.epoll()
+                threading.Thread(target=self._wait, args=(epoll,), name="exit watcher", daemon=True).start()
+            except (OSError, RuntimeError) as error:
+                logger.warning("exits of processes will be noticed later: %s", error)
+                return None
+            self._epoll = epoll
         return self._epoll
 
     def _wait(self, epoll: select.epoll) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 import contextlib
 from contextlib import contextmanager
 from datetime import timedelta
+import logging
 import os
 import subprocess
 import threading
@@ -16,6 +17,8 @@ from typing import BinaryIO
 
 from torchyard.contract.records import ProcessIdentity
 from worker.engines.local import process
+
+logger = logging.getLogger(__name__)
 
 _lock = threading.RLock()
 """Held from the start of a child until it is registered, and while orphans are told from registered children."""
@@ -66,7 +69,10 @@ def start(
         identity = ProcessIdentity.of(child.pid)
         assert identity is not None, "it was not reaped yet"
         _registered.add(identity)
-    threading.Thread(target=_reap, args=(child, identity), name=f"reaper of {child.pid}", daemon=True).start()
+    try:
+        threading.Thread(target=_reap, args=(child, identity), name=f"reaper of {child.pid}", daemon=True).start()
+    except RuntimeError as error:  # `subprocess` reaps it at one of the next starts
+        logger.warning("process %d has no thread that reaps it: %s", child.pid, error)
     return identity
 
 

@@ -31,9 +31,10 @@ def judge(run: RunDir, *, launcher_exit: int, world_size: int, failures: list[tu
     if launcher_exit == 0:
         return ExitReport(reason=EndReason.COMPLETED)
     stderr = tail_of_stderr(run, "launcher")
+    failures = [(rank, code) for rank, code in failures if 0 <= rank < world_size]  # a job may forge them
     errors = _by_cause(run, world_size)
     if errors and not _blames_a_peer(errors[0]):
-        return _from_error(errors[0], dict(failures))
+        return _from_error(run, errors[0], dict(failures))
     full = disk.probe_full_disk(run.root) if launcher_exit > 0 and not errors else None
     if full is not None:  # the ranks could not record their errors
         return ExitReport(reason=EndReason.WORKER_LOST, message=f"a disk of the worker is full: {full}")
@@ -41,7 +42,7 @@ def judge(run: RunDir, *, launcher_exit: int, world_size: int, failures: list[tu
     if silent is not None:
         return _from_exit_code(run, *silent)
     if errors and launcher_exit > 0:
-        return _from_error(errors[0], dict(failures))
+        return _from_error(run, errors[0], dict(failures))
     return _from_launcher(run, launcher_exit, stderr, world_size)
 
 
@@ -51,12 +52,12 @@ def raised(run: RunDir, *, world_size: int) -> ExitReport | None:
     Returns None if there is no error, or if all errors say that a peer was lost.
     """
     errors = _by_cause(run, world_size)
-    return _from_error(errors[0], {}) if errors and not _blames_a_peer(errors[0]) else None
+    return _from_error(run, errors[0], {}) if errors and not _blames_a_peer(errors[0]) else None
 
 
 def _by_cause(run: RunDir, world_size: int) -> list[RankError]:
-    found = (read_untrusted(run.errors / f"{rank}.json", RankError) for rank in range(world_size))
-    errors = [error for error in found if error is not None]
+    found = {rank: read_untrusted(run.errors / f"{rank}.json", RankError) for rank in range(world_size)}
+    errors = [error for rank, error in found.items() if error is not None and error.rank == rank]
     return sorted(errors, key=lambda error: (_blames_a_peer(error), error.time))
 
 
@@ -95,13 +96,15 @@ def _from_launcher(run: RunDir, launcher_exit: int, stderr: str, world_size: int
     )
 
 
-def _from_error(error: RankError, codes: dict[int, int]) -> ExitReport:
+def _from_error(run: RunDir, error: RankError, codes: dict[int, int]) -> ExitReport:
     prefix = f"rank {error.rank}" if error.type == "SystemExit" else error.type
     complete = error.reason in (EndReason.DATA_ERROR, EndReason.CONFIG_ERROR, EndReason.WORKER_LOST)
     # torchrun ends the other ranks of a failed group by SIGTERM: it may hit a rank that is exiting with its own error.
     code = codes.get(error.rank, 1)
+    # A job may claim a full disk, for a retry that does not count.
+    unconfirmed = error.reason is EndReason.WORKER_LOST and not disk.is_short(run.root)
     return ExitReport(
-        reason=error.reason,
+        reason=EndReason.USER_ERROR if unconfirmed else error.reason,
         message=error.message if complete else f"{prefix}: {error.message}",
         rank=error.rank,
         exit_code=1 if code == -signal.SIGTERM else code,

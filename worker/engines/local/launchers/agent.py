@@ -7,12 +7,12 @@ import errno
 import os
 import signal
 import struct
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
 from setproctitle import setproctitle
 
-from torchyard.contract.record import Record
-from torchyard.contract.records import LaunchPlan, ProcessIdentity
+from torchyard.contract.record import Record, at_most, between, cut_at
+from torchyard.contract.records import ExitCode, LaunchPlan, ProcessIdentity
 from torchyard.contract.rundir import RunDir, process_title
 from worker.engines.local import process
 from worker.engines.local.warm import fork
@@ -26,11 +26,13 @@ _NUMBER = struct.Struct("=i")
 class AgentReport(Record):
     """What an agent says at its end. Its job may forge it."""
 
-    failures: list[list[int]] = field(default_factory=list[list[int]])
+    failures: Annotated[list[Annotated[list[ExitCode], at_most(2)]], at_most(4096)] = field(
+        default_factory=list[list[int]]
+    )
     """The rank and the exit code of each failed rank, the first failure in front."""
-    error: int = 0
+    error: Annotated[int, between(0, 4095)] = 0
     """The `errno` of the system's error that kept the ranks from being started, or 0."""
-    trouble: str = ""
+    trouble: Annotated[str, cut_at(5000)] = ""
 
 
 class AgentProcess:

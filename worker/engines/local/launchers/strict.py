@@ -51,7 +51,7 @@ class StrictLaunch:
 
     def handle_events(self) -> None:
         """Raises OSError if the helper ended before the attempt."""
-        if self._secrets is not None and process.readable([self._secrets.fileno()]):
+        if self._secrets is not None:
             self._secrets.answer()
         if self.exit_code is None and process.readable([self._connection.fileno()]):
             self.exit_code = self._receive_end()

@@ -14,7 +14,7 @@ from typing import Literal, NoReturn
 from torchyard.contract.records import LaunchPlan
 from torchyard.contract.rundir import Env, RunDir
 from worker.engines.base import Plan
-from worker.engines.local import logtail, process
+from worker.engines.local import logtail
 from worker.engines.local.launchers import rank_start
 from worker.engines.local.launchers.agent import AgentProcess
 from worker.engines.local.secrets import SecretServer
@@ -22,13 +22,7 @@ from worker.engines.local.warm import fork
 
 _PYTHON = (sys.executable, "-P")
 _MODULE = "trainer.torchrun"
-_ELASTIC = (
-    "--nnodes=1",
-    "--rdzv-backend=c10d",
-    "--rdzv-endpoint=127.0.0.1:0",
-    "--local-addr=127.0.0.1",
-    "--max-restarts=0",
-)
+_ELASTIC = ("--nnodes=1", "--local-addr=127.0.0.1", "--max-restarts=0")
 _FAILURE = re.compile(r"^ +rank +: (\d{1,6}) .*\n +exitcode +: (-?\d{1,5}) ", re.MULTILINE)
 
 
@@ -65,7 +59,7 @@ class TorchrunAgent(AgentProcess):
 
     def handle_events(self) -> None:
         super().handle_events()
-        if self._secrets is not None and process.readable([self._secrets.fileno()]):
+        if self._secrets is not None:
             self._secrets.answer()
 
     def failures(self) -> list[tuple[int, int]]:
