@@ -5,7 +5,7 @@ from pathlib import Path
 
 from store.db.database import Database
 from tests.store.fixture import StoreFixture
-from worker.cleanup.caches import remove_oldest
+from worker.cleanup.caches import Caches
 
 MIB = 1 << 20
 
@@ -20,7 +20,7 @@ def _home(homes: Path, owner: str, *, used: int) -> Path:
 
 
 def _remove(homes: Path, database: Database, keep_bytes: int | None) -> list[str]:
-    for _ in remove_oldest(homes, database, keep_bytes=keep_bytes):
+    for _ in Caches(homes, homes / "none", database).remove_oldest(keep_bytes=keep_bytes):
         pass
     return sorted(path.name for path in homes.iterdir())
 
@@ -57,4 +57,4 @@ def test_an_interrupted_removal_is_completed_and_a_link_is_left_to_its_target(
 
 
 def test_no_homes_are_no_error(tmp_path: Path, database: Database) -> None:
-    assert [*remove_oldest(tmp_path / "absent", database, keep_bytes=0)] == []
+    assert [*Caches(tmp_path / "absent", tmp_path / "none", database).remove_oldest(keep_bytes=0)] == []
