@@ -39,10 +39,7 @@ def main() -> None:
     """Unpacks the input and prints the report. Raises OSError if this process cannot be confined."""
     folder, sha256 = Path(sys.argv[1]), sys.argv[2]
     prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a worker that is killed leaves nobody who writes
-    os.umask(0o077)
-    privileges.drop()
-    if landlock.abi():
-        landlock.restrict([(str(folder), landlock.WRITE)])
+    confine(folder)
     try:
         with open(0, "rb", buffering=0, closefd=False) as file:
             unpack(file, folder, sha256=sha256)
@@ -52,6 +49,17 @@ def main() -> None:
     except OSError as error:
         report = UnpackReport(error=error.errno or errno.EIO)
     os.write(1, report.to_json().encode())
+
+
+def confine(folder: Path) -> None:
+    """Has this process, which must have one thread, write below `folder` alone, and drop its privileges for ever.
+
+    Raises OSError.
+    """
+    os.umask(0o077)
+    privileges.drop()
+    if landlock.abi():
+        landlock.restrict([(str(folder), landlock.WRITE)])
 
 
 def unpack(file: BinaryIO, folder: Path, *, sha256: str) -> None:
