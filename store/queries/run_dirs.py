@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -37,3 +38,8 @@ def deleted_among(session: Session, job_ids: Collection[str]) -> list[str]:
 def owners_with_attempts(session: Session) -> set[str]:
     """Returns the owners of jobs that have an attempt which has not ended."""
     return set(session.scalars(select(Job.owner).join(Attempt).where(Attempt.ended_at.is_(None)).distinct()))
+
+
+def specs_with_attempts(session: Session, *, owner: str) -> list[dict[str, Any]]:
+    """Returns the specs of an owner's jobs that have an attempt which has not ended."""
+    return list(session.scalars(select(Job.spec).join(Attempt).where(Attempt.ended_at.is_(None), Job.owner == owner)))

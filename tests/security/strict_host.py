@@ -5,7 +5,7 @@ All of it is on this machine, and needs root. The service's programs are started
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 import functools
 import json
@@ -18,15 +18,18 @@ import tempfile
 from types import MappingProxyType
 import uuid
 
+from store.blobs import Blobs
 from tests.worker.attempt import wait_for
 from torchyard.contract.job import EndReason
 from torchyard.contract.recordfiles import read_record, write_record
 from torchyard.contract.records import ExitReport, LaunchPlan, ProcessIdentity, StopRequest, Strict
 from torchyard.contract.rundir import Env, RunDir
-from worker.engines.base import AttemptKey
+from worker.bundles.cache import BundleCache
+from worker.engines.base import COMMAND_OPTION, AttemptKey
 from worker.engines.local import process
+from worker.engines.local.launchers import rank_start
 from worker.engines.local.launchers.torchrun import rank_command
-from worker.sandbox.places import Places, WorkerPlaces
+from worker.sandbox.places import UNPACKED, Places, WorkerPlaces
 from worker.sandbox.policy import strict_sandbox
 from worker.sandbox.strict.state import State
 
@@ -113,6 +116,8 @@ class StrictAttempt:
     job_id: str
     owner: str
     world_size: int
+    bundles: Sequence[str] = ()
+    """The unpacked bundles of the owner that it reads."""
     program: subprocess.Popen[bytes] | None = None
 
     @property
@@ -136,7 +141,9 @@ class StrictAttempt:
             time_limit=timedelta(minutes=5),
             stall_timeout=timedelta(minutes=5),
             stop_grace=timedelta(seconds=30),
-            sandbox=strict_sandbox(Strict(helper=str(self.host.socket), owner=self.owner), self.places),
+            sandbox=strict_sandbox(
+                Strict(helper=str(self.host.socket), owner=self.owner, bundles=list(self.bundles)), self.places
+            ),
         )
 
     def start(self, *, secrets: Mapping[str, str] = MappingProxyType({})) -> None:
@@ -216,6 +223,10 @@ class StrictHost:
     def worker_places(self) -> WorkerPlaces:
         return WorkerPlaces(self.data, temporary=self.data / "tmp")
 
+    @property
+    def bundles(self) -> BundleCache:
+        return BundleCache(self.data / UNPACKED, Blobs(self.folder / "blobs"))
+
     def attempt(
         self,
         text: str,
@@ -226,9 +237,12 @@ class StrictHost:
         secrets: Mapping[str, str] = MappingProxyType({}),
         args: Sequence[str] = (),
         launcher: Sequence[str] | None = None,
+        bundles: Sequence[str] = (),
     ) -> StrictAttempt:
         """Runs `text` as the ranks' script, by default with a stand-in for torchrun."""
-        attempt = self.prepared(text, owner=owner, world_size=world_size, env=env, args=args, launcher=launcher)
+        attempt = self.prepared(
+            text, owner=owner, world_size=world_size, env=env, args=args, launcher=launcher, bundles=bundles
+        )
         attempt.start(secrets=secrets)
         return attempt
 
@@ -241,9 +255,10 @@ class StrictHost:
         env: Mapping[str, str] = MappingProxyType({}),
         args: Sequence[str] = (),
         launcher: Sequence[str] | None = None,
+        bundles: Sequence[str] = (),
     ) -> StrictAttempt:
         """Writes all that the worker writes before it starts a supervisor."""
-        attempt = StrictAttempt(self, f"job_{uuid.uuid4()}", owner, world_size)
+        attempt = StrictAttempt(self, f"job_{uuid.uuid4()}", owner, world_size, bundles)
         script = self.code / f"{attempt.job_id}.py"
         script.write_text(text)
         command = [str(LAUNCHER), str(world_size)] if launcher is None else [*launcher, *rank_command([])]
@@ -252,6 +267,18 @@ class StrictHost:
         argv = [sys.executable, "-P", *command, str(script), *args]
         write_record(attempt.run.launch, attempt.plan(argv, env=env))
         self.give_to_service()
+        return attempt
+
+    def command(self, program: Sequence[str], *, env: Mapping[str, str], secrets: Mapping[str, str]) -> StrictAttempt:
+        """Runs a command that would start its own ranks, two of them."""
+        attempt = StrictAttempt(self, f"job_{uuid.uuid4()}", "ada", 2)
+        attempt.run.create()
+        attempt.places.create()
+        argv = [sys.executable, "-I", "-S", str(Path(rank_start.__file__)), COMMAND_OPTION, "2", *program]
+        plan = replace(attempt.plan(argv, env={}), launcher="command", rank_env=dict(env))
+        write_record(attempt.run.launch, plan)
+        self.give_to_service()
+        attempt.start(secrets=secrets)
         return attempt
 
     def run_as_service(self, *command: str) -> str:

@@ -16,6 +16,7 @@ from tests.security import strict_host
 from tests.security.strict_host import FIRST_UID, SERVICE, StrictHost
 from tests.security.test_attacks import ATTACK, HOME_FILES, SECRET_FILES
 from tests.worker.attempt import wait_for
+from tests.worker.bundles.tars import store, tar_of
 from torchyard.contract.job import EndReason
 from worker.engines.local import process, strictness
 
@@ -306,3 +307,47 @@ def test_egress_is_the_network_of_the_host() -> None:
         attempt = host.attempt("import socket\nprint(sorted(name for _, name in socket.if_nameindex()), flush=True)")
         assert attempt.report().reason is EndReason.COMPLETED, host.logs()
         assert attempt.log("rank-0").strip() == str(sorted(name for _, name in socket.if_nameindex()))
+
+
+READS_A_BUNDLE = """
+import os, pathlib, sys
+folder, hidden = map(pathlib.Path, sys.argv[1:])
+print((folder / "a" / "d.txt").read_text(), hidden.exists(), os.listdir(folder.parents[2]))
+for change in (
+    lambda: (folder / "a" / "d.txt").write_text("x"), lambda: (folder / "a").chmod(0o777), lambda: folder.rename("x"),
+    lambda: (folder / "new").touch(),
+):
+    try:
+        change()
+    except OSError:
+        continue
+    sys.exit("the bundle is not closed")
+"""
+
+
+def test_an_attempt_reads_its_owners_bundles_and_no_other(host: StrictHost) -> None:
+    mine, other = (store(host.bundles.blobs, tar_of({"a/d.txt": (text, False)})) for text in (b"mine", b"other"))
+    folder, hidden = host.bundles.fetch(mine, owner="ada"), host.bundles.fetch(other, owner="bob")
+    attempt = host.attempt(READS_A_BUNDLE, args=[str(folder), str(hidden)], bundles=[mine])
+    assert attempt.report().reason is EndReason.COMPLETED, attempt.log("rank-0", "stderr")
+    assert attempt.log("rank-0") == "mine False ['ada']\n"
+
+
+def test_a_bundle_that_is_not_unpacked_for_the_owner_is_refused(host: StrictHost) -> None:
+    other = store(host.bundles.blobs, tar_of({"a/d.txt": (b"other", False)}))
+    host.bundles.fetch(other, owner="bob")
+    report = host.attempt("print(1)", owner="ada", bundles=[other]).report()
+    assert report.reason is EndReason.LAUNCH_FAILED
+    assert "is missing or behind a link" in report.message
+
+
+def test_a_command_runs_once_in_strict_isolation(host: StrictHost) -> None:
+    program = ["/bin/sh", "-c", "echo $0 $MINE $SECRET; exit 5", "once"]
+    attempt = host.command(program, env={"MINE": "1"}, secrets={"SECRET": "s3cret-value"})
+    report = attempt.report()
+    assert (report.reason, report.exit_code, report.message) == (
+        EndReason.USER_ERROR,
+        5,
+        "the command exited with code 5",
+    )
+    assert attempt.log("rank-0") == "once 1 s3cret-value\n"

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 import functools
+from io import BytesIO
 import json
 import os
 from pathlib import Path
@@ -14,22 +15,27 @@ import uuid
 
 import pytest
 
+from store.blobs import Blobs
+from torchyard.contract.bundles import END, bundle_url, header, padding
 from torchyard.contract.job import EndReason
 from torchyard.contract.recordfiles import read_record, write_record
 from torchyard.contract.records import ExitReport, LaunchPlan, ProcessIdentity, StopRequest
 from torchyard.contract.rundir import Env, RunDir
 from torchyard.contract.spec import parse_spec
 from torchyard.contract.views import IsolationView
+from worker.attempts import code
 from worker.attempts.prepare import plan_of
+from worker.bundles.cache import BundleCache
 from worker.engines.base import AttemptKey
 from worker.engines.local import process, ranks, supervisors
 from worker.engines.local.engine import launch_plan
+from worker.engines.local.launchers.command import CommandLauncher
 from worker.engines.local.launchers.torchrun import TorchrunLauncher
 from worker.engines.local.launchers.warm import WarmLauncher
 from worker.engines.local.warm.manager import WarmProcess
 from worker.sandbox import levels
 from worker.sandbox.confinement import Confinement
-from worker.sandbox.places import Places, WorkerPlaces
+from worker.sandbox.places import UNPACKED, Places, WorkerPlaces
 from worker.sandbox.policy import sandbox_of
 
 EACH_LAUNCH = pytest.mark.parametrize("attempt", ["cold", "warm"], indirect=True)
@@ -115,6 +121,21 @@ class Attempt:
         readable = (self.run.root / "code", *self.run.root.glob("*.npz"))
         found = confinement(self.run.root / "worker", readable=readable)
         return replace(found, isolation=self.isolation, writable=self.writable)
+
+    @property
+    def bundles(self) -> BundleCache:
+        """Those of the worker, in whose store `add_bundle` puts one."""
+        return BundleCache(self.run.root / "worker" / UNPACKED, Blobs(self.run.root / "blobs"))
+
+    def add_bundle(self, files: Mapping[str, str]) -> str:
+        """Stores a bundle, and returns its URL. A name that ends with `.sh` is executable."""
+        content = b"".join(
+            header(name, size=len(text.encode()), executable=name.endswith(".sh"))
+            + text.encode()
+            + padding(len(text.encode()))
+            for name, text in sorted(files.items())
+        )
+        return bundle_url(self.bundles.blobs.add(BytesIO(content + END)).sha256)
 
     @property
     def places(self) -> Places:
@@ -203,6 +224,7 @@ class Attempt:
         spec = parse_spec(dict(document))
         resolved = spec.model_dump(mode="json", include={"trainer", "config", "checkpoint"})
         self.run.config.write_text(json.dumps(resolved))
+        unpacked = code.prepare(spec, run=self.run, bundles=self.bundles, owner="ada", allowed=[self.run.root])
         plan = plan_of(
             spec,
             key=self.key,
@@ -214,8 +236,11 @@ class Attempt:
             time_left=timedelta(minutes=5),
             allowed=[self.run.root],
             secrets={},
+            unpacked=unpacked,
         )
         launcher = TorchrunLauncher() if self.launcher == "torchrun" else WarmLauncher()
+        if plan.is_command:
+            launcher = CommandLauncher()
         self.start_plan(
             launch_plan(plan, run=self.run, launcher=launcher, slots=world_size, confinement=self.confinement)
         )

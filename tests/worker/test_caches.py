@@ -3,9 +3,15 @@
 import os
 from pathlib import Path
 
+from store.blobs import Blobs
 from store.db.database import Database
 from tests.store.fixture import StoreFixture
-from worker.cleanup.caches import remove_oldest
+from tests.worker.bundles.tars import read_tree, tar_of
+from tests.worker.bundles.tars import store as store_blob
+from torchyard.contract.bundles import bundle_url
+from torchyard.contract.job import EndReason
+from worker.bundles.cache import BundleCache, locked
+from worker.cleanup.caches import Caches
 
 MIB = 1 << 20
 
@@ -20,7 +26,7 @@ def _home(homes: Path, owner: str, *, used: int) -> Path:
 
 
 def _remove(homes: Path, database: Database, keep_bytes: int | None) -> list[str]:
-    for _ in remove_oldest(homes, database, keep_bytes=keep_bytes):
+    for _ in Caches(homes, homes / "none", database).remove_oldest(keep_bytes=keep_bytes):
         pass
     return sorted(path.name for path in homes.iterdir())
 
@@ -57,4 +63,57 @@ def test_an_interrupted_removal_is_completed_and_a_link_is_left_to_its_target(
 
 
 def test_no_homes_are_no_error(tmp_path: Path, database: Database) -> None:
-    assert [*remove_oldest(tmp_path / "absent", database, keep_bytes=0)] == []
+    assert [*Caches(tmp_path / "absent", tmp_path / "none", database).remove_oldest(keep_bytes=0)] == []
+
+
+def _bundle(folder: Path, *, owner: str, used: int) -> str:
+    """Unpacks a bundle of 1 MiB that was last used `used` seconds after the epoch. Returns its digest."""
+    cache = BundleCache(folder / "unpacked", Blobs(folder / "blobs"))
+    sha256 = store_blob(cache.blobs, tar_of({"x": (os.urandom(MIB), False)}))
+    os.utime(cache.fetch(sha256, owner=owner).parent, (used, used))
+    return sha256
+
+
+def _evict(folder: Path, database: Database, keep_bytes: int | None) -> list[str]:
+    for _ in Caches(folder / "homes", folder / "unpacked", database).remove_oldest(keep_bytes=keep_bytes):
+        pass
+    homes, bundles = (folder / "homes").glob("*"), (folder / "unpacked").glob("*/*")
+    return sorted(path.name for path in (*homes, *bundles))
+
+
+def test_bundles_and_homes_are_bounded_together_by_their_last_use(tmp_path: Path, database: Database) -> None:
+    _home(tmp_path / "homes", "ada", used=2)
+    old, new = (_bundle(tmp_path, owner="ada", used=used) for used in (1, 3))
+    assert _evict(tmp_path, database, None) == sorted(["ada", old, new])
+    assert _evict(tmp_path, database, 4 * MIB) == sorted(["ada", old, new])
+    assert _evict(tmp_path, database, 5 * MIB // 2) == sorted(["ada", new])
+    assert _evict(tmp_path, database, 3 * MIB // 2) == [new]
+    assert _evict(tmp_path, database, 0) == []
+
+
+def test_a_bundle_of_an_unfinished_attempt_stays_and_others_of_its_owner_go(tmp_path: Path, database: Database) -> None:
+    service = StoreFixture(database)
+    used, unused = (_bundle(tmp_path, owner="admin", used=time) for time in (1, 2))
+    job_id = service.submit(config={"code": "file:///code", "mounts": {"data": bundle_url(used)}})
+    claim = service.running(job_id, service.worker())
+    owner = service.job(job_id).owner
+    if owner != "admin":
+        (tmp_path / "unpacked" / "admin").rename(tmp_path / "unpacked" / owner)
+    assert _evict(tmp_path, database, 0) == [used]
+    assert unused != used
+    service.end(claim, EndReason.COMPLETED)
+    assert _evict(tmp_path, database, 0) == []
+
+
+def test_a_bundle_that_is_being_unpacked_stays(tmp_path: Path, database: Database) -> None:
+    sha256 = _bundle(tmp_path, owner="ada", used=1)
+    with locked(tmp_path / "unpacked" / "ada" / sha256):
+        assert _evict(tmp_path, database, 0) == [sha256]
+    assert _evict(tmp_path, database, 0) == []
+
+
+def test_a_removed_bundle_is_unpacked_again(tmp_path: Path, database: Database) -> None:
+    sha256 = _bundle(tmp_path, owner="ada", used=1)
+    assert _evict(tmp_path, database, 0) == []
+    cache = BundleCache(tmp_path / "unpacked", Blobs(tmp_path / "blobs"))
+    assert list(read_tree(cache.fetch(sha256, owner="ada"))) == ["x"]

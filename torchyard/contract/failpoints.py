@@ -43,6 +43,7 @@ NAMES = frozenset(
         *(f"events.append.{side}" for side in ("before", "after")),
         *(f"launch.start.{side}" for side in ("before", "after")),
         *(f"supervisor.launch.{side}" for side in ("before", "after")),
+        *(f"bundle.{step}" for step in ("unpack", "rename", "renamed")),
         "supervisor.ended",
     ]
 )

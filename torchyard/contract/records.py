@@ -45,6 +45,8 @@ class Strict(Record):
     """The socket of the helper."""
     owner: Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")]
     """The job's owner, who has a user of their own on the host."""
+    bundles: list[Annotated[str, matching(r"[0-9a-f]{64}")]] = field(default_factory=list[str])
+    """The owner's unpacked bundles that the attempt reads."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,8 +80,8 @@ class LaunchPlan(Record):
     attempt: int
     claimed_at: int | None = None
     """Microseconds, as in the attempt's row. Attempt numbers are used again after an older database was restored."""
-    launcher: Literal["torchrun", "warm"] = "torchrun"
-    """What starts the ranks: torchrun, or the supervisor by forking itself."""
+    launcher: Literal["torchrun", "warm", "command"] = "torchrun"
+    """What starts the ranks: torchrun, the supervisor by forking itself, or a command of the job."""
     argv: list[str]
     """The command of the launcher. For `warm` it is the rank's program: `SCRIPT [ARGS…]` or `-m MODULE [ARGS…]`."""
     env: dict[str, str]

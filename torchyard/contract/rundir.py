@@ -14,6 +14,7 @@ The supervisor and the ranks share only this folder and the environment variable
     input/             written by the worker, read-only once the attempt starts
       config.json      the trainer's resolved configuration
       resume/          the checkpoint to resume from
+      mounts/          links to the folders that the job's spec mounts
     job/               written by the job: anything here may be forged
       events.jsonl     lines of `torchyard.contract.events`                   rank 0 appends
       ranks/N.json     the process of rank N                         rank N writes it when it starts
@@ -25,6 +26,7 @@ The supervisor and the ranks share only this folder and the environment variable
       torchrun/        torchrun's own folder                         torchrun
       checkpoints/     published checkpoints: each is whole once it has its manifest
       artifacts/       other files that the job leaves
+      code/            the job's own copy of its bundle, where it works; removed when the attempt has ended
 
 This is layout 2. In layout 1, of an older version, everything is in one folder, and `plan.json` is `launch.json`.
 """
@@ -49,6 +51,7 @@ class Env(StrEnum):
     CONFIG = "TORCHYARD_CONFIG"
     CHECKPOINT_DIR = "TORCHYARD_CHECKPOINT_DIR"
     RESUME_FROM = "TORCHYARD_RESUME_FROM"  # a folder with state.pt and manifest.json; absent on a fresh start
+    MOUNTS = "TORCHYARD_MOUNTS"  # the folder in which each mount has its name; absent without mounts
     DATA = "TORCHYARD_DATA"  # the resolved `data.source`: `digits`, or an absolute path; absent for a script
     SECRETS = "TORCHYARD_SECRETS"  # the socket at which a rank that torchrun starts asks for secret variables
     ISOLATION = "TORCHYARD_ISOLATION"  # the level at which the attempt is isolated; absent if it is not
@@ -153,6 +156,14 @@ class RunDir:
         return self.input / "resume"
 
     @property
+    def mounts(self) -> Path:
+        return self.input / "mounts"
+
+    @property
+    def code(self) -> Path:
+        return self.job / "code"
+
+    @property
     def checkpoints(self) -> Path:
         return self.job / "checkpoints"
 
@@ -199,4 +210,5 @@ def process_title(job_id: str, attempt: int, role: str) -> str:
 def _set_modes(folder: Path, files: list[str], *, folder_mode: int, file_mode: int) -> None:
     folder.chmod(folder_mode)
     for name in files:
-        (folder / name).chmod(file_mode)
+        if not (folder / name).is_symlink():  # what a mount leads to is not ours
+            (folder / name).chmod(file_mode)

@@ -59,7 +59,7 @@ def main() -> NoReturn:
     rank = int(os.environ["RANK"])
     run_dir = RunDir.of_job(Path(os.environ[Env.RUN_DIR]))
     _set_title(process_title(os.environ[Env.JOB_ID], int(os.environ[Env.ATTEMPT]), f"rank {rank}"))
-    _redirect(run_dir, rank)
+    redirect(run_dir, rank)
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     _show_stacks_on_request(run_dir, rank)
@@ -67,20 +67,20 @@ def main() -> NoReturn:
     identity = ProcessIdentity.of(process)
     if identity is None:
         sys.exit("/proc does not show this process")
-    _write(run_dir.ranks / f"{rank}.json", identity)
+    write(run_dir.ranks / f"{rank}.json", identity)
     code = 0
     try:
-        _ask_for_secrets()
+        ask_for_secrets()
         _run_and_flush(sys.argv[1:])
     except SystemExit as error:
         error.__traceback__ = _users_part(error.__traceback__)
         code = _code(error)
         if os.getpid() == process and code:
-            _record(run_dir, rank, error)
+            record_error(run_dir, rank, error)
     except BaseException as error:  # noqa: BLE001 every exception is shown as Python would
         error.__traceback__ = _users_part(error.__traceback__)
         if os.getpid() == process:  # a forked child that came here is not the rank
-            _record(run_dir, rank, error)
+            record_error(run_dir, rank, error)
         sys.excepthook(type(error), error, error.__traceback__)
         code = 1
     if os.getpid() == process and not code:
@@ -102,7 +102,7 @@ def _show_stacks_on_request(run_dir: RunDir, rank: int) -> None:
         faulthandler.register(STACKS_SIGNAL, file=file, all_threads=True)
 
 
-def _ask_for_secrets() -> None:
+def ask_for_secrets() -> None:
     """Sets the variables that the supervisor gives to its ranks alone. Raises OSError."""
     path = os.environ.pop(Env.SECRETS, None)
     if path is None:
@@ -125,7 +125,7 @@ def _set_title(title: str) -> None:
     setproctitle(title)
 
 
-def _redirect(run_dir: RunDir, rank: int) -> None:
+def redirect(run_dir: RunDir, rank: int) -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
         name = stream.name.strip("<>")
@@ -162,6 +162,8 @@ def _run(arguments: list[str]) -> None:
         sys.modules["__mp_main__"] = main_module
     if arguments[0] == "-m":
         sys.argv = arguments[1:]
+        if Env.DATA not in os.environ:  # a script's own module; a recipe's is one of ours
+            sys.path.insert(0, str(Path.cwd()))
         runpy._run_module_as_main(arguments[1])  # pyright: ignore # what `python -m` itself calls
         return
     script = Path(arguments[0]).absolute()
@@ -188,7 +190,7 @@ def _users_part(trace: TracebackType | None) -> TracebackType | None:
     return trace
 
 
-def _record(run_dir: RunDir, rank: int, error: BaseException) -> None:
+def record_error(run_dir: RunDir, rank: int, error: BaseException) -> None:
     reason = _reason(error)
     message = _explained(error, reason)
     record = RankError(
@@ -200,12 +202,12 @@ def _record(run_dir: RunDir, rank: int, error: BaseException) -> None:
         traceback=_shorten(storable("".join(traceback.format_exception(error)))),
     )
     try:
-        _write(run_dir.errors / f"{rank}.json", record)
+        write(run_dir.errors / f"{rank}.json", record)
     except OSError as failure:
         print(f"torchyard: the error could not be recorded: {failure}", file=sys.stderr)  # noqa: T201
 
 
-def _write(path: Path, record: Record) -> None:
+def write(path: Path, record: Record) -> None:
     """Writes a record, and waits for a full disk: nobody else knows what it says. Raises OSError."""
     disk.retry_while_unavailable(lambda: write_record(path, record), seconds=_FULL_DISK_S, on_error=lambda _: None)
 

@@ -14,7 +14,7 @@ from store.store import Store
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport
 from torchyard.contract.rundir import RunDir
-from worker.attempts import lifecycle
+from worker.attempts import code, lifecycle
 from worker.attempts.instructions import Instructions
 from worker.attempts.intents import IntentReader
 from worker.attempts.lifecycle import (
@@ -38,9 +38,11 @@ from worker.attempts.records import AttemptRecords
 from worker.attempts.relay import Relay
 from worker.attempts.stacks import READ_EVERY_S, StacksAnswerer
 from worker.attempts.startup import Startup
+from worker.bundles.cache import BundleCache
 from worker.devices.health import GpuHealth, Health
 from worker.devices.quarantine import DeviceUse
 from worker.engines.base import AttemptKey, Engine, Handle
+from worker.sandbox.places import UNPACKED
 
 _RETRY_S = 1.0
 
@@ -63,6 +65,10 @@ class WorkerContext:
     """Set whenever a runner is done: devices or a job may be free."""
     limits: OutputLimits = DEFAULTS
     """What of one attempt's output is stored."""
+
+    @property
+    def bundles(self) -> BundleCache:
+        return BundleCache(self.runs.parent.absolute() / UNPACKED, self.store.blobs)
 
 
 class AttemptExecutor:
@@ -168,6 +174,7 @@ class AttemptExecutor:
             RunDir(self._folder),
             blobs=context.store.blobs,
             allowed=context.allowed,
+            bundles=context.bundles,
             records=self._records,
             notices=self._notices,
             kill_leftovers=lambda: context.engine.kill(handle),
@@ -222,6 +229,7 @@ class AttemptExecutor:
         # Set before its devices are free, as they may have to wait in quarantine.
         self.device_use = replace(self.device_use, ended=True, faults=verdict.faults)
         state = self._records.end(report, requested=requested)
+        code.remove_copy(RunDir(self._folder))
         logger.info("%s: attempt %d ended: %s; the job is %s", self._key.job_id, self._key.number, report.reason, state)
 
 

@@ -5,20 +5,23 @@ from dataclasses import dataclass
 from datetime import timedelta
 import logging
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from store.blobs import Blobs
 from store.db.tables import Checkpoint, Job
 from torchyard.contract import disk
+from torchyard.contract.bundles import bundles_of
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.record import Record
 from torchyard.contract.recordfiles import write_record
 from torchyard.contract.rundir import Env, RunDir
 from torchyard.contract.spec import ScriptSpec, Spec, parse_spec
 from torchyard.contract.views import HeldDevice
-from worker.attempts import sources
+from worker.attempts import code, sources
 from worker.attempts.notices import Notices
 from worker.attempts.records import AttemptRecords
+from worker.bundles.cache import BundleCache
 from worker.cleanup import rundirs
 from worker.engines.base import AttemptKey, Plan
 from worker.untrusted import remove_inside
@@ -40,6 +43,7 @@ class Preparation:
     key: AttemptKey
     run: RunDir
     blobs: Blobs
+    bundles: BundleCache
     allowed: Sequence[Path]
     """The folders below which a `file://` URL may point."""
     records: AttemptRecords
@@ -57,10 +61,12 @@ class Preparation:
         spec = parse_spec(job.spec)
         if self.records.secrets.problem is not None:
             raise ConfigError(self.records.secrets.problem)
+        code.remove_copy(self.run)
         if self.run.layout == 2:
             remove_inside(self.run.root, self.run.input.name)  # an earlier try may have left files
         self.run.create()
         resume_from = self._fetch_checkpoint()
+        unpacked = code.prepare(spec, run=self.run, bundles=self.bundles, owner=job.owner, allowed=self.allowed)
         time_left = spec.time_limit - timedelta(microseconds=job.ran_us)
         plan = plan_of(
             spec,
@@ -73,6 +79,7 @@ class Preparation:
             time_left=time_left,
             allowed=self.allowed,
             secrets=self.records.secrets.values,
+            unpacked=unpacked,
         )
         resolved = spec.model_dump(mode="json", include={"trainer", "config", "checkpoint"})
         write_record(self.run.config, _Config.from_dict(resolved))
@@ -135,20 +142,23 @@ def plan_of(
     time_left: timedelta,
     allowed: Sequence[Path],
     secrets: Mapping[str, str],
+    unpacked: Mapping[str, Path] = MappingProxyType({}),
 ) -> Plan:
     """Returns how to run `spec` on `devices`, with one rank on each. Writes nothing.
 
-    A script runs in its code folder, as it would by hand. A recipe runs in the part of the run directory that the job
-    may write. Raises DataError.
+    A script runs in its code folder, as it would by hand, or in its own copy of a bundle. A recipe runs in the part of
+    the run directory that the job may write. `unpacked`: the bundles that the job reads, by field. Raises DataError.
     """
     env = _environment(key, run, resume_from)
     is_script = isinstance(spec, ScriptSpec)
     if is_script:
-        folder = sources.resolve(spec.config.code, allowed)
-        program = (str(sources.entrypoint(folder, spec.config.entrypoint)), *spec.config.args)
+        folder = sources.code_of(spec, run, allowed)
+        program = (*sources.program(folder, spec.config), *spec.config.args)
+        if spec.config.mounts:
+            env[Env.MOUNTS.value] = str(run.mounts)
     else:
         folder, program = run.job, ("-m", "trainer")
-        env |= sources.data_of(spec, allowed)
+        env |= sources.data_of(spec, allowed, unpacked=unpacked)
     return Plan(
         key=key,
         claimed_at=claimed_at,
@@ -164,6 +174,7 @@ def plan_of(
         stop_grace=spec.stop_grace,
         reports=not is_script,
         launcher=spec.launcher,
+        bundles={sha256: unpacked[name] for name, sha256 in bundles_of(spec).items() if name in unpacked},
     )
 
 

@@ -1,13 +1,16 @@
 """Resolves the `file://` URLs of a job to files of the worker's host, below the folders that the operator allowed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import os
 from pathlib import Path
 from urllib.parse import unquote
 
+from torchyard.contract.bundles import digest_in
 from torchyard.contract.errors import DataError
-from torchyard.contract.rundir import Env
-from torchyard.contract.spec import RecipeSpec
+from torchyard.contract.recipes import Script
+from torchyard.contract.rundir import Env, RunDir
+from torchyard.contract.spec import RecipeSpec, ScriptSpec
+from worker.engines.base import COMMAND_OPTION
 
 _FILE = "file://"
 
@@ -30,19 +33,42 @@ def resolve(url: str, allowed: Sequence[Path]) -> Path:
     return real
 
 
-def data_of(spec: RecipeSpec, allowed: Sequence[Path]) -> dict[str, str]:
-    """Returns the environment variables that name a recipe's data and weights. Raises DataError."""
+def data_of(spec: RecipeSpec, allowed: Sequence[Path], *, unpacked: Mapping[str, Path]) -> dict[str, str]:
+    """Returns the environment variables that name a recipe's data and weights. Raises DataError.
+
+    `unpacked`: the bundles that the recipe reads, by field.
+    """
     data, weights = spec.config.data.source, spec.config.model.weights
-    found = {Env.DATA.value: str(resolve(data, allowed)) if data.startswith(_FILE) else data}
+    bundle = unpacked.get("config.data.source")
+    found = {Env.DATA.value: str(bundle or (resolve(data, allowed) if data.startswith(_FILE) else data))}
     if weights.startswith(_FILE):
         found[Env.WEIGHTS.value] = str(resolve(weights, allowed))
     return found
 
 
-def entrypoint(code: Path, name: str) -> Path:
-    """Returns the path of the script `name` in the folder `code`. Raises DataError."""
+def code_of(spec: ScriptSpec, run: RunDir, allowed: Sequence[Path]) -> Path:
+    """Returns the folder in which a script runs: the attempt's copy of a bundle, or a folder of the host.
+
+    Raises DataError.
+    """
+    if digest_in(spec.config.code) is not None:
+        return run.code.resolve()
+    return resolve(spec.config.code, allowed)
+
+
+def program(code: Path, config: Script) -> tuple[str, ...]:
+    """Returns what the script runs, without its arguments. Raises DataError."""
     if not code.is_dir():
         raise DataError(f"{code} is not a folder")
+    if config.command is not None:
+        return COMMAND_OPTION, config.command
+    if config.module is not None:
+        return "-m", config.module
+    return (str(entrypoint(code, config.entrypoint or "")),)
+
+
+def entrypoint(code: Path, name: str) -> Path:
+    """Returns the path of the script `name` in the folder `code`. Raises DataError."""
     script = Path(os.path.realpath(code / name))
     if not script.is_relative_to(code):
         raise DataError(f"{code / name} lies outside the code folder")

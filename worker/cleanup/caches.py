@@ -1,12 +1,18 @@
-"""Bounds the homes that jobs of one owner share on this host, which hold their caches."""
+"""Bounds what this host keeps for the next jobs of an owner: the homes, which hold caches, and unpacked bundles."""
 
-from collections.abc import Generator
+from collections.abc import Collection, Generator
+from dataclasses import dataclass
 import logging
 from pathlib import Path
+import stat
 from uuid import uuid4
 
 from store.db.database import Database
 from store.queries import run_dirs
+from torchyard.contract.bundles import bundles_of
+from torchyard.contract.errors import InvalidSpec
+from torchyard.contract.spec import parse_spec
+from worker.bundles import cache
 from worker.cleanup import rundirs
 from worker.untrusted import folders_inside, remove_inside
 
@@ -15,39 +21,101 @@ _REMOVED_PREFIX = ".removed."
 logger = logging.getLogger(__name__)
 
 
-def remove_oldest(homes: Path, database: Database, *, keep_bytes: int | None) -> Generator[None]:
-    """Removes the homes that were not used for longest until the total is at most `keep_bytes`; None keeps all.
+@dataclass(frozen=True)
+class Kept:
+    """A folder that may be removed when no unfinished attempt uses it."""
 
-    The home of an owner with an unfinished attempt stays. Yields after each home. Raises Unavailable.
-    """
-    found = folders_inside(homes)
-    names = [name for name in found if not name.startswith(_REMOVED_PREFIX)]
-    for name in set(found) - set(names):  # their removal was interrupted
-        remove_inside(homes, name)
-    if keep_bytes is None:
-        return
-    sizes: dict[str, int] = {}
-    for name in sorted(names, key=lambda name: (homes / name).lstat().st_mtime):
-        sizes[name] = rundirs.size(homes / name, unlock=False)
-        yield
-    total = sum(sizes.values())
-    for name, size in sizes.items():
-        if total <= keep_bytes:
-            return
+    path: Path
+    owner: str
+    sha256: str | None = None
+    """That of a bundle. None: it is the owner's home."""
+
+    def is_in_use(self, database: Database) -> bool:
+        """Raises Unavailable."""
         with database.read() as session:
-            in_use = run_dirs.owners_with_attempts(session)
-        if name not in in_use and _remove(homes, name):
-            logger.info("the caches of %s are removed: %d bytes", name, size)
-            total -= size
-        yield
+            if self.sha256 is None:
+                return self.owner in run_dirs.owners_with_attempts(session)
+            specs = run_dirs.specs_with_attempts(session, owner=self.owner)
+        return any(self.sha256 in _bundles(spec) for spec in specs)
 
 
-def _remove(homes: Path, name: str) -> bool:
-    """Renames the home first: the owner's next attempt makes a new one."""
-    aside = f"{_REMOVED_PREFIX}{uuid4().hex}"
+class Caches:
+    """`homes` has a folder for each owner, and `bundles` a folder for each bundle in a folder for each owner."""
+
+    def __init__(self, homes: Path, bundles: Path, database: Database) -> None:
+        self._homes = homes
+        self._bundles = bundles
+        self._database = database
+        self._sizes: dict[tuple[Path, int], int] = {}
+        """Of bundles by the time of their last use: measuring them takes long, and they do not change."""
+
+    def remove_oldest(self, *, keep_bytes: int | None) -> Generator[None]:
+        """Removes what was not used for longest until the total is at most `keep_bytes`; None keeps all.
+
+        What unfinished attempts use stays. Yields after each folder. Raises Unavailable.
+        """
+        found = [*self._found_homes(), *self._found_bundles()]
+        if keep_bytes is None:
+            return
+        used = {kept: _used_at(kept.path) for kept in found}
+        sizes: dict[Kept, int] = {}
+        for kept in sorted(found, key=lambda kept: used[kept]):
+            sizes[kept] = self._size(kept, used[kept])
+            yield
+        self._sizes = {(kept.path, used[kept]): size for kept, size in sizes.items() if kept.sha256 is not None}
+        total = sum(sizes.values())
+        for kept, size in sizes.items():
+            if total <= keep_bytes:
+                return
+            if self._remove(kept):
+                logger.info("%s is removed: %d bytes", kept.path, size)
+                total -= size
+            yield
+
+    def _found_homes(self) -> Generator[Kept]:
+        for name in folders_inside(self._homes):
+            if name.startswith(_REMOVED_PREFIX):
+                remove_inside(self._homes, name)  # its removal was interrupted
+            else:
+                yield Kept(self._homes / name, name)
+
+    def _found_bundles(self) -> Generator[Kept]:
+        for owner in folders_inside(self._bundles):
+            for name in folders_inside(self._bundles, owner):
+                yield Kept(self._bundles / owner / name, owner, name)
+
+    def _size(self, kept: Kept, used_at: int) -> int:
+        known = self._sizes.get((kept.path, used_at))
+        return rundirs.size(kept.path, unlock=False) if known is None else known
+
+    def _remove(self, kept: Kept) -> bool:
+        try:
+            if kept.sha256 is None:
+                return not kept.is_in_use(self._database) and _remove_home(kept.path)
+            with cache.locked_if_free(kept.path) as locked:  # an attempt that begins now waits, and unpacks it again
+                return locked and not kept.is_in_use(self._database) and cache.remove(kept.path)
+        except OSError as error:
+            logger.warning("%s cannot be removed: %s", kept.path, error)
+            return False
+
+
+def _bundles(spec: object) -> Collection[str]:
     try:
-        (homes / name).rename(homes / aside)
-    except OSError as error:
-        logger.warning("the caches of %s cannot be removed: %s", name, error)
-        return False
-    return remove_inside(homes, aside)
+        return bundles_of(parse_spec(spec)).values()
+    except InvalidSpec:  # no attempt can be prepared with it
+        return ()
+
+
+def _used_at(path: Path) -> int:
+    try:
+        status = path.lstat()
+    except OSError:  # it was removed meanwhile
+        return 0
+    return status.st_mtime_ns if stat.S_ISDIR(status.st_mode) else 0
+
+
+def _remove_home(home: Path) -> bool:
+    """Renames the home first: the owner's next attempt makes a new one. Raises OSError."""
+    aside = f"{_REMOVED_PREFIX}{uuid4().hex}"
+    home.rename(home.with_name(aside))
+    return remove_inside(home.parent, aside)

@@ -9,10 +9,11 @@ from store.commands import cleanup
 from store.rows.trimming import TrimLimits
 from store.store import Store
 from torchyard.contract.errors import Unavailable
-from worker.cleanup import caches, removal
+from worker.cleanup import removal
+from worker.cleanup.caches import Caches
 from worker.cleanup.sweeper import RunDirSweeper
 from worker.engines.base import AttemptKey
-from worker.sandbox.places import WorkerPlaces
+from worker.sandbox.places import UNPACKED, WorkerPlaces
 from worker.settings import Settings
 
 _PASS_INTERVAL_S = 60.0
@@ -45,7 +46,7 @@ class Housekeeper:
             settings.runs, store.database, keep=settings.keep_runs, keep_bytes=settings.keep_runs_bytes, in_use=in_use
         )
         self._runs = settings.runs
-        self._homes = WorkerPlaces(settings.root).homes
+        self._caches = Caches(WorkerPlaces(settings.root).homes, settings.root.absolute() / UNPACKED, store.database)
         self._max_caches_bytes = settings.max_caches_bytes
         self._clock = clock
         self._next_pass = 0.0
@@ -95,4 +96,4 @@ class Housekeeper:
         cleanup.delete_old_tombstones(self._store)
         yield
         yield from self._sweeper.sweep()
-        yield from caches.remove_oldest(self._homes, self._store.database, keep_bytes=self._max_caches_bytes)
+        yield from self._caches.remove_oldest(keep_bytes=self._max_caches_bytes)

@@ -58,6 +58,11 @@ def checkpoints_path(run: RunDir) -> tuple[str, ...]:
     return run.checkpoints.relative_to(run.root).parts
 
 
+def code_path(run: RunDir) -> tuple[str, ...]:
+    """Returns the path of the copy of a bundle relative to the run directory. Empty: an older version has made none."""
+    return run.code.relative_to(run.root).parts if run.layout == 2 else ()
+
+
 def size(folder: Path, *, unlock: bool) -> int:
     """Returns the bytes on disk of a folder and of all below it. A file with several names counts once.
 

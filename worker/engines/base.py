@@ -10,6 +10,9 @@ from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport
 from torchyard.contract.views import DeviceView, StartsView
 
+COMMAND_OPTION = "--command"
+"""Begins a program that is started once, and starts its own ranks."""
+
 
 @dataclass(frozen=True)
 class AttemptKey:
@@ -28,7 +31,8 @@ class Plan:
     """The time of the claim in microseconds, from the attempt's row. After an older database was restored, another
     attempt may have the same number."""
     program: tuple[str, ...]
-    """The program of a rank: `SCRIPT [ARGS…]`, or `-m MODULE [ARGS…]`."""
+    """The program of a rank: `SCRIPT [ARGS…]`, or `-m MODULE [ARGS…]`. Or `COMMAND_OPTION EXECUTABLE [ARGS…]`: it is
+    started once, and starts its own ranks."""
     owner: str
     """The job's owner, whose attempts share caches."""
     env: Mapping[str, str]
@@ -49,6 +53,13 @@ class Plan:
     """Variables whose values no file, argument or launcher may have: the ranks get them in memory."""
     launcher: Literal["auto", "warm", "torchrun"] = "auto"
     """How the job wants its ranks to be started, if the engine has a choice."""
+
+    bundles: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    """The unpacked bundles that the program reads where they are, by sha256. Nobody may write them."""
+
+    @property
+    def is_command(self) -> bool:
+        return self.program[0] == COMMAND_OPTION
 
     @property
     def gpus(self) -> tuple[str, ...]:

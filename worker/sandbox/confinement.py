@@ -44,13 +44,13 @@ class Confinement:
         places.create()
         env = places.environment(environ) | {Env.ISOLATION.value: self.isolation.level}
         if self.isolation.level == "strict":
-            strict = Strict(helper=str(self.helper), owner=plan.owner)
+            strict = Strict(helper=str(self.helper), owner=plan.owner, bundles=sorted(plan.bundles))
             return Confined(env | {"TMPDIR": str(STRICT_TEMPORARY)}, strict_sandbox(strict, places))
         sandbox = sandbox_of(
             self.isolation,
             run=run,
             places=places,
-            readable=(*self.readable, *self.writable),
+            readable=(*self.readable, *self.writable, *plan.bundles.values()),
             writable=self.writable,
             gpus=bool(plan.gpus),
             environ={**environ, **env},

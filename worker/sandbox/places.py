@@ -12,6 +12,9 @@ import tempfile
 from worker.engines.base import AttemptKey
 from worker.untrusted import folders_inside, remove_inside
 
+UNPACKED = "unpacked"
+"""The folder of unpacked bundles in the data directory: `OWNER/SHA256/BOOT`."""
+
 
 @dataclass(frozen=True)
 class Places:

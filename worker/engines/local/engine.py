@@ -23,6 +23,7 @@ from worker.engines.local import leftovers, orphans, process, stacks, strictness
 from worker.engines.local.environment import inherited
 from worker.engines.local.exits import ExitWatcher
 from worker.engines.local.launchers.base import Launcher, rank_environment
+from worker.engines.local.launchers.command import CommandLauncher
 from worker.engines.local.launchers.torchrun import TorchrunLauncher
 from worker.engines.local.launchers.warm import WarmLauncher, warm_start_obstacle
 from worker.engines.local.stop_requests import StopRequester
@@ -193,6 +194,10 @@ class LocalEngine:
 
     def _choose_launcher(self, plan: Plan) -> tuple[Launcher, str | None]:
         """Returns the launcher, and a note for the owner if a warm start is not possible."""
+        if plan.is_command:
+            if plan.launcher == "warm":
+                raise ConfigError("launcher: warm is not possible: a command is executed anew. Leave the launcher out")
+            return CommandLauncher(), None
         if plan.launcher == "torchrun":
             return self._cold_launcher, None
         if self._isolation.level == "strict":

@@ -30,6 +30,7 @@ from torchyard.contract.rundir import RunDir, process_title
 from torchyard.contract.untrusted import append_untrusted, read_untrusted
 from worker.engines.local import process, secrets
 from worker.engines.local.launchers.base import Launch
+from worker.engines.local.launchers.command import CommandAgent
 from worker.engines.local.launchers.strict import StrictLaunch
 from worker.engines.local.launchers.torchrun import TorchrunAgent
 from worker.engines.local.launchers.warm import ForkedRanks
@@ -48,6 +49,7 @@ _REPORT_RETRY_S = 600.0
 _LAUNCHES: dict[str, Callable[[LaunchPlan, RunDir, Mapping[str, str]], Launch]] = {
     "torchrun": TorchrunAgent,
     "warm": ForkedRanks,
+    "command": CommandAgent,
 }
 _MESSAGES = {
     EndReason.CANCELLED: "cancelled by its owner",
@@ -120,7 +122,11 @@ class Supervisor:
         if report is not None:
             return report
         return judge(
-            self._run, launcher_exit=launch.exit_code or 0, world_size=self._plan.world_size, failures=launch.failures()
+            self._run,
+            launcher_exit=launch.exit_code or 0,
+            world_size=self._plan.world_size,
+            failures=launch.failures(),
+            command=self._plan.launcher == "command",
         )
 
     def _watch(self, launch: Launch) -> ExitReport | None:

@@ -21,12 +21,14 @@ _COLLECTIVE_TIMEOUT = "Watchdog caught collective operation timeout"
 """NCCL prints this before it aborts a rank whose collective did not end in time."""
 
 
-def judge(run: RunDir, *, launcher_exit: int, world_size: int, failures: list[tuple[int, int]]) -> ExitReport:
+def judge(
+    run: RunDir, *, launcher_exit: int, world_size: int, failures: list[tuple[int, int]], command: bool = False
+) -> ExitReport:
     """Returns the report of an attempt whose launcher exited by itself.
 
     `launcher_exit`: its exit code, or minus the number of the signal that killed it. `failures`: the rank and the exit
     code of each failed rank, the first one in front. A recorded error of a rank comes first, then a rank that ended
-    without one, then an error that only says that a peer was lost.
+    without one, then an error that only says that a peer was lost. `command`: the launcher is the job's command.
     """
     if launcher_exit == 0:
         return ExitReport(reason=EndReason.COMPLETED)
@@ -40,7 +42,7 @@ def judge(run: RunDir, *, launcher_exit: int, world_size: int, failures: list[tu
         return ExitReport(reason=EndReason.WORKER_LOST, message=f"a disk of the worker is full: {full}")
     silent = _first_silent_failure(failures, recorded={error.rank for error in errors})
     if silent is not None:
-        return _from_exit_code(run, *silent)
+        return _from_exit_code(run, *silent, name="the command" if command else f"rank {silent[0]}")
     if errors and launcher_exit > 0:
         return _from_error(run, errors[0], dict(failures))
     return _from_launcher(run, launcher_exit, stderr, world_size)
@@ -112,7 +114,7 @@ def _from_error(run: RunDir, error: RankError, codes: dict[int, int]) -> ExitRep
     )
 
 
-def _from_exit_code(run: RunDir, rank: int, code: int) -> ExitReport:
+def _from_exit_code(run: RunDir, rank: int, code: int, *, name: str) -> ExitReport:
     stderr = tail_of_stderr(run, f"rank-{rank}")
     fatal = stderr.rpartition("Fatal Python error:")  # faulthandler prints it for a crash in native code
     # NCCL's watchdog is often the first to meet a device fault: it prints the fault and aborts the process.
@@ -122,7 +124,7 @@ def _from_exit_code(run: RunDir, rank: int, code: int) -> ExitReport:
     quoted = fault or hang
     return ExitReport(
         reason=EndReason.DEVICE_FAULT if fault else EndReason.HANG if hang else other,
-        message=f"rank {rank} {_describe_exit(code)}" + (f": {quoted[:_QUOTE_LENGTH]}" if quoted else ""),
+        message=f"{name} {_describe_exit(code)}" + (f": {quoted[:_QUOTE_LENGTH]}" if quoted else ""),
         rank=rank,
         exit_code=code,
         traceback=fatal[1] + fatal[2] if fatal[1] else None,

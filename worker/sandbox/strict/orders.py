@@ -13,7 +13,9 @@ import stat
 from torchyard.contract.errors import DataError
 from torchyard.contract.records import LaunchPlan
 from torchyard.contract.untrusted import RECORD_LIMIT, folder_inside, open_inside
+from worker.engines.local import process
 from worker.sandbox import policy
+from worker.sandbox.places import UNPACKED
 from worker.sandbox.strict.config import Config
 from worker.sandbox.strict.gpus import device_nodes
 from worker.sandbox.strict.protocol import Refusal, Start
@@ -45,6 +47,8 @@ class Order:
     """Writable, as are the next two."""
     home: Folder
     temporary: Folder
+    bundles: list[Folder]
+    """Read-only."""
     devices: list[str]
     """The nodes of the job's GPUs."""
 
@@ -83,6 +87,7 @@ def read_order(config: Config, start: Start, stack: ExitStack) -> Order:
         job=opened(*run, "job"),
         home=opened("caches", owner),
         temporary=replace(opened("tmp", temporary), path=policy.STRICT_TEMPORARY),
+        bundles=[opened(UNPACKED, owner, sha256, process.boot_id()) for sha256 in plan.sandbox.strict.bundles],
         devices=device_nodes([uuid for uuid in plan.env.get("CUDA_VISIBLE_DEVICES", "").split(",") if uuid]),
     )
 

@@ -33,7 +33,13 @@ def places_of(config: Config, order: Order, *, uid: int, stack: ExitStack) -> li
     Refusal if a file system cannot do that, and OSError.
     """
     owners = stack.enter_context(mounts.owners_swapped((uid, uid), config.service))
-    own = [(order.input, False), (order.job, True), (order.home, True), (order.temporary, True)]
+    own = [
+        *((folder, False) for folder in order.bundles),
+        (order.input, False),
+        (order.job, True),
+        (order.home, True),
+        (order.temporary, True),
+    ]
     places = [_own(folder, owners, stack, writable=writable) for folder, writable in own]
     control = mounts.clone(
         order.control.descriptor, read_only=True

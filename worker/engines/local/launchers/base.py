@@ -14,7 +14,7 @@ class Launcher(Protocol):
     """The worker's side of a launcher."""
 
     @property
-    def name(self) -> Literal["torchrun", "warm"]: ...
+    def name(self) -> Literal["torchrun", "warm", "command"]: ...
 
     def command(self, plan: Plan, *, folder: Path) -> list[str]:
         """Returns the `argv` of the launch plan. `folder`: the launcher's own folder in the run directory."""

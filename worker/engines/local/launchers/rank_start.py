@@ -1,5 +1,7 @@
 """Starts a rank as a program of its own: `python -I -S rank_start.py SCRIPT [ARGS…]`, or `… -m MODULE [ARGS…]`.
 
+Or a command that starts the ranks itself: `… --command RANKS EXECUTABLE [ARGS…]`.
+
 It gives the job's variables to the rank alone: the launcher before it has them under other names, so that no variable
 of the job changes how the launcher works. It needs nothing but the standard library, and reads no variable of Python.
 """
@@ -15,7 +17,8 @@ JOB_VARIABLE = "TORCHYARD_RANK_ENV_"
 def main() -> NoReturn:
     env = {name: value for name, value in os.environ.items() if not name.startswith(JOB_VARIABLE)}
     env |= {name[len(JOB_VARIABLE) :]: os.environ[name] for name in os.environ if name.startswith(JOB_VARIABLE)}
-    argv = [sys.executable, "-P", "-u", "-m", "torchyard.run.rank", *sys.argv[1:]]
+    module = "torchyard.run.command" if sys.argv[1] == "--command" else "torchyard.run.rank"
+    argv = [sys.executable, "-P", "-u", "-m", module, *sys.argv[1:]]
     os.execve(argv[0], argv, env)  # noqa: S606 no shell is wanted
 
 

@@ -14,6 +14,7 @@ from torchyard.contract.recordfiles import write_record
 from torchyard.contract.records import LaunchPlan, ProcessIdentity
 from torchyard.contract.rundir import RunDir
 from worker.engines.local import logtail, process, strictness
+from worker.engines.local.launchers.command import failures_of
 from worker.engines.local.launchers.torchrun import parse_failures, with_rank_variables
 from worker.engines.local.secrets import SecretServer
 from worker.sandbox.strict import client, protocol
@@ -71,6 +72,8 @@ class StrictLaunch:
         return client.signal_process(self._strict, target, number, job_id=self._plan.job_id, attempt=self._plan.attempt)
 
     def failures(self) -> list[tuple[int, int]]:
+        if self._plan.launcher == "command":
+            return failures_of(self.exit_code)
         return parse_failures(logtail.tail_of_stderr(self._run, "launcher"))
 
     def close(self) -> None:

@@ -3,13 +3,13 @@
 Each rank gets the environment that torchrun would give it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 import re
 from typing import Literal
 
 from torchyard.contract.records import LaunchPlan
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.rundir import Env, RunDir
 from worker.engines.base import Plan
 from worker.engines.local.launchers.agent import AgentProcess, AgentReport
 from worker.engines.local.warm.group import RankGroup
@@ -38,17 +38,17 @@ def warm_start_obstacle(plan: Plan, *, loaded: frozenset[str]) -> str | None:
     early = sorted(name for name in (*plan.job_env, *plan.secrets) if _READ_AT_IMPORT.fullmatch(name))
     if early:
         return f"{', '.join(early)} must be set when Python starts"
-    shadowed = sorted(_modules_beside(plan.program) & loaded)
+    shadowed = sorted(_modules_beside(plan) & loaded)
     if shadowed:
         return f"the code has modules of its own that are named like installed ones: {', '.join(shadowed)}"
     return None
 
 
-def _modules_beside(program: Sequence[str]) -> frozenset[str]:
-    """Returns the names of the modules and packages in the folder of the plan's script."""
-    if program[0] == "-m":
+def _modules_beside(plan: Plan) -> frozenset[str]:
+    """Returns the names of the modules and packages that a script finds before the installed ones."""
+    if Env.DATA in plan.env:  # a recipe finds none
         return frozenset()
-    folder = Path(program[0]).resolve().parent
+    folder = plan.cwd if plan.program[0] == "-m" else Path(plan.program[0]).resolve().parent
     try:
         return frozenset(
             path.name.partition(".")[0]

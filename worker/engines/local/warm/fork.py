@@ -14,6 +14,7 @@ import traceback
 from typing import NoReturn
 
 from torchyard.contract.records import LaunchPlan
+from torchyard.contract.rundir import Env
 from torchyard.run import rank
 from torchyard.run.exiting import leave
 
@@ -63,7 +64,7 @@ def run_rank(plan: LaunchPlan) -> NoReturn:
     set_environment(plan)
     _reseed()
     importlib.import_module("torch").set_num_threads(int(plan.env["OMP_NUM_THREADS"]))
-    _forget_modules(plan.argv)
+    _forget_modules(recipe=Env.DATA in plan.env)
     sys.argv = [rank.__file__, *plan.argv]
     sys.orig_argv = [
         sys.executable,
@@ -129,9 +130,9 @@ def _reseed() -> None:
     multiprocessing.current_process().authkey = os.urandom(32)
 
 
-def _forget_modules(program: Sequence[str]) -> None:
+def _forget_modules(*, recipe: bool) -> None:
     """Removes our modules. A recipe imports `trainer.__main__` again, and a script finds only `torchyard`."""
-    kept = {"trainer"} if program[0] == "-m" else set[str]()
+    kept = {"trainer"} if recipe else set[str]()
     for name in list(sys.modules):
         if name.partition(".")[0] in OURS - kept or name == "trainer.__main__":
             del sys.modules[name]

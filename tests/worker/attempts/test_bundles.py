@@ -1,0 +1,117 @@
+"""A runner whose job is made of bundles: its copy of the code, and what it says where there is none."""
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from store.blobs import Blobs
+from store.db.database import Database
+from tests.disks import mounted
+from tests.store.fixture import StoreFixture
+from tests.worker.attempt import wait_for
+from tests.worker.attempts.fixture import INVENTORY, SimulatedRunnerFixture, worker_context
+from tests.worker.bundles.tars import Tree, read_tree, store, store_as, tar_of
+from tests.worker.engines.memory import MemoryEngine
+from torchyard.contract.bundles import bundle_url
+from torchyard.contract.job import JobState
+from worker.cleanup.sweeper import RunDirSweeper
+from worker.untrusted import remove_inside
+
+CODE: Tree = {"train.py": (b"print(1)", False), "run.sh": (b"#!/bin/sh", True)}
+DATA: Tree = {"d.bin": (bytes(200_000), False)}
+
+
+@pytest.fixture
+def config() -> dict[str, Any]:
+    """What a test changes of the script's configuration."""
+    return {}
+
+
+@pytest.fixture
+def simulated(tmp_path: Path, database: Database, config: dict[str, Any]) -> Generator[SimulatedRunnerFixture]:
+    service, blobs = StoreFixture(database), Blobs(tmp_path / "blobs")
+    code, data = (bundle_url(store(blobs, tar_of(tree))) for tree in (CODE, DATA))
+    job_id = service.submit(config={"code": code, "mounts": {"data": data}} | config)
+    claim = service.starting(job_id, service.worker())
+    engine = MemoryEngine(INVENTORY)
+    fixture = SimulatedRunnerFixture(service, worker_context(tmp_path, database, engine), engine, claim)
+    yield fixture
+    fixture.close()
+    remove_inside(tmp_path, "unpacked")
+
+
+def test_an_attempt_has_its_own_copy_until_it_ends(simulated: SimulatedRunnerFixture) -> None:
+    attempt = simulated.start_ranks()
+    assert read_tree(simulated.run.code) == CODE
+    assert read_tree((simulated.run.mounts / "data").resolve()) == DATA
+    plan = attempt.plan
+    assert plan.cwd == simulated.run.code
+    assert plan.env["TORCHYARD_MOUNTS"] == str(simulated.run.mounts)
+    assert list(plan.bundles.values()) == [(simulated.run.mounts / "data").resolve()]
+    (simulated.run.code / "out").mkdir()
+    (simulated.run.code / "out").chmod(0o500)
+    (simulated.run.artifacts / "kept").touch()
+    attempt.end()
+    assert simulated.wait_for_end().state == JobState.SUCCEEDED
+    assert not simulated.run.code.exists()
+    assert (simulated.run.artifacts / "kept").exists()
+
+
+def test_a_copy_that_a_killed_worker_left_is_swept(simulated: SimulatedRunnerFixture) -> None:
+    simulated.start_ranks().end()
+    simulated.wait_for_end()
+    (simulated.run.code / "a").mkdir(parents=True)
+    swept = RunDirSweeper(
+        simulated.context.runs, simulated.store.database, keep=None, keep_bytes=None, in_use=lambda _: False
+    )
+    for _ in swept.sweep():
+        pass
+    assert not simulated.run.code.exists()
+    assert simulated.run.logs.exists()
+
+
+@pytest.mark.parametrize("config", [{"code": bundle_url("0" * 64)}, {"mounts": {"data": bundle_url("0" * 64)}}])
+def test_a_bundle_that_the_store_lost_ends_the_job(simulated: SimulatedRunnerFixture) -> None:
+    simulated.start_runner()
+    assert simulated.wait_for_end().state == JobState.FAILED
+    error = simulated.job.error
+    assert error is not None
+    assert error["code"] == "data_error"
+    assert error["message"] == f"the bundle {'0' * 64} is no longer stored: upload it again"
+
+
+def test_a_damaged_bundle_ends_the_job(simulated: SimulatedRunnerFixture) -> None:
+    sha256 = simulated.job.spec["config"]["code"].rpartition(":")[2]
+    store_as(simulated.context.store.blobs, sha256, tar_of(DATA))
+    simulated.start_runner()
+    assert simulated.wait_for_end().state == JobState.FAILED
+    assert simulated.job.error is not None
+    assert "it is damaged: its bytes have another digest. Upload it again" in simulated.job.error["message"]
+
+
+@pytest.mark.parametrize("config", [{"entrypoint": "main.py"}])
+def test_a_missing_entrypoint_is_named(simulated: SimulatedRunnerFixture) -> None:
+    simulated.start_runner()
+    assert simulated.wait_for_end().state == JobState.FAILED
+    assert simulated.job.error is not None
+    assert simulated.job.error["message"] == f"there is no {simulated.run.code}/main.py"
+
+
+@pytest.mark.parametrize("where", ["unpacked", "runs"])
+def test_an_attempt_waits_while_the_disk_is_full(simulated: SimulatedRunnerFixture, tmp_path: Path, where: str) -> None:
+    folder = tmp_path / where
+    folder.mkdir(exist_ok=True)
+    with mounted(folder, kibibytes=1024):
+        with (folder / "ballast").open("wb", buffering=0) as ballast, pytest.raises(OSError, match="No space left"):
+            while True:
+                ballast.write(bytes(4096))
+        simulated.start_runner()
+        wait_for(simulated.messages, "the owner is told")
+        assert "cannot be prepared now, and waits: [Errno 28] No space left on device" in simulated.messages()[0]
+        (folder / "ballast").unlink()
+        wait_for(lambda: simulated.key in simulated.engine.attempts, "the start")
+        assert read_tree(simulated.run.code) == CODE
+        simulated.engine.attempts[simulated.key].end()
+        assert simulated.wait_for_end().state == JobState.SUCCEEDED

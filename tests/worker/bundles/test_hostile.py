@@ -1,0 +1,82 @@
+"""Tars that no packer makes go straight to the worker: each is refused, and nothing of it is left."""
+
+from collections.abc import Callable
+import io
+from pathlib import Path
+import tarfile
+
+import pytest
+
+from tests.worker.bundles.tars import store, tar_of
+from torchyard.contract.bundles import BLOCK, END, MAX_BUNDLE_FILES, header
+from torchyard.contract.errors import DataError
+from worker.bundles.cache import BundleCache
+
+
+def _tar(*members: tarfile.TarInfo, format: int = tarfile.USTAR_FORMAT) -> bytes:
+    written = io.BytesIO()
+    with tarfile.open(fileobj=written, mode="w", format=format) as tar:
+        for member in members:
+            tar.addfile(member, io.BytesIO(bytes(member.size)))
+    return written.getvalue()
+
+
+def _member(name: str, kind: bytes = tarfile.REGTYPE, *, size: int = 0, target: str = "", mode: int = 0o644) -> bytes:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname, info.size, info.mode = kind, target, size, mode
+    return _tar(info)
+
+
+def _two(first: str, second: str) -> bytes:
+    return _tar(tarfile.TarInfo(first), tarfile.TarInfo(second))
+
+
+HOSTILE: dict[str, Callable[[], bytes]] = {
+    "an absolute name": lambda: _member("/tmp/pwned"),
+    "a name that leaves": lambda: _member("../pwned"),
+    "a name that leaves later": lambda: _member("a/../../pwned"),
+    "the folder itself": lambda: _member("."),
+    "a link": lambda: _member("link", tarfile.SYMTYPE, target="/etc/passwd"),
+    "a link out, then a file below": lambda: _tar(
+        _link("a", "/tmp"),
+        tarfile.TarInfo("a/pwned"),
+    ),
+    "a hard link": lambda: _member("hard", tarfile.LNKTYPE, target="/etc/passwd"),
+    "a device": lambda: _member("null", tarfile.CHRTYPE),
+    "a pipe": lambda: _member("pipe", tarfile.FIFOTYPE),
+    "a folder": lambda: _member("folder", tarfile.DIRTYPE, mode=0o755),
+    "a program that changes its user": lambda: _member("suid", mode=0o4755),
+    "the same name twice": lambda: _two("a", "a"),
+    "names that differ in case": lambda: _two("A", "a"),
+    "a file as a folder": lambda: _two("a", "a/b"),
+    "a sparse file of a terabyte": lambda: _member("sparse", tarfile.GNUTYPE_SPARSE),
+    "a size beyond the end": lambda: header("a", size=8**11 - 1, executable=False) + END,
+    "a size just beyond the end": lambda: header("a", size=BLOCK + 1, executable=False) + bytes(BLOCK),
+    "no end": lambda: tar_of({"a": (b"1", False)})[: 2 * BLOCK],
+    "half an end": lambda: tar_of({"a": (b"1", False)})[:-BLOCK],
+    "more behind the end": lambda: tar_of({"a": (b"1", False)}) + b"x" * BLOCK,
+    "too many files": lambda: (
+        b"".join(header(f"{number:06}", size=0, executable=False) for number in range(MAX_BUNDLE_FILES + 1)) + END
+    ),
+    "too many folders": lambda: (
+        b"".join(header(f"{n:06}" + "/a" * 10 + "/b", size=0, executable=False) for n in range(2000)) + END
+    ),
+    "nothing": lambda: b"",
+    "no tar": lambda: b"PK\x03\x04" + bytes(4 * BLOCK),
+}
+
+
+def _link(name: str, target: str) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = tarfile.SYMTYPE, target
+    return info
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_hostile_tar_is_refused_and_leaves_nothing(cache: BundleCache, what: str, tmp_path: Path) -> None:
+    sha256 = store(cache.blobs, HOSTILE[what]())
+    before = sorted(path.name for path in tmp_path.iterdir())
+    with pytest.raises(DataError, match=f"the stored bundle {sha256} cannot be unpacked: "):
+        cache.fetch(sha256, owner="ada")
+    assert list(cache.tree(sha256, owner="ada").parent.iterdir()) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted({*before, cache.root.name})

@@ -1,0 +1,151 @@
+"""The cache of unpacked bundles: `OWNER/SHA256/BOOT` is the tree of a bundle as an owner of jobs gave it.
+
+The last name is the id of the host's boot: what was written before a crash of the host is not believed, so nothing has
+to be synced. Jobs have no access but to read what their specs name. A folder `OWNER/SHA256` is also the lock of its
+bundle.
+"""
+
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+import errno
+import fcntl
+import logging
+import os
+from pathlib import Path
+import subprocess
+import sys
+import uuid
+
+from store.blobs import Blobs
+from torchyard.contract import disk, failpoints
+from torchyard.contract.errors import DataError, NotFound
+from torchyard.contract.failpoints import failpoint
+from worker.bundles.unpack import UnpackReport
+from worker.untrusted import folders_inside, remove_inside
+
+_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_TIMEOUT_S = 3600.0
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class BundleCache:
+    """The bundles that are unpacked below `root`, by any number of threads and programs. They come from `blobs`."""
+
+    root: Path
+    blobs: Blobs
+
+    def tree(self, sha256: str, *, owner: str) -> Path:
+        """Returns where the bundle's files are or would be."""
+        return self.root / owner / sha256 / _boot_id()
+
+    def fetch(self, sha256: str, *, owner: str) -> Path:
+        """Unpacks the bundle unless it is here, and returns the folder with its files.
+
+        Whoever asks while another one unpacks it waits. Raises DataError if the store has no such bundle or a damaged
+        one, and OSError.
+        """
+        tree = self.tree(sha256, owner=owner)
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with locked(tree.parent):
+            if not tree.is_dir():
+                self._unpack(sha256, tree)
+            os.utime(tree.parent)  # those that were not used for longest are removed first
+        return tree
+
+    def _unpack(self, sha256: str, tree: Path) -> None:
+        """Unpacks into another folder first, so that nothing that looks whole is not."""
+        folder = tree.parent
+        remove_leftovers(folder)
+        fresh = folder / f".{uuid.uuid4().hex}"
+        try:
+            with self.blobs.open(sha256) as blob:
+                disk.require_free_space(folder, os.fstat(blob.fileno()).st_size)
+                fresh.mkdir(mode=0o700)
+                report = _run(blob.fileno(), fresh, sha256)
+            if report.error:
+                raise OSError(report.error, os.strerror(report.error), str(folder))
+            if report.invalid:
+                raise DataError(f"the stored bundle {sha256} cannot be unpacked: {report.invalid}. Upload it again")
+            failpoint("bundle.rename")
+            fresh.rename(tree)
+        except NotFound:
+            raise DataError(f"the bundle {sha256} is no longer stored: upload it again") from None
+        finally:
+            remove_inside(folder, fresh.name)
+        failpoint("bundle.renamed")
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Removes what no longer counts in the folder of a bundle: needs its lock. Raises OSError."""
+    for name in folders_inside(folder):
+        if name != _boot_id():
+            remove_inside(folder, name)
+
+
+def remove(folder: Path) -> bool:
+    """Removes the folder of a bundle: needs its lock. Returns False if something is left. Raises OSError."""
+    for name in folders_inside(folder):
+        if not name.startswith("."):
+            (folder / name).rename(folder / f".{uuid.uuid4().hex}")  # so that no part of it looks whole
+    return remove_inside(folder.parent, folder.name)
+
+
+@contextmanager
+def locked(folder: Path) -> Generator[None]:
+    """Makes the folder of a bundle and locks it. Waits for others. Raises OSError."""
+    with ExitStack() as stack:
+        while True:
+            folder.parent.mkdir(mode=0o700, exist_ok=True)
+            folder.mkdir(mode=0o700, exist_ok=True)
+            try:
+                descriptor = os.open(folder, _FLAGS)
+            except FileNotFoundError:  # it was removed a moment ago
+                continue
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if is_still(folder, descriptor):
+                stack.callback(os.close, descriptor)
+                break
+            os.close(descriptor)
+        yield
+
+
+@contextmanager
+def locked_if_free(folder: Path) -> Generator[bool]:
+    """Locks the folder of a bundle, if nobody has it. Yields whether it is locked. Raises OSError."""
+    descriptor = os.open(folder, _FLAGS)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield is_still(folder, descriptor)
+    except BlockingIOError:
+        yield False
+    finally:
+        os.close(descriptor)
+
+
+def is_still(folder: Path, descriptor: int) -> bool:
+    """Returns whether the open folder is the one that has this name."""
+    try:
+        return os.path.samestat(folder.lstat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+def _run(blob: int, folder: Path, sha256: str) -> UnpackReport:
+    """Has a child unpack, which may write to `folder` alone. Raises OSError."""
+    command = [sys.executable, "-P", "-m", "worker.bundles.unpack", str(folder.absolute()), sha256]
+    armed = {name: value for name, value in os.environ.items() if name == failpoints.VARIABLE}
+    try:
+        done = subprocess.run(command, stdin=blob, capture_output=True, env=armed, timeout=_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise OSError(errno.EIO, f"a bundle was not unpacked in {_TIMEOUT_S:.0f} s", str(folder)) from None
+    if done.returncode == 0:
+        return UnpackReport.from_json(done.stdout)
+    logger.error("unpacking %s ended with %d: %s", sha256, done.returncode, done.stderr.decode(errors="replace"))
+    raise OSError(errno.EIO, f"the process that unpacks a bundle ended with {done.returncode}", str(folder))

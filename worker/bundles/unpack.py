@@ -1,0 +1,131 @@
+"""Unpacks one bundle: `python -P -m worker.bundles.unpack FOLDER SHA256`, with the tar as its input.
+
+Whoever made the tar may be hostile. So this process may write below the folder alone, where the kernel has Landlock,
+and read nothing but what it has open. It prints an `UnpackReport`.
+"""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+import errno
+import hashlib
+import os
+from pathlib import Path
+import signal
+import sys
+from typing import BinaryIO
+
+from torchyard.contract.bundles import MAX_BUNDLE_BYTES, Member, read_members
+from torchyard.contract.errors import InvalidBundle
+from torchyard.contract.failpoints import failpoint
+from torchyard.contract.inspection import prctl
+from torchyard.contract.record import Record
+from worker.sandbox import landlock, privileges
+
+_PR_SET_PDEATHSIG = 1
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnpackReport(Record):
+    """How the unpacking ended. Both are empty: the folder has the whole bundle, read-only."""
+
+    invalid: str = ""
+    """What is wrong with the tar."""
+    error: int = 0
+    """The `errno` of the system's error."""
+
+
+def main() -> None:
+    """Unpacks the input and prints the report. Raises OSError if this process cannot be confined."""
+    folder, sha256 = Path(sys.argv[1]), sys.argv[2]
+    prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a worker that is killed leaves nobody who writes
+    confine(folder)
+    try:
+        with open(0, "rb", buffering=0, closefd=False) as file:
+            unpack(file, folder, sha256=sha256)
+        report = UnpackReport()
+    except InvalidBundle as error:
+        report = UnpackReport(invalid=error.message)
+    except OSError as error:
+        report = UnpackReport(error=error.errno or errno.EIO)
+    os.write(1, report.to_json().encode())
+
+
+def confine(folder: Path) -> None:
+    """Has this process, which must have one thread, write below `folder` alone, and drop its privileges for ever.
+
+    Raises OSError.
+    """
+    os.umask(0o077)
+    privileges.drop()
+    if landlock.abi():
+        landlock.restrict([(str(folder), landlock.WRITE)])
+
+
+def unpack(file: BinaryIO, folder: Path, *, sha256: str) -> None:
+    """Unpacks a bundle into the empty `folder`, and makes all in it read-only.
+
+    Raises InvalidBundle, also if the file has another digest, and OSError. What it has written by then stays.
+    """
+    source = _Hashed(file)
+    folders: dict[Path, None] = {folder: None}
+    try:
+        for member, chunks in read_members(source, max_bytes=MAX_BUNDLE_BYTES):
+            path = folder / member.name
+            _make_folders(path.parent, folders)
+            _write(path, member, chunks)
+            failpoint("bundle.unpack")
+    except InvalidBundle:
+        _check_digest(source, sha256)  # damage explains whatever else is wrong
+        raise
+    _check_digest(source, sha256)
+    for made in reversed(folders):
+        made.chmod(0o500)
+
+
+class _Hashed:
+    """Reads a file, and hashes what it has read."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._digest = hashlib.sha256()
+
+    def read(self, size: int, /) -> bytes:
+        chunk = self._file.read(size)
+        self._digest.update(chunk)
+        return chunk
+
+    def hexdigest(self) -> str:
+        return self._digest.hexdigest()
+
+
+def _check_digest(source: _Hashed, sha256: str) -> None:
+    while source.read(1 << 20):
+        pass
+    if source.hexdigest() != sha256:
+        raise InvalidBundle("it is damaged: its bytes have another digest")
+
+
+def _make_folders(folder: Path, made: dict[Path, None]) -> None:
+    missing: list[Path] = []
+    while folder not in made:
+        missing.append(folder)
+        folder = folder.parent
+    for path in reversed(missing):
+        path.mkdir(mode=0o700)
+        made[path] = None
+
+
+def _write(path: Path, member: Member, chunks: Generator[bytes]) -> None:
+    descriptor = os.open(path, _NEW, member.mode & 0o500)
+    try:
+        for chunk in chunks:
+            left = memoryview(chunk)
+            while left:
+                left = left[os.write(descriptor, left) :]
+    finally:
+        os.close(descriptor)
+
+
+if __name__ == "__main__":
+    main()
