@@ -158,7 +158,7 @@ def _publish(store: Store, partial: PartialFile, upload: Upload, contents: Bundl
     sha256, owner = upload.sha256, caller.name
     with Uploads(store.blobs.uploads).locked(owner), store.blobs.shared_lock():
         # The blob is garbage until its row is there: if this ends in between, the collector removes it.
-        with store.write("bundle") as session:
+        with store.write("upload") as session:
             garbage.add_blobs(session, [sha256])
         store.blobs.publish(partial.path, sha256)
         with store.write("bundle") as session:
