@@ -47,6 +47,7 @@ class Housekeeper:
         )
         self._runs = settings.runs
         self._caches = Caches(WorkerPlaces(settings.root).homes, settings.root.absolute() / UNPACKED, store.database)
+        self._bundle_ttl = settings.bundle_ttl
         self._max_caches_bytes = settings.max_caches_bytes
         self._clock = clock
         self._next_pass = 0.0
@@ -94,6 +95,8 @@ class Housekeeper:
     def _steps(self) -> Generator[None]:
         yield from cleanup.trim_finished_jobs(self._store, self._keep)
         cleanup.delete_old_tombstones(self._store)
+        yield
+        removal.remove_unused_bundles(self._store, age=self._bundle_ttl)
         yield
         yield from self._sweeper.sweep()
         yield from self._caches.remove_oldest(keep_bytes=self._max_caches_bytes)
