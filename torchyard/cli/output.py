@@ -121,12 +121,12 @@ def moment(time: datetime) -> str:
     return f"{time:%Y-%m-%d %H:%M:%S} UTC ({distance})"
 
 
-def log_line(line: LogLine, *, with_rank: bool = True) -> str:
-    """Formats a line of a job's output after the rank that wrote it."""
-    if not with_rank:
-        return line.text
+def log_line(line: LogLine, *, with_rank: bool = True, with_time: bool = False) -> str:
+    """Formats a line of a job's output after the rank that wrote it, and after its time."""
     source = "launcher" if line.rank is None else f"rank {line.rank}"
-    return f"{terminal.paint(f'{source} |', '2', sys.stdout)} {line.text}"
+    time = line.time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    before = " ".join(part for part, shown in ((time, with_time), (f"{source} |", with_rank)) if shown)
+    return f"{terminal.paint(before, '2', sys.stdout)} {line.text}" if before else line.text
 
 
 def _without(header: str, cells: list[list[str]]) -> list[list[str]]:

@@ -27,6 +27,7 @@ HOSTILE = "before\x1b]52;c;aGk=\x07\x9d52;c;aGk=\x9c\x1bPx\x1b\\\x1b[2J\x9b2J\u2
 @pytest.fixture
 def server() -> Iterator[FakeServer]:
     with serving() as server:
+        server.on("/v1/me", {"name": "admin", "role": "admin", "scopes": []})
         yield server
 
 
@@ -72,7 +73,7 @@ def test_a_refused_spec_names_each_field(server: FakeServer) -> None:
 
 
 def test_a_wrong_token_is_exit_code_4(server: FakeServer) -> None:
-    server.on("/v1/jobs", problem("not_authorized", 401))
+    server.on("/v1/me", problem("not_authorized", 401))
     done = _run(server, "ps")
     assert done.returncode == 4
     assert _is_clean_error(done)
@@ -132,6 +133,14 @@ def test_logs_are_written_to_stdout(server: FakeServer) -> None:
     assert server.requests[-1].query == {"rank": ["0"], "tail": ["2"]}
     lines = _run(server, "logs", "job_1", "--json").stdout.splitlines()
     assert [json.loads(item)["line"] for item in lines] == [1, 2]
+
+
+def test_a_line_of_a_log_begins_with_its_time_if_asked(server: FakeServer) -> None:
+    server.on(JOB, job())
+    server.on(f"{JOB}/logs", page([line(1)]))
+    shown = _run(server, "logs", "job_1", "--timestamps").stdout
+    assert shown == "2026-01-02T03:04:05.000Z rank 0 | text 1\n"
+    assert _run(server, "logs", "job_1", "-t", "--rank", "0").stdout == "2026-01-02T03:04:05.000Z text 1\n"
 
 
 def test_a_closed_pipe_is_not_an_error(server: FakeServer) -> None:
@@ -300,9 +309,22 @@ def test_queue_shows_anothers_private_job_by_its_owner(server: FakeServer) -> No
 
 def test_ps_shows_owners_if_there_are_several(server: FakeServer) -> None:
     server.on("/v1/jobs", page([job(), job(id="job_2")]))
-    assert "OWNER" not in _run(server, "ps").stdout
+    assert "OWNER" not in _run(server, "ps", "--all").stdout
     server.on("/v1/jobs", page([job(), job(id="job_2", owner="eve")]))
-    assert [line.split()[2] for line in _run(server, "ps").stdout.splitlines()] == ["OWNER", "admin", "eve"]
+    assert [line.split()[2] for line in _run(server, "ps", "--all").stdout.splitlines()] == ["OWNER", "admin", "eve"]
+
+
+def test_ps_asks_for_twenty_of_ones_own_jobs_unless_all_are_wanted(server: FakeServer) -> None:
+    server.on("/v1/jobs", page([job()]))
+    for options in ([], ["--all"], ["--all", "-n", "5"], ["-n", "30"]):
+        _run(server, "ps", *options)
+    asked = [request.query for request in server.requests if request.path == "/v1/jobs"]
+    assert [(query.get("owner"), query.get("limit")) for query in asked] == [
+        (["admin"], ["20"]),
+        (None, None),
+        (None, ["5"]),
+        (["admin"], ["30"]),
+    ]
 
 
 def test_cancel_takes_several_jobs(server: FakeServer) -> None:
@@ -321,6 +343,17 @@ def test_metrics_says_when_the_csv_lacks_points(server: FakeServer, most: int, n
     done = _run(server, "metrics", "job_1", "--csv")
     assert len(done.stdout.splitlines()) == 3
     assert ("has at most 50 points here" in done.stderr) == noted
+
+
+def test_metrics_writes_a_file_for_tensorboard_and_says_how_to_open_it(server: FakeServer, tmp_path: Path) -> None:
+    server.on(JOB, job())
+    server.on(f"{JOB}/metrics", metrics(loss=[1, 2]))
+    for _ in range(2):
+        done = _run(server, "metrics", "job_1", "--tensorboard", str(tmp_path / "to here"))
+    [written] = (tmp_path / "to here").iterdir()
+    assert (done.stdout, done.returncode) == (f"{written}\n", 0)
+    assert f"tensorboard --logdir '{tmp_path}/to here'" in done.stderr
+    assert _run(server, "metrics", "job_1", "--csv", "--tensorboard", ".").returncode == 2
 
 
 @pytest.mark.parametrize("arguments", [["download", "job_1", "--best", "--latest"], ["frobnicate"], ["logs"]])
