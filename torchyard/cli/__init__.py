@@ -26,6 +26,7 @@ from torchyard.cli import (
     users,
     why,
 )
+from torchyard.cli.run import config
 from torchyard.cli.up import commands as local
 from torchyard.contract import terminal
 from torchyard.contract.errors import NotAuthorized, TorchyardError
@@ -39,6 +40,7 @@ app = typer.Typer(
 )
 for command in (
     *(local.up, local.demo),
+    *(config.init, config.config),
     *(submission.validate, submission.submit, submission.retry),
     *(listing.ps, cluster.queue, jobs.show, why.why, telemetry.logs, telemetry.metrics, stacks.stacks),
     *(checkpoints.checkpoints, checkpoints.download),
