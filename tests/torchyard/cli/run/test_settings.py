@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+import re
 from subprocess import CompletedProcess
 import tomllib
 from typing import Any
@@ -116,7 +117,7 @@ def test_init_writes_a_file_of_comments_and_never_over_one(tmp_path: Path) -> No
     assert (again.returncode, again.stdout) == (1, "")
     assert "there is a torchyard.toml here" in again.stderr
     assert (tmp_path / "torchyard.toml").read_text() == written
-    own = [line.removeprefix("# ") for line in written.splitlines() if line.startswith("[") or " = " in line]
+    own = [line.removeprefix("# ") for line in written.splitlines() if re.match(r"\[|# \w+ = ", line)]
     examples = tomllib.loads("\n".join(own))["run"]
     for key in KEYS:
         key.check(examples[key.name])
