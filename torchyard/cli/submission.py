@@ -57,11 +57,12 @@ def retry(job: JobArgument, *, follow: Follow = False, as_json: Json = False) ->
 
 def accepted(client: Client, job: JobView, *, follow: bool, as_json: bool) -> None:
     """Prints the id of a job that was submitted, or with `follow`, follows it and exits with the code of its state."""
+    come_back = f"{output.command()} logs {job.id} -f"
     if follow:
-        terminal.note(f"Submitted {job.name}: {job.id}")
+        terminal.note(f"Submitted {job.name}: {job.id}. Ctrl-C leaves it alone; to come back: {come_back}")
         raise typer.Exit(_watch(client, job, as_json=as_json))
     output.write_json(job) if as_json else terminal.write(job.id)
-    terminal.note(f"Submitted {job.name}. Follow it: {output.command()} logs {job.id} -f")
+    terminal.note(f"Submitted {job.name}. Follow it: {come_back}")
 
 
 def _watch(client: Client, job: JobView, *, as_json: bool) -> int:

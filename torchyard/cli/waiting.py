@@ -20,6 +20,8 @@ def wait_for_start(client: Client, job: JobView) -> JobView:
 
     A terminal has one line that changes; elsewhere there is a line for each change.
     """
+    if job.state != JobState.QUEUED:
+        return job
     console = Console(stderr=True, highlight=False)
     shown = ""
     with console.status("") as line:
@@ -28,9 +30,9 @@ def wait_for_start(client: Client, job: JobView) -> JobView:
         while job.state == JobState.QUEUED:
             reason = _reason(job)
             if console.is_terminal:
-                line.update(_fitting(f"{reason}, {_since(job)}", console.width))
+                line.update(Text(f"{job.state} for {_since(job)}, {reason}"))
             elif reason != shown:
-                console.print(stamp(datetime.now(UTC)).append_text(Text(reason)), soft_wrap=True)
+                console.print(stamp(datetime.now(UTC)).append(f"{job.state:<10} {reason}"), soft_wrap=True)
             shown = reason
             job = client.wait_for_change(job, timeout=_REFRESH_S)
     return job
@@ -38,15 +40,9 @@ def wait_for_start(client: Client, job: JobView) -> JobView:
 
 def _reason(job: JobView) -> str:
     reason = job.status_reason
-    position = f" (position {reason.position} of the queue)" if reason.position is not None else ""
-    return terminal.plain(f"{job.state:<10} {reason.message}{position}")
+    position = f"position {reason.position} of the queue: " if reason.position is not None else ""
+    return position + terminal.plain(reason.message)
 
 
 def _since(job: JobView) -> str:
     return terminal.duration((datetime.now(UTC) - job.created_at).total_seconds())
-
-
-def _fitting(text: str, width: int) -> Text:
-    """Returns the text cut to the line of a terminal, beside the spinner."""
-    most = width - 3
-    return Text(text if len(text) <= most else f"{text[: most - 1]}…", no_wrap=True)

@@ -16,7 +16,7 @@ import pytest
 
 from tests.torchyard.cli.invocation import COMMAND, environment, run_in_process, run_process, start_process
 from tests.torchyard.cli.terminal import in_terminal
-from tests.torchyard.client.answers import DATA, JOB, NOW, event, job, line, metrics, page, serve_checkpoint, sse
+from tests.torchyard.client.answers import DATA, JOB, NOW, event, job, line, metrics, page, point, serve_checkpoint, sse
 from tests.torchyard.client.fake_server import TOKEN, Answer, FakeServer, problem, serving
 
 ERROR = {"code": "user_error", "message": "rank 1 raised ValueError", "rank": 1, "exit_code": 1, "traceback": "Trace\n"}
@@ -180,6 +180,34 @@ def test_ctrl_c_leaves_the_job_running_and_prints_how_to_follow_it_again(server:
         assert process.wait(20) == 130
         assert "torchyard logs job_1 -f" in process.stderr.read()
     assert all(request.method == "GET" for request in server.requests)
+
+
+def test_follow_says_why_a_job_waits_and_where_in_the_queue(server: FakeServer) -> None:
+    waits = [{"code": "waits", "message": "needs 2 devices", "since": NOW, "position": place} for place in (2, 2, 1)]
+    ended = job(state="succeeded", started_at=NOW, finished_at=NOW)
+    server.on("/v1/jobs", Answer(job(status_reason=waits[0]), 201))
+    server.on(JOB, *(job(status_reason=reason) for reason in waits), job(state="running"), ended)
+    server.on(f"{JOB}/stream", sse(("state", 1, event(1, "succeeded")), ("end", 2, {"state": "succeeded"})))
+    done = _run(server, "submit", "-", "--follow", stdin="trainer: script")
+    said = [line for line in done.stderr.splitlines() if "queue" in line]
+    assert [line[10:] for line in said] == [
+        f"queued     position {place} of the queue: needs 2 devices" for place in (2, 1)
+    ]
+
+
+def test_follow_shows_the_metrics_of_a_script_that_reports_no_progress(server: FakeServer) -> None:
+    ended = job(state="succeeded", started_at=NOW, finished_at=NOW)
+    server.on(JOB, job(state="failed"), job(state="running"), ended)
+    server.on(f"{JOB}/retry", Answer(job(state="running"), 201))
+    points = [("metric", 1, point("train/loss", 7, 0.5)), ("metric", 2, point("val/\x1b[31maccuracy", 7, 0.25))]
+    ends = [("log", 3, line(1)), ("state", 4, event(4, "succeeded")), ("end", 5, {"state": "succeeded"})]
+    server.on(f"{JOB}/stream", sse(*points, *ends))
+    done = _run(server, "retry", "job_1", "--follow")
+    assert done.returncode == 0
+    assert "          step 7, loss 0.5\n" in done.stderr
+    server.on(JOB, job(state="failed"), job(state="running"), ended)
+    _, screen = in_terminal(["retry", "job_1", "--follow"], _environment(server), columns=80)
+    assert "step 7, loss 0.5  val/accuracy 0.25" in screen
 
 
 def test_download_verifies_the_file_and_prints_its_path(server: FakeServer, tmp_path: Path) -> None:

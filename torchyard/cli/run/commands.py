@@ -23,7 +23,7 @@ def run(
         bool | None, typer.Option("--detach/--follow", "-d/-f", show_default=False, help="Submit, and do not follow.")
     ] = None,
     name: Annotated[str | None, typer.Option(help="The job's name. Default: that of the folder.")] = None,
-    devices: Annotated[int | None, typer.Option("--devices", "-n", min=1, help="One process for each.")] = None,
+    devices: Annotated[int | None, typer.Option(min=1, help="GPUs, or CPU slots: one process for each.")] = None,
     env: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="A variable of the program. Repeatable.")
     ] = None,

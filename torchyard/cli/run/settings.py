@@ -10,6 +10,8 @@ import os
 from pathlib import Path
 import tomllib
 
+import typer
+
 from torchyard.cli.run.keys import KEYS, Key, Value
 from torchyard.client.logins import login_file
 from torchyard.contract.errors import ConfigError
@@ -81,7 +83,10 @@ class Settings:
 
 
 def read_settings(flags: Mapping[str, Value] | None = None) -> Settings:
-    """Returns the settings of the flags, the environment, the project's file and the user's. Raises ConfigError."""
+    """Returns the settings of the flags, the environment, the project's file and the user's.
+
+    Raises ConfigError, and BadParameter for a wrong flag.
+    """
     return Settings(
         _from_flags(flags or {}),
         _from_environment(os.environ),
@@ -96,10 +101,13 @@ def user_file() -> Path:
 
 
 def _from_flags(flags: Mapping[str, Value]) -> Layer:
-    """Takes what was given: not None, and not empty."""
+    """Takes what was given: not None, and not empty. Raises BadParameter."""
     given = {name: value for name, value in flags.items() if value not in (None, {})}
     origins = {name: f"--{_flag(name)}" for name in given}
-    return _checked(given, {name: f"{origin}:" for name, origin in origins.items()}, origins)
+    try:
+        return _checked(given, origins, origins)
+    except ConfigError as error:
+        raise typer.BadParameter(error.message) from None
 
 
 def _flag(name: str) -> str:
@@ -144,7 +152,7 @@ def _checked(values: Mapping[str, Value], places: Mapping[str, str], origins: Ma
             raise ConfigError(f"{places[name]} {error}") from None
     both = found.get("env", {}).keys() & found.get("secrets", {}).keys()
     if both:
-        raise ConfigError(f"{places['secrets']}: {', '.join(sorted(both))} is in env too: it has one value")
+        raise ConfigError(f"{places['secrets']}: {', '.join(sorted(both))} has a text as value, too")
     return Layer(found, origins)
 
 

@@ -9,6 +9,7 @@ from torchyard.cli import output
 from torchyard.cli.run.program import Program
 from torchyard.cli.run.settings import Settings
 from torchyard.client.packing import Bundle, git
+from torchyard.client.packing.listing import IGNORE_FILE
 from torchyard.contract import terminal
 from torchyard.contract.errors import ConfigError, InvalidSpec
 from torchyard.contract.spec import ScriptSpec, parse_spec
@@ -54,6 +55,8 @@ def plan(spec: ScriptSpec, program: Program, bundle: Bundle) -> list[str]:
     large = sorted(bundle.large.items(), key=lambda item: -item[1])
     rows += [("large", f"{name} {terminal.size(size)}") for name, size in large[:_MOST_SHOWN]]
     rows += [("left out", f"{name}: {why}") for name, why in [*bundle.skipped.items()][:_MOST_SHOWN]]
+    if large:
+        rows.append(("", f"({IGNORE_FILE} leaves files out, and `{output.command()} data push DIR` sends data once)"))
     for label, found in (("large", bundle.large), ("left out", bundle.skipped)):
         if len(found) > _MOST_SHOWN:
             rows.append((label, f"and {len(found) - _MOST_SHOWN} more"))

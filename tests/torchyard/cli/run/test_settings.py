@@ -69,7 +69,7 @@ def test_a_variable_is_a_text_or_a_secret_as_the_stronger_place_says(
         ('[run]\nmax_size = "0"', "run.max_size must be a size"),
         ('[run]\nlauncher = "slurm"', "run.launcher must be auto, warm or torchrun"),
         ('[run]\nmounts = {data = "photos"}', "run.mounts must be a table from names to bundle:sha256"),
-        ('[run]\nenv = {A = "1"}\nsecrets = {A = "B"}', "run.secrets: A is in env too"),
+        ('[run]\nenv = {A = "1"}\nsecrets = {A = "B"}', "run.secrets: A has a text as value, too"),
         ("[run", "torchyard.toml is not TOML: "),
         ("\udcff", "torchyard.toml is not TOML: "),
     ],
