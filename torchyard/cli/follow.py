@@ -101,7 +101,7 @@ class Watch:
         )
         if self._terminal:
             if self._task is None:
-                self._task = self._bar.add_task("", text="")
+                self._task = self._bar.add_task("", total=now.total_steps, completed=now.step, text=text)
             self._bar.update(self._task, total=now.total_steps, completed=now.step, text=text)
         elif now.step not in {0, self._step} and time.monotonic() - self._printed >= _PROGRESS_INTERVAL_S:
             self._printed, self._step = time.monotonic(), now.step

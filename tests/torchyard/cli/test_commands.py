@@ -199,15 +199,15 @@ def test_follow_shows_the_metrics_of_a_script_that_reports_no_progress(server: F
     ended = job(state="succeeded", started_at=NOW, finished_at=NOW)
     server.on(JOB, job(state="failed"), job(state="running"), ended)
     server.on(f"{JOB}/retry", Answer(job(state="running"), 201))
-    points = [("metric", 1, point("train/loss", 7, 0.5)), ("metric", 2, point("val/\x1b[31maccuracy", 7, 0.25))]
+    points = [("metric", 1, point("val/\x1b[31maccuracy", 7, 0.25)), ("metric", 2, point("train/loss", 7, 0.5))]
     ends = [("log", 3, line(1)), ("state", 4, event(4, "succeeded")), ("end", 5, {"state": "succeeded"})]
     server.on(f"{JOB}/stream", sse(*points, *ends))
     done = _run(server, "retry", "job_1", "--follow")
     assert done.returncode == 0
-    assert "          step 7, loss 0.5\n" in done.stderr
+    assert "          step 7  val/accuracy 0.25\n" in done.stderr
     server.on(JOB, job(state="failed"), job(state="running"), ended)
     _, screen = in_terminal(["retry", "job_1", "--follow"], _environment(server), columns=80)
-    assert "step 7, loss 0.5  val/accuracy 0.25" in screen
+    assert "step 7  val/accuracy 0.25" in screen
 
 
 def test_download_verifies_the_file_and_prints_its_path(server: FakeServer, tmp_path: Path) -> None:
