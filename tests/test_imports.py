@@ -27,9 +27,13 @@ LAW: dict[str, frozenset[str]] = {
 STORE: dict[str, frozenset[str]] = {
     "store.db": frozenset({"store.db"}),
     "store.rows": frozenset({"store.db", "store.rows", "store.announcement", "store.secret_keys"}),
-    "store.queries": frozenset({"store.db", "store.rows", "store.queries"}),
+    "store.uploads": frozenset({"store.uploads"}),
+    "store.queries": frozenset({"store.db", "store.rows", "store.blobs", "store.uploads", "store.queries"}),
     "store.commands": frozenset(
-        {"store.db", "store.rows", "store.queries", "store.announcement", "store.store", "store.commands"}
+        {
+            *("store.db", "store.rows", "store.uploads", "store.queries", "store.announcement", "store.store"),
+            "store.commands",
+        }
     ),
 }
 """Each package of the store, and which of the store's modules and packages it may import besides `store.ids`."""
