@@ -45,11 +45,12 @@ def detachable(job: JobView) -> Generator[None]:
 class Watch:
     """Prints what `Client.follow` yields: events and progress to stderr, log lines to stdout.
 
-    `log` formats a log line. Without it, log lines are not printed.
+    `log` formats a log line. Without it, log lines are not printed. `waited`: why the job waited at first was shown.
     """
 
-    def __init__(self, *, log: Callable[[LogLine], str] | None = None) -> None:
+    def __init__(self, *, log: Callable[[LogLine], str] | None = None, waited: bool = False) -> None:
         self._log = log
+        self._waited = waited
         self._console = Console(stderr=True, highlight=False)
         self._terminal = self._console.is_terminal
         self._bar = _progress_bar(self._console)
@@ -119,8 +120,9 @@ class Watch:
             state = JobState(data["to"])
             if state != JobState.RUNNING:
                 self._remove_bar()
-            if state.terminal:
-                return  # the job itself follows, and has more to print
+            self._waited = self._waited and state == JobState.QUEUED
+            if state.terminal or self._waited:
+                return  # the job itself follows, and has more to print; or it was shown
             line.append(f"{state:<10}", style=output.COLOURS[state])
             line.append_text(_safe(f" {data['reason']['message']}"))
         elif event.type == "checkpoint":

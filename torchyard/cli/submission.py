@@ -59,7 +59,7 @@ def accepted(client: Client, job: JobView, *, follow: bool, as_json: bool) -> No
     """Prints the id of a job that was submitted, or with `follow`, follows it and exits with the code of its state."""
     come_back = f"{output.command()} logs {job.id} -f"
     if follow:
-        terminal.note(f"Submitted {job.name}: {job.id}. Ctrl-C leaves it alone; to come back: {come_back}")
+        terminal.note(f"Submitted {job.name}: {job.id}\nCtrl-C leaves it alone. To come back: {come_back}")
         raise typer.Exit(_watch(client, job, as_json=as_json))
     output.write_json(job) if as_json else terminal.write(job.id)
     terminal.note(f"Submitted {job.name}. Follow it: {come_back}")
@@ -68,11 +68,12 @@ def accepted(client: Client, job: JobView, *, follow: bool, as_json: bool) -> No
 def _watch(client: Client, job: JobView, *, as_json: bool) -> int:
     from torchyard.cli.follow import Watch, detachable, exit_code
     from torchyard.cli.waiting import wait_for_start
+    from torchyard.contract.job import JobState
     from torchyard.contract.views import JobView
 
     with detachable(job):
         last = wait_for_start(client, job)
-        with Watch(log=None if as_json else output.log_line) as watch:
+        with Watch(log=None if as_json else output.log_line, waited=job.state == JobState.QUEUED) as watch:
             for update in client.follow(job.id, logs=not as_json):
                 watch.show(update)
                 last = update if isinstance(update, JobView) else last

@@ -31,7 +31,7 @@ def upload(client: Client, bundle: Bundle) -> None:
             sent.count(done)
             transfer.show(done, total)
 
-        client.bundles.upload(bundle, progress=show)  # pyright: ignore[reportAttributeAccessIssue]
+        client.bundles.upload(bundle, progress=show)
     new = sent.new
     terminal.note(f"Uploaded {terminal.size(new)}." if new else "The server has these files already: nothing is sent.")
 
