@@ -203,7 +203,7 @@ def test_a_rank_needs_the_standard_library_alone() -> None:
 
 def test_the_client_and_the_command_line_need_no_server_package() -> None:
     """What they import anywhere, lazily too, is the standard library or what the distribution depends on."""
-    wheels = {"httpx2", "pathspec", "plotext", "pydantic", "pydantic_core", "rich", "typer", "yaml"}
+    wheels = {"backports", "httpx2", "pathspec", "plotext", "pydantic", "pydantic_core", "rich", "typer", "yaml"}
     packages = ("torchyard.contract", "torchyard.client", "torchyard.cli")
     inside = [found for found in ALL if any(_is_in(found.file, package) for package in packages)]
     allowed = {*sys.stdlib_module_names, "torchyard", *wheels}

@@ -50,9 +50,9 @@ expected-statuses = ["2xx", 304, 401, 403, 404, 409, 414, 416]
 expected-statuses = [401, 404, 409, 413, 414, 422, 503]
 
 # A spec has rules between its fields; a key may belong to another request, a checkpoint to another job, and bytes to
-# another bundle.
+# another bundle. A name in an answer may not be one that a secret can have.
 [[operations]]
-include-operation-id = ["submit_job", "validate_spec", "retry_job", "list_checkpoints", "upload_bundle"]
+include-operation-id = ["submit_job", "validate_spec", "retry_job", "list_checkpoints", "upload_bundle", "set_secret"]
 checks.positive_data_acceptance.expected-statuses = ["2xx", 401, 404, 409, 413, 414, 422, 429, 503]
 """
 

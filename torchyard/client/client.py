@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, get_args
 
 from torchyard.client.blocking import BlockingTransport, iterate, run
+from torchyard.client.bundles import Bundles
 from torchyard.client.core import ClientCore
 from torchyard.client.discovery import Server, discover
 
@@ -60,6 +61,7 @@ class Client:
     ) -> None:
         self.server: Server = discover(url, token, data_dir=Path(data_dir))
         self._core = ClientCore(self.server, BlockingTransport(self.server), patience=patience)
+        self.bundles = Bundles(self._core.bundles)
 
     def __enter__(self) -> Self:
         return self

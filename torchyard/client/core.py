@@ -7,6 +7,7 @@ from pathlib import Path
 import time
 
 from torchyard.client import calls
+from torchyard.client.bundles import BundlesCore
 from torchyard.client.calls import Spec
 from torchyard.client.connection import Connection
 from torchyard.client.discovery import Server
@@ -51,6 +52,7 @@ class ClientCore(TeamCore):
         self.server = server
         self._transport = transport
         super().__init__(Connection(server, transport, patience=patience))
+        self.bundles = BundlesCore(self._connection)
 
     async def close(self) -> None:
         """Closes the connections."""
