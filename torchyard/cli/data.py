@@ -24,17 +24,20 @@ def group() -> None:
 def push(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder.", exists=True, file_okay=False)],
     *,
-    max_size: Annotated[str, typer.Option(metavar="SIZE", help="The most that is uploaded.")] = "2GiB",
+    max_size: Annotated[str, typer.Option(metavar="SIZE", help="The most that is packed: 500MiB.")] = "2GiB",
     as_json: Json = False,
 ) -> None:
     """Upload a folder, and print what names it in a job. The same files are uploaded once.
 
     Like `run`, it leaves out what git ignores and .torchyardignore names.
     """
-    from torchyard.cli.run.settings import read_settings
+    from torchyard.cli.run.keys import parse_size
     from torchyard.cli.run.upload import packed, upload
 
-    most = read_settings({"max_size": max_size})["max_size"]
+    try:
+        most = parse_size(max_size)
+    except ValueError as error:
+        raise typer.BadParameter(f"--max-size {error}") from None
     with connect() as client:
         client.me()
         with packed(folder, max_size=most) as bundle:

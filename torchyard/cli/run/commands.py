@@ -44,7 +44,7 @@ def run(
     time_limit: Annotated[str | None, typer.Option(metavar="TIME", help="Of all attempts: 90s, 15m, 24h, 7d.")] = None,
     priority: Annotated[int | None, typer.Option(help="From -100 to 100. Higher starts first.")] = None,
     visibility: Annotated[Visibility | None, typer.Option(help="Who may read the job.")] = None,
-    max_size: Annotated[str | None, typer.Option(metavar="SIZE", help="The most that is uploaded: 200MiB.")] = None,
+    max_size: Annotated[str | None, typer.Option(metavar="SIZE", help="The most that is packed: 200MiB.")] = None,
     as_json: Json = False,
 ) -> None:
     """Upload this folder, run a program of it as a job, and follow the job.

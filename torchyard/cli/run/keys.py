@@ -23,13 +23,13 @@ Value: TypeAlias = Any
 """A value of a setting: a text, a number, a truth, or a table of texts."""
 
 
-def _size(value: Value) -> int:
-    """Returns bytes: `200MiB` as a number. A number stays as it is."""
+def parse_size(value: Value) -> int:
+    """Returns the bytes of a size such as `200MiB`, and a number as it is. Raises ValueError."""
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return value
     match = _SIZE.fullmatch(value) if isinstance(value, str) else None
     if match is None or not int(match[1]):
-        raise ValueError("not a size")
+        raise ValueError("must be a size: 500KiB, 200MiB, 1GiB, or a number of bytes")
     return int(match[1]) << _SHIFTS[(match[2] or "").upper()]
 
 
@@ -91,7 +91,7 @@ class Key:
 
 
 _Variable = Annotated[str, Field(pattern=VARIABLE_NAME)]
-_Size = Annotated[int, BeforeValidator(_size)]
+_Size = Annotated[int, BeforeValidator(parse_size)]
 _Duration = Annotated[str, AfterValidator(_duration)]
 
 KEYS = (

@@ -145,6 +145,7 @@ def test_pushed_data_is_named_by_its_contents(team: Team, folder: Path) -> None:
     assert json.loads(again.stdout)["url"] == done.stdout.strip()
     assert "nothing is sent" in again.stderr
     assert _run(team, folder, "data", "push", "nowhere").returncode == 2
+    assert "--max-size must be a size" in _run(team, folder, "data", "push", ".", "--max-size", "big").stderr
 
 
 def test_a_terminal_has_a_bar_and_ctrl_c_leaves_the_job_alone(team: Team, folder: Path) -> None:
