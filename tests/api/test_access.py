@@ -44,6 +44,11 @@ CHANGES: dict[str, tuple[str, str, int]] = {
 FOR_ROLES: list[tuple[str, str, Any, Role, int]] = [
     ("POST", "/v1/jobs", {"trainer": "image-classification"}, Role.MEMBER, 201),
     ("GET", "/v1/jobs", None, Role.VIEWER, 200),
+    ("GET", "/v1/bundles", None, Role.VIEWER, 200),
+    ("GET", f"/v1/bundles/{'0' * 64}", None, Role.VIEWER, 404),
+    ("GET", f"/v1/bundles/{'0' * 64}/content", None, Role.VIEWER, 404),
+    ("PUT", f"/v1/bundles/{'0' * 64}?size=1", None, Role.MEMBER, 202),
+    ("DELETE", f"/v1/bundles/{'0' * 64}", None, Role.MEMBER, 204),
     ("GET", "/v1/queue", None, Role.VIEWER, 200),
     ("GET", "/v1/workers", None, Role.VIEWER, 200),
     ("GET", "/v1/trainers", None, Role.VIEWER, 200),

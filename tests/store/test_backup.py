@@ -26,7 +26,7 @@ from store.backup.restore import check, restore
 from store.blobs import Blobs
 from store.commands import cleanup
 from store.db.database import Database
-from store.rows import attempts, deletion
+from store.rows import attempts, bundles, deletion
 from store.rows.checkpoints import NewCheckpoint
 from store.rows.logs import NewLines
 from store.rows.metrics import MetricPoint
@@ -116,9 +116,11 @@ def test_a_restored_backup_has_every_row_and_every_byte(store: Store, databases:
     job_id = trained(db, blobs, STATE, b"later")
     trained(db, blobs, b"later", b"")
     blobs.add(BytesIO(b"nobody refers to this"))
+    code = blobs.add(BytesIO(b"the code of a job"))
+    db.write(lambda session: bundles.add(session, "ada", code.sha256, size=code.size, files=1))
     manifest = make(store.url, blobs, store.target)
-    assert (manifest.rows["jobs"], manifest.rows["checkpoints"], manifest.blobs) == (2, 4, 3)
-    assert (manifest.bytes, manifest.damaged) == (len(STATE) + 5, [])
+    assert (manifest.rows["jobs"], manifest.rows["checkpoints"], manifest.rows["bundles"]) == (2, 4, 1)
+    assert (manifest.blobs, manifest.bytes, manifest.damaged) == (4, len(STATE) + 5 + code.size, [])
     assert check(store.target) == (manifest, [])
     with databases.empty() as url:
         assert restored(url, store.target, away) == []
@@ -129,7 +131,8 @@ def test_a_restored_backup_has_every_row_and_every_byte(store: Store, databases:
                 answer = service.client.get(f"/v1/jobs/{job_id}/checkpoints/step-1/download")
                 service.queue.close()
             assert answer.content == STATE
-    assert len([*away.root.glob("??/*")]) == 3
+    assert len([*away.root.glob("??/*")]) == 4
+    assert away.path(code.sha256).read_bytes() == b"the code of a job"
 
 
 def test_only_its_owner_can_read_a_backup(database_url: str, db: StoreFixture, blobs: Blobs, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from store.blobs import Blobs
 from store.commands import cleanup
 from store.db.tables import Garbage
 from store.queries import run_dirs
-from store.rows import deletion, idempotency, jobs
+from store.rows import bundles, deletion, idempotency, jobs
 from store.rows.access import SERVICE, Caller
 from store.rows.attempts import NewEvent
 from store.rows.checkpoints import NewCheckpoint
@@ -39,6 +39,7 @@ def saved(blobs: Blobs, content: bytes, *, step: int = 1) -> NewCheckpoint:
 def ended(db: StoreFixture, blobs: Blobs, *contents: bytes) -> str:
     """Returns a job that has rows in every table."""
     job_id = db.submit()
+    db.write(lambda session: bundles.record_uses(session, job_id, {"config.code": "0" * 64}))
     key = KeyedRequest("ada", job_id, "f")
     db.write(lambda session: idempotency.store_answer(session, key, Answer(job_id, 201, "")))
     claim = db.running(job_id, db.worker())
@@ -68,7 +69,7 @@ def garbage(db: StoreFixture) -> int:
 
 def rows_of(everything: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
     team = {"users", "tokens", "browser_sessions", "quotas", "secrets", "audit"}
-    others = {"workers", "deleted_jobs", "garbage", "waiting_reasons", *team}
+    others = {"workers", "deleted_jobs", "garbage", "waiting_reasons", "bundles", *team}
     return {table: rows for table, rows in everything.items() if table not in others}
 
 
