@@ -13,6 +13,7 @@ from torchyard.cli import (
     audit,
     checkpoints,
     cluster,
+    data,
     host,
     jobs,
     listing,
@@ -26,6 +27,8 @@ from torchyard.cli import (
     users,
     why,
 )
+from torchyard.cli.run import commands as own
+from torchyard.cli.run import config
 from torchyard.cli.up import commands as local
 from torchyard.contract import terminal
 from torchyard.contract.errors import NotAuthorized, TorchyardError
@@ -37,8 +40,11 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+# What follows the program are its own arguments, also those that look like options.
+app.command("run", context_settings={"allow_interspersed_args": False})(own.run)
 for command in (
     *(local.up, local.demo),
+    *(config.init, config.config),
     *(submission.validate, submission.submit, submission.retry),
     *(listing.ps, cluster.queue, jobs.show, why.why, telemetry.logs, telemetry.metrics, stacks.stacks),
     *(checkpoints.checkpoints, checkpoints.download),
@@ -49,6 +55,7 @@ for command in (
 ):
     app.command()(command)
 for name, group in (
+    ("data", data.data),
     ("users", users.users),
     ("tokens", tokens.tokens),
     ("quota", quota.quota),

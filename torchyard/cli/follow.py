@@ -21,6 +21,7 @@ from torchyard.contract.views import EventView, JobView, LogLine, MetricView, Pr
 
 _PROGRESS_INTERVAL_S = 2.0
 """Seconds between two lines of progress if stderr is not a terminal."""
+_BAR_WIDTH = 16
 _EXIT = {JobState.FAILED: 1, JobState.CANCELLED: 2}
 
 
@@ -44,18 +45,20 @@ def detachable(job: JobView) -> Generator[None]:
 class Watch:
     """Prints what `Client.follow` yields: events and progress to stderr, log lines to stdout.
 
-    `log` formats a log line. Without it, log lines are not printed.
+    `log` formats a log line. Without it, log lines are not printed. `waited`: why the job waited at first was shown.
     """
 
-    def __init__(self, *, log: Callable[[LogLine], str] | None = None) -> None:
+    def __init__(self, *, log: Callable[[LogLine], str] | None = None, waited: bool = False) -> None:
         self._log = log
+        self._waited = waited
         self._console = Console(stderr=True, highlight=False)
         self._terminal = self._console.is_terminal
         self._bar = _progress_bar(self._console)
         self._task: TaskID | None = None
         self._printed = 0.0
         self._step = 0
-        self._loss: float | None = None
+        self._progress = ProgressView()
+        self._metrics: dict[str, float] = {}
 
     def __enter__(self) -> Self:
         if self._terminal:
@@ -71,12 +74,13 @@ class Watch:
         if isinstance(update, JobView):
             self._show_job(update)
         elif isinstance(update, EventView) and update.type == "progress":
-            self._show_progress(ProgressView.model_validate(update.data))
+            self._progress = ProgressView.model_validate(update.data)
+            self._show_progress()
         elif isinstance(update, EventView):
             self._show_event(update)
-        elif isinstance(update, MetricView) and update.key == "train/loss":
-            self._loss = update.value
-        elif isinstance(update, LogLine) and self._log is not None:
+        elif isinstance(update, MetricView):
+            self._show_metric(update)
+        elif self._log is not None:
             self._show_log(self._log(update))
 
     def _show_job(self, job: JobView) -> None:
@@ -84,11 +88,21 @@ class Watch:
             self._remove_bar()
             self._print(_ending(job))
 
-    def _show_progress(self, now: ProgressView) -> None:
-        text = output.progress_of(now, loss=self._loss)
+    def _show_metric(self, point: MetricView) -> None:
+        self._metrics[point.key] = point.value
+        if self._progress.step < point.step and not self._progress.total_steps:
+            self._progress = self._progress.model_copy(update={"step": point.step})
+        self._show_progress()
+
+    def _show_progress(self) -> None:
+        """Shows how far the job is and its newest metrics: in a terminal one line, which changes."""
+        now = self._progress
+        text = _fitting(
+            output.live(now, self._metrics), self._console.width - _BAR_WIDTH - 1 if self._terminal else None
+        )
         if self._terminal:
             if self._task is None:
-                self._task = self._bar.add_task("", text="")
+                self._task = self._bar.add_task("", total=now.total_steps, completed=now.step, text=text)
             self._bar.update(self._task, total=now.total_steps, completed=now.step, text=text)
         elif now.step not in {0, self._step} and time.monotonic() - self._printed >= _PROGRESS_INTERVAL_S:
             self._printed, self._step = time.monotonic(), now.step
@@ -101,13 +115,14 @@ class Watch:
 
     def _show_event(self, event: EventView) -> None:
         data = event.data
-        line = _stamp(event.time)
+        line = stamp(event.time)
         if event.type == "state":
             state = JobState(data["to"])
             if state != JobState.RUNNING:
                 self._remove_bar()
-            if state.terminal:
-                return  # the job itself follows, and has more to print
+            self._waited = self._waited and state == JobState.QUEUED
+            if state.terminal or self._waited:
+                return  # the job itself follows, and has more to print; or it was shown
             line.append(f"{state:<10}", style=output.COLOURS[state])
             line.append_text(_safe(f" {data['reason']['message']}"))
         elif event.type == "checkpoint":
@@ -133,7 +148,7 @@ class Watch:
 def _progress_bar(console: Console) -> Progress:
     # stdout is not redirected: it may be a pipe.
     columns = (
-        BarColumn(bar_width=32, complete_style="cyan", finished_style="cyan", pulse_style="cyan"),
+        BarColumn(bar_width=_BAR_WIDTH, complete_style="cyan", finished_style="cyan", pulse_style="cyan"),
         TextColumn("{task.fields[text]}", markup=False),
     )
     return Progress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False)
@@ -147,7 +162,7 @@ def _checkpoint(data: dict[str, Any]) -> str:
 
 
 def _ending(job: JobView) -> Text:
-    line = _stamp(job.finished_at or job.created_at)
+    line = stamp(job.finished_at or job.created_at)
     line.append(f"{job.state:<10}", style=output.COLOURS[job.state])
     if job.started_at is not None and job.finished_at is not None:
         line.append(f" after {terminal.duration((job.finished_at - job.started_at).total_seconds())}")
@@ -158,10 +173,15 @@ def _ending(job: JobView) -> Text:
     return line
 
 
+def _fitting(text: str, width: int | None) -> str:
+    return text if width is None or len(text) <= width else f"{text[: width - 1]}…"
+
+
 def _safe(text: str, *, style: str = "") -> Text:
     """Returns a job's text with its colours and no other control characters."""
     return Text.from_ansi(terminal.shown(text), style=style)
 
 
-def _stamp(moment: datetime) -> Text:
+def stamp(moment: datetime) -> Text:
+    """Returns the time of day that a line begins with."""
     return Text.assemble((f"{moment.astimezone():%H:%M:%S}  ", "dim"))

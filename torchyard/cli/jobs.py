@@ -125,6 +125,7 @@ def _rows(job: JobView) -> list[tuple[str, str]]:
     rows += [("owner", job.owner), ("visibility", job.visibility)]
     rows += [("state", f"{job.state}: {job.status_reason.message}"), ("attempt", str(job.attempt))]
     rows += [("retry of", job.retry_of or ""), ("priority", str(job.priority) if job.priority else "")]
+    rows += [("git", output.git_of(job))]
     rows += [("labels", ", ".join(f"{key}={value}" for key, value in job.labels.items()))]
     rows += [("devices", ", ".join(f"{device.name} #{device.index}" for device in job.devices))]
     rows += [("progress", output.progress(job)), ("metrics", output.metrics(job.metrics))]

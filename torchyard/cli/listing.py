@@ -20,13 +20,18 @@ if TYPE_CHECKING:
     from torchyard.contract.views import JobSummary
 
 _REFRESH_S = 1.0
+_LISTED = 20
 _HEADERS = ("ID", "NAME", output.OWNER, "STATE", "AGE", "PROGRESS", "BEST OR WHY")
 
 
 def ps(
     *,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The most jobs to list.")] = 20,
-    every: Annotated[bool, typer.Option("--all", "-a", help="List all jobs.")] = False,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, help="The most jobs to list: 20, or with --all any number.")
+    ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", "-a", help="List everybody's jobs that you may see, and not only your own.")
+    ] = False,
     state: Annotated[
         list[JobState] | None,
         typer.Option(metavar="STATE", help="Only jobs in this state: queued, running, … Repeatable."),
@@ -41,7 +46,7 @@ def ps(
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Redraw the list until Ctrl-C.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List jobs, newest first."""
+    """List your jobs, newest first."""
     labels = dict(_label(text) for text in label or ())
     created_after = moment(since) if since is not None else None
     if watch and (as_json or not sys.stdout.isatty()):
@@ -50,14 +55,16 @@ def ps(
         )
     # A watcher sees at once that the server is unreachable; other calls wait for it.
     with connect(patience=_REFRESH_S if watch else 30.0) as client:
+        owner = None if every else client.me().name
 
         def read() -> list[JobSummary]:
             found = client.list(
                 state=state or (),
                 name=name,
+                owner=owner,
                 labels=labels,
                 created_after=created_after,
-                limit=None if every else limit,
+                limit=limit or (None if every else _LISTED),
             )
             return [*found]
 
@@ -69,7 +76,8 @@ def ps(
     for line in _lines(jobs):
         terminal.write(line)
     if not jobs:
-        terminal.note(f"No such jobs. Submit one: {output.command()} submit FILE")
+        others = "" if every else f" Those of others: {output.command()} ps --all."
+        terminal.note(f"No such jobs. Submit one: {output.command()} run PROGRAM.{others}")
     return None
 
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-    from torchyard.contract.views import ErrorView, JobSummary, LogLine, ProgressView
+    from torchyard.contract.recipes.script import Git
+    from torchyard.contract.views import ErrorView, JobSummary, JobView, LogLine, ProgressView
 
 COLOURS = {
     JobState.QUEUED: "yellow",
@@ -35,6 +36,9 @@ OWNER = "OWNER"
 _SGR = {"red": "31", "green": "32", "yellow": "33", "magenta": "35", "cyan": "36"}
 _GAP = "  "
 _NARROW = 100
+_LOSS = "train/loss"
+_MOST_METRICS = 8
+"""The most metrics on one line."""
 
 
 def write_json(value: BaseModel | Sequence[BaseModel]) -> None:
@@ -93,7 +97,7 @@ def short_progress(job: JobSummary) -> str:
 
 def progress(job: JobSummary) -> str:
     """Formats the known parts of `epoch 2/3, step 54/81, loss 0.31, about 8 s left`."""
-    return progress_of(job.progress, loss=job.metrics.get("train/loss"), ended=job.state.terminal)
+    return progress_of(job.progress, loss=job.metrics.get(_LOSS), ended=job.state.terminal)
 
 
 def progress_of(now: ProgressView, *, loss: float | None, ended: bool = False) -> str:
@@ -107,11 +111,36 @@ def progress_of(now: ProgressView, *, loss: float | None, ended: bool = False) -
     return ", ".join(part for part in parts if part)
 
 
+def live(now: ProgressView, metrics_now: dict[str, float]) -> str:
+    """Formats progress and the newest metrics: `step 54/81, loss 0.31  val/accuracy 0.9`."""
+    others = {terminal.plain(key): metrics_now[key] for key in sorted(metrics_now)[:_MOST_METRICS] if key != _LOSS}
+    return _GAP.join(part for part in (progress_of(now, loss=metrics_now.get(_LOSS)), metrics(others)) if part)
+
+
 def error(failed: ErrorView) -> str:
     """Formats an error as `message (code, rank 1, exit code 1)`."""
     where = f", rank {failed.rank}" if failed.rank is not None else ""
     code = f", exit code {failed.exit_code}" if failed.exit_code is not None else ""
     return f"{failed.message} ({failed.code}{where}{code})"
+
+
+def count(number: int, what: str) -> str:
+    """Formats `1 file`, `2 files`."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def git(found: Git) -> str:
+    """Formats `3f2a91c04b main, dirty`."""
+    parts = (f"{found.commit[:10]} {found.branch or ''}".rstrip(), "dirty" if found.dirty else "")
+    return ", ".join(part for part in parts if part)
+
+
+def git_of(job: JobView) -> str:
+    """Formats the commit that a script's code comes from, if the job says so."""
+    from torchyard.contract.recipes.script import Script
+
+    found = job.spec.config.git if isinstance(job.spec.config, Script) else None
+    return git(found) if found is not None else ""
 
 
 def moment(time: datetime) -> str:
@@ -121,12 +150,12 @@ def moment(time: datetime) -> str:
     return f"{time:%Y-%m-%d %H:%M:%S} UTC ({distance})"
 
 
-def log_line(line: LogLine, *, with_rank: bool = True) -> str:
-    """Formats a line of a job's output after the rank that wrote it."""
-    if not with_rank:
-        return line.text
+def log_line(line: LogLine, *, with_rank: bool = True, with_time: bool = False) -> str:
+    """Formats a line of a job's output after the rank that wrote it, and after its time."""
     source = "launcher" if line.rank is None else f"rank {line.rank}"
-    return f"{terminal.paint(f'{source} |', '2', sys.stdout)} {line.text}"
+    time = line.time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    before = " ".join(part for part, shown in ((time, with_time), (f"{source} |", with_rank)) if shown)
+    return f"{terminal.paint(before, '2', sys.stdout)} {line.text}" if before else line.text
 
 
 def _without(header: str, cells: list[list[str]]) -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""Shows the progress of a download."""
+"""Shows the progress of a download or an upload."""
 
 from typing import Self
 
@@ -10,12 +10,14 @@ from torchyard.contract import terminal
 
 
 class Transfer:
-    """Prints how many bytes an earlier download left, and in a terminal shows a bar on stderr.
+    """Prints how many bytes an earlier transfer left, and in a terminal shows a bar on stderr.
 
-    Ctrl-C in the block prints how many bytes are kept, and exits with 130.
+    Ctrl-C in the block prints how many bytes are kept, and exits with 130. `what` names the bar.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, what: str = "checkpoint", *, upload: bool = False) -> None:
+        self._what = what
+        self._kind = "upload" if upload else "download"
         console = Console(stderr=True)
         self._terminal = console.is_terminal
         self._bar = Progress(
@@ -38,14 +40,16 @@ class Transfer:
         if self._terminal:
             self._bar.stop()
         if kind is not None and issubclass(kind, KeyboardInterrupt):
-            terminal.note(f"\nStopped. {terminal.size(self._done)} are kept: the same command continues the download.")
+            terminal.note(
+                f"\nStopped. {terminal.size(self._done)} are kept: the same command continues the {self._kind}."
+            )
             raise typer.Exit(130) from None
 
     def show(self, done: int, total: int) -> None:
-        """Shows the number of bytes so far. The first call counts the bytes of an earlier download."""
+        """Shows the number of bytes so far. The first call counts the bytes of an earlier transfer."""
         if self._task is None:
-            self._task = self._bar.add_task("checkpoint", total=total, completed=done)
-            if done:
+            self._task = self._bar.add_task(self._what, total=total, completed=done)
+            if 0 < done < total:
                 terminal.note(f"Continues after {terminal.size(done)} of {terminal.size(total)}.")
         self._done = done
         self._bar.update(self._task, completed=done)

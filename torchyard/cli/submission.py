@@ -46,32 +46,37 @@ def submit(
     spec = _read_spec(file)
     spec |= {key: value for key, value in (("name", name), ("visibility", visibility)) if value is not None}
     with connect() as client:
-        _accepted(client, client.submit(spec), follow=follow, as_json=as_json)
+        accepted(client, client.submit(spec), follow=follow, as_json=as_json)
 
 
 def retry(job: JobArgument, *, follow: Follow = False, as_json: Json = False) -> None:
     """Submit an ended job again. The new job continues from its newest checkpoint."""
     with connect() as client:
-        _accepted(client, client.retry(client.find(job).id), follow=follow, as_json=as_json)
+        accepted(client, client.retry(client.find(job).id), follow=follow, as_json=as_json)
 
 
-def _accepted(client: Client, job: JobView, *, follow: bool, as_json: bool) -> None:
+def accepted(client: Client, job: JobView, *, follow: bool, as_json: bool) -> None:
+    """Prints the id of a job that was submitted, or with `follow`, follows it and exits with the code of its state."""
+    come_back = f"{output.command()} logs {job.id} -f"
     if follow:
-        terminal.note(f"Submitted {job.name}: {job.id}")
+        terminal.note(f"Submitted {job.name}: {job.id}\nCtrl-C leaves it alone. To come back: {come_back}")
         raise typer.Exit(_watch(client, job, as_json=as_json))
     output.write_json(job) if as_json else terminal.write(job.id)
-    terminal.note(f"Submitted {job.name}. Follow it: {output.command()} logs {job.id} -f")
+    terminal.note(f"Submitted {job.name}. Follow it: {come_back}")
 
 
 def _watch(client: Client, job: JobView, *, as_json: bool) -> int:
     from torchyard.cli.follow import Watch, detachable, exit_code
+    from torchyard.cli.waiting import wait_for_start
+    from torchyard.contract.job import JobState
     from torchyard.contract.views import JobView
 
-    last = job
-    with detachable(job), Watch(log=None if as_json else output.log_line) as watch:
-        for update in client.follow(job.id, logs=not as_json):
-            watch.show(update)
-            last = update if isinstance(update, JobView) else last
+    with detachable(job):
+        last = wait_for_start(client, job)
+        with Watch(log=None if as_json else output.log_line, waited=job.state == JobState.QUEUED) as watch:
+            for update in client.follow(job.id, logs=not as_json):
+                watch.show(update)
+                last = update if isinstance(update, JobView) else last
     if as_json:
         output.write_json(last)
     return exit_code(last)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import math
+from pathlib import Path
+import shlex
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -31,6 +33,9 @@ def logs(
     since: Annotated[
         str | None, typer.Option(metavar="TIME", help="Only lines of the last 10m, or since a time.")
     ] = None,
+    timestamps: Annotated[
+        bool, typer.Option("--timestamps", "-t", help="Begin each line with its time, in UTC.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Print a job's output. With --follow, exit with 1 if the job fails."""
@@ -39,7 +44,8 @@ def logs(
     begin = moment(since) if since is not None else None
 
     def show_line(line: LogLine) -> None:
-        terminal.write(line.model_dump_json() if as_json else output.log_line(line, with_rank=rank is None))
+        text = output.log_line(line, with_rank=rank is None, with_time=timestamps)
+        terminal.write(line.model_dump_json() if as_json else text)
         sys.stdout.flush()
 
     with connect() as client:
@@ -66,15 +72,19 @@ def metrics(
     key: Annotated[list[str] | None, typer.Option("--key", "-k", help="Only this metric. Repeatable.")] = None,
     plot: Annotated[bool, typer.Option("--plot", help="Draw each metric over the steps.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print every point as key,step,value,time,attempt.")] = False,
+    tensorboard: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write every point to a file in DIR that TensorBoard opens.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Print the latest, least and greatest value of each metric of a job."""
-    if plot + as_csv + as_json > 1:
-        raise typer.BadParameter("choose one of --plot, --csv and --json")
+    every = as_csv or as_json or tensorboard is not None
+    if plot + as_csv + as_json + (tensorboard is not None) > 1:
+        raise typer.BadParameter("choose one of --plot, --csv, --tensorboard and --json")
     with connect() as client:
         found = client.find(job)
-        view = client.metrics(found.id, keys=key or (), max_points=_MOST_POINTS if as_csv or as_json else None)
-    if as_csv and view.max_points is not None and view.max_points < _MOST_POINTS:
+        view = client.metrics(found.id, keys=key or (), max_points=_MOST_POINTS if every else None)
+    if every and not as_json and view.max_points is not None and view.max_points < _MOST_POINTS:
         terminal.note(f"Each metric has at most {view.max_points} points here. For all of them, name one with --key.")
     if as_json:
         return output.write_json(view)
@@ -82,6 +92,11 @@ def metrics(
         return _write_csv(view)
     if not view.data:
         return terminal.note(_nothing(found, key))
+    if tensorboard is not None:
+        from torchyard.cli.tensorboard import write_events
+
+        terminal.write(str(write_events(tensorboard, found, view.data)))
+        return terminal.note(f"Open it: tensorboard --logdir {shlex.quote(str(tensorboard))}")
     if plot:
         from torchyard.cli.plot import draw
 

@@ -43,6 +43,8 @@ def why(job: JobArgument, *, as_json: Json = False) -> None:
         views = {"job": found.model_dump(mode="json"), "workers": [item.model_dump(mode="json") for item in workers]}
         return terminal.write(json.dumps(views))
     terminal.write(output.paint_state(_sentence(found), found.state))
+    if commit := output.git_of(found):
+        terminal.write(f"git        {commit}")
     if found.state == JobState.QUEUED:
         _explain_waiting(found, workers)
     if found.error is not None:

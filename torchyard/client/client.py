@@ -96,6 +96,7 @@ class Client:
     undrain = _blocking(ClientCore.undrain)
     ready = _blocking(ClientCore.ready)
     wait = _blocking(ClientCore.wait)
+    wait_for_change = _blocking(ClientCore.wait_for_change)
     stream = _iterating(ClientCore.stream)
     follow = _iterating(ClientCore.follow)
     follow_logs = _iterating(ClientCore.follow_logs)

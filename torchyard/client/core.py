@@ -283,6 +283,11 @@ class ClientCore(TeamCore):
             job = await self._connection.answer(call)
         return job
 
+    async def wait_for_change(self, job: JobView, *, timeout: float = 20.0) -> JobView:  # noqa: ASYNC109 - as in Client
+        """Returns the job once its version is another one than that of `job`, or as it is after `timeout` seconds."""
+        call = calls.get(job.id, wait=min(timeout, _LONGEST_WAIT_S), after_version=job.version)
+        return await self._connection.answer(call)
+
     def stream(self, job_id: str, *, after: int = 0, only: Sequence[StoredKind] = ()) -> AsyncGenerator[StreamItem]:
         """Yields everything that the job stored after position `after`, in order and as it is stored; at last its end.
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 import fcntl
 import os
+from pathlib import Path
 import pty
 import struct
 import termios
@@ -11,12 +12,19 @@ from tests.torchyard.cli.invocation import COMMAND
 
 
 def in_terminal(
-    arguments: Sequence[str], environment: Mapping[str, str], *, answer: str = "", shown: str = "?", columns: int = 80
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    answer: str = "",
+    shown: str = "?",
+    columns: int = 80,
+    cwd: Path | None = None,
 ) -> tuple[int, str]:
     """Returns the exit code of `torchyard` and its output. Types `answer` once `shown` is in the output."""
     pid, terminal = pty.fork()
     if pid == 0:
         fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        os.chdir(cwd or Path.cwd())
         own = {key: value for key, value in environment.items() if key != "COLUMNS"}
         os.execvpe(COMMAND[0], [*COMMAND, *arguments], own)
     screen, typed = "", False

@@ -16,7 +16,7 @@ import pytest
 
 from tests.torchyard.cli.invocation import COMMAND, environment, run_in_process, run_process, start_process
 from tests.torchyard.cli.terminal import in_terminal
-from tests.torchyard.client.answers import DATA, JOB, NOW, event, job, line, metrics, page, serve_checkpoint, sse
+from tests.torchyard.client.answers import DATA, JOB, NOW, event, job, line, metrics, page, point, serve_checkpoint, sse
 from tests.torchyard.client.fake_server import TOKEN, Answer, FakeServer, problem, serving
 
 ERROR = {"code": "user_error", "message": "rank 1 raised ValueError", "rank": 1, "exit_code": 1, "traceback": "Trace\n"}
@@ -27,6 +27,7 @@ HOSTILE = "before\x1b]52;c;aGk=\x07\x9d52;c;aGk=\x9c\x1bPx\x1b\\\x1b[2J\x9b2J\u2
 @pytest.fixture
 def server() -> Iterator[FakeServer]:
     with serving() as server:
+        server.on("/v1/me", {"name": "admin", "role": "admin", "scopes": []})
         yield server
 
 
@@ -72,7 +73,7 @@ def test_a_refused_spec_names_each_field(server: FakeServer) -> None:
 
 
 def test_a_wrong_token_is_exit_code_4(server: FakeServer) -> None:
-    server.on("/v1/jobs", problem("not_authorized", 401))
+    server.on("/v1/me", problem("not_authorized", 401))
     done = _run(server, "ps")
     assert done.returncode == 4
     assert _is_clean_error(done)
@@ -134,6 +135,14 @@ def test_logs_are_written_to_stdout(server: FakeServer) -> None:
     assert [json.loads(item)["line"] for item in lines] == [1, 2]
 
 
+def test_a_line_of_a_log_begins_with_its_time_if_asked(server: FakeServer) -> None:
+    server.on(JOB, job())
+    server.on(f"{JOB}/logs", page([line(1)]))
+    shown = _run(server, "logs", "job_1", "--timestamps").stdout
+    assert shown == "2026-01-02T03:04:05.000Z rank 0 | text 1\n"
+    assert _run(server, "logs", "job_1", "-t", "--rank", "0").stdout == "2026-01-02T03:04:05.000Z text 1\n"
+
+
 def test_a_closed_pipe_is_not_an_error(server: FakeServer) -> None:
     server.on(JOB, job())
     server.on(f"{JOB}/logs", page([line(number) for number in range(1, 20_000)]))
@@ -171,6 +180,34 @@ def test_ctrl_c_leaves_the_job_running_and_prints_how_to_follow_it_again(server:
         assert process.wait(20) == 130
         assert "torchyard logs job_1 -f" in process.stderr.read()
     assert all(request.method == "GET" for request in server.requests)
+
+
+def test_follow_says_why_a_job_waits_and_where_in_the_queue(server: FakeServer) -> None:
+    waits = [{"code": "waits", "message": "needs 2 devices", "since": NOW, "position": place} for place in (2, 2, 1)]
+    ended = job(state="succeeded", started_at=NOW, finished_at=NOW)
+    server.on("/v1/jobs", Answer(job(status_reason=waits[0]), 201))
+    server.on(JOB, *(job(status_reason=reason) for reason in waits), job(state="running"), ended)
+    server.on(f"{JOB}/stream", sse(("state", 1, event(1, "succeeded")), ("end", 2, {"state": "succeeded"})))
+    done = _run(server, "submit", "-", "--follow", stdin="trainer: script")
+    said = [line for line in done.stderr.splitlines() if "queue" in line]
+    assert [line[10:] for line in said] == [
+        f"queued     position {place} of the queue: needs 2 devices" for place in (2, 1)
+    ]
+
+
+def test_follow_shows_the_metrics_of_a_script_that_reports_no_progress(server: FakeServer) -> None:
+    ended = job(state="succeeded", started_at=NOW, finished_at=NOW)
+    server.on(JOB, job(state="failed"), job(state="running"), ended)
+    server.on(f"{JOB}/retry", Answer(job(state="running"), 201))
+    points = [("metric", 1, point("val/\x1b[31maccuracy", 7, 0.25)), ("metric", 2, point("train/loss", 7, 0.5))]
+    ends = [("log", 3, line(1)), ("state", 4, event(4, "succeeded")), ("end", 5, {"state": "succeeded"})]
+    server.on(f"{JOB}/stream", sse(*points, *ends))
+    done = _run(server, "retry", "job_1", "--follow")
+    assert done.returncode == 0
+    assert "          step 7  val/accuracy 0.25\n" in done.stderr
+    server.on(JOB, job(state="failed"), job(state="running"), ended)
+    _, screen = in_terminal(["retry", "job_1", "--follow"], _environment(server), columns=80)
+    assert "step 7  val/accuracy 0.25" in screen
 
 
 def test_download_verifies_the_file_and_prints_its_path(server: FakeServer, tmp_path: Path) -> None:
@@ -300,9 +337,22 @@ def test_queue_shows_anothers_private_job_by_its_owner(server: FakeServer) -> No
 
 def test_ps_shows_owners_if_there_are_several(server: FakeServer) -> None:
     server.on("/v1/jobs", page([job(), job(id="job_2")]))
-    assert "OWNER" not in _run(server, "ps").stdout
+    assert "OWNER" not in _run(server, "ps", "--all").stdout
     server.on("/v1/jobs", page([job(), job(id="job_2", owner="eve")]))
-    assert [line.split()[2] for line in _run(server, "ps").stdout.splitlines()] == ["OWNER", "admin", "eve"]
+    assert [line.split()[2] for line in _run(server, "ps", "--all").stdout.splitlines()] == ["OWNER", "admin", "eve"]
+
+
+def test_ps_asks_for_twenty_of_ones_own_jobs_unless_all_are_wanted(server: FakeServer) -> None:
+    server.on("/v1/jobs", page([job()]))
+    for options in ([], ["--all"], ["--all", "-n", "5"], ["-n", "30"]):
+        _run(server, "ps", *options)
+    asked = [request.query for request in server.requests if request.path == "/v1/jobs"]
+    assert [(query.get("owner"), query.get("limit")) for query in asked] == [
+        (["admin"], ["20"]),
+        (None, None),
+        (None, ["5"]),
+        (["admin"], ["30"]),
+    ]
 
 
 def test_cancel_takes_several_jobs(server: FakeServer) -> None:
@@ -321,6 +371,17 @@ def test_metrics_says_when_the_csv_lacks_points(server: FakeServer, most: int, n
     done = _run(server, "metrics", "job_1", "--csv")
     assert len(done.stdout.splitlines()) == 3
     assert ("has at most 50 points here" in done.stderr) == noted
+
+
+def test_metrics_writes_a_file_for_tensorboard_and_says_how_to_open_it(server: FakeServer, tmp_path: Path) -> None:
+    server.on(JOB, job())
+    server.on(f"{JOB}/metrics", metrics(loss=[1, 2]))
+    _run(server, "metrics", "job_1", "--tensorboard", str(tmp_path / "to here"))
+    done = _run(server, "metrics", "job_1", "--tensorboard", str(tmp_path / "to here"))
+    [written] = (tmp_path / "to here").iterdir()
+    assert (done.stdout, done.returncode) == (f"{written}\n", 0)
+    assert f"tensorboard --logdir '{tmp_path}/to here'" in done.stderr
+    assert _run(server, "metrics", "job_1", "--csv", "--tensorboard", ".").returncode == 2
 
 
 @pytest.mark.parametrize("arguments", [["download", "job_1", "--best", "--latest"], ["frobnicate"], ["logs"]])

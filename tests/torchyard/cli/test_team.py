@@ -80,7 +80,8 @@ def test_a_shared_job_can_be_read_by_others_and_a_private_one_is_only_counted(te
     shown = team.run("fay", "show", job).stdout
     assert "owner      eve" in shown and "visibility team" in shown
     assert job in team.run("fay", "queue").stdout
-    assert {"eve", "fay"} <= {line.split()[2] for line in team.run("fay", "ps").stdout.splitlines()[1:]}
+    assert {"eve", "fay"} <= {line.split()[2] for line in team.run("fay", "ps", "--all").stdout.splitlines()[1:]}
+    assert job not in team.run("fay", "ps").stdout
     refused = team.run("fay", "cancel", job)
     assert refused.returncode == 1 and "belongs to eve" in refused.stderr
     assert team.run("eve", "share", job, "--private").stdout == f"{job}  private\n"

@@ -1,13 +1,23 @@
 """Asks git which files of a folder are its user's own, and which commit they are from."""
 
+from collections.abc import Collection
 import os
 from pathlib import Path
+import re
 import subprocess
 
 from torchyard.contract.errors import ConfigError
+from torchyard.contract.recipes.script import MOST_DIFF_BYTES, Git
+from torchyard.contract.text import storable
 
 _OTHER_REPOSITORY = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
 """Variables that a hook has. They name the repository of the hook, and not that of the folder."""
+_DIFF = ("diff", "HEAD", "--relative", "--no-renames", "--no-color", "--no-ext-diff", "--no-textconv")
+_MOST_NAMES = 1000
+"""The most files of a diff: their names are arguments of git."""
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+"""Characters that JSON writes with six bytes, and that no text needs."""
+_CUT = b"\n(the diff is longer)\n"
 
 
 def in_work_tree(folder: Path) -> bool:
@@ -40,18 +50,45 @@ def untracked(folder: Path) -> set[str]:
     return _names(folder, "--others", "--exclude-standard")
 
 
-def labels(folder: Path) -> dict[str, str]:
-    """Returns `git.commit`, `git.branch` and `git.dirty` as labels of a job; none where there is no commit."""
+def origin(folder: Path, packed: Collection[str]) -> Git | None:
+    """Returns the commit and the branch of the folder, and how the files in it differ: None without a commit.
+
+    The diff is one of the files that are `packed`: what is left out of the bundle is not told in another way.
+    """
     try:
         commit = _git(folder, "rev-parse", "--verify", "HEAD")
         branch = _git(folder, "symbolic-ref", "--quiet", "--short", "HEAD")
-        changes = _git(folder, "status", "--porcelain", "-z")
+        changes = _git(folder, "status", "--porcelain", "-z", "--", ".")
     except FileNotFoundError:
-        return {}
+        return None
     if commit.returncode or changes.returncode:
-        return {}
-    found = {"git.commit": _text(commit), "git.branch": _text(branch)[:200]}
-    return {**{key: value for key, value in found.items() if value}, "git.dirty": str(bool(changes.stdout)).lower()}
+        return None
+    dirty = bool(changes.stdout)
+    diff = _diff(folder, packed) if dirty else ""
+    return Git(commit=_text(commit), branch=_text(branch)[:500] or None, dirty=dirty, diff=diff)
+
+
+def _diff(folder: Path, packed: Collection[str]) -> str:
+    """Returns the changes of files that are packed, and of deleted ones their names. Cut off if they are long."""
+    changed = _git(folder, *_DIFF, "--name-only", "-z", "--", ".").stdout.split(b"\0")
+    files = [os.fsdecode(name) for name in changed if name]
+    names = [name for name in files if name in packed or not os.path.lexists(folder / name)][:_MOST_NAMES]
+    if not names:
+        return ""
+    arguments = ("--literal-pathspecs", *_DIFF, "--irreversible-delete", "--", *names)
+    with _started(folder, *arguments, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        found = process.stdout.read(MOST_DIFF_BYTES + 1)
+        process.kill()
+    return _bounded(storable(_CONTROL.sub("\ufffd", found.decode(errors="replace"))))
+
+
+def _bounded(text: str) -> str:
+    encoded = text.encode()
+    if len(encoded) <= MOST_DIFF_BYTES:
+        return text
+    whole, _, _ = encoded[: MOST_DIFF_BYTES - len(_CUT)].rpartition(b"\n")
+    return (whole + _CUT).decode(errors="ignore")
 
 
 def _names(folder: Path, *options: str) -> set[str]:
@@ -63,14 +100,20 @@ def _names(folder: Path, *options: str) -> set[str]:
 
 def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     """Runs git, which starts no program that the folder's configuration names. Raises FileNotFoundError."""
+    with _started(folder, *arguments) as process:
+        stdout, stderr = process.communicate()
+    return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
+
+
+def _started(folder: Path, *arguments: str, stderr: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
     environment = {name: value for name, value in os.environ.items() if name not in _OTHER_REPOSITORY}
-    return subprocess.run(
+    return subprocess.Popen(
         ["git", "-c", "core.fsmonitor=false", *arguments],  # noqa: S607 - the user's own git
         cwd=folder,
         env={**environment, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"},
         stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
     )
 
 

@@ -1,5 +1,6 @@
 """Packing with a real git: what it ignores stays at home."""
 
+import json
 from pathlib import Path
 import subprocess
 
@@ -7,6 +8,7 @@ import pytest
 
 from torchyard.client.packing import git, pack
 from torchyard.contract.errors import ConfigError
+from torchyard.contract.recipes.script import Git
 
 
 @pytest.fixture(autouse=True)
@@ -112,7 +114,7 @@ def test_without_git_a_folder_without_a_repository_is_packed_whole(
     assert _packed(tmp_path / "plain") == (".env", "a.py")
     monkeypatch.setenv("PATH", "/nonexistent")
     assert _packed(tmp_path / "plain") == (".env", "a.py")
-    assert git.labels(tmp_path / "plain") == {}
+    assert git.origin(tmp_path / "plain", ["a.py"]) is None
 
 
 def test_the_variables_of_a_hook_do_not_name_the_repository(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,15 +124,63 @@ def test_the_variables_of_a_hook_do_not_name_the_repository(repository: Path, mo
     assert _packed(repository) == expected
 
 
-def test_labels_say_which_commit_it_is(repository: Path) -> None:
+def test_the_origin_is_the_commit_the_branch_and_the_changes(repository: Path) -> None:
     commit = _git(repository, "rev-parse", "HEAD")
-    assert git.labels(repository) == {"git.commit": commit, "git.branch": "main", "git.dirty": "true"}
+    (repository / "train.py").write_text("other\n")
+    found = _origin(repository)
+    assert (found.commit, found.branch, found.dirty) == (commit, "main", True)
+    assert "-train.py" in found.diff and "+other" in found.diff
     _git(repository, "add", ".")
     _git(repository, "commit", "--quiet", "--message", "second")
     _git(repository, "checkout", "--quiet", "--detach")
-    assert git.labels(repository) == {"git.commit": _git(repository, "rev-parse", "HEAD"), "git.dirty": "false"}
+    found = _origin(repository)
+    assert (found.commit, found.branch) == (_git(repository, "rev-parse", "HEAD"), None)
+    assert (found.dirty, found.diff) == (False, "")
     _git(repository, "checkout", "--quiet", "--orphan", "empty")
-    assert git.labels(repository) == {}
+    assert git.origin(repository, ["train.py"]) is None
+
+
+def test_the_diff_tells_nothing_of_what_is_not_packed(repository: Path) -> None:
+    (repository / ".torchyardignore").write_text("lib/a.py\n")
+    (repository / "lib" / "a.py").write_text("private = 1\n")
+    (repository / "odd name .py").write_text("public = 1\n")
+    found = _origin(repository)
+    assert "private" not in found.diff and "a.py" not in found.diff.replace("lib/gone.py", "")
+    assert "+public = 1" in found.diff
+    assert "deleted file" in found.diff and "-lib/gone.py" not in found.diff.splitlines()
+
+
+def test_the_diff_of_a_folder_is_one_of_its_own_files(repository: Path) -> None:
+    (repository / "train.py").write_text("other\n")
+    (repository / "lib" / "a.py").write_text("mine\n")
+    assert "+mine" in _origin(repository / "lib").diff and "+other" not in _origin(repository / "lib").diff
+
+
+def test_a_long_diff_is_cut_off_and_a_binary_one_is_only_named(repository: Path) -> None:
+    (repository / "train.py").write_text("é\x01\n" * 100_000)
+    (repository / "lib" / "a.py").write_bytes(bytes(1000))
+    found = _origin(repository)
+    assert 60_000 < len(found.diff.encode()) <= 65_536
+    assert found.diff.endswith("(the diff is longer)\n") and "\x01" not in found.diff
+    assert "Binary files a/lib/a.py and b/lib/a.py differ" in found.diff
+    assert len(json.dumps(found.model_dump())) < 200_000
+
+
+def test_no_program_of_the_users_settings_makes_the_diff(repository: Path, tmp_path: Path) -> None:
+    program = tmp_path / "differ"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    program.chmod(0o755)
+    _git(repository, "config", "diff.external", str(program))
+    (repository / "train.py").write_text("other\n")
+    assert "+other" in _origin(repository).diff
+    assert not (tmp_path / "ran").exists()
+
+
+def _origin(folder: Path) -> Git:
+    with pack(folder) as bundle:
+        found = git.origin(folder, bundle.files)
+    assert found is not None
+    return found
 
 
 def _write(folder: Path, *names: str) -> None:

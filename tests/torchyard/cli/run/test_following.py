@@ -1,0 +1,69 @@
+"""How `torchyard run` ends: with the code of the job's state, and without the job if the upload fails."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+from tests.torchyard.cli.invocation import environment, run_in_process
+from tests.torchyard.client.answers import JOB, NOW, event, job, line, sse
+from tests.torchyard.client.fake_server import TOKEN, Answer, FakeServer, problem, serving
+from torchyard.client.packing import pack
+
+
+@pytest.fixture
+def server() -> Iterator[FakeServer]:
+    with serving() as server:
+        server.on("/v1/me", {"name": "admin", "role": "admin", "scopes": []})
+        yield server
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "train.py").write_text("print(1)\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(("state", "code"), [("succeeded", 0), ("failed", 1), ("cancelled", 2)])
+def test_the_exit_code_is_that_of_the_jobs_state(server: FakeServer, folder: Path, state: str, code: int) -> None:
+    _serve_bundle(server, folder)
+    server.on("/v1/jobs", Answer(job(), 201))
+    server.on(JOB, job(state="running"), job(state="running"), job(state=state, started_at=NOW, finished_at=NOW))
+    server.on(f"{JOB}/stream", sse(("log", 1, line(1)), ("state", 2, event(2, state)), ("end", 3, {"state": state})))
+    done = _run(server, folder)
+    assert (done.returncode, done.stdout) == (code, "rank 0 | text 1\n")
+    assert "nothing is sent" in done.stderr
+    assert done.stderr.splitlines()[-1].endswith("after 0 s")
+
+
+def test_no_job_is_submitted_if_the_upload_fails(server: FakeServer, folder: Path) -> None:
+    path = _serve_bundle(server, folder)
+    server.on(path, problem("not_found", 404), problem("quota_exceeded", 403, detail="12 MiB are left"))
+    done = _run(server, folder)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "12 MiB are left" in done.stderr
+    assert "/v1/jobs" not in {request.path for request in server.requests}
+
+
+def test_no_temporary_file_is_left(
+    server: FakeServer, folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    temporary = tmp_path_factory.mktemp("temporary")
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    server.on(_serve_bundle(server, folder), problem("forbidden", 403))
+    assert _run(server, folder).returncode == 1
+    assert [*temporary.iterdir()] == []
+
+
+def _serve_bundle(server: FakeServer, folder: Path) -> str:
+    """Answers that the bundle of the folder is there. Returns its path."""
+    with pack(folder) as bundle:
+        path = f"/v1/bundles/{bundle.sha256}"
+        size = {"size": bundle.size, "received": bundle.size, "files": len(bundle.files)}
+        server.on(path, {"sha256": bundle.sha256, **size, "state": "complete", "created_at": NOW})
+    return path
+
+
+def _run(server: FakeServer, folder: Path) -> CompletedProcess[str]:
+    return run_in_process(["run", "train.py"], environment(server.url, TOKEN), cwd=folder)

@@ -1,0 +1,182 @@
+"""`torchyard run` and `torchyard data push` against a real API."""
+
+from collections.abc import Generator
+import io
+import json
+from pathlib import Path
+import subprocess
+from subprocess import CompletedProcess
+import tarfile
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.databases import SQLiteDatabases
+from tests.torchyard.cli.invocation import environment, run_in_process
+from tests.torchyard.cli.service import Team, serving_team
+from tests.torchyard.cli.terminal import in_terminal
+
+
+@pytest.fixture(scope="module")
+def team(tmp_path_factory: pytest.TempPathFactory, sqlite: SQLiteDatabases) -> Generator[Team]:
+    with serving_team(tmp_path_factory.mktemp("team"), sqlite) as team:
+        yield team
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A repository with a program, whose tree is not clean."""
+    folder = tmp_path / "my project"
+    (folder / "package").mkdir(parents=True)
+    (folder / "train.py").write_text("print(1)\n")
+    (folder / "package" / "train.py").write_text("print(2)\n")
+    (folder / ".gitignore").write_text("*.log\n")
+    for arguments in (["init", "--quiet", "--initial-branch", "main"], ["add", "."], ["commit", "-qm", "first"]):
+        identity = ["-c", "user.name=A", "-c", "user.email=a@example.com"]
+        subprocess.run(["git", *identity, *arguments], cwd=folder, check=True)
+    (folder / "train.py").write_text("print(3)\n")
+    (folder / "run.log").touch()
+    return folder
+
+
+def test_the_folder_is_uploaded_and_the_job_names_it(team: Team, folder: Path) -> None:
+    done = _run(team, folder, "run", "-d", "train.py", "--epochs", "3", "-d")
+    assert done.returncode == 0, done.stderr
+    job = _job(team, done.stdout.strip())
+    config = job["spec"]["config"]
+    assert (job["name"], config["entrypoint"], config["args"]) == ("my-project", "train.py", ["--epochs", "3", "-d"])
+    assert _files(team, config["code"]) == {".gitignore", "train.py", "package/train.py"}
+
+
+def test_the_plan_says_what_will_run_and_how_to_come_back(team: Team, folder: Path) -> None:
+    (folder / "photos.npz").write_bytes(bytes(11 << 20))
+    done = _run(team, folder, "run", "--detach", "--devices", "2", "--env", "A=1", "train.py", "two words")
+    said = done.stderr.splitlines()
+    assert {"program    train.py 'two words'", "devices    2", "launcher   auto", "env        A"} <= {*said}
+    assert "code       4 files, 11.0 MiB" in said
+    assert "large      photos.npz 11.0 MiB" in said
+    assert said[-1].endswith(f"logs {done.stdout.strip()} -f")
+    assert "\x1b" not in done.stderr + done.stdout
+
+
+def test_what_the_server_has_is_not_sent_again(team: Team, folder: Path) -> None:
+    (folder / "new.py").write_text("print('only here')\n")
+    first = _run(team, folder, "run", "-d", "train.py")
+    assert "Uploaded " in first.stderr
+    second = _run(team, folder, "run", "-d", "train.py")
+    assert "nothing is sent" in second.stderr and "Uploaded" not in second.stderr
+    codes = {_job(team, done.stdout.strip())["spec"]["config"]["code"] for done in (first, second)}
+    assert len(codes) == 1
+
+
+def test_each_option_is_a_key_of_the_spec(team: Team, folder: Path) -> None:
+    _run(team, folder, "secrets", "set", "KEY", "--stdin", stdin="a secret value")
+    url = _run(team, folder, "data", "push", "package").stdout.strip()
+    options = {
+        "--name": "cracks",
+        "--devices": "3",
+        "--env": "A=b=c",
+        "--secret": "WANDB_API_KEY=KEY",
+        "--mount": f"photos={url}",
+        "--time-limit": "2h",
+        "--priority": "-5",
+        "--launcher": "torchrun",
+        "--visibility": "private",
+        "--max-size": "1MiB",
+    }
+    words = [word for pair in options.items() for word in pair]
+    done = _run(team, folder, "run", *words, "--secret", "KEY", "--mount", "more=file:///data", "-d", "train.py")
+    assert done.returncode == 0, done.stderr
+    spec = _job(team, done.stdout.strip())["spec"]
+    assert (spec["name"], spec["priority"], spec["launcher"]) == ("cracks", -5, "torchrun")
+    assert (spec["time_limit"], spec["visibility"]) == ("2h", "private")
+    assert spec["resources"]["devices_per_node"] == 3
+    assert spec["env"] == {"A": "b=c", "WANDB_API_KEY": {"secret": "KEY"}, "KEY": {"secret": "KEY"}}
+    assert spec["config"]["mounts"] == {"photos": url, "more": "file:///data"}
+
+
+def test_settings_of_the_project_hold_where_there_is_no_flag(team: Team, folder: Path) -> None:
+    (folder / "torchyard.toml").write_text('[run]\ndevices = 2\ndetach = true\nname = "of-the-file"\n')
+    job = _job(team, _run(team, folder, "run", "--name", "of-the-flag", "train.py").stdout.strip())
+    assert (job["name"], job["spec"]["resources"]["devices_per_node"]) == ("of-the-flag", 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["./package/../train.py"], {"entrypoint": "train.py"}),
+        (["--", "train.py"], {"entrypoint": "train.py"}),
+        (["-m", "package.train", "-m"], {"module": "package.train", "args": ["-m"]}),
+        (["./go.sh"], {"command": "./go.sh"}),
+        (["--", "accelerate", "launch", "--", "x"], {"command": "accelerate", "args": ["launch", "--", "x"]}),
+    ],
+)
+def test_a_program_is_a_file_a_module_or_an_executable(
+    team: Team, folder: Path, words: list[str], expected: dict[str, Any]
+) -> None:
+    (folder / "go.sh").write_text("#!/bin/sh\n")
+    (folder / "go.sh").chmod(0o755)
+    done = _run(team, folder, "run", "-d", *words)
+    assert done.returncode == 0, done.stderr
+    config = _job(team, done.stdout.strip())["spec"]["config"]
+    found = {key: config[key] for key in ("entrypoint", "module", "command", "args") if key in config}
+    assert found == {"args": [], **expected}
+    assert ("the worker's environment must have it" in done.stderr) == (words[1:2] == ["accelerate"])
+
+
+def test_the_commit_is_shown_and_the_diff_kept(team: Team, folder: Path) -> None:
+    done = _run(team, folder, "run", "-d", "train.py")
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=folder, capture_output=True, text=True, check=True).stdout
+    found = _job(team, done.stdout.strip())["spec"]["config"]["git"]
+    assert (found["commit"], found["branch"], found["dirty"]) == (commit.strip(), "main", True)
+    assert "-print(1)\n+print(3)\n" in found["diff"]
+    line = f"git        {commit[:10]} main, dirty"
+    assert line in done.stderr.splitlines()
+    for command in ("show", "why"):
+        assert line in _run(team, folder, command, done.stdout.strip()).stdout.splitlines()
+
+
+def test_pushed_data_is_named_by_its_contents(team: Team, folder: Path) -> None:
+    done = _run(team, folder, "data", "push", "package")
+    assert done.returncode == 0, done.stderr
+    assert _files(team, done.stdout.strip()) == {"train.py"}
+    again = _run(team, folder, "data", "push", "package", "--json")
+    assert json.loads(again.stdout)["url"] == done.stdout.strip()
+    assert "nothing is sent" in again.stderr
+    assert _run(team, folder, "data", "push", "nowhere").returncode == 2
+    assert "--max-size must be a size" in _run(team, folder, "data", "push", ".", "--max-size", "big").stderr
+
+
+def test_a_terminal_has_a_bar_and_ctrl_c_leaves_the_job_alone(team: Team, folder: Path) -> None:
+    (folder / "new.bin").write_bytes(b"another file" * 1000)
+    own = environment(team.url, team.tokens["admin"])
+    code, screen = in_terminal(["run", "train.py"], own, answer="\x03", shown="queued for", cwd=folder)
+    assert code == 130
+    assert "\x1b[2Kcode " in screen
+    assert "Detached: my-project continues." in screen
+    [job] = _jobs(team, "--name", "my-project", "--limit", "1")
+    assert job["state"] == "queued"
+    assert f"logs {job['id']} -f" in screen
+
+
+def _job(team: Team, job_id: str) -> dict[str, Any]:
+    return json.loads(team.run("admin", "show", job_id, "--json").stdout)
+
+
+def _jobs(team: Team, *options: str) -> list[dict[str, Any]]:
+    return json.loads(team.run("admin", "ps", "--json", *options).stdout)
+
+
+def _files(team: Team, url: str) -> set[str]:
+    """Returns the names of the files of an uploaded bundle."""
+    address = f"{team.url}/v1/bundles/{url.removeprefix('bundle:sha256:')}/content"
+    answer = httpx2.get(address, headers={"Authorization": f"Bearer {team.tokens['admin']}"})
+    assert answer.status_code == 200, answer.text
+    with tarfile.open(fileobj=io.BytesIO(answer.content)) as tar:
+        return {*tar.getnames()}
+
+
+def _run(team: Team, folder: Path, *arguments: str, stdin: str = "") -> CompletedProcess[str]:
+    own = environment(team.url, team.tokens["admin"])
+    return run_in_process(arguments, own, stdin=stdin, cwd=folder)

@@ -1,0 +1,147 @@
+"""Where the settings of `torchyard run` come from, and what is said of wrong ones."""
+
+import json
+from pathlib import Path
+import re
+from subprocess import CompletedProcess
+import tomllib
+from typing import Any
+
+import pytest
+
+from tests.torchyard.cli.invocation import environment, run_in_process
+from torchyard.cli.run.keys import KEYS
+from torchyard.cli.run.settings import Settings, read_settings
+
+USER = """
+[run]
+name = "of-the-user"
+devices = 8
+priority = 5
+env = {A = "user", B = "user"}
+"""
+
+
+def test_a_flag_goes_before_the_environment_and_that_before_both_files(tmp_path: Path) -> None:
+    _user_file(tmp_path).write_text(USER)
+    (tmp_path / "torchyard.toml").write_text('[run]\ndevices = 4\nname = "of-the-project"\nmax_size = "1GiB"\n')
+    found = _config(tmp_path, TORCHYARD_RUN_DEVICES="2", TORCHYARD_RUN_DETACH="true")
+    user = str(_user_file(tmp_path))
+    assert {name: (item["value"], item["origin"]) for name, item in found.items() if item["value"] is not None} == {
+        "devices": (2, "TORCHYARD_RUN_DEVICES"),
+        "name": ("of-the-project", "torchyard.toml"),
+        "priority": (5, user),
+        "env.A": ("user", user),
+        "env.B": ("user", user),
+        "max_size": (1 << 30, "torchyard.toml"),
+        "detach": (True, "TORCHYARD_RUN_DETACH"),
+    }
+
+
+def test_flags_go_before_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    settings = _in(
+        tmp_path, monkeypatch, {"devices": 1, "env": {"A": "flag"}, "name": None}, TORCHYARD_RUN_ENV="A=1 B=2"
+    )
+    assert (settings["devices"], settings["env"]) == (1, {"A": "flag", "B": "2"})
+    assert settings.all()["devices"].origin == "--devices"
+
+
+def test_a_variable_is_a_text_or_a_secret_as_the_stronger_place_says(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "torchyard.toml").write_text('[run]\nsecrets = {KEY = "MINE", OTHER = "OTHER"}\n')
+    settings = _in(tmp_path, monkeypatch, {"env": {"KEY": "plain"}})
+    assert (settings["env"], settings["secrets"]) == ({"KEY": "plain"}, {"OTHER": "OTHER"})
+    settings = _in(tmp_path, monkeypatch, {}, TORCHYARD_RUN_ENV="OTHER='two words'")
+    assert (settings["env"], settings["secrets"]) == ({"OTHER": "two words"}, {"KEY": "MINE"})
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[run]\ndevcies = 2", "torchyard.toml: run.devcies is no key: there are name, devices, env,"),
+        ("devices = 2", "torchyard.toml: devices is no key: there is the table [run]"),
+        ("run = 2", "torchyard.toml: run must be a table"),
+        ('[run]\ndevices = "2"', "run.devices must be a whole number from 1 to 1024; it is '2'"),
+        ("[run]\ndevices = true", "run.devices must be a whole number from 1 to 1024; it is True"),
+        ("[run]\nenv = {A = 1}", "run.env must be a table of texts"),
+        ('[run]\ntime_limit = "soon"', "run.time_limit must be a duration: 90s, 15m, 24h or 7d"),
+        ('[run]\nmax_size = "0"', "run.max_size must be a size"),
+        ('[run]\nlauncher = "slurm"', "run.launcher must be auto, warm or torchrun"),
+        ('[run]\nmounts = {data = "photos"}', "run.mounts must be a table from names to bundle:sha256"),
+        ('[run]\nenv = {A = "1"}\nsecrets = {A = "B"}', "run.secrets: A has a text as value, too"),
+        ("[run", "torchyard.toml is not TOML: "),
+        ("\udcff", "torchyard.toml is not TOML: "),
+    ],
+)
+def test_a_wrong_file_is_named_with_the_key_and_what_is_allowed(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "torchyard.toml").write_bytes(text.encode(errors="surrogateescape"))
+    done = _run(tmp_path, "config")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert says in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("TORCHYARD_RUN_DEVICES", "two", "TORCHYARD_RUN_DEVICES must be a whole number from 1 to 1024; it is 'two'"),
+        ("TORCHYARD_RUN_ENV", "A", "TORCHYARD_RUN_ENV must be a table"),
+        ("TORCHYARD_RUN_DETACH", "perhaps", "TORCHYARD_RUN_DETACH must be true or false"),
+        ("TORCHYARD_RUN_DEVICE", "2", "TORCHYARD_RUN_DEVICE is no setting: there are TORCHYARD_RUN_NAME,"),
+    ],
+)
+def test_a_wrong_variable_is_named(tmp_path: Path, name: str, value: str, says: str) -> None:
+    done = _run(tmp_path, "config", **{name: value})
+    assert done.returncode == 1
+    assert says in done.stderr
+
+
+def test_the_run_directory_of_a_job_is_no_setting(tmp_path: Path) -> None:
+    assert _run(tmp_path, "config", TORCHYARD_RUN_DIR="/somewhere").returncode == 0
+
+
+def test_the_origin_of_each_value_is_shown_if_asked(tmp_path: Path) -> None:
+    (tmp_path / "torchyard.toml").write_text("[run]\ndevices = 4\n")
+    assert _run(tmp_path, "config").stdout.splitlines()[:3] == ["SETTING       VALUE", "name", "devices       4"]
+    shown = [line.split() for line in _run(tmp_path, "config", "--origin").stdout.splitlines()]
+    assert ["devices", "4", "torchyard.toml"] in shown
+    assert ["max_size", "200.0", "MiB", "default"] in shown
+
+
+def test_init_writes_a_file_of_comments_and_never_over_one(tmp_path: Path) -> None:
+    done = _run(tmp_path, "init")
+    assert (done.returncode, done.stdout) == (0, "torchyard.toml\n")
+    written = (tmp_path / "torchyard.toml").read_text()
+    assert _config(tmp_path) == _config(tmp_path.parent / "nowhere")
+    again = _run(tmp_path, "init")
+    assert (again.returncode, again.stdout) == (1, "")
+    assert "there is a torchyard.toml here" in again.stderr
+    assert (tmp_path / "torchyard.toml").read_text() == written
+    own = [line.removeprefix("# ") for line in written.splitlines() if re.match(r"\[|# \w+ = ", line)]
+    examples = tomllib.loads("\n".join(own))["run"]
+    for key in KEYS:
+        key.check(examples[key.name])
+
+
+def _in(folder: Path, monkeypatch: pytest.MonkeyPatch, flags: dict[str, Any], **variables: str) -> Settings:
+    with monkeypatch.context() as patch:
+        patch.chdir(folder)
+        for name, value in {"XDG_CONFIG_HOME": str(folder / "own"), **variables}.items():
+            patch.setenv(name, value)
+        return read_settings(flags)
+
+
+def _user_file(folder: Path) -> Path:
+    path = folder / "own" / "torchyard" / "config.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def _config(folder: Path, **variables: str) -> dict[str, Any]:
+    return json.loads(_run(folder, "config", "--json", **variables).stdout)
+
+
+def _run(folder: Path, *arguments: str, **variables: str) -> CompletedProcess[str]:
+    folder.mkdir(exist_ok=True)
+    own = {**environment(None, ""), "XDG_CONFIG_HOME": str(folder / "own"), **variables}
+    return run_in_process(arguments, own, cwd=folder)

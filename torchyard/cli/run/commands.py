@@ -1,0 +1,106 @@
+"""The command `run`: uploads the working directory and runs a program of it as a job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+import sys
+from typing import Annotated, Literal
+
+import typer
+
+from torchyard.cli.arguments import Json, connect
+from torchyard.contract import terminal
+from torchyard.contract.team import Visibility
+
+
+def run(
+    words: Annotated[
+        list[str], typer.Argument(metavar="PROGRAM [ARGS]…", help="A Python file or an executable, and its arguments.")
+    ],
+    *,
+    module: Annotated[bool, typer.Option("-m", help="PROGRAM is a module, as for python -m.")] = False,
+    detach: Annotated[
+        bool | None, typer.Option("--detach/--follow", "-d/-f", show_default=False, help="Submit, and do not follow.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="The job's name. Default: that of the folder.")] = None,
+    devices: Annotated[int | None, typer.Option(min=1, help="GPUs, or CPU slots: one process for each.")] = None,
+    env: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A variable of the program. Repeatable.")
+    ] = None,
+    secret: Annotated[
+        list[str] | None,
+        typer.Option(metavar="VARIABLE[=NAME]", help="A variable whose value is a secret of yours. Repeatable."),
+    ] = None,
+    mount: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=URL", help="bundle:sha256:… or file:///… at $TORCHYARD_MOUNTS/NAME. Repeatable."),
+    ] = None,
+    requirements: Annotated[
+        str | None, typer.Option(metavar="FILE", help="requirements.txt, pyproject.toml, or script.")
+    ] = None,
+    launcher: Annotated[
+        Literal["auto", "warm", "torchrun"] | None, typer.Option(help="How the processes are started.")
+    ] = None,
+    time_limit: Annotated[str | None, typer.Option(metavar="TIME", help="Of all attempts: 90s, 15m, 24h, 7d.")] = None,
+    priority: Annotated[int | None, typer.Option(help="From -100 to 100. Higher starts first.")] = None,
+    visibility: Annotated[Visibility | None, typer.Option(help="Who may read the job.")] = None,
+    max_size: Annotated[str | None, typer.Option(metavar="SIZE", help="The most that is packed: 200MiB.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Upload this folder, run a program of it as a job, and follow the job.
+
+    The program is a file (train.py), a module (-m package.train), or after -- an executable of the worker's
+    environment (-- accelerate launch train.py). What follows PROGRAM are its own arguments.
+    """
+    from torchyard.cli.run.program import find_program
+    from torchyard.cli.run.settings import read_settings
+    from torchyard.cli.run.spec import job_spec, plan
+    from torchyard.cli.run.upload import packed, upload
+    from torchyard.cli.submission import accepted
+
+    settings = read_settings(
+        {
+            "name": name,
+            "devices": devices,
+            "env": _pairs(env, "--env"),
+            "secrets": _secrets(secret),
+            "mounts": _pairs(mount, "--mount"),
+            "requirements": requirements,
+            "launcher": launcher,
+            "time_limit": time_limit,
+            "priority": priority,
+            "visibility": visibility,
+            "max_size": max_size,
+            "detach": detach,
+        }
+    )
+    folder = Path.cwd()
+    program = find_program(tuple(words), folder=folder, module=module, any_executable=_after_dashes(words))
+    with connect() as client:
+        client.me()  # whoever cannot be reached, or does not know the token, says so before anything is packed
+        with packed(folder, max_size=settings["max_size"], needed=program.file) as bundle:
+            spec = job_spec(program, settings, bundle, folder=folder)
+            for line in plan(spec, program, bundle):
+                terminal.note(line)
+            if program.file is None:
+                terminal.note(f"There is no {program.value} in this folder: the worker's environment must have it.")
+            upload(client, bundle)
+        job = client.submit(spec)
+        accepted(client, job, follow=not settings["detach"], as_json=as_json)
+
+
+def _after_dashes(words: list[str]) -> bool:
+    """Whether `--` was before the program. The parser drops it."""
+    return len(sys.argv) > len(words) and sys.argv[-len(words) - 1] == "--"
+
+
+def _pairs(texts: list[str] | None, option: str) -> dict[str, str]:
+    found = [text.partition("=") for text in texts or ()]
+    for name, mark, _ in found:
+        if not (name and mark):
+            raise typer.BadParameter(f"{name!r} is not complete: write {option} NAME=…")
+    return {name: value for name, _, value in found}
+
+
+def _secrets(texts: list[str] | None) -> dict[str, str]:
+    return {name: secret or name for name, _, secret in (text.partition("=") for text in texts or ())}

@@ -1,0 +1,189 @@
+"""The settings of `torchyard run`: what each may be, and how the environment writes it as text."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+import functools
+import re
+import shlex
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+
+from torchyard.client.packing import MAX_SIZE
+from torchyard.contract.durations import parse_duration
+from torchyard.contract.recipes.script import MountName
+from torchyard.contract.schema import BundleOrFile
+from torchyard.contract.spec import VARIABLE_NAME, JobName, Priority
+from torchyard.contract.team import Visibility
+
+_SIZE = re.compile(r"([0-9]{1,12}) ?(?:([KMG])(?:iB|B)?|B)?", re.IGNORECASE)
+_SHIFTS = {"": 0, "K": 10, "M": 20, "G": 30}
+
+Value: TypeAlias = Any
+"""A value of a setting: a text, a number, a truth, or a table of texts."""
+
+
+def parse_size(value: Value) -> int:
+    """Returns the bytes of a size such as `200MiB`, and a number as it is. Raises ValueError."""
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
+    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if match is None or not int(match[1]):
+        raise ValueError("must be a size: 500KiB, 200MiB, 1GiB, or a number of bytes")
+    return int(match[1]) << _SHIFTS[(match[2] or "").upper()]
+
+
+def _duration(value: str) -> str:
+    if not parse_duration(value):
+        raise ValueError("not above zero")
+    return value
+
+
+def _number(text: str) -> Value:
+    return int(text) if re.fullmatch(r"[+-]?[0-9]{1,9}", text) else text
+
+
+def _truth(text: str) -> Value:
+    return {"true": True, "1": True, "false": False, "0": False}.get(text.lower(), text)
+
+
+def pairs(text: str) -> Value:
+    """Returns the table that `A=1 B='two words'` writes, or the text if it is none."""
+    try:
+        found = [part.partition("=") for part in shlex.split(text)]
+    except ValueError:
+        return text
+    return {name: value for name, _, value in found} if all(mark for _, mark, _ in found) else text
+
+
+@dataclass(frozen=True)
+class Key:
+    """One setting. `from_text` turns the text of a variable into what `check` takes."""
+
+    name: str
+    kind: Any
+    allowed: str
+    about: str
+    example: str
+    default: Value = None
+    from_text: Callable[[str], Value] = field(default=str)
+
+    @property
+    def is_table(self) -> bool:
+        return self.from_text is pairs
+
+    @property
+    def variable(self) -> str:
+        """The name of the environment variable."""
+        return f"TORCHYARD_RUN_{self.name.upper()}"
+
+    def check(self, value: Value) -> Value:
+        """Returns the value. Raises ValueError, whose message says what is allowed."""
+        try:
+            return self._adapter.validate_python(value)
+        except ValidationError:
+            shown = str(value) if isinstance(value, dict) else repr(value)
+            raise ValueError(f"must be {self.allowed}; it is {shown[:200]}") from None
+
+    @functools.cached_property
+    def _adapter(self) -> TypeAdapter[Value]:
+        return TypeAdapter(self.kind, config=ConfigDict(strict=True))
+
+
+_Variable = Annotated[str, Field(pattern=VARIABLE_NAME)]
+_Size = Annotated[int, BeforeValidator(parse_size)]
+_Duration = Annotated[str, AfterValidator(_duration)]
+
+KEYS = (
+    Key(
+        "name",
+        JobName,
+        "1 to 100 letters, digits, `.`, `_` and `-`, of which the first is a letter or a digit",
+        "the name of the job; without it, that of the folder",
+        '"cracks"',
+    ),
+    Key(
+        "devices",
+        Annotated[int, Field(ge=1, le=1024)],
+        "a whole number from 1 to 1024",
+        "GPUs, or CPU slots where there are no GPUs: one process for each",
+        "2",
+        default=1,
+        from_text=_number,
+    ),
+    Key(
+        "env",
+        dict[_Variable, str],
+        'a table of texts, such as {OMP_NUM_THREADS = "4"}',
+        "variables of the program",
+        '{OMP_NUM_THREADS = "4"}',
+        default={},
+        from_text=pairs,
+    ),
+    Key(
+        "secrets",
+        dict[_Variable, _Variable],
+        'a table from variables to names of secrets, such as {WANDB_API_KEY = "WANDB_API_KEY"}',
+        "variables whose values are secrets of yours (`torchyard secrets set NAME`)",
+        '{WANDB_API_KEY = "WANDB_API_KEY"}',
+        default={},
+        from_text=pairs,
+    ),
+    Key(
+        "mounts",
+        dict[MountName, BundleOrFile],
+        "a table from names to bundle:sha256:… or file:///… (`torchyard data push DIR` uploads a folder)",
+        "data that the program finds at $TORCHYARD_MOUNTS/NAME",
+        '{photos = "file:///data/photos"}',
+        default={},
+        from_text=pairs,
+    ),
+    Key(
+        "requirements",
+        Annotated[str, Field(min_length=1, max_length=500)],
+        'the path of a requirements.txt or pyproject.toml in the folder, or "script"',
+        "the packages that the program needs",
+        '"requirements.txt"',
+    ),
+    Key(
+        "launcher",
+        Literal["auto", "warm", "torchrun"],
+        "auto, warm or torchrun",
+        "how the processes are started",
+        '"torchrun"',
+    ),
+    Key("time_limit", _Duration, "a duration: 90s, 15m, 24h or 7d", "the most time of all attempts", '"24h"'),
+    Key(
+        "priority",
+        Priority,
+        "a whole number from -100 to 100",
+        "higher starts first",
+        "0",
+        from_text=_number,
+    ),
+    Key(
+        "visibility",
+        Visibility,
+        "private or team",
+        "who may read the job",
+        '"team"',
+    ),
+    Key(
+        "max_size",
+        _Size,
+        "a size: 500KiB, 200MiB, 1GiB, or a number of bytes",
+        "the most bytes of the folder that are uploaded",
+        '"200MiB"',
+        default=MAX_SIZE,
+    ),
+    Key(
+        "detach",
+        bool,
+        "true or false",
+        "submit, and do not follow the job",
+        "true",
+        default=False,
+        from_text=_truth,
+    ),
+)
+"""All settings, in the order in which they are shown."""

@@ -1,0 +1,57 @@
+"""Packs a folder and uploads what the server does not have, and shows both on stderr."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+
+from torchyard.cli.progress import Transfer
+from torchyard.client import Client
+from torchyard.client.packing import Bundle, pack
+from torchyard.contract import terminal
+
+
+@contextmanager
+def packed(folder: Path, *, max_size: int, needed: str | None = None) -> Generator[Bundle]:
+    """Packs the folder for the block. Raises as `pack` does."""
+    console = Console(stderr=True)
+    with console.status("packs the folder") if console.is_terminal else _nothing():
+        bundle = pack(folder, max_size=max_size, needed=needed)
+    with bundle:
+        yield bundle
+
+
+def upload(client: Client, bundle: Bundle) -> None:
+    """Sends the bundle, from where an earlier upload stopped. Ctrl-C says how to go on, and exits with 130."""
+    sent = _Sent()
+    with Transfer("code", upload=True) as transfer:
+
+        def show(done: int, total: int) -> None:
+            sent.count(done)
+            transfer.show(done, total)
+
+        client.bundles.upload(bundle, progress=show)
+    new = sent.new
+    terminal.note(f"Uploaded {terminal.size(new)}." if new else "The server has these files already: nothing is sent.")
+
+
+class _Sent:
+    """How many bytes were sent, from what the first and the last call of a progress say."""
+
+    def __init__(self) -> None:
+        self._first: int | None = None
+        self._last = 0
+
+    def count(self, done: int) -> None:
+        self._first = done if self._first is None else self._first
+        self._last = done
+
+    @property
+    def new(self) -> int:
+        return self._last - (self._first or 0)
+
+
+@contextmanager
+def _nothing() -> Generator[None]:
+    yield

@@ -1,0 +1,48 @@
+"""Shows why a job waits, until it starts."""
+
+from datetime import UTC, datetime
+
+from rich.console import Console
+from rich.text import Text
+
+from torchyard.cli.follow import stamp
+from torchyard.client import Client
+from torchyard.contract import terminal
+from torchyard.contract.job import JobState
+from torchyard.contract.views import JobView
+
+_REFRESH_S = 2.0
+"""After this many seconds the position in the queue is asked for again."""
+
+
+def wait_for_start(client: Client, job: JobView) -> JobView:
+    """Returns the job when it is no longer queued. Meanwhile shows the reason and the position in the queue.
+
+    A terminal has one line that changes; elsewhere there is a line for each change.
+    """
+    if job.state != JobState.QUEUED:
+        return job
+    console = Console(stderr=True, highlight=False)
+    shown = ""
+    with console.status("") as line:
+        if not console.is_terminal:
+            line.stop()
+        while job.state == JobState.QUEUED:
+            reason = _reason(job)
+            if console.is_terminal:
+                line.update(Text(f"{job.state} for {_since(job)}, {reason}"))
+            elif reason != shown:
+                console.print(stamp(datetime.now(UTC)).append(f"{job.state:<10} {reason}"), soft_wrap=True)
+            shown = reason
+            job = client.wait_for_change(job, timeout=_REFRESH_S)
+    return job
+
+
+def _reason(job: JobView) -> str:
+    reason = job.status_reason
+    position = f"position {reason.position} of the queue: " if reason.position is not None else ""
+    return position + terminal.plain(reason.message)
+
+
+def _since(job: JobView) -> str:
+    return terminal.duration((datetime.now(UTC) - job.created_at).total_seconds())
