@@ -156,8 +156,12 @@ class EndView(View):
 
 
 class SeriesView(View):
+    """A metric by step. `source` is `run` for what the script reports itself, `tensorboard` for what was read from
+    TensorBoard's event files."""
+
     key: str
     points: list[PointView]
+    source: str = "run"
 
 
 class MetricsView(View):

@@ -23,6 +23,7 @@ from torchyard.contract.rundir import RunDir
 from worker.attempts.copying import CHECKPOINT_LIMIT, CheckpointCopy
 from worker.attempts.lines import CHUNK, Line, LineReader, as_text
 from worker.attempts.progress import Progress
+from worker.tensorboard.curves import EventFiles
 from worker.untrusted import folders_inside
 
 _MAX_LINE = 16_384
@@ -63,6 +64,7 @@ class Relay:
         self._stored_progress = self._progress
         self._known_checkpoints = set(listed)
         self._reader = LineReader(run.job)
+        self._event_files = EventFiles(run.job) if run.layout == 2 else None  # in layout 1 the job owns no folder
         self._copy: CheckpointCopy | None = None
         """The unfinished copy. The line that announces its checkpoint waits, and so do the lines behind it."""
         self._copied: list[CheckpointCopy] = []
@@ -99,6 +101,7 @@ class Relay:
             lines = [as_text(line, cut) for line, cut, _ in found]
             if lines:
                 batch.lines.append(NewLines(rank=rank, stream=stream, lines=lines))
+        self._read_event_files(batch, final=final)
         if final and copy_budget and batch.offsets == self._offsets:
             self._add_unannounced_checkpoints(batch, copy_budget)
             if not self.copying:
@@ -144,6 +147,16 @@ class Relay:
                     del batch.offsets[_EVENTS]
                 break
         return copy_budget
+
+    def _read_event_files(self, batch: Batch, *, final: bool) -> None:
+        """Adds what TensorBoard's event files say."""
+        if self._event_files is None:
+            return
+        found = self._event_files.read(self._offsets, final=final)
+        batch.offsets.update(found.offsets)
+        batch.curves += found.points
+        for text in found.warnings:
+            _warn(batch, text)
 
     def _read_lines(self, name: str, batch: Batch, *, keep: int, final: bool) -> list[Line]:
         """Returns the next lines of a file, and sets the batch's offset behind them."""

@@ -42,6 +42,7 @@ class Series(Base):
     key: Mapped[str] = mapped_column(String(200))
     latest: Mapped[float] = mapped_column(Float64, nullable=True)
     count: Mapped[int] = mapped_column(BigInteger, default=0)
+    source: Mapped[str | None] = mapped_column(String(16))
 
 
 class PointChunk(Base):

@@ -1,0 +1,25 @@
+"""Where a series comes from, if its script does not report it
+
+Revision ID: 0010
+Revises: 0008
+"""
+
+from alembic import op
+import sqlalchemy as sa
+
+from migrations.turns import limit_lock_waits
+
+revision = "0010"
+down_revision = "0008"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    limit_lock_waits(op.get_bind())
+    op.add_column("series", sa.Column("source", sa.String(16), nullable=True))
+
+
+def downgrade() -> None:
+    limit_lock_waits(op.get_bind())
+    op.drop_column("series", "source")
