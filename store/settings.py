@@ -2,11 +2,12 @@
 
 from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import SecretStr, ValidationError
+from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from torchyard.contract.bundles import MAX_BUNDLE_BYTES, MAX_BUNDLE_FILES
 from torchyard.contract.datadir import redis_url
 from torchyard.contract.errors import ConfigError
 
@@ -25,6 +26,11 @@ class Settings(BaseSettings):
     """Empty means the Redis that `torchyard up` runs in the data directory."""
     secret_key: SecretStr = SecretStr("")
     """Keys of the users' secrets, separated by `,`. Empty means the file `secret.key` in the data directory."""
+
+    max_bundle_bytes: Annotated[int, Field(ge=1024)] = MAX_BUNDLE_BYTES
+    """Bytes of one bundle."""
+    max_bundle_files: Annotated[int, Field(ge=1)] = MAX_BUNDLE_FILES
+    """Files of one bundle."""
 
     @classmethod
     def load(cls) -> Self:

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from store.backup.contents import create_private
 from store.db.database import Database
-from store.db.tables import Checkpoint
+from store.db.tables import Bundle, Checkpoint
 from torchyard.contract.errors import ConfigError, Conflict, NotFound, Unavailable
 from torchyard.contract.recordfiles import sync_folder
 
@@ -148,6 +148,8 @@ def _read_snapshot(session: Session) -> Snapshot:
     revision = session.scalars(text("SELECT version_num FROM alembic_version")).one()
     listed = session.scalars(select(Checkpoint.files).execution_options(yield_per=1000))
     blobs = {str(file["sha256"]): int(file["size"]) for files in listed for file in files}
+    if "bundles" in tables:  # a backup of an older version has none
+        blobs |= {sha256: size for sha256, size in session.execute(select(Bundle.sha256, Bundle.size))}
     return Snapshot(revision, rows, blobs)
 
 

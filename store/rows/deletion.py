@@ -13,6 +13,7 @@ from store.db.database import in_us, now_us
 from store.db.tables import (
     Allocation,
     Attempt,
+    BundleUse,
     Checkpoint,
     DeletedJob,
     IdempotencyKey,
@@ -40,7 +41,7 @@ def delete_job(session: Session, job_id: str, caller: Caller = SERVICE) -> None:
     garbage.add(session, session.scalars(select(Checkpoint.files).where(Checkpoint.job_id == job_id)))
     attempts = select(Attempt.id).where(Attempt.job_id == job_id)
     _execute(session, delete(Allocation).where(Allocation.attempt_id.in_(attempts)))
-    for table in (PointChunk, Series, LogChunk, JobEvent, Checkpoint, IdempotencyKey, Attempt):
+    for table in (PointChunk, Series, LogChunk, JobEvent, Checkpoint, BundleUse, IdempotencyKey, Attempt):
         _execute(session, delete(table).where(table.job_id == job_id))
     _execute(session, delete(Job).where(Job.id == job_id))
     session.execute(insert(DeletedJob).values(job_id=job_id))

@@ -1,7 +1,7 @@
-"""Garbage: blobs of deleted jobs and removed checkpoints, which may not be referred to any more.
+"""Garbage: blobs of deleted jobs, removed checkpoints and bundles, which may not be referred to any more.
 
-Blobs are shared, and a relay may be storing the same bytes for another job. They are checked only while no relay is
-between storing a blob and committing the row that refers to it.
+Blobs are shared, and a relay or an upload may be storing the same bytes again. They are checked only while none of them
+is between storing a blob and committing the row that refers to it.
 """
 
 from collections.abc import Collection, Iterable
@@ -13,14 +13,19 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.expression import column
 
-from store.db.tables import Checkpoint, Garbage
+from store.db.tables import Bundle, Checkpoint, Garbage
 
 
 def add(session: Session, listed: Iterable[list[dict[str, Any]]]) -> None:
     """Adds the blobs of removed checkpoints, given by the `files` of each. Call it once in a transaction."""
-    # All of them: other references are checked when they are collected, and may change until then. Always in one
-    # order: two transactions that wait for each other's rows would deadlock.
-    left = sorted({str(file["sha256"]) for files in listed for file in files})
+    # All of them: other references are checked when they are collected, and may change until then.
+    add_blobs(session, {str(file["sha256"]) for files in listed for file in files})
+
+
+def add_blobs(session: Session, blobs: Iterable[str]) -> None:
+    """Adds blobs, which may still be referred to. Call it once in a transaction."""
+    # Always in one order: two transactions that wait for each other's rows would deadlock.
+    left = sorted(set(blobs))
     if left:
         new = postgresql.insert(Garbage) if _is_postgresql(session) else sqlite.insert(Garbage)
         # The update locks an existing row, so that a collector checks it after this transaction.
@@ -34,7 +39,7 @@ def exists(session: Session) -> bool:
 
 
 def take_unreferenced(session: Session, *, limit: int) -> set[str]:
-    """Returns the next blobs to remove. Deletes the rows of those that a checkpoint refers to."""
+    """Returns the next blobs to remove. Deletes the rows of those that something refers to."""
     next_ones = select(Garbage.sha256).order_by(Garbage.sha256).limit(limit).with_for_update()
     left = set(session.scalars(next_ones))
     used = _referred_to(session, left) if left else left
@@ -49,7 +54,8 @@ def remove(session: Session, removed: Collection[str]) -> None:
 
 
 def _referred_to(session: Session, wanted: Collection[str]) -> set[str]:
-    """Returns those of `wanted` that a checkpoint refers to, in one pass over all checkpoints."""
+    """Returns those of `wanted` that a bundle or a checkpoint refers to, in one pass over all checkpoints."""
+    bundles = session.scalars(select(Bundle.sha256).where(Bundle.sha256.in_(wanted)).distinct())
     if _is_postgresql(session):
         file = func.jsonb_array_elements(Checkpoint.files).table_valued(column("value", JSONB))
         sha256 = file.c.value["sha256"].astext
@@ -57,7 +63,7 @@ def _referred_to(session: Session, wanted: Collection[str]) -> set[str]:
         file = func.json_each(Checkpoint.files).table_valued("value")
         sha256 = func.json_extract(file.c.value, "$.sha256")
     query = select(sha256).select_from(Checkpoint).join(file, true()).where(sha256.in_(wanted)).distinct()
-    return set(session.scalars(query))
+    return {*bundles, *session.scalars(query)}
 
 
 def _execute(session: Session, statement: Delete) -> None:

@@ -8,7 +8,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from store.announcement import announcement_of
-from store.db.tables import Allocation, Attempt, Base, Checkpoint, Job, Quota
+from store.db.tables import Allocation, Attempt, Base, Bundle, Checkpoint, Job, Quota
 from store.rows import users
 from torchyard.contract.errors import QuotaExceeded
 from torchyard.contract.job import JobState
@@ -72,9 +72,21 @@ def limit_of(session: Session, owner: str, resource: Resource) -> int | None:
 
 
 def stored_bytes(session: Session, owner: str) -> int:
-    """Returns the bytes of the stored checkpoints of the user's jobs."""
-    total = select(func.coalesce(func.sum(Checkpoint.size), 0)).join(Job, Job.id == Checkpoint.job_id)
-    return int(session.execute(total.where(Job.owner == owner)).scalar_one())
+    """Returns the bytes of the stored checkpoints of the user's jobs, and of the user's bundles."""
+    checkpoints = select(func.coalesce(func.sum(Checkpoint.size), 0)).join(Job, Job.id == Checkpoint.job_id)
+    bundles = select(func.coalesce(func.sum(Bundle.size), 0)).where(Bundle.owner == owner)
+    return sum(int(session.execute(part).scalar_one()) for part in (checkpoints.where(Job.owner == owner), bundles))
+
+
+def check_upload(session: Session, owner: str, size: int, *, unfinished: int = 0) -> None:
+    """Raises QuotaExceeded if the user may not store a bundle of that size. `unfinished`: bytes of other uploads."""
+    most = limit_of(session, owner, Resource.STORED_BYTES)
+    if most is not None and (stored := stored_bytes(session, owner)) + unfinished + size > most:
+        others = f" and unfinished uploads {unfinished}" if unfinished else ""
+        raise QuotaExceeded(
+            f"the bundle has {size} bytes; checkpoints and bundles of {owner} take {stored}{others} of {most} bytes:"
+            " delete bundles, or jobs whose checkpoints are not needed"
+        )
 
 
 def queued_jobs(session: Session, owner: str) -> int:
@@ -130,7 +142,8 @@ def check_submission(session: Session, owner: str, *, devices: int, priority: in
     check_queue(session, owner, limits)
     if (most := limits.get(Resource.STORED_BYTES)) is not None and (stored := stored_bytes(session, owner)) >= most:
         raise QuotaExceeded(
-            f"the checkpoints of {owner} take {stored} of {most} bytes: delete jobs whose checkpoints are not needed"
+            f"checkpoints and bundles of {owner} take {stored} of {most} bytes: delete jobs whose checkpoints are not"
+            " needed, or bundles"
         )
 
 

@@ -7,7 +7,7 @@ import httpx2
 from pydantic import BaseModel, ValidationError
 
 from torchyard.client.discovery import Server
-from torchyard.contract.errors import ServerError, ServerUnreachable, TorchyardError
+from torchyard.contract.errors import Conflict, ServerError, ServerUnreachable, TorchyardError
 from torchyard.contract.views import Problem
 
 V = TypeVar("V", bound=BaseModel)
@@ -46,9 +46,12 @@ def problem(response: httpx2.Response) -> TorchyardError:
     lines += [f"  {error.field}: {error.message}" if error.field else f"  {error.message}" for error in found.errors]
     kinds = {kind.code: kind for kind in TorchyardError.__subclasses__()}
     pause = response.headers.get("Retry-After", "")
-    return kinds.get(found.code, ServerError)(
+    error = kinds.get(found.code, ServerError)(
         "\n".join(lines), errors=tuple(found.errors), retry_after=int(pause) if pause.isdecimal() else None
     )
+    if isinstance(error, Conflict):
+        error.received = found.received
+    return error
 
 
 def unreachable(server: Server, error: httpx2.TransportError) -> ServerUnreachable:

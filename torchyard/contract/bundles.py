@@ -3,7 +3,7 @@
 The packer of the client, the upload and the worker use the same reader, so a tar has one meaning for all of them.
 """
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
 import re
 from typing import Protocol
@@ -73,6 +73,19 @@ def digest_in(url: str) -> str | None:
     """Returns the sha256 in a bundle's URL, or None if the URL names no bundle."""
     sha256 = url.removeprefix(BUNDLE_URL)
     return sha256 if sha256 != url and is_digest(sha256) else None
+
+
+class NamesUrls(Protocol):
+    """A job spec that knows the URLs of its code and data, by their fields."""
+
+    @property
+    def urls(self) -> Mapping[str, str]: ...
+
+
+def bundles_of(spec: NamesUrls) -> dict[str, str]:
+    """Returns the sha256 of each bundle that a job spec names, by the field that names it."""
+    found = {field: digest_in(url) for field, url in spec.urls.items()}
+    return {field: sha256 for field, sha256 in found.items() if sha256 is not None}
 
 
 def check_names(names: Iterable[str], *, max_files: int = MAX_BUNDLE_FILES) -> None:

@@ -123,6 +123,9 @@ class Conflict(TorchyardError):
     status = 409
     title = "The state of the object forbids this"
 
+    received: int | None = None
+    """Where an upload must continue: the bytes that the service has of it. None if this is not about an upload."""
+
 
 class TooLarge(TorchyardError):
     code = "too_large"

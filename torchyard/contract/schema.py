@@ -22,6 +22,8 @@ from torchyard.contract.text import METRIC_KEY
 
 LONGEST_URL = 4008
 """Characters of a `file:///…`, at most. A pattern that counts them would take 8 MiB, and 20 ms at each start."""
+BUNDLE_PATTERN = "bundle:sha256:[0-9a-f]{64}"
+"""The URL of a bundle, as a pattern's part."""
 
 
 class Schema(BaseModel):
@@ -81,6 +83,9 @@ class _Only(AfterValidator):
     def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         return {**handler(core), "const": self.value}
 
+
+BundleOrFile = Annotated[str, Field(pattern=rf"^({BUNDLE_PATTERN}|file:///.+)$", max_length=LONGEST_URL)]
+"""The URL of a bundle that the user uploaded, or of what the worker's host has."""
 
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 

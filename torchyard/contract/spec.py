@@ -139,6 +139,11 @@ class RecipeSpec(_Common):
     name: JobName
     config: recipes.Recipe
 
+    @property
+    def urls(self) -> dict[str, str]:
+        """Where the data comes from, by field: a bundle, a file, or the name of built-in data."""
+        return {"config.data.source": self.config.data.source}
+
     @field_validator("env")
     @classmethod
     def _env_runs_no_code(cls, env: dict[str, Any]) -> dict[str, Any]:
@@ -180,6 +185,12 @@ class ScriptSpec(_Common):
     trainer: Literal["script"]
     name: JobName = "script"
     config: recipes.Script
+
+    @property
+    def urls(self) -> dict[str, str]:
+        """Where the code and the mounts come from, by field."""
+        mounts = {f"config.mounts.{name}": url for name, url in self.config.mounts.items()}
+        return {"config.code": self.config.code} | mounts
 
 
 Spec: TypeAlias = RecipeSpec | ScriptSpec

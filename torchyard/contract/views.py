@@ -5,7 +5,7 @@ from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, PlainSerializer
 
-from torchyard.contract.errors import FieldError, TorchyardError
+from torchyard.contract.errors import Conflict, FieldError, TorchyardError
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.record import json_number
 from torchyard.contract.spec import JobSpec, Resources
@@ -219,6 +219,21 @@ class CheckpointView(View):
     sha256: str
     aliases: list[str]
     created_at: datetime
+
+
+class BundleView(View):
+    """A bundle, or what has arrived of one."""
+
+    sha256: str
+    size: int
+    """Bytes of the whole tar."""
+    files: int | None
+    """None as long as it is not complete."""
+    state: Literal["complete", "partial"]
+    received: int
+    """Bytes that have arrived. An upload that was cut continues there."""
+    created_at: datetime
+    """The time of the upload's end, or of its start as long as it is not complete."""
 
 
 class TrainerView(View):
@@ -444,6 +459,8 @@ class Problem(View):
     code: str
     request_id: str
     errors: list[FieldError] = []
+    received: int | None = Field(default=None, exclude_if=lambda value: value is None)
+    """Bytes that the service has of an upload. Only in a `conflict` about the place where it must continue."""
 
     @classmethod
     def of(cls, error: TorchyardError, *, request_id: str) -> Self:
@@ -455,6 +472,7 @@ class Problem(View):
             code=error.code,
             request_id=request_id,
             errors=_shown(error.errors),
+            received=error.received if isinstance(error, Conflict) else None,
         )
 
 

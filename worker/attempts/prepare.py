@@ -145,7 +145,7 @@ def plan_of(
     is_script = isinstance(spec, ScriptSpec)
     if is_script:
         folder = sources.resolve(spec.config.code, allowed)
-        program = (str(sources.entrypoint(folder, spec.config.entrypoint)), *spec.config.args)
+        program = (*sources.program(folder, spec.config), *spec.config.args)
     else:
         folder, program = run.job, ("-m", "trainer")
         env |= sources.data_of(spec, allowed)

@@ -6,6 +6,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from torchyard.contract.errors import DataError
+from torchyard.contract.recipes import Script
 from torchyard.contract.rundir import Env
 from torchyard.contract.spec import RecipeSpec
 
@@ -14,6 +15,8 @@ _FILE = "file://"
 
 def resolve(url: str, allowed: Sequence[Path]) -> Path:
     """Returns the existing file or folder at a `file:///…` URL, with links resolved. Raises DataError."""
+    if not url.startswith(_FILE):
+        raise DataError(f"{url} cannot be fetched: this worker knows no bundles yet")
     try:
         path = Path(unquote(url.removeprefix(_FILE), errors="strict"))
     except UnicodeDecodeError:
@@ -33,10 +36,19 @@ def resolve(url: str, allowed: Sequence[Path]) -> Path:
 def data_of(spec: RecipeSpec, allowed: Sequence[Path]) -> dict[str, str]:
     """Returns the environment variables that name a recipe's data and weights. Raises DataError."""
     data, weights = spec.config.data.source, spec.config.model.weights
-    found = {Env.DATA.value: str(resolve(data, allowed)) if data.startswith(_FILE) else data}
+    found = {Env.DATA.value: data if data == "digits" else str(resolve(data, allowed))}
     if weights.startswith(_FILE):
         found[Env.WEIGHTS.value] = str(resolve(weights, allowed))
     return found
+
+
+def program(code: Path, config: Script) -> tuple[str, ...]:
+    """Returns what a rank of the script runs, without its arguments. Raises DataError."""
+    if config.command is not None or config.mounts:
+        raise DataError("this worker knows no commands and mounts yet")
+    if config.module is not None:
+        return "-m", config.module
+    return (str(entrypoint(code, config.entrypoint or "")),)
 
 
 def entrypoint(code: Path, name: str) -> Path:

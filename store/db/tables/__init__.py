@@ -2,6 +2,7 @@
 
 from store.db.tables.attempts import Allocation, Attempt, Worker
 from store.db.tables.base import Base
+from store.db.tables.bundles import Bundle, BundleUse
 from store.db.tables.contents import Checkpoint, JobEvent, LogChunk, PointChunk, Series
 from store.db.tables.jobs import NEVER_TRIMMED, Job, WaitingReason
 from store.db.tables.requests import DeletedJob, Garbage, IdempotencyKey
@@ -14,6 +15,8 @@ __all__ = [
     "AuditEntry",
     "Base",
     "BrowserSession",
+    "Bundle",
+    "BundleUse",
     "Checkpoint",
     "DeletedJob",
     "Garbage",

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 import json
+import operator
 import re
 from typing import Any
 
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 import pytest
 
+from torchyard.contract.bundles import bundle_url, bundles_of
 from torchyard.contract.durations import format_duration, parse_duration
 from torchyard.contract.errors import InvalidSpec
 from torchyard.contract.recipes import REGISTRY, ImageClassification
@@ -386,7 +388,9 @@ def test_a_recipe_without_built_in_data_needs_a_source(recipe: dict[str, Any]) -
         ("config.code", "file://"),
         ("config.code", "code"),
         ("config.code", "file:///a\n"),
-        ("config.code", "bundle:sha256:" + "0" * 64),
+        ("config.code", "bundle:sha256:" + "0" * 63),
+        ("config.code", "bundle:sha256:" + "A" * 64),
+        ("config.code", "bundle:md5:" + "0" * 64),
         ("config.entrypoint", "/train.py"),
         ("config.entrypoint", "../train.py"),
         ("config.entrypoint", "train.sh"),
@@ -397,7 +401,22 @@ def test_a_recipe_without_built_in_data_needs_a_source(recipe: dict[str, Any]) -
         ("config.args", ["a\0b"]),
         ("config.args", ["a"] * 1001),
         ("config.args", ["a" * 10_001]),
-        ("config.requirements", "torch"),
+        ("config.requirements", "requirements.txt"),
+        ("config.requirements", "/requirements.txt"),
+        ("config.checkpoints", ["out/*.pt"]),
+        ("config.checkpoints", ["/out/*.pt"]),
+        ("config.checkpoints", ["out/../../*.pt"]),
+        ("config.checkpoints", [""]),
+        ("config.mounts", {"a/b": "file:///data"}),
+        ("config.mounts", {"..": "file:///data"}),
+        ("config.mounts", {"a" * 65: "file:///data"}),
+        ("config.mounts", {"": "file:///data"}),
+        ("config.mounts", {"data": "/data"}),
+        ("config.mounts", {"data": "digits"}),
+        ("config.mounts", {f"m{number}": "file:///data" for number in range(33)}),
+        ("config.git", {"commit": "HEAD"}),
+        ("config.git", {"commit": "a" * 40, "diff": "é" * 32_769}),
+        ("config.git", {"commit": "a" * 40, "branch": "b" * 501}),
         ("config.model", {}),
     ],
 )
@@ -409,6 +428,64 @@ def test_an_entrypoint_stays_inside_the_code() -> None:
     assert refused(put(SCRIPT, "config.entrypoint", "a/../../b.py")) == {
         "config": "entrypoint must be inside the code folder"
     }
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        {"module": "train", "entrypoint": "train.py"},
+        {"module": "train", "command": "accelerate"},
+        {"module": None},
+        {"entrypoint": None},
+        {"module": "../train"},
+        {"module": "pkg..train"},
+        {"module": "-c"},
+        {"module": "a-b"},
+        {"command": "/bin/sh"},
+        {"command": "../run.sh"},
+        {"command": "a/../../run.sh"},
+        {"command": "-c"},
+        {"command": "a b"},
+        {"command": ""},
+    ],
+)
+def test_a_script_has_one_program_inside_its_code(program: dict[str, Any]) -> None:
+    assert set(refused(put_all(SCRIPT, {f"config.{key}": value for key, value in program.items()}))) <= {
+        "config",
+        *(f"config.{key}" for key in program),
+    }
+
+
+@pytest.mark.parametrize(
+    "program", [{"module": "pkg.train"}, {"command": "accelerate"}, {"command": "./run.sh"}, {"entrypoint": "a/b.py"}]
+)
+def test_a_program_is_an_entrypoint_a_module_or_a_command(program: dict[str, str]) -> None:
+    spec = parse_spec(put_all(SCRIPT, {f"config.{key}": value for key, value in program.items()}))
+    assert spec.model_dump(mode="json")["config"] == {"code": "file:///code", "args": []} | program
+
+
+def test_a_resolved_script_of_the_older_form_has_no_new_keys() -> None:
+    assert parse_spec(SCRIPT).model_dump(mode="json")["config"] == {
+        "code": "file:///code",
+        "entrypoint": "train.py",
+        "args": [],
+    }
+
+
+def test_a_spec_names_its_bundles_by_field() -> None:
+    code, weights, pictures = (bundle_url(digit * 64) for digit in "012")
+    mounts = {"weights": weights, "data": "file:///data"}
+    script = parse_spec(put_all(SCRIPT, {"config.code": code, "config.mounts": mounts}))
+    assert bundles_of(script) == {"config.code": "0" * 64, "config.mounts.weights": "1" * 64}
+    assert bundles_of(parse_spec(SCRIPT)) == bundles_of(parse_spec(IMAGES)) == {}
+    for recipe in (IMAGES, MASKS, TEXTS):
+        assert bundles_of(parse_spec(put(recipe, "config.data.source", pictures))) == {"config.data.source": "2" * 64}
+
+
+def test_a_spec_keeps_where_its_code_comes_from() -> None:
+    git = {"commit": "a" * 40, "branch": "main", "dirty": True, "diff": "+é" * 20_000}
+    spec = parse_spec(put(SCRIPT, "config.git", git))
+    assert spec.model_dump(mode="json")["config"]["git"] == git
 
 
 def test_a_path_has_four_thousand_characters_at_most() -> None:
@@ -609,8 +686,20 @@ _COMMON = st.fixed_dictionaries(
         ),
     },
 )
+_URLS = st.sampled_from(["file:///data", bundle_url("1" * 64)])
 _SCRIPTS = st.fixed_dictionaries(
     {"code": st.just("file:///code")}, optional={"args": st.lists(_TEXTS, max_size=3), "entrypoint": st.just("a/b.py")}
+)
+_SCRIPTS_OF_BUNDLES = st.builds(
+    operator.or_,
+    st.fixed_dictionaries(
+        {"code": st.just(bundle_url("0" * 64))},
+        optional={
+            "mounts": st.dictionaries(st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True), _URLS, max_size=3),
+            "git": st.none() | st.just({"commit": "a" * 40, "diff": "+1"}),
+        },
+    ),
+    st.sampled_from([{}, {"entrypoint": "a.py"}, {"module": "a.b"}, {"command": "./run.sh"}]),
 )
 _RECIPE: dict[str, st.SearchStrategy[Any]] = {
     "training": st.fixed_dictionaries({}, optional={"max_steps": st.none() | st.integers(1, 100)}),
@@ -634,7 +723,9 @@ _OF_TEXTS = st.fixed_dictionaries({"data": st.just({"source": "file:///x"})}, op
     st.one_of(
         [
             st.tuples(st.just(trainer), config)
-            for trainer, config in zip(CONFIGS, (_OF_IMAGES, _OF_MASKS, _OF_TEXTS, _SCRIPTS), strict=True)
+            for trainer, config in zip(
+                CONFIGS, (_OF_IMAGES, _OF_MASKS, _OF_TEXTS, _SCRIPTS | _SCRIPTS_OF_BUNDLES), strict=True
+            )
         ]
     ),
 )

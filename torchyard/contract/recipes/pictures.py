@@ -5,11 +5,10 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from torchyard.contract.recipes.training import DataConfig, ModelConfig, Seed
-from torchyard.contract.schema import LONGEST_URL, Schema
+from torchyard.contract.schema import BUNDLE_PATTERN, LONGEST_URL, Schema
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,100}$")]
-Source = Annotated[str, Field(pattern=r"^(digits|file:///.+)$", max_length=LONGEST_URL)]
-FileSource = Annotated[str, Field(pattern=r"^file:///.+$", max_length=LONGEST_URL)]
+Source = Annotated[str, Field(pattern=rf"^(digits|{BUNDLE_PATTERN}|file:///.+)$", max_length=LONGEST_URL)]
 Weights = Annotated[str, Field(pattern=r"^(none|file:///.+|[A-Za-z0-9_.]{1,100})$", max_length=LONGEST_URL)]
 Channels = Annotated[list[float], Field(min_length=1, max_length=4)]
 Augmentation = Literal["hflip", "vflip", "rotate90", "crop", "color"]
@@ -54,7 +53,8 @@ class ImageModelConfig(PictureModelConfig):
 
 class ImageDataConfig(DataConfig):
     source: Source = Field(
-        default="digits", description="`digits`, or `file:///…` below a root that the worker's operator allowed"
+        default="digits",
+        description="`digits`, `bundle:sha256:…`, or `file:///…` below a root that the worker's operator allowed",
     )
     val_fraction: Annotated[float, Field(gt=0, lt=1)] = Field(
         default=0.15, description="share for validation, if the source has no split of its own"

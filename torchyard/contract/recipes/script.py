@@ -1,30 +1,107 @@
 """The configuration of `script`."""
 
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from torchyard.contract.schema import LONGEST_URL, Schema, unbuilt
+from torchyard.contract.schema import BundleOrFile, Schema, unbuilt
+
+MOST_MOUNTS = 32
+MOST_DIFF_BYTES = 65_536
+"""Bytes of the diff that is kept of a repository, as UTF-8."""
+
+_PATH = r"[A-Za-z0-9_][A-Za-z0-9_.+\-/]*"
+_NAME = "[A-Za-z_][A-Za-z0-9_]*"
+
+MountName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_\-]{1,64}$")]
+_Pattern = Annotated[str, Field(min_length=1, max_length=500)]
+_PROGRAM = ("entrypoint", "module", "command")
+
+
+class Git(Schema):
+    """Where the code comes from. It is kept and shown, and nothing reads it."""
+
+    commit: Annotated[str, Field(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})$", description="its id")]
+    branch: Annotated[str, Field(max_length=500)] | None = Field(default=None, description="null: none is checked out")
+    dirty: bool = Field(default=False, description="the code has changes that are not committed")
+    diff: str = Field(default="", description=f"those changes, up to {MOST_DIFF_BYTES} bytes")
+
+    @field_validator("diff")
+    @classmethod
+    def _diff_is_small(cls, diff: str) -> str:
+        if len(diff.encode(errors="replace")) > MOST_DIFF_BYTES:
+            raise ValueError(f"must have at most {MOST_DIFF_BYTES} bytes")
+        return diff
 
 
 class Script(Schema):
-    """A user's own program, one process per device under torchrun."""
+    """A user's own program: one process per device, or a command that starts its own processes."""
 
-    code: Annotated[str, Field(pattern=r"^file:///.+$", max_length=LONGEST_URL)] = Field(
-        description="`file:///…`, a folder below a root that the worker's operator allowed"
+    code: BundleOrFile = Field(
+        description="`bundle:sha256:…`, a bundle of the submitter, or `file:///…`, a folder below a root that the "
+        "worker's operator allowed"
     )
-    entrypoint: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.\-/]{0,499}\.py$")] = Field(
-        default="train.py", description="the program: a path below the code folder"
+    entrypoint: Annotated[str, Field(pattern=rf"^{_PATH}\.py$", max_length=503)] | None = Field(
+        default=None,
+        exclude_if=lambda entrypoint: entrypoint is None,
+        description="the program: a path below the code folder. Without it, `module` and `command`: train.py",
+    )
+    module: Annotated[str, Field(pattern=rf"^{_NAME}(\.{_NAME})*$", max_length=500)] | None = Field(
+        default=None,
+        exclude_if=lambda module: module is None,  # a resolved spec is one that older workers can read
+        description="the program as a module of the code folder or of the environment, as `python -m` takes it",
+    )
+    command: Annotated[str, Field(pattern=rf"^(\./)?{_PATH}$", max_length=502)] | None = Field(
+        default=None,
+        exclude_if=lambda command: command is None,
+        description="an executable of the code folder or of the environment's PATH. It is started once, not once per "
+        "device: it starts its own processes",
     )
     args: Annotated[list[Annotated[str, Field(max_length=10_000)]], Field(max_length=1000)] = Field(
         default=[], description="command-line arguments of the program"
     )
-    requirements: Annotated[str | None, unbuilt(None)] = Field(
-        default=None, description="packages to install first: not built yet"
+    mounts: Annotated[
+        dict[MountName, BundleOrFile],
+        Field(max_length=MOST_MOUNTS, json_schema_extra={"additionalProperties": False}),
+    ] = Field(
+        default={},
+        exclude_if=lambda mounts: not mounts,
+        description="more bundles or `file:///…` URLs: the program reads each at $TORCHYARD_MOUNTS/NAME",
+    )
+    requirements: Annotated[Annotated[str, Field(pattern=rf"^{_PATH}$", max_length=500)] | None, unbuilt(None)] = Field(
+        default=None,
+        exclude_if=lambda requirements: requirements is None,
+        description="a `requirements.txt` or `pyproject.toml` of the code, or `script`: not built yet",
+    )
+    checkpoints: Annotated[list[_Pattern], Field(max_length=16), unbuilt([])] = Field(
+        default=[],
+        exclude_if=lambda patterns: not patterns,
+        description="patterns of files, below the working folder, to publish as checkpoints: not built yet",
+    )
+    git: Git | None = Field(
+        default=None, exclude_if=lambda git: git is None, description="where the code comes from, for people"
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _train_py_is_the_default(cls, raw: Any) -> Any:
+        if isinstance(raw, dict) and all(name not in raw for name in _PROGRAM):
+            return raw | {"entrypoint": "train.py"}
+        return raw
+
     @model_validator(mode="after")
-    def _entrypoint_stays_inside(self) -> Self:
-        if ".." in self.entrypoint.split("/"):
-            raise ValueError("entrypoint must be inside the code folder")
+    def _one_program(self) -> Self:
+        if sum(value is not None for value in (self.entrypoint, self.module, self.command)) != 1:
+            raise ValueError("give exactly one of entrypoint, module and command")
+        for name in ("entrypoint", "command", "requirements"):
+            if ".." in (getattr(self, name) or "").split("/"):
+                raise ValueError(f"{name} must be inside the code folder")
         return self
+
+    @field_validator("checkpoints")
+    @classmethod
+    def _patterns_stay_inside(cls, patterns: list[str]) -> list[str]:
+        for pattern in patterns:
+            if pattern.startswith("/") or ".." in pattern.split("/"):
+                raise ValueError(f"{pattern!r} must be inside the working folder: relative, without `..`")
+        return patterns

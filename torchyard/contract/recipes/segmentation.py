@@ -5,9 +5,9 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from torchyard.contract.recipes.entry import RecipeEntry
-from torchyard.contract.recipes.pictures import Augmentation, FileSource, Normalization, PictureModelConfig, Workers
+from torchyard.contract.recipes.pictures import Augmentation, Normalization, PictureModelConfig, Workers
 from torchyard.contract.recipes.training import DataConfig, OptimizerConfig, Recipe, Seed, TrainingConfig
-from torchyard.contract.schema import Schema
+from torchyard.contract.schema import BundleOrFile, Schema
 
 
 class SegmentationModelConfig(PictureModelConfig):
@@ -25,9 +25,9 @@ class SegmentationModelConfig(PictureModelConfig):
 
 
 class SegmentationDataConfig(DataConfig):
-    source: FileSource = Field(
-        description="`file:///…` below an allowed root: a folder with images/ and masks/, paired by file stem, or "
-        "with both in each of train/ and val/"
+    source: BundleOrFile = Field(
+        description="`bundle:sha256:…`, or `file:///…` below an allowed root: a folder with images/ and masks/, paired "
+        "by file stem, or with both in each of train/ and val/"
     )
     val_fraction: Annotated[float, Field(gt=0, lt=1)] = Field(
         default=0.15, description="share for validation, if the source has no split of its own"

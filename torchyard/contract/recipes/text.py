@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from torchyard.contract.recipes.entry import RecipeEntry
-from torchyard.contract.recipes.pictures import FileSource, Init, Patterns
+from torchyard.contract.recipes.pictures import Init, Patterns
 from torchyard.contract.recipes.training import (
     DataConfig,
     ModelConfig,
@@ -15,7 +15,7 @@ from torchyard.contract.recipes.training import (
     Seed,
     TrainingConfig,
 )
-from torchyard.contract.schema import LONGEST_URL, Schema
+from torchyard.contract.schema import LONGEST_URL, BundleOrFile, Schema
 
 
 class TextModelConfig(ModelConfig):
@@ -40,9 +40,9 @@ class TextModelConfig(ModelConfig):
 
 
 class TextDataConfig(DataConfig):
-    source: FileSource = Field(
-        description="`file:///…` below an allowed root: a folder with one file per class, or a CSV or JSON-lines file "
-        "with text and label"
+    source: BundleOrFile = Field(
+        description="`bundle:sha256:…`, or `file:///…` below an allowed root: a folder with one file per class, or a "
+        "CSV or JSON-lines file with text and label"
     )
     val_fraction: Annotated[float, Field(gt=0, lt=1)] = Field(
         default=0.1, description="share for validation, if the source has no split of its own"

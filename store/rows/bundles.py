@@ -1,0 +1,107 @@
+"""Bundles: who has uploaded which, which jobs name them, and when nobody needs them any more.
+
+What one user has is never visible to another: each has a row of their own, and only the blob is shared.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+from sqlalchemy import and_, delete, exists, insert, select, tuple_, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.orm import Session
+
+from store.db.database import in_us, now_us
+from store.db.tables import Bundle, BundleUse, Job
+from store.rows import garbage
+from torchyard.contract.errors import Conflict, FieldError, InvalidSpec
+from torchyard.contract.job import JobState
+
+_ENDED = [state for state in JobState if state.terminal]
+
+
+def find(session: Session, owner: str, sha256: str) -> Bundle | None:
+    """Returns the complete bundle of this user, or None."""
+    return session.get(Bundle, (owner, sha256), populate_existing=True)
+
+
+def add(session: Session, owner: str, sha256: str, *, size: int, files: int) -> Bundle:
+    """Adds a bundle whose blob is stored. If the user has it already, it counts as used now."""
+    new = postgresql.insert(Bundle) if session.get_bind().dialect.name == "postgresql" else sqlite.insert(Bundle)
+    new = new.on_conflict_do_update(index_elements=["owner", "sha256"], set_={"last_used_at": now_us()})
+    session.execute(new, {"owner": owner, "sha256": sha256, "size": size, "files": files})
+    return session.get_one(Bundle, (owner, sha256), populate_existing=True)
+
+
+def newest_first(
+    session: Session, owner: str, *, limit: int, behind: tuple[int, str] | None = None
+) -> Sequence[Bundle]:
+    """Returns bundles of the user; with `behind` (time and sha256), only older ones."""
+    order = (Bundle.created_at, Bundle.sha256)
+    query = select(Bundle).where(Bundle.owner == owner).order_by(*(column.desc() for column in order)).limit(limit)
+    return session.scalars(query if behind is None else query.where(tuple_(*order) < behind)).all()
+
+
+def remove(session: Session, owner: str, sha256: str) -> bool:
+    """Removes a bundle and leaves its blob to the garbage collector. Returns whether there was one.
+
+    Raises Conflict while a job of the user that has not ended names it.
+    """
+    # Locked, so that no submission names it meanwhile.
+    query = select(Bundle).where(Bundle.owner == owner, Bundle.sha256 == sha256).with_for_update()
+    row = session.scalars(query.execution_options(populate_existing=True)).first()
+    if row is None:
+        return False
+    used = select(Job.id, Job.state).join(BundleUse, BundleUse.job_id == Job.id)
+    job = session.execute(
+        used.where(BundleUse.sha256 == sha256, Job.owner == owner, Job.state.not_in(_ENDED)).limit(1)
+    ).first()
+    if job is not None:
+        raise Conflict(f"bundle {sha256} is used by job {job.id}, which is {job.state}: cancel it first")
+    _remove(session, [(owner, sha256)])
+    return True
+
+
+def remove_unused(session: Session, *, age: timedelta, limit: int) -> list[str]:
+    """Removes bundles of which the last use is `age` ago, and which no stored job names. Returns their sha256."""
+    named = exists().where(BundleUse.sha256 == Bundle.sha256, Job.id == BundleUse.job_id, Job.owner == Bundle.owner)
+    old = and_(Bundle.last_used_at < now_us() - in_us(age), ~named)
+    # Rows that a submission or another worker has locked are skipped: a later pass looks at them again.
+    some = select(Bundle.owner, Bundle.sha256).where(old).limit(limit).with_for_update(skip_locked=True, of=Bundle)
+    keys = [(owner, sha256) for owner, sha256 in session.execute(some)]
+    if keys:
+        _remove(session, keys)
+    return [sha256 for _, sha256 in keys]
+
+
+def use(session: Session, owner: str, named: Mapping[str, str]) -> None:
+    """Marks the bundles that a spec names (sha256 by field) as used now. Until the transaction ends none is removed.
+
+    Raises InvalidSpec for those that the user has not uploaded completely.
+    """
+    if not named:
+        return
+    mine = and_(Bundle.owner == owner, Bundle.sha256.in_(set(named.values())))
+    # Always in one order: two transactions that wait for each other's rows would deadlock.
+    has = set(session.scalars(select(Bundle.sha256).where(mine).order_by(Bundle.sha256).with_for_update()))
+    errors = tuple(
+        FieldError(field, f"bundle {sha256} is not among the complete bundles of {owner}: upload it first")
+        for field, sha256 in named.items()
+        if sha256 not in has
+    )
+    if errors:
+        raise InvalidSpec("the job spec is not valid", errors=errors)
+    change = update(Bundle).where(mine).values(last_used_at=now_us())
+    session.execute(change, execution_options={"synchronize_session": False})
+
+
+def record_uses(session: Session, job_id: str, named: Mapping[str, str]) -> None:
+    """Notes that the new job names these bundles (sha256 by field)."""
+    if named:
+        rows = [{"job_id": job_id, "sha256": sha256} for sha256 in sorted(set(named.values()))]
+        session.execute(insert(BundleUse), rows)
+
+
+def _remove(session: Session, keys: Sequence[tuple[str, str]]) -> None:
+    statement = delete(Bundle).where(tuple_(Bundle.owner, Bundle.sha256).in_(keys))
+    session.execute(statement, execution_options={"synchronize_session": False})
+    garbage.add_blobs(session, [sha256 for _, sha256 in keys])
