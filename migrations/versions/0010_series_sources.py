@@ -1,7 +1,7 @@
 """Where a series comes from, if its script does not report it
 
 Revision ID: 0010
-Revises: 0008
+Revises: 0009
 """
 
 from alembic import op
@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from migrations.turns import limit_lock_waits
 
 revision = "0010"
-down_revision = "0008"
+down_revision = "0009"
 branch_labels = None
 depends_on = None
 
