@@ -96,6 +96,8 @@ class Checkpoint(Base):
     created_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
     removed_at: Mapped[int | None] = mapped_column(BigInteger)
     """Time of its removal by the retention policy."""
+    source: Mapped[str | None] = mapped_column(String(16))
+    """NULL if the script published it."""
 
 
 class LogChunk(Base):
