@@ -11,6 +11,7 @@ from torchyard.contract.errors import (
     HeadersTooLarge,
     HostNotAllowed,
     IdempotencyMismatch,
+    InvalidBundle,
     InvalidCursor,
     InvalidRequest,
     InvalidSpec,
@@ -45,6 +46,7 @@ _FIELD = FieldError("config.training.epochs", "Input should be greater than or e
 _PROBLEMS: dict[type[TorchyardError], str] = {
     InvalidSpec: "the job spec is not valid",
     InvalidRequest: "the parameters are not valid",
+    InvalidBundle: "'train.py' is in the bundle twice",
     InvalidCursor: "'yesterday' is not a `next` value of this list",
     IdempotencyMismatch: f"the key 'nightly-7' was used for another request, which created job {JOB}",
     NotAuthorized: "send the header `Authorization: Bearer TOKEN`",
@@ -104,6 +106,7 @@ _HEADERS_OF = {401: "WWW-Authenticate", 405: "Allow", 416: "Content-Range", 429:
 """The header that a problem of each status has."""
 
 _PARAMETERS: dict[str, tuple[str, str]] = {
+    "Content-Encoding": ("`zstd` if the body is one zstd stream, with a window of at most 8 MiB (RFC 9659)", "zstd"),
     "If-None-Match": (
         "the `ETag` of what the caller has: if it is current, the answer is 304 without content",
         '"5"',

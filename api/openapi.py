@@ -32,6 +32,7 @@ TAGS = [
     {"name": "jobs", "description": "Submit, watch, change, cancel and remove training jobs."},
     {"name": "telemetry", "description": "Metrics, logs, and a live stream of everything that a job stores."},
     {"name": "checkpoints", "description": "The checkpoints of a job, and their files."},
+    {"name": "bundles", "description": "Upload code and data for jobs, each as one tar that its sha256 names."},
     {"name": "cluster", "description": "Trainers, workers, devices, and the queue."},
     {"name": "team", "description": "Users, their tokens, sessions of browsers, and the audit."},
     {"name": "service", "description": "Health, readiness, and metrics of the service."},
@@ -45,6 +46,7 @@ _PATH_PARAMETERS: dict[str, tuple[str, list[str]]] = {
     "name": ("a name", ["alice"]),
     "token_id": ("the token's id", ["tok_0197f3c2a9b47c1e8d20f6b1c4e5a703"]),
     "worker_id": ("the worker's id", ["wrk_0197f3c2a9b47c1e8d20f6b1c4e5a703"]),
+    "sha256": ("the sha256 of the bundle's tar", ["7" * 64]),
     "ref": ("a checkpoint: its id, `best`, `latest`, `epoch-N` or `step-N`", ["best"]),
     "path": ("a file's path, as the checkpoint lists it", ["model.safetensors"]),
 }
@@ -62,6 +64,14 @@ def reads(schema: str, *, example: Any) -> dict[str, Any]:
 
 
 SPEC_BODY = reads("JobSpec-Sent", example={"trainer": "image-classification", "config": {"data": {"source": "digits"}}})
+UPLOAD_BODY: dict[str, Any] = {
+    "parameters": [components.parameter("Content-Encoding")],
+    "requestBody": {
+        "description": "The bytes of the tar from `offset`",
+        "required": True,
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    },
+}
 PATCH_BODY = reads("JobPatch", example={"priority": 10})
 CONDITIONAL: dict[str, Any] = {"parameters": [components.parameter("If-None-Match")]}
 """The `openapi_extra` of a route whose answers have an `ETag`."""

@@ -22,6 +22,8 @@ V = TypeVar("V", bound=View)
 Limit = Annotated[int, Query(ge=1, le=1000, description="items a page")]
 NUMBER = "^[0-9]{1,18}$"
 """The pattern of a cursor in a numbered list."""
+BUNDLE = "^[0-9]{1,18}:[0-9a-f]{64}$"
+"""The pattern of a cursor in a list of bundles."""
 
 _PLACE = re.compile(r"(-?[0-9]{1,3}):([0-9a-f]{32})")
 
@@ -37,6 +39,7 @@ AfterJob = Annotated[str | None, _cursor("^job_[0-9a-f]{32}$")]
 AfterCheckpoint = Annotated[str | None, _cursor("^ckpt_[0-9a-f]{32}$")]
 AfterWorker = Annotated[str | None, _cursor("^wrk_[0-9a-f]{32}$")]
 AfterToken = Annotated[str | None, _cursor("^tok_[0-9a-f]{32}$")]
+AfterBundle = Annotated[str | None, _cursor(BUNDLE)]
 AfterName = Annotated[str | None, _cursor(USER_NAME)]
 AfterPlace = Annotated[str | None, _cursor("^-?[0-9]{1,3}:[0-9a-f]{32}$")]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from store.db import stored_spec
 from store.db.database import Session
-from store.db.tables import AuditEntry, Checkpoint, Job, JobEvent, Secret, Token, User, Worker
+from store.db.tables import AuditEntry, Bundle, Checkpoint, Job, JobEvent, Secret, Token, User, Worker
 from store.queries import queue_positions
 from store.queries.listing import ListedJob
 from store.queries.timeline import TimelineItem
@@ -16,12 +16,14 @@ from store.rows.checkpoints import ListedCheckpoint
 from store.rows.logs import Line
 from store.rows.reasons import DisplayedReason
 from store.rows.stacks import Stacks
+from store.uploads.folder import Partial
 from torchyard.contract.job import JobState
 from torchyard.contract.spec import SPEC, Spec
 from torchyard.contract.team import Role
 from torchyard.contract.views import (
     AuditView,
     BestView,
+    BundleView,
     CheckpointView,
     DeviceView,
     ErrorView,
@@ -214,6 +216,27 @@ def token(row: Token) -> TokenView:
 def secret(row: Secret) -> SecretView:
     """Returns the view of a secret, without its value."""
     return SecretView(name=row.name, created_at=time(row.created_at), updated_at=time(row.updated_at))
+
+
+def bundle(found: Bundle | Partial) -> BundleView:
+    """Returns the view of a bundle, or of what has arrived of one."""
+    if isinstance(found, Partial):
+        return BundleView(
+            sha256=found.sha256,
+            size=found.size,
+            files=None,
+            state="partial",
+            received=found.received,
+            created_at=time(found.started_at),
+        )
+    return BundleView(
+        sha256=found.sha256,
+        size=found.size,
+        files=found.files,
+        state="complete",
+        received=found.size,
+        created_at=time(found.created_at),
+    )
 
 
 def audit_entry(row: AuditEntry) -> AuditView:

@@ -74,13 +74,7 @@ class BlobWriter:
 
         It replaces an existing blob of that name, which may be damaged.
         """
-        target = self._blobs.path(self._digest.hexdigest())
-        target.parent.mkdir(exist_ok=True)
-        failpoint("blob.rename")
-        self._path.rename(target)
-        failpoint("blob.renamed")
-        sync_folder(target.parent)
-        sync_folder(self._blobs.root)
+        self._blobs.publish(self._path, self._digest.hexdigest())
 
     def discard(self) -> None:
         """Removes the blob unless it was published. Raises OSError."""
@@ -111,6 +105,26 @@ class Blobs:
         """Returns a writer of a new blob. Raises OSError."""
         self._incoming.mkdir(mode=0o700, parents=True, exist_ok=True)
         return BlobWriter(self, self._incoming / uuid4().hex)
+
+    def publish(self, path: Path, sha256: str) -> None:
+        """Gives a file of the blobs' file system, which was synced, the name of its sha256; durable when this returns.
+
+        It replaces an existing blob of that name, which may be damaged. Raises OSError.
+        """
+        target = self.path(sha256)
+        target.parent.mkdir(exist_ok=True)
+        failpoint("blob.rename")
+        path.rename(target)
+        failpoint("blob.renamed")
+        sync_folder(target.parent)
+        sync_folder(self.root)
+
+    def has(self, sha256: str, *, size: int) -> bool:
+        """Returns whether there is a blob of that name and size. Its bytes are not read. Raises OSError."""
+        try:
+            return self.path(sha256).stat().st_size == size
+        except FileNotFoundError:
+            return False
 
     @contextmanager
     def shared_lock(self) -> Generator[None]:
@@ -177,6 +191,11 @@ class Blobs:
         if not whole:
             target.unlink()
         return whole
+
+    @property
+    def uploads(self) -> Path:
+        """The folder of unfinished uploads, which become blobs by a rename."""
+        return self.root / "uploads"
 
     @contextmanager
     def _locked(self) -> Generator[int]:

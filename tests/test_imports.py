@@ -27,9 +27,13 @@ LAW: dict[str, frozenset[str]] = {
 STORE: dict[str, frozenset[str]] = {
     "store.db": frozenset({"store.db"}),
     "store.rows": frozenset({"store.db", "store.rows", "store.announcement", "store.secret_keys"}),
-    "store.queries": frozenset({"store.db", "store.rows", "store.queries"}),
+    "store.uploads": frozenset({"store.uploads"}),
+    "store.queries": frozenset({"store.db", "store.rows", "store.blobs", "store.uploads", "store.queries"}),
     "store.commands": frozenset(
-        {"store.db", "store.rows", "store.queries", "store.announcement", "store.store", "store.commands"}
+        {
+            *("store.db", "store.rows", "store.uploads", "store.queries", "store.announcement", "store.store"),
+            "store.commands",
+        }
     ),
 }
 """Each package of the store, and which of the store's modules and packages it may import besides `store.ids`."""
@@ -201,7 +205,7 @@ def test_a_rank_needs_the_standard_library_alone() -> None:
 
 def test_the_client_and_the_command_line_need_no_server_package() -> None:
     """What they import anywhere, lazily too, is the standard library or what the distribution depends on."""
-    wheels = {"httpx2", "pathspec", "plotext", "pydantic", "pydantic_core", "rich", "typer", "yaml"}
+    wheels = {"backports", "httpx2", "pathspec", "plotext", "pydantic", "pydantic_core", "rich", "typer", "yaml"}
     packages = ("torchyard.contract", "torchyard.client", "torchyard.cli")
     inside = [found for found in ALL if any(_is_in(found.file, package) for package in packages)]
     allowed = {*sys.stdlib_module_names, "torchyard", *wheels}

@@ -65,6 +65,8 @@ class Settings(settings.Settings):
     """How long run directories are kept after the end of their attempt."""
     keep_runs_bytes: Size = None
     """Bytes of all run directories of this host."""
+    bundle_ttl: Age = timedelta(days=30)
+    """How long a bundle that no job names is kept after its last use."""
     max_caches_bytes: Size = 20_000_000_000
     """Bytes of all owners' caches on this host."""
     max_log_bytes: Size = DEFAULTS.log_bytes

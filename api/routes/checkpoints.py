@@ -1,14 +1,13 @@
 """Lists checkpoints and sends their files."""
 
-import base64
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api import etags, present
+from api import present
 from api.auth import JobReader, visible_job
-from api.files import FileResponse, Span, disposition, spans_of
+from api.blobs import send_blob
 from api.openapi import DOWNLOAD, DOWNLOAD_HEAD, problems
 from api.paging import AfterCheckpoint, Limit, id_after, page
 from api.services import Services, ServicesDep
@@ -64,36 +63,8 @@ def _send(request: Request, services: Services, caller: Caller, *, job_id: str, 
         job = visible_job(session, job_id, caller)
         row = checkpoints.resolve(session, job, ref).row
     entry = checkpoints.main_file(row) if path is None else checkpoints.file_of(row, path)
-    sha256, size = entry["sha256"], entry["size"]
-    headers = {
-        "ETag": f'"{sha256}"',
-        "Cache-Control": "private, no-cache",
-        "Content-Disposition": disposition(f"{job.name}-{_place(row)}{_suffix(entry['path'])}"),
-        "Repr-Digest": f"sha-256=:{base64.b64encode(bytes.fromhex(sha256)).decode()}:",
-    }
-    if etags.is_current(request, headers["ETag"]):
-        return Response(status_code=304, headers=headers)
-    blob = services.store.blobs.path(sha256)
-    sendfile = services.settings.sendfile
-    if sendfile and "if-range" not in request.headers:  # a proxy cannot evaluate it, as the ETag is ours
-        return Response(headers=headers | _sendfile_header(sendfile, blob), media_type="application/octet-stream")
-    return FileResponse(blob, size=size, spans=_spans(request, headers["ETag"], size=size), headers=headers)
-
-
-def _spans(request: Request, etag: str, *, size: int) -> list[Span] | None:
-    """Returns the parts of the file that the caller requests, or None for the whole. Raises HTTPException (416)."""
-    asked = request.headers.get("range")
-    if asked is None or request.method != "GET" or request.headers.get("if-range", etag) != etag:
-        return None
-    return spans_of(asked, size=size)
-
-
-def _sendfile_header(sendfile: str, blob: Path) -> dict[str, str]:
-    """Returns the header by which the proxy sends the file. It handles `Range` itself."""
-    kind, _, location = sendfile.partition(":")
-    if kind == "x-sendfile":
-        return {"X-Sendfile": str(blob)}
-    return {"X-Accel-Redirect": f"{location.rstrip('/')}/{blob.parent.name}/{blob.name}"}
+    name = f"{job.name}-{_place(row)}{_suffix(entry['path'])}"
+    return send_blob(request, services, entry["sha256"], size=entry["size"], name=name)
 
 
 def _listed(session: Session, job: Job, *, behind: str | None) -> list[ListedCheckpoint]:

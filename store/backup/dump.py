@@ -149,7 +149,7 @@ def _read_snapshot(session: Session) -> Snapshot:
     listed = session.scalars(select(Checkpoint.files).execution_options(yield_per=1000))
     blobs = {str(file["sha256"]): int(file["size"]) for files in listed for file in files}
     if "bundles" in tables:  # a backup of an older version has none
-        blobs |= {sha256: size for sha256, size in session.execute(select(Bundle.sha256, Bundle.size))}
+        blobs |= {row.sha256: row.size for row in session.execute(select(Bundle.sha256, Bundle.size))}
     return Snapshot(revision, rows, blobs)
 
 

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from store.db.tables import Job
-from store.rows import audit, idempotency, jobs, quotas, secrets
+from store.rows import audit, bundles, idempotency, jobs, quotas, secrets
 from store.rows import retry as retries
 from store.rows.access import Caller
 from store.rows.idempotency import Answer, KeyedRequest, KeyTaken
 from store.store import Store
+from torchyard.contract.bundles import bundles_of
 from torchyard.contract.spec import Spec
 from torchyard.contract.team import Visibility
 from torchyard.contract.views import JobView
@@ -42,13 +43,16 @@ def submit(
     """Stores a new queued job of the caller. `visibility` is that of a job whose spec says nothing of it.
 
     `show_new` renders the job, and `show` that of an earlier request with the same key. Raises Unavailable,
-    QuotaExceeded, IdempotencyMismatch, and InvalidSpec for a secret that the caller does not have.
+    QuotaExceeded, IdempotencyMismatch, and InvalidSpec for a secret or a bundle that the caller does not have.
     """
 
     def make(session: Session) -> Job:
         quotas.check_submission(session, caller.name, devices=spec.resources.devices_per_node, priority=spec.priority)
         secrets.check(session, caller.name, spec)
+        named = bundles_of(spec)
+        bundles.use(session, caller.name, named)
         job = jobs.submit(session, spec, owner=caller.name, visibility=visibility)
+        bundles.record_uses(session, job.id, named)
         audit.record(session, caller, "job.submit", job.id)
         return job
 

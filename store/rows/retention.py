@@ -17,8 +17,8 @@ from torchyard.contract.team import Resource
 def prune(session: Session, job_id: str) -> str | None:
     """Removes the checkpoints that the job's policy does not keep, and adds their blobs to the garbage.
 
-    Then, if the owner's checkpoints and bundles exceed the quota, removes this job's oldest but for the best and the latest, until
-    they do not. Returns a message to the owner about that, or None.
+    Then, if the owner's checkpoints and bundles exceed the quota, removes this job's oldest but for the best and the
+    latest, until they do not. Returns a message to the owner about that, or None.
 
     Call it as the owner of the job's newest attempt, after listing a checkpoint: then neither the latest nor the best
     checkpoint is removed.

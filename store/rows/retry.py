@@ -7,8 +7,9 @@ from sqlalchemy.orm import Session
 
 from store.db.tables import Checkpoint, Job
 from store.ids import new_id
-from store.rows import access, checkpoints, jobs, quotas, secrets
+from store.rows import access, bundles, checkpoints, jobs, quotas, secrets
 from store.rows.access import SERVICE, Caller
+from torchyard.contract.bundles import bundles_of
 from torchyard.contract.errors import Conflict
 from torchyard.contract.job import JobState
 from torchyard.contract.spec import parse_spec
@@ -28,7 +29,10 @@ def retry(session: Session, job_id: str, *, owner: str, caller: Caller = SERVICE
     spec = parse_spec(old.spec)
     quotas.check_submission(session, owner, devices=spec.resources.devices_per_node, priority=spec.priority)
     secrets.check(session, owner, spec)
+    named = bundles_of(spec)
+    bundles.use(session, owner, named)
     new = jobs.submit(session, spec, owner=owner, visibility=cast("Visibility", old.visibility), retry_of=job_id)
+    bundles.record_uses(session, new.id, named)
     newest = checkpoints.newest_first(session, job_id, limit=1)
     if newest:
         _copy_checkpoint(session, newest[0], new.id)

@@ -49,10 +49,11 @@ expected-statuses = ["2xx", 304, 401, 403, 404, 409, 414, 416]
 [checks.negative_data_rejection]
 expected-statuses = [401, 404, 409, 413, 414, 422, 503]
 
-# A spec has rules between its fields, a key may belong to another request, a checkpoint to another job.
+# A spec has rules between its fields; a key may belong to another request, a checkpoint to another job, and bytes to
+# another bundle. A name in an answer may not be one that a secret can have.
 [[operations]]
-include-operation-id = ["submit_job", "validate_spec", "retry_job", "list_checkpoints"]
-checks.positive_data_acceptance.expected-statuses = ["2xx", 401, 404, 409, 414, 422]
+include-operation-id = ["submit_job", "validate_spec", "retry_job", "list_checkpoints", "upload_bundle", "set_secret"]
+checks.positive_data_acceptance.expected-statuses = ["2xx", 401, 404, 409, 413, 414, 422, 429, 503]
 """
 
 

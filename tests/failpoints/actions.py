@@ -11,7 +11,8 @@ import threading
 import time
 
 from api import present
-from store.commands import cleanup, requests, submission, team
+from store.commands import bundles, cleanup, requests, submission, team
+from store.commands.bundles import Upload
 from store.commands.team import UserChange
 from store.db.tables import Job
 from store.rows.access import SERVICE
@@ -21,9 +22,13 @@ from store.rows.jobs import Reason
 from store.rows.logs import NewLines
 from store.rows.metrics import MetricPoint
 from store.store import Store
+from store.uploads.folder import Uploads
+from store.uploads.partial import PartialFile
+from tests.api.bundles import packed
 from tests.store.fixture import checkpoint
 from tests.worker.stand_in import TorchrunStandIn
 from torchyard.contract import failpoints
+from torchyard.contract.errors import Conflict, TooManyRequests
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport, ProcessIdentity
 from torchyard.contract.spec import parse_patch, parse_spec
@@ -56,6 +61,24 @@ def _delete(store: Store, job_id: str) -> None:
     cleanup.collect_garbage(store)  # as after the API's answer
 
 
+def _upload(store: Store, _: str) -> None:
+    """Sends what is missing of a bundle, again if another request is faster, as a client does."""
+    bundle = packed()
+    while True:
+        found = Uploads(store.blobs.uploads).find(SERVICE.name, bundle.sha256)
+        offset = found.received if found is not None else 0
+        upload = Upload(bundle.sha256, len(bundle.tar), offset, max_bytes=1 << 20, max_files=10)
+        try:
+            opened = bundles.begin(store, upload, caller=SERVICE)
+            if isinstance(opened, PartialFile):
+                with closing(opened):
+                    bundles.append(opened, upload, bundle.tar[offset:])
+                    bundles.finish(store, opened, upload, caller=SERVICE)
+        except (Conflict, TooManyRequests):
+            continue
+        return
+
+
 def _id(_: object, row: Job) -> str:
     return row.id
 
@@ -74,6 +97,7 @@ REQUESTS: dict[str, Callable[[Store, str], object]] = {
     "resume": lambda store, job_id: requests.resume(store, job_id, caller=SERVICE, answer=_id),
     "stacks": lambda store, job_id: requests.stacks(store, job_id, caller=SERVICE, answer=str),
     "delete": _delete,
+    "bundle": _upload,
     "team": lambda store, name: team.change_user(store, name, UserChange(disabled=True), caller=SERVICE, answer=str),
     "drain": lambda store, worker_id: requests.drain(store, worker_id, drain=True, caller=SERVICE, answer=_alive),
 }

@@ -8,9 +8,10 @@ import pytest
 from sqlalchemy import select
 
 from store.blobs import Blobs
-from store.db.tables import Garbage, Worker
+from store.db.tables import Bundle, Garbage, Worker
 from store.rows import stacks, users
 from store.rows.checkpoints import NewCheckpoint
+from tests.api.bundles import packed
 from tests.failpoints import actions
 from tests.failpoints.armed import REFUSED, ArmedProcess, started
 from tests.failpoints.fixture import FailpointFixture
@@ -24,8 +25,15 @@ POINTS = [
     *((what, f"store.{what}.{side}") for what in actions.REQUESTS for side in SIDES),
     *(("submit", f"queue.announce.{side}") for side in SIDES),
     *(("resume", f"queue.announce.{side}") for side in SIDES),
+    *(("bundle", f"store.upload.{side}") for side in SIDES),
+    *(("bundle", f"blob.{step}") for step in ("fsync", "rename", "renamed")),
     *(("delete", f"store.{what}.{side}") for what in ("collect", "forget_garbage") for side in SIDES),
 ]
+NOT_DONE = {f"store.{what}.before" for what in actions.REQUESTS} | {
+    *(f"store.upload.{side}" for side in SIDES),
+    *("blob.fsync", "blob.rename", "blob.renamed"),
+}
+"""Where a request that is killed has had no effect."""
 MOVES = {
     "submit": ["queued"],
     "change": ["queued"],
@@ -43,7 +51,7 @@ def test_a_repeated_request_completes_a_killed_one(service: FailpointFixture, wh
     with _playing(service, what, subject, plan=f"{point}=kill") as child:
         assert child.wait() == -9
         assert child.acted == [point]
-    assert _is_done(service, what, subject) == (point != f"store.{what}.before")
+    assert _is_done(service, what, subject) == (point not in NOT_DONE)
     _again(service, what, subject)
     _check(service, what, subject)
 
@@ -68,7 +76,7 @@ def _playing(service: FailpointFixture, what: str, subject: str, *, plan: str) -
 
 def _arrange(service: FailpointFixture, what: str) -> str:
     """Creates the subject of the request, such that the request has an effect."""
-    if what == "submit":
+    if what in {"submit", "bundle"}:
         return ""
     if what == "drain":
         return service.worker()
@@ -91,17 +99,22 @@ def _arrange(service: FailpointFixture, what: str) -> str:
 
 
 def _is_done(service: FailpointFixture, what: str, subject: str) -> bool:
-    if what == "submit":
-        return len(service.jobs()) == 1
-    if what == "drain":
-        return service.read(lambda session: session.get_one(Worker, subject)).drain_requested_at is not None
-    if what == "team":
-        return service.read(lambda session: users.get(session, subject)).disabled_at is not None
-    if what == "delete":
-        return not service.jobs()
-    if what == "stacks":
-        return service.read(lambda session: stacks.read(session, subject)).requested_at is not None
-    return service.moves(subject) == MOVES[what] and (what != "change" or service.job(subject).priority == 7)
+    match what:
+        case "submit":
+            done = len(service.jobs()) == 1
+        case "drain":
+            done = service.read(lambda session: session.get_one(Worker, subject)).drain_requested_at is not None
+        case "team":
+            done = service.read(lambda session: users.get(session, subject)).disabled_at is not None
+        case "delete":
+            done = not service.jobs()
+        case "bundle":
+            done = service.read(lambda session: session.scalars(select(Bundle)).first()) is not None
+        case "stacks":
+            done = service.read(lambda session: stacks.read(session, subject)).requested_at is not None
+        case _:
+            done = service.moves(subject) == MOVES[what] and (what != "change" or service.job(subject).priority == 7)
+    return done
 
 
 def _again(service: FailpointFixture, what: str, subject: str) -> None:
@@ -116,6 +129,11 @@ def _check(service: FailpointFixture, what: str, subject: str) -> None:
     if what == "delete":
         actions.collect(service.settings)
         assert not [path for path in service.settings.blobs.rglob("*") if path.is_file() and path.name != "lock"]
+        assert not service.read(lambda session: session.scalars(select(Garbage)).all())
+    elif what == "bundle":
+        actions.collect(service.settings)
+        files = [path for path in service.settings.blobs.rglob("*") if path.is_file() and path.name != "lock"]
+        assert [path.read_bytes() for path in files] == [packed().tar]
         assert not service.read(lambda session: session.scalars(select(Garbage)).all())
     elif what not in {"drain", "team", "stacks"}:
         (job,) = service.jobs()

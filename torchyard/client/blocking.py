@@ -50,6 +50,9 @@ class BlockingTransport:
     async def request(self, method: str, path: str, **options: Any) -> httpx2.Response:
         return self._http.request(method, path, **options)
 
+    async def upload(self, path: str, body: Generator[bytes], **options: Any) -> httpx2.Response:
+        return self._http.put(path, content=body, **options)
+
     @asynccontextmanager
     async def stream(self, path: str, **options: Any) -> AsyncGenerator["_StreamedResponse"]:
         with self._http.stream("GET", path, **options) as response:

@@ -16,6 +16,7 @@ from torchyard.contract.spec import MOST_SPEC_BYTES
 from torchyard.contract.team import Resource
 from torchyard.contract.views import (
     AuditView,
+    BundleView,
     CheckpointView,
     EventView,
     JobSummary,
@@ -177,6 +178,19 @@ def checkpoint(job_id: str, ref: str) -> Call[CheckpointView]:
     return Call(CheckpointView, "GET", _checkpoint_path(job_id, ref))
 
 
+def bundles(*, limit: int | None) -> Call[Page[BundleView]]:
+    size = _LONGEST_PAGE if limit is None else max(1, min(limit, _LONGEST_PAGE))
+    return Call(Page[BundleView], "GET", "/v1/bundles", {"limit": size})
+
+
+def bundle(sha256: str) -> Call[BundleView]:
+    return Call(BundleView, "GET", bundle_path(sha256))
+
+
+def delete_bundle(sha256: str) -> Call[View]:
+    return Call(View, "DELETE", bundle_path(sha256), repeatable=False)
+
+
 def me() -> Call[MeView]:
     return Call(MeView, "GET", "/v1/me")
 
@@ -278,6 +292,14 @@ def file_path(job_id: str, ref: str, file: str | None) -> str:
     """Returns the path of a checkpoint's file; without a name, of its `state.pt`."""
     checkpoint = _checkpoint_path(job_id, ref)
     return f"{checkpoint}/download" if file is None else f"{checkpoint}/files/{quote(file)}"
+
+
+def bundle_path(sha256: str) -> str:
+    return f"/v1/bundles/{_segment(sha256)}"
+
+
+def bundle_content_path(sha256: str) -> str:
+    return f"{bundle_path(sha256)}/content"
 
 
 def _checkpoint_path(job_id: str, ref: str) -> str:

@@ -1,7 +1,8 @@
 """Sends calls to one server, and sends them again where that does no harm."""
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
+from pathlib import Path
 import time
 from typing import Any, TypeVar
 
@@ -16,10 +17,21 @@ from torchyard.client.download import PartFile
 from torchyard.client.responses import parse, problem, unreachable
 from torchyard.client.stream import StreamItem, StreamReader
 from torchyard.client.transport import StreamedResponse, Transport
-from torchyard.contract.errors import ServerUnreachable, TooManyRequests, TorchyardError, Unavailable
-from torchyard.contract.views import Page
+from torchyard.client.upload import OnUpload, compressed
+from torchyard.contract.errors import (
+    Conflict,
+    NotFound,
+    ServerUnreachable,
+    TooManyRequests,
+    TorchyardError,
+    Unavailable,
+)
+from torchyard.contract.views import BundleView, Page
 
 V = TypeVar("V", bound=BaseModel)
+
+_UPLOAD_TIMEOUT = httpx2.Timeout(30, connect=5, read=300)
+"""The server reads a whole bundle before it answers to its last byte."""
 
 _FIRST_PATIENCE_S = 0.5
 """For this long a request is repeated to a server that never answered."""
@@ -105,6 +117,58 @@ class Connection:
                     backoff = self._new_backoff()
                 pause = backoff.next_pause(error)
             await self._transport.sleep(pause)
+
+    async def upload(self, path: Path, sha256: str, *, size: int, on_progress: OnUpload | None) -> BundleView:
+        """Sends what the server does not have of a bundle's tar, over as many connections as that takes.
+
+        Raises as `send` does.
+        """
+        backoff, known = self._new_backoff(), -1
+        while True:
+            view = await self._uploaded(sha256)
+            received = 0 if view is None or view.size != size else view.received
+            if received > known:  # others may send the same bundle, which is progress, too
+                backoff, known = self._new_backoff(), received
+                if on_progress is not None:
+                    on_progress(received, size)
+            if view is not None and view.state == "complete":
+                return view
+            try:
+                view = await self._upload_rest(path, sha256, size=size, offset=received, on_progress=on_progress)
+                if view.state == "complete":
+                    return view
+                error: TorchyardError = ServerUnreachable(f"{self._server.url} has {view.received} of {size} bytes")
+            except (ServerUnreachable, TooManyRequests, Unavailable) as interruption:
+                error = interruption
+            except Conflict as conflict:
+                if conflict.received is None:
+                    raise
+                error = conflict
+            await self._transport.sleep(backoff.next_pause(error))
+
+    async def _uploaded(self, sha256: str) -> BundleView | None:
+        try:
+            return await self.answer(calls.bundle(sha256))
+        except NotFound:
+            return None
+
+    async def _upload_rest(
+        self, path: Path, sha256: str, *, size: int, offset: int, on_progress: OnUpload | None
+    ) -> BundleView:
+        body = compressed(path, offset=offset, size=size, on_progress=on_progress)
+        params, headers = {"offset": offset, "size": size}, {"Content-Encoding": "zstd"}
+        try:
+            response = await self._transport.upload(
+                calls.bundle_path(sha256), body, params=params, headers=headers, timeout=_UPLOAD_TIMEOUT
+            )
+        except httpx2.TransportError as error:
+            raise unreachable(self._server, error) from error
+        finally:
+            with suppress(ValueError):  # a thread still makes the next item of a request that was cancelled
+                body.close()
+        if not response.is_success:
+            raise problem(response)
+        return parse(response, BundleView)
 
     async def events(self, path: str, reader: StreamReader) -> AsyncGenerator[StreamItem]:
         """Yields what follows the reader's position until the job ends, over as many connections as that takes."""

@@ -1,7 +1,7 @@
 """Runs the core's operations in an asyncio loop."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -20,6 +20,9 @@ class AsyncioTransport:
     async def request(self, method: str, path: str, **options: Any) -> httpx2.Response:
         return await self._http.request(method, path, **options)
 
+    async def upload(self, path: str, body: Generator[bytes], **options: Any) -> httpx2.Response:
+        return await self._http.put(path, content=_in_threads(body), **options)
+
     @asynccontextmanager
     async def stream(self, path: str, **options: Any) -> AsyncGenerator["_StreamedResponse"]:
         async with self._http.stream("GET", path, **options) as response:
@@ -30,6 +33,12 @@ class AsyncioTransport:
 
     async def close(self) -> None:
         await self._http.aclose()
+
+
+async def _in_threads(items: Generator[bytes]) -> AsyncGenerator[bytes]:
+    """Yields the items, each of which a thread makes: reading and compressing take long."""
+    while (item := await asyncio.to_thread(next, items, None)) is not None:
+        yield item
 
 
 class _StreamedResponse:

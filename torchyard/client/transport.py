@@ -1,6 +1,6 @@
 """What the client's core needs of an HTTP client. The core itself does no I/O, and never waits by itself."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -35,6 +35,10 @@ class Transport(Protocol):
     """Sends requests to one server. Every method raises httpx2.TransportError if there is no response."""
 
     async def request(self, method: str, path: str, **options: Any) -> httpx2.Response: ...
+
+    async def upload(self, path: str, body: Generator[bytes], **options: Any) -> httpx2.Response:
+        """Sends PUT with the body as it is made."""
+        ...
 
     def stream(self, path: str, **options: Any) -> AbstractAsyncContextManager[StreamedResponse]: ...
 

@@ -22,7 +22,7 @@ import time
 VARIABLE = "TORCHYARD_FAILPOINTS"
 
 COMMITS = (
-    *("submit", "change", "cancel", "pause", "resume", "stacks", "delete", "bundle"),
+    *("submit", "change", "cancel", "pause", "resume", "stacks", "delete", "upload", "bundle"),
     *("team", "drain", "register", "heartbeat", "renew", "claim", "preempt", "group_jobs", "reason", "rescue"),
     *("mark_prepared", "mark_launched", "mark_running", "store_batch", "store_stacks", "end"),
     *("collect", "forget_garbage", "trim_log", "trim_events", "delete_tombstones", "move_aside", "other"),

@@ -46,6 +46,7 @@ class Housekeeper:
         )
         self._runs = settings.runs
         self._homes = WorkerPlaces(settings.root).homes
+        self._bundle_ttl = settings.bundle_ttl
         self._max_caches_bytes = settings.max_caches_bytes
         self._clock = clock
         self._next_pass = 0.0
@@ -88,6 +89,8 @@ class Housekeeper:
     def _steps(self) -> Generator[None]:
         yield from cleanup.trim_finished_jobs(self._store, self._keep)
         cleanup.delete_old_tombstones(self._store)
+        yield
+        removal.remove_unused_bundles(self._store, age=self._bundle_ttl)
         yield
         yield from self._sweeper.sweep()
         yield from caches.remove_oldest(self._homes, self._store.database, keep_bytes=self._max_caches_bytes)

@@ -1,10 +1,11 @@
 """Removes what deleted jobs, removed checkpoints and unfinished copies left on this host's disks."""
 
 from collections.abc import Callable, Collection
+from datetime import timedelta
 import logging
 from pathlib import Path
 
-from store.commands import cleanup
+from store.commands import bundles, cleanup
 from store.ids import is_id
 from store.queries import run_dirs
 from store.store import Store
@@ -63,3 +64,14 @@ def remove_unreferenced_blobs(store: Store) -> None:
         return
     if removed:
         logger.info("%d unreferenced blobs are removed", removed)
+
+
+def remove_unused_bundles(store: Store, *, age: timedelta | None) -> None:
+    """Removes bundles that nobody used for `age` (None: none), and abandoned uploads. Raises Unavailable."""
+    try:
+        removed = bundles.remove_unused(store, age=age)
+    except OSError as error:
+        logger.warning("cannot remove abandoned uploads: %s", error)
+        return
+    if removed:
+        logger.info("%d bundles are removed: nobody used them, and no job names them", removed)

@@ -16,6 +16,7 @@ class AsyncioDriver:
     def __init__(self, *args: Any, **options: Any) -> None:
         self._runner = asyncio.Runner()
         self._client = AsyncClient(*args, **options)
+        self.bundles = _Methods(self._runner, self._client.bundles)
 
     def __enter__(self) -> Self:
         return self
@@ -25,7 +26,18 @@ class AsyncioDriver:
         self._runner.close()
 
     def __getattr__(self, name: str) -> Any:
-        attribute = getattr(self._client, name)
+        return getattr(_Methods(self._runner, self._client), name)
+
+
+class _Methods:
+    """Runs the methods of an object in the loop."""
+
+    def __init__(self, runner: asyncio.Runner, of: Any) -> None:
+        self._runner = runner
+        self._of = of
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(self._of, name)
         if not callable(attribute):
             return attribute
 

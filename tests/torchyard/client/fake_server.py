@@ -70,7 +70,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         server = cast(FakeServer, self.server)
         target = urlsplit(self.path)
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        body = self._body()
         server.requests.append(Request(self.command, target.path, parse_qs(target.query), dict(self.headers), body))
         waiting = server.answers.get(target.path) or deque([problem("not_found", 404)])
         answer = waiting.popleft() if len(waiting) > 1 else waiting[0]
@@ -84,6 +84,16 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(content)
+
+    def _body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding") != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        body = b""
+        while size := int(self.rfile.readline(), 16):
+            body += self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+        return body
 
     do_POST = do_PUT = do_PATCH = do_DELETE = do_HEAD = do_GET
 

@@ -1,0 +1,47 @@
+"""Sends a blob, or the parts of it that the caller asks for, itself or by the proxy in front of it."""
+
+import base64
+from pathlib import Path
+
+from fastapi import Request
+from starlette.responses import Response
+
+from api import etags
+from api.files import FileResponse, Span, disposition, spans_of
+from api.services import Services
+
+
+def send_blob(request: Request, services: Services, sha256: str, *, size: int, name: str) -> Response:
+    """Returns the answer with the bytes of the blob, which a browser saves under `name`.
+
+    Raises HTTPException (416) if no requested part lies in it.
+    """
+    headers = {
+        "ETag": f'"{sha256}"',
+        "Cache-Control": "private, no-cache",
+        "Content-Disposition": disposition(name),
+        "Repr-Digest": f"sha-256=:{base64.b64encode(bytes.fromhex(sha256)).decode()}:",
+    }
+    if etags.is_current(request, headers["ETag"]):
+        return Response(status_code=304, headers=headers)
+    blob = services.store.blobs.path(sha256)
+    sendfile = services.settings.sendfile
+    if sendfile and "if-range" not in request.headers:  # a proxy cannot evaluate it, as the ETag is ours
+        return Response(headers=headers | _sendfile_header(sendfile, blob), media_type="application/octet-stream")
+    return FileResponse(blob, size=size, spans=_spans(request, headers["ETag"], size=size), headers=headers)
+
+
+def _spans(request: Request, etag: str, *, size: int) -> list[Span] | None:
+    """Returns the parts of the file that the caller requests, or None for the whole. Raises HTTPException (416)."""
+    asked = request.headers.get("range")
+    if asked is None or request.method != "GET" or request.headers.get("if-range", etag) != etag:
+        return None
+    return spans_of(asked, size=size)
+
+
+def _sendfile_header(sendfile: str, blob: Path) -> dict[str, str]:
+    """Returns the header by which the proxy sends the file. It handles `Range` itself."""
+    kind, _, location = sendfile.partition(":")
+    if kind == "x-sendfile":
+        return {"X-Sendfile": str(blob)}
+    return {"X-Accel-Redirect": f"{location.rstrip('/')}/{blob.parent.name}/{blob.name}"}

@@ -1,0 +1,152 @@
+"""Bundles of the caller: uploads that can be continued, lists and downloads. Nobody sees those of another user."""
+
+import re
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+
+from api import present
+from api.auth import JobReader, JobWriter, Principal
+from api.blobs import send_blob
+from api.decoding import Decoder
+from api.openapi import DOWNLOAD, DOWNLOAD_HEAD, UPLOAD_BODY, problems
+from api.paging import BUNDLE, AfterBundle, Limit, page
+from api.services import ServicesDep
+from store.commands import bundles as commands
+from store.commands.bundles import Upload
+from store.db.tables import Bundle
+from store.queries import bundles
+from store.queries.bundles import BundleCursor
+from store.store import Store
+from store.uploads.partial import PartialFile
+from torchyard.contract.bundles import is_digest
+from torchyard.contract.errors import (
+    Conflict,
+    InvalidBundle,
+    InvalidCursor,
+    InvalidRequest,
+    NotFound,
+    QuotaExceeded,
+    TooManyRequests,
+    Unavailable,
+)
+from torchyard.contract.views import BundleView, Page
+
+router = APIRouter(tags=["bundles"], responses=problems(Unavailable))
+
+_UPLOADED: dict[int | str, dict[str, Any]] = {
+    200: {"model": BundleView, "description": "The bundle was complete before; the body was not read"},
+    201: {"model": BundleView, "description": "The bundle is complete"},
+    202: {"model": BundleView, "description": "The bytes are stored, and more are missing"},
+    **problems(InvalidBundle, QuotaExceeded, Conflict, TooManyRequests),
+}
+
+
+async def _sha256(sha256: str) -> str:
+    """Raises NotFound if the text is not a bundle's digest."""
+    if not is_digest(sha256):
+        raise NotFound(f"there is no bundle {sha256[:100]!r}")
+    return sha256
+
+
+Sha256 = Annotated[str, Depends(_sha256)]
+Offset = Annotated[int, Query(ge=0, lt=2**53, description="the byte of the tar with which the body begins")]
+Size = Annotated[int, Query(ge=1, lt=2**53, description="bytes of the whole tar, not compressed")]
+
+
+@router.put("/bundles/{sha256}", status_code=201, responses=_UPLOADED, openapi_extra=UPLOAD_BODY)
+async def upload_bundle(
+    *, request: Request, services: ServicesDep, caller: JobWriter, sha256: Sha256, size: Size, offset: Offset = 0
+) -> Response:
+    """Stores the tar of a bundle, or the rest of it from `offset`. What arrived of a body that was cut is kept.
+
+    A `conflict` says in `received` where to continue.
+    """
+    settings = services.settings
+    upload = Upload(sha256, size, offset, max_bytes=settings.max_bundle_bytes, max_files=settings.max_bundle_files)
+    decoder = Decoder(request.headers.get("content-encoding"))
+    opened = await run_in_threadpool(commands.begin, services.store, upload, caller=caller)
+    if isinstance(opened, Bundle):
+        return _answer(present.bundle(opened), 200)
+    try:
+        await _receive(request, opened, upload, decoder)
+        row = await run_in_threadpool(commands.finish, services.store, opened, upload, caller=caller)
+    finally:
+        opened.close()
+    if row is not None:
+        return _answer(present.bundle(row), 201)
+    return _answer(await run_in_threadpool(_view, services.store, caller, sha256), 202)
+
+
+@router.get("/bundles")
+def list_bundles(
+    services: ServicesDep, caller: JobReader, limit: Limit = 100, after: AfterBundle = None
+) -> Page[BundleView]:
+    """Lists one's bundles and unfinished uploads, newest first."""
+    behind, store = _behind(after), services.store
+    with store.read() as session:
+        found = bundles.newest_first(session, store.blobs, caller.name, limit=limit + 1, behind=behind)
+    cursors = {item.sha256: "{}:{}".format(*bundles.cursor_of(item)) for item in found}
+    shown = [present.bundle(item) for item in found]
+    return page(BundleView, shown, limit=limit, cursor=lambda item: cursors[item.sha256])
+
+
+@router.head("/bundles/{sha256}")
+@router.get("/bundles/{sha256}")
+def get_bundle(services: ServicesDep, caller: JobReader, sha256: Sha256) -> BundleView:
+    """Returns one of one's bundles, or what has arrived of it."""
+    return _view(services.store, caller, sha256)
+
+
+@router.head("/bundles/{sha256}/content", **DOWNLOAD_HEAD)
+@router.get("/bundles/{sha256}/content", **DOWNLOAD)
+def download_bundle(request: Request, services: ServicesDep, caller: JobReader, sha256: Sha256) -> Response:
+    """Sends the tar of a complete bundle. Its sha256 is the `ETag`."""
+    with services.store.read() as session:
+        row = bundles.find_complete(session, services.store.blobs, caller.name, sha256)
+    if row is None:
+        raise NotFound(f"there is no complete bundle {sha256}")
+    return send_blob(request, services, sha256, size=row.size, name=f"bundle-{sha256[:12]}.tar")
+
+
+@router.delete("/bundles/{sha256}", status_code=204, responses=problems(Conflict))
+def delete_bundle(services: ServicesDep, caller: JobWriter, sha256: Sha256) -> None:
+    """Deletes a bundle that no job needs which has not ended, or what has arrived of one."""
+    commands.remove(services.store, sha256, caller=caller)
+
+
+async def _receive(request: Request, partial: PartialFile, upload: Upload, decoder: Decoder) -> None:
+    """Appends the body as it arrives. Raises what `append` and the decoder raise."""
+
+    def append(data: bytes) -> None:
+        for piece in decoder.decode(data):
+            commands.append(partial, upload, piece)
+
+    try:
+        async for data in request.stream():
+            if data:
+                await run_in_threadpool(append, data)
+    except ClientDisconnect:
+        raise InvalidRequest("the connection was closed before the body was complete; what arrived is kept") from None
+
+
+def _view(store: Store, caller: Principal, sha256: str) -> BundleView:
+    with store.read() as session:
+        return present.bundle(bundles.get(session, store.blobs, caller.name, sha256))
+
+
+def _behind(cursor: str | None) -> BundleCursor | None:
+    """Returns the place that the cursor stands for, None for the start of the list. Raises InvalidCursor."""
+    if cursor is None:
+        return None
+    if re.fullmatch(BUNDLE, cursor) is None:
+        raise InvalidCursor(f"{cursor!r} is not a `next` value of this list")
+    time, _, sha256 = cursor.partition(":")
+    return int(time), sha256
+
+
+def _answer(view: BundleView, status: int) -> Response:
+    return Response(view.model_dump_json(), status_code=status, media_type="application/json")

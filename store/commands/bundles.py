@@ -1,0 +1,182 @@
+"""Uploads and removals of bundles. All of them raise Unavailable, also if the disk is full or does not answer."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+import hashlib
+
+from store.db.tables import Bundle
+from store.queries.bundles import find_complete
+from store.rows import audit, bundles, garbage, quotas, users
+from store.rows.access import Caller
+from store.store import Store
+from store.uploads.folder import Uploads
+from store.uploads.partial import PartialFile
+from torchyard.contract.bundles import BundleContents, verify
+from torchyard.contract.disk import FULL, PASSING, require_free_space
+from torchyard.contract.errors import Conflict, InvalidBundle, NotFound, TooLarge, Unavailable
+from torchyard.contract.failpoints import failpoint
+
+_REST = 1 << 20
+_FULL_DISK_PAUSE_S = 10
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A request to upload the tar of a bundle of `size` bytes, from byte `offset`."""
+
+    sha256: str
+    size: int
+    offset: int
+    max_bytes: int
+    max_files: int
+
+
+def begin(store: Store, upload: Upload, *, caller: Caller) -> Bundle | PartialFile:
+    """Returns the caller's bundle if it is complete, else the file to append to, which the caller closes.
+
+    Raises TooLarge, QuotaExceeded, Conflict if other bytes have arrived than `offset`, and TooManyRequests.
+    """
+
+    def admit(unfinished: int) -> None:
+        with store.read() as session:
+            quotas.check_upload(session, caller.name, upload.size, unfinished=unfinished)
+        require_free_space(store.blobs.uploads, upload.size - upload.offset)
+
+    if upload.size > upload.max_bytes:
+        raise TooLarge(f"the bundle has {upload.size} bytes: this service takes at most {upload.max_bytes} of one")
+    uploads = Uploads(store.blobs.uploads)
+    with _disk_errors(), uploads.locked(caller.name):
+        if (row := _complete(store, upload, caller)) is not None:
+            return row
+        return uploads.open(caller.name, upload.sha256, size=upload.size, offset=upload.offset, admit=admit)
+
+
+def append(partial: PartialFile, upload: Upload, data: bytes) -> None:
+    """Appends bytes of the tar. Raises InvalidBundle, and removes the file, if they are more than the upload's size.
+
+    Raises Conflict and TooManyRequests if another request appends to the file.
+    """
+    with _disk_errors():
+        if partial.at + len(data) > upload.size:
+            with partial.locked():
+                partial.path.unlink()
+            raise InvalidBundle(f"there are more bytes than `size`, which is {upload.size}: what arrived is removed")
+        partial.append(data)
+
+
+def finish(store: Store, partial: PartialFile, upload: Upload, *, caller: Caller) -> Bundle | None:
+    """Makes what has arrived durable. If that is all, checks it and returns the new bundle of the caller, else None.
+
+    Raises InvalidBundle, and removes the file, if its digest or its contents are wrong; QuotaExceeded; and Conflict and
+    TooManyRequests if another request has changed the file.
+    """
+    with _disk_errors():
+        try:
+            with partial.locked():
+                if partial.at < upload.size:
+                    partial.sync()
+                    return None
+                contents = _checked(partial, upload)
+                failpoint("blob.fsync")
+                partial.sync()
+                return _publish(store, partial, upload, contents, caller=caller)
+        except Conflict:
+            row = _complete(store, upload, caller)  # by a request for the same bytes
+            if row is None:
+                raise
+            return row
+
+
+def remove(store: Store, sha256: str, *, caller: Caller) -> None:
+    """Removes the caller's bundle, or what has arrived of it.
+
+    Raises NotFound, Conflict while a job that has not ended uses it, and TooManyRequests while it is being checked.
+    """
+    with _disk_errors():
+        with store.write("bundle") as session:
+            removed = bundles.remove(session, caller.name, sha256)
+            if removed:
+                audit.record(session, caller, "bundle.delete", sha256)
+        if not Uploads(store.blobs.uploads).remove(caller.name, sha256) and not removed:
+            raise NotFound(f"there is no bundle {sha256}")
+
+
+def remove_unused(store: Store, *, age: timedelta | None, limit: int = 100) -> int:
+    """Removes bundles that were not used for `age` (None: none) and that no stored job names; returns their number.
+
+    Removes abandoned uploads as well. Raises OSError, too.
+    """
+    Uploads(store.blobs.uploads).remove_abandoned()
+    if age is None:
+        return 0
+    with store.write("collect") as session:
+        return len(bundles.remove_unused(session, age=age, limit=limit))
+
+
+def _complete(store: Store, upload: Upload, caller: Caller) -> Bundle | None:
+    with store.read() as session:
+        return find_complete(session, store.blobs, caller.name, upload.sha256)
+
+
+def _checked(partial: PartialFile, upload: Upload) -> BundleContents:
+    """Reads the whole file. Raises InvalidBundle and removes it if it is not the bundle of that digest."""
+    partial.rewind()
+    reader = _Digesting(partial)
+    contents, wrong = BundleContents(files=0, bytes=0), None
+    try:
+        contents = verify(reader, max_files=upload.max_files, max_bytes=upload.max_bytes)
+    except InvalidBundle as error:
+        wrong = error
+    if (found := reader.digest()) != upload.sha256:
+        wrong = InvalidBundle(f"what arrived has the sha256 {found}: it is removed, send it again")
+    if wrong is not None:
+        partial.path.unlink()
+        raise wrong
+    return contents
+
+
+class _Digesting:
+    def __init__(self, partial: PartialFile) -> None:
+        self._partial = partial
+        self._digest = hashlib.sha256()
+
+    def read(self, size: int, /) -> bytes:
+        data = self._partial.read(size)
+        self._digest.update(data)
+        return data
+
+    def digest(self) -> str:
+        """Reads to the end, and returns the sha256 of all."""
+        while self.read(_REST):
+            pass
+        return self._digest.hexdigest()
+
+
+def _publish(store: Store, partial: PartialFile, upload: Upload, contents: BundleContents, *, caller: Caller) -> Bundle:
+    sha256, owner = upload.sha256, caller.name
+    with Uploads(store.blobs.uploads).locked(owner), store.blobs.shared_lock():
+        # The blob is garbage until its row is there: if this ends in between, the collector removes it.
+        with store.write("upload") as session:
+            garbage.add_blobs(session, [sha256])
+        store.blobs.publish(partial.path, sha256)
+        with store.write("bundle") as session:
+            users.lock(session, owner)
+            quotas.check_upload(session, owner, upload.size)
+            row = bundles.add(session, owner, sha256, size=upload.size, files=contents.files)
+            audit.record(session, caller, "bundle.upload", sha256)
+    return row
+
+
+@contextmanager
+def _disk_errors() -> Generator[None]:
+    """Raises Unavailable for an OSError that may pass. What has arrived is kept."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in PASSING:
+            raise
+        pause = _FULL_DISK_PAUSE_S if error.errno in FULL else None
+        what = "is full" if error.errno in FULL else f"does not answer ({error.strerror})"
+        raise Unavailable(f"the disk of the service {what}: what has arrived is kept", retry_after=pause) from error
