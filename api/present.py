@@ -18,7 +18,6 @@ from store.rows.reasons import DisplayedReason
 from store.rows.stacks import Stacks
 from store.uploads.folder import Partial
 from torchyard.contract.job import JobState
-from torchyard.contract.rundir import STATE_FILE
 from torchyard.contract.spec import SPEC, Spec
 from torchyard.contract.team import Role
 from torchyard.contract.views import (
@@ -154,7 +153,7 @@ def stacks(found: Stacks) -> StacksView:
 def checkpoint(listed: ListedCheckpoint) -> CheckpointView:
     """Returns the view of a checkpoint."""
     row = listed.row
-    sent = checkpoints.file_of(row, STATE_FILE)
+    sent = checkpoints.main_file(row)
     return CheckpointView(
         id=row.id,
         epoch=row.epoch,
@@ -165,6 +164,7 @@ def checkpoint(listed: ListedCheckpoint) -> CheckpointView:
         size=sent["size"],
         sha256=sent["sha256"],
         aliases=listed.aliases,
+        source=row.source or "run",
         created_at=time(row.created_at),
     )
 

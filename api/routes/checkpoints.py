@@ -45,8 +45,8 @@ def get_checkpoint(services: ServicesDep, caller: JobReader, job_id: str, ref: s
 @router.head("/jobs/{job_id}/checkpoints/{ref}/download", **DOWNLOAD_HEAD)
 @router.get("/jobs/{job_id}/checkpoints/{ref}/download", **DOWNLOAD)
 def download_checkpoint(request: Request, services: ServicesDep, caller: JobReader, job_id: str, ref: str) -> Response:
-    """Sends the checkpoint's `state.pt`. Its sha256 is the `ETag`."""
-    return _send(request, services, caller, job_id=job_id, ref=ref, path=STATE_FILE)
+    """Sends the checkpoint's `state.pt`, or the file that was captured. Its sha256 is the `ETag`."""
+    return _send(request, services, caller, job_id=job_id, ref=ref, path=None)
 
 
 @router.head("/jobs/{job_id}/checkpoints/{ref}/files/{path:path}", **DOWNLOAD_HEAD)
@@ -58,12 +58,12 @@ def download_file(
     return _send(request, services, caller, job_id=job_id, ref=ref, path=path)
 
 
-def _send(request: Request, services: Services, caller: Caller, *, job_id: str, ref: str, path: str) -> Response:
+def _send(request: Request, services: Services, caller: Caller, *, job_id: str, ref: str, path: str | None) -> Response:
     with services.store.read() as session:
         job = visible_job(session, job_id, caller)
         row = checkpoints.resolve(session, job, ref).row
-    entry = checkpoints.file_of(row, path)
-    name = f"{job.name}-{_place(row)}{_suffix(path)}"
+    entry = checkpoints.main_file(row) if path is None else checkpoints.file_of(row, path)
+    name = f"{job.name}-{_place(row)}{_suffix(entry['path'])}"
     return send_blob(request, services, entry["sha256"], size=entry["size"], name=name)
 
 

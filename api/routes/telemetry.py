@@ -46,7 +46,8 @@ def get_metrics(
         visible_job(session, job_id, caller)
         most = min(max_points, _share(series.counts(session, job_id, where.keys)))
         found = [
-            SeriesView(key=name, points=_points(columns, most)) for name, columns in series.read(session, job_id, where)
+            SeriesView(key=name, points=_points(columns, most), source=columns.source or "run")
+            for name, columns in series.read(session, job_id, where)
         ]
     return MetricsView(data=found, max_points=most)
 

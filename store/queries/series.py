@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
 
 from sqlalchemy import ColumnElement, LargeBinary, Row, func, literal, select
 from sqlalchemy.dialects.postgresql import aggregate_order_by
@@ -16,6 +16,8 @@ from store.rows.metrics import END, POINT, last_visible_steps
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+_Row: TypeAlias = "Row[int, str, int, str | None]"
 
 _SPAN = 1 << 16
 """Chunks are joined in spans of this many positions, because a database limits the length of a text."""
@@ -41,6 +43,8 @@ class SeriesColumns:
     times: NDArray[np.int64]
     """Microseconds since the epoch."""
     attempts: NDArray[np.int64]
+    source: str | None = None
+    """Where the points come from, if not from the script itself: `store.rows.metrics.TENSORBOARD`."""
 
 
 def counts(session: Session, job_id: str, keys: Sequence[str]) -> list[int]:
@@ -57,20 +61,23 @@ def read(session: Session, job_id: str, where: PointFilter) -> Iterator[tuple[st
     for group in _groups(_series(session, job_id, where.keys)):
         stored = _stored(session, [row.id for row in group], attempt=where.attempt)
         for row in group:
-            yield row.key, _columns(stored.pop(row.id, []), where, visible)
+            columns = _columns(stored.pop(row.id, []), where, visible)
+            yield row.key, replace(columns, source=row.source)
 
 
-def _series(session: Session, job_id: str, keys: Sequence[str]) -> Sequence[Row[int, str, int]]:
-    """Returns the id, the key and the number of points of the job's series, or of those with these keys."""
+def _series(session: Session, job_id: str, keys: Sequence[str]) -> Sequence[_Row]:
+    """Returns the id, the key, the number of points and the source of the job's series, or of those with these keys."""
     query = (
-        select(Series.id, Series.key, Series.count.label("points")).where(Series.job_id == job_id).order_by(Series.key)
+        select(Series.id, Series.key, Series.count.label("points"), Series.source)
+        .where(Series.job_id == job_id)
+        .order_by(Series.key)
     )
     return session.execute(query.where(Series.key.in_(keys)) if keys else query).all()
 
 
-def _groups(series: Iterable[Row[int, str, int]]) -> Iterator[list[Row[int, str, int]]]:
+def _groups(series: Iterable[_Row]) -> Iterator[list[_Row]]:
     """Yields the series in groups that are read together."""
-    group: list[Row[int, str, int]] = []
+    group: list[_Row] = []
     points = 0
     for row in series:
         if group and (points + row.points > _GROUP_POINTS or len(group) == _GROUP_SERIES):

@@ -18,7 +18,7 @@ from store.rows.exit_reports import verified
 from store.rows.jobs import Reason
 from store.rows.limits import DEFAULTS, OutputLimits, OutputMeter
 from store.rows.logs import NewLines
-from store.rows.metrics import MetricPoint
+from store.rows.metrics import TENSORBOARD, MetricPoint
 from store.rows.stacks import Answer
 from torchyard.contract.errors import StaleClaim
 from torchyard.contract.job import EndReason, JobState
@@ -54,6 +54,8 @@ class Batch:
     offsets: dict[str, int]
     """Bytes of each file that are stored after this batch."""
     points: list[MetricPoint] = field(default_factory=list[MetricPoint])
+    curves: list[MetricPoint] = field(default_factory=list[MetricPoint])
+    """Points that were read from TensorBoard's event files."""
     lines: list[NewLines] = field(default_factory=list[NewLines])
     events: list[NewEvent] = field(default_factory=list[NewEvent])
     checkpoints: list[NewCheckpoint] = field(default_factory=list[NewCheckpoint])
@@ -265,8 +267,9 @@ def _allocate(session: Session, attempt_id: int, *, worker_id: str, devices: Seq
 def _add_output(session: Session, claim: Claim, batch: Batch, meter: OutputMeter) -> None:
     """Stores what the batch adds to the job's lists, within the limits."""
     job_id, attempt = claim.job_id, claim.number
-    if dropped := metrics.add(session, job_id, attempt=attempt, points=batch.points):
-        meter.mark_cut("series", metrics.limit_notice(dropped))
+    for points, source in ((batch.points, None), (batch.curves, TENSORBOARD)):
+        if dropped := metrics.add(session, job_id, attempt=attempt, points=points, source=source):
+            meter.mark_cut("series", metrics.limit_notice(dropped))
     logs.add(session, job_id, attempt=attempt, lines=meter.take_lines(batch.lines))
     for event in batch.events:
         if not event.limited or meter.takes_message(event.data["text"]):

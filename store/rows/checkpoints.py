@@ -15,6 +15,10 @@ from store.rows import jobs
 from torchyard.contract.errors import NotFound
 from torchyard.contract.record import json_number
 from torchyard.contract.records import Manifest, ManifestFile
+from torchyard.contract.rundir import STATE_FILE
+
+CAPTURED = "captured"
+"""The source of a checkpoint that is a file which the script wrote by itself."""
 
 _NUMBERED = re.compile(r"(epoch|step)-([0-9]{1,18})")
 
@@ -26,6 +30,8 @@ class NewCheckpoint:
     name: str
     manifest: Manifest
     files: list[ManifestFile]
+    source: str | None = None
+    """None if the script published it."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,7 @@ def add(session: Session, job_id: str, *, attempt: int, new: NewCheckpoint) -> N
             monitored=monitored if monitored is not None and math.isfinite(monitored) else None,
             files=[file.to_dict() for file in new.files],
             size=sum(file.size for file in new.files),
+            source=new.source,
             **values,
         )
     )
@@ -142,6 +149,13 @@ def file_of(checkpoint: Checkpoint, path: str) -> dict[str, Any]:
         if entry["path"] == path:
             return entry
     raise NotFound(f"checkpoint {checkpoint.id} has no file {path[:200]!r}")
+
+
+def main_file(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Returns the entry of the file that is sent if none is named: `state.pt`, or that of a captured one."""
+    if checkpoint.source == CAPTURED and checkpoint.files:
+        return checkpoint.files[0]
+    return file_of(checkpoint, STATE_FILE)
 
 
 def _aliases(rows: Sequence[Checkpoint], best: Checkpoint | None) -> dict[str, str]:

@@ -11,6 +11,8 @@ from sqlalchemy.orm import Session
 from store.db.tables import Attempt, PointChunk, Series
 from store.rows import jobs
 
+TENSORBOARD = "tensorboard"
+"""The source of a series that was read from TensorBoard's event files. What the script reports itself has None."""
 MAX_SERIES = 2000
 """The most series of one job."""
 POINT = struct.Struct("<qdq")
@@ -34,8 +36,13 @@ class MetricPoint:
     """Microseconds since the epoch, by the rank's clock."""
 
 
-def add(session: Session, job_id: str, *, attempt: int, points: Sequence[MetricPoint]) -> list[str]:
+def add(
+    session: Session, job_id: str, *, attempt: int, points: Sequence[MetricPoint], source: str | None = None
+) -> list[str]:
     """Stores points and updates the newest value of each series.
+
+    A series has one source. What the script reports itself comes before what another `source` says of the same key:
+    those points are left out.
 
     Returns the keys whose points were dropped: new ones, when the job has `MAX_SERIES` series.
     """
@@ -44,6 +51,9 @@ def add(session: Session, job_id: str, *, attempt: int, points: Sequence[MetricP
     by_key: dict[str, list[MetricPoint]] = {}
     for point in points:
         by_key.setdefault(point.key, []).append(point)
+    if source is not None:
+        for key in _own(session, job_id, by_key):
+            by_key.pop(key, None)
     ids = _ids(session, job_id, by_key)
     new = [key for key in by_key if key not in ids]
     dropped = new[_room(session, job_id) :] if new else []
@@ -54,7 +64,7 @@ def add(session: Session, job_id: str, *, attempt: int, points: Sequence[MetricP
     session.execute(
         _upsert(session),
         [
-            {"job_id": job_id, "key": key, "latest": found[-1].value, "count": len(found)}
+            {"job_id": job_id, "key": key, "latest": found[-1].value, "count": len(found), "source": source}
             for key, found in by_key.items()
         ],
     )
@@ -122,6 +132,12 @@ def _ids(session: Session, job_id: str, keys: Collection[str]) -> dict[str, int]
     return {row.key: row.id for row in session.execute(query)}
 
 
+def _own(session: Session, job_id: str, keys: Collection[str]) -> list[str]:
+    """Returns the keys of series that the script reports itself: at least of those with these keys."""
+    query = select(Series.key).where(Series.job_id == job_id, Series.source.is_(None))
+    return list(session.scalars(query.where(Series.key.in_(keys)) if len(keys) <= MAX_SERIES else query))
+
+
 def _room(session: Session, job_id: str) -> int:
     """Returns how many more series the job may have."""
     count = session.execute(select(func.count()).where(Series.job_id == job_id)).scalar_one()
@@ -132,5 +148,9 @@ def _upsert(session: Session) -> Insert:
     new = postgresql.insert(Series) if session.get_bind().dialect.name == "postgresql" else sqlite.insert(Series)
     return new.on_conflict_do_update(
         index_elements=["job_id", "key"],
-        set_={"latest": new.excluded.latest, "count": Series.count + new.excluded.count},
+        set_={
+            "latest": new.excluded.latest,
+            "count": Series.count + new.excluded.count,
+            "source": new.excluded.source,
+        },
     )

@@ -39,6 +39,13 @@ def test_series_are_listed_by_key_and_step(service: ApiFixture) -> None:
     assert point == {"step": 1, "value": 1.0, "time": "2023-11-14T22:13:20.000001Z", "attempt": 1}
 
 
+def test_a_series_says_where_its_points_come_from(service: ApiFixture) -> None:
+    job_id = service.submit()["id"]
+    service.record(service.start(job_id), points=losses(1), curves=losses(1, 2, key="val/loss"))
+    found = service.get(f"/v1/jobs/{job_id}/metrics")["data"]
+    assert [(item["key"], item["source"]) for item in found] == [("train/loss", "run"), ("val/loss", "tensorboard")]
+
+
 def test_nan_and_infinities_are_answered_as_strings(service: ApiFixture) -> None:
     job_id = service.submit()["id"]
     values = [1.5, math.nan, math.inf, -math.inf]

@@ -183,3 +183,17 @@ def test_a_step_in_thousands_of_chunks_has_the_newest_value(db: StoreFixture) ->
     assert found[0] == (1, 4999.0, 1, 1)
     assert [step for step, _, _, _ in found] == list(range(1, 5002))
     assert [value for _, value, _, _ in found[1:]] == list(range(5000))
+
+
+def sources(db: StoreFixture, job_id: str) -> dict[str, str | None]:
+    found = db.read(lambda session: dict(series.read(session, job_id, EVERYTHING)))
+    return {key: columns.source for key, columns in found.items()}
+
+
+def test_what_a_script_reports_itself_comes_before_its_event_files(db: StoreFixture) -> None:
+    claim = db.running(db.submit(), db.worker())
+    db.record(claim, seq=0, curves=[point(1, 1.0), point(1, 1.0, key="lr")])
+    assert sources(db, claim.job_id) == {"train/loss": metrics.TENSORBOARD, "lr": metrics.TENSORBOARD}
+    db.record(claim, seq=1, points=[point(2, 2.0)], curves=[point(2, 9.0), point(2, 2.0, key="lr")])
+    assert sources(db, claim.job_id) == {"train/loss": None, "lr": metrics.TENSORBOARD}
+    assert values(db, claim.job_id) == {"train/loss": [(1, 1.0), (2, 2.0)], "lr": [(1, 1.0), (2, 2.0)]}

@@ -101,7 +101,9 @@ def metrics(
         from torchyard.cli.plot import draw
 
         return terminal.write("\n\n".join(draw(series) for series in view.data))
-    for line in output.table(("METRIC", "LATEST", "STEP", "LEAST", "GREATEST"), [_row(item) for item in view.data]):
+    for line in output.table(
+        ("METRIC", "LATEST", "STEP", "LEAST", "GREATEST", "SOURCE"), [_row(item) for item in view.data]
+    ):
         terminal.write(line)
     return None
 
@@ -125,7 +127,14 @@ def _row(series: SeriesView) -> tuple[str, ...]:
     latest = series.points[-1]
     # NaN is never the least or greatest value.
     values = [point.value for point in series.points if not math.isnan(point.value)] or [latest.value]
-    return (series.key, f"{latest.value:.6g}", str(latest.step), f"{min(values):.6g}", f"{max(values):.6g}")
+    return (
+        series.key,
+        f"{latest.value:.6g}",
+        str(latest.step),
+        f"{min(values):.6g}",
+        f"{max(values):.6g}",
+        series.source,
+    )
 
 
 def _nothing(job: JobView, keys: list[str] | None) -> str:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchyard.client.client import Client
 from torchyard.client.core import Update
+from torchyard.client.handles import Checkpoint, Job, Metrics, Series
 from torchyard.client.stream import StreamItem
 from torchyard.contract.views import EndView, EventView, JobSummary, JobView, LogLine, MetricView
 
@@ -12,13 +13,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AsyncClient",
+    "Checkpoint",
     "Client",
     "EndView",
     "EventView",
+    "Job",
     "JobSummary",
     "JobView",
     "LogLine",
     "MetricView",
+    "Metrics",
+    "Series",
     "StreamItem",
     "Update",
 ]

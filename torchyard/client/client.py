@@ -10,6 +10,8 @@ from torchyard.client.blocking import BlockingTransport, iterate, run
 from torchyard.client.bundles import Bundles
 from torchyard.client.core import ClientCore
 from torchyard.client.discovery import Server, discover
+from torchyard.client.handles import Job
+from torchyard.contract.views import JobView
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -24,6 +26,19 @@ def _blocking(
     def method(client: "Client", /, *args: P.args, **kwargs: P.kwargs) -> T:
         return run(operation(client._core, *args, **kwargs))  # pyright: ignore[reportPrivateUsage] - its method
 
+    return method
+
+
+def _held(
+    operation: Callable[Concatenate[ClientCore, P], Coroutine[Any, Any, JobView]],
+) -> "Callable[Concatenate[Client, P], Job]":
+    """Returns the method that runs the operation and returns its job as an object."""
+
+    @wraps(operation)
+    def method(client: "Client", /, *args: P.args, **kwargs: P.kwargs) -> Job:
+        return Job(client, run(operation(client._core, *args, **kwargs)))  # pyright: ignore[reportPrivateUsage] - its method
+
+    vars(method)["__signature__"] = inspect.signature(operation).replace(return_annotation=Job)
     return method
 
 
@@ -70,6 +85,7 @@ class Client:
         self.close()
 
     close = _blocking(ClientCore.close)
+    run = _held(ClientCore.run)
     submit = _blocking(ClientCore.submit)
     validate = _blocking(ClientCore.validate)
     get = _blocking(ClientCore.get)

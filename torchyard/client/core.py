@@ -5,6 +5,8 @@ from contextlib import aclosing
 from datetime import datetime
 from pathlib import Path
 import time
+from types import MappingProxyType
+from typing import Any
 
 from torchyard.client import calls
 from torchyard.client.bundles import BundlesCore
@@ -12,6 +14,8 @@ from torchyard.client.calls import Spec
 from torchyard.client.connection import Connection
 from torchyard.client.discovery import Server
 from torchyard.client.download import OnProgress, PartFile, file_to_download
+from torchyard.client.launching import Mounts, arguments, program_of, script_spec, upload_code
+from torchyard.client.packing import MAX_SIZE
 from torchyard.client.responses import file_name, parse
 from torchyard.client.stream import StreamItem, StreamReader, followed_kinds
 from torchyard.client.team import TeamCore
@@ -63,6 +67,44 @@ class ClientCore(TeamCore):
         first call with that key.
         """
         return await self._connection.answer(calls.submit(spec, key=idempotency_key))
+
+    async def run(
+        self,
+        program: str = "train.py",
+        *,
+        args: Sequence[object] = (),
+        module: bool = False,
+        folder: str | Path = ".",
+        devices: int = 1,
+        name: str | None = None,
+        mounts: Mounts = MappingProxyType({}),
+        checkpoints: Sequence[str] = (),
+        requirements: str | None = None,
+        max_size: int = MAX_SIZE,
+        idempotency_key: str | None = None,
+        **spec: Any,
+    ) -> JobView:
+        """Packs `folder`, uploads what the server does not have of it, and submits a job that runs `program` of it.
+
+        `program` is a file of the folder that ends in `.py`, a module if `module`, else a command. `mounts` are more
+        folders, or URLs, which the program finds at `$TORCHYARD_MOUNTS/NAME`. `checkpoints` are patterns of files that
+        become checkpoints. `max_size` is in bytes, for each folder. `spec` has further keys of a job spec: `env`,
+        `time_limit`, `resources`, …. The blocking client returns a `Job`. Raises ConfigError, InvalidBundle, TooLarge,
+        InvalidSpec, and QuotaExceeded.
+        """
+        needed = program if program.endswith(".py") and not module else None
+        wanted = script_spec(name=name, folder=folder, devices=devices, more=spec)
+        code, urls = await upload_code(self.bundles, folder, needed=needed, mounts=mounts, max_size=max_size)
+        config = {
+            **program_of(program, module=module),
+            "code": code,
+            "args": arguments(args),
+            "mounts": urls,
+            "checkpoints": [*checkpoints],
+            "requirements": requirements,
+        }
+        wanted["config"] = {key: value for key, value in config.items() if value}
+        return await self.submit(wanted, idempotency_key=idempotency_key)
 
     async def validate(self, spec: Spec) -> JobSpec:
         """Returns the spec with every default filled in; nothing is stored. Raises InvalidSpec, naming each field."""

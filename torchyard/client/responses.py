@@ -7,11 +7,20 @@ import httpx2
 from pydantic import BaseModel, ValidationError
 
 from torchyard.client.discovery import Server
-from torchyard.contract.errors import Conflict, ServerError, ServerUnreachable, TorchyardError
+from torchyard.contract.errors import (
+    Conflict,
+    ServerError,
+    ServerUnreachable,
+    TooManyRequests,
+    TorchyardError,
+    Unavailable,
+)
 from torchyard.contract.views import Problem
 
 V = TypeVar("V", bound=BaseModel)
 
+_BUSY, _PASSING = 429, frozenset({502, 503, 504})
+"""Answers of a proxy after which the same call may succeed."""
 _FILE_NAME = re.compile(r'filename="([A-Za-z0-9][A-Za-z0-9._-]{0,199})"')
 
 
@@ -38,20 +47,31 @@ def problem(response: httpx2.Response) -> TorchyardError:
     try:
         found = Problem.model_validate_json(response.content)
     except ValidationError:
-        request = response.request
-        return ServerError(
-            f"{request.method} {response.url} answered {response.status_code}, and the body is not Torchyard's"
-        )
+        return _of_another_server(response)
     lines = [f"{found.detail or found.title} (request {found.request_id})"]
     lines += [f"  {error.field}: {error.message}" if error.field else f"  {error.message}" for error in found.errors]
     kinds = {kind.code: kind for kind in TorchyardError.__subclasses__()}
-    pause = response.headers.get("Retry-After", "")
     error = kinds.get(found.code, ServerError)(
-        "\n".join(lines), errors=tuple(found.errors), retry_after=int(pause) if pause.isdecimal() else None
+        "\n".join(lines), errors=tuple(found.errors), retry_after=_retry_after(response)
     )
     if isinstance(error, Conflict):
         error.received = found.received
     return error
+
+
+def _of_another_server(response: httpx2.Response) -> TorchyardError:
+    """Returns the error for a body that is no problem of Torchyard's: a proxy before it may have answered instead."""
+    request, pause = response.request, _retry_after(response)
+    text = f"{request.method} {response.url} answered {response.status_code}, and the body is not Torchyard's"
+    if response.status_code == _BUSY:
+        return TooManyRequests(text, retry_after=pause or 0)
+    return Unavailable(text, retry_after=pause or 0) if response.status_code in _PASSING else ServerError(text)
+
+
+def _retry_after(response: httpx2.Response) -> int | None:
+    """Returns the seconds after which the server asks for the next try."""
+    pause = response.headers.get("Retry-After", "")
+    return int(pause) if pause.isdecimal() else None
 
 
 def unreachable(server: Server, error: httpx2.TransportError) -> ServerUnreachable:

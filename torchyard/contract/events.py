@@ -5,16 +5,17 @@ import json
 from typing import Annotated, Any, Literal
 
 from torchyard.contract.record import Record, at_most, between, json_number, matching, parse_object
-from torchyard.contract.text import METRIC_KEY, unstorable
+from torchyard.contract.text import METRIC_KEY, METRIC_KEY_LENGTH, unstorable
 
 CARD_BYTES = 64 * 1024
 """Bytes of a card as JSON, at most."""
 
-_LAST_TIME_US = 253_402_300_799_999_999  # the end of the year 9999: no date can be later
+LAST_TIME_US = 253_402_300_799_999_999
+"""The end of the year 9999: no date can be later."""
 
-Time = Annotated[int, between(0, _LAST_TIME_US)]
+Time = Annotated[int, between(0, LAST_TIME_US)]
 """Microseconds since the epoch."""
-MetricName = Annotated[str, matching(METRIC_KEY), at_most(200)]
+MetricName = Annotated[str, matching(METRIC_KEY), at_most(METRIC_KEY_LENGTH)]
 Step = Annotated[int, between(0, 2**63 - 1)]
 Epoch = Annotated[int, between(0, 2**31 - 1)]
 

@@ -7,6 +7,9 @@ from typing import Any
 METRIC_KEY = r"^[^\x00-\x1f\x7f]+$"
 """The pattern of a metric's name, which has 1 to 200 characters: no control characters."""
 
+METRIC_KEY_LENGTH = 200
+"""Characters of a metric's name, at most."""
+
 _DEEPEST = 32
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 

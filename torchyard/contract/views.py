@@ -156,8 +156,12 @@ class EndView(View):
 
 
 class SeriesView(View):
+    """A metric by step. `source` is `run` for what the script reports itself, `tensorboard` for what was read from
+    TensorBoard's event files."""
+
     key: str
     points: list[PointView]
+    source: str = "run"
 
 
 class MetricsView(View):
@@ -203,7 +207,10 @@ class CheckpointFile(View):
 
 
 class CheckpointView(View):
-    """A checkpoint. `size` and `sha256` are those of the file that `/download` sends."""
+    """A checkpoint. `size` and `sha256` are those of the file that `/download` sends.
+
+    `source` is `run` for one that the script published, `captured` for a file that matched `config.checkpoints`.
+    """
 
     id: str
     epoch: int | None
@@ -215,6 +222,7 @@ class CheckpointView(View):
     sha256: str
     aliases: list[str]
     created_at: datetime
+    source: str = "run"
 
 
 class BundleView(View):

@@ -147,9 +147,12 @@ class Run:
         """
         if not self._resume_from:
             return None
+        state = Path(self._resume_from) / STATE_FILE
+        if not state.exists():  # a file that was captured: the script reads it in its own way
+            return None
         import torch
 
-        return torch.load(Path(self._resume_from) / STATE_FILE, map_location="cpu", weights_only=True)
+        return torch.load(state, map_location="cpu", weights_only=True)
 
     def save_checkpoint(
         self,

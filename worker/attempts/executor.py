@@ -198,7 +198,7 @@ class AttemptExecutor:
     def _follow(self) -> None:
         """Begins to relay the attempt's output and to watch for its end."""
         assert self._rows is not None
-        row, _ = self._rows
+        row, job = self._rows
         run = RunDir(self._folder, layout=2 if self._handle.stored.get("layout") == 2 else 1)
         relay = Relay(
             run,
@@ -206,6 +206,7 @@ class AttemptExecutor:
             offsets={str(name): int(offset) for name, offset in row.offsets.items()},
             listed=self._records.checkpoint_names(),
             world_size=self._handle.world_size,
+            patterns=_patterns(job),
         )
         self._output = OutputRecorder(relay, records=self._records, notices=self._notices, attempts=self._key.number)
         self._observed = None
@@ -231,6 +232,12 @@ class AttemptExecutor:
         state = self._records.end(report, requested=requested)
         code.remove_copy(RunDir(self._folder))
         logger.info("%s: attempt %d ended: %s; the job is %s", self._key.job_id, self._key.number, report.reason, state)
+
+
+def _patterns(job: Job) -> list[str]:
+    """Returns which files of a script become checkpoints."""
+    config = job.spec.get("config", {}) if job.spec.get("trainer") == "script" else {}
+    return [str(pattern) for pattern in config.get("checkpoints", [])]
 
 
 def _nothing() -> None:

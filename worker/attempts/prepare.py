@@ -102,7 +102,8 @@ class Preparation:
         """Copies the newest intact checkpoint into the run directory, and tells the owner which ones were skipped."""
         skipped: list[Checkpoint] = []
         found: Checkpoint | None = None
-        for checkpoint in self.records.checkpoints():
+        # What the script published itself comes first: `resume` can read it.
+        for checkpoint in sorted(self.records.checkpoints(), key=lambda row: row.source is not None):
             if self._copy(checkpoint):
                 found = checkpoint
                 break

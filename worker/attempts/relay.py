@@ -4,9 +4,10 @@ It trusts nothing that it reads and holds at most a bounded part of each file in
 batch was stored: until then, what an attempt wrote stays in the run directory.
 """
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 import time
@@ -20,9 +21,11 @@ from torchyard.contract.errors import DataError
 from torchyard.contract.events import Card, CheckpointSaved, Message, Metric, parse_line
 from torchyard.contract.events import Progress as ProgressLine
 from torchyard.contract.rundir import RunDir
+from worker.attempts.capturing import CapturedCopy, Capturing
 from worker.attempts.copying import CHECKPOINT_LIMIT, CheckpointCopy
 from worker.attempts.lines import CHUNK, Line, LineReader, as_text
 from worker.attempts.progress import Progress
+from worker.tensorboard.curves import EventFiles
 from worker.untrusted import folders_inside
 
 _MAX_LINE = 16_384
@@ -30,6 +33,8 @@ _MAX_LINE = 16_384
 _MAX_WARNINGS = 100
 """Warnings about what cannot be read, in one batch."""
 _EVENTS = "events.jsonl"
+_STEP = "captured/step"
+"""Among the offsets: the newest step that the script reported, if its files are captured."""
 _QUOTED_BYTES = 200
 _Event: TypeAlias = Metric | ProgressLine | Card | Message | CheckpointSaved
 _COPY_LIMIT = 1 << 25
@@ -52,6 +57,7 @@ class Relay:
         listed: Iterable[str],
         world_size: int,
         checkpoint_limit: int = CHECKPOINT_LIMIT,
+        patterns: Sequence[str] = (),
     ) -> None:
         self._run = run
         self._blobs = blobs
@@ -63,9 +69,14 @@ class Relay:
         self._stored_progress = self._progress
         self._known_checkpoints = set(listed)
         self._reader = LineReader(run.job)
+        self._event_files = EventFiles(run.job) if run.layout == 2 else None  # in layout 1 the job owns no folder
         self._copy: CheckpointCopy | None = None
         """The unfinished copy. The line that announces its checkpoint waits, and so do the lines behind it."""
-        self._copied: list[CheckpointCopy] = []
+        captures = patterns and run.layout == 2
+        self._capturing = (
+            Capturing(run, blobs, patterns, known=self._known_checkpoints, limit=checkpoint_limit) if captures else None
+        )
+        self._copied: list[CheckpointCopy | CapturedCopy] = []
         """The copies that belong to the batch that was read last."""
 
     @property
@@ -76,7 +87,7 @@ class Relay:
     @property
     def copying(self) -> bool:
         """Whether a copy is unfinished: then `read` has more to do, even if it returned None."""
-        return self._copy is not None
+        return self._copy is not None or (self._capturing is not None and self._capturing.copying)
 
     def read(self, *, final: bool = False, logs: bool = True) -> Batch | None:
         """Reads at most 256 KiB of each file. Returns None if there is nothing new. Keeps the start of a long line.
@@ -99,10 +110,13 @@ class Relay:
             lines = [as_text(line, cut) for line, cut, _ in found]
             if lines:
                 batch.lines.append(NewLines(rank=rank, stream=stream, lines=lines))
+        self._read_event_files(batch, final=final)
         if final and copy_budget and batch.offsets == self._offsets:
             self._add_unannounced_checkpoints(batch, copy_budget)
             if not self.copying:
                 self._announce_progress(batch)
+        if self._capturing is not None:
+            self._capture(self._capturing, batch, final=final)
         if batch.offsets == self._offsets and not batch.checkpoints and not batch.events:
             return None
         return batch
@@ -125,6 +139,8 @@ class Relay:
         """Discards an unfinished copy. Raises OSError."""
         self._discard_copied()
         self._discard_unfinished()
+        if self._capturing is not None:
+            self._capturing.discard()
 
     def _read_events(self, batch: Batch, *, final: bool) -> int:
         """Returns how many bytes of checkpoints this call may still copy, or 0 if a line waits for its checkpoint."""
@@ -144,6 +160,30 @@ class Relay:
                     del batch.offsets[_EVENTS]
                 break
         return copy_budget
+
+    def _capture(self, capturing: Capturing, batch: Batch, *, final: bool) -> None:
+        """Adds files that the script wrote as checkpoints, once it has nothing else to read if `final`."""
+        steps = [point.step for points in (batch.points, batch.curves) for point in points]
+        step = max([*steps, self._offsets.get(_STEP, 0)])
+        if steps:
+            batch.offsets[_STEP] = step
+        if final and (self._copy is not None or batch.offsets != self._offsets):
+            return
+        taken = [new.name for new in batch.checkpoints]
+        warn = partial(_warn, batch)
+        for copy in capturing.take(_COPY_LIMIT, step=step, final=final, taken=taken, warn=warn):
+            batch.checkpoints.append(copy.checkpoint)
+            self._copied.append(copy)
+
+    def _read_event_files(self, batch: Batch, *, final: bool) -> None:
+        """Adds what TensorBoard's event files say."""
+        if self._event_files is None:
+            return
+        found = self._event_files.read(self._offsets, final=final)
+        batch.offsets.update(found.offsets)
+        batch.curves += found.points
+        for text in found.warnings:
+            _warn(batch, text)
 
     def _read_lines(self, name: str, batch: Batch, *, keep: int, final: bool) -> list[Line]:
         """Returns the next lines of a file, and sets the batch's offset behind them."""

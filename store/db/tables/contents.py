@@ -42,6 +42,7 @@ class Series(Base):
     key: Mapped[str] = mapped_column(String(200))
     latest: Mapped[float] = mapped_column(Float64, nullable=True)
     count: Mapped[int] = mapped_column(BigInteger, default=0)
+    source: Mapped[str | None] = mapped_column(String(16))
 
 
 class PointChunk(Base):
@@ -95,6 +96,8 @@ class Checkpoint(Base):
     created_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
     removed_at: Mapped[int | None] = mapped_column(BigInteger)
     """Time of its removal by the retention policy."""
+    source: Mapped[str | None] = mapped_column(String(16))
+    """NULL if the script published it."""
 
 
 class LogChunk(Base):

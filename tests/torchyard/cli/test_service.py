@@ -135,7 +135,7 @@ def test_workers_lists_each_device(service: Service) -> None:
 
 def test_metrics_prints_a_table_a_curve_csv_or_json(service: Service, trained: JobView) -> None:
     heading, *rows = _run(service, "metrics", "digits").stdout.splitlines()
-    assert heading.split() == ["METRIC", "LATEST", "STEP", "LEAST", "GREATEST"]
+    assert heading.split() == ["METRIC", "LATEST", "STEP", "LEAST", "GREATEST", "SOURCE"]
     assert {row.split()[0] for row in rows} == set(trained.metrics)
     points = [*csv.DictReader(io.StringIO(_run(service, "metrics", "digits", "-k", "val/accuracy", "--csv").stdout))]
     assert [point["key"] for point in points] == ["val/accuracy"] * 2

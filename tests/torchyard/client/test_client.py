@@ -51,6 +51,16 @@ def test_a_resolved_spec_can_be_submitted_again(server: FakeServer, client: Clie
     assert json.loads(server.requests[1].body)["time_limit"] == "1d"
 
 
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+def test_what_a_proxy_refuses_for_a_while_is_sent_again_with_the_same_key(
+    server: FakeServer, client: Client, status: int
+) -> None:
+    server.on("/v1/jobs", Answer(b"<html>busy</html>", status, {"Retry-After": "0"}), Answer(job(), 201))
+    assert client.submit({"trainer": "image-classification"}).id == "job_1"
+    first, second = server.requests
+    assert first.headers["Idempotency-Key"] == second.headers["Idempotency-Key"]
+
+
 @pytest.mark.parametrize("value", [float("nan"), {1, 2}, object()])
 def test_a_spec_that_json_cannot_hold_is_not_sent(server: FakeServer, client: Client, value: Any) -> None:
     with pytest.raises(InvalidSpec):
@@ -115,7 +125,7 @@ def test_a_spec_that_is_too_large_is_not_sent(server: FakeServer, client: Client
     assert server.requests == []
 
 
-@pytest.mark.parametrize("answer", [Answer(b"<html>", 502), Answer(b"<html>", 200), Answer({"hello": 1})])
+@pytest.mark.parametrize("answer", [Answer(b"<html>", 500), Answer(b"<html>", 200), Answer({"hello": 1})])
 def test_an_answer_of_another_kind_is_a_server_error(server: FakeServer, client: Client, answer: Answer) -> None:
     server.on(JOB, answer)
     with pytest.raises(ServerError, match="/v1/jobs/job_1"):

@@ -15,6 +15,7 @@ import pytest
 
 from store.blobs import Blobs
 from store.rows.attempts import Batch
+from tests.worker import eventfiles
 from torchyard.contract.recordfiles import write_record
 from torchyard.contract.records import Manifest, ManifestFile
 from torchyard.contract.rundir import RunDir
@@ -90,6 +91,19 @@ def test_only_complete_lines_are_read_until_the_end(run: RunDir) -> None:
     assert batch.lines[0].lines == ["three"]
     (batch,) = drain(relay, final=True)
     assert batch.lines[0].lines == ["four"]
+    assert drain(relay, final=True) == []
+
+
+def test_event_files_are_read_once_across_restarts_and_marked(run: RunDir) -> None:
+    path = eventfiles.write(run.artifacts / "tb" / eventfiles.NAME, eventfiles.scalars("loss", {1: 0.5}))
+    relay = relay_of(run)
+    (batch,) = drain(relay)
+    assert [(point.key, point.step, point.value) for point in batch.curves] == [("loss", 1, 0.5)]
+    assert batch.points == []
+    with path.open("ab") as file:
+        file.write(eventfiles.scalars("loss", {2: 0.25}))
+    relay = relay_of(run, offsets=batch.offsets)
+    assert [point.step for batch in drain(relay) for point in batch.curves] == [2]
     assert drain(relay, final=True) == []
 
 

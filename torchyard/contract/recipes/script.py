@@ -73,10 +73,10 @@ class Script(Schema):
         exclude_if=lambda requirements: requirements is None,
         description="a `requirements.txt` or `pyproject.toml` of the code, or `script`: not built yet",
     )
-    checkpoints: Annotated[list[_Pattern], Field(max_length=16), unbuilt([])] = Field(
+    checkpoints: Annotated[list[_Pattern], Field(max_length=16)] = Field(
         default=[],
         exclude_if=lambda patterns: not patterns,
-        description="patterns of files, below the working folder, to publish as checkpoints: not built yet",
+        description="patterns of files, below the working folder, to publish as checkpoints when they are complete",
     )
     git: Git | None = Field(
         default=None, exclude_if=lambda git: git is None, description="where the code comes from, for people"

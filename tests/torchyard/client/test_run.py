@@ -1,0 +1,78 @@
+"""`run` makes a job of a folder: packed, uploaded, submitted."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.torchyard.client.answers import NOW, job
+from tests.torchyard.client.fake_server import Answer, FakeServer
+from torchyard.client import Client
+from torchyard.client.packing import pack
+from torchyard.contract.errors import ConfigError
+from torchyard.contract.spec import parse_spec
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    folder = tmp_path / "my project"
+    folder.mkdir()
+    (folder / "train.py").write_text("print('hello')\n")
+    return folder
+
+
+def serve_bundle(server: FakeServer, folder: Path) -> str:
+    """Lets the server have the folder's bundle. Returns its URL."""
+    with pack(folder) as bundle:
+        have = {"sha256": bundle.sha256, "size": bundle.size, "files": 1, "state": "complete"}
+        server.on(f"/v1/bundles/{bundle.sha256}", {**have, "received": bundle.size, "created_at": NOW})
+        return bundle.url
+
+
+def submitted(server: FakeServer) -> dict[str, Any]:
+    return next(json.loads(request.body) for request in server.requests if request.path == "/v1/jobs")
+
+
+def test_a_folder_becomes_a_job(server: FakeServer, client: Client, code: Path) -> None:
+    url = serve_bundle(server, code)
+    server.on("/v1/jobs", Answer(job(), 201))
+    found = client.run(
+        "train.py", folder=code, devices=2, args=["--lr", 0.1], checkpoints=["out/*.pt"], time_limit="1h"
+    )
+    assert found.id == "job_1"
+    spec = submitted(server)
+    assert spec == {
+        "trainer": "script",
+        "name": "my-project",
+        "time_limit": "1h",
+        "resources": {"devices_per_node": 2},
+        "config": {
+            "entrypoint": "train.py",
+            "code": url,
+            "args": ["--lr", "0.1"],
+            "checkpoints": ["out/*.pt"],
+        },
+    }
+    parse_spec(spec)
+
+
+def test_mounts_are_packed_too_and_urls_stay(server: FakeServer, client: Client, code: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "x.txt").write_text("x")
+    serve_bundle(server, code)
+    url = serve_bundle(server, data)
+    server.on("/v1/jobs", Answer(job(), 201))
+    client.run("pkg.train", module=True, folder=code, name="mine", mounts={"data": data, "raw": "file:///raw"})
+    spec = submitted(server)
+    assert spec["config"]["mounts"] == {"data": url, "raw": "file:///raw"}
+    assert (spec["name"], spec["config"]["module"]) == ("mine", "pkg.train")
+    parse_spec(spec)
+
+
+@pytest.mark.parametrize("wrong", [{"program": "absent.py"}, {"trainer": "x"}, {"config": {}}])
+def test_what_cannot_run_is_not_sent(server: FakeServer, client: Client, code: Path, wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        client.run(folder=code, **wrong)
+    assert server.requests == []

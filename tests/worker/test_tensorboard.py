@@ -1,0 +1,212 @@
+"""The scalars of TensorBoard's event files become points, once each, whatever else the files hold."""
+
+import base64
+import math
+import os
+from pathlib import Path
+import struct
+
+import pytest
+
+from store.rows.metrics import MetricPoint
+from tests.worker.eventfiles import NAME, event, nested, record, scalars, simple, tensor, varint, write
+from worker.tensorboard import curves
+from worker.tensorboard.curves import EventFiles, Found
+
+REAL = base64.b64decode(
+    "SAAAAAAAAAD+kkidCTpz3UQKwdpBGg1icmFpbi5FdmVudDoyUi4KLHRlbnNvcmJvYXJkLnN1bW1hcnkud3JpdGVyLmV2ZW50X2Zp"
+    "bGVfd3JpdGVyEpBFryAAAAAAAAAAKe2pUAlPed1ECsHaQRABKhMKEQoKdHJhaW4vbG9zcxUAAAA/Iv9fgyAAAAAAAAAAKe2pUAmU"
+    "ed1ECsHaQRACKhMKEQoKdHJhaW4vbG9zcxUAAIA+CODF1zoAAAAAAAAAEpXq4gkyet1ECsHaQRABKi0KKwoOYS90ZXh0X3N1bW1h"
+    "cnlCDwgHEgQSAggBQgVoZWxsb0oICgYKBHRleHT2QGkfMQAAAAAAAACdg4PpCXx63UQKwdpBEAMqJAoiCgluZXcgc3R5bGVCCAgB"
+    "KgQAAABASgsKCQoHc2NhbGFycwQ0gkQ="
+)
+"""What torch.utils.tensorboard.SummaryWriter of TensorBoard wrote."""
+
+
+def read(job: Path, offsets: dict[str, int] | None = None) -> Found:
+    return EventFiles(job).read(offsets or {}, final=True)
+
+
+def rest(files: EventFiles, offsets: dict[str, int], *, final: bool = True) -> list[tuple[str, int, float]]:
+    """Reads until there is nothing new, and keeps the offsets as the store does."""
+    found: list[tuple[str, int, float]] = []
+    while (part := files.read(offsets, final=final)).offsets:
+        offsets.update(part.offsets)
+        found += [(point.key, point.step, point.value) for point in part.points]
+    return found
+
+
+def test_a_file_that_tensorboard_wrote_is_read(tmp_path: Path) -> None:
+    write(tmp_path / "runs" / NAME, REAL)
+    assert [(point.key, point.step, point.value) for point in read(tmp_path).points] == [
+        ("train/loss", 1, 0.5),
+        ("train/loss", 2, 0.25),
+        ("new style", 3, 2.0),
+    ]
+
+
+def test_scalars_of_both_kinds_are_read_and_all_else_is_left_out(tmp_path: Path) -> None:
+    half = varint(int.from_bytes(struct.pack("<e", 1.5), "little"))
+    values = [
+        simple("simple", -0.5),
+        simple("nan", math.nan),
+        tensor("float", 1, nested(4, struct.pack("<f", 2.5))),
+        tensor("listed", 1, b"\x2d" + struct.pack("<f", 3.5), dims=(1, 1)),
+        tensor("packed", 2, nested(6, struct.pack("<d", 4.5))),
+        tensor("whole", 9, b"\x50" + varint(-7)),
+        tensor("half", 19, b"\x68" + half),
+        tensor("vector", 1, nested(5, struct.pack("<f", 1.0)), dims=(3,)),
+        tensor("text", 7, nested(8, b"hello"), plugin=b"text"),
+        tensor("curve", 1, nested(4, struct.pack("<f", 1.0)), plugin=b"pr_curves"),
+        nested(1, b"histogram") + nested(5, b""),
+    ]
+    write(tmp_path / NAME, record(b"\x1a\x0dbrain.Event:2") + record(event(7, *values)))
+    found = read(tmp_path)
+    assert found.warnings == []
+    assert {point.step for point in found.points} == {7}
+    assert {point.time for point in found.points} == {1_500_000}
+    seen = {point.key: point.value for point in found.points}
+    assert math.isnan(seen.pop("nan"))
+    assert seen == {"simple": -0.5, "float": 2.5, "listed": 3.5, "packed": 4.5, "whole": -7.0, "half": 1.5}
+
+
+def test_a_growing_file_is_read_once_wherever_it_is_cut(tmp_path: Path) -> None:
+    content = scalars("loss", {step: step / 2 for step in range(20)})
+    path = write(tmp_path / NAME, b"")
+    files, offsets = EventFiles(tmp_path, look_s=0), dict[str, int]()
+    found: list[tuple[str, int, float]] = []
+    for size in range(0, len(content) + 7, 7):
+        path.write_bytes(content[:size])
+        found += rest(files, offsets, final=False)
+        files = EventFiles(tmp_path, look_s=0)  # as after a restart of the worker
+    assert found == [("loss", step, step / 2) for step in range(20)]
+
+
+def test_a_part_that_was_not_stored_is_read_again(tmp_path: Path) -> None:
+    write(tmp_path / NAME, scalars("loss", {1: 0.5}))
+    files = EventFiles(tmp_path)
+    assert files.read({}, final=True) == files.read({}, final=True)
+
+
+def test_a_folder_below_another_or_of_a_split_is_named_in_the_key(tmp_path: Path) -> None:
+    one = scalars("loss", {1: 1.0})
+    for folder in ("runs/a", "runs/a/loss_best", "keras/validation", "other"):
+        write(tmp_path / folder / NAME, one)
+    assert [point.key for point in read(tmp_path).points] == ["loss", "validation/loss", "loss", "loss_best/loss"]
+
+
+def test_tags_that_are_no_names_of_metrics_are_left_out_with_one_warning(tmp_path: Path) -> None:
+    tags = [b"x" * 1000, b"", b"\xff\xfe", b"a" * 201, b"line\nbreak", b"ok"]
+    write(tmp_path / NAME, b"".join(record(event(1, simple(tag, 1.0))) for tag in tags))
+    found = read(tmp_path)
+    assert [point.key for point in found.points] == ["line_break", "ok"]
+    (warning,) = found.warnings
+    assert "1 to 200 characters" in warning
+    assert len(warning) < 500
+
+
+def test_a_tag_of_a_megabyte_is_skipped_with_its_record_and_what_follows_is_read(tmp_path: Path) -> None:
+    write(tmp_path / NAME, record(event(1, simple(b"x" * (1 << 20), 1.0))) + scalars("loss", {2: 0.5}))
+    files, offsets = EventFiles(tmp_path), dict[str, int]()
+    first = files.read(offsets, final=True)
+    assert first.points == [] and "records of more than" in first.warnings[0]
+    offsets.update(first.offsets)
+    assert rest(files, offsets) == [("loss", 2, 0.5)]
+
+
+@pytest.mark.parametrize("place", [0, 9, 20, -2])
+def test_a_damaged_file_is_read_up_to_the_damage(tmp_path: Path, place: int) -> None:
+    wrong = bytearray(scalars("loss", {2: 0.5}))
+    wrong[place] ^= 1
+    write(tmp_path / NAME, scalars("loss", {1: 1.0}) + bytes(wrong) + scalars("loss", {3: 1.0}))
+    files = EventFiles(tmp_path)
+    found = files.read({}, final=True)
+    assert [point.step for point in found.points] == [1]
+    assert "is damaged at byte" in found.warnings[0]
+    assert files.read(found.offsets, final=True) == Found()
+
+
+@pytest.mark.parametrize("content", [b"\x0a", b"\x0a\xff\xff\xff\xff\x0f", b"\xff" * 11, b"\x0b", b"\x2a\x02\x0a\x09"])
+def test_a_malformed_event_is_left_out(tmp_path: Path, content: bytes) -> None:
+    write(tmp_path / NAME, record(content) + scalars("loss", {1: 1.0}))
+    found = read(tmp_path)
+    assert [point.step for point in found.points] == [1]
+    assert "cannot be read" in found.warnings[0]
+
+
+def test_random_bytes_never_break_the_reader(tmp_path: Path) -> None:
+    for seed in range(300):
+        size = seed % 97
+        content = bytes((seed * 31 + place * place * 7) % 256 for place in range(size))
+        write(tmp_path / NAME, record(content) + record(b"\x2a" + varint(size) + content))
+        assert all(isinstance(point, MetricPoint) for point in read(tmp_path).points)
+
+
+def test_a_negative_step_and_a_time_that_is_none_do_no_harm(tmp_path: Path) -> None:
+    times = [math.nan, math.inf, -5.0, 1e300]
+    content = [record(event(-1, simple("a", 1.0))), *(record(event(1, simple("a", 1.0), time=time)) for time in times)]
+    write(tmp_path / NAME, b"".join(content))
+    found = read(tmp_path)
+    assert [point.time for point in found.points] == [0, 0, 0, 253_402_300_799_999_999]
+    assert "the step -1" in found.warnings[0]
+
+
+def test_links_pipes_and_second_names_are_not_read(tmp_path: Path) -> None:
+    outside = write(tmp_path / "outside" / NAME, scalars("secret", {1: 1.0}))
+    job = tmp_path / "job"
+    job.mkdir()
+    (job / NAME).symlink_to(outside)
+    (job / "folder").symlink_to(outside.parent)
+    os.link(outside, job / f"{NAME}.second")
+    os.mkfifo(job / f"{NAME}.pipe")
+    found = read(job)
+    assert found.points == []
+    assert len(found.warnings) == 3
+
+
+def test_a_file_that_became_a_pipe_or_a_link_is_given_up(tmp_path: Path) -> None:
+    path = write(tmp_path / NAME, scalars("loss", {1: 1.0}))
+    files, offsets = EventFiles(tmp_path), dict[str, int]()
+    assert rest(files, offsets) == [("loss", 1, 1.0)]
+    path.unlink()
+    os.mkfifo(path)
+    assert "not a regular file" in files.read(offsets, final=True).warnings[0]
+    assert files.read(offsets, final=True) == Found()
+
+
+def test_a_shorter_file_is_read_from_its_start_and_a_new_one_beside_the_old(tmp_path: Path) -> None:
+    path = write(tmp_path / NAME, scalars("loss", {1: 1.0, 2: 1.0}))
+    files, offsets = EventFiles(tmp_path), dict[str, int]()
+    rest(files, offsets)
+    path.write_bytes(scalars("loss", {3: 1.0}))
+    write(tmp_path / f"{NAME}.v2", scalars("loss", {4: 1.0}))
+    assert rest(files, offsets) == [("loss", 3, 1.0), ("loss", 4, 1.0)]
+
+
+def test_more_than_a_hundred_files_are_not_read(tmp_path: Path) -> None:
+    for number in range(curves.MOST_FILES + 5):
+        write(tmp_path / f"run-{number:03}" / NAME, scalars("loss", {number: 1.0}))
+    files, offsets = EventFiles(tmp_path), dict[str, int]()
+    first = files.read(offsets, final=True)
+    offsets.update(first.offsets)
+    assert len(first.points) == len(offsets) == curves.MOST_FILES
+    assert "more than 100 event files" in first.warnings[0]
+    assert EventFiles(tmp_path).read(offsets, final=True).points == []
+
+
+def test_a_flood_is_read_at_a_bounded_rate_and_its_rest_up_to_a_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(curves, "FINAL_BYTES", 1 << 20)
+    now = 1000.0
+    monkeypatch.setattr(curves.time, "monotonic", lambda: now)
+    content = scalars("loss", dict.fromkeys(range(1000), 1.0)) * 200
+    assert len(content) > 4 << 20
+    write(tmp_path / NAME, content)
+    files, offsets = EventFiles(tmp_path, look_s=0), dict[str, int]()
+    rest(files, offsets, final=False)
+    (offset,) = offsets.values()
+    assert offset <= curves.BYTES_PER_SECOND + (1 << 18)
+    rest(files, offsets)
+    (last,) = offsets.values()
+    assert offset < last <= offset + (1 << 20) + (1 << 18)

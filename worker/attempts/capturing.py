@@ -1,0 +1,278 @@
+"""Publishes files that a script wrote as checkpoints of the source `captured`, by the patterns of `config.checkpoints`.
+
+A pattern is relative to the script's working copy, and to `artifacts` of the run directory. A file is captured when two
+looks found it unchanged and nobody seen has it open for writing, or when the attempt has ended.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+import errno
+import hashlib
+import os
+import re
+import time
+from typing import BinaryIO
+
+from store.blobs import Blobs
+from store.rows.checkpoints import CAPTURED, NewCheckpoint
+from torchyard.contract.errors import DataError
+from torchyard.contract.records import Manifest, ManifestFile
+from torchyard.contract.rundir import RunDir
+from torchyard.contract.text import storable
+from torchyard.contract.untrusted import open_inside
+from worker.attempts.matching import Match, Parts, Search
+from worker.attempts.writers import is_open_for_writing
+
+ROOTS: tuple[Parts, ...] = (("code",), ("artifacts",))
+"""The folders of the job that patterns are relative to."""
+MOST_CAPTURED = 1000
+"""Checkpoints that are captured of one attempt."""
+_LOOK_S = 2.0
+"""Seconds between two looks."""
+_LOOK_SHARE = 50
+"""A look that took a second is followed by so many without one."""
+_AGAIN_S = 30.0
+"""Seconds until a file that was captured is captured again, while the attempt runs."""
+_PREFIX = "captured-"
+_FILE_COST = 1 << 20
+"""Storing a file counts as copying so many bytes, at least."""
+_UNUSUAL = re.compile(r"[^A-Za-z0-9._-]")
+_LONGEST, _DEEPEST = 100, 5
+"""Of the path that a checkpoint lists: characters of a name, and names."""
+
+
+class CapturedCopy:
+    """Copies one file. Has the interface of `worker.attempts.copying.CheckpointCopy`."""
+
+    def __init__(self, run: RunDir, blobs: Blobs, match: Match, *, name: str, step: int, limit: int) -> None:
+        """Raises DataError if the file cannot be read, is too large or has changed, and OSError."""
+        self.name = name
+        self._match = match
+        self._step = step
+        self._checkpoint: NewCheckpoint | None = None
+        space, size = blobs.disk_space(), match.status.st_size
+        if size > min(limit, space.total):
+            raise DataError(f"it has {size} bytes, but a checkpoint may have at most {min(limit, space.total)}")
+        if size > space.free:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(blobs.root))
+        source = open_inside(run.job, *match.parts)
+        if source is None:
+            raise Changed("it is gone")
+        self._source: BinaryIO = source
+        try:
+            self._check_unchanged()
+            self._writer = blobs.create()
+        except BaseException:
+            source.close()
+            raise
+
+    @property
+    def parts(self) -> Parts:
+        return self._match.parts
+
+    @property
+    def checkpoint(self) -> NewCheckpoint:
+        assert self._checkpoint is not None
+        return self._checkpoint
+
+    def copy_some(self, limit: int) -> int:
+        """Copies `limit` bytes at most. Returns how much of it is left: if not 0, all is copied.
+
+        Raises DataError if the file has changed meanwhile, and OSError.
+        """
+        size = self._match.status.st_size
+        copied = self._writer.copy_from(self._source, min(limit, size - self._writer.size))
+        limit -= max(copied, _FILE_COST)
+        if limit <= 0 and self._writer.size < size:
+            self._writer.sync()
+            return 0
+        self._check_unchanged()
+        blob = self._writer.finish()
+        self._source.close()
+        if blob.size != size:
+            raise Changed("it has become shorter")
+        file = ManifestFile(path=_listed_path(self._match.parts), size=blob.size, sha256=blob.sha256)
+        manifest = Manifest(step=self._step, files=[file])
+        self._checkpoint = NewCheckpoint(self.name, manifest, [file], source=CAPTURED)
+        return max(limit, 1)
+
+    def publish(self) -> None:
+        """Gives the blob its name. The caller holds `Blobs.shared_lock` until its commit. Raises OSError."""
+        self._writer.publish()
+
+    def discard(self) -> None:
+        """Removes the blob if it has no name. Raises OSError."""
+        self._source.close()
+        self._writer.discard()
+
+    def _check_unchanged(self) -> None:
+        if _identity(os.fstat(self._source.fileno())) != _identity(self._match.status):
+            raise Changed("it has changed")
+
+
+class Changed(DataError):
+    """The file is not the one that was looked at. It may be captured later."""
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    match: Match
+    name: str
+
+
+class Capturing:
+    """Captures the files of one attempt. `known` has the names of its checkpoints, and grows with them."""
+
+    def __init__(
+        self,
+        run: RunDir,
+        blobs: Blobs,
+        patterns: Sequence[str],
+        *,
+        known: set[str],
+        limit: int,
+        look_s: float = _LOOK_S,
+    ) -> None:
+        self._run = run
+        self._blobs = blobs
+        self._patterns = patterns
+        self._known = known
+        self._limit = limit
+        self._look_s = look_s
+        self._next_look = 0.0
+        self._seen: dict[Parts, tuple[int, ...]] = {}
+        """The files of the look before, and what each was."""
+        self._captured_at: dict[Parts, float] = {}
+        self._waiting: list[_Candidate] = []
+        self._copy: CapturedCopy | None = None
+        self._warned: set[str] = set()
+
+    @property
+    def copying(self) -> bool:
+        """Whether there is more to copy now."""
+        return self._copy is not None or bool(self._waiting)
+
+    def take(
+        self, budget: int, *, step: int, final: bool, taken: Collection[str], warn: Callable[[str], None]
+    ) -> "list[CapturedCopy]":
+        """Copies at most about `budget` bytes, and returns the copies that are complete.
+
+        `step`: the newest that the script reported. `taken`: names that this call must not return again. `final`: all
+        processes have ended, so that no file changes any more. Raises OSError if `final`; else it tries again later.
+        """
+        done: list[CapturedCopy] = []
+        try:
+            if not self.copying and (final or time.monotonic() >= self._next_look):
+                self._look(taken, final=final, warn=warn)
+            while budget > 0 and (self._waiting or self._copy is not None):
+                budget = self._copy_next(budget, step, done, warn)
+        except OSError as error:
+            self.discard()
+            self._waiting.clear()
+            if final:
+                for copy in done:
+                    copy.discard()
+                raise
+            self._next_look = time.monotonic() + _AGAIN_S
+            self._warn_once(
+                "disk", f"files of config.checkpoints cannot be stored now, and wait: {error.strerror}", warn
+            )
+        return done
+
+    def discard(self) -> None:
+        """Discards an unfinished copy. Raises OSError."""
+        copy, self._copy = self._copy, None
+        if copy is not None:
+            copy.discard()
+
+    def _look(self, taken: Collection[str], *, final: bool, warn: Callable[[str], None]) -> None:
+        began = time.monotonic()
+        search, before = Search(self._run.job), self._seen
+        found = [match for root in ROOTS for match in search.find(root, self._patterns).values()]
+        self._seen = {match.parts: _identity(match.status) for match in found}
+        started_ns = self._started_ns()
+        count = sum(name.startswith(_PREFIX) for name in self._known)
+        for match in found:
+            name = _name_of(match)
+            if (
+                name in self._known
+                or name in taken
+                or match.status.st_mtime_ns <= started_ns
+                or not match.status.st_size
+            ):
+                continue
+            if not final and not self._is_settled(match, before):
+                continue
+            if count + len(self._waiting) >= MOST_CAPTURED:
+                text = f"{MOST_CAPTURED} files of config.checkpoints were stored; further ones are not"
+                self._warn_once("count", text, warn)
+                break
+            self._waiting.append(_Candidate(match, name))
+        now = time.monotonic()
+        self._next_look = now + max(self._look_s, _LOOK_SHARE * (now - began))
+
+    def _is_settled(self, match: Match, before: dict[Parts, tuple[int, ...]]) -> bool:
+        if before.get(match.parts) != _identity(match.status):
+            return False
+        captured_at = self._captured_at.get(match.parts)
+        if captured_at is not None and time.monotonic() - captured_at < _AGAIN_S:
+            return False
+        return not is_open_for_writing(match.status)
+
+    def _started_ns(self) -> int:
+        """Returns when the attempt was started. What is older came with the code."""
+        try:
+            return self._run.launch.stat().st_mtime_ns
+        except OSError:
+            return 0
+
+    def _copy_next(self, budget: int, step: int, done: list[CapturedCopy], warn: Callable[[str], None]) -> int:
+        """Goes on with a copy. Returns what is left of `budget`."""
+        if self._copy is None:
+            candidate = self._waiting.pop(0)
+            try:
+                match, name = candidate.match, candidate.name
+                self._copy = CapturedCopy(self._run, self._blobs, match, name=name, step=step, limit=self._limit)
+            except DataError as error:
+                self._refuse(candidate.match.parts, candidate.name, error, warn)
+                return budget
+        copy = self._copy
+        try:
+            left = copy.copy_some(budget)
+        except DataError as error:
+            self.discard()
+            self._refuse(copy.parts, copy.name, error, warn)
+            return budget
+        if left:
+            self._captured_at[copy.parts] = time.monotonic()
+            done.append(copy)
+            self._copy = None
+        return left
+
+    def _refuse(self, parts: Parts, name: str, error: DataError, warn: Callable[[str], None]) -> None:
+        """Leaves a file out: for good, or until it is looked at again if it has only changed."""
+        if not isinstance(error, Changed):
+            self._known.add(name)
+            path = storable("/".join(parts))[-200:]
+            self._warn_once(path, f"{path} is not stored as a checkpoint: {error.message}", warn)
+
+    def _warn_once(self, topic: str, text: str, warn: Callable[[str], None]) -> None:
+        if topic not in self._warned and len(self._warned) < MOST_CAPTURED:
+            self._warned.add(topic)
+            warn(text)
+
+
+def _identity(status: os.stat_result) -> tuple[int, ...]:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _name_of(match: Match) -> str:
+    """Returns the checkpoint's name. It is another one when the file was replaced, and the same after a restart."""
+    path = hashlib.sha256(os.fsencode("/".join(match.parts))).hexdigest()[:12]
+    return f"{_PREFIX}{path}-{match.status.st_mtime_ns:x}-{match.status.st_size:x}"
+
+
+def _listed_path(parts: Parts) -> str:
+    """Returns the path that the checkpoint lists: below the working folder, with `_` for unusual characters."""
+    names = [_UNUSUAL.sub("_", name)[-_LONGEST:] for name in parts[1:]][-_DEEPEST:]
+    return "/".join(name if name[0] not in ".-" else f"_{name[1:]}" for name in names)

@@ -1,0 +1,209 @@
+"""Follows the event files of one attempt as they grow, and returns their scalars as points.
+
+A tag is the metric's key, with `_` for control characters. A file in a folder below another one with event files, or in
+a folder named like a split of the data (`train`, `val`, …), puts the folder's name and `/` before it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+import hashlib
+import os
+from pathlib import Path
+import re
+import stat
+import time
+from typing import BinaryIO
+
+from store.rows.metrics import MetricPoint
+from torchyard.contract.errors import DataError
+from torchyard.contract.events import LAST_TIME_US
+from torchyard.contract.text import METRIC_KEY_LENGTH, storable
+from torchyard.contract.untrusted import open_inside
+from worker.tensorboard import finding, records, summaries
+from worker.tensorboard.finding import Parts
+
+MOST_FILES = 100
+"""Event files of one attempt that are read."""
+BYTES_PER_SECOND = 1 << 19
+FINAL_BYTES = 1 << 26
+"""Bytes that are read after the attempt has ended."""
+_CHUNK = 1 << 18
+_CALL = 1 << 20
+"""Bytes that one call reads of all files together, at most."""
+_MOST_RECORD = _CHUNK - 64
+"""Bytes of the largest record that is read."""
+_LOOK_S = 3.0
+"""Seconds between two searches for new files."""
+_LOOK_SHARE = 50
+"""A search that took a second is followed by so many without one."""
+_PREFIX = "tensorboard/"
+_SPLITS = frozenset({"train", "training", "val", "valid", "validation", "dev", "eval", "evaluation", "test"})
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+@dataclass
+class Found:
+    """What one call has read. `offsets`: the bytes of each file that are stored with it."""
+
+    offsets: dict[str, int] = field(default_factory=dict[str, int])
+    points: list[MetricPoint] = field(default_factory=list[MetricPoint])
+    warnings: list[str] = field(default_factory=list[str])
+
+
+class EventFiles:
+    """The event files below `job`, the part of the run directory that the job may write."""
+
+    def __init__(self, job: Path, *, look_s: float = _LOOK_S) -> None:
+        self._job = job
+        self._look_s = look_s
+        self._next_look = 0.0
+        self._files: dict[str, Parts] = {}
+        self._folders: frozenset[Parts] = frozenset()
+        self._given_up: set[str] = set()
+        """The names of files that cannot be read any further."""
+        self._warned: set[str] = set()
+        self._budget = float(BYTES_PER_SECOND)
+        self._budget_at = time.monotonic()
+        self._final = False
+
+    def read(self, offsets: Mapping[str, int], *, final: bool) -> Found:
+        """Reads at most 256 KiB of each file behind its offset, 1 MiB of all, and 512 KiB of all in a second.
+
+        `final`: all processes have ended, so nothing is to wait for: up to 64 MiB are read as fast as they are asked
+        for. Raises OSError.
+        """
+        found = Found()
+        if final or time.monotonic() >= self._next_look:
+            self._look(offsets, found)
+        self._refill(final=final)
+        end = self._budget - _CALL
+        for name, parts in self._files.items():
+            offset = offsets.get(name, 0)
+            if name in self._given_up or self._has_size(parts, offset):
+                continue
+            if self._budget <= 0 and final:
+                self._warn(
+                    "late", "more than 64 MiB of event files of TensorBoard were unread: some is left out", found
+                )
+            if self._budget <= max(end, 0):
+                break
+            self._read_file(name, parts, offset, found)
+        return found
+
+    def _look(self, offsets: Mapping[str, int], found: Found) -> None:
+        began = time.monotonic()
+        paths = finding.find(self._job)
+        self._folders = frozenset(parts[:-1] for parts in paths)
+        known = {name for name in offsets if name.startswith(_PREFIX)} | self._files.keys()
+        for parts in paths:
+            name = _PREFIX + hashlib.sha256(os.fsencode("/".join(parts))).hexdigest()[:16]
+            if name not in known and len(known) >= MOST_FILES:
+                text = f"the attempt writes more than {MOST_FILES} event files of TensorBoard; the others are not read"
+                self._warn("files", text, found)
+                break
+            known.add(name)
+            self._files[name] = parts
+        took = time.monotonic() - began
+        self._next_look = began + max(self._look_s, _LOOK_SHARE * took)
+
+    def _refill(self, *, final: bool) -> None:
+        """Sets how many bytes may be read now."""
+        now = time.monotonic()
+        if not final:
+            self._budget = min(self._budget + (now - self._budget_at) * BYTES_PER_SECOND, BYTES_PER_SECOND)
+        elif not self._final:
+            self._budget = FINAL_BYTES
+        self._budget_at, self._final = now, final
+
+    def _read_file(self, name: str, parts: Parts, offset: int, found: Found) -> None:
+        try:
+            file = open_inside(self._job, *parts)
+        except DataError as error:
+            return self._give_up(name, f"{storable(error.message)}, and is not read", found)
+        except PermissionError:
+            return self._give_up(name, f"{_shown(parts)} cannot be opened", found)
+        if file is not None:
+            with file:
+                self._read_part(name, parts, file, offset, found)
+        return None
+
+    def _has_size(self, parts: Parts, offset: int) -> bool:
+        """Returns True if the file surely has nothing new."""
+        try:
+            status = os.lstat(self._job.joinpath(*parts))
+        except OSError:
+            return False
+        return status.st_size == offset and stat.S_ISREG(status.st_mode)
+
+    def _read_part(self, name: str, parts: Parts, file: BinaryIO, offset: int, found: Found) -> None:
+        size = os.fstat(file.fileno()).st_size
+        if size < offset:
+            found.warnings.append(f"{_shown(parts)} has become shorter, and is read again from its start")
+            offset = found.offsets[name] = 0
+        data = os.pread(file.fileno(), _CHUNK, offset)
+        self._budget -= len(data)
+        part = records.split(data, offset, file_size=size, limit=_MOST_RECORD)
+        if part.offset != offset:
+            found.offsets[name] = part.offset
+        if part.skipped:
+            text = f"{_shown(parts)} has records of more than {_MOST_RECORD} bytes, which are left out"
+            self._warn(f"{name} large", text, found)
+        for record in part.records:
+            self._add(parts, record, found)
+        if part.damaged:
+            self._give_up(name, f"{_shown(parts)} is damaged at byte {part.offset}, and is not read further", found)
+
+    def _add(self, parts: Parts, record: bytes, found: Found) -> None:
+        try:
+            event = summaries.parse(record)
+        except ValueError as error:
+            return self._warn("malformed", f"{_shown(parts)} has an event that cannot be read: {error}", found)
+        if not event.values:
+            return None
+        if event.step < 0:
+            return self._warn(
+                "step", f"{_shown(parts)} has an event of the step {event.step}, which is left out", found
+            )
+        written = summaries.microseconds(event.time, last=LAST_TIME_US)
+        for tag, value in event.values:
+            key = self._key(parts[:-1], tag)
+            if key is None:
+                start = storable(tag[:60].decode("utf-8", "replace"))
+                text = f"a tag must be text of 1 to {METRIC_KEY_LENGTH} characters, and is left out: {start!r}"
+                self._warn("tag", f"{_shown(parts)}: {text}", found)
+                continue
+            found.points.append(MetricPoint(key, event.step, value, written))
+        return None
+
+    def _key(self, folder: Parts, tag: bytes) -> str | None:
+        """Returns the metric's key, or None if the tag is too long, empty or not text."""
+        if len(tag) > 4 * METRIC_KEY_LENGTH:
+            return None
+        try:
+            text = tag.decode()
+        except UnicodeDecodeError:
+            return None
+        prefix = self._prefix(folder)
+        key = _CONTROL.sub("_", f"{prefix}/{text}" if prefix and not text.startswith(f"{prefix}/") else text)
+        return key if text and len(key) <= METRIC_KEY_LENGTH else None
+
+    def _prefix(self, folder: Parts) -> str:
+        above = (folder[:depth] for depth in range(len(folder)))
+        top = next((outer for outer in above if outer in self._folders), None)
+        if top is not None:
+            return storable("/".join(folder[len(top) :]))
+        return folder[-1] if folder and folder[-1].lower() in _SPLITS else ""
+
+    def _give_up(self, name: str, text: str, found: Found) -> None:
+        self._given_up.add(name)
+        found.warnings.append(text)
+
+    def _warn(self, topic: str, text: str, found: Found) -> None:
+        """Warns once about each topic."""
+        if topic not in self._warned:
+            self._warned.add(topic)
+            found.warnings.append(text)
+
+
+def _shown(parts: Iterable[str]) -> str:
+    return storable("/".join(parts))[-200:]
