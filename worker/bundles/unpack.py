@@ -14,7 +14,7 @@ import signal
 import sys
 from typing import BinaryIO
 
-from torchyard.contract.bundles import MAX_BUNDLE_BYTES, Member, read_members
+from torchyard.contract.bundles import BLOCK, Member, read_members
 from torchyard.contract.errors import InvalidBundle
 from torchyard.contract.failpoints import failpoint
 from torchyard.contract.inspection import prctl
@@ -67,10 +67,10 @@ def unpack(file: BinaryIO, folder: Path, *, sha256: str) -> None:
 
     Raises InvalidBundle, also if the file has another digest, and OSError. What it has written by then stays.
     """
-    source = _Hashed(file)
+    source, size = _Hashed(file), os.fstat(file.fileno()).st_size
     folders: dict[Path, None] = {folder: None}
     try:
-        for member, chunks in read_members(source, max_bytes=MAX_BUNDLE_BYTES):
+        for member, chunks in read_members(source, max_bytes=size, max_files=size // BLOCK):  # the upload had the caps
             path = folder / member.name
             _make_folders(path.parent, folders)
             _write(path, member, chunks)
