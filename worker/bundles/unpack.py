@@ -14,7 +14,7 @@ import signal
 import sys
 from typing import BinaryIO
 
-from torchyard.contract.bundles import BLOCK, Member, read_members
+from torchyard.contract.bundles import BLOCK, MAX_BUNDLE_FILES, Member, read_members
 from torchyard.contract.errors import InvalidBundle
 from torchyard.contract.failpoints import failpoint
 from torchyard.contract.inspection import prctl
@@ -70,7 +70,8 @@ def unpack(file: BinaryIO, folder: Path, *, sha256: str) -> None:
     source, size = _Hashed(file), os.fstat(file.fileno()).st_size
     folders: dict[Path, None] = {folder: None}
     try:
-        for member, chunks in read_members(source, max_bytes=size, max_files=size // BLOCK):  # the upload had the caps
+        # The upload has its own caps. These bound what a damaged blob can cost.
+        for member, chunks in read_members(source, max_bytes=size, max_files=max(MAX_BUNDLE_FILES, size // BLOCK)):
             path = folder / member.name
             _make_folders(path.parent, folders)
             _write(path, member, chunks)
