@@ -29,7 +29,7 @@ class Torchyard(lightning.Callback):
         self._run: Run = torchyard.init()
         self._stopped = False
 
-    def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         if trainer.global_step % trainer.log_every_n_steps == 0:
             self._report(trainer)
         if not self._stopped and self._run.should_stop():

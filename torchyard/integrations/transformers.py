@@ -4,7 +4,7 @@ from pathlib import Path
 import shutil
 from typing import Any, BinaryIO
 
-import transformers
+from transformers.trainer_callback import TrainerCallback
 
 import torchyard
 from torchyard.run import Run
@@ -18,7 +18,7 @@ def resume_path() -> str | None:
     return None if folder is None or not (folder / _FOLDER).is_dir() else str(folder / _FOLDER)
 
 
-class Torchyard(transformers.TrainerCallback):
+class Torchyard(TrainerCallback):
     """Reports what the Trainer logs, publishes what it saves, and stops all ranks at the same step, with a save.
 
     A key that begins with `eval_` becomes `val/…`, any other `train/…`.
