@@ -14,6 +14,7 @@ ROOT = Path(__file__).parent.parent
 LAW: dict[str, frozenset[str]] = {
     "torchyard.contract": frozenset({"torchyard.contract"}),
     "torchyard.run": frozenset({"torchyard.contract", "torchyard.run"}),
+    "torchyard.integrations": frozenset({"torchyard", "torchyard.run", "torchyard.integrations"}),
     "torchyard.client": frozenset({"torchyard.contract", "torchyard.client"}),
     "torchyard.cli": frozenset({"torchyard.contract", "torchyard.client", "torchyard.cli"}),
     "store": frozenset({"torchyard.contract", "store"}),

@@ -154,6 +154,11 @@ class Run:
 
         return torch.load(state, map_location="cpu", weights_only=True)
 
+    @property
+    def resume_folder(self) -> Path | None:
+        """The folder with the files of the checkpoint to continue from. None on a fresh start."""
+        return Path(self._resume_from) if self._resume_from else None
+
     def save_checkpoint(
         self,
         state: Mapping[str, Any],

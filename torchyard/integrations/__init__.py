@@ -1,0 +1,1 @@
+"""Callbacks for frameworks: stop, resume, metrics and checkpoints, nothing else."""
