@@ -25,7 +25,7 @@ RUN = Path(os.environ["TORCHYARD_RUN_DIR"])
 DATA = Path(TARGETS["data"])
 HOME = Path(TARGETS["home"])
 LIBC = ctypes.CDLL(None, use_errno=True)
-PTRACE_ATTACH, PTRACE_DETACH = 16, 17
+PTRACE_ATTACH, PTRACE_DETACH, PTRACE_SEIZE, PTRACE_O_TRACEEXIT = 16, 17, 0x4206, 0x40
 PIDFD_GETFD = 438
 IOPRIO_SET, ADD_KEY = (251, 248) if os.uname().machine == "x86_64" else (30, 217)
 Attack = Callable[[], object]
@@ -152,7 +152,7 @@ def servers() -> dict[str, Attack]:
         "Redis": _ping_redis,
         "the API": _call_api,
         "an abstract socket": _connect_abstract,
-    }
+    } | ({"a socket in /run": _connect_in_run} if TARGETS.get("run_socket") else {})
 
 
 def privileges() -> dict[str, Attack]:
@@ -165,6 +165,10 @@ def privileges() -> dict[str, Attack]:
         "writable mounts": _clear_read_only,
         "a key of the user": _call(_checked, "syscall", ADD_KEY, b"user", b"torchyard-attack", b"x", 1, -4),
         "the mode of a device": _call(os.fchmod, 0, 0o666),
+        "a program that sets the user ID": _set_user_id,
+        "a new program that sets the user ID": _create_with_user_id,
+        "a stop at the end of a process": _stop_at_the_end,
+        "io_uring": _call(_checked, "syscall", 425, 1, ctypes.create_string_buffer(120)),
     } | {f"open {path}": _call(_open_terminal, path) for path in TARGETS.get("terminals", ())}
 
 
@@ -198,6 +202,36 @@ def _attach(pid: int) -> object:
 def _take_descriptor(pid: int) -> object:
     pidfd = os.pidfd_open(pid)
     return _checked("syscall", PIDFD_GETFD, ctypes.c_int(pidfd), ctypes.c_int(1), ctypes.c_uint(0))
+
+
+def _set_user_id() -> object:
+    program = Path(os.environ["TMPDIR"], "program")
+    program.write_bytes(b"")
+    program.chmod(0o4755)
+    return oct(program.stat().st_mode)
+
+
+def _create_with_user_id() -> object:
+    return os.open(Path(os.environ["TMPDIR"], "created"), os.O_CREAT | os.O_WRONLY, 0o4755)
+
+
+def _stop_at_the_end() -> object:
+    """Traces a child, which could not be killed if it traced this process as well."""
+    child = os.fork()
+    if child == 0:
+        signal.pause()
+    try:
+        return _checked("ptrace", *map(ctypes.c_long, (PTRACE_SEIZE, child, 0, PTRACE_O_TRACEEXIT)))
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+def _connect_in_run() -> object:
+    with socket.socket(socket.AF_UNIX) as connection:
+        try:
+            return connection.connect(TARGETS["run_socket"])
+        except FileNotFoundError as error:
+            raise PermissionError(f"it is hidden: {error}") from None
 
 
 def _limit(pid: int) -> object:

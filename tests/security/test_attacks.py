@@ -62,6 +62,20 @@ def abstract() -> Generator[str]:
 
 
 @pytest.fixture
+def run_socket() -> Generator[str | None]:
+    """The path of a socket in `/run` that listens, or None: only root makes one there."""
+    if not os.access("/run", os.W_OK) or not isolation().own_mounts:
+        yield None
+        return
+    path = Path(f"/run/torchyard-{uuid.uuid4()}")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        yield str(path)
+    path.unlink()
+
+
+@pytest.fixture
 def terminal() -> Generator[str]:
     """The path of a terminal of the same user."""
     ours, theirs = os.openpty()
@@ -70,11 +84,16 @@ def terminal() -> Generator[str]:
     os.close(theirs)
 
 
+@pytest.fixture
+def outside(terminal: str, run_socket: str | None) -> dict[str, Any]:
+    return {"terminals": [terminal], "run_socket": run_socket}
+
+
 @pytest.mark.parametrize("launcher", ["warm", "torchrun"])
 def test_a_job_touches_only_what_is_its_own(
-    service: Service, home: Path, abstract: str, terminal: str, launcher: str
+    service: Service, home: Path, abstract: str, outside: dict[str, Any], launcher: str
 ) -> None:
-    targets = _targets(service, home, abstract) | {"terminals": [terminal]}
+    targets = _targets(service, home, abstract) | outside
     before = _state(service.data, home), _priorities(service)
     found = _attack(service, targets, launcher)
     assert {name: result for name, result in found.items() if not result.startswith("refused")} == {}

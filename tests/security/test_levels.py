@@ -51,6 +51,13 @@ if os.fork() == 0:
             os._exit(0)
 os.read(reading, 1)
 """
+CLAIMS_TO_BE_ANOTHER = """
+import os, pathlib, subprocess, sys, time
+env = os.environ | {"TORCHYARD_JOB_ID": sys.argv[1], "TORCHYARD_ATTEMPT": sys.argv[2]}
+child = subprocess.Popen(["sleep", "600"], env=env)
+pathlib.Path(os.environ["TORCHYARD_RUN_DIR"], "ready-0").touch()
+child.wait()
+"""
 KILLS_THE_FIRST_PROCESS = """
 import os, signal
 for number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -148,7 +155,8 @@ def test_a_job_of_another_user_touches_only_what_is_its_own(
     start = supervisors.start
 
     def give_and_start(run: RunDir, **options: Any) -> ProcessIdentity | None:
-        for path in (folder, *folder.rglob("*")):
+        temporary = attempt.places.temporary
+        for path in (temporary.parent, temporary, folder, *folder.rglob("*")):
             os.chown(path, OTHER_USER, OTHER_USER)
         return start(run, **options)
 
@@ -201,6 +209,21 @@ def test_a_job_cannot_end_or_stop_the_first_process(attempt: Attempt) -> None:
     report = attempt.report()
     assert report.reason is EndReason.COMPLETED, report
     assert "it lives" in attempt.log("rank-0", "stdout")
+
+
+@needs_pids
+def test_a_process_that_claims_to_be_of_another_attempt_does_not_keep_it_from_ending(
+    attempt: Attempt, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    claims = Attempt.create(tmp_path / "claims")
+    request.addfinalizer(lambda: process.kill_attempt(claims.job_id, claims.number))
+    claims.start_job(CLAIMS_TO_BE_ANOTHER, args=[attempt.job_id, str(attempt.number)], world_size=1)
+    claims.wait_for_file("ready-0")
+    attempt.start_job("print('short')", world_size=1)
+    assert attempt.report().reason is EndReason.COMPLETED
+    assert not claims.run.exit.exists()
+    claims.stop(grace=0)
+    claims.report()
 
 
 def _pids_of_marker(marker: str) -> list[str]:

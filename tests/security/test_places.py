@@ -89,7 +89,7 @@ def test_a_job_writes_only_its_own_places(run: RunDir, tmp_path: Path) -> None:
 
 def test_a_temporary_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     places = WorkerPlaces(tmp_path).of(KEY, owner="ada")
-    places.temporary.mkdir()
+    places.temporary.mkdir(parents=True)
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     with pytest.raises(PermissionError, match="is no folder of this user"):
         places.create()
@@ -99,6 +99,7 @@ def test_a_temporary_folder_of_another_user_is_refused(tmp_path: Path, monkeypat
     with pytest.raises(PermissionError, match="is no folder of this user"):
         places.create()
     places.temporary.unlink()
+    places.temporary.parent.rmdir()
 
 
 def test_temporary_folders_of_ended_attempts_are_removed_and_others_stay(tmp_path: Path) -> None:
@@ -106,11 +107,12 @@ def test_temporary_folders_of_ended_attempts_are_removed_and_others_stay(tmp_pat
     kept, ended = AttemptKey("job_kept", 1), AttemptKey("job_ended", 1)
     folders = [places.of(key, owner="ada").temporary for key in (kept, ended)] + [other.of(ended, owner="a").temporary]
     for folder in folders:
-        folder.mkdir()
+        folder.mkdir(parents=True, exist_ok=True)
     places.remove_other_temporaries({kept})
     assert [folder.exists() for folder in folders] == [True, False, True]
-    for folder in folders[::2]:
-        folder.rmdir()
+    places.remove_temporary(kept)
+    other.remove_temporary(ended)
+    assert not any(folder.parent.exists() for folder in folders)
 
 
 def test_a_jobs_home_stays_and_its_temporary_files_go_however_deep(attempt: Attempt) -> None:

@@ -21,7 +21,7 @@ def enter(sandbox: Sandbox, *, announce: Callable[[int], None], ended: Callable[
         namespaces.unshare(pids=sandbox.own_pids)
         if sandbox.own_pids:
             init.become_init(announce)
-        namespaces.make_mounts(sandbox.writable, pids=sandbox.own_pids)
+        namespaces.make_mounts(sandbox.writable, pids=sandbox.own_pids, readable=sandbox.readable)
     privileges.drop()
     privileges.limit_resources()
     if sandbox.landlock:

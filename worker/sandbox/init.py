@@ -29,15 +29,16 @@ def fork_agent(ended: Callable[[int], None]) -> None:
 
     Raises OSError.
     """
+    inspection.forbid()  # the attempt's processes may inspect each other, but not the first one
     agent = os.fork()
     if agent:
         _reap_until_exit_of(agent, ended)
+    inspection.permit()
     os.setsid()  # the leader of the session so far is outside, without a pid here
 
 
 def _reap_until_exit_of(agent: int, ended: Callable[[int], None]) -> NoReturn:
     try:
-        inspection.forbid()  # the attempt's processes may inspect each other, but not this one
         for number in _SIGNALS:  # the kernel drops those that have no handler
             signal.signal(number, signal.SIG_DFL)
         while True:

@@ -19,6 +19,8 @@ _MOUNT_SETATTR = 442
 """Number of the system call, the same on every architecture."""
 _AT_FDCWD, _AT_RECURSIVE, _RDONLY = -100, 0x8000, 1
 _SHM = "/dev/shm"  # noqa: S108 what POSIX shared memory uses
+_RUN = "/run"
+_GPU_SOCKETS = ("/run/nvidia-persistenced", "/run/nvidia-fabricmanager", "/run/nvidia-topologyd")
 _TERMINALS, _NEW_TERMINAL = "/dev/pts", "/dev/ptmx"
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -49,13 +51,15 @@ def unshare(*, pids: bool) -> None:
         Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
 
 
-def make_mounts(writable: Sequence[str], *, pids: bool) -> None:
+def make_mounts(writable: Sequence[str], *, pids: bool, readable: Sequence[str] = ()) -> None:
     """Makes the mounts of the new namespaces: read-only but for `writable`, and an empty `/dev/shm`. Raises OSError.
 
-    Terminals are new ones too. With `pids`, `/proc` shows the processes of this namespace alone.
+    Terminals are new ones too. `/run` has only what is among `readable` and `writable`: sockets there start programs
+    outside, as the user of this process. With `pids`, `/proc` shows the processes of this namespace alone.
     """
     folder = Path.cwd()
     _mount("none", "/", flags=_MS_REC | _MS_PRIVATE)
+    _cover_run([*readable, *writable, *_GPU_SOCKETS])
     _mount("shm", _SHM, kind="tmpfs", flags=_MS_NOSUID | _MS_NODEV, data="mode=1777")
     _mount("devpts", _TERMINALS, kind="devpts", flags=_MS_NOSUID | _MS_NOEXEC, data="newinstance,ptmxmode=0666")
     if not Path(_NEW_TERMINAL).is_symlink():  # to the one in the folder
@@ -100,6 +104,24 @@ def _works(function: Callable[[], None]) -> bool:
             os._exit(code)
     _, status = os.waitpid(child, 0)
     return status == 0
+
+
+def _cover_run(kept: Sequence[str]) -> None:
+    """Covers `/run` with an empty folder that has the existing paths of `kept` alone."""
+    if not os.path.isdir(_RUN) or os.path.islink(_RUN):  # noqa: PTH112, PTH114 its name alone matters
+        return
+    opened: dict[Path, int] = {}
+    for path in sorted({Path(path) for path in kept}):
+        inside = path.is_relative_to(_RUN) and not any(path.is_relative_to(other) for other in opened)
+        if inside and path != Path(_RUN) and path.exists():
+            opened[path] = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    _mount("run", _RUN, kind="tmpfs", flags=_MS_NOSUID | _MS_NODEV, data="mode=0755")
+    for path, descriptor in opened.items():
+        source = Path(f"/proc/self/fd/{descriptor}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir() if source.is_dir() else path.touch()
+        _mount(str(source), str(path), flags=_MS_BIND | _MS_REC)
+        os.close(descriptor)
 
 
 def _reopen_stdin() -> None:

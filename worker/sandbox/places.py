@@ -2,6 +2,7 @@
 which holds caches, and a temporary folder of its own."""
 
 from collections.abc import Collection, Mapping
+import contextlib
 from dataclasses import dataclass
 import hashlib
 import os
@@ -22,15 +23,20 @@ class Places:
 
     home: Path
     temporary: Path
+    is_alone: bool = True
+    """Whether the parent of `temporary` holds nothing else. A job cannot change its mode, as it can that of its own."""
 
     def create(self) -> None:
         """Makes the folders, for their owner alone. Raises OSError, also if another user has made one of them."""
         self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.utime(self.home)  # those that were not used for longest are removed first
-        self.temporary.mkdir(mode=0o700, exist_ok=True)
-        found = self.temporary.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-            raise PermissionError(f"{self.temporary} is no folder of this user: remove it")
+        if self.is_alone:
+            _make_own(self.temporary.parent)
+        try:
+            _make_own(self.temporary)
+        except FileNotFoundError:  # the last attempt that had one there has just ended
+            _make_own(self.temporary.parent)
+            _make_own(self.temporary)
 
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Returns the variables that name these places. `environ`: the worker's variables."""
@@ -49,22 +55,26 @@ class Places:
 class WorkerPlaces:
     """The places of all attempts on this host.
 
-    `root`: the data directory. `temporary`: where the temporary folders are, by default that of the system.
+    `root`: the data directory. `temporary`: where the temporary folders are, by default a folder of its own in that of
+    the system.
     """
 
     def __init__(self, root: Path, *, temporary: Path | None = None) -> None:
         self.homes = root.absolute() / "caches"
-        self._folder = temporary or Path(tempfile.gettempdir())
-        self._prefix = f"torchyard-{_digest(str(root.resolve()))}-"
+        name = f"torchyard-{_digest(str(root.resolve()))}"
+        self._shared = temporary is not None
+        self._folder = temporary or Path(tempfile.gettempdir(), name)
+        self._prefix = f"{name}-" if self._shared else ""
         """Begins the names of this worker's temporary folders. They are short, as sockets in them have short paths."""
 
     def of(self, key: AttemptKey, *, owner: str) -> Places:
         """Returns the places of an attempt whose job belongs to `owner`."""
-        return Places(self.homes / owner, self._folder / self._name(key))
+        return Places(self.homes / owner, self._folder / self._name(key), is_alone=not self._shared)
 
     def remove_temporary(self, key: AttemptKey) -> None:
         """Removes the temporary folder of an attempt that has ended, as far as possible."""
         remove_inside(self._folder, self._name(key))
+        self._remove_empty()
 
     def remove_other_temporaries(self, keep: Collection[AttemptKey]) -> None:
         """Removes the temporary folders of all attempts that are not among `keep`, as far as possible."""
@@ -72,9 +82,22 @@ class WorkerPlaces:
         for name in folders_inside(self._folder):
             if name.startswith(self._prefix) and name not in kept:
                 remove_inside(self._folder, name)
+        self._remove_empty()
+
+    def _remove_empty(self) -> None:
+        if not self._shared:
+            with contextlib.suppress(OSError):  # it is missing, or has folders of attempts
+                self._folder.rmdir()
 
     def _name(self, key: AttemptKey) -> str:
         return self._prefix + _digest(f"{key.job_id}/{key.number}")
+
+
+def _make_own(folder: Path) -> None:
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise PermissionError(f"{folder} is no folder of this user: remove it")
 
 
 def _digest(text: str) -> str:

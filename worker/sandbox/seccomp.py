@@ -1,7 +1,9 @@
 """A filter of system calls, for what neither Landlock nor capabilities restrict. See seccomp(2).
 
-The kernel's keyrings belong to a user, so a job would have those of the service. Limits and priorities of a process can
-be set by every process of the same user: without a pid namespace, a job may set only its own.
+The kernel's keyrings belong to a user, so a job would have those of the service. A program that sets the user ID would
+give the service's user to everybody on the host who can execute it. Two processes that stop each other at their end
+could never be killed. Limits and priorities of a process can be set by every process of the same user: without a pid
+namespace, a job may set only its own.
 """
 
 from collections.abc import Iterator
@@ -9,18 +11,23 @@ import ctypes
 from dataclasses import dataclass
 import errno
 import os
+import stat
 import struct
 
 from torchyard.contract.inspection import prctl
 
 _PR_GET_SECCOMP, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS, _SECCOMP_MODE_FILTER = 21, 22, 38, 2
-_LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 """Offsets in `struct seccomp_data`."""
 _X32 = 0x40000000
 """Begins the numbers of the x32 calls, which x86-64 has besides."""
 _PRIO_USER, _IOPRIO_WHO_USER = 2, 3
+_PTRACE_REQUESTS, _PTRACE_O_TRACEEXIT = (0x4206, 0x4200, 21), 0x40
+"""PTRACE_SEIZE, PTRACE_SETOPTIONS and PTRACE_OLDSETOPTIONS, with the option that stops a process at its end."""
+_HIDDEN = (425, 437)
+"""io_uring_setup and openat2, on every architecture: a filter does not see what they open. Programs do without."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +36,9 @@ class _Machine:
 
     audit: int
     keyrings: tuple[int, int, int]
+    modes: tuple[tuple[int, int], ...]
+    """The calls that set the mode of a file, each with the argument that has the mode."""
+    ptrace: int
     by_pid: tuple[int, ...]
     """prlimit64, sched_setparam, sched_setscheduler, sched_setattr: their first argument is a pid, 0 for one's own."""
     by_who: tuple[tuple[int, int], ...]
@@ -37,8 +47,22 @@ class _Machine:
 
 
 _MACHINES = {
-    "x86_64": _Machine(0xC000003E, (248, 249, 250), (302, 142, 144, 314), ((141, _PRIO_USER), (251, _IOPRIO_WHO_USER))),
-    "aarch64": _Machine(0xC00000B7, (217, 218, 219), (261, 118, 119, 274), ((140, _PRIO_USER), (30, _IOPRIO_WHO_USER))),
+    "x86_64": _Machine(
+        audit=0xC000003E,
+        keyrings=(248, 249, 250),
+        modes=((2, 2), (85, 1), (90, 1), (91, 1), (133, 1), (257, 3), (259, 2), (268, 2), (452, 2)),
+        ptrace=101,
+        by_pid=(302, 142, 144, 314),
+        by_who=((141, _PRIO_USER), (251, _IOPRIO_WHO_USER)),
+    ),
+    "aarch64": _Machine(
+        audit=0xC00000B7,
+        keyrings=(217, 218, 219),
+        modes=((33, 2), (52, 1), (53, 2), (56, 3), (452, 2)),
+        ptrace=117,
+        by_pid=(261, 118, 119, 274),
+        by_who=((140, _PRIO_USER), (30, _IOPRIO_WHO_USER)),
+    ),
 }
 
 
@@ -58,15 +82,20 @@ def is_allowed() -> bool:
 
 
 def restrict(*, others: bool) -> None:
-    """Denies keyrings, and calls of another architecture. With `others`, also limits and priorities of others.
-
-    It holds for this process and its descendants, for ever. Raises OSError.
-    """
-    machine = _MACHINES[os.uname().machine]
-    code = b"".join(_instructions(machine, others=others))
-    program = _Program(len(code) // 8, code)
+    """Denies what `program` denies, to this process and its descendants, for ever. Raises OSError."""
+    code = program(others=others)
+    filtered = _Program(len(code) // 8, code)
     prctl(_PR_SET_NO_NEW_PRIVS, 1)
-    prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.addressof(program))
+    prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.addressof(filtered))
+
+
+def program(*, others: bool) -> bytes:
+    """Returns the filter, as `struct sock_filter` in a row.
+
+    It denies keyrings, programs that set the user ID, stops at the end of a traced process, calls that hide these, and
+    those of another architecture. With `others`, also limits and priorities of other processes.
+    """
+    return b"".join(_instructions(_MACHINES[os.uname().machine], others=others))
 
 
 def _instructions(machine: _Machine, *, others: bool) -> Iterator[bytes]:
@@ -78,6 +107,14 @@ def _instructions(machine: _Machine, *, others: bool) -> Iterator[bytes]:
     yield _deny(errno.ENOSYS)
     for number in machine.keyrings:
         yield from _when(_EQUAL, number, [_deny(errno.EPERM)])
+    for number in _HIDDEN:
+        yield from _when(_EQUAL, number, [_deny(errno.ENOSYS)])
+    for number, argument in machine.modes:
+        yield from _when(_EQUAL, number, [*_deny_bits(argument, stat.S_ISUID), _allow()])
+    stops = [_instruction(_LOAD, _ARGUMENTS)]
+    for request in _PTRACE_REQUESTS:
+        stops += _when(_EQUAL, request, [*_deny_bits(3, _PTRACE_O_TRACEEXIT), _allow()])
+    yield from _when(_EQUAL, machine.ptrace, [*stops, _allow()])
     for number in machine.by_pid if others else ():
         yield from _when(_EQUAL, number, [*_deny_other(0), _allow()])
     for number, user in machine.by_who if others else ():
@@ -94,6 +131,11 @@ def _when(comparison: int, value: int, then: list[bytes]) -> list[bytes]:
 def _deny_other(argument: int) -> list[bytes]:
     """Returns what denies the call unless its argument, a pid, is 0. The kernel reads its lower half alone."""
     return [_instruction(_LOAD, _ARGUMENTS + 8 * argument), _instruction(_EQUAL, 0, if_true=1), _deny(errno.EPERM)]
+
+
+def _deny_bits(argument: int, bits: int) -> list[bytes]:
+    """Returns what denies the call if its argument has one of the bits, which are in its lower half."""
+    return [_instruction(_LOAD, _ARGUMENTS + 8 * argument), *_when(_ANY_BIT, bits, [_deny(errno.EPERM)])]
 
 
 def _deny(number: int) -> bytes:

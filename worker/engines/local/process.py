@@ -107,7 +107,7 @@ def find(job_id: str, attempt: int) -> list[ProcessIdentity]:
     The caller is never among them. A process that dropped its environment and lost its parents is not found.
     """
     table = _table()
-    named = [pid for pid in table if _belongs(pid, job_id, attempt)]
+    named = [pid for pid in table if _belongs(pid, job_id, attempt) and _may_claim(pid)]
     pids = {*named, *_descendants_of(table, named)} - {os.getpid()}
     return [table[pid].identity for pid in sorted(pids) if table[pid].running]
 
@@ -292,3 +292,23 @@ def _belongs(pid: int, job_id: str, attempt: int) -> bool:
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return False  # it has ended, or is another user's
     return f"{Env.JOB_ID}={job_id}".encode() in environment and f"{Env.ATTEMPT}={attempt}".encode() in environment
+
+
+def _may_claim(pid: int) -> bool:
+    """Returns whether to believe what a process says of itself: a job could name its processes after another job's.
+
+    In a pid namespace of an attempt, the first process alone is believed. The others are found as its descendants.
+    """
+    try:
+        depth, inside = _namespace_of(pid)
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    own, _ = _namespace_of(os.getpid())
+    return depth == own or (depth == own + 1 and inside == 1)
+
+
+def _namespace_of(pid: int) -> tuple[int, int]:
+    """Returns how deep the pid namespace of a process is, and the pid that it has there."""
+    found = re.search(rb"^NSpid:\t([\d\t]+)$", Path(f"/proc/{pid}/status").read_bytes(), re.MULTILINE)
+    pids = found[1].split() if found is not None else []
+    return len(pids), int(pids[-1]) if pids else pid

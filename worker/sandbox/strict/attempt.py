@@ -14,7 +14,7 @@ from typing import NoReturn
 from torchyard.contract.records import ProcessIdentity
 from torchyard.contract.rundir import RunDir
 from worker.engines.local import process
-from worker.sandbox import policy, privileges
+from worker.sandbox import policy, privileges, seccomp
 from worker.sandbox.strict import bubblewrap, mounts
 from worker.sandbox.strict.bubblewrap import Bind, Box
 from worker.sandbox.strict.cgroups import Group
@@ -86,7 +86,7 @@ def _become(
         os.umask(order.plan.umask)
         _redirect(order, Path(job))
         os.set_inheritable(info, True)
-        given = _memory("\0".join(bubblewrap.options(box, info=info)))
+        given = _memory("\0".join(bubblewrap.options(box, info=info)).encode())
         os.execve(config.bwrap, [config.bwrap, "--args", str(given), "--", *order.plan.argv], {})  # noqa: S606
     except BaseException as error:  # noqa: BLE001 nothing may return into the frames of the parent
         os.write(failed, f"the attempt's sandbox cannot be made: {error}".encode())
@@ -118,20 +118,21 @@ def _box(config: Config, order: Order, uid: int, binds: Sequence[Bind]) -> Box:
         binds=binds,
         devices=order.devices,
         files=files,
+        filter=_memory(seccomp.program(others=False)) if seccomp.is_allowed() else None,
     )
 
 
 def _user_files(uid: int, order: Order) -> Mapping[str, int]:
     """Returns descriptors of `/etc/passwd` and `/etc/group` with the attempt's user alone."""
     user = f"job:x:{uid}:{uid}::{order.home.path}:/bin/sh\n"
-    return {"/etc/passwd": _memory(user), "/etc/group": _memory(f"job:x:{uid}:\n")}
+    return {"/etc/passwd": _memory(user.encode()), "/etc/group": _memory(f"job:x:{uid}:\n".encode())}
 
 
-def _memory(text: str) -> int:
+def _memory(content: bytes) -> int:
     """Returns a descriptor of an anonymous file, which the next program inherits."""
     descriptor = os.memfd_create("torchyard", 0)
     with open(descriptor, "wb", closefd=False) as file:
-        file.write(text.encode())
+        file.write(content)
         file.flush()
         file.seek(0)
     return descriptor

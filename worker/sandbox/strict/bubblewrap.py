@@ -36,6 +36,8 @@ class Box:
     devices: Sequence[str] = ()
     files: Mapping[str, int] = field(default_factory=dict[str, int])
     """Small files, each with the descriptor that has its content."""
+    filter: int | None = None
+    """The descriptor that has the filter of system calls."""
 
 
 def options(box: Box, *, info: int | None = None) -> list[str]:
@@ -72,5 +74,7 @@ def _process(box: Box, info: int | None) -> Iterator[str]:
     yield "--clearenv"
     yield from (part for name, value in box.env.items() for part in ("--setenv", name, value))
     yield from ("--chdir", box.cwd)
+    if box.filter is not None:
+        yield from ("--seccomp", str(box.filter))
     if info is not None:
         yield from ("--info-fd", str(info))
