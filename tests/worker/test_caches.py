@@ -26,7 +26,7 @@ def _home(homes: Path, owner: str, *, used: int) -> Path:
 
 
 def _remove(homes: Path, database: Database, keep_bytes: int | None) -> list[str]:
-    for _ in Caches(homes, homes / "none", database).remove_oldest(keep_bytes=keep_bytes):
+    for _ in Caches(homes, homes / "none", homes / "none", database).remove_oldest(keep_bytes=keep_bytes):
         pass
     return sorted(path.name for path in homes.iterdir())
 
@@ -63,7 +63,9 @@ def test_an_interrupted_removal_is_completed_and_a_link_is_left_to_its_target(
 
 
 def test_no_homes_are_no_error(tmp_path: Path, database: Database) -> None:
-    assert [*Caches(tmp_path / "absent", tmp_path / "none", database).remove_oldest(keep_bytes=0)] == []
+    assert [
+        *Caches(tmp_path / "absent", tmp_path / "none", tmp_path / "none", database).remove_oldest(keep_bytes=0)
+    ] == []
 
 
 def _bundle(folder: Path, *, owner: str, used: int) -> str:
@@ -75,7 +77,9 @@ def _bundle(folder: Path, *, owner: str, used: int) -> str:
 
 
 def _evict(folder: Path, database: Database, keep_bytes: int | None) -> list[str]:
-    for _ in Caches(folder / "homes", folder / "unpacked", database).remove_oldest(keep_bytes=keep_bytes):
+    for _ in Caches(folder / "homes", folder / "unpacked", folder / "environments", database).remove_oldest(
+        keep_bytes=keep_bytes
+    ):
         pass
     homes, bundles = (folder / "homes").glob("*"), (folder / "unpacked").glob("*/*")
     return sorted(path.name for path in (*homes, *bundles))
