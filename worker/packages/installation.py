@@ -194,7 +194,8 @@ class Installation:
             size = log.seek(0, os.SEEK_END)
             log.seek(max(self._log_start, size - _TAIL_BYTES))
             text = storable(log.read(_TAIL_BYTES).decode("utf-8", "replace"))
-        return "\n".join(text.splitlines()[-_TAIL_LINES:]).strip()
+        lines = [line for line in text.splitlines() if not line.startswith("Using Python ")]
+        return "\n".join(lines[-_TAIL_LINES:]).strip()
 
 
 def install_environment(environ: Mapping[str, str], *, index: str) -> dict[str, str]:
