@@ -23,6 +23,7 @@ from worker.duties import Duties, Interval
 from worker.engines.base import Engine
 from worker.leases import Leases
 from worker.placement.scheduler import Scheduler
+from worker.sandbox import levels
 from worker.settings import Settings
 
 _CLAIM_INTERVAL_S = 2.0
@@ -62,6 +63,7 @@ class Daemon:
             health or Health(),
             self._attempt_ended,
             settings.output_limits,
+            settings.package_rules(engine.starts().isolation or levels.OFF),
         )
         self._runners = AttemptRunners(context)
         self._devices = DeviceMonitor(engine, self._runners, name=self.name, runs=settings.runs, clock=clock)

@@ -11,6 +11,8 @@ from store import settings
 from store.rows.limits import DEFAULTS, OutputLimits
 from torchyard.contract.datadir import parse_allowed_paths
 from torchyard.contract.durations import parse_duration
+from torchyard.contract.views import IsolationView
+from worker.packages.rules import PackageRules
 from worker.sandbox.levels import Isolation
 from worker.sandbox.strict.requirements import HelperNeeds
 
@@ -35,6 +37,8 @@ Age = Annotated[timedelta | None, BeforeValidator(_age)]
 """A duration such as `30d`. Empty: keep for ever."""
 Size = Annotated[Annotated[int, Field(ge=0, lt=2**62)] | None, BeforeValidator(_size)]
 """A number of bytes. Empty: no limit."""
+SetupTimeout = Annotated[timedelta, BeforeValidator(parse_duration), Field(gt=timedelta(0))]
+"""A duration such as `10m`."""
 Umask = Annotated[int | None, BeforeValidator(_umask)]
 """Octal digits such as `022`."""
 
@@ -69,6 +73,12 @@ class Settings(settings.Settings):
     """How long a bundle that no job names is kept after its last use."""
     max_caches_bytes: Size = 20_000_000_000
     """Bytes of all owners' caches on this host."""
+    packages: Literal["allow", "forbid"] = "allow"
+    """Whether jobs may have packages of their own installed."""
+    package_index: Annotated[str, Field(pattern=r"^(https?://\S+)?$")] = ""
+    """The URL of the package index, if not that of the job or PyPI."""
+    setup_timeout: SetupTimeout = timedelta(minutes=10)
+    """How long the installation of a job's packages may take."""
     max_log_bytes: Size = DEFAULTS.log_bytes
     """Bytes of the log of one attempt that are stored."""
     max_message_bytes: Size = DEFAULTS.message_bytes
@@ -91,6 +101,15 @@ class Settings(settings.Settings):
     @property
     def output_limits(self) -> OutputLimits:
         return OutputLimits(log_bytes=self.max_log_bytes, message_bytes=self.max_message_bytes)
+
+    def package_rules(self, isolation: IsolationView) -> PackageRules:
+        """Returns how this worker, with that isolation, installs packages of jobs."""
+        return PackageRules(
+            allowed=self.packages == "allow",
+            index=self.package_index,
+            timeout=self.setup_timeout,
+            isolation=isolation,
+        )
 
     @property
     def allowed(self) -> tuple[Path, ...]:

@@ -25,6 +25,12 @@ def mark_prepared(store: Store, claim: Claim, *, start_step: int) -> None:
         attempts.mark_prepared(session, claim, start_step=start_step)
 
 
+def set_reason(store: Store, claim: Claim, reason: Reason) -> None:
+    """Stores what the attempt does before its processes start. Does nothing for a job that runs."""
+    with store.write("reason") as session:
+        attempts.set_reason(session, claim, reason)
+
+
 def mark_launched(store: Store, claim: Claim, launcher: dict[str, Any]) -> None:
     """Stores the engine's handle (JSON), by which a later daemon finds the attempt's processes."""
     with store.write("mark_launched") as session:

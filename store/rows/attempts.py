@@ -109,6 +109,12 @@ def mark_prepared(session: Session, claim: Claim, *, start_step: int) -> None:
     _fenced_update(session, claim, start_step=start_step)
 
 
+def set_reason(session: Session, claim: Claim, reason: Reason) -> None:
+    """Stores why the claim's job is starting, unless it has come up. Raises StaleClaim."""
+    _fenced_update(session, claim)
+    jobs.set_reason(session, claim.job_id, JobState.STARTING, reason)
+
+
 def read_open(session: Session, claim: Claim) -> Attempt:
     """Returns the claim's row. Raises StaleClaim if the attempt has ended or its job was deleted."""
     row = read(session, claim)

@@ -149,6 +149,24 @@ def transition(
     return moved
 
 
+def set_reason(session: Session, job_id: str, state: JobState, reason: Reason) -> None:
+    """Stores another reason why the job is in `state`. Does nothing if it is in another one."""
+    changed = session.scalars(
+        update(Job)
+        .where(Job.id == job_id, Job.state == state)
+        .values(
+            version=Job.version + 1,
+            reason_code=reason.code,
+            reason_message=reason.message,
+            reason_since=now_us(),
+        )
+        .returning(Job)
+        .execution_options(populate_existing=True, synchronize_session=False)
+    ).first()
+    if changed is not None:
+        announce(session, changed)
+
+
 def announce(session: Session, job: Job) -> None:
     """Records in the session's announcement that the job has changed, and its place in the queue."""
     if job.state == JobState.QUEUED:

@@ -33,6 +33,7 @@ def apply(session: Session, job: Job, report: ExitReport, *, published_checkpoin
     retried = state in {JobState.QUEUED, JobState.PAUSED}
     error = report.to_dict()
     error["code"] = error.pop("reason")
+    del error["may_retry"]
     values: dict[str, Any] = {
         "attempts_without_checkpoint": without,
         "restarts": job.restarts + (1 if retried and OUTCOMES[report.reason].counted else 0),
@@ -65,10 +66,11 @@ def _next_state(
         return JobState.CANCELLED, Reason("cancelled", f"cancelled by its owner; its last attempt ended: {message}")
     limit = job.stored_spec.max_restarts
     used_up = outcome.counted and job.restarts >= limit
-    if used_up or attempts_without_checkpoint >= CRASH_LOOP_CAP:
+    if not report.may_retry or used_up or attempts_without_checkpoint >= CRASH_LOOP_CAP:
         restarts = f" (after {job.restarts} of {limit} restarts)" if limit else ""
         in_a_row = f" ({attempts_without_checkpoint} attempts in a row published no checkpoint of a later step)"
-        return JobState.FAILED, Reason(code, message + (restarts if used_up else in_a_row))
+        why = restarts if used_up else in_a_row if report.may_retry else ""
+        return JobState.FAILED, Reason(code, message + why)
     if job.pause_requested_at is not None:
         return JobState.PAUSED, Reason("paused", f"paused by its owner; its last attempt ended: {message}")
     if report.reason is EndReason.PAUSED:

@@ -218,8 +218,18 @@ class Attempt:
         spec = {"trainer": "script", "config": config, "env": dict(env or {})}
         self.start_spec(spec, world_size=world_size, resumes=resumes)
 
-    def start_spec(self, document: Mapping[str, Any], *, world_size: int = 2, resumes: bool = False) -> None:
-        """Runs a job with this spec, as a worker does. Its data may be in the run directory."""
+    def start_spec(
+        self,
+        document: Mapping[str, Any],
+        *,
+        world_size: int = 2,
+        resumes: bool = False,
+        environment: Path | None = None,
+    ) -> None:
+        """Runs a job with this spec, as a worker does. Its data may be in the run directory.
+
+        `environment`: the one with its own packages.
+        """
         self.world_size = world_size
         spec = parse_spec(dict(document))
         resolved = spec.model_dump(mode="json", include={"trainer", "config", "checkpoint"})
@@ -238,6 +248,7 @@ class Attempt:
             secrets={},
             unpacked=unpacked,
         )
+        plan = replace(plan, environment=environment)
         launcher = TorchrunLauncher() if self.launcher == "torchrun" else WarmLauncher()
         if plan.is_command:
             launcher = CommandLauncher()

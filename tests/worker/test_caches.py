@@ -12,6 +12,7 @@ from torchyard.contract.bundles import bundle_url
 from torchyard.contract.job import EndReason
 from worker.bundles.cache import BundleCache, locked
 from worker.cleanup.caches import Caches
+from worker.packages import cache as packages
 
 MIB = 1 << 20
 
@@ -26,7 +27,7 @@ def _home(homes: Path, owner: str, *, used: int) -> Path:
 
 
 def _remove(homes: Path, database: Database, keep_bytes: int | None) -> list[str]:
-    for _ in Caches(homes, homes / "none", database).remove_oldest(keep_bytes=keep_bytes):
+    for _ in Caches(homes, homes / "none", homes / "none", database).remove_oldest(keep_bytes=keep_bytes):
         pass
     return sorted(path.name for path in homes.iterdir())
 
@@ -63,7 +64,9 @@ def test_an_interrupted_removal_is_completed_and_a_link_is_left_to_its_target(
 
 
 def test_no_homes_are_no_error(tmp_path: Path, database: Database) -> None:
-    assert [*Caches(tmp_path / "absent", tmp_path / "none", database).remove_oldest(keep_bytes=0)] == []
+    assert [
+        *Caches(tmp_path / "absent", tmp_path / "none", tmp_path / "none", database).remove_oldest(keep_bytes=0)
+    ] == []
 
 
 def _bundle(folder: Path, *, owner: str, used: int) -> str:
@@ -75,7 +78,9 @@ def _bundle(folder: Path, *, owner: str, used: int) -> str:
 
 
 def _evict(folder: Path, database: Database, keep_bytes: int | None) -> list[str]:
-    for _ in Caches(folder / "homes", folder / "unpacked", database).remove_oldest(keep_bytes=keep_bytes):
+    for _ in Caches(folder / "homes", folder / "unpacked", folder / "environments", database).remove_oldest(
+        keep_bytes=keep_bytes
+    ):
         pass
     homes, bundles = (folder / "homes").glob("*"), (folder / "unpacked").glob("*/*")
     return sorted(path.name for path in (*homes, *bundles))
@@ -117,3 +122,30 @@ def test_a_removed_bundle_is_unpacked_again(tmp_path: Path, database: Database) 
     assert _evict(tmp_path, database, 0) == []
     cache = BundleCache(tmp_path / "unpacked", Blobs(tmp_path / "blobs"))
     assert list(read_tree(cache.fetch(sha256, owner="ada"))) == ["x"]
+
+
+def _environment(folder: Path, *, owner: str, name: str, used: int) -> Path:
+    """Makes a folder of 1 MiB as of an environment, which was last used `used` seconds after the epoch."""
+    made = folder / "environments" / owner / name
+    (made / "try" / "venv").mkdir(parents=True)
+    (made / "try" / "venv" / "x").write_bytes(os.urandom(MIB))
+    packages.mark_complete(made / "try")
+    os.utime(made, (used, used))
+    return made
+
+
+def test_an_environment_stays_while_its_owner_may_use_it(tmp_path: Path, database: Database) -> None:
+    service = StoreFixture(database)
+    job_id = service.submit(config={"code": "file:///code", "requirements": "requirements.txt"})
+    claim = service.running(job_id, service.worker())
+    used = _environment(tmp_path, owner=service.job(job_id).owner, name="a", used=1)
+    unused = [_environment(tmp_path, owner="other", name=name, used=2) for name in ("b", packages.DOWNLOADS)]
+    locked = _environment(tmp_path, owner="other", name="c", used=3)
+    lock = packages.try_lock(locked, shared=True)
+    assert lock is not None
+    _evict(tmp_path, database, 0)
+    assert [path.exists() for path in (used, *unused, locked)] == [True, False, False, True]
+    os.close(lock)
+    service.end(claim, EndReason.COMPLETED)
+    _evict(tmp_path, database, 0)
+    assert [path.exists() for path in (used, locked)] == [False, False]

@@ -34,6 +34,7 @@ CHECKS = [
     "data",
     "devices",
     "torch",
+    "packages",
     "starts",
     "database",
     "redis",

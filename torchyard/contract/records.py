@@ -118,6 +118,8 @@ class ExitReport(Record):
     exit_code: ExitCode | None = None
     """That of the failing rank."""
     traceback: _ReportText | None = None
+    may_retry: bool = True
+    """False: the next attempt would end in the same way, so the job fails whatever `max_restarts` says."""
 
 
 @dataclass(frozen=True, kw_only=True)

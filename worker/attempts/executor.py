@@ -1,7 +1,7 @@
 """Observes one attempt and carries out the actions that `lifecycle` decides on."""
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 import logging
 from pathlib import Path
 import threading
@@ -20,6 +20,7 @@ from worker.attempts.intents import IntentReader
 from worker.attempts.lifecycle import (
     Action,
     Close,
+    Installing,
     Intents,
     Kill,
     MarkRunning,
@@ -42,9 +43,12 @@ from worker.bundles.cache import BundleCache
 from worker.devices.health import GpuHealth, Health
 from worker.devices.quarantine import DeviceUse
 from worker.engines.base import AttemptKey, Engine, Handle
-from worker.sandbox.places import UNPACKED
+from worker.packages.cache import PackageCache
+from worker.packages.rules import PackageRules
+from worker.sandbox.places import ENVIRONMENTS, UNPACKED
 
 _RETRY_S = 1.0
+_INSTALLING_S = 0.1
 
 logger = logging.getLogger(__name__)
 
@@ -65,10 +69,16 @@ class WorkerContext:
     """Set whenever a runner is done: devices or a job may be free."""
     limits: OutputLimits = DEFAULTS
     """What of one attempt's output is stored."""
+    package_rules: PackageRules = field(default_factory=PackageRules)
+    """How jobs get packages of their own."""
 
     @property
     def bundles(self) -> BundleCache:
         return BundleCache(self.runs.parent.absolute() / UNPACKED, self.store.blobs)
+
+    @property
+    def packages(self) -> PackageCache:
+        return PackageCache(self.runs.parent.absolute() / ENVIRONMENTS, self.package_rules)
 
 
 class AttemptExecutor:
@@ -95,6 +105,8 @@ class AttemptExecutor:
         """The rows as `begin` read them: what is used of them does not change while the attempt is open."""
         self._output: OutputRecorder | None = None
         self._health_at_start: Mapping[str, GpuHealth] = {}
+        self._installs = False
+        """Whether the job's reason says that packages are installed."""
         self._observed: Observation | None = Unprepared()
         """What the last action found out. The next call of `observe` takes it."""
         self._pace = Pace()
@@ -118,6 +130,7 @@ class AttemptExecutor:
 
     def close(self) -> None:
         """Ends what this process does for the attempt. Raises OSError."""
+        self._startup.close()
         self._unwatch()
         if self._output is not None:
             self._output.close()
@@ -140,6 +153,8 @@ class AttemptExecutor:
                 return _RETRY_S
             case Undrained(failures) if failures:
                 return _RETRY_S
+            case Installing():
+                return _INSTALLING_S
             case None:
                 pause_s = 0.0 if self._output is not None and self._output.has_more else self._pace.pause_s()
                 return min(pause_s, READ_EVERY_S) if self._stacks.collecting else pause_s
@@ -151,6 +166,7 @@ class AttemptExecutor:
             case Prepare():
                 assert self._rows is not None
                 self._observed = self._startup.prepare(*self._rows)
+                self._show_setup(installs=isinstance(self._observed, Installing))
             case Start():
                 self._start()
             case MarkRunning():
@@ -179,7 +195,16 @@ class AttemptExecutor:
             notices=self._notices,
             kill_leftovers=lambda: context.engine.kill(handle),
         )
-        return Startup(context.engine, preparation, notices=self._notices)
+        return Startup(context.engine, preparation, packages=context.packages, notices=self._notices)
+
+    def _show_setup(self, *, installs: bool) -> None:
+        """Stores what an installation has said by now, and that the attempt waits for it, or does no longer."""
+        if installs != self._installs:
+            message = "installs packages" if installs else f"attempt {self._key.number} starts"
+            self._records.set_reason(Reason("starting", message))
+            self._installs = installs
+        if self._startup.has_log:
+            self._open_output(RunDir(self._folder)).store_some()
 
     def _start(self) -> None:
         started = self._startup.start()
@@ -197,22 +222,27 @@ class AttemptExecutor:
 
     def _follow(self) -> None:
         """Begins to relay the attempt's output and to watch for its end."""
-        assert self._rows is not None
-        row, job = self._rows
-        run = RunDir(self._folder, layout=2 if self._handle.stored.get("layout") == 2 else 1)
-        relay = Relay(
-            run,
-            self._context.store.blobs,
-            offsets={str(name): int(offset) for name, offset in row.offsets.items()},
-            listed=self._records.checkpoint_names(),
-            world_size=self._handle.world_size,
-            patterns=_patterns(job),
-        )
-        self._output = OutputRecorder(relay, records=self._records, notices=self._notices, attempts=self._key.number)
+        output = self._open_output(RunDir(self._folder, layout=2 if self._handle.stored.get("layout") == 2 else 1))
         self._observed = None
         self._pace = Pace()
         self._unwatch = self._context.engine.watch(self._handle, self._instructions.wake)
-        self._output.remove_checkpoint_copies()
+        output.remove_checkpoint_copies()
+
+    def _open_output(self, run: RunDir) -> OutputRecorder:
+        if self._output is None:
+            assert self._rows is not None
+            row, job = self._rows
+            relay = Relay(
+                run,
+                self._context.store.blobs,
+                offsets={str(name): int(offset) for name, offset in row.offsets.items()},
+                listed=self._records.checkpoint_names(),
+                world_size=len(job.devices),
+                patterns=_patterns(job),
+            )
+            attempts = self._key.number
+            self._output = OutputRecorder(relay, records=self._records, notices=self._notices, attempts=attempts)
+        return self._output
 
     def _store(self, *, final: bool) -> None:
         assert self._output is not None
@@ -225,6 +255,7 @@ class AttemptExecutor:
         self._stacks.take_turn(self._handle, self._intents.stacks_requested_at)
 
     def _close(self, report: ExitReport, requested: Collection[EndReason]) -> None:
+        self._startup.close()
         verdict = self._context.health.judge(report, since=self._health_at_start)
         report = verdict.report
         # Set before its devices are free, as they may have to wait in quarantine.

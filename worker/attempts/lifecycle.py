@@ -99,6 +99,11 @@ class Unprepared:
 
 
 @dataclass(frozen=True)
+class Installing:
+    """An observation: the attempt's own packages are being installed. `Prepare` continues."""
+
+
+@dataclass(frozen=True)
 class Prepared:
     """An observation: the run directory is complete."""
 
@@ -122,12 +127,15 @@ class Failed:
     report: ExitReport
 
 
-Observation = Unprepared | Prepared | base.Observation | Undrained | Drained | Failed
+Observation = Unprepared | Installing | Prepared | base.Observation | Undrained | Drained | Failed
 
 
 @dataclass(frozen=True)
 class Prepare:
-    """An action: write the run directory. The next observation is `Prepared`, `Unprepared` or `Failed`."""
+    """An action: write the run directory, and install the attempt's own packages for a while.
+
+    The next observation is `Prepared`, `Installing`, `Unprepared` or `Failed`.
+    """
 
 
 @dataclass(frozen=True)
@@ -217,6 +225,8 @@ def _decide_open(
 
 def _prepare(observation: Observation, wanted: Stop | None) -> Decision:
     problem = observation.problem if isinstance(observation, Unprepared) else None
+    if isinstance(observation, Installing):
+        problem = "its packages were being installed"
     if wanted is not None:
         message = "stopped before it started" + (f": {problem}" if problem else "")
         report = ExitReport(reason=wanted.reason, message=message)

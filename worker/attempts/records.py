@@ -107,6 +107,10 @@ class AttemptRecords:
         self._retry_while_unavailable(lambda: commands.mark_prepared(self._store, self._claim, start_step=start_step))
         self.start_step = start_step
 
+    def set_reason(self, reason: Reason) -> None:
+        """Stores what the attempt does before its processes start, for the job's owner."""
+        self._retry_while_unavailable(lambda: commands.set_reason(self._store, self._claim, reason))
+
     def launched(self, handle: dict[str, Any]) -> None:
         """Stores the engine's handle as JSON, by which a later daemon finds the attempt's processes."""
         self._retry_while_unavailable(lambda: commands.mark_launched(self._store, self._claim, handle))

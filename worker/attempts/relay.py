@@ -25,6 +25,7 @@ from worker.attempts.capturing import CapturedCopy, Capturing
 from worker.attempts.copying import CHECKPOINT_LIMIT, CheckpointCopy
 from worker.attempts.lines import CHUNK, Line, LineReader, as_text
 from worker.attempts.progress import Progress
+from worker.packages.installation import LOG
 from worker.tensorboard.curves import EventFiles
 from worker.untrusted import folders_inside
 
@@ -62,8 +63,9 @@ class Relay:
         self._run = run
         self._blobs = blobs
         self._offsets = dict(offsets)
-        self._ranks = (*range(world_size), None)
-        """The ranks whose logs it reads. None stands for the launcher."""
+        ranks = ((f"rank-{rank}", rank) for rank in range(world_size))
+        self._sources: tuple[tuple[str, int | None], ...] = ((LOG, None), *ranks, ("launcher", None))
+        """The logs that it reads, with their ranks. The set-up and the launcher have none."""
         self._limit = checkpoint_limit
         self._progress = Progress()
         self._stored_progress = self._progress
@@ -104,8 +106,8 @@ class Relay:
         batch = Batch(offsets=dict(self._offsets))
         self._progress = self._stored_progress
         copy_budget = self._read_events(batch, final=final)
-        for rank, stream in product(self._ranks if logs else (), ("stdout", "stderr")):
-            name = f"{'launcher' if rank is None else f'rank-{rank}'}.{stream}"
+        for (source, rank), stream in product(self._sources if logs else (), ("stdout", "stderr")):
+            name = f"{source}.{stream}"
             found = self._read_lines(name, batch, keep=_MAX_LINE, final=final)
             lines = [as_text(line, cut) for line, cut, _ in found]
             if lines:

@@ -8,10 +8,13 @@ from torchyard.contract import disk
 from torchyard.contract.errors import ConfigError, DataError, InvalidSpec
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport
-from worker.attempts.lifecycle import Failed, Prepared, Unprepared
+from worker.attempts.lifecycle import Failed, Installing, Prepared, Unprepared
 from worker.attempts.notices import Notices
+from worker.attempts.packages import PackageSetup
 from worker.attempts.prepare import Preparation
 from worker.engines.base import Engine, Handle, Plan
+from worker.packages.cache import PackageCache
+from worker.packages.installation import NotInstalled
 
 T = TypeVar("T")
 
@@ -21,18 +24,46 @@ _TOPIC = "prepare"
 class Startup:
     """Starts one attempt by `engine`. Both methods raise what the store raises."""
 
-    def __init__(self, engine: Engine, preparation: Preparation, *, notices: Notices) -> None:
+    def __init__(self, engine: Engine, preparation: Preparation, *, packages: PackageCache, notices: Notices) -> None:
         self._engine = engine
         self._preparation = preparation
+        self._packages = packages
         self._notices = notices
         self._plan: Plan | None = None
+        self._setup: PackageSetup | None = None
+        self.has_log = False
+        """Whether an installation may have written into the log of the attempt."""
 
-    def prepare(self, row: Attempt, job: Job) -> Prepared | Unprepared | Failed:
-        """Writes the run directory."""
-        plan = self._try(lambda: self._preparation.prepare(job, claimed_at=row.started_at))
-        if isinstance(plan, Unprepared | Failed):
-            return plan
-        self._plan = plan
+    def prepare(self, row: Attempt, job: Job) -> Prepared | Installing | Unprepared | Failed:
+        """Writes the run directory, and then has the attempt's own packages installed. Does not wait for that."""
+        if self._setup is None:
+            plan = self._try(lambda: self._preparation.prepare(job, claimed_at=row.started_at))
+            if isinstance(plan, Unprepared | Failed):
+                return plan
+            run, packages = self._preparation.run, self._packages
+            setup = self._try(lambda: PackageSetup.of(job, plan, packages=packages, run=run))
+            if isinstance(setup, Unprepared | Failed):
+                return setup
+            self._plan, self._setup = plan, setup
+        return Prepared() if self._setup is None else self._install(self._setup)
+
+    def close(self) -> None:
+        """Ends an installation that goes on."""
+        setup, self._setup = self._setup, None
+        if setup is not None:
+            setup.close()
+
+    def _install(self, setup: PackageSetup) -> Prepared | Installing | Unprepared | Failed:
+        self.has_log = True
+        found = self._try(setup.poll)
+        if found is None:
+            return Installing()
+        self.close()
+        if isinstance(found, NotInstalled):
+            return Failed(ExitReport(reason=found.reason, message=found.message, may_retry=found.may_retry))
+        if isinstance(found, Unprepared | Failed):
+            return found
+        self._plan = found
         return Prepared()
 
     def start(self) -> Handle | Unprepared | Failed:

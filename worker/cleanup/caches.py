@@ -1,4 +1,4 @@
-"""Bounds what this host keeps for the next jobs of an owner: the homes, which hold caches, and unpacked bundles."""
+"""Bounds what this host keeps for the next jobs of an owner: homes, which hold caches, bundles and environments."""
 
 from collections.abc import Collection, Generator
 from dataclasses import dataclass
@@ -11,9 +11,10 @@ from store.db.database import Database
 from store.queries import run_dirs
 from torchyard.contract.bundles import bundles_of
 from torchyard.contract.errors import InvalidSpec
-from torchyard.contract.spec import parse_spec
+from torchyard.contract.spec import ScriptSpec, parse_spec
 from worker.bundles import cache
 from worker.cleanup import rundirs
+from worker.packages import cache as environments
 from worker.untrusted import folders_inside, remove_inside
 
 _REMOVED_PREFIX = ".removed."
@@ -28,21 +29,26 @@ class Kept:
     path: Path
     owner: str
     sha256: str | None = None
-    """That of a bundle. None: it is the owner's home."""
+    """That of a bundle."""
+    packages: bool = False
+    """It is one environment of packages, or what was downloaded for all. Neither: it is the owner's home."""
 
     def is_in_use(self, database: Database) -> bool:
         """Raises Unavailable."""
         with database.read() as session:
-            if self.sha256 is None:
+            if self.sha256 is None and not self.packages:
                 return self.owner in run_dirs.owners_with_attempts(session)
             specs = run_dirs.specs_with_attempts(session, owner=self.owner)
+        if self.packages:  # which of them a job uses is known when its code is read
+            return any(_has_packages(spec) for spec in specs)
         return any(self.sha256 in _bundles(spec) for spec in specs)
 
 
 class Caches:
-    """`homes` has a folder for each owner, and `bundles` a folder for each bundle in a folder for each owner."""
+    """`homes` has a folder for each owner. `bundles` and `environments` have folders in a folder for each owner."""
 
-    def __init__(self, homes: Path, bundles: Path, database: Database) -> None:
+    def __init__(self, homes: Path, bundles: Path, environments: Path, database: Database) -> None:
+        self._environments = environments
         self._homes = homes
         self._bundles = bundles
         self._database = database
@@ -54,7 +60,7 @@ class Caches:
 
         What unfinished attempts use stays. Yields after each folder. Raises Unavailable.
         """
-        found = [*self._found_homes(), *self._found_bundles()]
+        found = [*self._found_homes(), *self._found_bundles(), *self._found_environments()]
         if keep_bytes is None:
             return
         used = {kept: _used_at(kept.path) for kept in found}
@@ -84,12 +90,18 @@ class Caches:
             for name in folders_inside(self._bundles, owner):
                 yield Kept(self._bundles / owner / name, owner, name)
 
+    def _found_environments(self) -> Generator[Kept]:
+        for owner, path in environments.folders(self._environments):
+            yield Kept(path, owner, packages=True)
+
     def _size(self, kept: Kept, used_at: int) -> int:
         known = self._sizes.get((kept.path, used_at))
         return rundirs.size(kept.path, unlock=False) if known is None else known
 
     def _remove(self, kept: Kept) -> bool:
         try:
+            if kept.packages:
+                return self._remove_environment(kept)
             if kept.sha256 is None:
                 return not kept.is_in_use(self._database) and _remove_home(kept.path)
             with cache.locked_if_free(kept.path) as locked:  # an attempt that begins now waits, and unpacks it again
@@ -97,6 +109,19 @@ class Caches:
         except OSError as error:
             logger.warning("%s cannot be removed: %s", kept.path, error)
             return False
+
+    def _remove_environment(self, kept: Kept) -> bool:
+        """Raises OSError."""
+        with cache.locked_if_free(kept.path) as locked:  # as above; who installs something has the downloads' lock
+            return locked and not kept.is_in_use(self._database) and environments.remove(kept.path)
+
+
+def _has_packages(spec: object) -> bool:
+    try:
+        parsed = parse_spec(spec)
+    except InvalidSpec:
+        return False
+    return isinstance(parsed, ScriptSpec) and parsed.config.requirements is not None
 
 
 def _bundles(spec: object) -> Collection[str]:

@@ -13,7 +13,7 @@ from worker.cleanup import removal
 from worker.cleanup.caches import Caches
 from worker.cleanup.sweeper import RunDirSweeper
 from worker.engines.base import AttemptKey
-from worker.sandbox.places import UNPACKED, WorkerPlaces
+from worker.sandbox.places import ENVIRONMENTS, UNPACKED, WorkerPlaces
 from worker.settings import Settings
 
 _PASS_INTERVAL_S = 60.0
@@ -46,7 +46,9 @@ class Housekeeper:
             settings.runs, store.database, keep=settings.keep_runs, keep_bytes=settings.keep_runs_bytes, in_use=in_use
         )
         self._runs = settings.runs
-        self._caches = Caches(WorkerPlaces(settings.root).homes, settings.root.absolute() / UNPACKED, store.database)
+        root = settings.root.absolute()
+        homes = WorkerPlaces(settings.root).homes
+        self._caches = Caches(homes, root / UNPACKED, root / ENVIRONMENTS, store.database)
         self._bundle_ttl = settings.bundle_ttl
         self._max_caches_bytes = settings.max_caches_bytes
         self._clock = clock

@@ -18,6 +18,7 @@ from torchyard.contract.errors import TorchyardError
 from worker.doctor import disk, gpus, host, pytorch, services, starts
 from worker.doctor.findings import Finding, Status, failed
 from worker.doctor.isolation import check_isolation
+from worker.doctor.packages import check_packages
 from worker.engines.local.environment import inherited
 from worker.settings import Settings
 
@@ -57,6 +58,7 @@ def _findings(settings: Settings, *, embedded_redis: Path | None) -> Iterator[Fi
         gpu_count += finding.check.startswith("gpu")
         yield finding
     yield from _guarded("torch", lambda: [pytorch.check_torch(gpus=gpu_count)])
+    yield from _guarded("packages", lambda: [check_packages(settings)])
     if settings.launcher == "auto":
         yield from _guarded("starts", lambda: [starts.check_starts(inherited(os.environ))])
     yield from _guarded("database", lambda: [services.check_database(settings)])

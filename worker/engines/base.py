@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+import sys
 from typing import Any, Literal, Protocol
 
 from torchyard.contract.job import EndReason
@@ -56,6 +57,14 @@ class Plan:
 
     bundles: Mapping[str, Path] = field(default_factory=dict[str, Path])
     """The unpacked bundles that the program reads where they are, by sha256. Nobody may write them."""
+
+    environment: Path | None = None
+    """The virtual environment of the job, whose Python runs the program. None: the worker's. Nobody may write it."""
+
+    @property
+    def python(self) -> str:
+        """The interpreter that runs the program."""
+        return sys.executable if self.environment is None else str(self.environment / "bin" / "python")
 
     @property
     def is_command(self) -> bool:

@@ -46,11 +46,12 @@ class Confinement:
         if self.isolation.level == "strict":
             strict = Strict(helper=str(self.helper), owner=plan.owner, bundles=sorted(plan.bundles))
             return Confined(env | {"TMPDIR": str(STRICT_TEMPORARY)}, strict_sandbox(strict, places))
+        own_packages = () if plan.environment is None else (plan.environment,)
         sandbox = sandbox_of(
             self.isolation,
             run=run,
             places=places,
-            readable=(*self.readable, *self.writable, *plan.bundles.values()),
+            readable=(*self.readable, *self.writable, *plan.bundles.values(), *own_packages),
             writable=self.writable,
             gpus=bool(plan.gpus),
             environ={**environ, **env},

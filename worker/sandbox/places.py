@@ -15,6 +15,8 @@ from worker.untrusted import folders_inside, remove_inside
 
 UNPACKED = "unpacked"
 """The folder of unpacked bundles in the data directory: `OWNER/SHA256/BOOT`."""
+ENVIRONMENTS = "environments"
+"""The folder of the environments of jobs with packages of their own."""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import sys
 from torchyard.contract.records import Sandbox, Strict
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.views import IsolationView
+from worker.sandbox import landlock
 from worker.sandbox.landlock import DEVICE, READ, WRITE, Access
 from worker.sandbox.places import Places
 
@@ -67,6 +68,26 @@ def sandbox_of(
         writable=_paths((*own, *writable)),
         devices=_paths(_devices(gpus=gpus, terminals=isolation.own_mounts)),
         temporary=str(places.temporary),
+    )
+
+
+def install_sandbox(isolation: IsolationView, *, writable: Sequence[Path], temporary: Path) -> Sandbox:
+    """Returns the sandbox of a process that installs packages. It reads the system and Python, and has the network.
+
+    It is confined also where jobs are not: by Landlock, if the kernel has that.
+    """
+    shm = Path("/dev/shm")  # noqa: S108 as above
+    hidden = (Path.home(), *writable)
+    own = (*writable, *([shm] if isolation.own_mounts else []))
+    return Sandbox(
+        landlock=landlock.abi() > 0,
+        own_mounts=isolation.own_mounts,
+        own_pids=isolation.own_mounts and isolation.own_pids,
+        filtered=isolation.filtered,
+        readable=_paths((*map(Path, _KERNEL), *of_system(), *of_python(hidden), *_of_variables(os.environ))),
+        writable=_paths(own),
+        devices=_paths(_devices(gpus=False, terminals=isolation.own_mounts)),
+        temporary=str(temporary),
     )
 
 

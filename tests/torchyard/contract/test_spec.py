@@ -401,7 +401,8 @@ def test_a_recipe_without_built_in_data_needs_a_source(recipe: dict[str, Any]) -
         ("config.args", ["a\0b"]),
         ("config.args", ["a"] * 1001),
         ("config.args", ["a" * 10_001]),
-        ("config.requirements", "requirements.txt"),
+        ("config.requirements", "-r.txt"),
+        ("config.requirements", ""),
         ("config.requirements", "/requirements.txt"),
         ("config.checkpoints", ["/out/*.pt"]),
         ("config.checkpoints", ["out/../../*.pt"]),
@@ -426,6 +427,21 @@ def test_bad_configuration_of_a_script_is_refused_by_name(path: str, value: Any)
 def test_an_entrypoint_stays_inside_the_code() -> None:
     assert refused(put(SCRIPT, "config.entrypoint", "a/../../b.py")) == {
         "config": "entrypoint must be inside the code folder"
+    }
+
+
+@pytest.mark.parametrize("requirements", ["requirements.txt", "deploy/pyproject.toml", "script"])
+def test_requirements_are_files_of_the_code_or_the_metadata_of_the_entrypoint(requirements: str) -> None:
+    spec = parse_spec(put(SCRIPT, "config.requirements", requirements))
+    assert spec.model_dump(mode="json")["config"]["requirements"] == requirements
+
+
+def test_requirements_stay_inside_the_code_and_only_an_entrypoint_has_metadata() -> None:
+    assert refused(put(SCRIPT, "config.requirements", "a/../../b.txt")) == {
+        "config": "requirements must be inside the code folder"
+    }
+    assert refused(put_all(SCRIPT, {"config.module": "train", "config.requirements": "script"})) == {
+        "config": "requirements: script is the metadata of an entrypoint: give one, or name a file"
     }
 
 

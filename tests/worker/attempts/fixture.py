@@ -1,6 +1,6 @@
 """A claimed job and its runners, one after the other, over a real store."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 import threading
 from typing import Generic, TypeVar
@@ -24,6 +24,7 @@ from worker.attempts.runner import Runner
 from worker.devices.health import Health
 from worker.devices.inventory import Device, Inventory
 from worker.engines.base import AttemptKey, Engine
+from worker.packages.rules import PackageRules
 
 INVENTORY = Inventory((Device(0, "cpu-0", "CPU slot", "cpu"),))
 
@@ -31,10 +32,16 @@ EngineT = TypeVar("EngineT", bound=Engine)
 
 
 def worker_context(
-    folder: Path, database: Database, engine: Engine, *, allowed: tuple[Path, ...] = ()
+    folder: Path,
+    database: Database,
+    engine: Engine,
+    *,
+    allowed: tuple[Path, ...] = (),
+    package_rules: PackageRules | None = None,
 ) -> WorkerContext:
     store = store_on(database, blobs=Blobs(folder / "blobs"))
-    return WorkerContext(store, engine, folder / "runs", allowed, Health(), threading.Event())
+    context = WorkerContext(store, engine, folder / "runs", allowed, Health(), threading.Event())
+    return context if package_rules is None else replace(context, package_rules=package_rules)
 
 
 @dataclass

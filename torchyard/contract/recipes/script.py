@@ -6,6 +6,8 @@ from pydantic import Field, field_validator, model_validator
 
 from torchyard.contract.schema import BundleOrFile, Schema, unbuilt
 
+SCRIPT_METADATA = "script"
+"""The requirements are in the metadata of the entrypoint (PEP 723)."""
 MOST_MOUNTS = 32
 MOST_DIFF_BYTES = 65_536
 """Bytes of the diff that is kept of a repository, as UTF-8."""
@@ -68,10 +70,12 @@ class Script(Schema):
         exclude_if=lambda mounts: not mounts,
         description="more bundles or `file:///…` URLs: the program reads each at $TORCHYARD_MOUNTS/NAME",
     )
-    requirements: Annotated[Annotated[str, Field(pattern=rf"^{_PATH}$", max_length=500)] | None, unbuilt(None)] = Field(
+    requirements: Annotated[str, Field(pattern=rf"^{_PATH}$", max_length=500)] | None = Field(
         default=None,
         exclude_if=lambda requirements: requirements is None,
-        description="a `requirements.txt` or `pyproject.toml` of the code, or `script`: not built yet",
+        description="the packages that the program needs besides the worker's: a path in the code folder, of a "
+        "`requirements.txt` or of a `pyproject.toml` with `uv.lock` beside it, or `script`: the metadata of the "
+        "entrypoint (PEP 723). null: the worker's packages alone",
     )
     checkpoints: Annotated[list[_Pattern], Field(max_length=16)] = Field(
         default=[],
@@ -93,6 +97,8 @@ class Script(Schema):
     def _one_program(self) -> Self:
         if sum(value is not None for value in (self.entrypoint, self.module, self.command)) != 1:
             raise ValueError("give exactly one of entrypoint, module and command")
+        if self.requirements == SCRIPT_METADATA and self.entrypoint is None:
+            raise ValueError("requirements: script is the metadata of an entrypoint: give one, or name a file")
         for name in ("entrypoint", "command", "requirements"):
             if ".." in (getattr(self, name) or "").split("/"):
                 raise ValueError(f"{name} must be inside the code folder")

@@ -35,6 +35,7 @@ _WARM_WAIT_S = 30.0
 """How long a start waits for a warm process that is not ready yet: a cold start could take as long."""
 _NO_WARM_PROCESS = "this worker keeps no warm process: TORCHYARD_LAUNCHER is torchrun"
 _STRICT_IS_COLD = "strict isolation executes every program anew"
+_OWN_PACKAGES_ARE_COLD = "it has packages of its own"
 
 logger = logging.getLogger(__name__)
 
@@ -200,6 +201,8 @@ class LocalEngine:
             return CommandLauncher(), None
         if plan.launcher == "torchrun":
             return self._cold_launcher, None
+        if plan.environment is not None:
+            return self._cold_launcher, _cold_start_note(plan, _OWN_PACKAGES_ARE_COLD)
         if self._isolation.level == "strict":
             return self._cold_launcher, _cold_start_note(plan, _STRICT_IS_COLD)
         if self._warm is None:
@@ -269,7 +272,7 @@ def launch_plan(
     argv = launcher.command(plan, folder=run.torchrun)
     changeable, fixed = rank_environment(plan, slots=slots)
     confined = Confined() if confinement is None else confinement.confine(plan, run=run, environ=environ)
-    env = inherited(environ) | changeable | dict(confined.env) | dict(plan.env) | fixed
+    env = inherited(environ) | _of_environment(plan, environ) | changeable | dict(confined.env) | dict(plan.env) | fixed
     unchangeable = fixed.keys() | plan.env.keys()
     return LaunchPlan(
         job_id=plan.key.job_id,
@@ -288,6 +291,14 @@ def launch_plan(
         reports=plan.reports,
         sandbox=confined.sandbox,
     )
+
+
+def _of_environment(plan: Plan, environ: Mapping[str, str]) -> dict[str, str]:
+    """Returns the variables that activate the job's own environment."""
+    if plan.environment is None:
+        return {}
+    path = f"{plan.environment / 'bin'}{os.pathsep}{environ.get('PATH', os.defpath)}"
+    return {"VIRTUAL_ENV": str(plan.environment), "PATH": path}
 
 
 def _cold_start_note(plan: Plan, reason: str) -> str:

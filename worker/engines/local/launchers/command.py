@@ -1,7 +1,6 @@
 """A command of the job as the launcher: it is started once, in the sandbox, and starts its own ranks."""
 
 from pathlib import Path
-import sys
 from typing import Literal
 
 from worker.engines.base import Plan
@@ -18,7 +17,7 @@ class CommandLauncher:
 
     def command(self, plan: Plan, *, folder: Path) -> list[str]:
         option, *program = plan.program
-        return [sys.executable, "-I", "-S", str(Path(rank_start.__file__)), option, str(len(plan.devices)), *program]
+        return [plan.python, "-I", "-S", str(Path(rank_start.__file__)), option, str(len(plan.devices)), *program]
 
 
 class CommandAgent(TorchrunAgent):

@@ -34,9 +34,9 @@ class TorchrunLauncher:
         return "torchrun"
 
     def command(self, plan: Plan, *, folder: Path) -> list[str]:
-        rank = ["--no-python", *rank_command(plan.program)]
+        rank = ["--no-python", *rank_command(plan.program, python=plan.python)]
         of_plan = [f"--nproc-per-node={len(plan.devices)}", f"--log-dir={folder}"]
-        return [*_PYTHON, "-m", _MODULE, *_ELASTIC, *of_plan, *rank]
+        return [plan.python, "-P", "-m", _MODULE, *_ELASTIC, *of_plan, *rank]
 
 
 class TorchrunAgent(AgentProcess):
@@ -88,9 +88,9 @@ def _run_torchrun(plan: LaunchPlan) -> NoReturn:
     os.execve(plan.argv[0], plan.argv, plan.env)  # noqa: S606 no shell is wanted
 
 
-def rank_command(program: Sequence[str]) -> list[str]:
+def rank_command(program: Sequence[str], *, python: str = sys.executable) -> list[str]:
     """Returns the `argv` of a rank that gets the job's variables when it starts."""
-    return [sys.executable, "-I", "-S", str(Path(rank_start.__file__)), *program]
+    return [python, "-I", "-S", str(Path(rank_start.__file__)), *program]
 
 
 def parse_failures(stderr: str) -> list[tuple[int, int]]:

@@ -1,0 +1,100 @@
+"""Installations from an index of the test, each for an attempt without a database."""
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+import functools
+from pathlib import Path
+import subprocess
+
+from tests.worker.attempt import wait_for
+from tests.worker.packages.index import Index
+from torchyard.contract.recipes import Script
+from torchyard.contract.rundir import RunDir
+from torchyard.contract.views import IsolationView
+from worker.packages import requirements
+from worker.packages.cache import PackageCache
+from worker.packages.installation import Installation, Installed, NotInstalled
+from worker.packages.rules import PackageRules
+from worker.sandbox import levels
+
+OWNER = "usr_anna"
+
+
+@functools.cache
+def isolation() -> IsolationView:
+    return levels.level_of(levels.Isolation.AUTO)
+
+
+@dataclass
+class Packages:
+    folder: Path
+    index: Index
+    timeout: timedelta = timedelta(minutes=5)
+    installations: list[Installation] = field(default_factory=list[Installation])
+
+    @property
+    def cache(self) -> PackageCache:
+        rules = PackageRules(index=self.index.url, timeout=self.timeout, isolation=isolation())
+        return PackageCache(self.folder / "environments", rules)
+
+    def begin(self, text: str, *, name: str = "requirements.txt", owner: str = OWNER) -> Installation:
+        """Begins to install what a file with this text says."""
+        code = self.folder / f"code-{len(self.installations)}"
+        code.mkdir(exist_ok=True)
+        (code / name).write_text(text)
+        entrypoint = name if name.endswith(".py") else None
+        program = {"entrypoint": entrypoint} if entrypoint else {"module": "train"}
+        wanted = "script" if entrypoint else name
+        config = Script.model_validate({"code": "file:///code", "requirements": wanted} | program)
+        return self.begin_in(code, config, owner=owner)
+
+    def begin_in(self, code: Path, config: Script, *, owner: str = OWNER) -> Installation:
+        found = requirements.read(code, config, own_index=True)
+        assert found is not None
+        run = RunDir(self.folder / f"run-{len(self.installations)}")
+        run.create()
+        self.installations.append(Installation(self.cache, found, owner=owner, run=run))
+        return self.installations[-1]
+
+    def install(self, text: str, *, name: str = "requirements.txt", owner: str = OWNER) -> Installed | NotInstalled:
+        return self.finish(self.begin(text, name=name, owner=owner))
+
+    def finish(self, installation: Installation) -> Installed | NotInstalled:
+        """Polls until the installation has ended, and closes it."""
+        found: list[Installed | NotInstalled] = []
+
+        def ended() -> bool:
+            result = installation.poll()
+            found.extend([] if result is None else [result])
+            return bool(found)
+
+        try:
+            wait_for(ended, "the end of the installation")
+        finally:
+            installation.close()
+        return found[0]
+
+    def installed(self, text: str, *, name: str = "requirements.txt", owner: str = OWNER) -> Installed:
+        found = self.install(text, name=name, owner=owner)
+        assert isinstance(found, Installed), found
+        return found
+
+    def log(self, number: int = -1) -> str:
+        """Returns what the set-up of an installation has said."""
+        number = range(len(self.installations))[number]
+        return RunDir(self.folder / f"run-{number}").log("setup", "stderr").read_text()
+
+    def environments(self) -> list[Path]:
+        """Returns what is in the folders of environments: tries, and marks of those that are whole."""
+        return sorted(path for path in self.cache.root.glob("*/[0-9a-f]*/*"))
+
+    def close(self) -> None:
+        self.index.released.set()
+        for installation in self.installations:
+            installation.close()
+
+
+def run_python(environment: Path, code: str) -> str:
+    """Returns what the code prints in an environment."""
+    command = [str(environment / "bin" / "python"), "-P", "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, check=True, env={"PATH": ""}).stdout

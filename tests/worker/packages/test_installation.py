@@ -1,0 +1,278 @@
+"""Environments that uv makes from an index of the test, in the sandbox."""
+
+from datetime import timedelta
+import hashlib
+from pathlib import Path
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.disks import mounted
+from tests.worker.attempt import wait_for
+from tests.worker.packages.fixture import Packages, run_python
+from tests.worker.packages.index import BROKEN_BUILD, Index
+from torchyard.contract.errors import ConfigError, DataError
+from torchyard.contract.job import EndReason
+from torchyard.contract.recipes import Script
+from worker.engines.local import process
+from worker.packages import requirements
+from worker.packages.installation import Installation, Installed, NotInstalled
+from worker.untrusted import remove_inside
+
+METADATA = """# /// script
+# dependencies = ["alpha"]
+# ///
+"""
+WRITES = """
+import os, pathlib
+def build_wheel(folder, *_):
+    for place in {places!r}:
+        try:
+            (pathlib.Path(place) / "poison").write_text("x")
+        except OSError as error:
+            continue
+        raise SystemExit("wrote " + place)
+    raise SystemExit("nothing was written; secrets: " + ", ".join(n for n in os.environ if n.startswith("TORCHYARD")))
+"""
+
+
+@pytest.mark.parametrize(("name", "text"), [("requirements.txt", "alpha==1.0\n"), ("train.py", METADATA)])
+def test_packages_are_installed_beside_the_workers(packages: Packages, index: Index, name: str, text: str) -> None:
+    index.add("beta")
+    index.add("alpha", needs="Requires-Dist: torch>=99\nRequires-Dist: beta\nRequires-Dist: torchyard\n")
+    found = packages.installed(text, name=name)
+    assert not found.was_there
+    shows = "import alpha, beta, sys, torchyard; import importlib.util as u; print(alpha.version, sys.prefix)"
+    shown = run_python(found.environment, f"{shows}; print(u.find_spec('torch').origin)").split()
+    assert shown == ["1.0", str(found.environment), _origin_of_torch()]
+    tool = subprocess.run([found.environment / "bin" / "alpha-tool"], capture_output=True, text=True, check=True)
+    assert tool.stdout == "alpha 1.0\n"
+    assert "+ alpha==1.0" in packages.log()
+
+
+def test_a_lock_is_installed_as_it_is(packages: Packages, index: Index) -> None:
+    digest = index.add("alpha")
+    index.add("alpha", "2.0")
+    found = packages.finish(_begin_locked(packages, index, digest))
+    assert isinstance(found, Installed), found
+    assert run_python(found.environment, "import alpha; print(alpha.version)") == "1.0\n"
+
+
+def test_torch_is_installed_if_it_is_required_itself(packages: Packages, index: Index) -> None:
+    index.add("torch", "99.0")
+    found = packages.installed("Torch==99.0\n")
+    assert run_python(found.environment, "import torch; print(torch.version)") == "99.0\n"
+
+
+def test_a_second_start_installs_nothing(packages: Packages, index: Index) -> None:
+    index.add("alpha")
+    first = packages.installed("alpha\n")
+    asked = list(index.asked)
+    assert packages.installed("alpha\n") == Installed(first.environment, was_there=True)
+    assert index.asked == asked
+
+
+def test_owners_share_nothing(packages: Packages, index: Index) -> None:
+    index.add("alpha")
+    first, second = (packages.installed("alpha\n", owner=owner) for owner in ("usr_a", "usr_b"))
+    assert first.environment != second.environment
+    assert index.downloads() == ["alpha-1.0-py3-none-any.whl"] * 2
+
+
+def test_what_cannot_be_resolved_fails_with_the_resolvers_words(packages: Packages, index: Index) -> None:
+    index.add("alpha")
+    found = packages.install("alpha>=2\n")
+    assert isinstance(found, NotInstalled)
+    assert found.reason is EndReason.LAUNCH_FAILED
+    assert "you require alpha>=2" in " ".join(found.message.split()), found.message
+    assert found.message.splitlines()[-1] in packages.log()
+    assert packages.environments() == []
+
+
+def test_a_build_that_fails_is_shown(packages: Packages, index: Index) -> None:
+    index.add_source("gamma", build=BROKEN_BUILD)
+    found = packages.install("gamma\n")
+    assert isinstance(found, NotInstalled)
+    assert found.reason is EndReason.LAUNCH_FAILED
+    assert "command 'gcc' failed: No such file or directory" in found.message
+    assert packages.environments() == []
+
+
+def test_a_file_with_another_hash_is_refused(packages: Packages, index: Index) -> None:
+    index.add("alpha")
+    wrong = hashlib.sha256(b"").hexdigest()
+    locked = packages.finish(_begin_locked(packages, index, wrong))
+    for found in (locked, packages.install(f"alpha==1.0 --hash=sha256:{wrong}\n")):
+        assert isinstance(found, NotInstalled)
+        assert found.reason is EndReason.LAUNCH_FAILED
+        assert "Hash mismatch" in found.message
+
+
+def test_two_at_once_install_once(packages: Packages, index: Index) -> None:
+    index.add("alpha")
+    index.released.clear()
+    first, second = packages.begin("alpha\n"), packages.begin("alpha\n")
+    assert first.poll() is None
+    index.reached.wait()
+    assert second.poll() is None
+    index.released.set()
+    made, found = packages.finish(first), packages.finish(second)
+    assert isinstance(made, Installed)
+    assert found == Installed(made.environment, was_there=True)
+    assert index.downloads() == ["alpha-1.0-py3-none-any.whl"]
+
+
+def test_nothing_is_left_of_an_installation_that_is_ended(packages: Packages, index: Index) -> None:
+    index.add("alpha")
+    index.released.clear()
+    installation = packages.begin("alpha\n")
+    assert installation.poll() is None
+    index.reached.wait()
+    installation.close()
+    assert _installers() == []
+    assert packages.environments() == []
+    index.released.set()
+    assert not packages.installed("alpha\n").was_there
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_what_a_killed_installation_left_does_not_count(packages: Packages, index: Index, whole: bool) -> None:
+    index.add("alpha")
+    index.released.clear()
+    killed = packages.begin("alpha\n")
+    assert killed.poll() is None
+    index.reached.wait()
+    for item in _installers():
+        process.send(item, signal.SIGKILL)
+    wait_for(lambda: _installers() == [], "the end of all processes")
+    left = packages.environments()
+    assert len(left) == 1
+    if whole:  # as if the worker was killed before the mark
+        (left[0] / "venv").mkdir(exist_ok=True)
+    packages.finish(killed)
+    left[0].mkdir()
+    index.released.set()
+    found = packages.installed("alpha\n")
+    assert not found.was_there
+    assert not left[0].exists()
+    assert run_python(found.environment, "import alpha; print(alpha.version)") == "1.0\n"
+
+
+def test_a_full_disk_passes(packages: Packages, index: Index, tmp_path: Path) -> None:
+    index.add("alpha", files={"alpha_data.py": "x" * 120_000_000})
+    root = tmp_path / "environments"
+    root.mkdir()
+    with mounted(root, kibibytes=100_000):
+        installation = packages.begin("alpha\n")
+        with pytest.raises(OSError, match="No space left"):
+            packages.finish(installation)
+        assert packages.environments() == []
+        index.add("alpha")
+        assert isinstance(packages.install("alpha\n"), Installed)
+        remove_inside(tmp_path, "environments")
+
+
+def test_an_index_that_does_not_answer_passes(packages: Packages, index: Index) -> None:
+    index.status = 503
+    found = packages.install("alpha\n")
+    assert isinstance(found, NotInstalled)
+    assert found.reason is EndReason.WORKER_LOST
+    assert found.message.startswith("the packages cannot be downloaded now:\n")
+
+
+def test_an_installation_has_a_time_limit(packages: Packages, index: Index) -> None:
+    index.add("alpha")
+    index.released.clear()
+    packages.timeout = timedelta(seconds=1)
+    found = packages.install("alpha\n")
+    assert isinstance(found, NotInstalled)
+    assert found.reason is EndReason.LAUNCH_FAILED
+    assert found.message.startswith("the packages were not installed within 1s (TORCHYARD_SETUP_TIMEOUT)")
+    assert _installers() == []
+
+
+def test_code_that_builds_a_package_writes_nothing_of_others(
+    packages: Packages, index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHYARD_SECRET_KEY", "secret")
+    index.add("alpha")
+    own, others = packages.installed("alpha\n"), packages.installed("alpha\n", owner="usr_b")
+    places = [tmp_path, own.environment, own.environment.parent, own.environment.parent.parent, others.environment]
+    places += [packages.cache.root, packages.cache.downloads(owner="usr_b"), Path.home(), Path(sys.prefix)]
+    index.add_source("gamma", build=WRITES.format(places=[str(place) for place in places]))
+    found = packages.install("gamma\n")
+    assert isinstance(found, NotInstalled)
+    assert "nothing was written; secrets: TORCHYARD_INSTALL_INDEX" not in found.message
+    assert "nothing was written; secrets: " in found.message
+
+
+def test_jobs_choose_no_index_where_the_operator_has(packages: Packages) -> None:
+    with pytest.raises(ConfigError, match=r"requirements.txt, line 2: .* leave --extra-index-url out"):
+        packages.begin("alpha\n--extra-index-url https://other.example/simple\n")
+    with pytest.raises(ConfigError, match=r"leave tool.uv.index out"):
+        packages.begin(
+            '# /// script\n# dependencies = []\n# [[tool.uv.index]]\n# url = "https://x"\n# ///\n', name="train.py"
+        )
+
+
+def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[project]")
+    (tmp_path / "train.py").write_text("print(1)")
+    (tmp_path / "outside.txt").symlink_to("/etc/passwd")
+    for name, message in {
+        "pyproject.toml": r"pyproject.toml needs uv.lock beside it: make it with `uv lock`",
+        "script": r"train.py has no block of metadata that begins with `# /// script`",
+        "none.txt": r"there is no .*none.txt",
+        "outside.txt": r"outside.txt lies outside the code folder",
+    }.items():
+        config = Script.model_validate({"code": "file:///code", "requirements": name})
+        with pytest.raises(DataError, match=message):
+            requirements.read(tmp_path, config, own_index=False)
+
+
+def _begin_locked(packages: Packages, index: Index, digest: str) -> Installation:
+    code = packages.folder / f"locked-{digest[:8]}"
+    code.mkdir()
+    (code / "pyproject.toml").write_text(
+        '[project]\nname = "mine"\nversion = "0"\nrequires-python = ">=3.11"\ndependencies = ["alpha"]\n'
+    )
+    (code / "uv.lock").write_text(LOCKED.format(url=index.url, host=index.url.removesuffix("/simple"), digest=digest))
+    config = Script.model_validate({"code": "file:///code", "module": "train", "requirements": "pyproject.toml"})
+    return packages.begin_in(code, config)
+
+
+LOCKED = """version = 1
+revision = 3
+requires-python = ">=3.11"
+
+[[package]]
+name = "alpha"
+version = "1.0"
+source = {{ registry = "{url}" }}
+wheels = [
+    {{ url = "{host}/files/alpha-1.0-py3-none-any.whl", hash = "sha256:{digest}" }},
+]
+
+[[package]]
+name = "mine"
+version = "0"
+source = {{ virtual = "." }}
+dependencies = [
+    {{ name = "alpha" }},
+]
+
+[package.metadata]
+requires-dist = [{{ name = "alpha" }}]
+"""
+
+
+def _origin_of_torch() -> str:
+    code = "import importlib.util as u; print(u.find_spec('torch').origin)"
+    return subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _installers() -> list[process.ProcessIdentity]:
+    """Returns the processes below this one that install packages."""
+    return process.descendants(process.os.getpid())

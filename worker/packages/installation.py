@@ -1,0 +1,230 @@
+"""One attempt's wait for its environment: for another one that installs it, or for a process that does."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+import errno
+import logging
+import os
+from pathlib import Path
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+from torchyard.contract import disk, failpoints
+from torchyard.contract.durations import format_duration
+from torchyard.contract.job import EndReason
+from torchyard.contract.rundir import RunDir
+from torchyard.contract.text import storable
+from worker.engines.local import process
+from worker.packages import cache, rules
+from worker.packages.cache import PackageCache
+from worker.packages.order import INDEX, InstallOrder
+from worker.packages.requirements import Requirements
+from worker.sandbox.policy import install_sandbox
+from worker.untrusted import remove_inside
+
+LOG = "setup"
+"""The source of the log, as `RunDir.log` names it."""
+_FAILED = 1
+_LEAST_BYTES = 1 << 25
+_TAIL_BYTES, _TAIL_LINES = 3_000, 20
+_FULL = re.compile(r"No space left on device|Disk quota exceeded|\(os error (28|122)\)")
+_UNREACHABLE = re.compile(
+    r"error sending request|dns error|tcp connect error|operation timed out|connection (refused|reset|closed)"
+    r"|HTTP status server error|429 Too Many Requests|error decoding response body|end of file before message length",
+    re.IGNORECASE,
+)
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Installed:
+    """The environment is whole, and nobody may write it."""
+
+    environment: Path
+    was_there: bool
+
+
+@dataclass(frozen=True)
+class NotInstalled:
+    """The environment cannot be made: again if the reason is `worker_lost`, else never."""
+
+    reason: EndReason
+    message: str
+
+    @property
+    def may_retry(self) -> bool:
+        return self.reason is EndReason.WORKER_LOST
+
+
+class Installation:
+    """The caller calls `poll` until it returns something, and then, or before, `close`.
+
+    One thread calls both, and lives as long: with it, the process that installs ends.
+    """
+
+    def __init__(self, packages: PackageCache, requirements: Requirements, *, owner: str, run: RunDir) -> None:
+        self._packages = packages
+        self._requirements = requirements
+        self._owner = owner
+        self._run = run
+        self._folder = packages.folder(requirements, owner=owner)
+        self._locks: list[int] = []
+        self._fresh: Path | None = None
+        self._child: subprocess.Popen[bytes] | None = None
+        self._log_start = 0
+        self._deadline = 0.0
+
+    def poll(self) -> Installed | NotInstalled | None:
+        """Returns how the installation ended, or None while it goes on. Raises OSError."""
+        if self._child is None:
+            return self._begin()
+        code = self._child.poll()
+        if code is not None:
+            return self._ended(code)
+        if time.monotonic() < self._deadline:
+            return None
+        limit = format_duration(self._packages.rules.timeout)
+        message = f"the packages were not installed within {limit} (TORCHYARD_SETUP_TIMEOUT)"
+        self._say(message)
+        return NotInstalled(EndReason.LAUNCH_FAILED, self._with_last_words(message))
+
+    def close(self) -> None:
+        """Ends the process, removes what is not whole, and lets others install."""
+        if self._child is not None:
+            _kill(self._child)
+            self._child = None
+        if self._fresh is not None:
+            remove_inside(self._fresh.parent, self._fresh.name)
+            self._fresh = None
+        while self._locks:
+            os.close(self._locks.pop())
+
+    def _begin(self) -> Installed | None:
+        lock = cache.try_lock(self._folder)
+        if lock is None:
+            return None
+        self._locks.append(lock)
+        found = cache.complete_in(self._folder)
+        if found is not None:
+            return Installed(found, was_there=True)
+        downloads = self._packages.downloads(owner=self._owner)
+        shared = cache.try_lock(downloads, shared=True)
+        if shared is None:  # they are being removed
+            os.close(self._locks.pop())
+            return None
+        self._locks.append(shared)
+        disk.require_free_space(self._folder, _LEAST_BYTES)
+        self._start(downloads / cache.boot_id())
+        return None
+
+    def _start(self, downloads: Path) -> None:
+        _remove_others(downloads)
+        downloads.mkdir(mode=0o700, exist_ok=True)
+        self._fresh = fresh = cache.new_in(self._folder)
+        for name in ("input", "work"):
+            (fresh / name).mkdir(mode=0o700)
+        for name, content in self._requirements.files.items():
+            (fresh / "input" / name).write_bytes(content)
+        self._say(f"installs {self._requirements.shown} from {self._packages.rules.shown_index}")
+        provided = rules.provided(names_torch=self._requirements.names_torch)
+        used = ", ".join(f"{name} {rules.version(name)}" for name in provided)
+        self._say(f"of the worker it uses {used}")
+        order = InstallOrder(
+            kind=self._requirements.kind,
+            folder=str(fresh),
+            downloads=str(downloads),
+            uv=_uv(),
+            provided=provided,
+            site=rules.site_folders(),
+            sandbox=install_sandbox(
+                self._packages.rules.isolation, writable=(fresh, downloads), temporary=fresh / "work"
+            ),
+        )
+        self._deadline = time.monotonic() + self._packages.rules.timeout.total_seconds()
+        self._child = self._spawn(order)
+
+    def _spawn(self, order: InstallOrder) -> "subprocess.Popen[bytes]":
+        command = [sys.executable, "-P", "-m", "worker.packages.install", order.to_json()]
+        env = install_environment(os.environ, index=self._packages.rules.index)
+        with self._log("stdout").open("ab") as stdout, self._log("stderr").open("ab") as stderr:
+            self._log_start = stderr.tell()
+            # A group of its own, for the terminal's signals, but this session: other children are taken for orphans.
+            return subprocess.Popen(
+                command, env=env, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, process_group=0
+            )
+
+    def _ended(self, code: int) -> Installed | NotInstalled:
+        assert self._fresh is not None
+        self._child = None
+        if code == 0:
+            environment = cache.mark_complete(self._fresh)
+            self._fresh = None
+            return Installed(environment, was_there=False)
+        words = self._last_words()
+        if code != _FAILED:
+            self._say(f"the process that installs the packages ended with {code}")
+            message = f"the process that installs the packages ended with {code}"
+            return NotInstalled(EndReason.WORKER_LOST, self._with_last_words(message))
+        if _FULL.search(words):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._folder))
+        if _UNREACHABLE.search(words):
+            message = "the packages cannot be downloaded now"
+            return NotInstalled(EndReason.WORKER_LOST, self._with_last_words(message))
+        return NotInstalled(EndReason.LAUNCH_FAILED, self._with_last_words("the packages cannot be installed"))
+
+    def _log(self, stream: str) -> Path:
+        return self._run.log(LOG, stream)
+
+    def _say(self, text: str) -> None:
+        with self._log("stderr").open("a", encoding="utf-8") as log:
+            log.write(f"{text}\n")
+
+    def _with_last_words(self, message: str) -> str:
+        words = self._last_words()
+        return f"{message}:\n{words}" if words else message
+
+    def _last_words(self) -> str:
+        """Returns the last lines that the process has written to stderr."""
+        with self._log("stderr").open("rb") as log:
+            size = log.seek(0, os.SEEK_END)
+            log.seek(max(self._log_start, size - _TAIL_BYTES))
+            text = storable(log.read(_TAIL_BYTES).decode("utf-8", "replace"))
+        lines = [line for line in text.splitlines() if not line.startswith("Using Python ")]
+        return "\n".join(lines[-_TAIL_LINES:]).strip()
+
+
+def install_environment(environ: Mapping[str, str], *, index: str) -> dict[str, str]:
+    """Returns the variables of the process that installs: no setting of the service, and no credential of it."""
+    kept = {"PATH", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", failpoints.VARIABLE}
+    proxies = {name.lower(): environ[name] for name in sorted(environ) if name.lower() in _PROXIES}
+    chosen = {INDEX: index} if index else {}
+    return {name: value for name, value in environ.items() if name in kept} | proxies | chosen
+
+
+_PROXIES: Sequence[str] = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")
+
+
+def _uv() -> str:
+    import uv
+
+    return uv.find_uv_bin()
+
+
+def _kill(child: "subprocess.Popen[bytes]") -> None:
+    """Kills the process and all below it, and waits for it."""
+    for item in process.descendants(child.pid):
+        process.send(item, signal.SIGKILL)
+    child.kill()
+    child.wait()
+
+
+def _remove_others(downloads: Path) -> None:
+    """Removes what was downloaded before the host was started."""
+    for path in downloads.parent.iterdir():
+        if path.name != downloads.name:
+            shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,27 @@
+"""What the process that installs packages is told."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from torchyard.contract.record import Record
+from torchyard.contract.records import Sandbox
+
+INDEX = "TORCHYARD_INSTALL_INDEX"
+"""Has the index in that process: no argument may, as an index can have a password."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstallOrder(Record):
+    """Installs what `input` in `folder` says into `venv`, and leaves nothing else that counts."""
+
+    kind: Literal["requirements", "lock", "script"]
+    folder: str
+    """Belongs to this installation alone."""
+    downloads: str
+    """uv's cache."""
+    uv: str
+    provided: list[str]
+    """Packages that are not installed, as those of `site` are used."""
+    site: list[str]
+    """Folders with the worker's packages, which the environment sees behind its own."""
+    sandbox: Sandbox

@@ -1,0 +1,74 @@
+"""What the operator decides about packages of jobs, and what they are installed on."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from importlib import metadata
+from pathlib import Path
+import platform
+import site
+from urllib.parse import urlsplit
+
+from torchyard.contract.views import IsolationView
+from worker.sandbox import levels
+
+_WORKERS_OWN = ("torch", "torchvision", "torchaudio", "triton")
+"""Packages that fit one version of torch. They are the worker's, unless a job requires torch itself."""
+SERVICE = "torchyard"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackageRules:
+    """How one worker installs packages."""
+
+    allowed: bool = True
+    index: str = ""
+    """The URL of the index, perhaps with a password. Empty: what the job says, and PyPI."""
+    timeout: timedelta = timedelta(minutes=10)
+    """How long an installation may take."""
+    isolation: IsolationView = levels.OFF
+
+    @property
+    def shown_index(self) -> str:
+        """The index without its password."""
+        parts = urlsplit(self.index)
+        return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl() if self.index else "PyPI"
+
+    def obstacle(self) -> str | None:
+        """Returns why no job gets packages of its own, or None."""
+        if not self.allowed:
+            return "this worker installs no packages (TORCHYARD_PACKAGES is forbid)"
+        if self.isolation.level == "strict":
+            return "a worker with strict isolation installs no packages"
+        return None
+
+
+def provided(*, names_torch: bool) -> list[str]:
+    """Returns the packages that are never installed, because the worker's are used."""
+    own = () if names_torch else tuple(name for name in _WORKERS_OWN if version(name))
+    return [SERVICE, *own]
+
+
+def base(*, names_torch: bool) -> dict[str, str]:
+    """Returns the versions of what an environment is built with and on: another one needs another environment."""
+    return {
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "uv": version("uv"),
+        "site": ":".join(site_folders()),
+        **{name: version(name) for name in provided(names_torch=names_torch)},
+        "torch": version("torch"),
+    }
+
+
+def site_folders() -> list[str]:
+    """Returns the folders with the worker's packages."""
+    user = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
+    return [folder for folder in (*site.getsitepackages(), *user) if Path(folder).is_dir()]
+
+
+def version(name: str) -> str:
+    """Returns the installed version of a package, or nothing."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return ""
