@@ -16,6 +16,7 @@ from store.db.tables import Garbage
 from store.queries import run_dirs
 from store.rows import bundles, deletion, idempotency, jobs
 from store.rows.access import SERVICE, Caller
+from store.rows.artifacts import NewArtifact
 from store.rows.attempts import NewEvent
 from store.rows.checkpoints import NewCheckpoint
 from store.rows.idempotency import Answer, KeyedRequest
@@ -50,6 +51,7 @@ def ended(db: StoreFixture, blobs: Blobs, *contents: bytes) -> str:
         lines=[NewLines(0, "stdout", ["hello"])],
         events=[NewEvent("message", {"level": "info", "text": "hi"}, 1)],
         checkpoints=[saved(blobs, content, step=step) for step, content in enumerate(contents, start=1)],
+        artifacts=[NewArtifact("a", 1, "0" * 64)],
     )
     db.end(claim, EndReason.COMPLETED)
     return job_id

@@ -15,6 +15,7 @@ from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport
 from torchyard.contract.rundir import RunDir
 from worker.attempts import code, lifecycle
+from worker.attempts.artifacts import Artifacts
 from worker.attempts.instructions import Instructions
 from worker.attempts.intents import IntentReader
 from worker.attempts.lifecycle import (
@@ -200,15 +201,18 @@ class AttemptExecutor:
         assert self._rows is not None
         row, job = self._rows
         run = RunDir(self._folder, layout=2 if self._handle.stored.get("layout") == 2 else 1)
+        blobs, limits = self._context.store.blobs, self._context.limits
+        number = self._key.number
         relay = Relay(
             run,
-            self._context.store.blobs,
+            blobs,
             offsets={str(name): int(offset) for name, offset in row.offsets.items()},
             listed=self._records.checkpoint_names(),
             world_size=self._handle.world_size,
             patterns=_patterns(job),
+            artifacts=Artifacts(run, blobs, room=self._records.artifact_room, attempt=number, limits=limits),
         )
-        self._output = OutputRecorder(relay, records=self._records, notices=self._notices, attempts=self._key.number)
+        self._output = OutputRecorder(relay, records=self._records, notices=self._notices, attempts=number)
         self._observed = None
         self._pace = Pace()
         self._unwatch = self._context.engine.watch(self._handle, self._instructions.wake)
