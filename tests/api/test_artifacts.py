@@ -33,8 +33,11 @@ def test_artifacts_are_listed_in_pages_and_by_their_folder(service: ApiFixture, 
     first = service.get(path, limit=3)
     rest = service.get(path, limit=3, after=first["next"])
     assert (first["data"] + rest["data"], rest["has_more"]) == (whole, False)
-    assert [item["path"] for item in service.get(f"{path}?path=plots")["data"]] == ["plots/loss.png", "plots/b c.txt"]
-    assert service.get(f"{path}?path=%00")["data"] == []
+    assert [item["path"] for item in service.client.get(f"{path}?path=plots").json()["data"]] == [
+        "plots/loss.png",
+        "plots/b c.txt",
+    ]
+    assert service.client.get(f"{path}?path=%00").json()["data"] == []
     assert_problem(service.client.get(path, params={"after": "art_1"}), 422, "invalid_cursor")
 
 

@@ -37,6 +37,11 @@ def saved(blobs: Blobs, content: bytes, *, step: int = 1) -> NewCheckpoint:
     return NewCheckpoint(f"step-{step}", manifest, files)
 
 
+def left(blobs: Blobs, content: bytes) -> NewArtifact:
+    blob = blobs.add(BytesIO(content))
+    return NewArtifact("a", blob.size, blob.sha256)
+
+
 def ended(db: StoreFixture, blobs: Blobs, *contents: bytes) -> str:
     """Returns a job that has rows in every table."""
     job_id = db.submit()
@@ -51,7 +56,7 @@ def ended(db: StoreFixture, blobs: Blobs, *contents: bytes) -> str:
         lines=[NewLines(0, "stdout", ["hello"])],
         events=[NewEvent("message", {"level": "info", "text": "hi"}, 1)],
         checkpoints=[saved(blobs, content, step=step) for step, content in enumerate(contents, start=1)],
-        artifacts=[NewArtifact("a", 1, "0" * 64)],
+        artifacts=[left(blobs, content) for content in contents[:1]],
     )
     db.end(claim, EndReason.COMPLETED)
     return job_id
