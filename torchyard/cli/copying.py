@@ -64,7 +64,7 @@ def cp(
         if dest == "-":
             return _write_out(client, job_id, base, sources)
         targets = _targets(base, sources, Path(dest), name=names[-1])
-        _check(targets, Path(dest))
+        _check(base, targets, Path(dest))
         _copy(client, job_id, targets)
     if as_json:
         terminal.write(json.dumps({"paths": [str(target) for target, _ in targets]}))
@@ -137,15 +137,16 @@ def _targets(base: str, sources: Sequence[_Source], dest: Path, *, name: str) ->
     ]
 
 
-def _check(targets: Sequence[tuple[Path, _Source]], dest: Path) -> None:
+def _check(base: str, targets: Sequence[tuple[Path, _Source]], dest: Path) -> None:
     """Checks, before anything is written, that every file lies at or below `dest`. Raises ServerError and Conflict."""
     from torchyard.contract.artifacts import is_artifact_path
     from torchyard.contract.errors import Conflict, ServerError
 
     root = dest.resolve()
     for target, source in targets:
-        if not is_artifact_path(source.file.path):
-            raise ServerError(f"the server lists the unsafe path {source.file.path!r}: nothing is copied")
+        path = source.file.path
+        if not (is_artifact_path(path) and (not base or path == base or _is_below(path, base))):
+            raise ServerError(f"the server lists the unsafe path {path!r}: nothing is copied")
         folder = target.parent.resolve()
         if target != dest and not folder.is_relative_to(root):
             raise Conflict(f"{target} would lie outside {dest}, behind a link: nothing is copied")
