@@ -120,6 +120,14 @@ def test_what_cannot_be_copied_is_said(service: Service, tmp_path: Path, source:
     assert told in " ".join(done.stderr.split())
 
 
+@pytest.mark.usefixtures("job")
+def test_one_file_goes_to_stdout_and_a_folder_does_not(service: Service, tmp_path: Path) -> None:
+    done = cp(service, "leaves:artifacts/plots/deep/50%2F #1?.txt", "-", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "odd")
+    done = cp(service, "leaves:artifacts", "-", cwd=tmp_path)
+    assert (done.returncode, done.stdout, [*tmp_path.iterdir()]) == (2, "", [])
+
+
 def test_the_client_fetches_what_a_job_left(service: Service, job: JobView, tmp_path: Path) -> None:
     from torchyard.client import Job
 
