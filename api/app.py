@@ -11,6 +11,7 @@ from api import documentation, monitoring, openapi, problems
 from api.compression import Compression
 from api.guard import AllowedHosts, SecurityHeaders
 from api.routes import (
+    artifacts,
     bundles,
     checkpoints,
     cluster,
@@ -66,7 +67,8 @@ def create_app(settings: Settings) -> FastAPI:
         "prefix": "/v1",
         "responses": openapi.problems(NotAuthorized, Forbidden, TooManyRequests),
     }
-    for routes in (submission, jobs, stream, telemetry, stacks, checkpoints, bundles, cluster, team, quotas, secrets):
+    contents = (stream, telemetry, stacks, checkpoints, artifacts)
+    for routes in (submission, jobs, *contents, bundles, cluster, team, quotas, secrets):
         app.include_router(routes.router, **guarded)
     app.include_router(session.router)
     app.include_router(health.router)

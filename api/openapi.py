@@ -32,6 +32,7 @@ TAGS = [
     {"name": "jobs", "description": "Submit, watch, change, cancel and remove training jobs."},
     {"name": "telemetry", "description": "Metrics, logs, and a live stream of everything that a job stores."},
     {"name": "checkpoints", "description": "The checkpoints of a job, and their files."},
+    {"name": "artifacts", "description": "Other files that a job left."},
     {"name": "bundles", "description": "Upload code and data for jobs, each as one tar that its sha256 names."},
     {"name": "cluster", "description": "Trainers, workers, devices, and the queue."},
     {"name": "team", "description": "Users, their tokens, sessions of browsers, and the audit."},
@@ -48,7 +49,7 @@ _PATH_PARAMETERS: dict[str, tuple[str, list[str]]] = {
     "worker_id": ("the worker's id", ["wrk_0197f3c2a9b47c1e8d20f6b1c4e5a703"]),
     "sha256": ("the sha256 of the bundle's tar", ["7" * 64]),
     "ref": ("a checkpoint: its id, `best`, `latest`, `epoch-N` or `step-N`", ["best"]),
-    "path": ("a file's path, as the checkpoint lists it", ["model.safetensors"]),
+    "path": ("a file's path, as it is listed", ["model.safetensors"]),
 }
 
 

@@ -37,6 +37,7 @@ def _cursor(pattern: str) -> Any:
 AfterNumber = Annotated[str | None, _cursor(NUMBER)]
 AfterJob = Annotated[str | None, _cursor("^job_[0-9a-f]{32}$")]
 AfterCheckpoint = Annotated[str | None, _cursor("^ckpt_[0-9a-f]{32}$")]
+AfterArtifact = Annotated[str | None, _cursor("^art_[0-9a-f]{32}$")]
 AfterWorker = Annotated[str | None, _cursor("^wrk_[0-9a-f]{32}$")]
 AfterToken = Annotated[str | None, _cursor("^tok_[0-9a-f]{32}$")]
 AfterBundle = Annotated[str | None, _cursor(BUNDLE)]

@@ -6,7 +6,7 @@ from typing import Any
 
 from store.db import stored_spec
 from store.db.database import Session
-from store.db.tables import AuditEntry, Bundle, Checkpoint, Job, JobEvent, Secret, Token, User, Worker
+from store.db.tables import Artifact, AuditEntry, Bundle, Checkpoint, Job, JobEvent, Secret, Token, User, Worker
 from store.queries import queue_positions
 from store.queries.listing import ListedJob
 from store.queries.timeline import TimelineItem
@@ -21,6 +21,7 @@ from torchyard.contract.job import JobState
 from torchyard.contract.spec import SPEC, Spec
 from torchyard.contract.team import Role
 from torchyard.contract.views import (
+    ArtifactView,
     AuditView,
     BestView,
     BundleView,
@@ -165,6 +166,18 @@ def checkpoint(listed: ListedCheckpoint) -> CheckpointView:
         sha256=sent["sha256"],
         aliases=listed.aliases,
         source=row.source or "run",
+        created_at=time(row.created_at),
+    )
+
+
+def artifact(row: Artifact) -> ArtifactView:
+    """Returns the view of a file that a job left."""
+    return ArtifactView(
+        id=row.id,
+        path=row.path,
+        size=row.size,
+        attempt=row.attempt,
+        sha256=row.sha256,
         created_at=time(row.created_at),
     )
 

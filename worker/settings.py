@@ -84,6 +84,11 @@ class Settings(settings.Settings):
     max_message_bytes: Size = DEFAULTS.message_bytes
     """Bytes of the messages of one attempt that are stored. Messages of the service do not count."""
 
+    max_artifacts: Size = DEFAULTS.artifacts
+    """Files of one job, in its folder `artifacts`, that are stored."""
+    max_artifact_bytes: Size = DEFAULTS.artifact_bytes
+    """Bytes of these files."""
+
     @property
     def runs(self) -> Path:
         return self.root / "runs"
@@ -100,7 +105,12 @@ class Settings(settings.Settings):
 
     @property
     def output_limits(self) -> OutputLimits:
-        return OutputLimits(log_bytes=self.max_log_bytes, message_bytes=self.max_message_bytes)
+        return OutputLimits(
+            log_bytes=self.max_log_bytes,
+            message_bytes=self.max_message_bytes,
+            artifacts=self.max_artifacts,
+            artifact_bytes=self.max_artifact_bytes,
+        )
 
     def package_rules(self, isolation: IsolationView) -> PackageRules:
         """Returns how this worker, with that isolation, installs packages of jobs."""

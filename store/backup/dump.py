@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from store.backup.contents import create_private
 from store.db.database import Database
-from store.db.tables import Bundle, Checkpoint
+from store.db.tables import Artifact, Bundle, Checkpoint
 from torchyard.contract.errors import ConfigError, Conflict, NotFound, Unavailable
 from torchyard.contract.recordfiles import sync_folder
 
@@ -150,6 +150,8 @@ def _read_snapshot(session: Session) -> Snapshot:
     blobs = {str(file["sha256"]): int(file["size"]) for files in listed for file in files}
     if "bundles" in tables:  # a backup of an older version has none
         blobs |= {row.sha256: row.size for row in session.execute(select(Bundle.sha256, Bundle.size))}
+    if "artifacts" in tables:
+        blobs |= {row.sha256: row.size for row in session.execute(select(Artifact.sha256, Artifact.size))}
     return Snapshot(revision, rows, blobs)
 
 

@@ -12,7 +12,8 @@ from sqlalchemy.orm import Session
 from store.announcement import announcement_of
 from store.db.database import in_us, now_us
 from store.db.tables import Allocation, Attempt, Job, Worker
-from store.rows import checkpoints, jobs, logs, metrics, outcome, quotas, retention
+from store.rows import artifacts, checkpoints, jobs, logs, metrics, outcome, quotas, retention
+from store.rows.artifacts import NewArtifact
 from store.rows.checkpoints import NewCheckpoint
 from store.rows.exit_reports import verified
 from store.rows.jobs import Reason
@@ -59,6 +60,7 @@ class Batch:
     lines: list[NewLines] = field(default_factory=list[NewLines])
     events: list[NewEvent] = field(default_factory=list[NewEvent])
     checkpoints: list[NewCheckpoint] = field(default_factory=list[NewCheckpoint])
+    artifacts: list[NewArtifact] = field(default_factory=list[NewArtifact])
     progress: dict[str, Any] | None = None
     card: dict[str, Any] | None = None
     lag_us: int = 0
@@ -284,6 +286,8 @@ def _add_output(session: Session, claim: Claim, batch: Batch, meter: OutputMeter
         checkpoints.add(session, job_id, attempt=attempt, new=checkpoint)
     if batch.checkpoints and (notice := retention.prune(session, job_id)) is not None:
         meter.mark_cut("checkpoints", notice)
+    if batch.artifacts:
+        artifacts.add(session, job_id, attempt=attempt, new=batch.artifacts)
     for text in meter.notices:
         jobs.add_event(session, job_id, type="message", attempt=attempt, data={"level": "warning", "text": text})
 

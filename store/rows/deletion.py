@@ -12,6 +12,7 @@ from store.announcement import announcement_of
 from store.db.database import in_us, now_us
 from store.db.tables import (
     Allocation,
+    Artifact,
     Attempt,
     BundleUse,
     Checkpoint,
@@ -38,10 +39,13 @@ def delete_job(session: Session, job_id: str, caller: Caller = SERVICE) -> None:
     job = access.lock(session, job_id, caller)
     if not JobState(job.state).terminal:
         raise Conflict(f"job {job_id} is {job.state}: cancel it first and delete it after its end")
-    garbage.add(session, session.scalars(select(Checkpoint.files).where(Checkpoint.job_id == job_id)))
+    listed = session.scalars(select(Checkpoint.files).where(Checkpoint.job_id == job_id))
+    files = {str(file["sha256"]) for files in listed for file in files}
+    artifacts = session.scalars(select(Artifact.sha256).where(Artifact.job_id == job_id))
+    garbage.add_blobs(session, {*files, *artifacts})
     attempts = select(Attempt.id).where(Attempt.job_id == job_id)
     _execute(session, delete(Allocation).where(Allocation.attempt_id.in_(attempts)))
-    for table in (PointChunk, Series, LogChunk, JobEvent, Checkpoint, BundleUse, IdempotencyKey, Attempt):
+    for table in (PointChunk, Series, LogChunk, JobEvent, Checkpoint, Artifact, BundleUse, IdempotencyKey, Attempt):
         _execute(session, delete(table).where(table.job_id == job_id))
     _execute(session, delete(Job).where(Job.id == job_id))
     session.execute(insert(DeletedJob).values(job_id=job_id))

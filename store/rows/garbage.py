@@ -1,4 +1,4 @@
-"""Garbage: blobs of deleted jobs, removed checkpoints and bundles, which may not be referred to any more.
+"""Garbage: blobs of deleted jobs, removed checkpoints, bundles and artifacts, which may not be referred to any more.
 
 Blobs are shared, and a relay or an upload may be storing the same bytes again. They are checked only while none of them
 is between storing a blob and committing the row that refers to it.
@@ -13,7 +13,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.expression import column
 
-from store.db.tables import Bundle, Checkpoint, Garbage
+from store.db.tables import Artifact, Bundle, Checkpoint, Garbage
 
 
 def add(session: Session, listed: Iterable[list[dict[str, Any]]]) -> None:
@@ -54,8 +54,9 @@ def remove(session: Session, removed: Collection[str]) -> None:
 
 
 def _referred_to(session: Session, wanted: Collection[str]) -> set[str]:
-    """Returns those of `wanted` that a bundle or a checkpoint refers to, in one pass over all checkpoints."""
+    """Returns those of `wanted` that a row refers to, in one pass over all checkpoints."""
     bundles = session.scalars(select(Bundle.sha256).where(Bundle.sha256.in_(wanted)).distinct())
+    artifacts = session.scalars(select(Artifact.sha256).where(Artifact.sha256.in_(wanted)).distinct())
     if _is_postgresql(session):
         file = func.jsonb_array_elements(Checkpoint.files).table_valued(column("value", JSONB))
         sha256 = file.c.value["sha256"].astext
@@ -63,7 +64,7 @@ def _referred_to(session: Session, wanted: Collection[str]) -> set[str]:
         file = func.json_each(Checkpoint.files).table_valued("value")
         sha256 = func.json_extract(file.c.value, "$.sha256")
     query = select(sha256).select_from(Checkpoint).join(file, true()).where(sha256.in_(wanted)).distinct()
-    return {*bundles, *session.scalars(query)}
+    return {*bundles, *artifacts, *session.scalars(query)}
 
 
 def _execute(session: Session, statement: Delete) -> None:

@@ -14,10 +14,14 @@ _MESSAGE_ROW_BYTES = 100
 
 @dataclass(frozen=True)
 class OutputLimits:
-    """Bytes of one attempt's output that are stored. None: all."""
+    """What of one attempt's output is stored. None: all."""
 
     log_bytes: int | None = 64 << 20
     message_bytes: int | None = 4 << 20
+    artifacts: int | None = 1000
+    """Files of one job."""
+    artifact_bytes: int | None = 10 << 30
+    """Bytes of these files."""
 
 
 DEFAULTS = OutputLimits()

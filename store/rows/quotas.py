@@ -8,7 +8,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from store.announcement import announcement_of
-from store.db.tables import Allocation, Attempt, Base, Bundle, Checkpoint, Job, Quota
+from store.db.tables import Allocation, Artifact, Attempt, Base, Bundle, Checkpoint, Job, Quota
 from store.rows import users
 from torchyard.contract.errors import QuotaExceeded
 from torchyard.contract.job import JobState
@@ -72,10 +72,18 @@ def limit_of(session: Session, owner: str, resource: Resource) -> int | None:
 
 
 def stored_bytes(session: Session, owner: str) -> int:
-    """Returns the bytes of the stored checkpoints of the user's jobs, and of the user's bundles."""
+    """Returns the bytes of the stored checkpoints and artifacts of the user's jobs, and of the user's bundles."""
     checkpoints = select(func.coalesce(func.sum(Checkpoint.size), 0)).join(Job, Job.id == Checkpoint.job_id)
+    artifacts = select(func.coalesce(func.sum(Artifact.size), 0)).join(Job, Job.id == Artifact.job_id)
     bundles = select(func.coalesce(func.sum(Bundle.size), 0)).where(Bundle.owner == owner)
-    return sum(int(session.execute(part).scalar_one()) for part in (checkpoints.where(Job.owner == owner), bundles))
+    parts = (checkpoints.where(Job.owner == owner), artifacts.where(Job.owner == owner), bundles)
+    return sum(int(session.execute(part).scalar_one()) for part in parts)
+
+
+def bytes_left(session: Session, owner: str) -> int | None:
+    """Returns how many more bytes the user may store; None without a limit."""
+    most = limit_of(session, owner, Resource.STORED_BYTES)
+    return None if most is None else max(0, most - stored_bytes(session, owner))
 
 
 def check_upload(session: Session, owner: str, size: int, *, unfinished: int = 0) -> None:
@@ -84,8 +92,8 @@ def check_upload(session: Session, owner: str, size: int, *, unfinished: int = 0
     if most is not None and (stored := stored_bytes(session, owner)) + unfinished + size > most:
         others = f" and unfinished uploads {unfinished}" if unfinished else ""
         raise QuotaExceeded(
-            f"the bundle has {size} bytes; checkpoints and bundles of {owner} take {stored}{others} of {most} bytes:"
-            " delete bundles, or jobs whose checkpoints are not needed"
+            f"the bundle has {size} bytes; checkpoints, artifacts and bundles of {owner} take {stored}{others} of"
+            f" {most} bytes: delete bundles, or jobs whose checkpoints are not needed"
         )
 
 
@@ -142,8 +150,8 @@ def check_submission(session: Session, owner: str, *, devices: int, priority: in
     check_queue(session, owner, limits)
     if (most := limits.get(Resource.STORED_BYTES)) is not None and (stored := stored_bytes(session, owner)) >= most:
         raise QuotaExceeded(
-            f"checkpoints and bundles of {owner} take {stored} of {most} bytes: delete jobs whose checkpoints are not"
-            " needed, or bundles"
+            f"checkpoints, artifacts and bundles of {owner} take {stored} of {most} bytes: delete jobs whose"
+            " checkpoints are not needed, or bundles"
         )
 
 

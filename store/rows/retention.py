@@ -17,8 +17,8 @@ from torchyard.contract.team import Resource
 def prune(session: Session, job_id: str) -> str | None:
     """Removes the checkpoints that the job's policy does not keep, and adds their blobs to the garbage.
 
-    Then, if the owner's checkpoints and bundles exceed the quota, removes this job's oldest but for the best and the
-    latest, until they do not. Returns a message to the owner about that, or None.
+    Then, if the owner's checkpoints, artifacts and bundles exceed the quota, removes this job's oldest but for the
+    best and the latest, until they do not. Returns a message to the owner about that, or None.
 
     Call it as the owner of the job's newest attempt, after listing a checkpoint: then neither the latest nor the best
     checkpoint is removed.
@@ -43,8 +43,8 @@ def prune(session: Session, job_id: str) -> str | None:
 
 def _quota_notice(owner: str, limit: int) -> str:
     return (
-        f"checkpoints and bundles of {owner} exceed the quota of {limit} bytes: the oldest checkpoints of this job are"
-        " removed, but never the best and the latest"
+        f"checkpoints, artifacts and bundles of {owner} exceed the quota of {limit} bytes: the oldest checkpoints of"
+        " this job are removed, but never the best and the latest"
     )
 
 

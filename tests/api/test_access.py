@@ -1,6 +1,7 @@
 """Who may do what: roles, scopes, and whose object it is."""
 
 from collections.abc import Callable, Iterator
+from io import BytesIO
 import re
 from typing import Any
 
@@ -8,6 +9,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute, iter_route_contexts
 import pytest
 
+from store.rows.artifacts import NewArtifact
 from tests.api.service import ApiFixture
 from torchyard.contract.job import EndReason
 from torchyard.contract.team import Role, Scope
@@ -32,6 +34,8 @@ READS: dict[str, str] = {
     "checkpoint": "/v1/jobs/{job}/checkpoints/latest",
     "download": "/v1/jobs/{job}/checkpoints/latest/download",
     "file": "/v1/jobs/{job}/checkpoints/latest/files/state.pt",
+    "artifacts": "/v1/jobs/{job}/artifacts",
+    "artifact": "/v1/jobs/{job}/artifacts/a.txt",
 }
 CHANGES: dict[str, tuple[str, str, int]] = {
     "change": ("PATCH", "/v1/jobs/{job}", 200),
@@ -97,6 +101,8 @@ def job(service: ApiFixture) -> str:
     job_id = service.submit(name="secret-name", labels={"for": "acme"})["id"]
     claim = service.start(job_id)
     service.record(claim, checkpoints=[service.new_checkpoint(step=1, files={"state.pt": b"state"}, val_loss=0.5)])
+    blob = service.app.state.services.store.blobs.add(BytesIO(b"left"))
+    service.record(claim, artifacts=[NewArtifact("a.txt", blob.size, blob.sha256)])
     service.end(claim, reason=EndReason.COMPLETED)
     return job_id
 

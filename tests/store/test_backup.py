@@ -26,7 +26,8 @@ from store.backup.restore import check, restore
 from store.blobs import Blobs
 from store.commands import cleanup
 from store.db.database import Database
-from store.rows import attempts, bundles, deletion
+from store.rows import artifacts, attempts, bundles, deletion
+from store.rows.artifacts import NewArtifact
 from store.rows.checkpoints import NewCheckpoint
 from store.rows.logs import NewLines
 from store.rows.metrics import MetricPoint
@@ -118,9 +119,12 @@ def test_a_restored_backup_has_every_row_and_every_byte(store: Store, databases:
     blobs.add(BytesIO(b"nobody refers to this"))
     code = blobs.add(BytesIO(b"the code of a job"))
     db.write(lambda session: bundles.add(session, "ada", code.sha256, size=code.size, files=1))
+    left = store.blobs.add(BytesIO(b"left"))
+    new = NewArtifact("a", left.size, left.sha256)
+    db.write(lambda session: artifacts.add(session, job_id, attempt=1, new=[new]))
     manifest = make(store.url, blobs, store.target)
     assert (manifest.rows["jobs"], manifest.rows["checkpoints"], manifest.rows["bundles"]) == (2, 4, 1)
-    assert (manifest.blobs, manifest.bytes, manifest.damaged) == (4, len(STATE) + 5 + code.size, [])
+    assert (manifest.blobs, manifest.bytes, manifest.damaged) == (5, len(STATE) + 5 + code.size + left.size, [])
     assert check(store.target) == (manifest, [])
     with databases.empty() as url:
         assert restored(url, store.target, away) == []
@@ -131,7 +135,7 @@ def test_a_restored_backup_has_every_row_and_every_byte(store: Store, databases:
                 answer = service.client.get(f"/v1/jobs/{job_id}/checkpoints/step-1/download")
                 service.queue.close()
             assert answer.content == STATE
-    assert len([*away.root.glob("??/*")]) == 4
+    assert len([*away.root.glob("??/*")]) == 5
     assert away.path(code.sha256).read_bytes() == b"the code of a job"
 
 

@@ -16,6 +16,7 @@ from store.db.tables import Garbage
 from store.queries import run_dirs
 from store.rows import bundles, deletion, idempotency, jobs
 from store.rows.access import SERVICE, Caller
+from store.rows.artifacts import NewArtifact
 from store.rows.attempts import NewEvent
 from store.rows.checkpoints import NewCheckpoint
 from store.rows.idempotency import Answer, KeyedRequest
@@ -36,6 +37,11 @@ def saved(blobs: Blobs, content: bytes, *, step: int = 1) -> NewCheckpoint:
     return NewCheckpoint(f"step-{step}", manifest, files)
 
 
+def left(blobs: Blobs, content: bytes) -> NewArtifact:
+    blob = blobs.add(BytesIO(content))
+    return NewArtifact("a", blob.size, blob.sha256)
+
+
 def ended(db: StoreFixture, blobs: Blobs, *contents: bytes) -> str:
     """Returns a job that has rows in every table."""
     job_id = db.submit()
@@ -50,6 +56,7 @@ def ended(db: StoreFixture, blobs: Blobs, *contents: bytes) -> str:
         lines=[NewLines(0, "stdout", ["hello"])],
         events=[NewEvent("message", {"level": "info", "text": "hi"}, 1)],
         checkpoints=[saved(blobs, content, step=step) for step, content in enumerate(contents, start=1)],
+        artifacts=[left(blobs, content) for content in contents[:1]],
     )
     db.end(claim, EndReason.COMPLETED)
     return job_id

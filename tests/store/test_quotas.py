@@ -140,7 +140,7 @@ def test_submissions_are_refused_while_checkpoints_take_too_much(team: StoreFixt
     limit(team, "ada", stored_bytes=2)
     claim = team.running(submit(team), team.worker())
     team.record(claim, seq=0, checkpoints=[checkpoint(f"step-{step}", step=step) for step in (1, 2)])
-    with pytest.raises(QuotaExceeded, match="checkpoints and bundles of ada take 2 of 2 bytes: delete"):
+    with pytest.raises(QuotaExceeded, match="checkpoints, artifacts and bundles of ada take 2 of 2 bytes: delete"):
         submit(team)
     assert submit(team, "bob")
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchyard.client.client import Client
 from torchyard.client.core import Update
-from torchyard.client.handles import Checkpoint, Job, Metrics, Series
+from torchyard.client.handles import Artifact, Checkpoint, Job, Metrics, Series
 from torchyard.client.stream import StreamItem
 from torchyard.contract.views import EndView, EventView, JobSummary, JobView, LogLine, MetricView
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from torchyard.client.async_client import AsyncClient
 
 __all__ = [
+    "Artifact",
     "AsyncClient",
     "Checkpoint",
     "Client",

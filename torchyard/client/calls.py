@@ -15,6 +15,7 @@ from torchyard.contract.errors import InvalidSpec, TooLarge
 from torchyard.contract.spec import MOST_SPEC_BYTES
 from torchyard.contract.team import Resource
 from torchyard.contract.views import (
+    ArtifactView,
     AuditView,
     BundleView,
     CheckpointView,
@@ -178,6 +179,10 @@ def checkpoint(job_id: str, ref: str) -> Call[CheckpointView]:
     return Call(CheckpointView, "GET", _checkpoint_path(job_id, ref))
 
 
+def artifacts(job_id: str, *, path: str | None) -> Call[Page[ArtifactView]]:
+    return Call(Page[ArtifactView], "GET", f"{job_path(job_id)}/artifacts", {"path": path, "limit": _LARGE_PAGE})
+
+
 def bundles(*, limit: int | None) -> Call[Page[BundleView]]:
     size = _LONGEST_PAGE if limit is None else max(1, min(limit, _LONGEST_PAGE))
     return Call(Page[BundleView], "GET", "/v1/bundles", {"limit": size})
@@ -292,6 +297,10 @@ def file_path(job_id: str, ref: str, file: str | None) -> str:
     """Returns the path of a checkpoint's file; without a name, of its `state.pt`."""
     checkpoint = _checkpoint_path(job_id, ref)
     return f"{checkpoint}/download" if file is None else f"{checkpoint}/files/{quote(file)}"
+
+
+def artifact_path(job_id: str, path: str) -> str:
+    return f"{job_path(job_id)}/artifacts/{quote(path)}"
 
 
 def bundle_path(sha256: str) -> str:

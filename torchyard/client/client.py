@@ -106,6 +106,8 @@ class Client:
     checkpoints = _iterating(ClientCore.checkpoints)
     checkpoint = _blocking(ClientCore.checkpoint)
     download = _blocking(ClientCore.download)
+    artifacts = _iterating(ClientCore.artifacts)
+    download_artifact = _blocking(ClientCore.download_artifact)
     trainers = _blocking(ClientCore.trainers)
     workers = _blocking(ClientCore.workers)
     drain = _blocking(ClientCore.drain)

@@ -20,10 +20,13 @@ from torchyard.client.responses import file_name, parse
 from torchyard.client.stream import StreamItem, StreamReader, followed_kinds
 from torchyard.client.team import TeamCore
 from torchyard.client.transport import Transport
-from torchyard.contract.errors import NotFound
+from torchyard.contract.artifacts import is_artifact_path
+from torchyard.contract.errors import NotFound, ServerError
 from torchyard.contract.spec import JobSpec
 from torchyard.contract.team import Visibility
 from torchyard.contract.views import (
+    ArtifactView,
+    CheckpointFile,
     CheckpointView,
     EndView,
     EventView,
@@ -286,6 +289,35 @@ class ClientCore(TeamCore):
             target /= file_name(await self._connection.send(calls.head(path))) or f"{checkpoint.id}.pt"
         with PartFile(target, expected, on_progress) as part:
             await self._connection.fill(part, path)
+            part.finish()
+        return target
+
+    def artifacts(self, job_id: str, *, path: str | None = None) -> AsyncGenerator[ArtifactView]:
+        """Yields the files that the job left in its folder `artifacts`; with `path`, that file or those in that folder.
+
+        They are stored at the end of each attempt.
+        """
+        return self._connection.pages(calls.artifacts(job_id, path=path))
+
+    async def download_artifact(
+        self, job_id: str, path: str, *, to: str | Path = ".", on_progress: OnProgress | None = None
+    ) -> Path:
+        """Fetches the artifact with this path, and returns the path that it wrote: `to`, or if that is a folder, the
+        artifact's own name in it.
+
+        The file is written whole or continued as by `download`, and raises what that does.
+        """
+        found = [item async for item in self.artifacts(job_id, path=path) if item.path == path]
+        if not found:
+            raise NotFound(f"job {job_id} has no artifact {path!r}")
+        target, name = Path(to), path.rpartition("/")[2]
+        if target.is_dir():  # noqa: ASYNC240 - as short as every other access to the file
+            if not is_artifact_path(path):
+                raise ServerError(f"the server lists the artifact {path!r}, which is no safe name for a file")
+            target /= name
+        expected = CheckpointFile(path=path, size=found[0].size, sha256=found[0].sha256)
+        with PartFile(target, expected, on_progress) as part:
+            await self._connection.fill(part, calls.artifact_path(job_id, path))
             part.finish()
         return target
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchyard.contract.job import JobState
-from torchyard.contract.views import CheckpointView, JobView, LogLine, SeriesView
+from torchyard.contract.views import ArtifactView, CheckpointView, JobView, LogLine, SeriesView
 
 if TYPE_CHECKING:
     from torchyard.client.client import Client
@@ -95,6 +95,29 @@ class Checkpoint:
         return self._client.download(self._job_id, self.view.id, file=file, to=to)
 
 
+@dataclass(frozen=True)
+class Artifact:
+    """A file that a job left in its folder `artifacts`."""
+
+    view: ArtifactView
+    _client: Client
+    _job_id: str
+
+    @property
+    def path(self) -> str:
+        """Its path below that folder."""
+        return self.view.path
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return self.view.size
+
+    def download(self, to: str | Path = ".") -> Path:
+        """Fetches it, and returns the path, as `Client.download_artifact` does."""
+        return self._client.download_artifact(self._job_id, self.path, to=to)
+
+
 class Job:
     """One job of a server. `view` is what the server last said of it.
 
@@ -163,6 +186,11 @@ class Job:
     def checkpoint(self, ref: str) -> Checkpoint:
         """Returns one checkpoint: an id, `best`, `latest`, `epoch-N` or `step-N`. Raises NotFound."""
         return Checkpoint(self._client.checkpoint(self.id, ref), self._client, self.id)
+
+    def artifacts(self, path: str | None = None) -> Generator[Artifact]:
+        """Yields the files that the job left; with `path`, that file or those in that folder."""
+        for view in self._client.artifacts(self.id, path=path):
+            yield Artifact(view, self._client, self.id)
 
     def best_checkpoint(self) -> Checkpoint:
         """Returns the best checkpoint, by `checkpoint.monitor` of the spec. Raises NotFound."""

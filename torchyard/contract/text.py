@@ -12,11 +12,17 @@ METRIC_KEY_LENGTH = 200
 
 _DEEPEST = 32
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def storable(text: str) -> str:
     """Returns `text` with U+FFFD for each NUL and lone surrogate, which not every database stores."""
     return _UNSTORABLE.sub("\ufffd", text)
+
+
+def printable(text: str) -> str:
+    """Returns `text` with U+FFFD for what is no plain character: controls, changes of direction, lone surrogates."""
+    return _UNPRINTABLE.sub("\ufffd", text)
 
 
 def unstorable(value: Any, *, most_values: int | None = None) -> tuple[str, str] | None:

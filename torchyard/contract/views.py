@@ -225,6 +225,18 @@ class CheckpointView(View):
     source: str = "run"
 
 
+class ArtifactView(View):
+    """A file that a job left. `path` is the one below `artifacts` of its run directory."""
+
+    id: str
+    path: str
+    size: int
+    attempt: int
+    """The newest attempt that wrote it."""
+    sha256: str
+    created_at: datetime
+
+
 class BundleView(View):
     """A bundle, or what has arrived of one."""
 

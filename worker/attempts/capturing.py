@@ -6,12 +6,10 @@ looks found it unchanged and nobody seen has it open for writing, or when the at
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-import errno
 import hashlib
 import os
 import re
 import time
-from typing import BinaryIO
 
 from store.blobs import Blobs
 from store.rows.checkpoints import CAPTURED, NewCheckpoint
@@ -19,7 +17,7 @@ from torchyard.contract.errors import DataError
 from torchyard.contract.records import Manifest, ManifestFile
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.text import storable
-from torchyard.contract.untrusted import open_inside
+from worker.attempts.copying import Changed, FileCopy, identity
 from worker.attempts.matching import Match, Parts, Search
 from worker.attempts.writers import is_open_for_writing
 
@@ -34,84 +32,26 @@ _LOOK_SHARE = 50
 _AGAIN_S = 30.0
 """Seconds until a file that was captured is captured again, while the attempt runs."""
 _PREFIX = "captured-"
-_FILE_COST = 1 << 20
-"""Storing a file counts as copying so many bytes, at least."""
 _UNUSUAL = re.compile(r"[^A-Za-z0-9._-]")
 _LONGEST, _DEEPEST = 100, 5
 """Of the path that a checkpoint lists: characters of a name, and names."""
 
 
-class CapturedCopy:
-    """Copies one file. Has the interface of `worker.attempts.copying.CheckpointCopy`."""
+class CapturedCopy(FileCopy):
+    """Copies one file that becomes a checkpoint. Has the interface of `CheckpointCopy`, too."""
 
     def __init__(self, run: RunDir, blobs: Blobs, match: Match, *, name: str, step: int, limit: int) -> None:
-        """Raises DataError if the file cannot be read, is too large or has changed, and OSError."""
+        """Raises as `FileCopy` does."""
+        super().__init__(run, blobs, match, limit=limit, what="a checkpoint")
         self.name = name
-        self._match = match
         self._step = step
-        self._checkpoint: NewCheckpoint | None = None
-        space, size = blobs.disk_space(), match.status.st_size
-        if size > min(limit, space.total):
-            raise DataError(f"it has {size} bytes, but a checkpoint may have at most {min(limit, space.total)}")
-        if size > space.free:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(blobs.root))
-        source = open_inside(run.job, *match.parts)
-        if source is None:
-            raise Changed("it is gone")
-        self._source: BinaryIO = source
-        try:
-            self._check_unchanged()
-            self._writer = blobs.create()
-        except BaseException:
-            source.close()
-            raise
-
-    @property
-    def parts(self) -> Parts:
-        return self._match.parts
 
     @property
     def checkpoint(self) -> NewCheckpoint:
-        assert self._checkpoint is not None
-        return self._checkpoint
-
-    def copy_some(self, limit: int) -> int:
-        """Copies `limit` bytes at most. Returns how much of it is left: if not 0, all is copied.
-
-        Raises DataError if the file has changed meanwhile, and OSError.
-        """
-        size = self._match.status.st_size
-        copied = self._writer.copy_from(self._source, min(limit, size - self._writer.size))
-        limit -= max(copied, _FILE_COST)
-        if limit <= 0 and self._writer.size < size:
-            self._writer.sync()
-            return 0
-        self._check_unchanged()
-        blob = self._writer.finish()
-        self._source.close()
-        if blob.size != size:
-            raise Changed("it has become shorter")
-        file = ManifestFile(path=_listed_path(self._match.parts), size=blob.size, sha256=blob.sha256)
+        """What is listed, once all is copied."""
+        file = ManifestFile(path=_listed_path(self.parts), size=self.blob.size, sha256=self.blob.sha256)
         manifest = Manifest(step=self._step, files=[file])
-        self._checkpoint = NewCheckpoint(self.name, manifest, [file], source=CAPTURED)
-        return max(limit, 1)
-
-    def publish(self) -> None:
-        """Gives the blob its name. The caller holds `Blobs.shared_lock` until its commit. Raises OSError."""
-        self._writer.publish()
-
-    def discard(self) -> None:
-        """Removes the blob if it has no name. Raises OSError."""
-        self._source.close()
-        self._writer.discard()
-
-    def _check_unchanged(self) -> None:
-        if _identity(os.fstat(self._source.fileno())) != _identity(self._match.status):
-            raise Changed("it has changed")
-
-
-class Changed(DataError):
-    """The file is not the one that was looked at. It may be captured later."""
+        return NewCheckpoint(self.name, manifest, [file], source=CAPTURED)
 
 
 @dataclass(frozen=True)
@@ -189,7 +129,7 @@ class Capturing:
         began = time.monotonic()
         search, before = Search(self._run.job), self._seen
         found = [match for root in ROOTS for match in search.find(root, self._patterns).values()]
-        self._seen = {match.parts: _identity(match.status) for match in found}
+        self._seen = {match.parts: identity(match.status) for match in found}
         started_ns = self._started_ns()
         count = sum(name.startswith(_PREFIX) for name in self._known)
         for match in found:
@@ -212,7 +152,7 @@ class Capturing:
         self._next_look = now + max(self._look_s, _LOOK_SHARE * (now - began))
 
     def _is_settled(self, match: Match, before: dict[Parts, tuple[int, ...]]) -> bool:
-        if before.get(match.parts) != _identity(match.status):
+        if before.get(match.parts) != identity(match.status):
             return False
         captured_at = self._captured_at.get(match.parts)
         if captured_at is not None and time.monotonic() - captured_at < _AGAIN_S:
@@ -260,10 +200,6 @@ class Capturing:
         if topic not in self._warned and len(self._warned) < MOST_CAPTURED:
             self._warned.add(topic)
             warn(text)
-
-
-def _identity(status: os.stat_result) -> tuple[int, ...]:
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _name_of(match: Match) -> str:

@@ -1,4 +1,4 @@
-"""Copies a checkpoint of an attempt into the blob store, part by part."""
+"""Copies what an attempt wrote into the blob store, part by part: checkpoints, and files that nothing describes."""
 
 import errno
 import os
@@ -10,6 +10,7 @@ from torchyard.contract.errors import DataError
 from torchyard.contract.records import Manifest, ManifestFile
 from torchyard.contract.rundir import MANIFEST, STATE_FILE, RunDir
 from torchyard.contract.untrusted import open_inside
+from worker.attempts.matching import Match, Parts
 
 CHECKPOINT_LIMIT = 1 << 40
 """The default limit of one checkpoint, in bytes."""
@@ -97,11 +98,7 @@ class CheckpointCopy:
         for file in files:
             self._open(file).close()
         size = sum(file.size for file in files)
-        disk_space = self._blobs.disk_space()
-        if size > min(limit, disk_space.total):
-            raise DataError(f"it has {size} bytes, but a checkpoint may have at most {min(limit, disk_space.total)}")
-        if size > disk_space.free:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._blobs.root))
+        _require_room(self._blobs, size, limit=limit, what="a checkpoint")
 
     def _open(self, file: ManifestFile) -> BinaryIO:
         source = open_inside(self._job, *self._folder, *file.path.split("/"))
@@ -111,3 +108,88 @@ class CheckpointCopy:
             source.close()
             raise DataError(f"its file {file.path} does not match its manifest")
         return source
+
+
+class Changed(DataError):
+    """The file is not the one that was looked at. It may be copied later."""
+
+
+class FileCopy:
+    """Copies one file as it was when it was looked at. The blob has no name in the store before `publish`.
+
+    The caller must call `discard` in the end, which does nothing after `publish`.
+    """
+
+    def __init__(self, run: RunDir, blobs: Blobs, match: Match, *, what: str, limit: int = CHECKPOINT_LIMIT) -> None:
+        """Copies nothing. `what`: what of which `limit` is the most bytes.
+
+        Raises DataError if the file cannot be read, is too large or has changed, and OSError.
+        """
+        self._match = match
+        self._blob: Blob | None = None
+        _require_room(blobs, match.status.st_size, limit=limit, what=what)
+        source = open_inside(run.job, *match.parts)
+        if source is None:
+            raise Changed("it is gone")
+        self._source: BinaryIO = source
+        try:
+            self._check_unchanged()
+            self._writer = blobs.create()
+        except BaseException:
+            source.close()
+            raise
+
+    @property
+    def parts(self) -> Parts:
+        return self._match.parts
+
+    @property
+    def blob(self) -> Blob:
+        """What was copied, once that is all."""
+        assert self._blob is not None
+        return self._blob
+
+    def copy_some(self, limit: int) -> int:
+        """Copies `limit` bytes at most. Returns how much of it is left: if not 0, all is copied.
+
+        Raises DataError if the file has changed meanwhile, and OSError.
+        """
+        size = self._match.status.st_size
+        copied = self._writer.copy_from(self._source, min(limit, size - self._writer.size))
+        limit -= max(copied, _MIN_FILE_COST)
+        if limit <= 0 and self._writer.size < size:
+            self._writer.sync()
+            return 0
+        self._check_unchanged()
+        self._blob = self._writer.finish()
+        self._source.close()
+        if self._blob.size != size:
+            raise Changed("it has become shorter")
+        return max(limit, 1)
+
+    def publish(self) -> None:
+        """Gives the blob its name. The caller holds `Blobs.shared_lock` until its commit. Raises OSError."""
+        self._writer.publish()
+
+    def discard(self) -> None:
+        """Removes the blob if it has no name. Raises OSError."""
+        self._source.close()
+        self._writer.discard()
+
+    def _check_unchanged(self) -> None:
+        if identity(os.fstat(self._source.fileno())) != identity(self._match.status):
+            raise Changed("it has changed")
+
+
+def identity(status: os.stat_result) -> tuple[int, ...]:
+    """Returns what is another value when a file was replaced or written."""
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _require_room(blobs: Blobs, size: int, *, limit: int, what: str) -> None:
+    """Raises DataError if `what` may never have so many bytes, and OSError if the disk has no room for them now."""
+    space = blobs.disk_space()
+    if size > min(limit, space.total):
+        raise DataError(f"it has {size} bytes, but {what} may have at most {min(limit, space.total)}")
+    if size > space.free:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(blobs.root))

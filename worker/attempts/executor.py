@@ -15,6 +15,7 @@ from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport
 from torchyard.contract.rundir import RunDir
 from worker.attempts import code, lifecycle
+from worker.attempts.artifacts import Artifacts
 from worker.attempts.instructions import Instructions
 from worker.attempts.intents import IntentReader
 from worker.attempts.lifecycle import (
@@ -232,16 +233,18 @@ class AttemptExecutor:
         if self._output is None:
             assert self._rows is not None
             row, job = self._rows
+            blobs, number = self._context.store.blobs, self._key.number
+            room, limits = self._records.artifact_room, self._context.limits
             relay = Relay(
                 run,
-                self._context.store.blobs,
+                blobs,
                 offsets={str(name): int(offset) for name, offset in row.offsets.items()},
                 listed=self._records.checkpoint_names(),
                 world_size=len(job.devices),
                 patterns=_patterns(job),
+                artifacts=Artifacts(run, blobs, room=room, attempt=number, limits=limits),
             )
-            attempts = self._key.number
-            self._output = OutputRecorder(relay, records=self._records, notices=self._notices, attempts=attempts)
+            self._output = OutputRecorder(relay, records=self._records, notices=self._notices, attempts=number)
         return self._output
 
     def _store(self, *, final: bool) -> None:

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 from store.commands import attempts as commands
 from store.db.database import Session
 from store.db.tables import Attempt, Checkpoint, Job
-from store.rows import attempts, checkpoints, intents, jobs
+from store.rows import artifacts, attempts, checkpoints, intents, jobs
+from store.rows.artifacts import Room
 from store.rows.attempts import Batch, Claim
 from store.rows.jobs import Reason
 from store.rows.limits import DEFAULTS, OutputLimits
@@ -92,6 +93,10 @@ class AttemptRecords:
         """Returns those of `names` that an attempt of the job listed and that were removed since."""
         query = checkpoints.removed_among
         return self._read(lambda session: query(session, self._claim.job_id, attempt=attempt, names=names))
+
+    def artifact_room(self) -> Room:
+        """Returns which artifacts of the job are stored, and how many bytes its owner may store besides."""
+        return self._read(lambda session: artifacts.room(session, self._claim.job_id))
 
     def wanted(self) -> Wanted:
         """Returns what is wanted of the attempt.

@@ -21,8 +21,9 @@ from torchyard.contract.errors import DataError
 from torchyard.contract.events import Card, CheckpointSaved, Message, Metric, parse_line
 from torchyard.contract.events import Progress as ProgressLine
 from torchyard.contract.rundir import RunDir
-from worker.attempts.capturing import CapturedCopy, Capturing
-from worker.attempts.copying import CHECKPOINT_LIMIT, CheckpointCopy
+from worker.attempts.artifacts import Artifacts, artifact_of
+from worker.attempts.capturing import Capturing
+from worker.attempts.copying import CHECKPOINT_LIMIT, CheckpointCopy, FileCopy
 from worker.attempts.lines import CHUNK, Line, LineReader, as_text
 from worker.attempts.progress import Progress
 from worker.packages.installation import LOG
@@ -36,6 +37,8 @@ _MAX_WARNINGS = 100
 _EVENTS = "events.jsonl"
 _STEP = "captured/step"
 """Among the offsets: the newest step that the script reported, if its files are captured."""
+_ARTIFACTS = "artifacts/stored"
+"""Among the offsets: whether all files in `artifacts` are stored, or said to be left out."""
 _QUOTED_BYTES = 200
 _Event: TypeAlias = Metric | ProgressLine | Card | Message | CheckpointSaved
 _COPY_LIMIT = 1 << 25
@@ -59,6 +62,7 @@ class Relay:
         world_size: int,
         checkpoint_limit: int = CHECKPOINT_LIMIT,
         patterns: Sequence[str] = (),
+        artifacts: Artifacts | None = None,
     ) -> None:
         self._run = run
         self._blobs = blobs
@@ -78,7 +82,8 @@ class Relay:
         self._capturing = (
             Capturing(run, blobs, patterns, known=self._known_checkpoints, limit=checkpoint_limit) if captures else None
         )
-        self._copied: list[CheckpointCopy | CapturedCopy] = []
+        self._artifacts = artifacts if run.layout == 2 and _ARTIFACTS not in offsets else None
+        self._copied: list[CheckpointCopy | FileCopy] = []
         """The copies that belong to the batch that was read last."""
 
     @property
@@ -89,6 +94,10 @@ class Relay:
     @property
     def copying(self) -> bool:
         """Whether a copy is unfinished: then `read` has more to do, even if it returned None."""
+        return self._copying_checkpoints or (self._artifacts is not None and self._artifacts.unfinished)
+
+    @property
+    def _copying_checkpoints(self) -> bool:
         return self._copy is not None or (self._capturing is not None and self._capturing.copying)
 
     def read(self, *, final: bool = False, logs: bool = True) -> Batch | None:
@@ -115,13 +124,13 @@ class Relay:
         self._read_event_files(batch, final=final)
         if final and copy_budget and batch.offsets == self._offsets:
             self._add_unannounced_checkpoints(batch, copy_budget)
-            if not self.copying:
+            if not self._copying_checkpoints:
                 self._announce_progress(batch)
         if self._capturing is not None:
             self._capture(self._capturing, batch, final=final)
-        if batch.offsets == self._offsets and not batch.checkpoints and not batch.events:
-            return None
-        return batch
+        if self._is_empty(batch) and final and self._artifacts is not None and not self._copying_checkpoints:
+            self._publish(self._artifacts, batch)
+        return None if self._is_empty(batch) else batch
 
     @contextmanager
     def storing(self, batch: Batch) -> Generator[None]:
@@ -133,6 +142,8 @@ class Relay:
             for copy in self._copied:
                 copy.publish()
             yield
+        if self._artifacts is not None:
+            self._artifacts.committed()
         self._offsets = dict(batch.offsets)
         self._stored_progress = self._progress
         self._known_checkpoints.update(new.name for new in batch.checkpoints)
@@ -143,6 +154,11 @@ class Relay:
         self._discard_unfinished()
         if self._capturing is not None:
             self._capturing.discard()
+        if self._artifacts is not None:
+            self._artifacts.discard()
+
+    def _is_empty(self, batch: Batch) -> bool:
+        return batch.offsets == self._offsets and not (batch.checkpoints or batch.events or batch.artifacts)
 
     def _read_events(self, batch: Batch, *, final: bool) -> int:
         """Returns how many bytes of checkpoints this call may still copy, or 0 if a line waits for its checkpoint."""
@@ -156,7 +172,7 @@ class Relay:
                 self._add_event(event, batch)
                 continue
             copy_budget = self._add_checkpoint(event.name, batch, copy_budget)
-            if self.copying:
+            if self._copying_checkpoints:
                 batch.offsets[_EVENTS] = start
                 if not start and _EVENTS not in self._offsets:
                     del batch.offsets[_EVENTS]
@@ -176,6 +192,19 @@ class Relay:
         for copy in capturing.take(_COPY_LIMIT, step=step, final=final, taken=taken, warn=warn):
             batch.checkpoints.append(copy.checkpoint)
             self._copied.append(copy)
+
+    def _publish(self, artifacts: Artifacts, batch: Batch) -> None:
+        """Adds files that the job left, and in the end which of them are left out."""
+        if _ARTIFACTS in self._offsets:
+            return
+        self._copied += (done := artifacts.take(_COPY_LIMIT))
+        batch.artifacts += [artifact_of(copy) for copy in done]
+        if artifacts.unfinished:
+            return
+        if (text := artifacts.message()) is not None:
+            _warn(batch, text)
+        if not self._is_empty(batch):
+            batch.offsets[_ARTIFACTS] = 1
 
     def _read_event_files(self, batch: Batch, *, final: bool) -> None:
         """Adds what TensorBoard's event files say."""
@@ -232,7 +261,7 @@ class Relay:
                 _warn(batch, f"checkpoint {name!r} is not listed: its name is not a valid checkpoint name")
                 continue
             copy_budget = self._add_checkpoint(name, batch, copy_budget)
-            if self.copying:
+            if self._copying_checkpoints:
                 return
 
     def _add_checkpoint(self, name: str, batch: Batch, copy_budget: int) -> int:

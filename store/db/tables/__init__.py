@@ -1,5 +1,6 @@
 """The tables. Every time is in microseconds since the epoch, by the database's clock."""
 
+from store.db.tables.artifacts import Artifact
 from store.db.tables.attempts import Allocation, Attempt, Worker
 from store.db.tables.base import Base
 from store.db.tables.bundles import Bundle, BundleUse
@@ -11,6 +12,7 @@ from store.db.tables.team import AuditEntry, BrowserSession, Quota, Secret, Toke
 __all__ = [
     "NEVER_TRIMMED",
     "Allocation",
+    "Artifact",
     "Attempt",
     "AuditEntry",
     "Base",

@@ -1,0 +1,52 @@
+"""Lists the files that a job left, and sends them."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response
+
+from api import present
+from api.auth import JobReader, visible_job
+from api.blobs import send_blob
+from api.openapi import DOWNLOAD, DOWNLOAD_HEAD, problems
+from api.paging import AfterArtifact, Limit, id_after, page
+from api.services import ServicesDep
+from store.rows import artifacts
+from torchyard.contract.artifacts import MOST_PATH_BYTES
+from torchyard.contract.errors import Unavailable
+from torchyard.contract.text import storable
+from torchyard.contract.views import ArtifactView, Page
+
+router = APIRouter(tags=["artifacts"], responses=problems(Unavailable))
+
+PathFilter = Annotated[
+    str | None, Query(max_length=MOST_PATH_BYTES, description="only the file of this path, or those in this folder")
+]
+
+
+@router.get("/jobs/{job_id}/artifacts")
+def list_artifacts(
+    *,
+    services: ServicesDep,
+    caller: JobReader,
+    job_id: str,
+    path: PathFilter = None,
+    limit: Limit = 100,
+    after: AfterArtifact = None,
+) -> Page[ArtifactView]:
+    """Lists the files that the job's attempts left in `artifacts`, oldest first. A newer one of a path replaces it."""
+    cursor, wanted = id_after(after, "art"), None if path is None else storable(path)
+    with services.store.read() as session:
+        visible_job(session, job_id, caller)
+        found = artifacts.after(session, job_id, limit=limit + 1, behind=cursor, path=wanted)
+    return page(ArtifactView, [present.artifact(row) for row in found], limit=limit, cursor=lambda item: item.id)
+
+
+@router.head("/jobs/{job_id}/artifacts/{path:path}", **DOWNLOAD_HEAD)
+@router.get("/jobs/{job_id}/artifacts/{path:path}", **DOWNLOAD)
+def download_artifact(request: Request, services: ServicesDep, caller: JobReader, job_id: str, path: str) -> Response:
+    """Sends a file, by its listed path. Its sha256 is the `ETag`."""
+    with services.store.read() as session:
+        visible_job(session, job_id, caller)
+        row = artifacts.get(session, job_id, storable(path))
+    return send_blob(request, services, row.sha256, size=row.size, name=row.path.rpartition("/")[2])

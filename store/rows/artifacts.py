@@ -1,0 +1,84 @@
+"""Artifacts: rows over blobs. A row means that every byte is in the blob store."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, delete, func, insert, or_, select
+from sqlalchemy.orm import Session
+
+from store.db.tables import Artifact, Job
+from store.ids import new_id
+from store.rows import garbage, quotas
+from torchyard.contract.errors import NotFound
+
+
+@dataclass(frozen=True)
+class NewArtifact:
+    """A file whose blob is stored."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class StoredArtifact:
+    """What a worker knows of a file that is stored already."""
+
+    path: str
+    attempt: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Room:
+    """What is stored of a job, and how many bytes its owner may store besides; None without a limit."""
+
+    stored: Sequence[StoredArtifact]
+    left: int | None
+
+
+def add(session: Session, job_id: str, *, attempt: int, new: Sequence[NewArtifact]) -> None:
+    """Inserts files of the attempt. They replace those of the same paths, of which the blobs become garbage."""
+    same = (Artifact.job_id == job_id, Artifact.path.in_([item.path for item in new]))
+    garbage.add_blobs(session, session.scalars(select(Artifact.sha256).where(*same)))
+    session.execute(delete(Artifact).where(*same), execution_options={"synchronize_session": False})
+    rows = [
+        {"id": new_id("art"), "job_id": job_id, "attempt": attempt, "path": item.path, "size": item.size}
+        | {"sha256": item.sha256}
+        for item in new
+    ]
+    session.execute(insert(Artifact), rows)
+
+
+def after(
+    session: Session, job_id: str, *, limit: int, behind: str | None = None, path: str | None = None
+) -> Sequence[Artifact]:
+    """Returns files of the job, oldest first: behind the one with the id `behind`, and at or below `path`."""
+    query = select(Artifact).where(Artifact.job_id == job_id).order_by(Artifact.id).limit(limit)
+    if behind is not None:
+        query = query.where(Artifact.id > behind)
+    if path is not None:
+        query = query.where(_at_or_below(path))
+    return session.scalars(query).all()
+
+
+def get(session: Session, job_id: str, path: str) -> Artifact:
+    """Returns the file of this path. Raises NotFound."""
+    found = session.scalars(select(Artifact).where(Artifact.job_id == job_id, Artifact.path == path)).first()
+    if found is None:
+        raise NotFound(f"job {job_id} has no artifact {path[:200]!r}")
+    return found
+
+
+def room(session: Session, job_id: str) -> Room:
+    """Returns what is stored of the job, and how much more may be."""
+    query = select(Artifact.path, Artifact.attempt, Artifact.size).where(Artifact.job_id == job_id)
+    stored = [StoredArtifact(*row) for row in session.execute(query)]
+    return Room(stored, quotas.bytes_left(session, session.get_one(Job, job_id).owner))
+
+
+def _at_or_below(path: str) -> ColumnElement[bool]:
+    folder = f"{path}/"
+    # LIKE ignores case in SQLite.
+    return or_(Artifact.path == path, func.substr(Artifact.path, 1, len(folder)) == folder)

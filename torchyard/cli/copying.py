@@ -1,0 +1,193 @@
+"""The command `cp`: copies what a job has stored to this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+import hashlib
+import json
+from pathlib import Path
+import shutil
+import sys
+import tempfile
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from torchyard.cli import output
+from torchyard.cli.arguments import Json, connect
+from torchyard.contract import terminal
+
+if TYPE_CHECKING:
+    from torchyard.client import Client
+    from torchyard.client.download import OnProgress
+    from torchyard.contract.views import ArtifactView, CheckpointFile
+
+_ARTIFACTS, _CHECKPOINTS = "artifacts", "checkpoints"
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A file of a job. `checkpoint` is None for an artifact."""
+
+    file: ArtifactView | CheckpointFile
+    checkpoint: str | None = None
+
+
+def cp(
+    source: Annotated[
+        str,
+        typer.Argument(metavar="JOB:PATH", help="artifacts/FILE, a folder of it, or checkpoints/REF/FILE."),
+    ],
+    dest: Annotated[
+        str | None, typer.Argument(metavar="DEST", help="A file or folder to write; - is stdout.", show_default=False)
+    ] = None,
+    *,
+    as_json: Json = False,
+) -> None:
+    """Copy files that a job left, or of its checkpoints, to this machine. `torchyard cp JOB:` lists what there is.
+
+    Each file is verified by its sha256. What an earlier copy left is continued, and what is there already is kept.
+    """
+    job, found, path = source.partition(":")
+    if not (job and found):
+        raise typer.BadParameter(f"{source!r} is not JOB:PATH, such as {source or 'digits'}:artifacts")
+    names = [name for name in path.split("/") if name not in {"", "."}]
+    if names and dest is None:
+        raise typer.BadParameter(f"name the file or folder to write, such as . for {source}")
+    with connect() as client:
+        job_id = client.find(job).id
+        if not names:
+            return _list(client, job_id, as_json=as_json)
+        assert dest is not None
+        base, sources = _sources(client, job_id, names)
+        if dest == "-":
+            return _write_out(client, job_id, base, sources)
+        targets = _targets(base, sources, Path(dest), name=names[-1])
+        _check(base, targets, Path(dest))
+        _copy(client, job_id, targets)
+    if as_json:
+        terminal.write(json.dumps({"paths": [str(target) for target, _ in targets]}))
+    else:
+        for target, _ in targets:
+            terminal.write(str(target))
+    return None
+
+
+def _list(client: Client, job_id: str, *, as_json: bool) -> None:
+    artifacts, checkpoints = [*client.artifacts(job_id)], [*client.checkpoints(job_id)]
+    if as_json:
+        found = {"artifacts": artifacts, "checkpoints": checkpoints}
+        terminal.write(json.dumps({key: [item.model_dump(mode="json") for item in found[key]] for key in found}))
+        return
+    rows = [
+        (f"{_ARTIFACTS}/{item.path}", terminal.size(item.size), str(item.attempt), terminal.ago(item.created_at))
+        for item in sorted(artifacts, key=lambda item: item.path)
+    ]
+    rows += [
+        (
+            f"{_CHECKPOINTS}/{(*item.aliases, item.id)[0]}/{file.path}",
+            terminal.size(file.size),
+            str(item.attempt),
+            terminal.ago(item.created_at),
+        )
+        for item in checkpoints
+        for file in item.files
+    ]
+    for line in output.table(("PATH", "SIZE", "ATTEMPT", "STORED"), rows) if rows else ():
+        terminal.write(line)
+    if not rows:
+        terminal.note("Nothing yet. What a job writes to $TORCHYARD_RUN_DIR/artifacts is stored when it ends.")
+
+
+def _sources(client: Client, job_id: str, names: Sequence[str]) -> tuple[str, list[_Source]]:
+    """Returns the files that the path names, and the path below which they are: empty, or that of the file itself.
+
+    Raises NotFound.
+    """
+    from torchyard.contract.errors import NotFound
+
+    kind, *rest = names
+    if kind == _ARTIFACTS:
+        below = "/".join(rest)
+        found = [_Source(item) for item in client.artifacts(job_id, path=below or None)]
+        if not found:
+            raise NotFound(f"job {job_id} has no artifact {below!r}" if below else f"job {job_id} has no artifacts yet")
+        return below, found
+    if kind == _CHECKPOINTS and rest:
+        checkpoint, below = client.checkpoint(job_id, rest[0]), "/".join(rest[1:])
+        files = [file for file in checkpoint.files if not below or file.path == below or _is_below(file.path, below)]
+        if not files:
+            has = ", ".join(file.path for file in checkpoint.files)
+            raise NotFound(f"checkpoint {checkpoint.id} has no file {below!r}; it has {has}")
+        return below, [_Source(file, checkpoint.id) for file in files]
+    raise typer.BadParameter("a path begins with artifacts or with checkpoints/REF, such as checkpoints/best/state.pt")
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path.startswith(f"{folder}/")
+
+
+def _targets(base: str, sources: Sequence[_Source], dest: Path, *, name: str) -> list[tuple[Path, _Source]]:
+    """Returns which file goes where: a single file to `dest` or into it, a folder as `cp -r` does it."""
+    inside = dest / name if dest.is_dir() else dest
+    return [
+        (inside if source.file.path == base else inside / source.file.path[len(base) :].lstrip("/"), source)
+        for source in sorted(sources, key=lambda source: source.file.path)
+    ]
+
+
+def _check(base: str, targets: Sequence[tuple[Path, _Source]], dest: Path) -> None:
+    """Checks, before anything is written, that every file lies at or below `dest`. Raises ServerError and Conflict."""
+    from torchyard.contract.artifacts import is_artifact_path
+    from torchyard.contract.errors import Conflict, ServerError
+
+    root = dest.resolve()
+    for target, source in targets:
+        path = source.file.path
+        if not (is_artifact_path(path) and (not base or path == base or _is_below(path, base))):
+            raise ServerError(f"the server lists the unsafe path {path!r}: nothing is copied")
+        folder = target.parent.resolve()
+        if target != dest and not folder.is_relative_to(root):
+            raise Conflict(f"{target} would lie outside {dest}, behind a link: nothing is copied")
+        if target.is_dir():
+            raise Conflict(f"{target} is a folder: nothing is copied")
+
+
+def _copy(client: Client, job_id: str, targets: Sequence[tuple[Path, _Source]]) -> None:
+    from torchyard.cli.progress import Transfer
+
+    for target, source in targets:
+        if _is_there(target, source.file):
+            continue
+        if len(targets) > 1:
+            target.parent.mkdir(parents=True, exist_ok=True)
+        with Transfer(terminal.plain(target.name)) as transfer:
+            _fetch(client, job_id, source, target, transfer.show)
+
+
+def _fetch(client: Client, job_id: str, source: _Source, target: Path, show: OnProgress | None = None) -> None:
+    if source.checkpoint is not None:
+        client.download(job_id, source.checkpoint, file=source.file.path, to=target, on_progress=show)
+    else:
+        client.download_artifact(job_id, source.file.path, to=target, on_progress=show)
+
+
+def _is_there(target: Path, file: ArtifactView | CheckpointFile) -> bool:
+    """Returns whether an earlier copy has written the file."""
+    if not target.is_file() or target.stat().st_size != file.size:
+        return False
+    with target.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest() == file.sha256
+
+
+def _write_out(client: Client, job_id: str, base: str, sources: Sequence[_Source]) -> None:
+    """Writes one file to stdout, once all of it has arrived and is verified."""
+    if [source.file.path for source in sources] != [base]:
+        raise typer.BadParameter("this is a folder: only one file can be written to stdout")
+    with tempfile.TemporaryDirectory(prefix="torchyard-") as folder:
+        whole = Path(folder) / "file"
+        _fetch(client, job_id, sources[0], whole)
+        with whole.open("rb") as content:
+            shutil.copyfileobj(content, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
