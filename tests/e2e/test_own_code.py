@@ -133,11 +133,12 @@ pathlib.Path("out").mkdir()
 pathlib.Path("out/one.pt").write_bytes(b"weights")
 """
     write(folder, {"train.py": program})
+    assert torchyard(service, folder, "run", "--checkpoints", "out/*.pt", "train.py").returncode == 0
     with service.client as client:
-        job = client.run("train.py", folder=folder, name="captured", checkpoints=["out/*.pt"])
-        assert job.wait().state is JobState.SUCCEEDED
-        listed = list(client.checkpoints(job.id))
-        fetched = client.download(job.id, ref="latest", file=listed[0].files[0].path, to=folder / "fetched.pt")
+        job = client.find("captured")
+        (saved,) = client.checkpoints(job.id)
+        (file,) = saved.files
+        fetched = client.download(job.id, ref="latest", file=file.path, to=folder / "fetched.pt")
     assert fetched.read_bytes() == b"weights"
     table = torchyard(service, folder, "metrics", "captured").stdout
     assert re.search(r"^loss .*0\.25", table, re.MULTILINE), table
