@@ -286,3 +286,10 @@ def test_a_light_module_loads_nothing_heavy(module: str) -> None:
     code = f"import sys, {module}; print(*sorted(name for name in {heavy!r} if name in sys.modules))"
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+def test_a_run_is_submitted_before_rich_is_loaded() -> None:
+    modules = ", ".join(f"torchyard.cli.run.{name}" for name in ("program", "settings", "spec", "upload"))
+    code = f"import sys, torchyard.cli, torchyard.cli.submission, {modules}; print('rich' in sys.modules)"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 def checkpoints(job: JobArgument, *, as_json: Json = False) -> None:
     """List a job's checkpoints, newest first."""
     with connect() as client:
-        found = [*client.checkpoints(client.find(job).id)]
+        shown = client.find(job)
+        found = [*client.checkpoints(shown.id)]
     if as_json:
         return output.write_json(found)
     for line in checkpoint_lines(found):
         terminal.write(line)
     if not found:
-        terminal.note("No checkpoints yet.")
+        terminal.note("It has saved no checkpoint." if shown.state.terminal else "No checkpoints yet.")
     return None
 
 

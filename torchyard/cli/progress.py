@@ -1,12 +1,16 @@
 """Shows the progress of a download or an upload."""
 
-from typing import Self
+from __future__ import annotations
 
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
+import sys
+from typing import TYPE_CHECKING, Self
+
 import typer
 
 from torchyard.contract import terminal
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 
 class Transfer:
@@ -18,26 +22,15 @@ class Transfer:
     def __init__(self, what: str = "checkpoint", *, upload: bool = False) -> None:
         self._what = what
         self._kind = "upload" if upload else "download"
-        console = Console(stderr=True)
-        self._terminal = console.is_terminal
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(complete_style="cyan", finished_style="cyan", pulse_style="cyan"),
-            DownloadColumn(binary_units=True),
-            TransferSpeedColumn(),
-            console=console,
-            transient=True,
-        )
-        self._task: TaskID | None = None
+        self._bar: Progress | None = None
+        self._shown = False
         self._done = 0
 
     def __enter__(self) -> Self:
-        if self._terminal:
-            self._bar.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self._terminal:
+        if self._bar is not None:
             self._bar.stop()
         if kind is not None and issubclass(kind, KeyboardInterrupt):
             terminal.note(
@@ -47,9 +40,27 @@ class Transfer:
 
     def show(self, done: int, total: int) -> None:
         """Shows the number of bytes so far. The first call counts the bytes of an earlier transfer."""
-        if self._task is None:
-            self._task = self._bar.add_task(self._what, total=total, completed=done)
-            if 0 < done < total:
-                terminal.note(f"Continues after {terminal.size(done)} of {terminal.size(total)}.")
         self._done = done
-        self._bar.update(self._task, completed=done)
+        if not self._shown and done < total:  # of a transfer with nothing left to do, nothing is shown
+            if done:
+                terminal.note(f"Continues after {terminal.size(done)} of {terminal.size(total)}.")
+            self._bar = self._started(done, total) if sys.stderr.isatty() else None
+        self._shown = True
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=done)
+
+    def _started(self, done: int, total: int) -> Progress:
+        from rich.console import Console  # which takes long to import: only who has a bar to show waits for it
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+        bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(complete_style="cyan", finished_style="cyan", pulse_style="cyan"),
+            DownloadColumn(binary_units=True),
+            TransferSpeedColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        bar.add_task(self._what, total=total, completed=done)
+        bar.start()
+        return bar

@@ -38,10 +38,17 @@ def run(
     requirements: Annotated[
         str | None, typer.Option(metavar="FILE", help="requirements.txt, pyproject.toml, or script.")
     ] = None,
+    checkpoints: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATTERN", help="Files it writes that become checkpoints: 'out/*.pt'. Repeatable."),
+    ] = None,
     launcher: Annotated[
         Literal["auto", "warm", "torchrun"] | None, typer.Option(help="How the processes are started.")
     ] = None,
     time_limit: Annotated[str | None, typer.Option(metavar="TIME", help="Of all attempts: 90s, 15m, 24h, 7d.")] = None,
+    max_restarts: Annotated[
+        int | None, typer.Option(min=0, help="How often it runs again after it has failed: 2.")
+    ] = None,
     priority: Annotated[int | None, typer.Option(help="From -100 to 100. Higher starts first.")] = None,
     visibility: Annotated[Visibility | None, typer.Option(help="Who may read the job.")] = None,
     max_size: Annotated[str | None, typer.Option(metavar="SIZE", help="The most that is packed: 200MiB.")] = None,
@@ -66,8 +73,10 @@ def run(
             "secrets": _secrets(secret),
             "mounts": _pairs(mount, "--mount"),
             "requirements": requirements,
+            "checkpoints": checkpoints,
             "launcher": launcher,
             "time_limit": time_limit,
+            "max_restarts": max_restarts,
             "priority": priority,
             "visibility": visibility,
             "max_size": max_size,

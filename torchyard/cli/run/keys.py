@@ -47,6 +47,14 @@ def _truth(text: str) -> Value:
     return {"true": True, "1": True, "false": False, "0": False}.get(text.lower(), text)
 
 
+def words(text: str) -> Value:
+    """Returns the words of a text such as `'out/*.pt' 'more/*.pt'`, or the text if it is none."""
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text
+
+
 def pairs(text: str) -> Value:
     """Returns the table that `A=1 B='two words'` writes, or the text if it is none."""
     try:
@@ -146,6 +154,15 @@ KEYS = (
         '"requirements.txt"',
     ),
     Key(
+        "checkpoints",
+        Annotated[list[Annotated[str, Field(min_length=1)]], Field(max_length=16)],
+        'a list of at most 16 patterns, such as ["out/*.pt"]',
+        "files that the program writes below its working folder, and that become checkpoints",
+        '["out/*.pt"]',
+        default=[],
+        from_text=words,
+    ),
+    Key(
         "launcher",
         Literal["auto", "warm", "torchrun"],
         "auto, warm or torchrun",
@@ -153,6 +170,14 @@ KEYS = (
         '"torchrun"',
     ),
     Key("time_limit", _Duration, "a duration: 90s, 15m, 24h or 7d", "the most time of all attempts", '"24h"'),
+    Key(
+        "max_restarts",
+        Annotated[int, Field(ge=0, le=1000)],
+        "a whole number from 0 to 1000",
+        "how often the program runs again after it has failed",
+        "0",
+        from_text=_number,
+    ),
     Key(
         "priority",
         Priority,

@@ -40,6 +40,10 @@ def find_program(words: tuple[str, ...], *, folder: Path, module: bool, any_exec
     inside = _inside(name, folder)
     if (folder / inside).is_file():
         return _file(inside, args, folder)
+    if not any_executable and name in {"python", "python3"}:
+        raise ConfigError(
+            f"leave {name} out: name its file, or a module after -m. `-- {name} …` runs it once, as it is"
+        )
     if not any_executable or "/" in name or name.endswith(".py"):
         raise ConfigError(f"there is no file {name} in {folder}: {_HOW}")
     return Program("command", name, args, None)

@@ -102,7 +102,7 @@ def user_file() -> Path:
 
 def _from_flags(flags: Mapping[str, Value]) -> Layer:
     """Takes what was given: not None, and not empty. Raises BadParameter."""
-    given = {name: value for name, value in flags.items() if value not in (None, {})}
+    given = {name: value for name, value in flags.items() if value not in (None, {}, [])}
     origins = {name: f"--{_flag(name)}" for name in given}
     try:
         return _checked(given, origins, origins)

@@ -28,10 +28,11 @@ def job_spec(program: Program, settings: Settings, bundle: Bundle, *, folder: Pa
         **program.config,
         "mounts": settings["mounts"],
         "requirements": requirements,
+        "checkpoints": settings["checkpoints"],
         "git": None if origin is None else origin.model_dump(),
     }
     secrets = {name: {"secret": secret} for name, secret in settings["secrets"].items()}
-    plain = {key: settings[key] for key in ("time_limit", "priority", "launcher", "visibility")}
+    plain = {key: settings[key] for key in ("time_limit", "max_restarts", "priority", "launcher", "visibility")}
     return _checked(
         {
             "trainer": "script",

@@ -1,22 +1,23 @@
-"""Packs a folder and uploads what the server does not have, and shows both on stderr."""
+"""Packs a folder and uploads what the server does not have, and shows the upload on stderr."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-
-from rich.console import Console
+import sys
 
 from torchyard.cli.progress import Transfer
 from torchyard.client import Client
 from torchyard.client.packing import Bundle, pack
 from torchyard.contract import terminal
 
+_ERASE = "\r\x1b[K"
+"""Takes back what is on the terminal's line."""
+
 
 @contextmanager
 def packed(folder: Path, *, max_size: int, needed: str | None = None) -> Generator[Bundle]:
     """Packs the folder for the block. Raises as `pack` does."""
-    console = Console(stderr=True)
-    with console.status("packs the folder") if console.is_terminal else _nothing():
+    with _saying("packs the folder …"):
         bundle = pack(folder, max_size=max_size, needed=needed)
     with bundle:
         yield bundle
@@ -53,5 +54,15 @@ class _Sent:
 
 
 @contextmanager
-def _nothing() -> Generator[None]:
-    yield
+def _saying(text: str) -> Generator[None]:
+    """Shows the text in a terminal during the block. Rich could, too, but takes as long to import as a run to start."""
+    shown = sys.stderr.isatty()
+    if shown:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    try:
+        yield
+    finally:
+        if shown:
+            sys.stderr.write(_ERASE)
+            sys.stderr.flush()

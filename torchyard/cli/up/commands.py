@@ -4,6 +4,7 @@ from collections.abc import Iterable
 import contextlib
 import json
 from pathlib import Path
+import shlex
 import sys
 from typing import Annotated
 
@@ -56,6 +57,8 @@ def up(
         sys.stdout.flush()
         _say(f"data   {service.data.root}\nlogs   {service.data.logs}/{{api,worker,redis}}.log")
         _say(f"Ready. In another terminal: {output.command()} submit FILE --follow. Ctrl-C stops the service.")
+        known = f"login {url} --token-stdin < {shlex.quote(str(service.data.root / 'token'))}"
+        _say(f"To use it from other folders, once: {output.command()} {known}")
 
     _say("Starting …")
     service.run(on_ready)

@@ -1,6 +1,5 @@
 """The programs of the package torchyard-server. They are started by name, and never imported here."""
 
-from importlib.metadata import PackageNotFoundError, version
 import sys
 
 from torchyard.contract.errors import ConfigError
@@ -17,6 +16,8 @@ def argv(module: str, *arguments: str) -> list[str]:
 
 def check_installed() -> None:
     """Raises ConfigError if torchyard-server is not installed at the version of torchyard."""
+    from importlib.metadata import PackageNotFoundError, version  # takes long, and most commands start no program
+
     own = version("torchyard")
     try:
         server = version("torchyard-server")

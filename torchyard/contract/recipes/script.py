@@ -4,7 +4,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from torchyard.contract.schema import BundleOrFile, Schema, unbuilt
+from torchyard.contract.schema import BundleOrFile, Schema
 
 SCRIPT_METADATA = "script"
 """The requirements are in the metadata of the entrypoint (PEP 723)."""

@@ -33,6 +33,7 @@ def folder(tmp_path: Path) -> Path:
         (["--", "trian.py"], "there is no file trian.py in "),
         (["--", "./go.sh"], "there is no file ./go.sh in "),
         (["accelerate", "launch", "train.py"], "or an executable after --"),
+        (["python", "train.py"], "leave python out: name its file"),
         (["../other.py"], "../other.py is outside of "),
         (["/etc/passwd"], "/etc/passwd is outside of "),
         (["notes.txt"], "notes.txt is neither a Python file nor executable"),

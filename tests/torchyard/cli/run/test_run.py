@@ -84,6 +84,8 @@ def test_each_option_is_a_key_of_the_spec(team: Team, folder: Path) -> None:
         "--launcher": "torchrun",
         "--visibility": "private",
         "--max-size": "1MiB",
+        "--checkpoints": "out/*.pt",
+        "--max-restarts": "0",
     }
     words = [word for pair in options.items() for word in pair]
     done = _run(team, folder, "run", *words, "--secret", "KEY", "--mount", "more=file:///data", "-d", "train.py")
@@ -92,6 +94,7 @@ def test_each_option_is_a_key_of_the_spec(team: Team, folder: Path) -> None:
     assert (spec["name"], spec["priority"], spec["launcher"]) == ("cracks", -5, "torchrun")
     assert (spec["time_limit"], spec["visibility"]) == ("2h", "private")
     assert spec["resources"]["devices_per_node"] == 3
+    assert (spec["config"]["checkpoints"], spec["max_restarts"]) == (["out/*.pt"], 0)
     assert spec["env"] == {"A": "b=c", "WANDB_API_KEY": {"secret": "KEY"}, "KEY": {"secret": "KEY"}}
     assert spec["config"]["mounts"] == {"photos": url, "more": "file:///data"}
 

@@ -1,0 +1,58 @@
+"""Runs commands as a document has them, beside a service that one of them starts."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+import os
+from pathlib import Path
+import re
+import signal
+import subprocess
+import sys
+
+from tests.e2e.service import is_running, processes_naming, until
+
+
+def blocks(text: str, language: str) -> list[str]:
+    """Returns the fenced blocks of a Markdown text in a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def run_blocks(commands: list[str], folder: Path, environment: dict[str, str]) -> str:
+    """Runs blocks of a shell's commands in one shell, which stops at the first failure. Returns their output."""
+    script = "\n".join(["set -euo pipefail", *commands])
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@contextmanager
+def running_by(command: str, folder: Path, environment: dict[str, str]) -> Generator[None]:
+    """Runs the command that starts the service, and stops it as Ctrl-C does. No process may be left."""
+    with (folder / "up.log").open("wb") as log:
+        process = subprocess.Popen(
+            ["bash", "-c", command], cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True
+        )
+
+    def output() -> str:
+        return (folder / "up.log").read_text()
+
+    try:
+        until(lambda: "Ready." in output() or not is_running(process.pid), what="the service is ready", context=output)
+        assert is_running(process.pid), output()
+        yield
+    finally:
+        os.killpg(process.pid, signal.SIGINT)
+        code = process.wait(90)
+        left = processes_naming(folder / ".torchyard")
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+    assert (code, left) == (0, []), output()
+
+
+def environment_in(folder: Path) -> dict[str, str]:
+    """Returns an environment with the commands on PATH, and without a login or a server."""
+    plain = {key: value for key, value in os.environ.items() if not key.startswith("TORCHYARD_")}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return {**plain, "PATH": path, "XDG_CONFIG_HOME": str(folder / "config"), "TORCHYARD_LAUNCHER": "torchrun"}
