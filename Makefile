@@ -4,6 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 UV_VERSION := 0.13.8
 BIN := .venv/bin
 STAMP := .venv/.complete
+FRAMEWORKS := .venv-frameworks
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-annotate --no-header
 
@@ -27,7 +28,7 @@ up: $(STAMP)  ## Run the service in the foreground; Ctrl-C stops it cleanly
 test: $(STAMP)  ## Run the tests
 	$(BIN)/python -m pytest
 
-test-thorough: $(STAMP)  ## Run all of them: the long chaos run, every failpoint on every database (an hour)
+test-thorough: $(STAMP) $(FRAMEWORKS)/.complete  ## Run all of them: long chaos, every failpoint and database, frameworks (an hour)
 	$(BIN)/python -m pytest -m "thorough or not thorough"
 
 races: $(STAMP)  ## Run 10,000 pairs of each race on both databases (an hour)
@@ -66,16 +67,24 @@ env:  ## Write .env, the secrets of docker-compose.yml; never over one that is t
 
 lock: $(STAMP)  ## Resolve the dependencies again and write the locks
 	$(COMPILE) --excludes deploy/server/excluded.txt pyproject.toml deploy/server/pyproject.toml --group dev --upgrade --output-file requirements.lock
+	$(COMPILE) --excludes deploy/server/excluded.txt --constraint requirements.lock pyproject.toml deploy/server/pyproject.toml --group frameworks --upgrade --output-file requirements-frameworks.lock
 	echo 'pydantic<2' | $(COMPILE) --output-file tests/deploy/pydantic1.lock -
 	echo 'uv==$(UV_VERSION)' | $(COMPILE) --output-file bootstrap.lock -
+
+# The service with the frameworks of examples/, as an operator installs it. Equal versions: uv links what .venv has.
+$(FRAMEWORKS)/.complete: $(STAMP) requirements-frameworks.lock
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(FRAMEWORKS)
+	$(BIN)/uv pip install --python $(FRAMEWORKS)/bin/python --require-hashes -r requirements-frameworks.lock
+	$(BIN)/uv pip install --python $(FRAMEWORKS)/bin/python --quiet --no-deps --no-build-isolation -e . -e deploy/server
+	@touch $@
 
 build: $(STAMP)  ## Build wheels and sdists of torchyard and torchyard-server into dist/
 	@for project in . deploy/server; do $(BIN)/python -m build --no-isolation --outdir dist $$project || exit; done
 
-clean:  ## Remove caches and what builds left; .venv and .torchyard stay
+clean:  ## Remove caches and what builds left; the environments and .torchyard stay
 	rm -rf .pytest_cache .ruff_cache .pyright dist
 	for project in . deploy/server; do rm -rf $$project/build $$project/*.egg-info; done
-	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
+	find . -name __pycache__ -type d -not -path './.venv*' -prune -exec rm -rf {} +
 
 $(STAMP): requirements.lock bootstrap.lock pyproject.toml deploy/server/pyproject.toml
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv

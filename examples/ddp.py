@@ -1,4 +1,4 @@
-"""Plain DDP. `torchyard run examples/ddp.py --devices 2`, or torchrun."""
+"""Plain DDP. `torchyard run --devices 2 ddp.py`, or torchrun."""
 
 import argparse
 
@@ -18,7 +18,7 @@ if torch.cuda.is_available():
 torch.manual_seed(0)
 model = DistributedDataParallel(torch.nn.Linear(8, 1).to(run.device))
 optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
-start, steps, state = 0, 400, run.resume()
+start, steps, state = 0, 200, run.resume()
 if state is not None:
     model.module.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
@@ -32,7 +32,7 @@ for step in range(start + 1, steps + 1):
     optimizer.step()
     run.log({"train/loss": loss}, step=step)
     stop = run.should_stop()
-    if stop or step % 100 == 0:
+    if stop or step % 50 == 0:
         state = {"model": model.module.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
         run.save_checkpoint(state, step=step, metrics={"val/loss": loss.item()})
     if stop:

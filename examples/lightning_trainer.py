@@ -1,8 +1,13 @@
-"""Lightning. The callback is all that it needs: `torchyard run examples/lightning_trainer.py`."""
+"""Lightning. The callback is all that it needs: `torchyard run --devices 2 lightning_trainer.py`.
+
+The loader is one that knows its place in an epoch: Lightning skips no batches by itself.
+"""
 
 import lightning
 import torch
+from torchdata.stateful_dataloader import StatefulDataLoader
 
+import torchyard
 from torchyard.integrations.lightning import Torchyard, resume_path
 
 
@@ -20,5 +25,14 @@ class Model(lightning.LightningModule):
         return torch.optim.AdamW(self.parameters(), lr=0.01)
 
 
-trainer = lightning.Trainer(max_epochs=4, logger=False, enable_checkpointing=False, callbacks=[Torchyard()])
-trainer.fit(Model(), torch.utils.data.DataLoader(torch.randn(1024, 8), batch_size=64), ckpt_path=resume_path())
+lightning.seed_everything(0)
+trainer = lightning.Trainer(
+    max_epochs=6,
+    devices=torchyard.init().world_size,
+    logger=False,
+    enable_checkpointing=False,
+    enable_progress_bar=False,
+    log_every_n_steps=1,
+    callbacks=[Torchyard()],
+)
+trainer.fit(Model(), StatefulDataLoader(torch.randn(2048, 8), batch_size=16, shuffle=True), ckpt_path=resume_path())

@@ -13,6 +13,7 @@ _LAUNCHES = (
     "worker/test_supervisor_stops.py",
     "worker/test_supervisor_leftovers.py",
     "worker/test_torchrun.py",
+    "worker/test_examples.py",
     "worker/engines/test_conformance.py",
 )
 _WARM = "worker/engines/local/"

@@ -27,7 +27,7 @@ class Service:
     """Started by `start`, stopped by `stop`; its data stays for the next `start`.
 
     Without addresses of a database and a Redis it has its own. `warm`: whether its worker keeps a warm process, which
-    costs seconds of a processor. `prefix`: a command that runs another one.
+    costs seconds of a processor. `prefix`: a command that runs another one. `python`: that of the environment.
     """
 
     def __init__(
@@ -40,12 +40,14 @@ class Service:
         warm: bool = True,
         env: Mapping[str, str] = MappingProxyType({}),
         prefix: Sequence[str] = (),
+        python: Path = Path(sys.executable),
     ) -> None:
         self.data = folder / "data"
         self.code = folder / "code"
         self.code.mkdir(exist_ok=True)
         self._slots = slots
         self._prefix = prefix
+        self._python = str(python)
         self._env = {**os.environ, **({} if warm else {"TORCHYARD_LAUNCHER": "torchrun"}), **env}
         self._elsewhere = [
             *(("--database", database) if database is not None else ()),
@@ -73,7 +75,7 @@ class Service:
             self._up = subprocess.Popen(
                 [
                     *self._prefix,
-                    *(sys.executable, "-P", "-m", "torchyard.cli", "up", "--port", "0"),
+                    *(self._python, "-P", "-m", "torchyard.cli", "up", "--port", "0"),
                     *("--data-dir", str(self.data), "--cpu-slots", str(self._slots), "--allow-path", str(self.code)),
                     *self._elsewhere,
                 ],

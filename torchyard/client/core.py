@@ -97,14 +97,14 @@ class ClientCore(TeamCore):
         """
         needed = program if program.endswith(".py") and not module else None
         wanted = script_spec(name=name, folder=folder, devices=devices, more=spec)
-        code, urls = await upload_code(self.bundles, folder, needed=needed, mounts=mounts, max_size=max_size)
+        code = await upload_code(
+            self.bundles, folder, needed=needed, mounts=mounts, requirements=requirements, max_size=max_size
+        )
         config = {
             **program_of(program, module=module),
-            "code": code,
+            **code,
             "args": arguments(args),
-            "mounts": urls,
             "checkpoints": [*checkpoints],
-            "requirements": requirements,
         }
         wanted["config"] = {key: value for key, value in config.items() if value}
         return await self.submit(wanted, idempotency_key=idempotency_key)

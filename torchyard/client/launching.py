@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from torchyard.client.bundles import BundlesCore
-from torchyard.client.packing import MAX_SIZE, pack
+from torchyard.client.packing import MAX_SIZE, Bundle, git, pack
 from torchyard.contract.errors import ConfigError
 
 Mounts = Mapping[str, str | Path]
@@ -17,15 +17,22 @@ _URL = ("bundle:", "file://")
 
 
 async def upload_code(
-    bundles: BundlesCore, folder: str | Path, *, needed: str | None, mounts: Mounts, max_size: int = MAX_SIZE
-) -> tuple[str, dict[str, str]]:
-    """Packs and uploads the folder and the mounts. Returns the code's URL, and those of the mounts by name.
+    bundles: BundlesCore,
+    folder: str | Path,
+    *,
+    needed: str | None,
+    mounts: Mounts,
+    requirements: str | None = None,
+    max_size: int = MAX_SIZE,
+) -> dict[str, Any]:
+    """Packs and uploads the folder and the mounts. Returns the keys of `config` that say what they are.
 
-    All is packed before anything is sent. Raises as `pack` and `BundlesCore.upload` do.
+    All is packed before anything is sent. Raises as `pack`, `code_config` and `BundlesCore.upload` do.
     """
     urls = {name: str(source) for name, source in mounts.items()}
     with ExitStack() as open_bundles:
         code = open_bundles.enter_context(pack(folder, needed=needed, max_size=max_size))
+        config = code_config(code, folder=Path(folder), requirements=requirements)
         packed = {
             name: open_bundles.enter_context(pack(source, max_size=max_size))
             for name, source in urls.items()
@@ -33,7 +40,22 @@ async def upload_code(
         }
         for bundle in (code, *packed.values()):
             await bundles.upload(bundle)
-    return code.url, {**urls, **{name: bundle.url for name, bundle in packed.items()}}
+    return {**config, "mounts": {**urls, **{name: bundle.url for name, bundle in packed.items()}}}
+
+
+def code_config(bundle: Bundle, *, folder: Path, requirements: str | None) -> dict[str, Any]:
+    """Returns the keys of `config` that say what the code is, and where it comes from.
+
+    Raises ConfigError if the requirements are not among the files.
+    """
+    if requirements not in (None, "script") and requirements not in bundle.files:
+        raise ConfigError(f"{requirements}, which has the requirements, is not among the files of {folder}")
+    origin = git.origin(folder, bundle.files)
+    return {
+        "code": bundle.url,
+        "requirements": requirements,
+        "git": None if origin is None else origin.model_dump(),
+    }
 
 
 def program_of(program: str, *, module: bool) -> dict[str, str]:
@@ -54,7 +76,7 @@ def script_spec(*, name: str | None, folder: str | Path, devices: int, more: Map
     resources: Mapping[str, Any] = more.get("resources", {})
     return {
         "trainer": "script",
-        "name": name or _name_of(Path(folder).resolve()),
+        "name": name or name_of(Path(folder).resolve()),
         **more,
         "resources": {"devices_per_node": devices, **resources},
     }
@@ -65,6 +87,6 @@ def arguments(args: Sequence[object]) -> list[str]:
     return [str(item) for item in args]
 
 
-def _name_of(folder: Path) -> str:
+def name_of(folder: Path) -> str:
     """Returns the folder's name with `-` for each character that a job's name cannot have."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", folder.name).lstrip("._-")[:100] or "run"

@@ -92,15 +92,24 @@ def open_inside(root: Path, *parts: str) -> BinaryIO | None:
 @contextmanager
 def folder_inside(root: Path, *parts: str) -> Generator[int]:
     """Opens the folder `parts` below `root` as a descriptor. Raises OSError, also if `root` or a part is a link."""
-    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | _FLAGS)
+    # Those on the way are not opened for reading: a rank in its sandbox may not read the folder above its own.
+    on_the_way = os.O_PATH | os.O_DIRECTORY | _FLAGS
+    names = (root, *parts)
+    folder: int | None = None
     try:
-        for part in parts:
-            child = os.open(part, os.O_RDONLY | os.O_DIRECTORY | _FLAGS, dir_fd=folder)
-            os.close(folder)
+        for name in names[:-1]:
+            child = os.open(name, on_the_way, dir_fd=folder)
+            if folder is not None:
+                os.close(folder)
             folder = child
-        yield folder
+        last = os.open(names[-1], os.O_RDONLY | os.O_DIRECTORY | _FLAGS, dir_fd=folder)
     finally:
-        os.close(folder)
+        if folder is not None:
+            os.close(folder)
+    try:
+        yield last
+    finally:
+        os.close(last)
 
 
 def _split(path: Path) -> tuple[Path, *tuple[str, ...]]:

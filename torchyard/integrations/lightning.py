@@ -29,6 +29,9 @@ class Torchyard(lightning.Callback):
         self._run: Run = torchyard.init()
         self._stopped = False
 
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        self._run.hear_sigterm()  # Lightning's handler ends the training at once, with a collective of one rank
+
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         if trainer.global_step % trainer.log_every_n_steps == 0:
             self._report(trainer)

@@ -21,7 +21,8 @@ def resume_path() -> str | None:
 class Torchyard(TrainerCallback):
     """Reports what the Trainer logs, publishes what it saves, and stops all ranks at the same step, with a save.
 
-    A key that begins with `eval_` becomes `val/…`, any other `train/…`.
+    A key that begins with `eval_` becomes `val/…`, any other `train/…`. The summary at the end is left out: the Trainer
+    computes it of this process's steps alone, so it is wrong after a resumption.
     """
 
     def __init__(self) -> None:
@@ -34,7 +35,9 @@ class Torchyard(TrainerCallback):
             control.should_save = control.should_training_stop = True
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
-        values = {_key(name): value for name, value in (logs or {}).items() if isinstance(value, int | float)}
+        if logs is None or "train_runtime" in logs:
+            return
+        values = {_key(name): value for name, value in logs.items() if isinstance(value, int | float)}
         self._values.update({key: float(value) for key, value in values.items()})
         if values:
             self._run.log(values, step=state.global_step)
@@ -52,7 +55,7 @@ class Torchyard(TrainerCallback):
 
 
 def _key(name: str) -> str:
-    return f"val/{name.removeprefix('eval_')}" if name.startswith("eval_") else f"train/{name.removeprefix('train_')}"
+    return f"val/{name.removeprefix('eval_')}" if name.startswith("eval_") else f"train/{name}"
 
 
 def _copier(path: Path) -> Any:

@@ -234,6 +234,11 @@ class Run:
         """Whether the handler of SIGTERM is the one of this context."""
         return signal.getsignal(signal.SIGTERM) == self._on_sigterm
 
+    def hear_sigterm(self) -> None:
+        """Handles SIGTERM again, where a framework has put a handler of its own. Does nothing outside the service."""
+        if self._agreement is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, self._on_sigterm)
+
     def should_stop(self) -> bool:
         """Whether to save and leave now. Call it once in each step, on every rank: all get True at the same step.
 
@@ -257,8 +262,7 @@ class Run:
         """Handles SIGTERM, and flushes when the process exits. A forked child is not a rank: it writes nothing."""
         if self._agreement is None:
             return
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, self._on_sigterm)
+        self.hear_sigterm()
         os.register_at_fork(after_in_child=self._detach)
         # A program that ended without an error has flushed before. Another must not wait for a disk.
         atexit.register(self._close, wait_s=0.0)

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+import subprocess
 from typing import Any
 
 import pytest
@@ -57,6 +58,20 @@ def test_a_folder_becomes_a_job(server: FakeServer, client: Client, code: Path) 
     parse_spec(spec)
 
 
+def test_a_job_says_which_commit_its_code_is_from(server: FakeServer, client: Client, code: Path) -> None:
+    who = ["-c", "user.name=ada", "-c", "user.email=ada@example.org"]
+    for words in (["init", "--quiet", "--initial-branch=main"], ["add", "."], [*who, "commit", "--quiet", "-m", "x"]):
+        subprocess.run(["git", *words], cwd=code, check=True)
+    (code / "train.py").write_text("print('changed')\n")
+    serve_bundle(server, code)
+    server.on("/v1/jobs", Answer(job(), 201))
+    client.run("train.py", folder=code)
+    told = submitted(server)["config"]["git"]
+    assert (told["branch"], told["dirty"]) == ("main", True)
+    assert "+print('changed')" in told["diff"]
+    parse_spec(submitted(server))
+
+
 def test_mounts_are_packed_too_and_urls_stay(server: FakeServer, client: Client, code: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
@@ -71,7 +86,9 @@ def test_mounts_are_packed_too_and_urls_stay(server: FakeServer, client: Client,
     parse_spec(spec)
 
 
-@pytest.mark.parametrize("wrong", [{"program": "absent.py"}, {"trainer": "x"}, {"config": {}}])
+@pytest.mark.parametrize(
+    "wrong", [{"program": "absent.py"}, {"requirements": "absent.txt"}, {"trainer": "x"}, {"config": {}}]
+)
 def test_what_cannot_run_is_not_sent(server: FakeServer, client: Client, code: Path, wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         client.run(folder=code, **wrong)

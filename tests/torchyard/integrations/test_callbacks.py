@@ -72,6 +72,7 @@ def train(program: str, folder: Path, *, epochs: int, resume: Path | None = None
     return run, done.stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("program", [LIGHTNING, TRANSFORMERS], ids=["lightning", "transformers"])
 def test_a_second_process_continues_from_what_the_first_published(program: str, tmp_path: Path) -> None:
     first, said = train(program, tmp_path / "1", epochs=1)
@@ -82,3 +83,21 @@ def test_a_second_process_continues_from_what_the_first_published(program: str, 
     assert json.loads((saved / "manifest.json").read_text())["step"] == 4
     _, said = train(program, tmp_path / "2", epochs=2, resume=saved)
     assert "epochs 2" in said
+
+
+LOGS = """
+from types import SimpleNamespace
+from torchyard.integrations.transformers import Torchyard
+
+callback = Torchyard()
+logs = [{"loss": 3.0, "note": "text"}, {"eval_loss": 2.0}, {"train_runtime": 1.0, "train_loss": 9.0}]
+for step, values in enumerate(logs, 1):
+    callback.on_log(None, SimpleNamespace(global_step=step), None, logs=values)
+"""
+
+
+def test_the_numbers_that_the_trainer_logs_are_reported_without_its_summary(tmp_path: Path) -> None:
+    run, _ = train(LOGS, tmp_path, epochs=1)
+    lines = [json.loads(line) for line in run.events.read_text().splitlines()]
+    found = [(line["step"], line["values"]) for line in lines if line["type"] == "metric"]
+    assert found == [(1, {"train/loss": 3.0}), (2, {"val/loss": 2.0})]

@@ -1,17 +1,17 @@
 """Makes the job spec of a packed folder, and the lines that say what will run."""
 
 from pathlib import Path
-import re
 import shlex
 from typing import Any
 
 from torchyard.cli import output
 from torchyard.cli.run.program import Program
 from torchyard.cli.run.settings import Settings
-from torchyard.client.packing import Bundle, git
+from torchyard.client.launching import code_config, name_of
+from torchyard.client.packing import Bundle
 from torchyard.client.packing.listing import IGNORE_FILE
 from torchyard.contract import terminal
-from torchyard.contract.errors import ConfigError, InvalidSpec
+from torchyard.contract.errors import InvalidSpec
 from torchyard.contract.spec import ScriptSpec, parse_spec
 
 _MOST_SHOWN = 5
@@ -19,24 +19,18 @@ _MOST_SHOWN = 5
 
 def job_spec(program: Program, settings: Settings, bundle: Bundle, *, folder: Path) -> ScriptSpec:
     """Returns the spec of the job. Raises ConfigError, and InvalidSpec, which names each wrong field."""
-    requirements = settings["requirements"]
-    if requirements not in (None, "script") and requirements not in bundle.files:
-        raise ConfigError(f"{requirements}, which has the requirements, is not among the files of {folder}")
-    origin = git.origin(folder, bundle.files)
     config = {
-        "code": bundle.url,
+        **code_config(bundle, folder=folder, requirements=settings["requirements"]),
         **program.config,
         "mounts": settings["mounts"],
-        "requirements": requirements,
         "checkpoints": settings["checkpoints"],
-        "git": None if origin is None else origin.model_dump(),
     }
     secrets = {name: {"secret": secret} for name, secret in settings["secrets"].items()}
     plain = {key: settings[key] for key in ("time_limit", "max_restarts", "priority", "launcher", "visibility")}
     return _checked(
         {
             "trainer": "script",
-            "name": settings["name"] or _name_of(folder),
+            "name": settings["name"] or name_of(folder),
             "resources": {"devices_per_node": settings["devices"]},
             "env": {**settings["env"], **secrets},
             "config": config,
@@ -66,11 +60,6 @@ def plan(spec: ScriptSpec, program: Program, bundle: Bundle) -> list[str]:
 
 def _words(program: Program) -> list[str]:
     return [*(("-m",) if program.key == "module" else ()), program.value, *program.args]
-
-
-def _name_of(folder: Path) -> str:
-    """Returns the folder's name with `-` for each character that a job's name cannot have."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", folder.name).lstrip("._-")[:100] or "run"
 
 
 def _checked(spec: dict[str, Any]) -> ScriptSpec:
