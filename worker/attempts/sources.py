@@ -40,10 +40,18 @@ def data_of(spec: RecipeSpec, allowed: Sequence[Path], *, unpacked: Mapping[str,
     """
     data, weights = spec.config.data.source, spec.config.model.weights
     bundle = unpacked.get("config.data.source")
-    found = {Env.DATA.value: str(bundle or (resolve(data, allowed) if data.startswith(_FILE) else data))}
+    if bundle is not None:
+        data = str(_file_alone(bundle) or bundle)
+    found = {Env.DATA.value: str(resolve(data, allowed)) if data.startswith(_FILE) else data}
     if weights.startswith(_FILE):
         found[Env.WEIGHTS.value] = str(resolve(weights, allowed))
     return found
+
+
+def _file_alone(folder: Path) -> Path | None:
+    """Returns the file of a bundle that has no other and no folder: data such as one `.npz` or `.csv`."""
+    found = list(folder.iterdir())
+    return found[0] if len(found) == 1 and found[0].is_file() else None
 
 
 def code_of(spec: ScriptSpec, run: RunDir, allowed: Sequence[Path]) -> Path:

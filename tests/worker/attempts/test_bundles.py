@@ -16,6 +16,9 @@ from tests.worker.bundles.tars import Tree, read_tree, store, store_as, tar_of
 from tests.worker.engines.memory import MemoryEngine
 from torchyard.contract.bundles import bundle_url
 from torchyard.contract.job import JobState
+from torchyard.contract.rundir import Env
+from torchyard.contract.spec import RecipeSpec, parse_spec
+from worker.attempts import sources
 from worker.cleanup.sweeper import RunDirSweeper
 from worker.untrusted import remove_inside
 
@@ -115,3 +118,18 @@ def test_an_attempt_waits_while_the_disk_is_full(simulated: SimulatedRunnerFixtu
         assert read_tree(simulated.run.code) == CODE
         simulated.engine.attempts[simulated.key].end()
         assert simulated.wait_for_end().state == JobState.SUCCEEDED
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"), [(["x.npz"], "x.npz"), (["x.npz", "y.npz"], ""), (["images/1.png"], "")], ids=str
+)
+def test_a_recipe_reads_the_only_file_of_a_bundle_or_its_folder(
+    tmp_path: Path, files: list[str], expected: str
+) -> None:
+    for name in files:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    spec = parse_spec({"trainer": "image-classification", "config": {"data": {"source": bundle_url("0" * 64)}}})
+    assert isinstance(spec, RecipeSpec)
+    found = sources.data_of(spec, [], unpacked={"config.data.source": tmp_path})
+    assert found[Env.DATA.value] == str(tmp_path / expected)
