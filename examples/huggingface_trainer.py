@@ -26,6 +26,7 @@ arguments = TrainingArguments(
     save_strategy="epoch",
     save_total_limit=1,
     report_to=[],
+    use_cpu=not torch.cuda.is_available(),  # else its ranks on CPUs know nothing of each other
     disable_tqdm=True,
 )
 trainer = Trainer(

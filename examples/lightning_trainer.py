@@ -6,6 +6,7 @@ The loader is one that knows its place in an epoch: Lightning skips no batches b
 import lightning
 import torch
 from torchdata.stateful_dataloader import StatefulDataLoader
+from torchdata.stateful_dataloader.sampler import StatefulDistributedSampler
 
 import torchyard
 from torchyard.integrations.lightning import Torchyard, resume_path
@@ -25,14 +26,18 @@ class Model(lightning.LightningModule):
         return torch.optim.AdamW(self.parameters(), lr=0.01)
 
 
+run = torchyard.init()
 lightning.seed_everything(0)
+data = torch.randn(2048, 8)
+sampler = StatefulDistributedSampler(data, num_replicas=run.world_size, rank=run.rank)
 trainer = lightning.Trainer(
     max_epochs=6,
-    devices=torchyard.init().world_size,
+    devices=run.world_size,
+    use_distributed_sampler=False,
     logger=False,
     enable_checkpointing=False,
     enable_progress_bar=False,
     log_every_n_steps=1,
     callbacks=[Torchyard()],
 )
-trainer.fit(Model(), StatefulDataLoader(torch.randn(2048, 8), batch_size=16, shuffle=True), ckpt_path=resume_path())
+trainer.fit(Model(), StatefulDataLoader(data, batch_size=16, sampler=sampler), ckpt_path=resume_path())
