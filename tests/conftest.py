@@ -3,6 +3,7 @@
 from collections.abc import Generator
 from contextlib import closing
 import gc
+import multiprocessing.util
 import os
 from pathlib import Path
 import tempfile
@@ -63,6 +64,7 @@ def temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]
     Its path is short, as it is part of the paths of sockets.
     """
     tmp_path_factory.getbasetemp()
+    multiprocessing.util.get_temp_dir()  # it removes its own at the exit of this process, after ours
     with (
         tempfile.TemporaryDirectory(prefix="ty-", ignore_cleanup_errors=True) as folder,
         pytest.MonkeyPatch.context() as patch,

@@ -9,6 +9,7 @@ from typing import TypeVar, cast
 
 import torch
 from torch import Tensor, distributed
+from torch.serialization import safe_globals
 
 T = TypeVar("T")
 
@@ -38,19 +39,22 @@ class World:
     def gather(self, value: T) -> list[T]:
         """Returns the `value` of every rank, in the order of ranks. A collective."""
         values: list[T | None] = [None] * self.size
-        distributed.all_gather_object(values, value, group=self.host, weights_only=True)
+        with safe_globals([bytes]):  # an empty one is pickled by its name
+            distributed.all_gather_object(values, value, group=self.host, weights_only=True)
         return cast(list[T], values)
 
     def collect(self, value: T) -> list[T]:
         """Returns the `value` of every rank on rank 0, and an empty list on other ranks. A collective."""
         values: list[T | None] = [None] * self.size if self.rank == 0 else []
-        distributed.gather_object(value, values or None, dst=0, group=self.host, weights_only=True)
+        with safe_globals([bytes]):  # an empty one is pickled by its name
+            distributed.gather_object(value, values or None, dst=0, group=self.host, weights_only=True)
         return cast(list[T], values)
 
     def from_rank_0(self, value: T) -> T:
         """Returns the `value` of rank 0, so that all ranks decide the same. A collective."""
         values = [value]
-        distributed.broadcast_object_list(values, src=0, group=self.host, weights_only=True)
+        with safe_globals([bytes]):  # an empty one is pickled by its name
+            distributed.broadcast_object_list(values, src=0, group=self.host, weights_only=True)
         return values[0]
 
 

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from tests.chaos import job_processes
-from tests.e2e.service import Service, is_running, until
+from tests.e2e.service import Service, until
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import EndReason, JobState
+from worker.engines.local import process
 
 LIGHT = "import os, time\nprint('rank', os.environ['RANK'], flush=True)\n"
 
@@ -155,10 +156,11 @@ time.sleep(3600)
     job = service.submit_script("stubborn", stubborn, stop_grace="1s")
     service.wait(job.id, JobState.RUNNING)
     marker = service.data / "runs" / job.id / "1" / "job" / "grandchild"
-    grandchild = until(lambda: (marker.exists() and marker.read_text()) or None, what="the grandchild runs")
+    until(lambda: (marker.exists() and marker.read_text()) or None, what="the grandchild runs")
+    assert len(process.find(job.id, 1)) >= 4  # supervisor, agent, rank and grandchild
     service.client.cancel(job.id)
     done = service.wait(job.id, JobState.CANCELLED)
-    assert not is_running(int(grandchild))
+    assert process.find(job.id, 1) == []
     assert done.status_reason.code == "cancelled"
     assert done.status_reason.message == "cancelled by its owner; killed after a grace of 1s"
     with pytest.raises(Conflict):

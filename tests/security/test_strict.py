@@ -48,6 +48,7 @@ if os.fork() == 0:
     if os.fork() == 0:
         os.execve("/bin/sleep", ["sleep", "1000"], {})
     os._exit(0)
+os.wait()
 (run / "ready-0").touch()
 time.sleep(1000)
 """

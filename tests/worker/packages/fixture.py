@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from datetime import timedelta
 import functools
+import os
 from pathlib import Path
 import subprocess
 
@@ -11,6 +12,7 @@ from tests.worker.packages.index import Index
 from torchyard.contract.recipes import Script
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.views import IsolationView
+from worker.engines.local import process
 from worker.packages import requirements
 from worker.packages.cache import PackageCache
 from worker.packages.installation import Installation, Installed, NotInstalled
@@ -31,6 +33,13 @@ class Packages:
     index: Index
     timeout: timedelta = timedelta(minutes=5)
     installations: list[Installation] = field(default_factory=list[Installation])
+    before: frozenset[process.ProcessIdentity] = field(
+        default_factory=lambda: frozenset(process.descendants(os.getpid()))
+    )
+
+    def installers(self) -> list[process.ProcessIdentity]:
+        """Returns the processes below this one that install packages."""
+        return [item for item in process.descendants(os.getpid()) if item not in self.before]
 
     @property
     def cache(self) -> PackageCache:

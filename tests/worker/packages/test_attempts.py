@@ -147,6 +147,7 @@ def test_packages_that_cannot_be_installed_fail_the_job_at_once(
     assert any("command 'gcc' failed" in line for line in simulated.lines())
 
 
+@pytest.mark.thorough
 def test_an_index_that_does_not_answer_costs_no_restart(simulated: SimulatedRunnerFixture, index: Index) -> None:
     index.status = 503
     simulated.start_runner()

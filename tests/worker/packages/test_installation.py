@@ -131,7 +131,7 @@ def test_nothing_is_left_of_an_installation_that_is_ended(packages: Packages, in
     assert installation.poll() is None
     index.reached.wait()
     installation.close()
-    assert _installers() == []
+    assert packages.installers() == []
     assert packages.environments() == []
     index.released.set()
     assert not packages.installed("alpha\n").was_there
@@ -144,9 +144,9 @@ def test_what_a_killed_installation_left_does_not_count(packages: Packages, inde
     killed = packages.begin("alpha\n")
     assert killed.poll() is None
     index.reached.wait()
-    for item in _installers():
+    for item in packages.installers():
         process.send(item, signal.SIGKILL)
-    wait_for(lambda: _installers() == [], "the end of all processes")
+    wait_for(lambda: packages.installers() == [], "the end of all processes")
     left = packages.environments()
     assert len(left) == 1
     if whole:  # as if the worker was killed before the mark
@@ -190,7 +190,7 @@ def test_an_installation_has_a_time_limit(packages: Packages, index: Index) -> N
     assert isinstance(found, NotInstalled)
     assert found.reason is EndReason.LAUNCH_FAILED
     assert found.message.startswith("the packages were not installed within 1s (TORCHYARD_SETUP_TIMEOUT)")
-    assert _installers() == []
+    assert packages.installers() == []
 
 
 def test_code_that_builds_a_package_writes_nothing_of_others(
@@ -271,8 +271,3 @@ requires-dist = [{{ name = "alpha" }}]
 def _origin_of_torch() -> str:
     code = "import importlib.util as u; print(u.find_spec('torch').origin)"
     return subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True).stdout.strip()
-
-
-def _installers() -> list[process.ProcessIdentity]:
-    """Returns the processes below this one that install packages."""
-    return process.descendants(process.os.getpid())
