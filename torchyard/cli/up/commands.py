@@ -56,7 +56,7 @@ def up(
             sys.stdout.write(f"URL    {url}\ntoken  {token}\n")
         sys.stdout.flush()
         _say(f"data   {service.data.root}\nlogs   {service.data.logs}/{{api,worker,redis}}.log")
-        _say(f"Ready. In another terminal: {output.command()} submit FILE --follow. Ctrl-C stops the service.")
+        _say(f"Ready. In another terminal: {output.command()} run train.py, or submit FILE -f. Ctrl-C stops.")
         known = f"login {url} --token-stdin < {shlex.quote(str(service.data.root / 'token'))}"
         _say(f"To use it from other folders, once: {output.command()} {known}")
 

@@ -206,7 +206,7 @@ def _say_where(job: JobView, path: Path, data_dir: Path, *, stays: bool) -> None
         (f"{command} ps", "list jobs"),
         (f"{command} show {job.name}", "this job, its metrics and checkpoints"),
         (f"{command} logs {job.name} --tail 20", "its output"),
-        (f"{command} submit FILE --follow", "a job of your own"),
+        (f"{command} run train.py", "a program of your own"),
     ]
     width = max(len(line) for line, _ in lines)
     for line, what in lines:
