@@ -14,6 +14,8 @@ _LAUNCHES = (
     "worker/test_supervisor_leftovers.py",
     "worker/test_torchrun.py",
     "worker/test_examples.py",
+    "security/test_levels.py",
+    "security/test_places.py",
     "worker/engines/test_conformance.py",
 )
 _WARM = "worker/engines/local/"

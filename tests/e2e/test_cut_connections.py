@@ -38,7 +38,7 @@ def folder(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("driver", list(DRIVERS))
+@pytest.mark.parametrize("driver", ["blocking", pytest.param("asyncio", marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.thorough)])
 def test_the_client_runs_and_follows_one_job(service: Service, folder: Path, driver: str, seed: int) -> None:
     cuts, name = random_cuts(Random(seed), CUTS, most=60_000), f"cut-{driver}-{seed}"
@@ -54,7 +54,8 @@ def test_the_client_runs_and_follows_one_job(service: Service, folder: Path, dri
     assert fetched.read_bytes() == (folder / "data.bin").read_bytes()
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", [1, 2])
 def test_the_command_line_runs_and_follows_one_job(service: Service, folder: Path, seed: int) -> None:
     cuts, name = random_cuts(Random(seed), CUTS, most=60_000), f"cut-cli-{seed}"
     with cutting_proxy(service.server["url"], cuts) as url:

@@ -3,6 +3,8 @@
 from pathlib import Path
 import re
 
+import pytest
+
 from tests.e2e.documented import blocks, environment_in, run_blocks, running_by
 from tests.servers import free_port
 from torchyard.client import Client
@@ -10,6 +12,7 @@ from torchyard.client import Client
 DOCUMENT = Path(__file__).parents[2] / "docs" / "operating.md"
 
 
+@pytest.mark.thorough
 def test_the_first_hour_of_a_team_goes_as_documented(tmp_path: Path) -> None:
     up, *steps = _commands(port=free_port())
     environment = environment_in(tmp_path)

@@ -26,7 +26,7 @@ print("left at", step, "from", 0 if state is None else state["step"])
 """
 
 
-@pytest.fixture(params=["cold", pytest.param("warm", marks=pytest.mark.thorough)])
+@pytest.fixture(params=[pytest.param("cold", marks=pytest.mark.thorough), "warm"])
 def service(request: pytest.FixtureRequest, tmp_path: Path, empty_url: str) -> Service:
     """A service for one test, on each kind of database, not started yet."""
     return Service(tmp_path, database=empty_url, warm=request.param == "warm")

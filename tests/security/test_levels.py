@@ -1,7 +1,6 @@
 """What each level of isolation shuts, by the attacker's job in an attempt without a service."""
 
 from collections.abc import Iterator
-import contextlib
 import json
 import os
 from pathlib import Path
@@ -26,6 +25,7 @@ from worker.sandbox import landlock, levels, namespaces, seccomp
 from worker.sandbox.levels import Isolation
 from worker.sandbox.namespaces import Namespaces
 
+START = "warm"
 HERE = isolation()
 BASIC = IsolationView(level="basic", filtered=True)
 MOUNTS = IsolationView(level="basic", own_mounts=True, filtered=True)
@@ -197,7 +197,7 @@ def test_a_chain_of_forks_ends_with_its_attempt(attempt: Attempt, level: Isolati
     assert report.reason is EndReason.COMPLETED, report
     length = (attempt.run.job / "chain").stat().st_size
     assert length > 0
-    assert _pids_of_marker(attempt.job_id) == []
+    assert process.find(attempt.job_id, attempt.number) == []
     assert (attempt.run.job / "chain").stat().st_size == length
     assert length < CHAIN_LENGTH  # it was killed, and did not end by itself
 
@@ -215,7 +215,7 @@ def test_a_job_cannot_end_or_stop_the_first_process(attempt: Attempt) -> None:
 def test_a_process_that_claims_to_be_of_another_attempt_does_not_keep_it_from_ending(
     attempt: Attempt, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    claims = Attempt.create(tmp_path / "claims")
+    claims = Attempt.create(tmp_path / "claims", warm=attempt.warm, launcher=attempt.launcher)
     request.addfinalizer(lambda: process.kill_attempt(claims.job_id, claims.number))
     claims.start_job(CLAIMS_TO_BE_ANOTHER, args=[attempt.job_id, str(attempt.number)], world_size=1)
     claims.wait_for_file("ready-0")
@@ -224,16 +224,6 @@ def test_a_process_that_claims_to_be_of_another_attempt_does_not_keep_it_from_en
     assert not claims.run.exit.exists()
     claims.stop(grace=0)
     claims.report()
-
-
-def _pids_of_marker(marker: str) -> list[str]:
-    """Returns the processes whose environment has the text."""
-    found: list[str] = []
-    for path in Path("/proc").glob("[1-9]*/environ"):
-        with contextlib.suppress(OSError):
-            if marker.encode() in path.read_bytes():
-                found.append(path.parent.name)
-    return found
 
 
 def _attacked(

@@ -17,6 +17,7 @@ from worker.sandbox import levels
 from worker.sandbox.places import WorkerPlaces
 from worker.sandbox.policy import sandbox_of
 
+START = "warm"
 KEY = AttemptKey("job_x", 1)
 SHM = Path("/dev/shm")
 HOLDS_SHARED_MEMORY = """

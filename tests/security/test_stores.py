@@ -41,7 +41,7 @@ class Payload:
         return os.mkdir, (str(self._path),)
 
 
-@pytest.mark.parametrize("attempt", ["cold", "agent"], indirect=True)
+@pytest.mark.parametrize("attempt", [pytest.param("cold", marks=pytest.mark.thorough), "agent"], indirect=True)
 def test_pickles_in_the_stores_of_torchrun_are_not_run(attempt: Attempt) -> None:
     attempt.start_job(MEETS)
     for rank in (0, 1):

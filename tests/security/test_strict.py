@@ -208,6 +208,7 @@ def test_a_job_looks_around_and_sees_loopback_and_no_foreign_file(host: StrictHo
     assert not re.search("nvidia|sd|vd|kmsg|mem", devices)
 
 
+@pytest.mark.thorough
 def test_two_ranks_train_together_without_a_network(host: StrictHost) -> None:
     attempt = host.attempt(TRAINS, world_size=2, launcher=strict_host.TORCHRUN, env={"GLOO_SOCKET_IFNAME": "lo"})
     assert attempt.report().reason is EndReason.COMPLETED, attempt.log("rank-0", "stderr")

@@ -44,10 +44,10 @@ def schedulers(tmp_path: Path, database: Database) -> SchedulersFixture:
 def attempt(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Attempt]:
     """An attempt of a job of its own. The processes that it leaves are killed.
 
-    The parameter says how it starts: `cold` (torchrun, the default), `warm` (forks), or `agent` (torchrun started by a
-    supervisor that is a fork of the warm process).
+    The parameter, or else the module's `START`, says how it starts: `cold` (torchrun, the default), `warm` (forks), or
+    `agent` (torchrun started by a supervisor that is a fork of the warm process).
     """
-    start = getattr(request, "param", "cold")
+    start = getattr(request, "param", getattr(request.module, "START", "cold"))
     warm_process = None if start == "cold" else request.getfixturevalue("warm_process")
     created = Attempt.create(tmp_path, warm=warm_process, launcher="warm" if start == "warm" else "torchrun")
     yield created

@@ -96,6 +96,7 @@ for step, values in enumerate(logs, 1):
 """
 
 
+@pytest.mark.thorough
 def test_the_numbers_that_the_trainer_logs_are_reported_without_its_summary(tmp_path: Path) -> None:
     run, _ = train(LOGS, tmp_path, epochs=1)
     lines = [json.loads(line) for line in run.events.read_text().splitlines()]

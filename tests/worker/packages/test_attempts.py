@@ -41,7 +41,14 @@ except OSError:
 """
 
 
-@pytest.mark.parametrize("program", [{}, {"module": "train"}, {"command": "python", "args": ["train.py"]}])
+@pytest.mark.parametrize(
+    "program",
+    [
+        {},
+        pytest.param({"module": "train"}, marks=pytest.mark.thorough),
+        pytest.param({"command": "python", "args": ["train.py"]}, marks=pytest.mark.thorough),
+    ],
+)
 def test_a_job_runs_in_its_environment_and_cannot_write_it(
     attempt: Attempt, packages: Packages, index: Index, program: dict[str, Any]
 ) -> None:
