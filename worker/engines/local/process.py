@@ -157,7 +157,8 @@ def kill_children() -> bool:
     """
     for _ in range(_MOST_CHASED):
         for pid in _children():
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(PermissionError):  # a set-user-ID program, where jobs are not isolated
+                os.kill(pid, signal.SIGKILL)
         for _ in reap_children():
             pass
         try:
