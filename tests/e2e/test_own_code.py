@@ -100,6 +100,7 @@ def test_a_recipe_trains_on_a_bundle(service: Service, folder: Path) -> None:
         }
     )
     service.wait(job.id, JobState.SUCCEEDED)
+    assert max(item.step for item in service.client.checkpoints(job.id)) == 2
 
 
 def test_a_job_that_waits_says_so_until_it_starts(service: Service, folder: Path) -> None:
