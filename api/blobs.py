@@ -1,4 +1,4 @@
-"""Sends a blob, or the parts of it that the caller asks for, itself or by the proxy in front of it."""
+"""Sends a blob or ranges of it: from this process, or by the proxy in front (X-Accel-Redirect)."""
 
 import base64
 from pathlib import Path

@@ -14,7 +14,7 @@ FILES = {"plots/loss.png": b"png" * 1000, "plots/b c.txt": b"", "plotsx": b"x", 
 
 @pytest.fixture
 def path(service: ApiFixture) -> str:
-    """The list of a job with files."""
+    """The route of the artifacts of a job that has stored some."""
     service.act_as("ada")
     job_id = service.submit()["id"]
     blobs = service.app.state.services.store.blobs

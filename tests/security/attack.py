@@ -247,7 +247,7 @@ def _slow_down_all() -> object:
 
 
 def _open_terminal(path: str) -> object:
-    """Opens a terminal outside. One of the job's own may have its name."""
+    """Opens a terminal of another process. Without its own devpts, the job could read and write it."""
     try:
         with Path(path).open("r+b", buffering=0) as terminal:
             return terminal.write(b"x")

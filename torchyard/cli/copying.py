@@ -129,7 +129,7 @@ def _is_below(path: str, folder: str) -> bool:
 
 
 def _targets(base: str, sources: Sequence[_Source], dest: Path, *, name: str) -> list[tuple[Path, _Source]]:
-    """Returns which file goes where: a single file to `dest` or into it, a folder as `cp -r` does it."""
+    """Returns the target of each file: `dest` or a path in it, as `cp -r` chooses it."""
     inside = dest / name if dest.is_dir() else dest
     return [
         (inside if source.file.path == base else inside / source.file.path[len(base) :].lstrip("/"), source)

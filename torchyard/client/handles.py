@@ -105,7 +105,7 @@ class Artifact:
 
     @property
     def path(self) -> str:
-        """Its path below that folder."""
+        """The path of the file below `artifacts`."""
         return self.view.path
 
     @property

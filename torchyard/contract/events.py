@@ -51,7 +51,7 @@ CardValues = Annotated[dict[MetricName, Any], at_most(200), _card]
 @dataclass(frozen=True, kw_only=True)
 class _Line(Record):
     time: Time
-    """By the rank's clock."""
+    """When the rank wrote the line, by its host's clock."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -56,7 +56,7 @@ class BundleCache:
         return tree
 
     def _unpack(self, sha256: str, tree: Path) -> None:
-        """Unpacks into another folder first, so that nothing that looks whole is not."""
+        """Unpacks into a temporary folder, and renames it once it is complete."""
         folder = tree.parent
         remove_leftovers(folder)
         fresh = folder / f".{uuid.uuid4().hex}"
