@@ -1,0 +1,21 @@
+import svelte from "eslint-plugin-svelte";
+import tseslint from "typescript-eslint";
+import config from "./svelte.config.js";
+
+export default tseslint.config(
+  { ignores: ["src/api/schema.d.ts"] },
+  ...tseslint.configs.strict,
+  ...svelte.configs.recommended,
+  {
+    files: ["**/*.svelte", "**/*.svelte.ts"],
+    languageOptions: { parserOptions: { parser: tseslint.parser, svelteConfig: config } },
+  },
+  {
+    rules: {
+      "svelte/no-at-html-tags": "error",
+      "svelte/no-inline-styles": "error",
+      "svelte/no-navigation-without-resolve": "off", // rules for SvelteKit
+      "no-console": "error",
+    },
+  },
+);

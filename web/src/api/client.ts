@@ -1,0 +1,85 @@
+/** Requests to the service, with the browser's cookie. Paths are relative to the page, so any prefix works. */
+import { BASE } from "../base";
+import type { MeView, Problem } from "./wire";
+
+/** What the service answered instead, or why it could not be asked (`status` 0). */
+export class ApiError extends Error {
+  constructor(
+    readonly status: number,
+    readonly code: string,
+    message: string,
+    readonly requestId: string | null = null,
+    readonly errors: Problem["errors"] = [],
+  ) {
+    super(message);
+  }
+}
+
+let csrf: string | null = null;
+
+/** Keeps the session's token against forged requests, in memory only. */
+export function setSession(me: MeView | null): void {
+  csrf = me?.csrf ?? null;
+}
+
+/** Returns the URL of an API path such as `v1/jobs`. */
+export function url(path: string, query: Query = {}): string {
+  const found = new URL(path, BASE);
+  for (const [key, value] of Object.entries(query)) {
+    if (value === null || value === undefined || value === false) continue;
+    for (const item of Array.isArray(value) ? value : [value]) found.searchParams.append(key, String(item));
+  }
+  return found.href;
+}
+
+export type Query = Record<
+  string,
+  string | number | boolean | readonly (string | number)[] | null | undefined
+>;
+
+/** Reads JSON. Throws ApiError. */
+export async function get<T>(path: string, query: Query = {}, signal: AbortSignal | null = null): Promise<T> {
+  return send<T>("GET", url(path, query), undefined, signal);
+}
+
+/** Sends a change. Throws ApiError. */
+export async function post<T>(
+  path: string,
+  body?: unknown,
+  method: "POST" | "PATCH" | "DELETE" = "POST",
+): Promise<T> {
+  return send<T>(method, url(path), body, null);
+}
+
+async function send<T>(
+  method: string,
+  target: string,
+  body: unknown,
+  signal: AbortSignal | null,
+): Promise<T> {
+  const headers = new Headers({ accept: "application/json" });
+  if (body !== undefined) headers.set("content-type", "application/json");
+  if (method !== "GET" && csrf !== null) headers.set("x-csrf-token", csrf);
+  let answer: Response;
+  try {
+    answer = await fetch(target, {
+      method,
+      headers,
+      signal,
+      credentials: "same-origin",
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new ApiError(0, "unreachable", "The service does not answer.");
+  }
+  if (!answer.ok) throw await errorOf(answer);
+  return (answer.status === 204 ? undefined : await answer.json()) as T;
+}
+
+async function errorOf(answer: Response): Promise<ApiError> {
+  const problem = (await answer.json().catch(() => null)) as Problem | null;
+  if (problem === null)
+    return new ApiError(answer.status, "unknown", `The service answered ${answer.status}.`);
+  return new ApiError(answer.status, problem.code, problem.detail, problem.request_id, problem.errors);
+}

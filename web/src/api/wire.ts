@@ -1,0 +1,21 @@
+/** The service's JSON, under the names that the pages use. Generated from its OpenAPI document. */
+import type { components } from "./schema";
+
+type Schemas = components["schemas"];
+
+export type JobState = Schemas["JobState"];
+export type JobSummary = Schemas["JobSummary"];
+export type JobView = Schemas["JobView"];
+export type EventView = Schemas["EventView"];
+export type LogLine = Schemas["LogLine"];
+export type CheckpointView = Schemas["CheckpointView"];
+export type WorkerView = Schemas["WorkerView"];
+export type QueueEntry = Schemas["QueueEntry"];
+export type MeView = Schemas["MeView"];
+export type Problem = Schemas["Problem"];
+
+export interface Page<T> {
+  readonly data: readonly T[];
+  readonly has_more: boolean;
+  readonly next: string | null;
+}
