@@ -15,6 +15,7 @@ export default tseslint.config(
       "svelte/no-at-html-tags": "error",
       "svelte/no-inline-styles": "error",
       "svelte/no-navigation-without-resolve": "off", // rules for SvelteKit
+      "svelte/prefer-svelte-reactivity": "off", // a plain Map is meant: what is reactive says $state
       "no-console": "error",
     },
   },

@@ -16,10 +16,16 @@ export class ApiError extends Error {
 }
 
 let csrf: string | null = null;
+let signedOut: () => void = () => undefined;
 
 /** Keeps the session's token against forged requests, in memory only. */
 export function setSession(me: MeView | null): void {
   csrf = me?.csrf ?? null;
+}
+
+/** Calls `then` whenever the service does not know the session any more. */
+export function onSignedOut(then: () => void): void {
+  signedOut = then;
 }
 
 /** Returns the URL of an API path such as `v1/jobs`. */
@@ -42,13 +48,14 @@ export async function get<T>(path: string, query: Query = {}, signal: AbortSigna
   return send<T>("GET", url(path, query), undefined, signal);
 }
 
-/** Sends a change. Throws ApiError. */
+/** Sends a change. With `keepalive` it outlives the page. Throws ApiError. */
 export async function post<T>(
   path: string,
   body?: unknown,
   method: "POST" | "PATCH" | "DELETE" = "POST",
+  keepalive = false,
 ): Promise<T> {
-  return send<T>(method, url(path), body, null);
+  return send<T>(method, url(path), body, null, keepalive);
 }
 
 async function send<T>(
@@ -56,6 +63,7 @@ async function send<T>(
   target: string,
   body: unknown,
   signal: AbortSignal | null,
+  keepalive = false,
 ): Promise<T> {
   const headers = new Headers({ accept: "application/json" });
   if (body !== undefined) headers.set("content-type", "application/json");
@@ -66,6 +74,7 @@ async function send<T>(
       method,
       headers,
       signal,
+      keepalive,
       credentials: "same-origin",
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     });
@@ -73,7 +82,10 @@ async function send<T>(
     if (signal?.aborted) throw error;
     throw new ApiError(0, "unreachable", "The service does not answer.");
   }
-  if (!answer.ok) throw await errorOf(answer);
+  if (!answer.ok) {
+    if (answer.status === 401) signedOut();
+    throw await errorOf(answer);
+  }
   return (answer.status === 204 ? undefined : await answer.json()) as T;
 }
 
