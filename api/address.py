@@ -1,16 +1,20 @@
 """The address of the client of a request. A proxy's header counts only if the operator has named the proxy."""
 
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from api.settings import Settings
+from torchyard.contract.listening import is_loopback
 
 Address = IPv4Address | IPv6Address
 
 _LOCAL = "local"
 """The address of a peer that has none, as on a Unix socket."""
+_OF_PROXIES = ("forwarded", "x-forwarded-", "x-real-ip", "via")
+"""What the names of the headers begin with that proxies add."""
 _HOST_BITS = 64
 """The bits of an IPv6 address that its host may choose."""
 
@@ -53,12 +57,26 @@ def is_https(scope: Scope, settings: Settings) -> bool:
     return scope["scheme"] == "https" or (forwarded == "https" and is_trusted(peer_address(scope["client"]), settings))
 
 
+def is_local(scope: Scope, settings: Settings) -> bool:
+    """Returns whether the client is a program on this machine that connects directly, and not through a proxy."""
+    peer, headers = peer_address(scope["client"]), Headers(scope=scope)
+    if not is_loopback(peer) or is_trusted(peer, settings):
+        return False
+    # A proxy on this machine that adds no header of its own passes on the name by which its clients call it.
+    return not any(name.startswith(_OF_PROXIES) for name in headers) and is_loopback(_name(headers.get("host", "")))
+
+
 def host_of(address: str) -> str:
     """Returns what limits by address count: the address, or the network of an IPv6 host, which has many addresses."""
     parsed = _parsed(address)
     if isinstance(parsed, IPv6Address):
         return str(ip_network((parsed, _HOST_BITS), strict=False))
     return address
+
+
+def _name(host: str) -> str:
+    """Returns the name or the address in a `Host` header, without the port."""
+    return urlsplit(f"//{host}").hostname or ""
 
 
 def _parsed(text: str) -> Address | None:

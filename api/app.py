@@ -2,12 +2,13 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from api import documentation, monitoring, openapi, problems
+from api import documentation, monitoring, openapi, page, problems
 from api.compression import Compression
 from api.guard import AllowedHosts, SecurityHeaders
 from api.routes import (
@@ -32,7 +33,7 @@ from torchyard.contract.errors import ConfigError, Forbidden, NotAuthorized, Too
 from torchyard.contract.listening import check_token
 
 
-def create_app(settings: Settings) -> FastAPI:
+def create_app(settings: Settings, *, page_folder: Path = page.BUILT) -> FastAPI:
     """Returns the application, which has connected to nothing yet. Raises ConfigError if the token cannot be used."""
     token = settings.token.get_secret_value() if settings.token is not None else ""
     if not token:
@@ -74,6 +75,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.include_router(health.router)
     documentation.install(app)
     monitoring.install(app, services)
+    page.install(app, page_folder)
     return app
 
 

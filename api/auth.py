@@ -12,7 +12,7 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.concurrency import run_in_threadpool
 
-from api.address import client_address, host_of
+from api.address import client_address, host_of, is_local
 from api.services import Services, ServicesDep
 from store.commands import team
 from store.db.database import Session
@@ -85,10 +85,34 @@ async def identified(request: Request, services: Services, token: str) -> Princi
     found = await run_in_threadpool(_of_token, services, token)
     if found is not None:
         return _admitted(services, found, request)
-    nobody = _of_request(services, _NOBODY, request)
-    services.wrong_tokens.take(host_of(nobody.address), advice=f"{nobody.address} has sent too many wrong tokens")
-    await run_in_threadpool(team.record_failed_login, services.store, nobody)
+    await _count_failed_login(services, request, what="tokens")
     raise NotAuthorized("the token is not valid: it is unknown, expired or revoked, or its user is disabled")
+
+
+async def of_code(request: Request, services: Services, code: str) -> Principal:
+    """Returns for whom the login code was made, which ends. Raises Forbidden unless the client is on this machine.
+
+    A wrong code is counted and added to the audit as a wrong token is. Raises NotAuthorized, TooManyRequests and
+    Unavailable.
+    """
+    check_local(request, services)
+    credential = services.codes.take(code)
+    found = None if credential is None else await run_in_threadpool(_of_credential, services, credential)
+    if found is not None:
+        return _admitted(services, found, request)
+    await _count_failed_login(services, request, what="codes")
+    raise NotAuthorized("the code is not valid: it was used, or it is too old; make a new one with `torchyard open`")
+
+
+def credential_of(services: Services, principal: Principal) -> str:
+    """Returns what stands for the principal's token in sessions and login codes, which end with it."""
+    return principal.token_id or tokens.digest_of(services.token)
+
+
+def check_local(request: Request, services: Services) -> None:
+    """Raises Forbidden unless the client is on this machine, and connects without a proxy."""
+    if not is_local(request.scope, services.settings):
+        raise Forbidden("login codes are for programs on the service's own machine, without a proxy: use a token")
 
 
 def require(scope: Scope) -> Any:
@@ -162,6 +186,13 @@ def _of_request(services: Services, principal: Principal, request: Request) -> P
     return replace(principal, address=address, request_id=request.state.request_id)
 
 
+async def _count_failed_login(services: Services, request: Request, *, what: str) -> None:
+    """Raises TooManyRequests if the client has sent too many wrong ones."""
+    nobody = _of_request(services, _NOBODY, request)
+    services.wrong_tokens.take(host_of(nobody.address), advice=f"{nobody.address} has sent too many wrong {what}")
+    await run_in_threadpool(team.record_failed_login, services.store, nobody)
+
+
 def _is_still_valid(services: Services, principal: Principal) -> bool:
     """Returns whether the principal's credential is valid, for the same role."""
     if principal.cookie:
@@ -191,12 +222,16 @@ def _of_token(services: Services, token: str) -> Principal | None:
 def _of_cookie(services: Services, cookie: str) -> Principal | None:
     with services.store.read() as session:
         found = tokens.find_session(session, cookie)
-        if found is None:
-            return None
-        if hmac.compare_digest(found.credential, tokens.digest_of(services.token)):
-            return replace(_ADMIN, cookie=cookie)
-        identity = tokens.find_by_id(session, found.credential)
-    return None if identity is None else replace(_principal(identity), cookie=cookie)
+    principal = None if found is None else _of_credential(services, found.credential)
+    return None if principal is None else replace(principal, cookie=cookie)
+
+
+def _of_credential(services: Services, credential: str) -> Principal | None:
+    if hmac.compare_digest(credential, tokens.digest_of(services.token)):
+        return _ADMIN
+    with services.store.read() as session:
+        identity = tokens.find_by_id(session, credential)
+    return None if identity is None else _principal(identity)
 
 
 def _principal(identity: Identity) -> Principal:

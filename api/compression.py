@@ -23,7 +23,7 @@ class Compression:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         start: Message | None = None
-        accepted = scope["type"] == "http" and _accepts_gzip(Headers(scope=scope))
+        accepted = scope["type"] == "http" and accepts_gzip(Headers(scope=scope))
 
         async def send_compressed(message: Message) -> None:
             nonlocal start
@@ -39,6 +39,12 @@ class Compression:
             await send(message)
 
         await self.app(scope, receive, send_compressed)
+
+
+def accepts_gzip(headers: Headers) -> bool:
+    """Returns whether the client accepts answers in gzip."""
+    accepted = ",".join(headers.getlist("accept-encoding")).split(",")
+    return any(_GZIP.fullmatch(item) is not None for item in accepted)
 
 
 async def _compressed(start: Message, message: Message) -> Message:
@@ -64,8 +70,3 @@ def _compress(body: bytes) -> bytes:
 
 def _is_json(start: Message) -> bool:
     return Headers(raw=start["headers"]).get("content-type", "").partition(";")[0] in _TYPES
-
-
-def _accepts_gzip(headers: Headers) -> bool:
-    accepted = ",".join(headers.getlist("accept-encoding")).split(",")
-    return any(_GZIP.fullmatch(item) is not None for item in accepted)

@@ -58,9 +58,10 @@ def problems(*kinds: type[TorchyardError]) -> dict[int | str, dict[str, Any]]:
     return {kind.status: {} for kind in kinds}
 
 
-def reads(schema: str, *, example: Any) -> dict[str, Any]:
-    """Returns the `openapi_extra` of a route that parses its body itself: the body's schema and an example."""
-    content = {"schema": {"$ref": SCHEMA.format(model=schema)}, "example": example}
+def reads(*schemas: str, example: Any) -> dict[str, Any]:
+    """Returns the `openapi_extra` of a route that parses its body itself: the body's schemas and an example."""
+    found = [{"$ref": SCHEMA.format(model=schema)} for schema in schemas]
+    content = {"schema": found[0] if len(found) == 1 else {"oneOf": found}, "example": example}
     return {"requestBody": {"required": True, "content": {"application/json": content}}}
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from api.codes import LoginCodes
 from api.live import Live
 from api.paging import PlaceCursors
 from api.rates import Rates, Streams
@@ -34,6 +35,7 @@ class Services:
     """The open streams of each token."""
     wrong_tokens: Rates
     """The requests of each address that had a wrong token."""
+    codes: LoginCodes
 
     @classmethod
     def of(cls, settings: Settings, *, token: str) -> "Services":
@@ -49,6 +51,7 @@ class Services:
             requests=Rates(per_second=requests, burst=max(1, requests * _BURST_S)),
             streams=Streams(settings.max_streams),
             wrong_tokens=Rates(per_second=wrong_tokens / 60, burst=wrong_tokens),
+            codes=LoginCodes(),
         )
 
     @property

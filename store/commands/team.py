@@ -100,6 +100,12 @@ def open_session(store: Store, credential: str, *, caller: Caller) -> tuple[Brow
         return opened
 
 
+def record_login_code(store: Store, *, caller: Caller) -> None:
+    """Adds to the audit that a login code was made."""
+    with store.write("team") as session:
+        audit.record(session, caller, "session.code", caller.name)
+
+
 def close_session(store: Store, cookie: str, *, caller: Caller) -> None:
     """Ends a browser session. Its streams end, too."""
     with store.write("team") as session:

@@ -12,6 +12,7 @@ import time
 
 import httpx2
 
+from api import page
 from api.app import create_app
 from api.server import Server
 from api.settings import Settings
@@ -47,8 +48,10 @@ def api_process(
 
 
 @contextmanager
-def api_thread(folder: Path, database_url: str, redis_url: str) -> Generator[str]:
-    """The URL of an API that a thread of this process serves over real connections."""
+def api_thread(
+    folder: Path, database_url: str, redis_url: str, *, page_folder: Path = page.BUILT, **more: object
+) -> Generator[str]:
+    """The URL of an API that a thread of this process serves over real connections. `more` are settings."""
     port = _free_port()
     settings = Settings(
         data_dir=folder,
@@ -56,8 +59,9 @@ def api_thread(folder: Path, database_url: str, redis_url: str) -> Generator[str
         redis_url=redis_url,
         token=TOKEN,  # pyright: ignore[reportArgumentType] - pydantic makes it a secret
         port=port,
+        **more,  # pyright: ignore[reportArgumentType] - pydantic checks them
     )
-    app = create_app(settings)
+    app = create_app(settings, page_folder=page_folder)
     server = Server(app, settings, closing=(app.state.services.live.close,))
     thread = Thread(target=server.run)
     thread.start()

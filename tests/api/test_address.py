@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from starlette.types import Scope
 
-from api.address import client_address, host_of, is_trusted, peer_address
+from api.address import client_address, host_of, is_local, is_trusted, peer_address
 from api.settings import Settings
 
 PROXY = "10.0.0.1"
@@ -56,3 +56,29 @@ def test_an_address_has_one_form() -> None:
 def test_limits_count_an_ipv6_host_by_its_network() -> None:
     assert host_of("2001:db8::1") == host_of("2001:db8::ffff") != host_of("2001:db8:0:1::1")
     assert host_of("192.0.2.7") == "192.0.2.7"
+
+
+@pytest.mark.parametrize(
+    ("peer", "headers", "local"),
+    [
+        ("127.0.0.1", {"host": "127.0.0.1:8000"}, True),
+        ("127.0.0.1", {"host": "localhost:8000"}, True),
+        ("::1", {"host": "[::1]:8000"}, True),
+        ("::ffff:127.0.0.1", {"host": "localhost"}, True),
+        ("192.0.2.7", {"host": "127.0.0.1:8000"}, False),
+        (None, {"host": "localhost"}, False),
+        ("127.0.0.1", {"host": "torchyard.example.com"}, False),
+        ("127.0.0.1", {"host": "localhost.example.com"}, False),
+        ("127.0.0.1", {}, False),
+        *(
+            ("127.0.0.1", {"host": "localhost", name: "127.0.0.1"}, False)
+            for name in ("x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "forwarded", "x-real-ip", "via")
+        ),
+    ],
+)
+def test_a_client_is_local_if_it_connects_to_this_machine_itself(
+    peer: str | None, headers: dict[str, str], local: bool
+) -> None:
+    found = {**scope(peer), "headers": [(name.encode(), value.encode()) for name, value in headers.items()]}
+    assert is_local(found, settings("")) == local
+    assert not is_local(found, settings("127.0.0.1,::1"))

@@ -246,7 +246,7 @@ def test_a_parameter_out_of_range_is_refused_by_name(
     assert fields(found) == [field]
 
 
-@pytest.mark.parametrize("path", ["/", "/v1", "/v1/nothing", "/v1/jobs/", "/v2/jobs"])
+@pytest.mark.parametrize("path", ["/jobs.html", "/v1", "/v1/nothing", "/v1/jobs/", "/v2/jobs"])
 def test_an_unknown_path_is_not_found(service: ApiFixture, path: str) -> None:
     assert_problem(service.client.get(path), 404, "not_found")
 

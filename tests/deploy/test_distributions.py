@@ -16,6 +16,7 @@ import zipfile
 
 import pytest
 
+from tests.api.pages import ASSETS, build_page
 from tests.deploy.compose import ROOT
 from tests.e2e.service import Service, running
 from torchyard.contract.events import Metric, parse_line
@@ -92,6 +93,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
         shutil.copytree(ROOT / name, tree / name, ignore=ignore, symlinks=True)
     for name in ("pyproject.toml", "README.md"):
         shutil.copy(ROOT / name, tree)
+    shutil.rmtree(tree / "api" / "static", ignore_errors=True)
+    build_page(tree / "api")
     for project in (".", "deploy/server"):
         _run([sys.executable, "-m", "build", "--no-isolation", "--outdir", "dist", project], cwd=tree)
     return Distributions(tree / "dist")
@@ -113,6 +116,9 @@ def test_a_wheel_and_a_source_distribution_have_all_modules(built: Distributions
         assert {path for path in installed if path.endswith(".py")} == modules
         assert modules <= source
         assert "torchyard/py.typed" in installed or "migrations/script.py.mako" in installed
+        if "api" in packages:
+            page = {"api/static/index.html", *(f"api/static/assets/{name}" for name in ASSETS)}
+            assert page <= installed & source
 
 
 def test_both_have_one_version_and_name_it_in_each_other() -> None:

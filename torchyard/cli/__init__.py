@@ -19,6 +19,7 @@ from torchyard.cli import (
     jobs,
     listing,
     login,
+    page,
     quota,
     secrets,
     stacks,
@@ -55,6 +56,7 @@ for command in (
     *(host.doctor, host.backup, host.restore),
 ):
     app.command()(command)
+app.command("open")(page.open_page)
 for name, group in (
     ("data", data.data),
     ("users", users.users),

@@ -22,6 +22,7 @@ from torchyard.contract.views import (
     EventView,
     JobSummary,
     JobView,
+    LoginCodeView,
     LogLine,
     MetricsView,
     MeView,
@@ -198,6 +199,10 @@ def delete_bundle(sha256: str) -> Call[View]:
 
 def me() -> Call[MeView]:
     return Call(MeView, "GET", "/v1/me")
+
+
+def login_code() -> Call[LoginCodeView]:
+    return Call(LoginCodeView, "POST", "/v1/session/codes")
 
 
 def users() -> Call[Page[UserView]]:

@@ -119,6 +119,7 @@ class Client:
     follow = _iterating(ClientCore.follow)
     follow_logs = _iterating(ClientCore.follow_logs)
     me = _blocking(ClientCore.me)
+    login_code = _blocking(ClientCore.login_code)
     users = _iterating(ClientCore.users)
     add_user = _blocking(ClientCore.add_user)
     change_user = _blocking(ClientCore.change_user)

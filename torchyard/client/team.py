@@ -10,6 +10,7 @@ from torchyard.client.connection import Connection
 from torchyard.contract.team import Resource, Role, Scope
 from torchyard.contract.views import (
     AuditView,
+    LoginCodeView,
     MeView,
     NewTokenView,
     QuotaView,
@@ -30,6 +31,13 @@ class TeamCore:
     async def me(self) -> MeView:
         """Returns whose token this client sends, and what it may be used for."""
         return await self._connection.answer(calls.me())
+
+    async def login_code(self) -> LoginCodeView:
+        """Returns a code with which a browser on this machine logs in as this client's user, once, within a minute.
+
+        Raises Forbidden if the server is on another machine, or behind a proxy.
+        """
+        return await self._connection.answer(calls.login_code())
 
     def users(self) -> AsyncGenerator[UserView]:
         """Yields the users by name."""

@@ -82,9 +82,15 @@ class SecretValue(Schema):
 
 
 class Login(Schema):
-    """What a browser sends for a session."""
+    """What a browser sends for a session: a token."""
 
     token: Annotated[str, Field(min_length=1, max_length=500)]
+
+
+class CodeLogin(Schema):
+    """What a browser on the service's machine may send instead: a login code."""
+
+    code: Annotated[str, Field(min_length=1, max_length=100)]
 
 
 def parse_request(kind: type[S], raw: object) -> S:

@@ -405,6 +405,15 @@ class MeView(View):
     """For a browser's session: what every request that changes something sends as `X-CSRF-Token`."""
 
 
+class LoginCodeView(View):
+    """A code with which a browser on the service's machine opens a session, once."""
+
+    code: str
+    expires_at: datetime
+    has_page: bool
+    """Whether the service has the page to log in to."""
+
+
 class QuotaView(View):
     """The limits that are set for a role or a user. A limit of null is unlimited."""
 

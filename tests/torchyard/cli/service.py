@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from subprocess import CompletedProcess
 
+from api import page
 from tests.api.service import TOKEN
 from tests.api.serving import api_thread
 from tests.databases import SQLiteDatabases
@@ -34,6 +35,10 @@ class Team:
 
 
 @contextmanager
-def serving_team(folder: Path, databases: SQLiteDatabases) -> Generator[Team]:
-    with databases.migrated() as database, redis_server(folder) as redis, api_thread(folder, database, redis) as url:
+def serving_team(folder: Path, databases: SQLiteDatabases, *, page_folder: Path = page.BUILT) -> Generator[Team]:
+    with (
+        databases.migrated() as database,
+        redis_server(folder) as redis,
+        api_thread(folder, database, redis, page_folder=page_folder) as url,
+    ):
         yield Team(url)

@@ -22,6 +22,15 @@ def test_me_says_whose_token_is_sent(server: FakeServer, client: Client) -> None
     assert (me.name, me.role, me.scopes) == ("ada", Role.VIEWER, [Scope.ACCOUNT])
 
 
+def test_a_login_code_is_asked_for(server: FakeServer, client: Client) -> None:
+    server.on("/v1/session/codes", Answer({"code": "c0de", "expires_at": NOW, "has_page": True}, 201))
+    assert client.login_code().code == "c0de"
+    assert server.requests[-1].method == "POST"
+    server.on("/v1/session/codes", problem("forbidden", 403))
+    with pytest.raises(Forbidden):
+        client.login_code()
+
+
 def test_users_are_added_changed_and_listed(server: FakeServer, client: Client) -> None:
     server.on("/v1/users", Answer(USER, 201), page([USER], more=True, next="a/b"), page([{**USER, "name": "c"}]))
     assert client.add_user("a/b", role=Role.VIEWER).name == "a/b"

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from torchyard.cli import output
+from torchyard.cli import output, page
 from torchyard.cli.arguments import Json
 from torchyard.contract import terminal
 from torchyard.contract.datadir import parse_allowed_paths
@@ -55,6 +55,8 @@ def up(
         else:
             sys.stdout.write(f"URL    {url}\ntoken  {token}\n")
         sys.stdout.flush()
+        if not as_json:
+            _say_page(url, token)
         _say(f"data   {service.data.root}\nlogs   {service.data.logs}/{{api,worker,redis}}.log")
         _say(f"Ready. In another terminal: {output.command()} run train.py, or submit FILE -f. Ctrl-C stops.")
         known = f"login {url} --token-stdin < {shlex.quote(str(service.data.root / 'token'))}"
@@ -63,6 +65,22 @@ def up(
     _say("Starting …")
     service.run(on_ready)
     _say("Stopped.")
+
+
+def _say_page(url: str, token: str) -> None:
+    """Says where the page is, with a code that logs in."""
+    from torchyard.client import Client
+    from torchyard.contract.errors import TorchyardError
+
+    try:
+        with Client(url, token, patience=5) as client:
+            address = page.address(client)
+    except TorchyardError as error:
+        return _say(f"The page cannot be opened: {error}")
+    if address is None:
+        return _say(page.NOT_BUILT)
+    again = f" (it logs in once, within a minute; then: {output.command()} open)" if "#code=" in address else ""
+    return _say(f"page   {address}{again}")
 
 
 def _allowed(folders: Iterable[str]) -> dict[Path, bool]:

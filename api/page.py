@@ -1,0 +1,138 @@
+"""Serves the page of the service, which `web/` is built into: one HTML file for all its addresses, and its assets."""
+
+from dataclasses import dataclass
+from functools import cached_property
+import gzip
+import hashlib
+import mimetypes
+from pathlib import Path
+import re
+
+from fastapi import FastAPI, Request, Response
+
+from api import etags
+from api.compression import accepts_gzip
+from torchyard.contract.errors import NotFound
+
+BUILT = Path(__file__).with_name("static")
+"""Where the build of `web/` lies; the wheel has it."""
+_ADDRESSES = ("/", "/jobs", "/jobs/{rest:path}", "/compare", "/login")
+"""The addresses of the page, which its script tells apart."""
+_INDEX = "index.html"
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; "
+    "connect-src 'self'; worker-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
+_PAGE_HEADERS = {"Content-Security-Policy": _POLICY, "Cache-Control": "no-cache"}
+_HASHED = re.compile(r"-[A-Za-z0-9_-]{8}\.[a-z0-9]+$")
+"""The end of an asset's name that the build derives from its content."""
+_FOR_EVER, _REVALIDATED = "public, max-age=31536000, immutable", "public, no-cache"
+_TYPES = {".js": "text/javascript", ".woff2": "font/woff2", ".webmanifest": "application/manifest+json"}
+"""Of files whose type this machine's tables may have wrong."""
+_COMPRESSED = re.compile(r"text/.*|image/svg\+xml|application/(json|manifest\+json)")
+_LEAST_BYTES = 1 << 10
+_NOT_BUILT = """\
+<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>Torchyard</title>
+<h1>Torchyard runs, and its page is not built</h1>
+<p>In a clone of Torchyard, <code>make up</code> builds it and starts the service. Packages and image have it.</p>
+<p>All else works: the command line, the Python client, and the <a href="docs">REST interface</a>.</p>
+</html>
+"""
+
+
+@dataclass(frozen=True)
+class _Asset:
+    """A file of the build. `small` is the same in gzip; empty if that helps little."""
+
+    content: bytes
+    small: bytes
+    media_type: str
+    etag: str
+    lifetime: str
+
+    def answer(self, request: Request) -> Response:
+        """Returns the file, or 304 if the caller has it."""
+        headers = {"ETag": self.etag, "Cache-Control": self.lifetime, "Vary": "Accept-Encoding"}
+        if etags.is_current(request, self.etag.removeprefix("W/")):
+            return Response(status_code=304, headers=headers)
+        if self.small and accepts_gzip(request.headers):
+            return Response(self.small, headers={**headers, "Content-Encoding": "gzip"}, media_type=self.media_type)
+        return Response(self.content, headers=headers, media_type=self.media_type)
+
+
+class Page:
+    """The page in `folder`. It is read whole at its first request, so that no request names a file."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @property
+    def is_built(self) -> bool:
+        return (self._folder / _INDEX).is_file()
+
+    def index(self, request: Request) -> Response:
+        """Returns the page at one of its addresses; if it is not built, a page that says how to build it."""
+        if not self.is_built:
+            return Response(_NOT_BUILT, status_code=404, media_type="text/html")
+        # The page refers to its assets from the root of the service, which may be a folder of a proxy.
+        up = b"../" * (request.scope["raw_path"].count(b"/") - 1)
+        content = self._index.replace(b'="./', b'="' + up) if up else self._index
+        etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+        headers = {**_PAGE_HEADERS, "ETag": etag}
+        if etags.is_current(request, etag):
+            return Response(status_code=304, headers=headers)
+        return Response(content, headers=headers, media_type="text/html")
+
+    def asset(self, request: Request, name: str) -> Response:
+        """Returns a file of the build. Raises NotFound."""
+        found = self._assets.get(name) if self.is_built else None
+        if found is None:
+            raise NotFound(f"there is no file /assets/{name[:200]}")
+        return found.answer(request)
+
+    @property
+    def _index(self) -> bytes:
+        return self._build[0]
+
+    @property
+    def _assets(self) -> dict[str, _Asset]:
+        return self._build[1]
+
+    @cached_property
+    def _build(self) -> tuple[bytes, dict[str, _Asset]]:
+        folder = self._folder / "assets"
+        assets = {path.relative_to(folder).as_posix(): _read(path) for path in folder.rglob("*") if path.is_file()}
+        return (self._folder / _INDEX).read_bytes(), assets
+
+
+def install(app: FastAPI, folder: Path) -> None:
+    """Adds the page to `app`. It needs no token: all that it shows, it asks the API for."""
+    page = app.state.page = Page(folder)
+
+    def read_page(request: Request) -> Response:
+        return page.index(request)
+
+    def read_asset(request: Request, name: str) -> Response:
+        return page.asset(request, name)
+
+    endpoints = {**dict.fromkeys(_ADDRESSES, read_page), "/assets/{name:path}": read_asset}
+    for path, endpoint in endpoints.items():
+        app.add_api_route(path, endpoint, methods=["GET", "HEAD"], include_in_schema=False)
+
+
+def _read(path: Path) -> _Asset:
+    content = path.read_bytes()
+    media_type = _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+    is_large = len(content) >= _LEAST_BYTES and _COMPRESSED.fullmatch(media_type) is not None
+    return _Asset(
+        content,
+        gzip.compress(content, mtime=0) if is_large else b"",
+        media_type,
+        # Weak: one for both encodings.
+        etag=f'W/"{hashlib.sha256(content).hexdigest()[:32]}"',
+        lifetime=_FOR_EVER if _HASHED.search(path.name) else _REVALIDATED,
+    )

@@ -1,0 +1,127 @@
+"""The one-time codes with which a browser on the service's machine logs in."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+import json
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from api.codes import LIFETIME_S, LoginCodes
+from tests.api.service import TOKEN, ApiFixture
+from tests.api.test_team import audited, bearer, make_token
+
+PAGE = {"Origin": "http://127.0.0.1:8000"}
+
+
+@pytest.fixture
+def local(service: ApiFixture) -> Iterator[TestClient]:
+    """A program on the service's machine, without a credential."""
+    with TestClient(service.app, base_url="http://127.0.0.1:8000", client=("127.0.0.1", 5000)) as client:
+        yield client
+
+
+def make_code(local: TestClient, token: str = TOKEN) -> str:
+    answer = local.post("/v1/session/codes", headers=bearer(token))
+    assert answer.status_code == 201, answer.text
+    return answer.json()["code"]
+
+
+def log_in(local: TestClient, code: str, **headers: str) -> Any:
+    local.cookies.clear()
+    return local.post("/v1/session", json={"code": code}, headers={**PAGE, **headers})
+
+
+def test_a_code_opens_one_session(service: ApiFixture, local: TestClient) -> None:
+    made = local.post("/v1/session/codes", headers=bearer(TOKEN)).json()
+    left = datetime.fromisoformat(made["expires_at"]) - datetime.now(UTC)
+    assert timedelta(0) < left <= timedelta(seconds=60)
+    opened = log_in(local, made["code"])
+    assert (opened.status_code, opened.json()["name"]) == (200, "admin")
+    assert "httponly" in opened.headers["set-cookie"].lower()
+    assert local.get("/v1/me").json()["csrf"] == opened.json()["csrf"]
+    again = log_in(local, made["code"])
+    assert (again.status_code, again.json()["code"]) == (401, "not_authorized")
+    assert "set-cookie" not in again.headers
+    assert [entry[1] for entry in audited(service)] == ["session.code", "session.open", "login"]
+
+
+def test_a_code_stands_for_the_token_that_asked_for_it(service: ApiFixture, local: TestClient) -> None:
+    service.act_as("alice")
+    made = make_token(service, scopes=["jobs:read"])
+    opened = log_in(local, make_code(local, made["token"])).json()
+    assert (opened["name"], opened["scopes"]) == ("alice", ["account", "jobs:read"])
+    assert opened["token_id"] == made["id"]
+    waiting = make_code(local, made["token"])
+    assert service.client.delete(f"/v1/tokens/{made['id']}").status_code == 204
+    assert local.get("/v1/me").status_code == 401, "the session ends with the token"
+    assert log_in(local, waiting).status_code == 401
+
+
+def test_a_session_makes_no_code(local: TestClient) -> None:
+    csrf = log_in(local, make_code(local)).json()["csrf"]
+    refused = local.post("/v1/session/codes", headers={**PAGE, "X-CSRF-Token": csrf})
+    assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+    assert local.post("/v1/session/codes", headers={"Authorization": "Bearer wrong"}).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("peer", "headers"),
+    [
+        ("192.0.2.7", {}),
+        ("127.0.0.1", {"X-Forwarded-For": "127.0.0.1"}),
+        ("127.0.0.1", {"Host": "testserver", "Origin": "http://testserver"}),
+    ],
+)
+def test_other_machines_and_proxies_neither_get_nor_use_a_code(
+    service: ApiFixture, local: TestClient, peer: str, headers: dict[str, str]
+) -> None:
+    code = make_code(local)
+    other = TestClient(service.app, base_url="http://127.0.0.1:8000", client=(peer, 5000))
+    for refused in (
+        other.post("/v1/session/codes", headers={**bearer(TOKEN), **headers}),
+        log_in(other, code, **headers),
+    ):
+        assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+    assert log_in(local, code).status_code == 200, "what was refused has not used it up"
+
+
+def test_another_site_cannot_use_a_code(local: TestClient) -> None:
+    code = make_code(local)
+    assert log_in(local, code, Origin="http://evil.example").status_code == 403
+    assert log_in(local, code).status_code == 200
+
+
+def test_wrong_codes_are_limited_as_wrong_tokens_are(service: ApiFixture, local: TestClient) -> None:
+    limited = service.app.state.services.settings.max_wrong_tokens_per_minute
+    assert [log_in(local, "wrong").status_code for _ in range(limited + 1)] == [401] * limited + [429]
+    assert local.get("/v1/me", headers={"Authorization": "Bearer wrong"}).status_code == 429
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"token": TOKEN, "code": "x"}, {"code": ""}, {"code": None}, {"code": ["x"]}, {"code": "\ud800"}, []]
+)
+def test_a_login_has_a_token_or_a_code(local: TestClient, body: object) -> None:
+    answer = local.post("/v1/session", content=json.dumps(body), headers=PAGE)
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+
+
+def test_a_code_is_valid_for_its_time_and_once() -> None:
+    now = 0.0
+    codes = LoginCodes(clock=lambda: now)
+    first, second = codes.make("tok_a"), codes.make("tok_b")
+    assert (codes.take(second), codes.take(second)) == ("tok_b", None)
+    now = LIFETIME_S - 0.001
+    late = codes.make("tok_a")
+    assert codes.take(first) == "tok_a"
+    now = 2 * LIFETIME_S - 0.001
+    assert codes.take(late) is None
+
+
+def test_the_oldest_of_many_codes_ends() -> None:
+    codes = LoginCodes()
+    other = codes.make("tok_b")
+    made = [codes.make("tok_a") for _ in range(12)]
+    assert [codes.take(code) for code in made] == [None] * 2 + ["tok_a"] * 10
+    assert codes.take(other) == "tok_b"
