@@ -67,6 +67,8 @@ function clicked(event: MouseEvent): void {
   const link = (event.target as Element | null)?.closest("a");
   if (!link || link.target || link.hasAttribute("download") || link.origin !== location.origin) return;
   if (!link.pathname.startsWith(ROOT) || link.pathname.startsWith(`${ROOT}v1/`)) return;
+  const isWithin = link.hash !== "" && link.pathname === location.pathname && link.search === location.search;
+  if (isWithin) return;
   event.preventDefault();
   navigate(link.href);
 }

@@ -58,10 +58,19 @@ export class Live {
     this.signedOut = signedOut;
     this.send ??= connection((message) => this.told(message));
     this.alive ??= setInterval(() => this.send?.({ type: "alive" }), ALIVE_MS);
-    addEventListener("pagehide", () => this.send?.({ type: "leave" }));
-    addEventListener("pageshow", () => this.wish());
+    addEventListener("pagehide", this.leave);
+    addEventListener("pageshow", this.wish);
     this.send({ type: "retry" });
     this.wish();
+  }
+
+  /** Wants nothing any more, until the next start. */
+  stop(): void {
+    removeEventListener("pagehide", this.leave);
+    removeEventListener("pageshow", this.wish);
+    clearInterval(this.alive);
+    this.alive = undefined;
+    this.leave();
   }
 
   /** Tries to connect at once. */
@@ -69,13 +78,15 @@ export class Live {
     this.send?.({ type: "retry" });
   }
 
-  private wish(): void {
+  private readonly leave = (): void => this.send?.({ type: "leave" });
+
+  private readonly wish = (): void => {
     const wishes = [...this.listeners].map((entry): Wish => ({
       jobs: Object.fromEntries(entry.positions),
       topics: entry.topics,
     }));
     this.send?.({ type: "wish", wish: union(wishes) });
-  }
+  };
 
   private told(message: FromFeed): void {
     if (message.type === "state") {
