@@ -1,0 +1,367 @@
+/** The curves of one page: what is loaded, what is asked for, and what comes live. */
+import { ApiError } from "../api/client";
+import { numberOf, readAttempts, readCurves, type Attempt, type Curve, type Curves } from "../api/curves";
+import type { Items, LiveEvent, Watch } from "../live/events";
+import { Place, type XKind } from "./axis";
+import { colourOf } from "./colours";
+import { Columns } from "./columns";
+import { extentOf, Line } from "./line";
+import type { Span } from "./range";
+
+/** A job whose curves are shown. */
+export interface BoardJob {
+  readonly id: string;
+  readonly name: string;
+  /** Steps of one epoch, or null where they are unknown. */
+  readonly perEpoch: number | null;
+}
+
+/** Follows jobs live; returns how to stop. */
+export type Follow = (watch: Watch, listener: (event: LiveEvent) => void) => () => void;
+
+const MOST_POINTS = 1500;
+const POINTS_OF_AN_ANSWER = 100_000;
+const AGAIN_MS = 1000;
+const SETTLED_MS = 150;
+
+interface Series {
+  columns: Columns;
+  /** Finer rows of a part, in which the page is zoomed. */
+  detail: { columns: Columns; from: number; to: number } | null;
+  ghosts: Columns[];
+}
+
+export class Board {
+  /** Keys of all jobs. */
+  keys = $state.raw<readonly string[]>([]);
+  isReady = $state(false);
+  failure = $state.raw<ApiError | null>(null);
+  /** Counts changes of what is not live: jobs, attempts, loaded series. */
+  version = $state(0);
+
+  #jobs: readonly BoardJob[] = [];
+  #attempts = new Map<string, readonly Attempt[]>();
+  #series = new Map<string, Map<string, Series>>();
+  #stale = new Set<string>();
+  #loading = new Set<string>();
+  #pending = new Map<string, Items[]>();
+  #wanted = new Map<string, number>();
+  #listeners = new Set<(key: string | null) => void>();
+  #smooth = 0;
+  #ghost = false;
+  #zoom: { kind: XKind; span: Span } | null = null;
+  #opened = new AbortController();
+  #reading = new AbortController();
+  #zooming = new AbortController();
+  #unfollow: (() => void) | null = null;
+  #timers = new Map<string, ReturnType<typeof setTimeout>>();
+  #isPaused = false;
+
+  constructor(readonly follow: Follow) {}
+
+  /** Shows these jobs instead of others: reads which keys they have, and follows them. */
+  async open(jobs: readonly BoardJob[]): Promise<void> {
+    const same = jobs.map((job) => job.id).join() === this.#jobs.map((job) => job.id).join();
+    this.#jobs = jobs;
+    this.version += 1;
+    if (same) return this.#changed(null);
+    await this.#reopen();
+  }
+
+  /** Ends requests, timers and the following. */
+  close(): void {
+    this.#stop();
+    this.#listeners.clear();
+  }
+
+  /** Sets what the service computes: the smoothing, and whether replaced tails come too. */
+  configure(smooth: number, ghost: boolean): void {
+    if (smooth === this.#smooth && ghost === this.#ghost) return;
+    const isFirst = this.#series.size === 0;
+    this.#smooth = smooth;
+    this.#ghost = ghost;
+    for (const key of this.#series.keys()) this.#stale.add(key);
+    for (const key of this.#loading) this.#stale.add(key);
+    this.#later("load", isFirst ? 0 : SETTLED_MS, () => this.#load());
+  }
+
+  /** Sets the part of the x axis that is shown, for which finer rows are read. */
+  zoom(kind: XKind, span: Span | null): void {
+    this.#zoom = span && { kind, span };
+    this.#zooming.abort();
+    if (span) this.#later("zoom", SETTLED_MS, () => void this.#readDetail());
+    this.#changed(null);
+  }
+
+  pause(isPaused: boolean): void {
+    if (isPaused === this.#isPaused) return;
+    this.#isPaused = isPaused;
+    this.#unfollow?.();
+    this.#unfollow = null;
+    if (!isPaused && this.isReady) void this.#reopen();
+  }
+
+  /** Says that a chart of this key can be seen. Returns how to take it back. */
+  want(key: string): () => void {
+    this.#wanted.set(key, (this.#wanted.get(key) ?? 0) + 1);
+    this.#later("load", 0, () => this.#load());
+    return () => {
+      const left = (this.#wanted.get(key) ?? 1) - 1;
+      if (left > 0) this.#wanted.set(key, left);
+      else this.#wanted.delete(key);
+    };
+  }
+
+  /** Calls the listener with the key that has changed, or null for all. Returns how to stop. */
+  listen(listener: (key: string | null) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  isLoaded(key: string): boolean {
+    return this.#series.has(key);
+  }
+
+  /** Returns the curves of a key, one for each job that has it. */
+  lines(key: string, kind: XKind, shown: Span | null = null): readonly Line[] {
+    const found: Line[] = [];
+    const ids = this.#jobs.map((job) => job.id);
+    for (const job of this.#jobs) {
+      const series = this.#series.get(key)?.get(job.id);
+      if (!series) continue;
+      const { columns, ghosts } = series;
+      const place = new Place(kind, this.#attempts.get(job.id) ?? [], job.perEpoch, columns.time[0]);
+      const whole = new Line(job.id, job.name, colourOf(job.id, ids), columns, place, this.#ghost ? ghosts : []);
+      found.push(shown && series.detail ? finer(whole, series.detail, shown) : whole);
+    }
+    return found;
+  }
+
+  /** Returns the points that the shown rows of a key stand for, within the zoom if there is one. */
+  extent(kind: XKind): Span | null {
+    return extentOf([...this.#series.keys()].flatMap((key) => this.lines(key, kind)));
+  }
+
+  async #reopen(): Promise<void> {
+    this.#stop();
+    const opened = new AbortController();
+    this.#opened = opened;
+    const ids = this.#jobs.map((job) => job.id);
+    const kept = [...this.#series.keys()];
+    if (ids.length === 0) return this.#take({ jobs: [], series: [] });
+    try {
+      const [curves] = await Promise.all([
+        readCurves({ job: ids }, opened.signal),
+        ...ids.map((id) => this.#readAttempts(id, opened.signal)),
+      ]);
+      for (const key of kept) this.#stale.add(key);
+      this.#take(curves);
+    } catch (error) {
+      this.#failed(error, opened.signal);
+    }
+  }
+
+  #take(curves: Curves): void {
+    const keys = new Set(curves.jobs.flatMap((job) => job.keys.map((found) => found.key)));
+    const ids = new Set(this.#jobs.map((job) => job.id));
+    for (const [key, series] of this.#series) {
+      for (const id of series.keys()) if (!ids.has(id)) series.delete(id);
+      if (!keys.has(key)) this.#series.delete(key);
+    }
+    this.keys = [...keys].sort();
+    this.isReady = true;
+    this.failure = null;
+    this.version += 1;
+    const positions = Object.fromEntries(curves.jobs.map((job) => [job.job_id, job.position]));
+    if (!this.#isPaused && ids.size > 0)
+      this.#unfollow = this.follow({ jobs: positions }, (event) => {
+        if (event.kind === "items") this.#append(event.items);
+      });
+    this.#later("load", 0, () => this.#load());
+    this.#changed(null);
+  }
+
+  /** Reads the curves of all keys that can be seen and are not there yet, or not as they should be. */
+  #load(): void {
+    if (!this.isReady || this.#jobs.length === 0) return;
+    const isNeeded = (key: string): boolean => this.#stale.has(key) || !(this.#series.has(key) || this.#loading.has(key));
+    const keys = [...this.#wanted.keys()].filter((key) => this.keys.includes(key) && isNeeded(key));
+    if (this.#stale.size > 0 && [...this.#loading].some((key) => this.#stale.has(key))) this.#abortReading();
+    const most = Math.max(1, Math.floor(POINTS_OF_AN_ANSWER / (MOST_POINTS * this.#jobs.length)));
+    for (let i = 0; i < keys.length; i += most) void this.#read(keys.slice(i, i + most));
+  }
+
+  async #read(keys: readonly string[]): Promise<void> {
+    const signal = this.#reading.signal;
+    for (const key of keys) {
+      this.#stale.delete(key);
+      this.#loading.add(key);
+    }
+    const smooth = this.#smooth;
+    try {
+      const query = { job: this.#jobs.map((job) => job.id), key: keys, smooth, max_points: MOST_POINTS };
+      const { series } = await readCurves({ ...query, hidden: this.#ghost }, signal);
+      if (signal.aborted) return;
+      for (const key of keys) this.#put(key, series.filter((curve) => curve.key === key), smooth);
+      this.failure = null;
+    } catch (error) {
+      for (const key of keys) this.#stale.add(key);
+      this.#failed(error, signal);
+    } finally {
+      if (!signal.aborted) for (const key of keys) this.#loading.delete(key);
+    }
+  }
+
+  #put(key: string, curves: readonly Curve[], smooth: number): void {
+    const found = new Map<string, Series>();
+    for (const curve of curves.filter((each) => !each.hidden))
+      found.set(curve.job_id, { columns: Columns.of(curve, smooth), detail: null, ghosts: [] });
+    for (const curve of curves.filter((each) => each.hidden))
+      found.get(curve.job_id)?.ghosts.push(Columns.of(curve, smooth));
+    this.#series.set(key, found);
+    this.#loading.delete(key);
+    for (const items of this.#pending.get(key) ?? []) this.#appendTo(key, items);
+    this.#pending.delete(key);
+    this.version += 1;
+    this.#changed(null);
+    if (this.#zoom) this.#later("zoom", 0, () => void this.#readDetail());
+  }
+
+  #append(items: Items): void {
+    const keys = Object.keys(items.metrics);
+    if (keys.length === 0) return;
+    const unknown = keys.filter((key) => !this.keys.includes(key));
+    if (unknown.length > 0) {
+      this.keys = [...this.keys, ...unknown].sort();
+      this.#later("load", 0, () => this.#load());
+    }
+    for (const key of keys) {
+      if (this.#loading.has(key)) this.#pending.set(key, [...(this.#pending.get(key) ?? []), items]);
+      if (this.#series.has(key)) this.#appendTo(key, items);
+    }
+    this.#changed(null);
+  }
+
+  #appendTo(key: string, items: Items): void {
+    const points = items.metrics[key];
+    const all = this.#series.get(key);
+    if (!points || !all) return;
+    let series = all.get(items.job_id);
+    if (!series) all.set(items.job_id, (series = { columns: new Columns(this.#smooth), detail: null, ghosts: [] }));
+    const known = this.#attempts.get(items.job_id)?.at(-1)?.number ?? 1;
+    for (let i = 0; i < points.step.length; i++) {
+      const [step, attempt] = [points.step[i] ?? 0, points.attempt[i] ?? 1];
+      const value = numberOf(points.value[i]);
+      series.columns.append(step, points.time[i] ?? 0, attempt, value);
+      if (series.detail && step <= series.detail.to) series.detail.columns.append(step, points.time[i] ?? 0, attempt, value);
+      if (attempt > known) this.#later(`attempt ${items.job_id}`, AGAIN_MS, () => void this.#attemptBegan(items.job_id));
+    }
+  }
+
+  /** Reads attempts and series again: the service knows which of the older points are replaced. */
+  async #attemptBegan(jobId: string): Promise<void> {
+    try {
+      await this.#readAttempts(jobId, this.#opened.signal);
+    } catch (error) {
+      this.#failed(error, this.#opened.signal);
+    }
+    for (const [key, series] of this.#series) if (series.has(jobId)) this.#stale.add(key);
+    this.#load();
+  }
+
+  async #readAttempts(jobId: string, signal: AbortSignal): Promise<void> {
+    this.#attempts.set(jobId, await readAttempts(jobId, signal));
+    this.version += 1;
+  }
+
+  async #readDetail(): Promise<void> {
+    const zoom = this.#zoom;
+    if (!zoom) return;
+    this.#zooming.abort();
+    this.#zooming = new AbortController();
+    const signal = this.#zooming.signal;
+    const keys = [...this.#wanted.keys()].filter((key) => this.#isCoarse(key));
+    const range = stepsWithin(keys.flatMap((key) => this.lines(key, zoom.kind)), zoom.span);
+    if (keys.length === 0 || !range) return;
+    const query = { job: this.#jobs.map((job) => job.id), key: keys, smooth: this.#smooth, max_points: MOST_POINTS };
+    try {
+      const { series } = await readCurves({ ...query, from_step: range.from, to_step: range.to }, signal);
+      if (signal.aborted) return;
+      for (const curve of series) {
+        const found = this.#series.get(curve.key)?.get(curve.job_id);
+        if (found) found.detail = { columns: Columns.of(curve, this.#smooth), ...range };
+      }
+      this.#changed(null);
+    } catch (error) {
+      this.#failed(error, signal);
+    }
+  }
+
+  #isCoarse(key: string): boolean {
+    return [...(this.#series.get(key)?.values() ?? [])].some(({ columns }) => columns.points > columns.length);
+  }
+
+  #failed(error: unknown, signal: AbortSignal): void {
+    if (signal.aborted) return;
+    this.failure = error instanceof ApiError ? error : new ApiError(0, "unknown", String(error));
+  }
+
+  #changed(key: string | null): void {
+    for (const listener of this.#listeners) listener(key);
+  }
+
+  #later(name: string, wait: number, act: () => void): void {
+    clearTimeout(this.#timers.get(name));
+    this.#timers.set(name, setTimeout(act, wait));
+  }
+
+  #abortReading(): void {
+    for (const key of this.#loading) this.#stale.add(key);
+    this.#loading.clear();
+    this.#reading.abort();
+    this.#reading = new AbortController();
+  }
+
+  #stop(): void {
+    this.#unfollow?.();
+    this.#unfollow = null;
+    this.#opened.abort();
+    this.#zooming.abort();
+    this.#abortReading();
+    this.#pending.clear();
+    for (const timer of this.#timers.values()) clearTimeout(timer);
+  }
+}
+
+/** Returns the line with its finer rows where those hold all that is shown. */
+function finer(line: Line, detail: NonNullable<Series["detail"]>, shown: Span): Line {
+  const from = stepAt(line, shown.min);
+  const to = stepAt(line, shown.max);
+  if (from < detail.from || to > detail.to) return line;
+  return new Line(line.jobId, line.name, line.colour, detail.columns, line.place, line.ghosts);
+}
+
+/** Returns the steps that lie in a range of x in any line, with a little on both sides. */
+function stepsWithin(lines: readonly Line[], x: Span): { from: number; to: number } | null {
+  let [from, to] = [Infinity, -Infinity];
+  for (const line of lines) {
+    if (line.columns.length === 0) continue;
+    from = Math.min(from, stepAt(line, x.min));
+    to = Math.max(to, stepAt(line, x.max));
+  }
+  if (!(from <= to)) return null;
+  const room = Math.ceil((to - from) * 0.05) + 1;
+  return { from: Math.max(0, Math.floor(from) - room), to: Math.ceil(to) + room };
+}
+
+/** Returns the step at x, between the rows beside it. */
+function stepAt({ columns, place, ...line }: Line, x: number): number {
+  void line;
+  const at = (row: number): number => place.at(columns.step[row] ?? 0, columns.time[row] ?? 0, columns.attempt[row] ?? 1);
+  const after = columns.firstAtOrAfter(x, at);
+  const step = (row: number): number => columns.step[row] ?? 0;
+  if (after === 0) return step(0);
+  if (after === columns.length) return step(columns.length - 1);
+  const share = (x - at(after - 1)) / (at(after) - at(after - 1));
+  return step(after - 1) + share * (step(after) - step(after - 1));
+}

@@ -1,0 +1,37 @@
+/** Which colour a job has: the same on every page, told apart by dashes where more than eight are shown. */
+export interface Colour {
+  /** 1 … 8: the token `--series-N`. */
+  readonly slot: number;
+  /** Lengths of dash and gap; empty for a solid line. */
+  readonly dash: readonly number[];
+}
+
+const SLOTS = 8;
+const DASHES: readonly (readonly number[])[] = [[], [6, 3], [2, 3], [8, 3, 2, 3]];
+
+/** Returns a job's colour. Among jobs that are shown together no two look alike, and the older job keeps its own. */
+export function colourOf(jobId: string, shown: readonly string[] = [jobId]): Colour {
+  const taken = new Set<number>();
+  for (const id of [...new Set([...shown, jobId])].sort()) {
+    const place = firstFree(hash(id) % SLOTS, taken);
+    if (id === jobId) return { slot: (place % SLOTS) + 1, dash: DASHES[Math.floor(place / SLOTS) % DASHES.length] ?? [] };
+    taken.add(place);
+  }
+  return { slot: 1, dash: [] };
+}
+
+/** Goes round the eight slots, then round them again with the next dash. */
+function firstFree(wanted: number, taken: ReadonlySet<number>): number {
+  for (let round = 0; ; round++)
+    for (let i = 0; i < SLOTS; i++) {
+      const place = ((wanted + i) % SLOTS) + round * SLOTS;
+      if (!taken.has(place)) return place;
+    }
+}
+
+/** FNV-1a. */
+function hash(text: string): number {
+  let found = 0x811c9dc5;
+  for (let i = 0; i < text.length; i++) found = Math.imul(found ^ text.charCodeAt(i), 0x01000193) >>> 0;
+  return found;
+}

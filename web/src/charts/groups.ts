@@ -1,0 +1,27 @@
+/** Keys by their first part: train and val first, time and system last. */
+export interface Group {
+  readonly name: string;
+  readonly keys: readonly string[];
+}
+
+const FIRST = ["train", "val", "test"];
+const LAST = ["time", "system", "gpu"];
+
+export function grouped(keys: readonly string[], filter = ""): readonly Group[] {
+  const wanted = filter.trim().toLowerCase();
+  const groups = new Map<string, string[]>();
+  for (const key of [...new Set(keys)].sort()) {
+    if (!key.toLowerCase().includes(wanted)) continue;
+    const name = key.includes("/") ? key.slice(0, key.indexOf("/")) : "other";
+    groups.set(name, [...(groups.get(name) ?? []), key]);
+  }
+  return [...groups]
+    .map(([name, members]) => ({ name, keys: members }))
+    .sort((a, b) => rank(a.name) - rank(b.name) || a.name.localeCompare(b.name));
+}
+
+function rank(name: string): number {
+  if (FIRST.includes(name)) return FIRST.indexOf(name);
+  if (LAST.includes(name)) return 20 + LAST.indexOf(name);
+  return name === "other" ? 15 : 10;
+}

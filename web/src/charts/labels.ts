@@ -1,0 +1,59 @@
+/** Places and values as axes and readouts show them. */
+import { duration } from "../text/duration";
+import type { XKind } from "./axis";
+
+const COMPACT = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 2 });
+const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+
+/** Returns a label of the y axis: short, without needless zeros. */
+export function tickText(value: number): string {
+  const size = Math.abs(value);
+  if (size !== 0 && (size < 1e-3 || size >= 1e7)) return minus(trimmed(value.toExponential(2)));
+  if (size >= 10_000) return minus(COMPACT.format(value));
+  return minus(String(Number(value.toPrecision(6))));
+}
+
+/** Returns a count such as `1,500`. */
+export function countText(value: number): string {
+  return WHOLE.format(value);
+}
+
+/** Returns labels for places on the x axis that lie `step` apart. */
+export function placeTicks(kind: XKind, places: readonly number[], step: number): string[] {
+  if (kind === "wall") return places.map((place, i) => wallTick(place, step, places[i - 1]));
+  if (kind === "trained") return places.map(duration);
+  return places.map((place) =>
+    kind === "epoch" ? String(Number(place.toPrecision(6))) : place >= 10_000 ? COMPACT.format(place) : WHOLE.format(place),
+  );
+}
+
+/** Returns one place on the x axis in words, such as `step 1,710`. */
+export function placeText(kind: XKind, place: number): string {
+  if (kind === "wall") return `${dayText(place)} ${clockText(place)}`;
+  if (kind === "trained") return `${duration(place)} trained`;
+  return kind === "epoch" ? `epoch ${place.toFixed(2)}` : `step ${countText(place)}`;
+}
+
+/** Returns the time of day of seconds since the epoch. */
+export function clockText(time: number): string {
+  return new Date(time * 1000).toLocaleTimeString("en-GB");
+}
+
+function dayText(time: number): string {
+  return new Date(time * 1000).toLocaleDateString("en-GB", { day: "numeric", month: "short" });
+}
+
+function wallTick(place: number, step: number, before: number | undefined): string {
+  if (step >= 86_400) return dayText(place);
+  const clock = step >= 60 ? clockText(place).slice(0, 5) : clockText(place);
+  const isNewDay = before !== undefined && dayText(before) !== dayText(place);
+  return isNewDay ? dayText(place) : clock;
+}
+
+function trimmed(text: string): string {
+  return text.replace(/\.?0+e/, "e").replace("e+", "e");
+}
+
+function minus(text: string): string {
+  return text.replaceAll("-", "−");
+}

@@ -1,0 +1,55 @@
+/** One job's curve in one chart. */
+import type { Place, Seam } from "./axis";
+import type { Colour } from "./colours";
+import type { Columns } from "./columns";
+import type { Span } from "./range";
+
+export class Line {
+  constructor(
+    readonly jobId: string,
+    readonly name: string,
+    readonly colour: Colour,
+    readonly columns: Columns,
+    readonly place: Place,
+    /** Tails that a later attempt replaced. */
+    readonly ghosts: readonly Columns[] = [],
+  ) {}
+
+  /** Returns the place of a row on the x axis. */
+  x(row: number, columns: Columns = this.columns): number {
+    return this.place.at(columns.step[row] ?? NaN, columns.time[row] ?? NaN, columns.attempt[row] ?? 1);
+  }
+
+  seams(): readonly Seam[] {
+    return this.place.seams();
+  }
+
+  /** Returns the row nearest to x, or -1 where the line has none there. */
+  nearest(x: number): number {
+    const { length } = this.columns;
+    if (length === 0) return -1;
+    const after = this.columns.firstAtOrAfter(x, (row) => this.x(row));
+    if (after === length) return this.x(length - 1) >= x - this.#gap() ? length - 1 : -1;
+    if (after === 0) return this.x(0) <= x + this.#gap() ? 0 : -1;
+    return x - this.x(after - 1) <= this.x(after) - x ? after - 1 : after;
+  }
+
+  /** How far from its ends a line is still read: two of its mean distances. */
+  #gap(): number {
+    const { length } = this.columns;
+    return length < 2 ? 0 : (2 * (this.x(length - 1) - this.x(0))) / (length - 1);
+  }
+}
+
+/** Returns the range of x that lines cover together, or null where none has a row. */
+export function extentOf(lines: Iterable<Line>): Span | null {
+  let [min, max] = [Infinity, -Infinity];
+  for (const line of lines)
+    for (const columns of [line.columns, ...line.ghosts]) {
+      if (columns.length === 0) continue;
+      min = Math.min(min, line.x(0, columns));
+      max = Math.max(max, line.x(columns.length - 1, columns));
+    }
+  if (!(min <= max)) return null;
+  return min === max ? { min: min - 1, max: max + 1 } : { min, max };
+}

@@ -1,0 +1,163 @@
+/** uPlot for axes, crosshair and selection; the lines are painted from typed rows, which need no common x. */
+import uPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+import type { XKind } from "./axis";
+import { placeTicks, tickText } from "./labels";
+import type { Line } from "./line";
+import { paint, type Area } from "./paint";
+import type { Span } from "./range";
+import { theme } from "./theme";
+
+export interface Scene {
+  readonly lines: readonly Line[];
+  readonly x: Span;
+  readonly y: Span;
+  readonly smooth: boolean;
+}
+
+export interface PlotOptions {
+  readonly kind: XKind;
+  readonly log: boolean;
+  readonly width: number;
+  readonly height: number;
+  /** Charts with one name have one crosshair. */
+  readonly group: string;
+  /** Tells the place of the crosshair, or that it has left. */
+  readonly hovered: (x: number | null, isOwn: boolean) => void;
+  /** Tells the range that was dragged, or null after a double click. */
+  readonly zoomed: (range: Span | null) => void;
+}
+
+const TRAINED_STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400, 172_800, 604_800];
+
+export class Plot {
+  readonly #plot: uPlot;
+  #scene: Scene = { lines: [], x: { min: 0, max: 1 }, y: { min: 0, max: 1 }, smooth: false };
+
+  constructor(
+    target: HTMLElement,
+    readonly options: PlotOptions,
+  ) {
+    this.#plot = new uPlot(this.#config(), [[0, 1], [null, null]], target);
+  }
+
+  get canvas(): HTMLCanvasElement {
+    return this.#plot.ctx.canvas;
+  }
+
+  /** Shows a scene at once. */
+  show(scene: Scene): void {
+    this.#scene = scene;
+    this.#plot.batch(() => {
+      this.#plot.setScale("x", { ...scene.x });
+      this.#plot.setScale("y", { ...scene.y });
+      this.#plot.redraw(false, true);
+    });
+  }
+
+  resize(width: number, height: number): void {
+    this.#plot.setSize({ width, height });
+  }
+
+  /** Returns where a point lies within the plot, in pixels of the page. */
+  position(x: number, y: number): { left: number; top: number } {
+    return { left: this.#plot.valToPos(x, "x"), top: this.#plot.valToPos(y, "y") };
+  }
+
+  /** Returns the element that lies over the plot. */
+  get over(): HTMLElement {
+    return this.#plot.over;
+  }
+
+  destroy(): void {
+    this.#plot.destroy();
+  }
+
+  #config(): uPlot.Options {
+    const { kind, log, width, height, group } = this.options;
+    const axis = { stroke: () => theme().muted, font: `11px ${theme().bodyFont}`, ticks: { show: false } };
+    return {
+      width,
+      height,
+      padding: [6, 12, 0, 0],
+      legend: { show: false },
+      focus: { alpha: 1 },
+      cursor: {
+        y: false,
+        points: { show: false, one: true },
+        drag: { x: true, y: false, setScale: false },
+        bind: { dblclick: () => () => this.#reset() },
+        sync: { key: group, setSeries: false, scales: ["x", null], filters: { pub: isMove, sub: isMove } },
+      },
+      scales: { x: { time: false, auto: false, min: 0, max: 1 }, y: { distr: log ? 3 : 1, auto: false, min: 0.1, max: 1 } },
+      series: [{}, { paths: () => null, points: { show: false } }],
+      axes: [
+        {
+          ...axis,
+          size: 24,
+          gap: 6,
+          space: 64,
+          grid: { show: false },
+          values: (_, places, __, ___, step) => placeTicks(kind, places, step),
+          ...(kind === "trained" ? { incrs: TRAINED_STEPS } : {}),
+          ...(kind === "wall" ? { incrs: TRAINED_STEPS, splits: localSplits } : {}),
+        },
+        {
+          ...axis,
+          size: 48,
+          gap: 6,
+          space: 32,
+          grid: { stroke: () => theme().grid, width: 1 },
+          values: (_, places) => places.map((place) => (place === null ? "" : tickText(place))),
+        },
+      ],
+      hooks: {
+        draw: [() => this.#paint()],
+        setCursor: [(plot) => this.#hover(plot)],
+        setSelect: [(plot) => this.#select(plot)],
+      },
+    };
+  }
+
+  #paint(): void {
+    const view = { smooth: this.#scene.smooth, breakAtSeams: this.options.kind === "wall" };
+    paint(this.#plot.ctx, this.#area(), this.#scene.lines, view, theme());
+  }
+
+  #area(): Area {
+    const { left, top, width, height } = this.#plot.bbox;
+    const { x, y } = this.#scene;
+    return { left, top, width, height, ratio: uPlot.pxRatio, x, y, log: this.options.log };
+  }
+
+  #hover(plot: uPlot): void {
+    const left = plot.cursor.left ?? -1;
+    const isOwn = plot.cursor.event != null;
+    this.options.hovered(left < 0 ? null : plot.posToVal(left, "x"), isOwn);
+  }
+
+  #select(plot: uPlot): void {
+    const { left, width } = plot.select;
+    if (width < 4) return;
+    const range = { min: plot.posToVal(left, "x"), max: plot.posToVal(left + width, "x") };
+    plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+    this.options.zoomed(range);
+  }
+
+  #reset(): null {
+    this.options.zoomed(null);
+    return null;
+  }
+}
+
+/** Places ticks at round local times. */
+function localSplits(_: uPlot, __: number, min: number, max: number, step: number): number[] {
+  const zone = new Date(min * 1000).getTimezoneOffset() * 60;
+  const found: number[] = [];
+  for (let tick = Math.ceil((min - zone) / step) * step + zone; tick <= max; tick += step) found.push(tick);
+  return found;
+}
+
+function isMove(type: string): boolean {
+  return type === "mousemove" || type === "mouseleave";
+}

@@ -1,0 +1,116 @@
+/** Which part of the y axis a chart shows, and what that leaves out. */
+import type { Line } from "./line";
+
+export interface Span {
+  readonly min: number;
+  readonly max: number;
+}
+
+export interface YView {
+  readonly log: boolean;
+  /** Leaves out values far from the middle 96% of each series. */
+  readonly robust: boolean;
+}
+
+/** What a chart tells in words: extremes of what is in the range of x, and what is not drawn as a line. */
+export interface Measure {
+  readonly y: Span;
+  readonly rows: number;
+  readonly points: number;
+  readonly lowest: number;
+  readonly highest: number;
+  readonly above: number;
+  readonly below: number;
+  /** Rows at or below 0, which a logarithmic axis cannot show. */
+  readonly nonpositive: number;
+  /** Points that are NaN or infinite. */
+  readonly nonfinite: number;
+}
+
+const LOW = 0.02;
+const HIGH = 0.98;
+const ROOM = 0.25;
+const SAMPLES = 512;
+
+/** Measures the rows of all lines in a range of x. */
+export function measure(lines: readonly Line[], x: Span, view: YView): Measure {
+  let [lowest, highest] = [Infinity, -Infinity];
+  let [rows, points, nonpositive, nonfinite] = [0, 0, 0, 0];
+  const spans: Span[] = [];
+  for (const line of lines) {
+    const { columns } = line;
+    const [from, to] = rowsWithin(line, x);
+    let [low, high] = [Infinity, -Infinity];
+    for (let i = from; i < to; i++) {
+      points += columns.weight[i] ?? 0;
+      nonfinite += columns.nonfinite[i] ?? 0;
+      const bottom = columns.min[i] ?? NaN;
+      const top = columns.max[i] ?? NaN;
+      if (!Number.isFinite(columns.mean[i] ?? NaN)) continue;
+      if (view.log && bottom <= 0) nonpositive += 1;
+      const shown = view.log && bottom <= 0 ? (columns.mean[i] ?? NaN) : bottom;
+      if (!(view.log && shown <= 0) && shown < low) low = shown;
+      if (!(view.log && top <= 0) && top > high) high = top;
+    }
+    rows += to - from;
+    if (low > high) continue;
+    lowest = Math.min(lowest, low);
+    highest = Math.max(highest, high);
+    spans.push(view.robust ? robustSpan(line, from, to, { min: low, max: high }, view.log) : { min: low, max: high });
+  }
+  const y = padded(spans, view.log);
+  const [above, below] = view.robust ? countOutside(lines, x, y, view.log) : [0, 0];
+  return { y, rows, points, lowest, highest, above, below, nonpositive, nonfinite };
+}
+
+/** Returns the rows of a line in a range of x, from the first to before the last. */
+export function rowsWithin(line: Line, x: Span): readonly [number, number] {
+  const place = (row: number): number => line.x(row);
+  const from = line.columns.firstAtOrAfter(x.min, place);
+  let to = line.columns.firstAtOrAfter(x.max, place);
+  while (to < line.columns.length && place(to) <= x.max) to += 1;
+  return [from, to];
+}
+
+/** Returns the middle 96% of a series and a quarter more on both sides, within its extremes. */
+function robustSpan(line: Line, from: number, to: number, whole: Span, log: boolean): Span {
+  const values: number[] = [];
+  const stride = Math.max(1, Math.floor((to - from) / SAMPLES));
+  for (let i = from; i < to; i += stride) {
+    const value = line.columns.mean[i] ?? NaN;
+    if (Number.isFinite(value) && !(log && value <= 0)) values.push(log ? Math.log10(value) : value);
+  }
+  values.sort((a, b) => a - b);
+  const low = values[Math.ceil((values.length - 1) * LOW)];
+  const high = values[Math.floor((values.length - 1) * HIGH)];
+  if (low === undefined || high === undefined || values.length < 5) return whole;
+  const room = (high - low) * ROOM;
+  const back = (value: number): number => (log ? 10 ** value : value);
+  return { min: Math.max(whole.min, back(low - room)), max: Math.min(whole.max, back(high + room)) };
+}
+
+/** Joins spans and leaves a little air; 0 stays the floor of what is never negative. */
+function padded(spans: readonly Span[], log: boolean): Span {
+  if (spans.length === 0) return log ? { min: 0.1, max: 1 } : { min: 0, max: 1 };
+  const min = Math.min(...spans.map((span) => span.min));
+  const max = Math.max(...spans.map((span) => span.max));
+  if (log) {
+    const air = Math.max(0.04 * Math.log10(max / min), 0.02);
+    return { min: min / 10 ** air, max: max * 10 ** air };
+  }
+  const air = max > min ? (max - min) * 0.05 : Math.abs(max) * 0.1 || 1;
+  return { min: min >= 0 && min - air < 0 ? 0 : min - air, max: max + air };
+}
+
+function countOutside(lines: readonly Line[], x: Span, y: Span, log: boolean): [number, number] {
+  let [above, below] = [0, 0];
+  for (const line of lines) {
+    const [from, to] = rowsWithin(line, x);
+    for (let i = from; i < to; i++) {
+      const bottom = line.columns.min[i] ?? NaN;
+      if ((line.columns.max[i] ?? NaN) > y.max) above += 1;
+      else if (bottom < y.min && !(log && bottom <= 0)) below += 1;
+    }
+  }
+  return [above, below];
+}

@@ -1,0 +1,68 @@
+/** What the charts of a page show, as the query of its address holds it. */
+import { X_KINDS, type XKind } from "./axis";
+import type { Span } from "./range";
+
+export interface ChartsView {
+  readonly x: XKind;
+  /** Weight of the moving average, 0 … 0.99. */
+  readonly smooth: number;
+  readonly robust: boolean;
+  /** Shows tails that a later attempt replaced. */
+  readonly ghost: boolean;
+  /** Keys with a logarithmic y axis; `*` for all. */
+  readonly log: readonly string[];
+  /** Keys whose chart takes the whole width. */
+  readonly wide: readonly string[];
+  readonly filter: string;
+  readonly zoom: Span | null;
+}
+
+const SMOOTH = 0.6;
+
+export function readView(query: URLSearchParams): ChartsView {
+  const x = query.get("x") ?? "step";
+  const smooth = Number(query.get("smooth") ?? SMOOTH);
+  return {
+    x: x in X_KINDS ? (x as XKind) : "step",
+    smooth: Number.isFinite(smooth) ? Math.min(0.99, Math.max(0, smooth)) : SMOOTH,
+    robust: query.get("robust") === "1",
+    ghost: query.get("ghost") === "1",
+    log: listOf(query.get("log")),
+    wide: listOf(query.get("wide")),
+    filter: query.get("filter") ?? "",
+    zoom: spanOf(query.get("zoom")),
+  };
+}
+
+/** Returns what to change in the query; what is as by default is left out. */
+export function queryOf(view: Partial<ChartsView>): Record<string, string | null> {
+  const found: Record<string, string | null> = {};
+  if (view.x !== undefined) found["x"] = view.x === "step" ? null : view.x;
+  if (view.smooth !== undefined) found["smooth"] = view.smooth === SMOOTH ? null : String(view.smooth);
+  if (view.robust !== undefined) found["robust"] = view.robust ? "1" : null;
+  if (view.ghost !== undefined) found["ghost"] = view.ghost ? "1" : null;
+  if (view.log !== undefined) found["log"] = view.log.join(",") || null;
+  if (view.wide !== undefined) found["wide"] = view.wide.join(",") || null;
+  if (view.filter !== undefined) found["filter"] = view.filter || null;
+  if (view.zoom !== undefined)
+    found["zoom"] = view.zoom ? `${shortest(view.zoom.min)}~${shortest(view.zoom.max)}` : null;
+  return found;
+}
+
+/** Returns the list with the item if it lacked it, else without. */
+export function toggled(list: readonly string[], item: string): readonly string[] {
+  return list.includes(item) ? list.filter((other) => other !== item) : [...list, item];
+}
+
+function listOf(text: string | null): readonly string[] {
+  return text ? text.split(",") : [];
+}
+
+function spanOf(text: string | null): Span | null {
+  const [min, max] = (text ?? "").split("~").map(Number);
+  return min !== undefined && max !== undefined && min < max ? { min, max } : null;
+}
+
+function shortest(value: number): string {
+  return String(Number(value.toPrecision(13)));
+}
