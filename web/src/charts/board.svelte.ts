@@ -3,7 +3,7 @@ import { ApiError } from "../api/client";
 import { numberOf, readAttempts, readCurves, type Attempt, type Curve, type Curves } from "../api/curves";
 import type { Items, LiveEvent, Watch } from "../live/events";
 import { Place, type XKind } from "./axis";
-import { colourOf } from "./colours";
+import { colourOf, type Colour } from "./colours";
 import { Columns } from "./columns";
 import { extentOf, Line } from "./line";
 import type { Span } from "./range";
@@ -46,7 +46,7 @@ export class Board {
   #loading = new Set<string>();
   #pending = new Map<string, Items[]>();
   #wanted = new Map<string, number>();
-  #listeners = new Set<(key: string | null) => void>();
+  #listeners = new Set<() => void>();
   #smooth = 0;
   #ghost = false;
   #zoom: { kind: XKind; span: Span } | null = null;
@@ -54,6 +54,8 @@ export class Board {
   #reading = new AbortController();
   #zooming = new AbortController();
   #unfollow: (() => void) | null = null;
+  #places = new Map<string, Place>();
+  #colours = new Map<string, Colour>();
   #timers = new Map<string, ReturnType<typeof setTimeout>>();
   #isPaused = false;
 
@@ -63,8 +65,10 @@ export class Board {
   async open(jobs: readonly BoardJob[]): Promise<void> {
     const same = jobs.map((job) => job.id).join() === this.#jobs.map((job) => job.id).join();
     this.#jobs = jobs;
+    this.#places.clear();
+    this.#colours.clear();
     this.version += 1;
-    if (same) return this.#changed(null);
+    if (same) return this.#changed();
     await this.#reopen();
   }
 
@@ -77,12 +81,11 @@ export class Board {
   /** Sets what the service computes: the smoothing, and whether replaced tails come too. */
   configure(smooth: number, ghost: boolean): void {
     if (smooth === this.#smooth && ghost === this.#ghost) return;
-    const isFirst = this.#series.size === 0;
     this.#smooth = smooth;
     this.#ghost = ghost;
     for (const key of this.#series.keys()) this.#stale.add(key);
     for (const key of this.#loading) this.#stale.add(key);
-    this.#later("load", isFirst ? 0 : SETTLED_MS, () => this.#load());
+    this.#later("load", 0, () => this.#load());
   }
 
   /** Sets the part of the x axis that is shown, for which finer rows are read. */
@@ -90,7 +93,7 @@ export class Board {
     this.#zoom = span && { kind, span };
     this.#zooming.abort();
     if (span) this.#later("zoom", SETTLED_MS, () => void this.#readDetail());
-    this.#changed(null);
+    this.#changed();
   }
 
   pause(isPaused: boolean): void {
@@ -112,8 +115,8 @@ export class Board {
     };
   }
 
-  /** Calls the listener with the key that has changed, or null for all. Returns how to stop. */
-  listen(listener: (key: string | null) => void): () => void {
+  /** Calls the listener when there is something new to draw. Returns how to stop. */
+  listen(listener: () => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   }
@@ -125,19 +128,55 @@ export class Board {
   /** Returns the curves of a key, one for each job that has it. */
   lines(key: string, kind: XKind, shown: Span | null = null): readonly Line[] {
     const found: Line[] = [];
-    const ids = this.#jobs.map((job) => job.id);
     for (const job of this.#jobs) {
       const series = this.#series.get(key)?.get(job.id);
       if (!series) continue;
       const { columns, ghosts } = series;
-      const place = new Place(kind, this.#attempts.get(job.id) ?? [], job.perEpoch, columns.time[0]);
-      const whole = new Line(job.id, job.name, colourOf(job.id, ids), columns, place, this.#ghost ? ghosts : []);
+      const place = this.#placeOf(job, kind, columns.time[0] ?? 0);
+      const whole = new Line(
+        job.id,
+        job.name,
+        this.colour(job.id),
+        columns,
+        place,
+        this.#ghost ? ghosts : [],
+      );
       found.push(shown && series.detail ? finer(whole, series.detail, shown) : whole);
     }
     return found;
   }
 
-  /** Returns the points that the shown rows of a key stand for, within the zoom if there is one. */
+  /** Returns the colour of a job among those that are shown. */
+  colour(jobId: string): Colour {
+    let found = this.#colours.get(jobId);
+    if (!found)
+      this.#colours.set(
+        jobId,
+        (found = colourOf(
+          jobId,
+          this.#jobs.map((job) => job.id),
+        )),
+      );
+    return found;
+  }
+
+  /** Says whether any of the jobs has more than one attempt. */
+  hasSeams(): boolean {
+    return this.#jobs.some((job) => (this.#attempts.get(job.id)?.length ?? 0) > 1);
+  }
+
+  #placeOf(job: BoardJob, kind: XKind, origin: number): Place {
+    const name = `${kind} ${job.id}`;
+    let found = this.#places.get(name);
+    if (!found)
+      this.#places.set(
+        name,
+        (found = new Place(kind, this.#attempts.get(job.id) ?? [], job.perEpoch, origin)),
+      );
+    return found;
+  }
+
+  /** Returns the range of x that all loaded curves cover together. */
   extent(kind: XKind): Span | null {
     return extentOf([...this.#series.keys()].flatMap((key) => this.lines(key, kind)));
   }
@@ -176,15 +215,17 @@ export class Board {
     if (!this.#isPaused && ids.size > 0)
       this.#unfollow = this.follow({ jobs: positions }, (event) => {
         if (event.kind === "items") this.#append(event.items);
+        if (event.kind === "changed") void this.#reopen();
       });
     this.#later("load", 0, () => this.#load());
-    this.#changed(null);
+    this.#changed();
   }
 
   /** Reads the curves of all keys that can be seen and are not there yet, or not as they should be. */
   #load(): void {
     if (!this.isReady || this.#jobs.length === 0) return;
-    const isNeeded = (key: string): boolean => this.#stale.has(key) || !(this.#series.has(key) || this.#loading.has(key));
+    const isNeeded = (key: string): boolean =>
+      this.#stale.has(key) || !(this.#series.has(key) || this.#loading.has(key));
     const keys = [...this.#wanted.keys()].filter((key) => this.keys.includes(key) && isNeeded(key));
     if (this.#stale.size > 0 && [...this.#loading].some((key) => this.#stale.has(key))) this.#abortReading();
     const most = Math.max(1, Math.floor(POINTS_OF_AN_ANSWER / (MOST_POINTS * this.#jobs.length)));
@@ -202,7 +243,12 @@ export class Board {
       const query = { job: this.#jobs.map((job) => job.id), key: keys, smooth, max_points: MOST_POINTS };
       const { series } = await readCurves({ ...query, hidden: this.#ghost }, signal);
       if (signal.aborted) return;
-      for (const key of keys) this.#put(key, series.filter((curve) => curve.key === key), smooth);
+      for (const key of keys)
+        this.#put(
+          key,
+          series.filter((curve) => curve.key === key),
+          smooth,
+        );
       this.failure = null;
     } catch (error) {
       for (const key of keys) this.#stale.add(key);
@@ -223,7 +269,7 @@ export class Board {
     for (const items of this.#pending.get(key) ?? []) this.#appendTo(key, items);
     this.#pending.delete(key);
     this.version += 1;
-    this.#changed(null);
+    this.#changed();
     if (this.#zoom) this.#later("zoom", 0, () => void this.#readDetail());
   }
 
@@ -239,7 +285,7 @@ export class Board {
       if (this.#loading.has(key)) this.#pending.set(key, [...(this.#pending.get(key) ?? []), items]);
       if (this.#series.has(key)) this.#appendTo(key, items);
     }
-    this.#changed(null);
+    this.#changed();
   }
 
   #appendTo(key: string, items: Items): void {
@@ -247,14 +293,17 @@ export class Board {
     const all = this.#series.get(key);
     if (!points || !all) return;
     let series = all.get(items.job_id);
-    if (!series) all.set(items.job_id, (series = { columns: new Columns(this.#smooth), detail: null, ghosts: [] }));
+    if (!series)
+      all.set(items.job_id, (series = { columns: new Columns(this.#smooth), detail: null, ghosts: [] }));
     const known = this.#attempts.get(items.job_id)?.at(-1)?.number ?? 1;
     for (let i = 0; i < points.step.length; i++) {
       const [step, attempt] = [points.step[i] ?? 0, points.attempt[i] ?? 1];
       const value = numberOf(points.value[i]);
       series.columns.append(step, points.time[i] ?? 0, attempt, value);
-      if (series.detail && step <= series.detail.to) series.detail.columns.append(step, points.time[i] ?? 0, attempt, value);
-      if (attempt > known) this.#later(`attempt ${items.job_id}`, AGAIN_MS, () => void this.#attemptBegan(items.job_id));
+      if (series.detail && step <= series.detail.to)
+        series.detail.columns.append(step, points.time[i] ?? 0, attempt, value);
+      if (attempt > known)
+        this.#later(`attempt ${items.job_id}`, AGAIN_MS, () => void this.#attemptBegan(items.job_id));
     }
   }
 
@@ -271,6 +320,7 @@ export class Board {
 
   async #readAttempts(jobId: string, signal: AbortSignal): Promise<void> {
     this.#attempts.set(jobId, await readAttempts(jobId, signal));
+    this.#places.clear();
     this.version += 1;
   }
 
@@ -281,24 +331,39 @@ export class Board {
     this.#zooming = new AbortController();
     const signal = this.#zooming.signal;
     const keys = [...this.#wanted.keys()].filter((key) => this.#isCoarse(key));
-    const range = stepsWithin(keys.flatMap((key) => this.lines(key, zoom.kind)), zoom.span);
+    const range = stepsWithin(
+      keys.flatMap((key) => this.lines(key, zoom.kind)),
+      zoom.span,
+    );
     if (keys.length === 0 || !range) return;
-    const query = { job: this.#jobs.map((job) => job.id), key: keys, smooth: this.#smooth, max_points: MOST_POINTS };
+    const query = {
+      job: this.#jobs.map((job) => job.id),
+      key: keys,
+      smooth: this.#smooth,
+      max_points: MOST_POINTS,
+    };
     try {
-      const { series } = await readCurves({ ...query, from_step: range.from, to_step: range.to }, signal);
+      const { series } = await readCurves(
+        { ...query, from_step: range.from, to_step: range.to === Infinity ? null : range.to },
+        signal,
+      );
       if (signal.aborted) return;
       for (const curve of series) {
         const found = this.#series.get(curve.key)?.get(curve.job_id);
-        if (found) found.detail = { columns: Columns.of(curve, this.#smooth), ...range };
+        if (!found) continue;
+        found.detail = { columns: Columns.of(curve, this.#smooth), ...range };
+        if (range.to === Infinity) catchUp(found.detail.columns, found.columns);
       }
-      this.#changed(null);
+      this.#changed();
     } catch (error) {
       this.#failed(error, signal);
     }
   }
 
   #isCoarse(key: string): boolean {
-    return [...(this.#series.get(key)?.values() ?? [])].some(({ columns }) => columns.points > columns.length);
+    return [...(this.#series.get(key)?.values() ?? [])].some(
+      ({ columns }) => columns.points > columns.length,
+    );
   }
 
   #failed(error: unknown, signal: AbortSignal): void {
@@ -306,8 +371,8 @@ export class Board {
     this.failure = error instanceof ApiError ? error : new ApiError(0, "unknown", String(error));
   }
 
-  #changed(key: string | null): void {
-    for (const listener of this.#listeners) listener(key);
+  #changed(): void {
+    for (const listener of this.#listeners) listener();
   }
 
   #later(name: string, wait: number, act: () => void): void {
@@ -341,27 +406,37 @@ function finer(line: Line, detail: NonNullable<Series["detail"]>, shown: Span): 
   return new Line(line.jobId, line.name, line.colour, detail.columns, line.place, line.ghosts);
 }
 
-/** Returns the steps that lie in a range of x in any line, with a little on both sides. */
+/** Returns the steps that lie in a range of x in any line, with a little on both sides. It has no end where it reaches the newest. */
 function stepsWithin(lines: readonly Line[], x: Span): { from: number; to: number } | null {
   let [from, to] = [Infinity, -Infinity];
   for (const line of lines) {
-    if (line.columns.length === 0) continue;
+    const last = line.columns.length - 1;
+    if (last < 0) continue;
     from = Math.min(from, stepAt(line, x.min));
-    to = Math.max(to, stepAt(line, x.max));
+    to = Math.max(to, x.max >= line.x(last) ? Infinity : stepAt(line, x.max));
   }
   if (!(from <= to)) return null;
-  const room = Math.ceil((to - from) * 0.05) + 1;
+  const room = Math.ceil((Math.min(to, from + 1e6) - from) * 0.05) + 1;
   return { from: Math.max(0, Math.floor(from) - room), to: Math.ceil(to) + room };
 }
 
 /** Returns the step at x, between the rows beside it. */
-function stepAt({ columns, place, ...line }: Line, x: number): number {
-  void line;
-  const at = (row: number): number => place.at(columns.step[row] ?? 0, columns.time[row] ?? 0, columns.attempt[row] ?? 1);
-  const after = columns.firstAtOrAfter(x, at);
-  const step = (row: number): number => columns.step[row] ?? 0;
-  if (after === 0) return step(0);
-  if (after === columns.length) return step(columns.length - 1);
-  const share = (x - at(after - 1)) / (at(after) - at(after - 1));
-  return step(after - 1) + share * (step(after) - step(after - 1));
+function stepAt(line: Line, x: number): number {
+  const { step, length } = line.columns;
+  const after = line.columns.firstAtOrAfter(x, (row) => line.x(row));
+  if (after === 0 || after === length) return step[Math.min(after, length - 1)] ?? 0;
+  const [left, right] = [step[after - 1] ?? 0, step[after] ?? 0];
+  return left + ((x - line.x(after - 1)) / (line.x(after) - line.x(after - 1))) * (right - left);
+}
+
+/** Adds the rows that came live while the finer ones were read. */
+function catchUp(detail: Columns, columns: Columns): void {
+  const last = detail.step[detail.length - 1] ?? -Infinity;
+  for (let i = columns.firstAtOrAfter(last, (row) => columns.step[row] ?? 0); i < columns.length; i++)
+    detail.append(
+      columns.step[i] ?? 0,
+      columns.time[i] ?? 0,
+      columns.attempt[i] ?? 1,
+      columns.mean[i] ?? NaN,
+    );
 }

@@ -14,7 +14,8 @@ export function colourOf(jobId: string, shown: readonly string[] = [jobId]): Col
   const taken = new Set<number>();
   for (const id of [...new Set([...shown, jobId])].sort()) {
     const place = firstFree(hash(id) % SLOTS, taken);
-    if (id === jobId) return { slot: (place % SLOTS) + 1, dash: DASHES[Math.floor(place / SLOTS) % DASHES.length] ?? [] };
+    if (id === jobId)
+      return { slot: (place % SLOTS) + 1, dash: DASHES[Math.floor(place / SLOTS) % DASHES.length] ?? [] };
     taken.add(place);
   }
   return { slot: 1, dash: [] };

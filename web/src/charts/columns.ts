@@ -138,7 +138,8 @@ export class Columns {
   #join(into: number, row: number): void {
     const finiteBefore = (this.weight[into] ?? 0) - (this.nonfinite[into] ?? 0);
     const finiteHere = (this.weight[row] ?? 0) - (this.nonfinite[row] ?? 0);
-    if (finiteBefore <= 0) for (const name of ["mean", "min", "max"] as const) this[name][into] = this[name][row] ?? NaN;
+    if (finiteBefore <= 0)
+      for (const name of ["mean", "min", "max"] as const) this[name][into] = this[name][row] ?? NaN;
     else if (finiteHere > 0) {
       const all = finiteBefore + finiteHere;
       this.mean[into] = ((this.mean[into] ?? 0) * finiteBefore + (this.mean[row] ?? 0) * finiteHere) / all;

@@ -23,7 +23,11 @@ export function placeTicks(kind: XKind, places: readonly number[], step: number)
   if (kind === "wall") return places.map((place, i) => wallTick(place, step, places[i - 1]));
   if (kind === "trained") return places.map(duration);
   return places.map((place) =>
-    kind === "epoch" ? String(Number(place.toPrecision(6))) : place >= 10_000 ? COMPACT.format(place) : WHOLE.format(place),
+    kind === "epoch"
+      ? String(Number(place.toPrecision(6)))
+      : place >= 10_000
+        ? COMPACT.format(place)
+        : WHOLE.format(place),
   );
 }
 

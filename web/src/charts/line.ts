@@ -24,6 +24,11 @@ export class Line {
     return this.place.seams();
   }
 
+  /** Returns the newest value, or null. */
+  last(): number | null {
+    return this.columns.length === 0 ? null : (this.columns.mean[this.columns.length - 1] ?? null);
+  }
+
   /** Returns the row nearest to x, or -1 where the line has none there. */
   nearest(x: number): number {
     const { length } = this.columns;

@@ -26,7 +26,13 @@ export interface PaintView {
 const LINE = 1.5;
 const DOTS_UP_TO = 60;
 
-export function paint(ctx: CanvasRenderingContext2D, area: Area, lines: readonly Line[], view: PaintView, theme: Theme): void {
+export function paint(
+  ctx: CanvasRenderingContext2D,
+  area: Area,
+  lines: readonly Line[],
+  view: PaintView,
+  theme: Theme,
+): void {
   ctx.save();
   ctx.beginPath();
   ctx.rect(area.left, area.top, area.width, area.height);
@@ -51,7 +57,13 @@ export function xOf(area: Area, x: number): number {
   return area.left + (area.width * (x - area.x.min)) / (area.x.max - area.x.min);
 }
 
-function paintUnder(ctx: CanvasRenderingContext2D, area: Area, line: Line, view: PaintView, theme: Theme): void {
+function paintUnder(
+  ctx: CanvasRenderingContext2D,
+  area: Area,
+  line: Line,
+  view: PaintView,
+  theme: Theme,
+): void {
   const colour = theme.series[line.colour.slot - 1] ?? theme.ink;
   const trace = new Trace(area, line, line.columns, view.breakAtSeams);
   ctx.fillStyle = colour;
@@ -63,11 +75,24 @@ function paintUnder(ctx: CanvasRenderingContext2D, area: Area, line: Line, view:
   }
   ctx.globalAlpha = 0.45;
   for (const ghost of line.ghosts)
-    stroke(ctx, area, colour, 1, [2, 3], new Trace(area, line, ghost, false).path(view.smooth ? ghost.ema : ghost.mean));
+    stroke(
+      ctx,
+      area,
+      colour,
+      1,
+      [2, 3],
+      new Trace(area, line, ghost, false).path(view.smooth ? ghost.ema : ghost.mean),
+    );
   ctx.globalAlpha = 1;
 }
 
-function paintOver(ctx: CanvasRenderingContext2D, area: Area, line: Line, view: PaintView, theme: Theme): void {
+function paintOver(
+  ctx: CanvasRenderingContext2D,
+  area: Area,
+  line: Line,
+  view: PaintView,
+  theme: Theme,
+): void {
   const colour = theme.series[line.colour.slot - 1] ?? theme.ink;
   const values = view.smooth ? line.columns.ema : line.columns.mean;
   const trace = new Trace(area, line, line.columns, view.breakAtSeams);
@@ -77,7 +102,14 @@ function paintOver(ctx: CanvasRenderingContext2D, area: Area, line: Line, view: 
   trace.dots(ctx, values, 2 * area.ratio);
 }
 
-function stroke(ctx: CanvasRenderingContext2D, area: Area, colour: string, width: number, dash: readonly number[], path: Path2D): void {
+function stroke(
+  ctx: CanvasRenderingContext2D,
+  area: Area,
+  colour: string,
+  width: number,
+  dash: readonly number[],
+  path: Path2D,
+): void {
   ctx.strokeStyle = colour;
   ctx.lineWidth = width * area.ratio;
   ctx.setLineDash(dash.map((length) => length * area.ratio));
@@ -150,7 +182,10 @@ class Trace {
     const path = new Path2D();
     let start = this.#from;
     for (let i = this.#from; i <= this.#to; i++) {
-      const ends = i === this.#to || !Number.isFinite(this.#y(this.columns.max[i] ?? NaN)) || (i > start && this.#breaksAt(i));
+      const ends =
+        i === this.#to ||
+        !Number.isFinite(this.#y(this.columns.max[i] ?? NaN)) ||
+        (i > start && this.#breaksAt(i));
       if (!ends) continue;
       this.#bandRun(path, start, i);
       start = i < this.#to && Number.isFinite(this.#y(this.columns.max[i] ?? NaN)) ? i : i + 1;
@@ -194,7 +229,9 @@ class Trace {
     if (!Number.isFinite(value)) return NaN;
     const y = yOf(this.area, value);
     const { top, height } = this.area;
-    return Number.isNaN(y) || (this.area.log && value <= 0) ? NaN : Math.max(top - height, Math.min(top + 2 * height, y));
+    return Number.isNaN(y) || (this.area.log && value <= 0)
+      ? NaN
+      : Math.max(top - height, Math.min(top + 2 * height, y));
   }
 }
 
@@ -238,7 +275,12 @@ function paintTicks(ctx: CanvasRenderingContext2D, area: Area, line: Line, theme
     const mean = columns.mean[i] ?? NaN;
     if ((columns.nonfinite[i] ?? 0) > 0) {
       ctx.fillStyle = theme.failed;
-      ctx.fillRect(x - area.ratio, mean === Infinity ? area.top : bottom - size * 1.5, 2 * area.ratio, size * 1.5);
+      ctx.fillRect(
+        x - area.ratio,
+        mean === Infinity ? area.top : bottom - size * 1.5,
+        2 * area.ratio,
+        size * 1.5,
+      );
     }
     if ((columns.max[i] ?? NaN) > area.y.max) triangle(ctx, own, x, area.top, size);
     else if ((columns.min[i] ?? NaN) < area.y.min && !area.log) triangle(ctx, own, x, bottom, -size);
@@ -246,7 +288,13 @@ function paintTicks(ctx: CanvasRenderingContext2D, area: Area, line: Line, theme
 }
 
 /** Points to the edge at which it stands: up with a positive size. */
-function triangle(ctx: CanvasRenderingContext2D, colour: string, x: number, edge: number, size: number): void {
+function triangle(
+  ctx: CanvasRenderingContext2D,
+  colour: string,
+  x: number,
+  edge: number,
+  size: number,
+): void {
   ctx.fillStyle = colour;
   ctx.beginPath();
   ctx.moveTo(x, edge);

@@ -15,6 +15,12 @@ export interface Scene {
   readonly smooth: boolean;
 }
 
+export interface Mark {
+  readonly x: number;
+  readonly y: number;
+  readonly slot: number;
+}
+
 export interface PlotOptions {
   readonly kind: XKind;
   readonly log: boolean;
@@ -22,23 +28,34 @@ export interface PlotOptions {
   readonly height: number;
   /** Charts with one name have one crosshair. */
   readonly group: string;
-  /** Tells the place of the crosshair, or that it has left. */
-  readonly hovered: (x: number | null, isOwn: boolean) => void;
+  /** Tells the place of the crosshair, and how far from the left it is where it is this chart's own; null when it has left. */
+  readonly hovered: (x: number | null, left: number | null) => void;
   /** Tells the range that was dragged, or null after a double click. */
   readonly zoomed: (range: Span | null) => void;
 }
 
-const TRAINED_STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400, 172_800, 604_800];
+const TRAINED_STEPS = [
+  1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400, 172_800,
+  604_800,
+];
 
 export class Plot {
   readonly #plot: uPlot;
+  readonly #dots: HTMLElement[] = [];
   #scene: Scene = { lines: [], x: { min: 0, max: 1 }, y: { min: 0, max: 1 }, smooth: false };
 
   constructor(
     target: HTMLElement,
     readonly options: PlotOptions,
   ) {
-    this.#plot = new uPlot(this.#config(), [[0, 1], [null, null]], target);
+    this.#plot = new uPlot(
+      this.#config(),
+      [
+        [0, 1],
+        [null, null],
+      ],
+      target,
+    );
   }
 
   get canvas(): HTMLCanvasElement {
@@ -59,14 +76,16 @@ export class Plot {
     this.#plot.setSize({ width, height });
   }
 
-  /** Returns where a point lies within the plot, in pixels of the page. */
-  position(x: number, y: number): { left: number; top: number } {
-    return { left: this.#plot.valToPos(x, "x"), top: this.#plot.valToPos(y, "y") };
-  }
-
-  /** Returns the element that lies over the plot. */
-  get over(): HTMLElement {
-    return this.#plot.over;
+  /** Puts a dot on each of these points, in the colour of its slot. */
+  mark(points: readonly Mark[]): void {
+    for (const [i, { x, y, slot }] of points.entries()) {
+      const dot = (this.#dots[i] ??= this.#plot.over.appendChild(document.createElement("i")));
+      const { min, max } = this.#scene.y;
+      dot.className = y >= min && y <= max ? "dot" : "dot off";
+      dot.style.background = theme().series[slot - 1] ?? theme().ink;
+      dot.style.transform = `translate(${this.#plot.valToPos(x, "x")}px, ${this.#plot.valToPos(y, "y")}px)`;
+    }
+    for (const dot of this.#dots.slice(points.length)) dot.className = "dot off";
   }
 
   destroy(): void {
@@ -89,7 +108,10 @@ export class Plot {
         bind: { dblclick: () => () => this.#reset() },
         sync: { key: group, setSeries: false, scales: ["x", null], filters: { pub: isMove, sub: isMove } },
       },
-      scales: { x: { time: false, auto: false, min: 0, max: 1 }, y: { distr: log ? 3 : 1, auto: false, min: 0.1, max: 1 } },
+      scales: {
+        x: { time: false, auto: false, min: 0, max: 1 },
+        y: { distr: log ? 3 : 1, auto: false, min: 0.1, max: 1 },
+      },
       series: [{}, { paths: () => null, points: { show: false } }],
       axes: [
         {
@@ -132,8 +154,7 @@ export class Plot {
 
   #hover(plot: uPlot): void {
     const left = plot.cursor.left ?? -1;
-    const isOwn = plot.cursor.event != null;
-    this.options.hovered(left < 0 ? null : plot.posToVal(left, "x"), isOwn);
+    this.options.hovered(left < 0 ? null : plot.posToVal(left, "x"), plot.cursor.event ? left : null);
   }
 
   #select(plot: uPlot): void {

@@ -56,7 +56,9 @@ export function measure(lines: readonly Line[], x: Span, view: YView): Measure {
     if (low > high) continue;
     lowest = Math.min(lowest, low);
     highest = Math.max(highest, high);
-    spans.push(view.robust ? robustSpan(line, from, to, { min: low, max: high }, view.log) : { min: low, max: high });
+    spans.push(
+      view.robust ? robustSpan(line, from, to, { min: low, max: high }, view.log) : { min: low, max: high },
+    );
   }
   const y = padded(spans, view.log);
   const [above, below] = view.robust ? countOutside(lines, x, y, view.log) : [0, 0];

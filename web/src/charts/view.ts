@@ -14,6 +14,8 @@ export interface ChartsView {
   /** Keys whose chart takes the whole width. */
   readonly wide: readonly string[];
   readonly filter: string;
+  /** Takes in nothing new. */
+  readonly paused: boolean;
   readonly zoom: Span | null;
 }
 
@@ -30,6 +32,7 @@ export function readView(query: URLSearchParams): ChartsView {
     log: listOf(query.get("log")),
     wide: listOf(query.get("wide")),
     filter: query.get("filter") ?? "",
+    paused: query.get("live") === "0",
     zoom: spanOf(query.get("zoom")),
   };
 }
@@ -43,6 +46,7 @@ export function queryOf(view: Partial<ChartsView>): Record<string, string | null
   if (view.ghost !== undefined) found["ghost"] = view.ghost ? "1" : null;
   if (view.log !== undefined) found["log"] = view.log.join(",") || null;
   if (view.wide !== undefined) found["wide"] = view.wide.join(",") || null;
+  if (view.paused !== undefined) found["live"] = view.paused ? "0" : null;
   if (view.filter !== undefined) found["filter"] = view.filter || null;
   if (view.zoom !== undefined)
     found["zoom"] = view.zoom ? `${shortest(view.zoom.min)}~${shortest(view.zoom.max)}` : null;

@@ -1,0 +1,83 @@
+/** A chart's rows as a table and as CSV. */
+import type { Line } from "./line";
+
+export interface TableRow {
+  readonly step: number;
+  readonly time: number;
+  /** One for each line; null where it has no point at this step. */
+  readonly values: readonly (number | null)[];
+}
+
+const HEAD = [
+  "job_id",
+  "job",
+  "key",
+  "step",
+  "time",
+  "attempt",
+  "points",
+  "mean",
+  "min",
+  "max",
+  "ema",
+  "nonfinite",
+];
+
+/** Returns the rows of all lines by step, at most `most` of them, evenly chosen with the first and the last, and how many there are. */
+export function tableOf(lines: readonly Line[], most: number): { rows: readonly TableRow[]; all: number } {
+  const times = new Map<number, number>();
+  for (const { columns } of lines)
+    for (let i = 0; i < columns.length; i++) times.set(columns.step[i] ?? 0, columns.time[i] ?? 0);
+  const steps = [...times.keys()].sort((a, b) => a - b);
+  const chosen = steps.length <= most ? steps : evenly(steps, most);
+  const rows = chosen.map((step) => ({
+    step,
+    time: times.get(step) ?? 0,
+    values: lines.map((line) => valueAt(line, step)),
+  }));
+  return { rows, all: steps.length };
+}
+
+/** Returns the rows of all lines as CSV (RFC 4180), times in RFC 3339. */
+export function csvOf(key: string, lines: readonly Line[]): string {
+  const out = [HEAD.join(",")];
+  for (const { jobId, name, columns } of lines)
+    for (let i = 0; i < columns.length; i++) {
+      const numbers = [columns.mean, columns.min, columns.max, columns.ema].map((values) =>
+        String(values[i]),
+      );
+      const time = new Date((columns.time[i] ?? 0) * 1000).toISOString();
+      const row = [
+        jobId,
+        name,
+        key,
+        columns.step[i],
+        time,
+        columns.attempt[i],
+        columns.weight[i],
+        ...numbers,
+        columns.nonfinite[i],
+      ];
+      out.push(row.map((cell) => quoted(String(cell))).join(","));
+    }
+  return `${out.join("\r\n")}\r\n`;
+}
+
+/** Returns the value of the point, or of the bucket that holds the step; null without one. */
+function valueAt({ columns }: Line, step: number): number | null {
+  const row = columns.firstAtOrAfter(step, (i) => columns.step[i] ?? 0);
+  if (row === columns.length) return null;
+  const isPoint = (columns.weight[row] ?? 1) === 1;
+  return isPoint && columns.step[row] !== step ? null : (columns.mean[row] ?? null);
+}
+
+function evenly(items: readonly number[], most: number): readonly number[] {
+  return Array.from(
+    { length: most },
+    (_, i) => items[Math.round((i * (items.length - 1)) / (most - 1))] ?? 0,
+  );
+}
+
+function quoted(text: string): string {
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}

@@ -1,0 +1,37 @@
+/** What a chart says in words, for those who do not see it and for what a line cannot show. */
+import { number } from "../text/number";
+import type { XKind } from "./axis";
+import { countText, placeText } from "./labels";
+import type { Line } from "./line";
+import type { Measure } from "./range";
+
+/** Returns what is not drawn as a line, and how many points the rows stand for. */
+export function notesOf(measure: Measure): readonly string[] {
+  const { rows, points, above, below, nonpositive, nonfinite } = measure;
+  const notes = [
+    rows < points ? `${countText(rows)} of ${countText(points)} points` : several(points, "point", "points"),
+  ];
+  if (nonpositive > 0)
+    notes.push(
+      `${several(nonpositive, "value", "values")} ≤ 0 ${nonpositive === 1 ? "is" : "are"} not shown`,
+    );
+  if (nonfinite > 0) notes.push(`${countText(nonfinite)} not finite`);
+  if (above > 0) notes.push(`${countText(above)} above`);
+  if (below > 0) notes.push(`${countText(below)} below`);
+  return notes;
+}
+
+/** Returns one sentence on a chart. */
+export function summaryOf(key: string, lines: readonly Line[], measure: Measure, kind: XKind): string {
+  if (measure.rows === 0 || measure.lowest > measure.highest)
+    return `${key}: no finite values in this range.`;
+  const ends = lines.map((line) => {
+    const last = line.columns.length - 1;
+    return `${line.name} ${number(line.last())}${last < 0 ? "" : ` at ${placeText(kind, line.x(last))}`}`;
+  });
+  return `${key}: lowest ${number(measure.lowest)}, highest ${number(measure.highest)}; last: ${ends.join(", ")}.`;
+}
+
+function several(count: number, one: string, many: string): string {
+  return `${countText(count)} ${count === 1 ? one : many}`;
+}
