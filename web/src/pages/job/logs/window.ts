@@ -1,0 +1,119 @@
+/** The lines of a log that the page holds: all that match the filter between two lines, without a gap. */
+import type { LogLine } from "../../../api/wire";
+
+/** Which lines are wanted. */
+export interface LogFilter {
+  readonly rank: number | null;
+  readonly attempt: number | null;
+  readonly launcher: boolean;
+}
+
+export const MOST_LINES = 20_000;
+const PAGE = 500;
+
+/** Reads one page: the lines after `after`, or the newest before `before`; oldest first. */
+export type ReadPage = (place: { after?: number; before?: number; limit: number }) => Promise<LogPage>;
+
+export interface LogPage {
+  readonly lines: readonly LogLine[];
+  /** The number of the job's last line. */
+  readonly total: number;
+}
+
+export class LogWindow {
+  lines: LogLine[] = [];
+  total = 0;
+  /** Whether there is no matching line before the first one, or after the last one. */
+  begins = false;
+  ends = false;
+
+  constructor(private readonly read: ReadPage) {}
+
+  /** Holds the last lines. */
+  async showEnd(): Promise<void> {
+    const page = await this.read({ before: Number.MAX_SAFE_INTEGER, limit: PAGE });
+    this.replace(page.lines, page.total);
+    this.begins = page.lines.length < PAGE;
+    this.ends = true;
+  }
+
+  /** Holds the lines around `line`. */
+  async showAround(line: number): Promise<void> {
+    if (this.holds(line)) return;
+    const [above, below] = await Promise.all([
+      this.read({ before: line, limit: PAGE }),
+      this.read({ after: line - 1, limit: PAGE }),
+    ]);
+    this.replace([...above.lines, ...below.lines], below.total);
+    this.begins = above.lines.length < PAGE;
+    this.ends = below.lines.length < PAGE;
+  }
+
+  /** Adds a page before the first line. Returns how many lines came. */
+  async extendUp(): Promise<number> {
+    const first = this.lines[0];
+    if (this.begins || first === undefined) return 0;
+    const page = await this.read({ before: first.line, limit: PAGE });
+    if (this.lines[0] !== first) return 0; // another place was shown meanwhile
+    this.begins = page.lines.length < PAGE;
+    this.lines = [...page.lines, ...this.lines];
+    if (this.lines.length > MOST_LINES) {
+      this.lines.length = MOST_LINES;
+      this.ends = false;
+    }
+    return page.lines.length;
+  }
+
+  /** Adds a page after the last line. Returns how many lines were dropped from the beginning. */
+  async extendDown(): Promise<number> {
+    const last = this.lines.at(-1);
+    if (this.ends || last === undefined) return 0;
+    const page = await this.read({ after: last.line, limit: PAGE });
+    if (this.lines.at(-1) !== last) return 0;
+    this.total = Math.max(this.total, page.total);
+    this.ends = page.lines.length < PAGE;
+    return this.append(page.lines);
+  }
+
+  /** Adds lines that the job has just written, if the window ends where they begin. Returns how many were dropped. */
+  addLive(lines: readonly LogLine[]): number {
+    const last = this.lines.at(-1)?.line ?? 0;
+    const fresh = lines.filter((line) => line.line > Math.max(last, 0));
+    this.total = Math.max(this.total, lines.at(-1)?.line ?? 0);
+    return this.ends ? this.append(fresh) : 0;
+  }
+
+  /** Returns the index of the first held line numbered `line` or above, or the number of held lines. */
+  indexOf(line: number): number {
+    let low = 0;
+    let high = this.lines.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if ((this.lines[middle]?.line ?? 0) < line) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+
+  private holds(line: number): boolean {
+    const first = this.lines[0];
+    const last = this.lines.at(-1);
+    if (first === undefined || last === undefined) return false;
+    return (this.begins || first.line <= line) && (this.ends || last.line >= line);
+  }
+
+  private replace(lines: readonly LogLine[], total: number): void {
+    this.lines = [...lines];
+    this.total = total;
+  }
+
+  private append(lines: readonly LogLine[]): number {
+    this.lines = [...this.lines, ...lines];
+    const dropped = Math.max(this.lines.length - MOST_LINES, 0);
+    if (dropped) {
+      this.lines = this.lines.slice(dropped);
+      this.begins = false;
+    }
+    return dropped;
+  }
+}
