@@ -1,0 +1,18 @@
+/** Starts the Chromium of the lock, headless. It needs no root and nothing that the system has installed. */
+import { mkdirSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { chromium as playwright, type Browser } from "playwright-core";
+
+// It is unpacked to the temporary folder, once: so that folder is one of ours, which stays.
+const folder = fileURLToPath(new URL("../node_modules/.cache/browser", import.meta.url));
+
+export async function launch(): Promise<Browser> {
+  mkdirSync(folder, { recursive: true });
+  process.env["TMPDIR"] = folder;
+  const { default: chromium } = await import("@sparticuz/chromium");
+  return playwright.launch({
+    executablePath: await chromium.executablePath(),
+    args: [...chromium.args, "--force-color-profile=srgb"],
+    headless: true,
+  });
+}

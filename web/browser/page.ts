@@ -1,0 +1,54 @@
+/** A browser page that is logged in, and that fails its test when the page breaks a rule of the security policy. */
+import assert from "node:assert/strict";
+import type { Browser, BrowserContext, Page } from "playwright-core";
+import type { Service } from "./service.ts";
+
+export interface Visit {
+  readonly page: Page;
+  readonly context: BrowserContext;
+  /** What the page said that it should not have: violations of its policy, errors, requests elsewhere. */
+  readonly complaints: string[];
+}
+
+export interface Look {
+  readonly theme?: "light" | "dark";
+  readonly width?: number;
+  readonly height?: number;
+}
+
+/** Opens a fresh browser context at `path` below `root`, with a one-time code of the service. */
+export async function visit(
+  browser: Browser,
+  service: Service,
+  path = "",
+  { theme = "light", width = 1440, height = 900, root = `${service.url}/` }: Look & { root?: string } = {},
+): Promise<Visit> {
+  const context = await browser.newContext({ viewport: { width, height }, colorScheme: theme });
+  const page = await context.newPage();
+  const complaints: string[] = [];
+  const origin = new URL(root).origin;
+  page.on("pageerror", (error) => complaints.push(`error: ${error.message}`));
+  page.on("console", (message) => {
+    if (message.type() === "error" && /Content Security Policy|Uncaught/.test(message.text()))
+      complaints.push(message.text());
+  });
+  page.on("request", (request) => {
+    const target = new URL(request.url());
+    if (target.protocol.startsWith("http") && target.origin !== origin)
+      complaints.push(`request: ${request.url()}`);
+  });
+  await page.goto(new URL(`${path}#code=${await code(service)}`, root).href);
+  await page.getByRole("navigation", { name: "Pages" }).waitFor();
+  return { page, context, complaints };
+}
+
+/** Asserts that nothing was wrong, and closes the context. */
+export async function leave({ context, complaints }: Visit): Promise<void> {
+  await context.close();
+  assert.deepEqual(complaints, []);
+}
+
+/** Returns a new one-time code. */
+export async function code(service: Service): Promise<string> {
+  return (await service.ask<{ code: string }>("v1/session/codes", { method: "POST" })).code;
+}

@@ -1,0 +1,68 @@
+/** Starts a real service for a browser test, and asks it as the command line would. */
+import { spawn, type ChildProcess } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const PROGRAM = fileURLToPath(new URL("../../.venv/bin/torchyard", import.meta.url));
+const START_MS = 60_000;
+
+export interface Facts {
+  readonly url: string;
+  readonly token: string;
+  readonly processes: Readonly<Record<string, number>>;
+}
+
+export class Service {
+  private constructor(
+    private readonly process: ChildProcess,
+    readonly folder: string,
+  ) {}
+
+  /** Starts `torchyard up` with data of its own on a free port. */
+  static async start({ slots = 2 }: { slots?: number } = {}): Promise<Service> {
+    const folder = mkdtempSync(join(tmpdir(), "torchyard-browser-"));
+    const argv = ["up", "--data-dir", folder, "--port", "0", "--cpu-slots", String(slots)];
+    const process = spawn(PROGRAM, argv, { stdio: ["ignore", "pipe", "pipe"] });
+    const service = new Service(process, folder);
+    let said = "";
+    process.stderr?.on("data", (text: Buffer) => (said += text.toString()));
+    await new Promise<void>((ready, failed) => {
+      process.stdout?.on("data", (text: Buffer) => {
+        if (text.includes("token")) ready();
+      });
+      process.once("exit", () => failed(new Error(`the service ended: ${said}`)));
+      setTimeout(() => failed(new Error(`the service did not start: ${said}`)), START_MS).unref();
+    });
+    return service;
+  }
+
+  /** What `up` says of itself now: the processes' ids change when it starts one again. */
+  get facts(): Facts {
+    return JSON.parse(readFileSync(join(this.folder, "server.json"), "utf8")) as Facts;
+  }
+
+  get url(): string {
+    return this.facts.url;
+  }
+
+  /** Sends a request with the administrator's token. */
+  async ask<T>(path: string, { method = "GET", body }: { method?: string; body?: unknown } = {}): Promise<T> {
+    const answer = await fetch(new URL(path, this.url), {
+      method,
+      headers: { authorization: `Bearer ${this.facts.token}`, "content-type": "application/json" },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
+    if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${await answer.text()}`);
+    return (answer.status === 204 ? undefined : await answer.json()) as T;
+  }
+
+  /** Ends the service with its jobs, and removes its data. */
+  async stop(): Promise<void> {
+    const ended = new Promise<void>((done) => this.process.once("exit", () => done()));
+    this.process.kill("SIGINT");
+    await ended;
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+}
