@@ -10,8 +10,10 @@ import torch
 
 from torchyard.contract.errors import NonFiniteLoss
 from torchyard.contract.recipes import Recipe
+from torchyard.contract.recipes.entry import DATA_WAIT
 from torchyard.run import Run
 from trainer.card import Card, peak_memory
+from trainer.data.loading import WAITED
 from trainer.window import LossWindow
 
 logger = logging.getLogger(__name__)
@@ -26,7 +28,7 @@ class Report:
         self.window = window
         self._run, self._card, self._device = run, card, device
         self._samples, self._seconds = 0, 0.0
-        self._clock = time.monotonic()
+        self._clock, self._waited = time.monotonic(), WAITED.seconds
 
     def introduce(self, description: str, *, config: Recipe, base_lr: float, total_steps: int) -> None:
         """Writes what is about to be trained."""
@@ -52,16 +54,20 @@ class Report:
         self._run.message(text, level="warning")
 
     def restart_clock(self) -> None:
-        """Restarts the clock of the speed: training begins, or continues after an evaluation."""
-        self._clock = time.monotonic()
+        """Restarts the clocks of the speed and of the wait: training begins, or continues after an evaluation."""
+        self._clock, self._waited = time.monotonic(), WAITED.seconds
 
     def log(self, step: int, *, lr: float) -> int:
         """Logs the means over the window of steps that ends at `step`. A collective.
 
+        `time/data_wait` is the share of the window's time (0…1, the mean over the ranks) in which a rank waited for its
+        data loader: 0 for data in memory. It is the host's time. A GPU may still compute meanwhile what the host has
+        queued before, so it may idle for less than that.
+
         Returns the number of skipped steps, whose loss or gradient norm is not finite. Raises NonFiniteLoss after the
         means are logged.
         """
-        self.window.sync(step)
+        waited = self.window.sync(step, waited=WAITED.seconds - self._waited)
         now = time.monotonic()
         seconds = max(now - self._clock, 1e-9)
         self.metrics = {
@@ -70,14 +76,14 @@ class Report:
             "train/lr": lr,
             "train/samples_per_second": self.window.samples / seconds,
         }
-        self._run.log(self.metrics, step=step)
+        self._run.log({**self.metrics, DATA_WAIT: min(waited / seconds, 1.0)}, step=step)
         if self.window.failure is not None:
             raise NonFiniteLoss(self.window.failure)
         self._samples += self.window.samples
         self._seconds += seconds
         skipped = self.window.skipped
         self.window.reset()
-        self._clock = now
+        self._clock, self._waited = now, WAITED.seconds
         return skipped
 
     def raise_if_nonfinite(self, step: int) -> None:

@@ -56,12 +56,19 @@ class LossWindow:
         if len(self._waiting) == STACK_STEPS:
             self._stack()
 
-    def sync(self, step: int) -> None:
-        """Copies to the host what was added up to optimizer step `step`. A collective."""
+    def sync(self, step: int, *, waited: float = 0.0) -> float:
+        """Copies to the host what was added up to optimizer step `step`. A collective.
+
+        Returns the mean of `waited` over all ranks: how long each has waited for its data. 0 if nothing was added.
+        """
         self._stack()
         if not self._stacked:
-            return
-        losses, norms = self.world.sum(torch.cat(self._stacked, dim=1)).div_(self.world.size).tolist()
+            return 0.0
+        # In the tensor that is reduced anyway.
+        own = self._stacked[0].new_tensor([[waited], [0.0]])
+        losses, norms = self.world.sum(torch.cat([*self._stacked, own], dim=1)).div_(self.world.size).tolist()
+        mean_waited = losses.pop()
+        norms.pop()
         first = step - len(losses) + 1
         steps = zip(losses, norms, self._samples, self._overflowed, strict=True)
         for at, (loss, norm, samples, overflowed) in enumerate(steps, start=first):
@@ -74,6 +81,7 @@ class LossWindow:
         self._stacked.clear()
         self._samples.clear()
         self._overflowed.clear()
+        return mean_waited
 
     def _stack(self) -> None:
         if self._waiting:

@@ -13,7 +13,7 @@ from torchyard.contract.job import CRASH_LOOP_CAP, EndReason, JobState
 from torchyard.contract.views import CheckpointView, EventView, JobView, MetricView
 
 _WEIGHTS = "model.safetensors"
-_TIMING = frozenset({"train/samples_per_second"})
+_TIMING = frozenset({"train/samples_per_second", "time/data_wait"})
 """Series that may differ between two runs."""
 _MOST_POINTS = 100_000
 _CONTINUES = re.compile(r"continues job \S+ from step ([0-9]+)")

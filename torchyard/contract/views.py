@@ -326,6 +326,8 @@ class StartsView(View):
     """Resident memory of the warm process that is not shared with files."""
     isolation: IsolationView | None = None
     """None if the worker's version does not report it."""
+    cpus: int | None = None
+    """CPUs that the worker's jobs may use together. None if the worker's version does not report it."""
 
 
 class WorkerView(View):

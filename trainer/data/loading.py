@@ -1,8 +1,10 @@
-"""Loads batches of samples by their indices, and moves tensors to the device."""
+"""Loads batches of samples by their indices, measures the wait for them, and moves tensors to the device."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 import os
 import signal
+import time
 from typing import Generic, Literal, TypeVar
 
 import torch
@@ -14,12 +16,25 @@ from torchyard.contract.errors import DataError
 T = TypeVar("T")
 
 
+@dataclass
+class WaitClock:
+    """Runs while this process waits for a batch that `load_batches` loads, or loads it itself."""
+
+    seconds: float = 0.0
+    """How long it has run."""
+
+
+WAITED = WaitClock()
+"""The clock of this process."""
+
+
 def load_batches(
     load: Callable[[Tensor], T], plan: Sequence[Tensor], *, workers: int, device: torch.device
 ) -> Iterator[T]:
     """Yields the result of `load` for each batch of indices in `plan`, in order. `workers` processes load ahead.
 
-    Tensors stay on the CPU, in pinned memory if `device` is a GPU. Raises the DataError that `load` raised.
+    Tensors stay on the CPU, in pinned memory if `device` is a GPU. `WAITED` runs while a batch is not there yet. Raises
+    the DataError that `load` raised.
     """
     if not plan:
         return
@@ -32,7 +47,7 @@ def load_batches(
         worker_init_fn=_start_loader,
         generator=torch.Generator(),  # its own: every loader would draw from the shared one
     )
-    for batch in loader:
+    for batch in _clocked(loader):
         if isinstance(batch, DataError):
             raise batch
         yield batch
@@ -48,6 +63,15 @@ def to_device(tensor: Tensor, device: torch.device) -> Tensor:
     if device.type != "cuda" or tensor.device.type == "cuda":
         return tensor.to(device)
     return (tensor if tensor.is_pinned() else tensor.pin_memory()).to(device, non_blocking=True)
+
+
+def _clocked(loader: Iterable[T]) -> Iterator[T]:
+    """Yields the batches of `loader`. `WAITED` runs until each is there, and while the loader processes start."""
+    begun = time.monotonic()
+    for batch in loader:
+        WAITED.seconds += time.monotonic() - begun
+        yield batch
+        begun = time.monotonic()
 
 
 class _Batches(Dataset[T | DataError], Generic[T]):

@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 from torchyard.contract.recipes.training import Recipe
 
+DATA_WAIT = "time/data_wait"
+"""The share of each step (0…1, the mean over the ranks) in which a rank waits for its data loader. All recipes log it,
+but it is no measure of a model: nothing monitors it."""
 _MEASURED_BY_ALL = frozenset({"train/loss", "train/grad_norm", "train/lr", "train/samples_per_second", "val/loss"})
 
 

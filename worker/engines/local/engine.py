@@ -166,7 +166,7 @@ class LocalEngine:
     def starts(self) -> StartsView:
         why = _STRICT_IS_COLD if self._isolation.level == "strict" else _NO_WARM_PROCESS
         starts = StartsView(mode="cold", why=why) if self._warm is None else self._warm.status()
-        return starts.model_copy(update={"isolation": self._isolation})
+        return starts.model_copy(update={"isolation": self._isolation, "cpus": len(os.sched_getaffinity(0))})
 
     @property
     def _isolation(self) -> IsolationView:
