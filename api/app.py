@@ -12,6 +12,7 @@ from api import documentation, monitoring, openapi, page, problems
 from api.compression import Compression
 from api.guard import AllowedHosts, SecurityHeaders
 from api.routes import (
+    advice,
     artifacts,
     bundles,
     checkpoints,
@@ -69,7 +70,7 @@ def create_app(settings: Settings, *, page_folder: Path = page.BUILT) -> FastAPI
         "responses": openapi.problems(NotAuthorized, Forbidden, TooManyRequests),
     }
     contents = (stream, telemetry, stacks, checkpoints, artifacts)
-    for routes in (submission, jobs, *contents, bundles, cluster, team, quotas, secrets):
+    for routes in (submission, jobs, advice, *contents, bundles, cluster, team, quotas, secrets):
         app.include_router(routes.router, **guarded)
     app.include_router(session.router)
     app.include_router(health.router)

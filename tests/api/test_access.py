@@ -29,6 +29,7 @@ READS: dict[str, str] = {
     "events": "/v1/jobs/{job}/events",
     "metrics": "/v1/jobs/{job}/metrics",
     "logs": "/v1/jobs/{job}/logs",
+    "advice": "/v1/jobs/{job}/advice",
     "stream": "/v1/jobs/{job}/stream",
     "checkpoints": "/v1/jobs/{job}/checkpoints",
     "checkpoint": "/v1/jobs/{job}/checkpoints/latest",

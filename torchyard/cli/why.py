@@ -10,28 +10,14 @@ from torchyard.cli import output
 from torchyard.cli.arguments import JobArgument, Json, connect
 from torchyard.cli.cluster import worker_lines
 from torchyard.contract import terminal
-from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.job import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from torchyard.client import Client
+    from torchyard.contract.advice import AdviceView
     from torchyard.contract.views import ErrorView, JobView, WorkerView
-
-_ADVICE = {
-    EndReason.USER_ERROR: "The program failed: the end of its log has the error.",
-    EndReason.OUT_OF_MEMORY: "Use less memory: reduce training.per_device_batch_size (and raise"
-    " gradient_accumulation_steps to compensate), or request a larger GPU with resources.min_memory_gb.",
-    EndReason.HANG: "There was no progress for stall_timeout: the log has the stacks of that moment. If a step may"
-    " take this long, raise stall_timeout.",
-    EndReason.KILLED: "A process outside the service killed it, often the kernel because the host ran out of memory.",
-    EndReason.DATA_ERROR: "The data is missing or in another format: correct config.data and submit again.",
-    EndReason.CONFIG_ERROR: "The configuration is not possible here: correct it and submit again.",
-    EndReason.LAUNCH_FAILED: "The processes did not start: see the launcher's lines in the log.",
-    EndReason.TIME_LIMIT: "All attempts together took longer than time_limit: raise it and submit again.",
-    EndReason.WORKER_LOST: "Its worker or supervisor ended or could not be reached, or a disk there was full: check"
-    " that host.",
-    EndReason.DEVICE_FAULT: "A device failed: ask the host's operator to check it.",
-}
 
 
 def why(job: JobArgument, *, as_json: Json = False) -> None:
@@ -39,8 +25,13 @@ def why(job: JobArgument, *, as_json: Json = False) -> None:
     with connect() as client:
         found = client.find(job)
         workers = client.workers() if found.state == JobState.QUEUED else []
+        advice = _advice(client, found)
     if as_json:
-        views = {"job": found.model_dump(mode="json"), "workers": [item.model_dump(mode="json") for item in workers]}
+        views: dict[str, object] = {
+            "job": found.model_dump(mode="json"),
+            "workers": [item.model_dump(mode="json") for item in workers],
+        }
+        views["advice"] = None if advice is None else advice.model_dump(mode="json")
         return terminal.write(json.dumps(views))
     terminal.write(output.paint_state(_sentence(found), found.state))
     if commit := output.git_of(found):
@@ -49,9 +40,21 @@ def why(job: JobArgument, *, as_json: Json = False) -> None:
         _explain_waiting(found, workers)
     if found.error is not None:
         _explain_error(found, found.error)
+    if advice is not None:
+        _advise(found, advice)
     for line in _next_steps(found):
         terminal.write(line)
     return None
+
+
+def _advice(client: Client, job: JobView) -> AdviceView | None:
+    """Returns the service's judgement; None if its version has none."""
+    from torchyard.contract.errors import NotFound
+
+    try:
+        return client.advice(job.id)
+    except NotFound:
+        return None
 
 
 def _sentence(job: JobView) -> str:
@@ -79,8 +82,21 @@ def _explain_error(job: JobView, error: ErrorView) -> None:
     terminal.write(f"attempts   {job.attempt} (max_restarts: {job.spec.max_restarts})")
     if error.traceback:
         terminal.write(f"\n{error.traceback.rstrip()}\n")
-    if error.code in _ADVICE:
-        terminal.write(f"advice     {_ADVICE[error.code]}")
+
+
+def _advise(job: JobView, advice: AdviceView) -> None:
+    """Prints the judgement, but nothing that the first line says already."""
+    known = job.status_reason.message
+    if known not in advice.headline:
+        terminal.write(f"advice     {terminal.plain(advice.headline)}")
+    if advice.cause is not None and advice.cause not in known and advice.cause not in advice.headline:
+        terminal.write(f"cause      {terminal.plain(advice.cause)}")
+    for item in advice.evidence:
+        line = f"line {item.line} of the log" if item.line is not None else ""
+        where = ", ".join(part for part in (line, f"rank {item.rank}" if item.rank is not None else "") if part)
+        terminal.write(f"evidence   {terminal.plain(item.text)}{f' ({where})' if where else ''}")
+    for step in advice.steps:
+        terminal.write(f"next       {terminal.plain(step)}")
 
 
 def _next_steps(job: JobView) -> list[str]:

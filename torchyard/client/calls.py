@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from pydantic import BaseModel
 
+from torchyard.contract.advice import AdviceView
 from torchyard.contract.durations import format_duration
 from torchyard.contract.errors import InvalidSpec, TooLarge
 from torchyard.contract.spec import MOST_SPEC_BYTES
@@ -77,6 +78,10 @@ def validate(spec: Spec) -> Call[SpecView]:
 
 def get(job_id: str, *, wait: float | None = None, after_version: int | None = None) -> Call[JobView]:
     return Call(JobView, "GET", job_path(job_id), {"wait": wait, "after_version": after_version})
+
+
+def advice(job_id: str) -> Call[AdviceView]:
+    return Call(AdviceView, "GET", f"{job_path(job_id)}/advice")
 
 
 def update(job_id: str, **changes: Any) -> Call[JobView]:

@@ -90,6 +90,7 @@ class Client:
     validate = _blocking(ClientCore.validate)
     get = _blocking(ClientCore.get)
     find = _blocking(ClientCore.find)
+    advice = _blocking(ClientCore.advice)
     list = _iterating(ClientCore.list)
     update = _blocking(ClientCore.update)
     cancel = _blocking(ClientCore.cancel)

@@ -20,6 +20,7 @@ from torchyard.client.responses import file_name, parse
 from torchyard.client.stream import StreamItem, StreamReader, followed_kinds
 from torchyard.client.team import TeamCore
 from torchyard.client.transport import Transport
+from torchyard.contract.advice import AdviceView
 from torchyard.contract.artifacts import is_artifact_path
 from torchyard.contract.errors import NotFound, ServerError
 from torchyard.contract.spec import JobSpec
@@ -128,6 +129,10 @@ class ClientCore(TeamCore):
         if not found.data:
             raise NotFound(f"there is no job with the id or name {ref!r}")
         return await self.get(found.data[0].id)
+
+    async def advice(self, job_id: str) -> AdviceView:
+        """Returns what is the matter with the job and what to do. Raises NotFound, also if the service is older."""
+        return await self._connection.answer(calls.advice(job_id))
 
     def list(
         self,

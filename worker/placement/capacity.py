@@ -4,6 +4,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from store.rows.jobs import Reason
+from torchyard.contract.fitting import suitable
 from torchyard.contract.spec import Resources
 from torchyard.contract.views import DeviceView
 from worker.placement import schedule
@@ -35,8 +36,8 @@ class Capacity:
         """Reserves all devices of the worker that suit `job_id` for it."""
         if worker_id not in self._hosts:
             return
-        suitable = schedule.suitable(resources, self._hosts[worker_id].devices)
-        self._reserved |= {(worker_id, device.uuid): job_id for device in suitable}
+        fitting = suitable(resources, self._hosts[worker_id].devices)
+        self._reserved |= {(worker_id, device.uuid): job_id for device in fitting}
         self._offered[worker_id] = self._with_holders(worker_id, self._holders | self._reserved)
 
     def fits_elsewhere(self, worker_id: str, resources: Resources) -> bool:

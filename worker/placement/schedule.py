@@ -7,10 +7,9 @@ from types import MappingProxyType
 
 from store.rows.intents import Holder
 from store.rows.jobs import Reason
+from torchyard.contract.fitting import suitable
 from torchyard.contract.spec import Resources
 from torchyard.contract.views import DeviceView
-
-_GIB = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -77,15 +76,6 @@ def explain(
         _describe_shortage(host, preemptors) for host in fitting if len(host.devices) >= resources.devices_per_node
     ]
     return Reason("devices_busy", f"needs {wanted}; " + "; ".join(parts))
-
-
-def suitable(resources: Resources, devices: Sequence[DeviceView]) -> list[DeviceView]:
-    """Returns the devices of the kind and memory that the job asks for. `auto` means CUDA if there is any GPU."""
-    kind = resources.device
-    if kind == "auto":
-        kind = "cuda" if any(device.kind == "cuda" for device in devices) else "cpu"
-    least = (resources.min_memory_gb or 0) * _GIB
-    return [device for device in devices if device.kind == kind and (not least or (device.memory_bytes or 0) >= least)]
 
 
 def is_free(device: DeviceView) -> bool:

@@ -413,6 +413,8 @@ def _serve_hostile(server: FakeServer) -> None:
     server.on(f"{JOB}/metrics", {"data": [{"key": HOSTILE, "points": [point]}]})
     server.on(f"{JOB}/retry", Answer(job(), 201))
     server.on(f"{JOB}/stacks", _stacks((HOSTILE, HOSTILE)))
+    seen = {"kind": "log", "text": HOSTILE, "line": 1, "rank": 0}
+    server.on(f"{JOB}/advice", {"headline": HOSTILE, "cause": f"{HOSTILE}.", "evidence": [seen], "steps": [HOSTILE]})
     server.on(f"{JOB}/cancel", problem("conflict", 409, detail=HOSTILE))
 
 

@@ -1,0 +1,66 @@
+"""What a judgement is made of: the job as its views show it, and what is stored beside them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from torchyard.contract import terminal
+from torchyard.contract.advice import EvidenceKind, EvidenceView
+from torchyard.contract.recipes import ImageDataConfig, SegmentationDataConfig
+from torchyard.contract.recipes.training import Recipe
+from torchyard.contract.views import DeviceView, ErrorView, JobView, LogLine, WorkerView
+
+_MOST_TEXT = 500
+"""Characters of one text of the job, at most."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """Facts of one job at one moment."""
+
+    job: JobView
+    failure: ErrorView | None = None
+    """How the job failed, or the attempt after which it waits for the next one."""
+    lines: Sequence[LogLine] = ()
+    """The last lines of that attempt: of the rank that failed, or of the launcher and all ranks. Oldest first."""
+    workers: Sequence[WorkerView] = ()
+    """The workers that the judgement is about, with who holds their devices: all if the job waits, its own if it runs.
+    """
+    silence: timedelta | None = None
+    """How long ago the attempt that runs last reported progress or a metric. None: it has reported nothing."""
+    checkpoint_step: int | None = None
+    """The step of the newest checkpoint; None without any."""
+
+    @property
+    def recipe(self) -> Recipe | None:
+        """The configuration of a recipe; None for a script."""
+        config = self.job.spec.config
+        return config if isinstance(config, Recipe) else None
+
+    @property
+    def loaders(self) -> ImageDataConfig | SegmentationDataConfig | None:
+        """The part of the configuration that sets the number of loader processes; None if there is none."""
+        data = None if self.recipe is None else self.recipe.data
+        return data if isinstance(data, ImageDataConfig | SegmentationDataConfig) else None
+
+    @property
+    def held(self) -> list[DeviceView]:
+        """The devices that the job holds, as workers that are not lost have reported them."""
+        alive = [worker for worker in self.workers if worker.state != "lost"]
+        return [device for worker in alive for device in worker.devices if device.job_id == self.job.id]
+
+
+def shown(text: str) -> str:
+    """Returns a text of the job on one line of bounded length, without control characters."""
+    line = terminal.plain(text[: 4 * _MOST_TEXT]).strip()
+    return line if len(line) <= _MOST_TEXT else f"{line[: _MOST_TEXT - 1]}…"
+
+
+def evidence(kind: EvidenceKind, text: str, *, line: int | None = None, rank: int | None = None) -> EvidenceView:
+    """Returns evidence whose text is safe to show."""
+    return EvidenceView(kind=kind, text=shown(text), line=line, rank=rank)
+
+
+def percent(share: float) -> str:
+    """Formats a share of 0…1: `61%`."""
+    return f"{share:.0%}"

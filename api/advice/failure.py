@@ -1,0 +1,193 @@
+"""Advice about an attempt that failed: its cause, the evidence, and the next step."""
+
+from collections.abc import Callable
+from datetime import timedelta
+import math
+import signal
+
+from api.advice import memory, output
+from api.advice.facts import Facts, evidence, shown
+from torchyard.contract.advice import AdviceView, EvidenceView
+from torchyard.contract.durations import LONGEST, format_duration
+from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.views import ErrorView
+
+_NONFINITE = "NonFiniteLoss"
+_HOUR = timedelta(hours=1)
+
+
+def judge(facts: Facts) -> AdviceView:
+    """Returns the advice about a job that failed, or that waits for its next attempt after a failure."""
+    failure, job = facts.failure, facts.job
+    if failure is None:
+        return AdviceView(headline=f"{job.state}: {shown(job.status_reason.message)}", severity="error")
+    waits = job.state == JobState.QUEUED
+    headline = f"attempt {job.attempt} failed" if waits else "failed"
+    proposed = [step for step in _STEPS.get(failure.code, _read_the_log)(facts, failure) if step]
+    again = f"The next attempt {continues(facts)}." if waits else f"A retry {continues(facts)}."
+    return AdviceView(
+        headline=f"{headline}: {_what(failure)}",
+        cause=_cause(facts, failure),
+        evidence=_evidence(facts, failure),
+        steps=[*proposed, again] if facts.checkpoint_step is not None or waits else proposed,
+        severity="warning" if waits else "error",
+    )
+
+
+def continues(facts: Facts) -> str:
+    """Says where the next attempt begins."""
+    step = facts.checkpoint_step
+    return (
+        "begins at the start: there is no checkpoint"
+        if step is None
+        else (f"continues from the newest checkpoint, of step {step}")
+    )
+
+
+def _what(failure: ErrorView) -> str:
+    """Says in a few words what has happened, and on which rank."""
+    words = {
+        EndReason.USER_ERROR: "an error of the program",
+        EndReason.OUT_OF_MEMORY: "out of memory",
+        EndReason.HANG: "no progress",
+        EndReason.KILLED: f"killed{_by_signal(failure)}",
+        EndReason.DATA_ERROR: "the data cannot be used",
+        EndReason.CONFIG_ERROR: "the configuration cannot be used",
+        EndReason.LAUNCH_FAILED: "its processes did not start",
+        EndReason.TIME_LIMIT: "the time limit was reached",
+        EndReason.WORKER_LOST: "its worker was lost",
+        EndReason.DEVICE_FAULT: "a device fault",
+    }
+    what = words.get(failure.code, failure.code.replace("_", " "))
+    return what if failure.rank is None else f"{what} on rank {failure.rank}"
+
+
+def _cause(facts: Facts, failure: ErrorView) -> str:
+    message = shown(failure.message.split("\n", 1)[0]) or _what(failure)
+    frame = None if facts.recipe else output.last_frame(failure.traceback)
+    return message if frame is None else shown(f"{message} ({frame})")
+
+
+def _evidence(facts: Facts, failure: ErrorView) -> list[EvidenceView]:
+    found: list[EvidenceView] = []
+    if (line := output.decisive_line(failure, facts.lines)) is not None:
+        found.append(evidence("log", line.text, line=line.line, rank=line.rank))
+    frame = None if facts.recipe else output.last_frame(failure.traceback)
+    if frame is not None:
+        text = f"{frame}: {frame.code}" if frame.code else str(frame)
+        found.append(evidence("log", text, line=output.line_of(frame, facts.lines), rank=failure.rank))
+    if failure.code is EndReason.OUT_OF_MEMORY and (memory_then := str(memory.shortage(failure.message))):
+        found.append(evidence("memory", memory_then, rank=failure.rank))
+    if failure.exit_code is not None:
+        who = "the launcher" if failure.rank is None else f"rank {failure.rank}"
+        how = _by_signal(failure)
+        found.append(
+            evidence(
+                "rank",
+                f"{who} was killed{how}" if how else f"{who} ended with exit code {failure.exit_code}",
+                rank=failure.rank,
+            )
+        )
+    return found
+
+
+def _by_signal(failure: ErrorView) -> str:
+    if failure.exit_code is None or failure.exit_code >= 0:
+        return ""
+    try:
+        return f" by {signal.Signals(-failure.exit_code).name}"
+    except ValueError:
+        return f" by signal {-failure.exit_code}"
+
+
+def _for_user_error(facts: Facts, failure: ErrorView) -> list[str]:
+    if failure.message.startswith(_NONFINITE):
+        return steps_for_nonfinite(facts)
+    frame = None if facts.recipe else output.last_frame(failure.traceback)
+    return _read_the_log(facts, failure) if frame is None else [f"Correct {shown(str(frame))}, and submit it again."]
+
+
+def steps_for_nonfinite(facts: Facts) -> list[str]:
+    """Returns what may keep the loss finite: the settings of a recipe that are not made yet."""
+    if facts.recipe is None:
+        return ["Lower the learning rate or clip the gradients, unless the data itself holds NaN."]
+    optimizer, schedule = facts.recipe.optimizer, facts.recipe.lr_scheduler
+    return [
+        f"Set optimizer.lr to {optimizer.lr / 10:g}: it is {optimizer.lr:g}.",
+        "" if optimizer.clip_grad_norm else "Set optimizer.clip_grad_norm to 1.0.",
+        "" if schedule.warmup_steps else "Set lr_scheduler.warmup_steps, such as to 100.",
+        "Check that the data itself holds no NaN.",
+    ]
+
+
+def _for_out_of_memory(facts: Facts, failure: ErrorView) -> list[str]:
+    return memory.steps(memory.shortage(failure.message), facts.recipe, facts.job.spec.resources)
+
+
+def _for_hang(facts: Facts, _: ErrorView) -> list[str]:
+    longer = min(2 * facts.job.spec.stall_timeout, LONGEST)
+    return [
+        "Look at the stacks at the end of each rank's log: they show where it was.",
+        f"If a step may take this long, set stall_timeout to {format_duration(longer)}.",
+    ]
+
+
+def _for_killed(facts: Facts, failure: ErrorView) -> list[str]:
+    if failure.exit_code != -signal.SIGKILL:
+        return ["Read the end of the log: native code writes there why it aborts."]
+    loaders = 0 if facts.loaders is None or facts.loaders.workers == "auto" else facts.loaders.workers
+    return [
+        "Look whether the host ran out of memory: its kernel's log names each process that it killed.",
+        f"Set data.workers to {loaders // 2}: fewer loader processes take less memory." if loaders > 1 else "",
+    ]
+
+
+def _for_data_error(facts: Facts, _: ErrorView) -> list[str]:
+    source = "" if facts.recipe is None else f" It is {shown(facts.recipe.data.source)}."
+    return [f"Correct config.data.source or what is there, and submit it again.{source}"]
+
+
+def _for_config_error(_: Facts, __: ErrorView) -> list[str]:
+    return ["Correct the configuration, and submit it again: a retry would end in the same way."]
+
+
+def _for_launch_failed(_: Facts, __: ErrorView) -> list[str]:
+    return ["Read the launcher's lines in the log."]
+
+
+def _for_time_limit(facts: Facts, _: ErrorView) -> list[str]:
+    limit, fraction = facts.job.spec.time_limit, facts.job.progress.fraction
+    if not fraction:
+        return [f"Submit it again with a time_limit above {format_duration(limit)}."]
+    hours = math.ceil(limit / fraction * 1.1 / _HOUR)
+    needed = format_duration(min(hours * _HOUR, LONGEST))
+    return [f"Submit it again with time_limit {needed}: {format_duration(limit)} were enough for {fraction:.0%} of it."]
+
+
+def _for_worker_lost(facts: Facts, _: ErrorView) -> list[str]:
+    names = sorted({device.worker for device in facts.job.devices})
+    return [f"Check the host of worker {', '.join(map(shown, names))}." if names else "Check that host."]
+
+
+def _for_device_fault(facts: Facts, _: ErrorView) -> list[str]:
+    held = ", ".join(f"{shown(device.name)} {device.index} of {shown(device.worker)}" for device in facts.job.devices)
+    return [f"Ask the host's operator to check its device{f': {held}' if held else ''}."]
+
+
+def _read_the_log(_: Facts, failure: ErrorView) -> list[str]:
+    return [f"Read the end of the log{'' if failure.rank is None else f' of rank {failure.rank}'}."]
+
+
+_STEPS: dict[EndReason, Callable[[Facts, ErrorView], list[str]]] = {
+    EndReason.USER_ERROR: _for_user_error,
+    EndReason.OUT_OF_MEMORY: _for_out_of_memory,
+    EndReason.HANG: _for_hang,
+    EndReason.KILLED: _for_killed,
+    EndReason.DATA_ERROR: _for_data_error,
+    EndReason.CONFIG_ERROR: _for_config_error,
+    EndReason.LAUNCH_FAILED: _for_launch_failed,
+    EndReason.TIME_LIMIT: _for_time_limit,
+    EndReason.WORKER_LOST: _for_worker_lost,
+    EndReason.DEVICE_FAULT: _for_device_fault,
+}
+"""What to do after each kind of end."""

@@ -1,0 +1,174 @@
+"""Advice about a job that starts or runs: what keeps it from learning, and what its devices wait for."""
+
+from datetime import timedelta
+import math
+
+from api.advice import loaders
+from api.advice.facts import Facts, evidence, percent, shown
+from api.advice.failure import steps_for_nonfinite
+from torchyard.contract.advice import AdviceView, EvidenceView
+from torchyard.contract.durations import LONGEST, format_duration
+from torchyard.contract.job import JobState
+from torchyard.contract.recipes.entry import DATA_WAIT
+
+_STALLED = 0.6
+"""A job stalls that was silent for this share of its `stall_timeout`."""
+_SILENT_AT_LEAST = timedelta(minutes=2)
+"""Progress becomes an event once a minute at least: a shorter silence says nothing."""
+_WAITS, _HARDLY_WAITS = 0.3, 0.1
+"""From this share of a step on, the wait for the loader is worth a change; up to the other one it is not the cause."""
+_BUSY, _IDLE = 0.7, 0.1
+"""A utilization from which on devices are used well, and one below which they idle."""
+_FEW_BYTES = 0.4
+"""The share of a GPU's memory below which twice the batch fits."""
+
+
+def judge(facts: Facts) -> AdviceView:
+    """Returns the most urgent advice: a state that must pass, a stall, a loss that is not finite, idle devices."""
+    job = facts.job
+    if job.state == JobState.STARTING or job.status_reason.code == "stopping":
+        return _passing(facts)
+    return _stalled(facts) or _nonfinite(facts) or _starved(facts) or _idle(facts) or _healthy(facts)
+
+
+def _passing(facts: Facts) -> AdviceView:
+    message, used = shown(facts.job.status_reason.message), _utilization(facts)
+    idles = bool(used) and _mean(used) < _IDLE
+    return AdviceView(
+        headline=f"{facts.job.state}: {message}",
+        cause=f"Its devices wait for this: {message}." if idles else None,
+        evidence=_utilization_evidence(facts),
+    )
+
+
+def _stalled(facts: Facts) -> AdviceView | None:
+    silence, limit = facts.silence, facts.job.spec.stall_timeout
+    if silence is None or silence < max(_STALLED * limit, _SILENT_AT_LEAST):
+        return None
+    quiet = format_duration(timedelta(minutes=silence // timedelta(minutes=1)))
+    step = facts.job.progress.step
+    return AdviceView(
+        headline=f"no progress for {quiet}: after {format_duration(limit)} the attempt ends as a hang",
+        cause=f"No rank has reported a step for {quiet}.",
+        evidence=[evidence("event", f"the newest progress is step {step}"), *_utilization_evidence(facts)],
+        steps=[
+            "Ask for the stacks of its ranks: they show where each is now.",
+            f"If a step may take this long, set stall_timeout to {format_duration(min(2 * limit, LONGEST))}.",
+        ],
+        severity="warning",
+    )
+
+
+def _nonfinite(facts: Facts) -> AdviceView | None:
+    values = facts.job.metrics
+    found = [key for key in ("train/loss", "train/grad_norm") if key in values and not math.isfinite(values[key])]
+    if not found:
+        return None
+    skipped = " Such a step changes no weights." if facts.recipe is not None else ""
+    return AdviceView(
+        headline=f"{found[0]} is not finite",
+        cause=f"The newest {' and '.join(found)} {'is' if len(found) == 1 else 'are'} not finite.{skipped}",
+        evidence=[evidence("metric", f"{key} is {values[key]}") for key in found],
+        steps=[step for step in steps_for_nonfinite(facts) if step],
+        severity="warning",
+    )
+
+
+def _idle(facts: Facts) -> AdviceView | None:
+    """Says what devices wait for that are used little, if the data loader is not the cause."""
+    wait, used = facts.job.metrics.get(DATA_WAIT), _utilization(facts)
+    if not used or _mean(used) >= _BUSY:
+        return None
+    if _mean(used) < _IDLE and facts.silence is None and not facts.job.metrics:
+        return AdviceView(
+            headline=f"utilisation {percent(_mean(used))}: the job has reported no step yet",
+            evidence=_utilization_evidence(facts),
+            steps=["Read its log, or ask for the stacks of its ranks: they show what it prepares."],
+        )
+    if wait is not None and wait <= _HARDLY_WAITS and (larger := _larger_batch(facts)):
+        return AdviceView(
+            headline=f"utilisation {percent(_mean(used))}: {percent(wait)} of each step waits for the data loader",
+            evidence=[*_utilization_evidence(facts), _wait_evidence(wait), *_memory_evidence(facts)],
+            steps=[f"Larger batches may use the devices better, and their memory has room: {larger}"],
+        )
+    if _mean(used) < _IDLE:
+        return AdviceView(
+            headline=f"utilisation {percent(_mean(used))}: nothing that the job reports says what its devices wait for",
+            evidence=_utilization_evidence(facts),
+            steps=["Ask for the stacks of its ranks: they show where each is now."],
+            severity="warning",
+        )
+    return None
+
+
+def _starved(facts: Facts) -> AdviceView | None:
+    wait, used = facts.job.metrics.get(DATA_WAIT), _utilization(facts)
+    if wait is None or not _WAITS <= wait <= 1 or (used and _mean(used) >= _BUSY):
+        return None
+    before = f"utilisation {percent(_mean(used))}: " if used else ""
+    short, step = loaders.more(facts, wait)
+    return AdviceView(
+        headline=f"{before}{percent(wait)} of each step waits for the data loader{f'; {short}' if short else ''}",
+        cause="The data loader gives batches more slowly than the devices take them.",
+        evidence=[_wait_evidence(wait), *_utilization_evidence(facts)],
+        steps=[step],
+        severity="warning",
+    )
+
+
+def _larger_batch(facts: Facts) -> str | None:
+    """Proposes twice the micro-batch, if the memory of each device has room for it."""
+    shares = [
+        device.memory_used_bytes / device.memory_bytes
+        for device in facts.held
+        if device.memory_bytes and device.memory_used_bytes is not None
+    ]
+    if facts.recipe is None or not shares or max(shares) > _FEW_BYTES:
+        return None
+    training = facts.recipe.training
+    size, accumulated = 2 * training.per_device_batch_size, training.gradient_accumulation_steps
+    if accumulated % 2 == 0:
+        rest = f"and gradient_accumulation_steps to {accumulated // 2}: the same global batch"
+    else:
+        rest = "for shorter epochs: the global batch doubles, so that the learning rate may need a change"
+    return f"set training.per_device_batch_size to {size} {rest}."
+
+
+def _healthy(facts: Facts) -> AdviceView:
+    fraction = facts.job.progress.fraction
+    return AdviceView(
+        headline="runs" if fraction is None else f"runs: {percent(fraction)} is done",
+        evidence=_utilization_evidence(facts),
+    )
+
+
+def _utilization(facts: Facts) -> list[float]:
+    return [device.utilization for device in facts.held if device.utilization is not None]
+
+
+def _utilization_evidence(facts: Facts) -> list[EvidenceView]:
+    return [
+        evidence("utilization", f"{device.kind} {device.index}: {percent(device.utilization)} at the newest sample")
+        for device in facts.held
+        if device.utilization is not None
+    ]
+
+
+def _wait_evidence(wait: float) -> EvidenceView:
+    return evidence("metric", f"{DATA_WAIT} is {wait:.2f}")
+
+
+def _memory_evidence(facts: Facts) -> list[EvidenceView]:
+    return [
+        evidence(
+            "memory",
+            f"{device.kind} {device.index}: {device.memory_used_bytes / 2**30:.1f} of"
+            f" {device.memory_bytes / 2**30:.1f} GiB are used",
+        )
+        for device in facts.held
+        if device.memory_bytes and device.memory_used_bytes is not None
+    ]
+
+
+def _mean(shares: list[float]) -> float:
+    return sum(shares) / len(shares)

@@ -1,0 +1,91 @@
+"""Advice about a queued job: why the scheduler does not start it, and what would let it start."""
+
+from collections.abc import Sequence
+
+from api.advice import failure
+from api.advice.facts import Facts, evidence, shown
+from torchyard.contract.advice import AdviceView
+from torchyard.contract.fitting import suitable
+from torchyard.contract.spec import Resources
+from torchyard.contract.views import WorkerView
+
+_GIB = 1 << 30
+_RETRYING = "retrying"
+
+
+def judge(facts: Facts) -> AdviceView:
+    """Returns the advice about a job that waits."""
+    if facts.job.status_reason.code == _RETRYING and facts.failure is not None:
+        return failure.judge(facts)
+    reason = facts.job.status_reason
+    message = shown(reason.message)
+    place = [] if reason.position is None else [evidence("event", f"position {reason.position} of the queue")]
+    return AdviceView(
+        headline=f"waits: {message}",
+        cause=message,
+        evidence=place,
+        steps=_steps(facts),
+        severity="warning" if reason.code in {"too_big", "no_such_device"} else "info",
+    )
+
+
+def _steps(facts: Facts) -> list[str]:
+    wanted = facts.job.spec.resources
+    alive = [worker for worker in facts.workers if worker.state != "lost"]
+    match facts.job.status_reason.code:
+        case "waiting" | "resumed" if not alive:
+            return ["Start a worker: none is running."]
+        case "no_such_device":
+            return _for_no_such_device(wanted, alive)
+        case "too_big":
+            most = max((len(suitable(wanted, worker.devices)) for worker in alive), default=0)
+            return [f"Set resources.devices_per_node to at most {most}."] if most else []
+        case "devices_busy":
+            return _for_busy_devices(wanted, alive)
+        case "quota":
+            return [
+                "It starts when enough other jobs of its owner have ended, or when an administrator raises the quota."
+            ]
+        case _:
+            return []
+
+
+def _for_no_such_device(wanted: Resources, alive: Sequence[WorkerView]) -> list[str]:
+    if not alive:
+        return ["Start a worker: none is running."]
+    devices = [device for worker in alive for device in worker.devices]
+    if wanted.min_memory_gb:
+        plain = wanted.model_copy(update={"min_memory_gb": None})
+        largest = max((device.memory_bytes or 0 for device in suitable(plain, devices)), default=0) // _GIB
+        if largest:
+            return [f"Set resources.min_memory_gb to at most {largest}: no device has more."]
+    kinds = sorted({device.kind for device in devices})
+    others = [
+        f"Set resources.device to {kind}: the workers have such devices." for kind in kinds if kind != wanted.device
+    ]
+    return others if wanted.device != "auto" else ["Start a worker that has devices: none has any."]
+
+
+def _for_busy_devices(wanted: Resources, alive: Sequence[WorkerView]) -> list[str]:
+    """Says how many devices must become free, of the worker that lacks the fewest."""
+    large = [
+        worker
+        for worker in alive
+        if worker.state == "ready" and len(suitable(wanted, worker.devices)) >= wanted.devices_per_node
+    ]
+    if not large:
+        return ["It starts when a worker that is large enough takes jobs again: those that are drain."] if alive else []
+    nearest = max(large, key=lambda worker: _free(wanted, worker))
+    free = _free(wanted, nearest)
+    missing = wanted.devices_per_node - free
+    if missing <= 0:
+        return []
+    more = "one more device" if missing == 1 else f"{missing} more devices"
+    steps = [f"It starts when {more} of {nearest.name} {'is' if missing == 1 else 'are'} free."]
+    if free:
+        steps.append(f"With resources.devices_per_node {free} it would fit on {nearest.name} now.")
+    return steps
+
+
+def _free(wanted: Resources, worker: WorkerView) -> int:
+    return sum(device.holder is None and device.blocked is None for device in suitable(wanted, worker.devices))
