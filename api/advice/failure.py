@@ -161,7 +161,7 @@ def _for_time_limit(facts: Facts, _: ErrorView) -> list[str]:
         return [f"Submit it again with a time_limit above {format_duration(limit)}."]
     hours = math.ceil(limit / fraction * 1.1 / _HOUR)
     needed = format_duration(min(hours * _HOUR, LONGEST))
-    return [f"Submit it again with time_limit {needed}: {format_duration(limit)} were enough for {fraction:.0%} of it."]
+    return [f"Submit it again with time_limit {needed}: {fraction:.0%} was done within {format_duration(limit)}."]
 
 
 def _for_worker_lost(facts: Facts, _: ErrorView) -> list[str]:

@@ -10,7 +10,7 @@ from torchyard.contract.spec import Resources
 _SIZE = r"([0-9.]{1,20} ?(?:bytes|[KMGTP]iB))"
 _WANTED = re.compile(rf"(?:Tried to allocate|wanted) {_SIZE}")
 _FREE = re.compile(rf"of which {_SIZE} is free|free {_SIZE}")
-_TOTAL = re.compile(rf"total capacity of {_SIZE}|free {_SIZE} of (?P<host>[0-9.]{1, 20} ?[KMGTP]iB)")
+_TOTAL = re.compile(rf"total capacity of {_SIZE}|free {_SIZE} of (?P<host>[0-9.]{{1,20}} ?[KMGTP]iB)")
 _UNUSED = re.compile(rf"{_SIZE} is reserved by PyTorch but unallocated")
 _UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50}
 

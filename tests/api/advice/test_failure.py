@@ -1,0 +1,186 @@
+"""What is advised about an attempt that failed."""
+
+from typing import Any
+
+import pytest
+
+from api.advice.judgement import judge
+from tests.api.advice.facts import CUDA_OOM, TRACEBACK, facts, failed, log
+from torchyard.contract.advice import AdviceView
+from torchyard.contract.job import OUTCOMES, EndReason, JobState
+
+
+def shown(advice: AdviceView) -> list[tuple[str, str]]:
+    return [(item.kind, item.text) for item in advice.evidence]
+
+
+def out_of_memory(message: str = CUDA_OOM, **more: Any) -> AdviceView:
+    error = failed("out_of_memory", message, rank=1, exit_code=1)
+    return judge(facts("failed", failure=error, lines=log("epoch 3", message, "the end", rank=1), **more))
+
+
+def test_out_of_memory_names_the_line_the_rank_the_memory_and_a_batch_that_keeps_the_global_one() -> None:
+    advice = out_of_memory(config={"training": {"per_device_batch_size": 16, "gradient_accumulation_steps": 2}})
+    assert (advice.severity, advice.headline) == ("error", "failed: out of memory on rank 1")
+    assert advice.cause == CUDA_OOM
+    log_line, memory, rank = advice.evidence
+    assert (log_line.kind, log_line.line, log_line.rank) == ("log", 2, 1)
+    assert memory.text == (
+        "tried to allocate 2.00 GiB; 1.20 GiB of 79.10 GiB was free; 512.00 MiB was reserved by PyTorch but unallocated"
+    )
+    assert rank.text == "rank 1 ended with exit code 1"
+    assert advice.steps == [
+        "Set training.per_device_batch_size to 8 and gradient_accumulation_steps to 4: the same global batch. Or set"
+        " training.auto_batch to true.",
+        "Or set resources.min_memory_gb to 80 or more: this GPU has 79.10 GiB.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("training", "distributed", "step"),
+    [
+        (
+            {"per_device_batch_size": 15},
+            {},
+            "Set training.per_device_batch_size to 5 and gradient_accumulation_steps to 3",
+        ),
+        (
+            {"per_device_batch_size": 7},
+            {},
+            "Set training.per_device_batch_size to 1 and gradient_accumulation_steps to 7",
+        ),
+        ({"per_device_batch_size": 4, "auto_batch": True}, {}, "to 2: the same global batch."),
+        ({"per_device_batch_size": 4}, {"strategy": "fsdp"}, "to 2: the same global batch."),
+        ({"per_device_batch_size": 4}, {"static_graph": True}, "to 2. The global batch gets smaller, as"),
+        ({"per_device_batch_size": 1}, {}, "Or set resources.min_memory_gb to 80"),
+    ],
+)
+def test_the_smaller_batch_is_possible(training: dict[str, Any], distributed: dict[str, Any], step: str) -> None:
+    assert step in out_of_memory(config={"training": training, "distributed": distributed}).steps[0]
+    if training.get("auto_batch") or distributed.get("strategy") == "fsdp":
+        assert "set training.auto_batch" not in " ".join(
+            out_of_memory(config={"training": training} | {"distributed": distributed}).steps
+        )
+
+
+def test_memory_in_pieces_is_joined() -> None:
+    steps = out_of_memory(CUDA_OOM.replace("512.00 MiB", "5.00 GiB")).steps
+    assert "expandable_segments:True" in steps[1]
+    assert "expandable_segments" not in " ".join(out_of_memory().steps)
+
+
+def test_the_hosts_memory_is_no_gpus() -> None:
+    advice = out_of_memory("MemoryError: wanted 12.0 GiB, free 3.1 GiB of 7.8 GiB: take smaller batches")
+    assert ("memory", "tried to allocate 12.0 GiB; 3.1 GiB of 7.8 GiB of the host was free") in shown(advice)
+    assert not any("min_memory_gb" in step for step in advice.steps)
+
+
+@pytest.mark.parametrize(
+    "message", ["MemoryError: take smaller batches", "CUDA out of memory", "1.2.3 GiB", "9" * 99_999]
+)
+def test_no_memory_is_claimed_that_nobody_reported(message: str) -> None:
+    assert "memory" not in {item.kind for item in out_of_memory(message).evidence}
+
+
+def test_a_size_that_is_no_number_is_no_defect() -> None:
+    odd = CUDA_OOM.replace("79.10 GiB", "7.9.10 GiB").replace("512.00 MiB", "5..0 GiB")
+    assert out_of_memory(odd).steps[0].startswith("Set training.per_device_batch_size")
+
+
+def test_an_error_of_a_script_names_the_users_own_line() -> None:
+    error = failed("user_error", "ValueError: the data is blue", rank=0, exit_code=1, traceback=TRACEBACK)
+    lines = log("starts", stream="stdout") + log(*TRACEBACK.splitlines(), first=2) + log("bye", first=99)
+    advice = judge(facts("failed", trainer="script", failure=error, lines=lines))
+    assert advice.headline == "failed: an error of the program on rank 0"
+    assert advice.cause == "ValueError: the data is blue (train.py, line 7, in load)"
+    raised, frame, rank = advice.evidence
+    assert (raised.kind, raised.text, raised.line) == ("log", "ValueError: the data is blue", 9)
+    assert (frame.text, frame.line) == ('train.py, line 7, in load: raise ValueError("the data is blue")', 5)
+    assert rank.kind == "rank"
+    assert advice.steps == ["Correct train.py, line 7, in load, and submit it again."]
+
+
+def test_no_line_of_code_is_claimed_of_a_traceback_in_other_peoples_code() -> None:
+    theirs = (
+        'Traceback:\n  File "/usr/lib/python3.12/json/decoder.py", line 5, in decode\n    pass\nJSONDecodeError: no\n'
+    )
+    error = failed("user_error", "JSONDecodeError: no", rank=2, traceback=theirs)
+    advice = judge(facts("failed", trainer="script", failure=error))
+    assert (advice.cause, advice.evidence) == ("JSONDecodeError: no", [])
+    assert advice.steps == ["Read the end of the log of rank 2."]
+
+
+def test_a_loss_that_is_not_finite_has_the_settings_that_are_not_made() -> None:
+    error = failed("user_error", "NonFiniteLoss: the loss was nan at step 7: not finite for 3 steps in a row", rank=0)
+    config = {"optimizer": {"lr": 0.02, "clip_grad_norm": 1.0}, "lr_scheduler": {"warmup_steps": 0}}
+    steps = judge(facts("failed", failure=error, config=config)).steps
+    assert steps[0] == "Set optimizer.lr to 0.002: it is 0.02."
+    assert not any("clip_grad_norm" in step for step in steps)
+    assert any("warmup_steps" in step for step in steps)
+
+
+@pytest.mark.parametrize(
+    ("code", "more", "headline", "step"),
+    [
+        ("hang", {"message": "no progress for 10m"}, "failed: no progress", "set stall_timeout to 20m."),
+        ("killed", {"rank": 1, "exit_code": -9}, "failed: killed by SIGKILL on rank 1", "Set data.workers to 4: fewer"),
+        ("killed", {"rank": 1, "exit_code": -11}, "failed: killed by SIGSEGV on rank 1", "native code"),
+        ("data_error", {"message": "no masks"}, "failed: the data cannot be used", "It is file:///data."),
+        ("config_error", {}, "failed: the configuration cannot be used", "Correct the configuration"),
+        ("launch_failed", {}, "failed: its processes did not start", "launcher's lines"),
+        ("time_limit", {}, "failed: the time limit was reached", "time_limit 110h: 24% was done within 1d."),
+        ("worker_lost", {}, "failed: its worker was lost", "Check the host of worker box-a."),
+        ("device_fault", {}, "failed: a device fault", "H100 0 of box-a"),
+    ],
+)  # fmt: skip
+def test_each_end_has_its_next_step(code: str, more: dict[str, Any], headline: str, step: str) -> None:
+    error = failed(code, **more)
+    advice = judge(facts("failed", failure=error, config={"data": {"workers": 8}}, gpus=[{}]))
+    assert advice.headline == headline
+    assert any(step in item for item in advice.steps), advice.steps
+
+
+@pytest.mark.parametrize("code", [*OUTCOMES])
+def test_every_end_can_be_judged_from_nothing_else(code: EndReason) -> None:
+    advice = judge(facts("failed", trainer="script", failure=failed(code)))
+    assert advice.headline.startswith("failed: ")
+    assert advice.evidence == []
+    assert all(advice.steps)
+
+
+def test_a_hang_is_not_shown_by_the_last_line_of_its_stacks() -> None:
+    stacks = log("Thread 0x1 (most recent call first):", '  File "train.py", line 3 in load')
+    assert judge(facts("failed", failure=failed("hang", "no progress for 10m"), lines=stacks)).evidence == []
+
+
+def test_a_rank_that_was_killed_is_shown_by_what_it_wrote_last() -> None:
+    lines = log("loading", stream="stdout") + log("epoch 3", "", stream="stdout", first=2)
+    advice = judge(facts("failed", failure=failed("killed", rank=0, exit_code=-9), lines=lines))
+    assert shown(advice) == [("log", "epoch 3"), ("rank", "rank 0 was killed by SIGKILL")]
+
+
+def test_a_retry_says_where_it_begins() -> None:
+    assert judge(facts("failed", failure=failed("killed"), checkpoint_step=1710)).steps[-1] == (
+        "A retry continues from the newest checkpoint, of step 1710."
+    )
+
+
+def test_a_job_that_waits_for_its_next_attempt_has_the_cause_of_the_last_one() -> None:
+    message = "attempt 1 ended (out_of_memory): CUDA out of memory"
+    more: dict[str, Any] = {"failure": failed("out_of_memory", CUDA_OOM, rank=1), "reason": ("retrying", message)}
+    advice = judge(facts(JobState.QUEUED, **more))
+    assert (advice.severity, advice.headline) == ("warning", "attempt 1 failed: out of memory on rank 1")
+    assert advice.steps[0].startswith("Set training.per_device_batch_size")
+    assert advice.steps[-1] == "The next attempt begins at the start: there is no checkpoint."
+
+
+def test_texts_of_a_job_are_bounded_and_control_nothing() -> None:
+    hostile = "\x1b]0;title\x07\x9b2J\x1b[31mred\x1b[0m\u202e\nsecond" + "x" * 100_000
+    frame = f'  File "/code/\x1b[2J{"y" * 900}.py", line 7, in \x1b]0;a\x07load\n    \x1b[31mpass\nError: {hostile}'
+    error = failed("user_error", hostile, rank=0, exit_code=1, traceback=frame)
+    advice = judge(facts("failed", trainer="script", failure=error, lines=log(hostile, frame), reason=("x", hostile)))
+    texts = [advice.headline, advice.cause or "", *advice.steps, *(item.text for item in advice.evidence)]
+    assert len(advice.evidence) == 3
+    for text in texts:
+        assert len(text) <= 1000
+        assert text.isprintable(), text

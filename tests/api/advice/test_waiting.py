@@ -1,0 +1,76 @@
+"""What is advised about jobs that do not run."""
+
+from typing import Any
+
+import pytest
+
+from api.advice.judgement import judge
+from tests.api.advice.facts import GIB, NOW, facts, worker
+
+HELD = {"holder": {"owner": "bob", "state": "running", "since": NOW}}
+FREE: dict[str, Any] = {}
+
+
+@pytest.mark.parametrize(
+    ("code", "resources", "workers", "steps"),
+    [
+        ("devices_busy", {"devices_per_node": 2}, [worker(FREE, HELD), worker(HELD, HELD, name="box-b")],
+         ["It starts when one more device of box-a is free.",
+          "With resources.devices_per_node 1 it would fit on box-a now."]),
+        ("devices_busy", {"devices_per_node": 2}, [worker(HELD, {"blocked": "held by pid 7"})],
+         ["It starts when 2 more devices of box-a are free."]),
+        ("devices_busy", {}, [worker(HELD, state="draining")],
+         ["It starts when a worker that is large enough takes jobs again: those that are drain."]),
+        ("too_big", {"devices_per_node": 8}, [worker(FREE, HELD), worker(HELD, name="box-b")],
+         ["Set resources.devices_per_node to at most 2."]),
+        ("no_such_device", {"device": "cuda"}, [worker({"kind": "cpu"})],
+         ["Set resources.device to cpu: the workers have such devices."]),
+        ("no_such_device", {"min_memory_gb": 141}, [worker({"memory_bytes": int(79.6 * GIB)})],
+         ["Set resources.min_memory_gb to at most 79: no device has more."]),
+        ("no_such_device", {}, [], ["Start a worker: none is running."]),
+        ("no_such_device", {}, [worker(FREE, state="lost")], ["Start a worker: none is running."]),
+        ("waiting", {}, [], ["Start a worker: none is running."]),
+        ("waiting", {}, [worker(FREE)], []),
+    ],
+)  # fmt: skip
+def test_a_queued_job_is_told_what_would_let_it_start(
+    code: str, resources: dict[str, Any], workers: list[Any], steps: list[str]
+) -> None:
+    advice = judge(facts("queued", reason=(code, "needs it"), spec={"resources": resources}, workers=workers))
+    assert (advice.headline, advice.cause, advice.steps) == ("waits: needs it", "needs it", steps)
+    assert advice.severity == ("warning" if code in {"too_big", "no_such_device"} else "info")
+
+
+def test_a_queued_job_shows_its_place() -> None:
+    reason = {"code": "quota", "message": "over it", "position": 7, "since": NOW}
+    advice = judge(facts("queued", status_reason=reason))
+    assert [(item.kind, item.text) for item in advice.evidence] == [("event", "position 7 of the queue")]
+    assert "quota" in advice.steps[0]
+
+
+def test_a_paused_job_says_where_it_goes_on() -> None:
+    advice = judge(facts("paused", reason=("paused", "paused by its owner"), checkpoint_step=40))
+    assert advice.headline == "paused: paused by its owner"
+    assert advice.steps == [
+        "Resume it: it continues from the newest checkpoint, of step 40. It holds no devices until then."
+    ]
+
+
+def test_a_job_that_succeeded_says_how_good_it_is_and_where() -> None:
+    best = {"metric": "val/iou", "value": 0.7134, "epoch": 7, "step": 1710, "checkpoint_id": "ckpt_1"}
+    advice = judge(facts("succeeded", best=best))
+    assert (advice.headline, advice.severity) == ("succeeded: the best val/iou is 0.7134", "info")
+    assert [item.text for item in advice.evidence] == ["val/iou 0.7134 at step 1710 in epoch 7"]
+    assert "ckpt_1" in advice.steps[0]
+    assert judge(facts("succeeded")).model_dump(exclude={"headline"}) == {
+        "cause": None,
+        "evidence": [],
+        "steps": [],
+        "severity": "info",
+    }
+
+
+def test_a_cancelled_job_says_who_cancelled_it() -> None:
+    advice = judge(facts("cancelled", reason=("cancelled", "cancelled by its owner")))
+    assert advice.headline == "cancelled: cancelled by its owner"
+    assert "begins at the start" in advice.steps[0]
