@@ -280,6 +280,30 @@ def test_stacks_says_that_the_worker_does_not_answer_or_the_job_does_not_run(ser
     assert _is_clean_error(done)
 
 
+def test_why_prints_the_advice_and_nothing_twice(server: FakeServer) -> None:
+    reason = {"code": "user_error", "message": "it broke", "since": NOW}
+    server.on(JOB, job(state="failed", status_reason=reason))
+    seen = [{"kind": "log", "text": "a\nline", "line": 7, "rank": 1}, {"kind": "rank", "text": "rank 1 ended"}]
+    advice = {"headline": "failed on rank 1", "cause": "it broke", "evidence": seen, "steps": ["Correct it."]}
+    server.on(f"{JOB}/advice", advice)
+    assert _run(server, "why", "job_1").stdout.splitlines()[:5] == [
+        "a failed: it broke",
+        "advice     failed on rank 1",
+        "evidence   a line (line 7 of the log, rank 1)",
+        "evidence   rank 1 ended",
+        "next       Correct it.",
+    ]
+    assert json.loads(_run(server, "why", "job_1", "--json").stdout)["advice"]["cause"] == "it broke"
+
+
+def test_why_needs_no_advice_of_an_older_service(server: FakeServer) -> None:
+    server.on(JOB, job(state="paused"))
+    done = _run(server, "why", "job_1")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("a is paused: waits")
+    assert json.loads(_run(server, "why", "job_1", "--json").stdout)["advice"] is None
+
+
 def test_a_spreadsheet_runs_no_name_of_a_metric(server: FakeServer) -> None:
     server.on(JOB, job())
     names = ("=1+1", "+1", "-1", "@SUM(1)", "\t=1", "loss")

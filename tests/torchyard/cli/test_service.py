@@ -8,6 +8,7 @@ import io
 import json
 import os
 from pathlib import Path
+import re
 import signal
 from subprocess import CompletedProcess
 
@@ -123,7 +124,23 @@ def test_why_explains_how_a_job_failed_and_what_to_do(service: Service, failed: 
     assert shown.startswith("fails failed: ValueError: the data is blue")
     assert "(user_error, rank 0, exit code 1)" in shown
     assert 'File "' in shown and "raise ValueError" in shown
+    assert "advice     failed: an error of the program on rank 0" in shown
+    assert "cause      ValueError: the data is blue (train.py, line 3)" in shown
+    assert "evidence   ValueError: the data is blue (line " in shown
+    assert "evidence   train.py, line 3: raise ValueError('the data is blue') (line " in shown
+    assert "next       Correct train.py, line 3, and submit it again." in shown
     assert f"logs {failed.id} --rank 0" in shown and f"retry {failed.id}" in shown
+
+
+def test_why_shows_how_much_memory_was_free_when_there_was_too_little(service: Service) -> None:
+    job = service.submit_script("greedy", "bytearray(1 << 60)\n", max_restarts=0)
+    service.wait(job.id, JobState.FAILED)
+    advice = json.loads(_run(service, "why", job.id, "--json").stdout)["advice"]
+    assert advice["headline"] == "failed: out of memory on rank 0"
+    found = {item["kind"]: item for item in advice["evidence"]}
+    assert re.fullmatch(r"[0-9.]+ [MG]iB of [0-9.]+ [MG]iB of the host was free", found["memory"]["text"])
+    assert (found["rank"]["text"], found["log"]["rank"]) == ("rank 0 ended with exit code 1", 0)
+    assert advice["steps"] == ["Take smaller batches."]
 
 
 def test_workers_lists_each_device(service: Service) -> None:

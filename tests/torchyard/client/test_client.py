@@ -213,6 +213,14 @@ def test_the_other_calls_send_what_the_interface_documents(server: FakeServer, c
     assert (query["label"], datetime.fromisoformat(query["created_after"][0])) == (["team:a:b"], moment)
 
 
+def test_advice_is_read(server: FakeServer, client: Client) -> None:
+    seen = {"kind": "log", "text": "out of memory", "line": 7, "rank": 1}
+    server.on(f"{JOB}/advice", {"headline": "failed", "evidence": [seen], "steps": ["Do less."], "severity": "error"})
+    found = client.advice("job_1")
+    assert (found.headline, found.cause, found.steps, found.severity) == ("failed", None, ["Do less."], "error")
+    assert [item.model_dump() for item in found.evidence] == [seen]
+
+
 def test_stacks_are_asked_for_and_then_read(server: FakeServer, client: Client) -> None:
     waiting = {"attempt": 1, "requested_at": NOW, "taken_at": None, "ranks": []}
     answer = {**waiting, "taken_at": NOW, "ranks": [{"rank": 0, "text": "in main", "note": None}]}

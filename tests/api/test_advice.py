@@ -1,0 +1,140 @@
+"""Advice over HTTP, from stored rows."""
+
+import time
+from typing import Any
+
+import pytest
+
+from store.queries import advice
+from store.rows import attempts, jobs, workers
+from store.rows.attempts import NewEvent
+from store.rows.logs import NewLines
+from store.rows.metrics import MetricPoint
+from tests.api.service import ApiFixture, both_databases
+from torchyard.contract.job import EndReason
+from torchyard.contract.recipes.entry import DATA_WAIT
+
+OOM = "OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+GPU: dict[str, Any] = {"index": 0, "uuid": "cpu-0", "name": "H200", "kind": "cuda"}
+
+
+def minutes_ago(minutes: float) -> int:
+    return time.time_ns() // 1000 - int(minutes * 60_000_000)
+
+
+@both_databases
+def test_a_failed_job_is_judged_by_the_lines_of_the_attempt_and_the_rank_that_failed(service: ApiFixture) -> None:
+    job_id = service.submit(max_restarts=1)["id"]
+    first = service.start(job_id)
+    service.record(first, lines=[NewLines(1, "stderr", ["an older OutOfMemoryError: out of memory"])])
+    service.end(first, reason=EndReason.OUT_OF_MEMORY, message=OOM, rank=1)
+    waits = service.get(f"/v1/jobs/{job_id}/advice")
+    assert (waits["severity"], waits["headline"]) == ("warning", "attempt 1 failed: out of memory on rank 1")
+    assert waits["evidence"][0] == {
+        "kind": "log",
+        "text": "an older OutOfMemoryError: out of memory",
+        "line": 1,
+        "rank": 1,
+    }
+    with service.database.write() as session:
+        jobs.get(session, job_id).not_before = None
+    second = service.start(job_id)
+    service.record(second, lines=[NewLines(1, "stderr", ["starts", OOM, "bye"]), NewLines(0, "stderr", [OOM])])
+    service.end(second, reason=EndReason.OUT_OF_MEMORY, message=OOM, rank=1, exit_code=1)
+    found = service.get(f"/v1/jobs/{job_id}/advice")
+    assert (found["severity"], found["headline"], found["cause"]) == ("error", "failed: out of memory on rank 1", OOM)
+    log, memory, rank = found["evidence"]
+    assert log == {"kind": "log", "text": OOM, "line": 3, "rank": 1}
+    assert (memory["text"], rank["text"]) == ("tried to allocate 2.00 GiB", "rank 1 ended with exit code 1")
+    assert found["steps"][0].startswith(
+        "Set training.per_device_batch_size to 16 and gradient_accumulation_steps to 2: the same global batch."
+    )
+
+
+@both_databases
+def test_a_running_job_is_judged_by_its_devices_and_its_newest_wait(service: ApiFixture) -> None:
+    config = {"data": {"source": "file:///data", "workers": 3}}
+    job_id = service.submit(trainer="segmentation", config=config)["id"]
+    claim = service.start(job_id)
+    path = f"/v1/jobs/{job_id}/advice"
+    assert service.get(path)["headline"] == "runs"
+    points = [MetricPoint(DATA_WAIT, step, share, minutes_ago(0)) for step, share in ((10, 0.1), (20, 0.61))]
+    service.record(claim, points=points)
+    starts = {"mode": "cold", "cpus": 16}
+    with service.database.write() as session:
+        workers.heartbeat(session, service.worker_id, devices=[{**GPU, "utilization": 0.38}], starts=starts)
+    assert service.get(path) == {
+        "headline": "utilisation 38%: 61% of each step waits for the data loader; set data.workers to 8",
+        "cause": "The data loader gives batches more slowly than the devices take them.",
+        "evidence": [
+            {"kind": "metric", "text": "time/data_wait is 0.61", "line": None, "rank": None},
+            {"kind": "utilization", "text": "cuda 0: 38% at the newest sample", "line": None, "rank": None},
+        ],
+        "steps": ["Set data.workers to 8: it is 3."],
+        "severity": "warning",
+    }
+
+
+@both_databases
+@pytest.mark.parametrize("newest", ["progress", "metric"])
+def test_a_job_stalls_when_neither_progress_nor_metrics_come(service: ApiFixture, newest: str) -> None:
+    job_id = service.submit()["id"]
+    claim = service.start(job_id)
+    path = f"/v1/jobs/{job_id}/advice"
+    assert service.get(path)["severity"] == "info", "it has not begun to report"
+    progress = {"step": 7, "fraction": None}
+    service.record(claim, events=[NewEvent("progress", progress, minutes_ago(8.1))], progress=progress)
+    stalled = service.get(path)
+    assert stalled["headline"] == "no progress for 8m: after 10m the attempt ends as a hang"
+    assert stalled["evidence"][0]["text"] == "the newest progress is step 7"
+    if newest == "progress":
+        service.record(claim, events=[NewEvent("progress", progress, minutes_ago(0))])
+    else:
+        service.record(claim, points=[MetricPoint("train/loss", 8, 0.5, minutes_ago(0))])
+    assert service.get(path)["headline"] == "runs"
+
+
+def test_a_queued_job_is_judged_by_the_workers(service: ApiFixture) -> None:
+    job_id = service.submit(resources={"devices_per_node": 2})["id"]
+    path = f"/v1/jobs/{job_id}/advice"
+    assert service.get(path)["steps"] == ["Start a worker: none is running."]
+    service.start(service.submit()["id"])
+    with service.database.write() as session:
+        jobs.set_waiting_reason(session, [job_id], jobs.Reason("devices_busy", "needs 2 devices; 1 free on box-a"))
+        jobs.get(session, job_id).shape = None
+    found = service.get(path)
+    assert (found["headline"], found["severity"]) == ("waits: needs 2 devices; 1 free on box-a", "info")
+    assert found["steps"] == [
+        "It starts when one more device of box-a is free.",
+        "With resources.devices_per_node 1 it would fit on box-a now.",
+    ]
+
+
+def test_a_job_that_succeeded_names_its_best_checkpoint(service: ApiFixture) -> None:
+    job_id = service.submit()["id"]
+    claim = service.start(job_id)
+    service.record(claim, checkpoints=[service.new_checkpoint(step=9, epoch=3, files={"state.pt": b"x"}, val_loss=0.5)])
+    service.end(claim, reason=EndReason.COMPLETED)
+    found = service.get(f"/v1/jobs/{job_id}/advice")
+    assert found["headline"] == "succeeded: the best val/loss is 0.5"
+    assert found["evidence"][0]["text"] == "val/loss 0.5 at step 9 in epoch 3"
+
+
+@both_databases
+def test_the_lines_of_a_long_log_are_looked_for_at_its_end(
+    service: ApiFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = service.submit()["id"]
+    claim = service.start(job_id)
+    texts = [str(number) for number in range(1, 401)]
+    service.record(claim, lines=[NewLines(0, "stdout", texts[:150]), NewLines(0, "stdout", texts[150:])])
+    with service.database.read() as session:
+        row = attempts.read(session, claim)
+        job = jobs.get(session, row.job_id)
+        assert [line.text for line in advice.last_lines(session, job, rank=0)] == texts[100:]
+        assert advice.last_lines(session, job, rank=1) == []
+        monkeypatch.setattr(advice, "_MOST_CHUNKS", 1)
+        assert [line.line for line in advice.last_lines(session, job, rank=None)] == list(range(151, 401))
+        monkeypatch.setattr(advice, "_MOST_CHUNKS", 100)
+        monkeypatch.setattr(advice, "_MOST_CHARACTERS", 10)
+        assert [line.line for line in advice.last_lines(session, job, rank=None)] == list(range(151, 401))
