@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from api.advice import failure
-from api.advice.facts import Facts, evidence, shown
+from api.advice.facts import Facts, shown
 from torchyard.contract.advice import AdviceView
 from torchyard.contract.fitting import suitable
 from torchyard.contract.spec import Resources
@@ -19,11 +19,9 @@ def judge(facts: Facts) -> AdviceView:
         return failure.judge(facts)
     reason = facts.job.status_reason
     message = shown(reason.message)
-    place = [] if reason.position is None else [evidence("event", f"position {reason.position} of the queue")]
     return AdviceView(
         headline=f"waits: {message}",
         cause=message,
-        evidence=place,
         steps=_steps(facts),
         severity="warning" if reason.code in {"too_big", "no_such_device"} else "info",
     )

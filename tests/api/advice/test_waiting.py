@@ -41,11 +41,12 @@ def test_a_queued_job_is_told_what_would_let_it_start(
     assert advice.severity == ("warning" if code in {"too_big", "no_such_device"} else "info")
 
 
-def test_a_queued_job_shows_its_place() -> None:
-    reason = {"code": "quota", "message": "over it", "position": 7, "since": NOW}
-    advice = judge(facts("queued", status_reason=reason))
-    assert [(item.kind, item.text) for item in advice.evidence] == [("event", "position 7 of the queue")]
-    assert "quota" in advice.steps[0]
+def test_a_job_over_its_quota_starts_after_others() -> None:
+    advice = judge(facts("queued", reason=("quota", "over it")))
+    assert advice.headline == "waits: over it"
+    assert advice.steps == [
+        "It starts when enough other jobs of its owner have ended, or when an administrator raises the quota."
+    ]
 
 
 def test_a_paused_job_says_where_it_goes_on() -> None:
