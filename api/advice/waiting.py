@@ -11,6 +11,13 @@ from torchyard.contract.views import WorkerView
 
 _GIB = 1 << 30
 _RETRYING = "retrying"
+_HEADLINES = {
+    "no_such_device": "waits: no worker has such a device",
+    "too_big": "waits: no worker has so many devices",
+    "devices_busy": "waits for free devices",
+    "quota": "waits: its owner's quota is used up",
+}
+"""By the code of the scheduler's reason."""
 
 
 def judge(facts: Facts) -> AdviceView:
@@ -18,10 +25,9 @@ def judge(facts: Facts) -> AdviceView:
     if facts.job.status_reason.code == _RETRYING and facts.failure is not None:
         return failure.judge(facts)
     reason = facts.job.status_reason
-    message = shown(reason.message)
     return AdviceView(
-        headline=f"waits: {message}",
-        cause=message,
+        headline=_HEADLINES.get(reason.code, "waits"),
+        cause=shown(reason.message),
         steps=_steps(facts),
         severity="warning" if reason.code in {"too_big", "no_such_device"} else "info",
     )

@@ -103,7 +103,8 @@ def test_a_queued_job_is_judged_by_the_workers(service: ApiFixture) -> None:
         jobs.set_waiting_reason(session, [job_id], jobs.Reason("devices_busy", "needs 2 devices; 1 free on box-a"))
         jobs.get(session, job_id).shape = None
     found = service.get(path)
-    assert (found["headline"], found["severity"]) == ("waits: needs 2 devices; 1 free on box-a", "info")
+    assert (found["headline"], found["severity"]) == ("waits for free devices", "info")
+    assert found["cause"] == "needs 2 devices; 1 free on box-a"
     assert found["steps"] == [
         "It starts when one more device of box-a is free.",
         "With resources.devices_per_node 1 it would fit on box-a now.",

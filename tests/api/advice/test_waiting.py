@@ -37,13 +37,14 @@ def test_a_queued_job_is_told_what_would_let_it_start(
     code: str, resources: dict[str, Any], workers: list[Any], steps: list[str]
 ) -> None:
     advice = judge(facts("queued", reason=(code, "needs it"), spec={"resources": resources}, workers=workers))
-    assert (advice.headline, advice.cause, advice.steps) == ("waits: needs it", "needs it", steps)
+    assert advice.headline.startswith("waits")
+    assert (advice.cause, advice.steps) == ("needs it", steps)
     assert advice.severity == ("warning" if code in {"too_big", "no_such_device"} else "info")
 
 
 def test_a_job_over_its_quota_starts_after_others() -> None:
     advice = judge(facts("queued", reason=("quota", "over it")))
-    assert advice.headline == "waits: over it"
+    assert (advice.headline, advice.cause) == ("waits: its owner's quota is used up", "over it")
     assert advice.steps == [
         "It starts when enough other jobs of its owner have ended, or when an administrator raises the quota."
     ]
