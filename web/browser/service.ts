@@ -15,10 +15,13 @@ export interface Facts {
 }
 
 export class Service {
-  private constructor(
-    private readonly process: ChildProcess,
-    readonly folder: string,
-  ) {}
+  readonly folder: string;
+  private readonly process: ChildProcess;
+
+  private constructor(process: ChildProcess, folder: string) {
+    this.process = process;
+    this.folder = folder;
+  }
 
   /** Starts `torchyard up` with data of its own on a free port. */
   static async start({ slots = 2 }: { slots?: number } = {}): Promise<Service> {
