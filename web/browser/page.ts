@@ -23,7 +23,11 @@ export async function visit(
   path = "",
   { theme = "light", width = 1440, height = 900, root = `${service.url}/` }: Look & { root?: string } = {},
 ): Promise<Visit> {
-  const context = await browser.newContext({ viewport: { width, height }, colorScheme: theme, locale: "en-US" });
+  const context = await browser.newContext({
+    viewport: { width, height },
+    colorScheme: theme,
+    locale: "en-US",
+  });
   const page = await context.newPage();
   const complaints: string[] = [];
   const origin = new URL(root).origin;

@@ -23,10 +23,11 @@ export class Service {
     this.folder = folder;
   }
 
-  /** Starts `torchyard up` with data of its own on a free port. */
-  static async start({ slots = 2 }: { slots?: number } = {}): Promise<Service> {
+  /** Starts `torchyard up` with data of its own on a free port. Jobs may name code below the folder `allow`. */
+  static async start({ slots = 2, allow }: { slots?: number; allow?: string } = {}): Promise<Service> {
     const folder = mkdtempSync(join(tmpdir(), "torchyard-browser-"));
     const argv = ["up", "--data-dir", folder, "--port", "0", "--cpu-slots", String(slots)];
+    if (allow !== undefined) argv.push("--allow-path", allow);
     const process = spawn(PROGRAM, argv, { stdio: ["ignore", "pipe", "pipe"] });
     const service = new Service(process, folder);
     let said = "";
