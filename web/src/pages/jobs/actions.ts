@@ -1,0 +1,69 @@
+/** Actions on many jobs: those that are selected, or all that match a filter. */
+import { post } from "../../api/client";
+import type { Action, ActionsView } from "../../api/wire";
+import { undoable } from "../../shell/undo.svelte";
+import type { Filter } from "./filter";
+
+export type Chosen = { readonly ids: readonly string[] } | { readonly filter: Filter };
+
+const DOES: Record<Action, string> = {
+  cancel: "Cancels",
+  pause: "Pauses",
+  resume: "Resumes",
+  delete: "Deletes",
+};
+const DID: Record<Action, string> = {
+  cancel: "Cancelled",
+  pause: "Paused",
+  resume: "Resumed",
+  delete: "Deleted",
+};
+
+/** Does it, a cancel or a delete only after the time for undo. Answers in a sentence. Throws ApiError. */
+export async function act(action: Action, chosen: Chosen): Promise<string> {
+  if (action === "pause" || action === "resume") return toSentence(action, await send(action, chosen, false));
+  const matched = "ids" in chosen ? chosen.ids.length : (await request(action, chosen, true, false)).matched;
+  if (matched === 0) return `There is none to ${action}.`;
+  let answer: ActionsView | null = null;
+  const outcome = await undoable(`${DOES[action]} ${jobs(matched)}.`, async (keepalive) => {
+    answer = await send(action, chosen, keepalive);
+  });
+  if (outcome === "undone") return `${jobs(matched)} left as ${matched === 1 ? "it is" : "they are"}.`;
+  return answer ? toSentence(action, answer) : "";
+}
+
+async function send(action: Action, chosen: Chosen, keepalive: boolean): Promise<ActionsView> {
+  let whole = await request(action, chosen, false, keepalive);
+  for (let last = whole; last.more && last.done > 0 && !keepalive;) {
+    last = await request(action, chosen, false, false);
+    whole = {
+      matched: whole.matched + last.matched,
+      done: whole.done + last.done,
+      refused: [...whole.refused, ...last.refused],
+      more: last.more,
+    };
+  }
+  return whole;
+}
+
+function request(action: Action, chosen: Chosen, dryRun: boolean, keepalive: boolean): Promise<ActionsView> {
+  const who = "ids" in chosen ? chosen : { filter: bodyOf(chosen.filter) };
+  return post<ActionsView>("v1/jobs/actions", { action, ...who, dry_run: dryRun }, "POST", keepalive);
+}
+
+function bodyOf(filter: Filter): Record<string, unknown> {
+  return {
+    ...(filter.q === "" ? {} : { q: filter.q }),
+    ...(filter.states.length === 0 ? {} : { state: filter.states }),
+  };
+}
+
+function toSentence(action: Action, answer: ActionsView): string {
+  const done = `${DID[action]} ${jobs(answer.done)}.`;
+  const [first] = answer.refused;
+  return first ? `${done} ${answer.refused.length} refused: ${first.message}.` : done;
+}
+
+function jobs(count: number): string {
+  return `${count.toLocaleString("en")} ${count === 1 ? "job" : "jobs"}`;
+}

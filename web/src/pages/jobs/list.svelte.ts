@@ -1,0 +1,104 @@
+/** The rows of the page: read page by page as the service sorts them, changed in place as the stream tells. */
+import { ApiError, get } from "../../api/client";
+import { Reading } from "../../api/reading.svelte";
+import type { JobsPage, JobState, JobSummary } from "../../api/wire";
+import type { LiveEvent } from "../../live/events";
+import { queryOf, type Filter } from "./filter";
+import { newest } from "./newest";
+
+const PAGE = 100;
+const MOST = 1_000; // of one answer
+
+export class JobList {
+  rows = $state.raw<readonly JobSummary[]>([]);
+  counts = $state.raw<Readonly<Partial<Record<JobState, number>>>>({});
+  total = $state(0);
+  hasMore = $state(false);
+  isRead = $state(false);
+
+  private filter: Filter | null = null;
+  private next: string | null = null;
+  private told = new Map<string, JobSummary>();
+  private isReadingMore = false;
+  private generation = 0;
+  private readonly first = new Reading(() => this.readFirst());
+  private moreFailure = $state.raw<ApiError | null>(null);
+
+  /** Why the newest request failed. */
+  get failure(): ApiError | null {
+    return this.first.failure ?? this.moreFailure;
+  }
+
+  /** Lists what matches, from the top. */
+  show(filter: Filter): void {
+    this.filter = filter;
+    this.generation += 1;
+    this.rows = this.rows.slice(0, PAGE);
+    void this.first.read();
+  }
+
+  /** Reads again what is listed. */
+  again(): void {
+    this.first.again();
+  }
+
+  /** Reads the following page. */
+  async more(): Promise<void> {
+    if (!this.hasMore || this.isReadingMore || this.filter === null) return;
+    const generation = this.generation;
+    this.isReadingMore = true;
+    try {
+      const page = await get<JobsPage>("v1/jobs", { ...queryOf(this.filter), limit: PAGE, after: this.next });
+      this.moreFailure = null;
+      if (generation === this.generation) this.take([...this.rows, ...page.data], page);
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      this.moreFailure = error;
+    } finally {
+      this.isReadingMore = false;
+    }
+  }
+
+  /** Takes what the stream tells. */
+  heard(event: LiveEvent): void {
+    if (event.kind === "changed") this.again();
+    if (event.kind === "deleted") this.rows = this.rows.filter((row) => row.id !== event.jobId);
+    if (event.kind !== "job") return;
+    this.told.set(event.job.id, event.job);
+    const at = this.rows.findIndex((row) => row.id === event.job.id);
+    const row = this.rows[at];
+    if (row) this.rows = this.rows.with(at, newest(row, event.job));
+  }
+
+  close(): void {
+    this.first.close();
+  }
+
+  private async readFirst(): Promise<void> {
+    if (this.filter === null) return;
+    const generation = this.generation;
+    const known = this.rows.length;
+    const limit = Math.min(MOST, Math.max(PAGE, known));
+    const page = await get<JobsPage>("v1/jobs", { ...queryOf(this.filter), counts: true, limit });
+    if (generation !== this.generation) return this.readFirst();
+    this.counts = page.counts ?? {};
+    this.total = page.total ?? page.data.length;
+    this.isRead = true;
+    if (known <= MOST || !page.has_more) this.take(page.data, page);
+    else this.rows = unique([...page.data, ...this.rows.slice(MOST)], this.told);
+  }
+
+  private take(rows: readonly JobSummary[], page: JobsPage): void {
+    this.rows = unique(rows, this.told);
+    this.told = new Map([...this.told].filter(([id]) => rows.some((row) => row.id === id)));
+    this.hasMore = page.has_more;
+    this.next = page.next;
+  }
+}
+
+/** Returns each job once, as it is known best: a row may move between two pages while they are read. */
+function unique(rows: readonly JobSummary[], told: ReadonlyMap<string, JobSummary>): JobSummary[] {
+  const found = new Map<string, JobSummary>();
+  for (const row of rows) found.set(row.id, newest(row, told.get(row.id)));
+  return [...found.values()];
+}

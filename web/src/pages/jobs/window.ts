@@ -1,0 +1,22 @@
+/** Which of many rows of one height are near the screen: only those are in the document. */
+
+export interface Slice {
+  readonly from: number;
+  readonly to: number;
+}
+
+const AROUND = 16;
+
+/** Returns the rows to draw of `count` whose first is at `top` px of the screen. */
+export function near(count: number, rowHeight: number, top: number, screen: number): Slice {
+  const first = Math.floor(-top / rowHeight) - AROUND;
+  const from = Math.max(0, Math.min(first, count - AROUND));
+  return { from, to: Math.min(count, Math.max(from, Math.ceil((screen - top) / rowHeight) + AROUND)) };
+}
+
+/** Gives an element a height without an inline style attribute, which the page's policy forbids. */
+export function height(pixels: number): (node: HTMLElement) => void {
+  return (node) => {
+    node.style.height = `${pixels}px`;
+  };
+}
