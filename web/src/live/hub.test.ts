@@ -1,0 +1,31 @@
+import { expect, test } from "vitest";
+import { Hub, union } from "./hub";
+import type { FromFeed } from "./messages";
+import { inbox, service } from "./testing";
+
+test("the tabs' wishes are one, from the earliest position of each job", () => {
+  const wishes = [
+    { jobs: { a: 5, b: 1 }, topics: ["jobs"] as const },
+    { jobs: { a: 3 }, topics: ["jobs", "queue"] as const },
+  ];
+  expect(union(wishes)).toEqual({ jobs: { a: 3, b: 1 }, topics: ["jobs", "queue"] });
+});
+
+test("each tab hears what it asked for, over one connection", async () => {
+  const { request, next } = service();
+  const boxes = { one: inbox<FromFeed>(), other: inbox<FromFeed>() };
+  const hub = new Hub<"one" | "other">((tab, message) => boxes[tab].take(message), request);
+  for (const tab of ["one", "other"] as const) hub.join(tab);
+  hub.take("one", { type: "wish", wish: { jobs: {}, topics: ["queue"] } });
+  hub.take("other", { type: "wish", wish: { jobs: {}, topics: ["workers"] } });
+  const stream = await next();
+  expect(stream.url.searchParams.getAll("topic")).toEqual(["queue", "workers"]);
+  await stream.send("queue", { changed: true });
+  await stream.send("workers", { changed: true });
+  await boxes.other.until((message) => message.type === "changed");
+  const heard = (all: FromFeed[]): FromFeed[] => all.filter((message) => message.type === "changed");
+  expect(heard(boxes.one.all)).toEqual([{ type: "changed", topic: "queue" }]);
+  expect(heard(boxes.other.all)).toEqual([{ type: "changed", topic: "workers" }]);
+  hub.take("one", { type: "leave" });
+  hub.take("other", { type: "leave" });
+});

@@ -1,0 +1,24 @@
+import { expect, test } from "vitest";
+import { filterOf, queryOf } from "./filter";
+import { near } from "./window";
+
+test("the address holds the filter", () => {
+  const filter = filterOf(new URLSearchParams("q=digits&state=failed,running&sort=-name"));
+  expect(filter).toEqual({ q: "digits", states: ["running", "failed"], sort: "name", isReversed: true });
+  expect(queryOf(filter)).toEqual({ q: "digits", state: ["running", "failed"], sort: "-name" });
+});
+
+test("what the address has and nobody knows is left out", () => {
+  expect(queryOf(filterOf(new URLSearchParams("state=flying&sort=-colour")))).toEqual({
+    q: null,
+    state: [],
+    sort: "created",
+  });
+});
+
+test("only rows near the screen are drawn", () => {
+  expect(near(10_000, 32, 200, 800)).toEqual({ from: 0, to: 35 });
+  expect(near(10_000, 32, -32_000, 800)).toEqual({ from: 984, to: 1041 });
+  expect(near(10, 32, 200, 800)).toEqual({ from: 0, to: 10 });
+  expect(near(100, 32, -9_000, 800)).toEqual({ from: 84, to: 100 });
+});
