@@ -28,7 +28,16 @@ from torchyard.contract.errors import (
     Unavailable,
     UrlTooLong,
 )
-from torchyard.contract.requests import CodeLogin, Login, NewToken, NewUser, QuotaPatch, SecretValue, UserPatch
+from torchyard.contract.requests import (
+    CodeLogin,
+    JobActions,
+    Login,
+    NewToken,
+    NewUser,
+    QuotaPatch,
+    SecretValue,
+    UserPatch,
+)
 from torchyard.contract.spec import SPEC, JobPatch
 from torchyard.contract.views import EndView, MetricView, Problem
 
@@ -100,7 +109,7 @@ _HEADERS: dict[str, dict[str, Any]] = {
     "WWW-Authenticate": {"description": "How to authorize", "example": "Bearer"},
 }
 
-_REQUESTS = (CodeLogin, JobPatch, Login, NewToken, NewUser, QuotaPatch, SecretValue, UserPatch)
+_REQUESTS = (CodeLogin, JobActions, JobPatch, Login, NewToken, NewUser, QuotaPatch, SecretValue, UserPatch)
 """The bodies of requests, besides job specs."""
 _HEADERS_OF = {401: "WWW-Authenticate", 405: "Allow", 416: "Content-Range", 429: "Retry-After", 503: "Retry-After"}
 """The header that a problem of each status has."""

@@ -75,6 +75,9 @@ UPLOAD_BODY: dict[str, Any] = {
     },
 }
 PATCH_BODY = reads("JobPatch", example={"priority": 10})
+ACTIONS_BODY = reads(
+    "JobActions", example={"action": "cancel", "filter": {"state": ["queued"], "q": "digits"}, "dry_run": True}
+)
 CONDITIONAL: dict[str, Any] = {"parameters": [components.parameter("If-None-Match")]}
 """The `openapi_extra` of a route whose answers have an `ETag`."""
 

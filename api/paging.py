@@ -12,9 +12,10 @@ from fastapi import Query
 
 from store.db.tables import Job
 from store.ids import Prefix, is_id
-from store.queries.listing import QueueCursor
+from store.queries import listing
+from store.queries.listing import ListCursor, QueueCursor
 from torchyard.contract.errors import InvalidCursor
-from torchyard.contract.requests import USER_NAME
+from torchyard.contract.requests import USER_NAME, JobSort
 from torchyard.contract.views import Page, View
 
 V = TypeVar("V", bound=View)
@@ -25,6 +26,8 @@ NUMBER = "^[0-9]{1,18}$"
 BUNDLE = "^[0-9]{1,18}:[0-9a-f]{64}$"
 """The pattern of a cursor in a list of bundles."""
 
+_SORTED = re.compile(r"((?P<sort>[a-z-]{1,20}):(?P<key>[A-Za-z0-9._@-]{0,100}):)?(?P<id>job_[0-9a-f]{32})")
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
 _PLACE = re.compile(r"(-?[0-9]{1,3}):([0-9a-f]{32})")
 
 
@@ -35,7 +38,7 @@ def _cursor(pattern: str) -> Any:
 
 
 AfterNumber = Annotated[str | None, _cursor(NUMBER)]
-AfterJob = Annotated[str | None, _cursor("^job_[0-9a-f]{32}$")]
+AfterJob = Annotated[str | None, _cursor("^([a-z-]{1,20}:[A-Za-z0-9._@-]{0,100}:)?job_[0-9a-f]{32}$")]
 AfterCheckpoint = Annotated[str | None, _cursor("^ckpt_[0-9a-f]{32}$")]
 AfterArtifact = Annotated[str | None, _cursor("^art_[0-9a-f]{32}$")]
 AfterWorker = Annotated[str | None, _cursor("^wrk_[0-9a-f]{32}$")]
@@ -69,6 +72,24 @@ def id_after(cursor: str | None, prefix: Prefix) -> str | None:
     if cursor is not None and not is_id(cursor, prefix):
         raise InvalidCursor(f"{cursor!r} is not a `next` value of this list")
     return cursor
+
+
+def job_cursor(job: Job, sort: JobSort) -> str:
+    """Returns the cursor behind a job in a list of this order."""
+    if sort == "created":
+        return job.id
+    key = listing.cursor_at(job, sort).key
+    return f"{sort}:{'' if key is None else key}:{job.id}"
+
+
+def job_after(cursor: str | None, sort: JobSort) -> ListCursor | None:
+    """Returns the position that the cursor stands for, None for the start of the list. Raises InvalidCursor."""
+    if cursor is None:
+        return None
+    match, number = _SORTED.fullmatch(cursor), listing.has_number(sort)
+    if match is None or (match["sort"] or "created") != sort or (number and _INTEGER.fullmatch(match["key"]) is None):
+        raise InvalidCursor(f"{cursor!r} is not a `next` value of this list in this order")
+    return ListCursor(int(match["key"]) if number else match["key"], match["id"])
 
 
 class PlaceCursors:

@@ -8,7 +8,7 @@ from store.db import stored_spec
 from store.db.database import Session
 from store.db.tables import Artifact, AuditEntry, Bundle, Checkpoint, Job, JobEvent, Secret, Token, User, Worker
 from store.queries import queue_positions
-from store.queries.listing import ListedJob
+from store.queries.listing import ListedJob, QueuedJob
 from store.queries.timeline import TimelineItem
 from store.rows import access, checkpoints, metrics, reasons
 from store.rows.access import Caller
@@ -182,10 +182,10 @@ def artifact(row: Artifact) -> ArtifactView:
     )
 
 
-def queue(session: Session, found: Sequence[tuple[int, Job]], caller: Caller) -> list[QueueEntry]:
-    """Returns the entries of queued jobs, each given with its place in the queue, as the caller may see them."""
-    why = reasons.displayed(session, [row for _, row in found])
-    return [_queue_entry(place, row, why[row.id], caller) for place, row in found]
+def queue(session: Session, found: Sequence[QueuedJob], caller: Caller) -> list[QueueEntry]:
+    """Returns the entries of queued jobs, as the caller may see them."""
+    why = reasons.displayed(session, [queued.row for queued in found])
+    return [_queue_entry(queued, why[queued.row.id], caller) for queued in found]
 
 
 def worker(row: Worker, alive: bool, holders: dict[tuple[str, str], Job], caller: Caller) -> WorkerView:
@@ -294,15 +294,16 @@ def _device(device: DeviceView, holder: Job | None, caller: Caller) -> DeviceVie
     return device.model_copy(update={"job_id": holder.id if seen else None, "holder": shown})
 
 
-def _queue_entry(place: int, row: Job, reason: DisplayedReason, caller: Caller) -> QueueEntry:
+def _queue_entry(queued: QueuedJob, reason: DisplayedReason, caller: Caller) -> QueueEntry:
+    row = queued.row
     seen, readable = access.may_list(caller, row), access.may_read(caller, row)
     return QueueEntry(
-        position=place,
+        position=queued.place,
         job_id=row.id if seen else None,
         name=row.name if seen else None,
         owner=row.owner,
         priority=row.priority,
-        resources=stored_spec.parse_resources(row.spec["resources"]),
+        resources=stored_spec.parse_resources(queued.resources),
         reason=WaitingReason(code=reason.code, message=reason.message, since=time(reason.since)) if readable else None,
         not_before=None if row.not_before is None else time(row.not_before),
         created_at=time(row.created_at),
@@ -344,6 +345,7 @@ def _facts(
     return {
         "id": row.id,
         "name": row.name,
+        "trainer": row.trainer,
         "state": JobState(row.state),
         "status_reason": StatusReason(
             code=reason.code, message=reason.message, position=position, since=time(reason.since)
@@ -363,6 +365,7 @@ def _facts(
         "started_at": None if row.started_at is None else time(row.started_at),
         "finished_at": None if row.finished_at is None else time(row.finished_at),
         "version": row.version,
+        "position": row.position,
     }
 
 

@@ -80,7 +80,9 @@ def list_queue(
         found = listing.queue(session, limit=limit + 1, after=behind)
         entries = present.queue(session, found[:limit], caller)
     more = len(found) > limit
-    return Page[QueueEntry](data=entries, has_more=more, next=services.places.of(found[limit - 1][1]) if more else None)
+    return Page[QueueEntry](
+        data=entries, has_more=more, next=services.places.of(found[limit - 1].row) if more else None
+    )
 
 
 def _set_drain(services: Services, caller: Caller, worker_id: str, *, drain: bool) -> WorkerView:

@@ -1,5 +1,7 @@
 """Lists, shows, changes, stops and deletes jobs, and lists their events."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 import logging
 import re
@@ -14,27 +16,27 @@ from starlette.responses import Response
 from api import etags, present, waiting
 from api.auth import JobId, JobReader, JobWriter, Principal, visible_job
 from api.body import Body, parsed
-from api.openapi import CONDITIONAL, PATCH_BODY, headers, problems
-from api.paging import AfterJob, AfterNumber, Limit, id_after, number_after, page, page_of
+from api.openapi import ACTIONS_BODY, CONDITIONAL, PATCH_BODY, headers, problems
+from api.paging import AfterJob, AfterNumber, Limit, job_after, job_cursor, number_after, page_of
 from api.services import Services, ServicesDep
-from store.commands import cleanup, requests
+from store.commands import actions, cleanup, requests
 from store.queries import listing
 from store.rows import jobs
 from torchyard.contract.errors import Conflict, Unavailable
 from torchyard.contract.job import JobState
+from torchyard.contract.requests import LABEL, ActionFilter, JobActions, JobSort, Search, Text, parse_request
 from torchyard.contract.spec import parse_patch
-from torchyard.contract.views import EventView, JobSummary, JobView, Page
+from torchyard.contract.views import ActionsView, EventView, JobPage, JobView, Page, RefusedAction
 
 router = APIRouter(tags=["jobs"], responses=problems(Unavailable))
 
 _log = logging.getLogger(__name__)
 
-_LABEL = r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}:[^\x00]{0,200}$"
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 
 
 def _label(text: str) -> str:
-    if re.fullmatch(_LABEL, text) is None:
+    if re.fullmatch(LABEL, text) is None:
         raise ValueError("write a label as key:value")
     return text
 
@@ -45,9 +47,10 @@ def _instant(text: Any) -> Any:
     return text
 
 
-Text = Annotated[str, Query(max_length=200, pattern=r"^[^\x00]*$")]
-Label = Annotated[str, AfterValidator(_label), WithJsonSchema({"type": "string", "pattern": _LABEL})]
+Label = Annotated[str, AfterValidator(_label), WithJsonSchema({"type": "string", "pattern": LABEL})]
 Instant = Annotated[AwareDatetime, BeforeValidator(_instant)]
+
+_SHOWN_REFUSALS = 50
 
 _JOB: dict[int | str, dict[str, Any]] = {
     200: {"model": JobView, "headers": headers("ETag")},
@@ -55,12 +58,16 @@ _JOB: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.get("/jobs")
+@router.get("/jobs", response_model=JobPage)
 def list_jobs(
     *,
     services: ServicesDep,
     caller: JobReader,
     state: Annotated[list[JobState] | None, Query(max_length=20, description="in any of these states")] = None,
+    q: Annotated[
+        Search | None,
+        Query(description="a part of the name, id, owner or a label's value, without regard to case"),
+    ] = None,
     name: Annotated[Text | None, Query(description="exactly this name")] = None,
     owner: Annotated[
         Text | None, Query(description="the owner; if left out, of all owners whose jobs you may see")
@@ -71,23 +78,64 @@ def list_jobs(
     ] = None,
     created_after: Annotated[Instant | None, Query(description="later than this (RFC 3339)")] = None,
     created_before: Annotated[Instant | None, Query(description="earlier than this (RFC 3339)")] = None,
+    sort: Annotated[
+        JobSort,
+        Query(description="times newest first, `priority` highest first, others from A to Z; a leading `-` reverses"),
+    ] = "created",
+    counts: Annotated[
+        bool, Query(description="also count the jobs of each state, for the filter without `state`")
+    ] = False,
     limit: Limit = 100,
     after: AfterJob = None,
-) -> Page[JobSummary]:
+) -> Response:
     """Lists jobs, newest first, without their specs and cards. Ask for a job to see all of it."""
-    before = id_after(after, "job")
+    behind = job_after(after, sort)
     where = listing.JobFilter(
         states=tuple(state or ()),
+        q=q,
         name=name,
         owner=owner,
         trainer=trainer,
-        labels=tuple((key, value) for key, _, value in (item.partition(":") for item in label or ())),
+        labels=_pairs(label),
         created_after=_microseconds(created_after),
         created_before=_microseconds(created_before),
     )
     with services.store.read() as session:
-        rows = listing.newest(session, where, caller=caller, limit=limit + 1, before=before)
-        return page(JobSummary, present.summaries(session, rows, caller), limit=limit, cursor=lambda job: job.id)
+        found = listing.jobs(session, where, caller=caller, limit=limit + 1, sort=sort, after=behind)
+        by_state = listing.counts(session, replace(where, states=()), caller=caller) if counts else None
+        rows = present.summaries(session, found[:limit], caller)
+    shown = JobPage.model_construct(
+        data=rows,
+        has_more=len(found) > limit,
+        next=job_cursor(found[limit - 1].row, sort) if len(found) > limit else None,
+        counts=by_state,
+        total=None if by_state is None else sum(by_state.values()),
+    )
+    return Response(shown.model_dump_json(), media_type="application/json")
+
+
+@router.post("/jobs/actions", openapi_extra=ACTIONS_BODY)
+def act_on_jobs(services: ServicesDep, caller: JobWriter, body: Body) -> ActionsView:
+    """Cancels, pauses, resumes or deletes many jobs: those with `ids`, or those that a filter matches.
+
+    Each job is changed by itself, as the action on one job does; what is refused leaves the others as they are. A
+    filter finds only jobs on which the action would do something. At most 1,000 jobs a request: repeat it while the
+    answer says `more`.
+    """
+    wanted = parse_request(JobActions, parsed(body))
+    chosen = wanted.ids if "ids" in wanted.model_fields_set else _filter_of(wanted.filter)
+    result = actions.act(services.store, wanted.action, chosen, caller=caller, dry_run=wanted.dry_run)
+    if wanted.action == "delete" and result.done:
+        _collect(services)
+    return ActionsView(
+        matched=result.matched,
+        done=result.done,
+        refused=[
+            RefusedAction(job_id=item.job_id, code=item.error.code, message=item.error.message)
+            for item in result.refused[:_SHOWN_REFUSALS]
+        ],
+        more=result.more,
+    )
 
 
 @router.get("/jobs/{job_id}", status_code=200, openapi_extra=CONDITIONAL, responses=_JOB)
@@ -160,6 +208,21 @@ def list_events(
 def _content(services: Services, caller: Principal, job_id: str) -> bytes:
     with services.store.read() as session:
         return present.job(session, visible_job(session, job_id, caller)).model_dump_json().encode()
+
+
+def _filter_of(sent: ActionFilter) -> listing.JobFilter:
+    return listing.JobFilter(
+        states=tuple(sent.state or ()),
+        q=sent.q,
+        name=sent.name,
+        owner=sent.owner,
+        trainer=sent.trainer,
+        labels=_pairs(sent.label),
+    )
+
+
+def _pairs(labels: Sequence[str] | None) -> tuple[tuple[str, str], ...]:
+    return tuple((key, value) for key, _, value in (item.partition(":") for item in labels or ()))
 
 
 def _collect(services: Services) -> None:

@@ -15,6 +15,13 @@ _QUEUED = select(func.count()).select_from(_JOBS).where(_JOBS.c.state == JobStat
 _HIGHER = _QUEUED.where(_JOBS.c.priority > bindparam("priority"))
 _OLDER = _QUEUED.where(_JOBS.c.priority == bindparam("priority"), _JOBS.c.id < bindparam("id"))
 _AHEAD = select(_HIGHER.scalar_subquery() + _OLDER.scalar_subquery())
+_RANGE = (
+    select(_JOBS.c.id, func.row_number().over(order_by=_JOBS.c.id).label("number"))
+    .where(_JOBS.c.state == JobState.QUEUED, _JOBS.c.priority == bindparam("priority"))
+    .where(_JOBS.c.id.between(bindparam("first"), bindparam("last")))
+    .subquery()
+)
+_NUMBERED = select(_RANGE.c.id, _RANGE.c.number).where(_RANGE.c.id.in_(bindparam("ids", expanding=True)))
 
 
 def queue_position(session: Session, job: Job) -> int:
@@ -35,17 +42,12 @@ def queue_positions(session: Session, rows: Iterable[Job]) -> dict[str, int]:
 
 
 def _of_one_priority(session: Session, priority: int, job_ids: Collection[str]) -> dict[str, int]:
-    first = min(job_ids)
+    first, last = min(job_ids), max(job_ids)
     ahead = _ahead(session, priority, first)
     if len(job_ids) == 1:
         return {first: ahead + 1}
-    numbered = (
-        select(Job.id, func.row_number().over(order_by=Job.id).label("number"))
-        .where(Job.state == JobState.QUEUED, Job.priority == priority, Job.id.between(first, max(job_ids)))
-        .subquery()
-    )
-    rows = session.execute(select(numbered.c.id, numbered.c.number).where(numbered.c.id.in_(job_ids)))
-    return {job_id: ahead + number for job_id, number in rows}
+    where = {"priority": priority, "first": first, "last": last, "ids": list(job_ids)}
+    return {job_id: ahead + number for job_id, number in session.execute(_NUMBERED, where)}
 
 
 def _ahead(session: Session, priority: int, job_id: str) -> int:

@@ -56,7 +56,17 @@ def readable(caller: Caller) -> ColumnElement[bool]:
 
 def listed(caller: Caller) -> ColumnElement[bool]:
     """Returns the condition that the job's row is in the caller's lists."""
-    return true() if caller.role is Role.OPERATOR else readable(caller)
+    return true() if lists_unreadable(caller) else readable(caller)
+
+
+def lists_unreadable(caller: Caller) -> bool:
+    """Returns whether the caller's lists have jobs that the caller may not read."""
+    return caller.role is Role.OPERATOR
+
+
+def changeable(caller: Caller) -> ColumnElement[bool]:
+    """Returns the condition that the caller may change the job."""
+    return true() if caller.role is Role.ADMIN else Job.owner == caller.name
 
 
 def may_read(caller: Caller, job: Job) -> bool:
@@ -66,7 +76,7 @@ def may_read(caller: Caller, job: Job) -> bool:
 
 def may_list(caller: Caller, job: Job) -> bool:
     """Returns whether `listed` holds for a job. A job that may not be listed is shown by owner, state and devices."""
-    return caller.role is Role.OPERATOR or may_read(caller, job)
+    return lists_unreadable(caller) or may_read(caller, job)
 
 
 def get(session: Session, job_id: str, caller: Caller) -> Job:
@@ -79,7 +89,7 @@ def get(session: Session, job_id: str, caller: Caller) -> Job:
 
 def check_own(session: Session, job_id: str, caller: Caller) -> None:
     """Checks that the job is the caller's, or that the caller is an administrator. Raises as `lock` does."""
-    if session.scalar(select(Job.id).where(Job.id == job_id, _changeable(caller))) is None:
+    if session.scalar(select(Job.id).where(Job.id == job_id, changeable(caller))) is None:
         raise _refusal(session, job_id, caller)
 
 
@@ -88,7 +98,7 @@ def lock(session: Session, job_id: str, caller: Caller) -> Job:
 
     Raises Forbidden if the caller may only read it, and NotFound otherwise.
     """
-    query = select(Job).where(Job.id == job_id, _changeable(caller)).with_for_update()
+    query = select(Job).where(Job.id == job_id, changeable(caller)).with_for_update()
     job = session.scalars(query.execution_options(populate_existing=True)).first()
     if job is None:
         raise _refusal(session, job_id, caller)
@@ -107,7 +117,3 @@ def lock_readable(session: Session, job_id: str, caller: Caller) -> Job:
 def _refusal(session: Session, job_id: str, caller: Caller) -> Forbidden:
     owner = get(session, job_id, caller).owner
     return Forbidden(f"job {job_id} belongs to {owner}: only its owner and administrators may do this")
-
-
-def _changeable(caller: Caller) -> ColumnElement[bool]:
-    return true() if caller.role is Role.ADMIN else Job.owner == caller.name

@@ -6,7 +6,7 @@ import math
 import re
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, func, insert, select, update
+from sqlalchemy import ColumnElement, Select, and_, bindparam, func, insert, select, update
 from sqlalchemy.orm import Session
 
 from store.db.tables import Checkpoint, Job
@@ -21,6 +21,22 @@ CAPTURED = "captured"
 """The source of a checkpoint that is a file which the script wrote by itself."""
 
 _NUMBERED = re.compile(r"(epoch|step)-([0-9]{1,18})")
+
+
+def _best(value: ColumnElement[float | None]) -> Select[Checkpoint]:
+    order = (value, Checkpoint.step, Checkpoint.id)
+    place = func.row_number().over(partition_by=Checkpoint.job_id, order_by=order).label("place")
+    ranked = select(Checkpoint.id, place).where(
+        Checkpoint.job_id.in_(bindparam("jobs", expanding=True)),
+        Checkpoint.removed_at.is_(None),
+        Checkpoint.monitored.is_not(None),
+    )
+    first = ranked.subquery()
+    return select(Checkpoint).join(first, first.c.id == Checkpoint.id).where(first.c.place == 1)
+
+
+# Built once: building a statement costs more than executing it, and every answer with jobs executes these.
+_BEST = {"min": _best(Checkpoint.monitored.asc()), "max": _best(Checkpoint.monitored.desc())}
 
 
 @dataclass(frozen=True)
@@ -102,16 +118,9 @@ def best_of(session: Session, job: Job) -> Checkpoint | None:
 def best_of_jobs(session: Session, modes: Mapping[str, str]) -> dict[str, Checkpoint]:
     """Returns `best_of` for many jobs by id, each given with its `checkpoint.mode`. Leaves out jobs without one."""
     found: dict[str, Checkpoint] = {}
-    for mode, value in (("min", Checkpoint.monitored.asc()), ("max", Checkpoint.monitored.desc())):
+    for mode, query in _BEST.items():
         ids = [job_id for job_id, wanted in modes.items() if wanted == mode]
-        order = (value, Checkpoint.step, Checkpoint.id)
-        place = func.row_number().over(partition_by=Checkpoint.job_id, order_by=order).label("place")
-        ranked = select(Checkpoint.id, place).where(
-            Checkpoint.job_id.in_(ids), Checkpoint.removed_at.is_(None), Checkpoint.monitored.is_not(None)
-        )
-        first = ranked.subquery()
-        query = select(Checkpoint).join(first, first.c.id == Checkpoint.id).where(first.c.place == 1)
-        found |= {row.job_id: row for row in session.scalars(query)} if ids else {}
+        found |= {row.job_id: row for row in session.scalars(query, {"jobs": ids})} if ids else {}
     return found
 
 

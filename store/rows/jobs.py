@@ -74,10 +74,16 @@ def submit(
         "devices": [],
         "position": 1,
     }
+    values["search_text"] = search_text(values)
     stored = session.execute(_NEW_JOB, values).one()
     _insert_state_event(session, values["id"], seq=1, source=None, target=JobState.QUEUED, reason=WAITING, attempt=None)
     announcement_of(session).enqueue(values["id"], priority=spec.priority)
     return Job(**values, created_at=stored.created_at, reason_since=stored.reason_since)
+
+
+def search_text(job: Mapping[str, Any]) -> str:
+    """Returns what a search reads, without regard to case: id, owner, name and the labels' values."""
+    return "\x1f".join((job["id"], job["owner"], job["name"], *job["labels"].values())).casefold()
 
 
 def get(session: Session, job_id: str) -> Job:
@@ -195,8 +201,16 @@ def change(session: Session, job_id: str, patch: JobPatch, caller: Caller = SERV
         quotas.check_priority(job.owner, values["priority"], quotas.limits_of(session, job.owner))
     changed = {key: value for key, value in values.items() if getattr(job, key) != value}
     if changed:
+        named = {"id": job_id, "owner": job.owner, "name": job.name, "labels": job.labels, **changed}
         session.execute(
-            update(Job).where(Job.id == job_id).values(version=Job.version + 1, spec={**job.spec, **changed}, **changed)
+            update(Job)
+            .where(Job.id == job_id)
+            .values(
+                version=Job.version + 1,
+                spec={**job.spec, **changed},
+                search_text=search_text(named),
+                **changed,
+            )
         )
         session.refresh(job)
         announce(session, job)

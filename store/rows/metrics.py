@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 import struct
 
-from sqlalchemy import Insert, func, insert, select
+from sqlalchemy import ColumnElement, Insert, Select, bindparam, func, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
@@ -23,6 +23,19 @@ _NAMED = 5
 """The most keys that a message names."""
 _MAX_LATEST = 200
 """The most newest values that are answered of one job."""
+
+
+def _latest(*conditions: ColumnElement[bool]) -> Select[str, str, float]:
+    place = func.row_number().over(partition_by=Series.job_id, order_by=Series.id).label("place")
+    chosen = select(Series.job_id, Series.key, Series.latest, place)
+    ranked = chosen.where(Series.job_id.in_(bindparam("jobs", expanding=True)), *conditions).subquery()
+    first = select(ranked.c.job_id, ranked.c.key, ranked.c.latest).where(ranked.c.place <= _MAX_LATEST)
+    return first.order_by(ranked.c.key)
+
+
+# Built once: building a statement costs more than executing it, and every answer with jobs executes these.
+_LATEST = _latest()
+_LATEST_OF_KEYS = _latest(Series.key.in_(bindparam("keys", expanding=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +102,11 @@ def latest(
     With `keys`, only of these series.
     """
     found: dict[str, dict[str, float]] = {job_id: {} for job_id in job_ids}
-    place = func.row_number().over(partition_by=Series.job_id, order_by=Series.id).label("place")
-    chosen = select(Series.job_id, Series.key, Series.latest, place).where(Series.job_id.in_(job_ids))
-    ranked = (chosen if keys is None else chosen.where(Series.key.in_(keys))).subquery()
-    query = select(ranked.c.job_id, ranked.c.key, ranked.c.latest).where(ranked.c.place <= _MAX_LATEST)
-    for row in session.execute(query.order_by(ranked.c.key)):
+    if keys is None:
+        rows = session.execute(_LATEST, {"jobs": job_ids})
+    else:
+        rows = session.execute(_LATEST_OF_KEYS, {"jobs": job_ids, "keys": list(keys)})
+    for row in rows:
         found[row.job_id][row.key] = row.latest
     return found
 

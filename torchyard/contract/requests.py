@@ -1,11 +1,12 @@
 """The bodies of requests about users, tokens, sessions and quotas."""
 
 from datetime import timedelta
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from torchyard.contract.errors import FieldError, InvalidRequest
+from torchyard.contract.job import JobState
 from torchyard.contract.schema import Duration, Schema
 from torchyard.contract.spec import field_errors
 from torchyard.contract.team import Resource, Role, Scope
@@ -15,6 +16,18 @@ S = TypeVar("S", bound=Schema)
 
 USER_NAME = r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$"
 UserName = Annotated[str, Field(pattern=USER_NAME)]
+LABEL = r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}:[^\x00]{0,200}$"
+"""The pattern of a label as `key:value`."""
+MOST_ACTIONS = 1000
+"""The most jobs on which one request acts."""
+Text = Annotated[str, Field(max_length=200, pattern=r"^[^\x00]*$")]
+Search = Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+JobAction = Literal["cancel", "pause", "resume", "delete"]
+JobSort = Literal[
+    "created", "name", "owner", "state", "priority", "started", "finished",
+    "-created", "-name", "-owner", "-state", "-priority", "-started", "-finished",
+]  # fmt: skip
+"""How a list of jobs is sorted. A leading `-` reverses."""
 TokenName = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]*$")]
 
 
@@ -29,6 +42,13 @@ def _scopes(value: Any) -> Any:
 def _scope(value: Any) -> Any:
     return Scope(value) if isinstance(value, str) and value in set(Scope) else value
 
+
+def _states(value: Any) -> Any:
+    return [JobState(item) if item in set(JobState) else item for item in value] if isinstance(value, list) else value
+
+
+_UNSET: Any = Field(default_factory=lambda: None, validate_default=False)
+"""The default of a key that may be left out, but not be null."""
 
 Limit = Annotated[int, Field(ge=0, lt=2**62)] | None
 RoleName = Annotated[Role, BeforeValidator(_role)]
@@ -91,6 +111,34 @@ class CodeLogin(Schema):
     """What a browser on the service's machine may send instead: a login code."""
 
     code: Annotated[str, Field(min_length=1, max_length=100)]
+
+
+class ActionFilter(Schema):
+    """The jobs that meet every condition, as those of a list do."""
+
+    state: Annotated[list[JobState], BeforeValidator(_states), Field(max_length=20)] = _UNSET
+    q: Search = _UNSET
+    name: Text = _UNSET
+    owner: Text = _UNSET
+    trainer: Text = _UNSET
+    label: Annotated[list[Annotated[str, Field(pattern=LABEL)]], Field(max_length=32)] = _UNSET
+
+
+class JobActions(Schema):
+    """An action on many jobs: those with these ids, or those that a filter matches."""
+
+    model_config = {"json_schema_extra": {"oneOf": [{"required": ["ids"]}, {"required": ["filter"]}]}}
+
+    action: JobAction
+    ids: Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=MOST_ACTIONS)] = _UNSET
+    filter: ActionFilter = _UNSET
+    dry_run: bool = Field(default=False, description="only answer how many jobs match")
+
+    @model_validator(mode="after")
+    def _has_one_choice(self) -> Self:
+        if len({"ids", "filter"} & self.model_fields_set) != 1:
+            raise ValueError("send either `ids` or `filter`")
+        return self
 
 
 def parse_request(kind: type[S], raw: object) -> S:

@@ -94,6 +94,8 @@ class JobSummary(View):
 
     id: str
     name: str
+    trainer: str = ""
+    """Empty if the service's version does not report it in lists."""
     state: JobState
     status_reason: StatusReason
     owner: str
@@ -111,6 +113,37 @@ class JobSummary(View):
     started_at: datetime | None = None
     finished_at: datetime | None = None
     version: int
+    position: int = 0
+    """The place of the newest thing that the job stored. A stream `after` it begins with the next one."""
+
+
+class JobPage(Page[JobSummary]):
+    """One page of jobs. The counts are of all jobs that the filter without its `state` matches."""
+
+    counts: dict[JobState, int] | None = None
+    """How many jobs are in each state; states without any are left out. Null unless it was asked for."""
+    total: int | None = None
+    """How many jobs there are in all states. Null unless it was asked for."""
+
+
+class RefusedAction(View):
+    """A job on which an action was not done. `code` is that of the error."""
+
+    job_id: str
+    code: str
+    message: str
+
+
+class ActionsView(View):
+    """What an action did on many jobs."""
+
+    matched: int
+    """The jobs that were meant and that the caller may change."""
+    done: int
+    refused: list[RefusedAction]
+    """At most 50."""
+    more: bool
+    """Whether further jobs match the filter: repeat the request."""
 
 
 class JobView(JobSummary):

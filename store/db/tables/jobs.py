@@ -7,6 +7,7 @@ from sqlalchemy import (
     CheckConstraint,
     Index,
     String,
+    Text,
     text,
 )
 from sqlalchemy.orm import Mapped, mapped_column
@@ -38,6 +39,10 @@ def _index_of_queued(name: str, *columns: str, where: str) -> Index:
     return Index(name, "state", *columns, sqlite_where=condition, postgresql_where=condition)
 
 
+_LISTED = ("id", "state", "owner", "visibility", "name", "trainer", "priority", "started_at", "finished_at")
+"""What filters and orders of lists read: an index has it all, as a row may be large."""
+
+
 class Job(Base):
     """What a user submitted. Only `store.rows.jobs.transition` writes `state`."""
 
@@ -47,6 +52,9 @@ class Job(Base):
         Index("ix_jobs_state_priority_id", "state", "priority", "id"),
         Index("ix_jobs_owner_id", "owner", "id"),
         Index("ix_jobs_visibility_id", "visibility", "id"),
+        Index("ix_jobs_listed", *_LISTED, "search_text").ddl_if(dialect="sqlite"),
+        # PostgreSQL limits the size of an index's row.
+        Index("ix_jobs_listed", *_LISTED).ddl_if(dialect="postgresql"),
         _index_of_finished("log_cut_to"),
         _index_of_finished("events_cut_to"),
         _index_of_queued("ix_jobs_waiting", "shape", "priority", "id", where="not_before IS NULL"),
@@ -63,6 +71,8 @@ class Job(Base):
     shape: Mapped[str | None] = mapped_column(String(32))
     """`store.rows.shapes.shape_of` the job; None if a program older than shapes has submitted it."""
     labels: Mapped[dict[str, Any]]
+    search_text: Mapped[str] = mapped_column(Text, default="", server_default="", deferred=True)
+    """`store.rows.jobs.search_text`: what a search of a list reads."""
     visibility: Mapped[str] = mapped_column(String(8), default="private", server_default="private")
     """`team`: every user of the server may read the job; `private`: its owner and administrators."""
     retry_of: Mapped[str | None] = mapped_column(String(40))

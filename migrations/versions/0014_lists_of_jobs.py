@@ -1,0 +1,57 @@
+"""Lists of jobs: the text that a search reads, and an index that has all that filters and orders read
+
+Revision ID: 0014
+Revises: 0011
+"""
+
+from alembic import op
+import sqlalchemy as sa
+
+from migrations.turns import limit_lock_waits
+
+revision = "0014"
+down_revision = "0011"
+branch_labels = None
+depends_on = None
+
+JOBS = sa.table(
+    "jobs",
+    sa.column("id", sa.String),
+    sa.column("owner", sa.String),
+    sa.column("name", sa.String),
+    sa.column("labels", sa.JSON),
+    sa.column("search_text", sa.Text),
+)
+COLUMNS = ["id", "state", "owner", "visibility", "name", "trainer", "priority", "started_at", "finished_at"]
+BATCH = 5000
+
+
+def upgrade() -> None:
+    connection = op.get_bind()
+    limit_lock_waits(connection)
+    op.add_column("jobs", sa.Column("search_text", sa.Text(), nullable=False, server_default=""))
+    _fill(connection)
+    # PostgreSQL limits the size of an index's row.
+    text = ["search_text"] if connection.dialect.name == "sqlite" else []
+    op.create_index("ix_jobs_listed", "jobs", COLUMNS + text)
+
+
+def downgrade() -> None:
+    limit_lock_waits(op.get_bind())
+    op.drop_index("ix_jobs_listed", "jobs")
+    op.drop_column("jobs", "search_text")
+
+
+def _fill(connection: sa.Connection) -> None:
+    columns = (JOBS.c.id, JOBS.c.owner, JOBS.c.name, JOBS.c.labels)
+    write = sa.update(JOBS).where(JOBS.c.id == sa.bindparam("job")).values(search_text=sa.bindparam("text"))
+    last = ""
+    while rows := connection.execute(
+        sa.select(*columns).where(JOBS.c.id > last).order_by(JOBS.c.id).limit(BATCH)
+    ).all():
+        found = [
+            {"job": row.id, "text": "\x1f".join((row.id, row.owner, row.name, *row.labels.values())).casefold()}
+            for row in rows
+        ]
+        connection.execute(write, found)
+        last = rows[-1].id

@@ -1,0 +1,113 @@
+"""One action on many jobs: each job in its own transaction, by the command for one job."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, or_
+
+from store.commands import requests
+from store.db.tables import Job
+from store.ids import is_id
+from store.queries import listing
+from store.queries.listing import JobFilter
+from store.rows import access
+from store.rows.access import Caller
+from store.store import Store
+from torchyard.contract.errors import Conflict, Forbidden, NotFound, QuotaExceeded, TorchyardError
+from torchyard.contract.job import JobState
+from torchyard.contract.requests import MOST_ACTIONS, JobAction
+
+_ENDED = [state for state in JobState if state.terminal]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A job on which the action was not done."""
+
+    job_id: str
+    error: TorchyardError
+
+
+@dataclass(frozen=True)
+class Result:
+    """What an action did."""
+
+    matched: int
+    """The jobs that were meant and that the caller may change."""
+    done: int
+    refused: list[Refusal]
+    more: bool
+    """Whether further jobs match the filter."""
+
+
+def act(
+    store: Store, action: JobAction, chosen: Sequence[str] | JobFilter, *, caller: Caller, dry_run: bool = False
+) -> Result:
+    """Does the action on the jobs with these ids, or on the first `MOST_ACTIONS` that the filter matches.
+
+    A filter matches only jobs on which the action would do something, so that a repeated call goes on with the rest.
+    With `dry_run`, only finds them: jobs that the caller may not change are refused, states are not looked at.
+
+    Raises Unavailable. What was done before stays done.
+    """
+    more = False
+    if isinstance(chosen, JobFilter):
+        with store.read() as session:
+            found = listing.changeable(session, chosen, _concerns(action), caller=caller, limit=MOST_ACTIONS + 1)
+        more, ids, refused = len(found) > MOST_ACTIONS, list(found[:MOST_ACTIONS]), list[Refusal]()
+    else:
+        ids, refused = _known(store, chosen, caller)
+    matched = len(ids)
+    if dry_run:
+        return Result(matched, done=0, refused=refused, more=more)
+    failed = [refusal for job_id in ids if (refusal := _refusal(store, action, job_id, caller)) is not None]
+    return Result(matched, done=matched - len(failed), refused=refused + failed, more=more)
+
+
+def _known(store: Store, sent: Sequence[str], caller: Caller) -> tuple[list[str], list[Refusal]]:
+    """Returns the ids of jobs that the caller may change, each once, and the refusals of the others."""
+    known: list[str] = []
+    refused: list[Refusal] = []
+    with store.read() as session:
+        for job_id in dict.fromkeys(sent):
+            try:
+                if not is_id(job_id, "job"):
+                    raise NotFound(f"there is no job {job_id!r}")
+                access.check_own(session, job_id, caller)
+                known.append(job_id)
+            except (NotFound, Forbidden) as error:
+                refused.append(Refusal(job_id, error))
+    return known, refused
+
+
+def _refusal(store: Store, action: JobAction, job_id: str, caller: Caller) -> Refusal | None:
+    """Does the action on one job, and returns its refusal, if any. A job may have changed or gone meanwhile."""
+    try:
+        _COMMANDS[action](store, job_id, caller)
+    except (NotFound, Forbidden, Conflict, QuotaExceeded) as error:
+        return Refusal(job_id, error)
+    return None
+
+
+_COMMANDS: dict[JobAction, Callable[[Store, str, Caller], None]] = {
+    "cancel": lambda store, job_id, caller: requests.cancel(store, job_id, caller=caller, answer=_nothing),
+    "pause": lambda store, job_id, caller: requests.pause(store, job_id, caller=caller, answer=_nothing),
+    "resume": lambda store, job_id, caller: requests.resume(store, job_id, caller=caller, answer=_nothing),
+    "delete": lambda store, job_id, caller: requests.delete(store, job_id, caller=caller),
+}
+
+
+def _nothing(*_: object) -> None:
+    """The answer about a single job, which nobody reads."""
+
+
+def _concerns(action: JobAction) -> ColumnElement[bool]:
+    """Returns the condition that the action on a job would do something."""
+    if action == "delete":
+        return Job.state.in_(_ENDED)
+    open_ = Job.state.not_in(_ENDED) & Job.cancel_requested_at.is_(None)
+    if action == "cancel":
+        return open_
+    if action == "pause":
+        return open_ & Job.pause_requested_at.is_(None)
+    return open_ & or_(Job.state == JobState.PAUSED, Job.pause_requested_at.is_not(None))
