@@ -10,25 +10,35 @@ from api import etags
 from api.files import FileResponse, Span, disposition, spans_of
 from api.services import Services
 
+BYTES = "application/octet-stream"
+PICTURE = "image/png"
+_PICTURE_HEADERS = {"Content-Security-Policy": "default-src 'none'; sandbox"}
+"""A job wrote the bytes: what a browser shows of them can do nothing."""
 
-def send_blob(request: Request, services: Services, sha256: str, *, size: int, name: str) -> Response:
-    """Returns the answer with the bytes of the blob, which a browser saves under `name`.
+
+def send_blob(
+    request: Request, services: Services, sha256: str, *, size: int, name: str, media_type: str = BYTES
+) -> Response:
+    """Returns the answer with the bytes of the blob. A browser shows a `PICTURE`, and saves others under `name`.
 
     Raises HTTPException (416) if no requested part lies in it.
     """
     headers = {
         "ETag": f'"{sha256}"',
         "Cache-Control": "private, no-cache",
-        "Content-Disposition": disposition(name),
+        "Content-Disposition": disposition(name, inline=media_type == PICTURE),
         "Repr-Digest": f"sha-256=:{base64.b64encode(bytes.fromhex(sha256)).decode()}:",
     }
+    if media_type == PICTURE:
+        headers |= _PICTURE_HEADERS
     if etags.is_current(request, headers["ETag"]):
         return Response(status_code=304, headers=headers)
     blob = services.store.blobs.path(sha256)
     sendfile = services.settings.sendfile
     if sendfile and "if-range" not in request.headers:  # a proxy cannot evaluate it, as the ETag is ours
-        return Response(headers=headers | _sendfile_header(sendfile, blob), media_type="application/octet-stream")
-    return FileResponse(blob, size=size, spans=_spans(request, headers["ETag"], size=size), headers=headers)
+        return Response(headers=headers | _sendfile_header(sendfile, blob), media_type=media_type)
+    spans = _spans(request, headers["ETag"], size=size)
+    return FileResponse(blob, size=size, spans=spans, headers=headers, media_type=media_type)
 
 
 def _spans(request: Request, etag: str, *, size: int) -> list[Span] | None:

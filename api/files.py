@@ -19,7 +19,6 @@ from torchyard.contract.errors import NotFound
 ZERO_COPY = "http.response.zerocopysend"
 """The ASGI extension by which a server sends a part of an open file."""
 
-_TYPE = "application/octet-stream"
 _MOST_RANGES = 20
 _CHUNK = 1 << 18
 _RANGES = re.compile(r"bytes=[ \t]*(.+)", re.IGNORECASE)
@@ -40,11 +39,13 @@ class Span:
 class FileResponse(Response):
     """A file (status 200, `spans` is None), or parts of it (status 206)."""
 
-    def __init__(self, path: Path, *, size: int, spans: Sequence[Span] | None, headers: Mapping[str, str]) -> None:
+    def __init__(
+        self, path: Path, *, size: int, spans: Sequence[Span] | None, headers: Mapping[str, str], media_type: str
+    ) -> None:
         self._path = path
-        self._pieces, extra = _pieces(spans, size=size)
+        self._pieces, extra = _pieces(spans, size=size, media_type=media_type)
         length = str(sum(map(len, self._pieces)))
-        common = {"Accept-Ranges": "bytes", "Content-Length": length, "Content-Type": _TYPE}
+        common = {"Accept-Ranges": "bytes", "Content-Length": length, "Content-Type": media_type}
         self.status_code = 200 if spans is None else 206
         self.background = None
         self.init_headers({**common, **extra, **headers})
@@ -86,10 +87,10 @@ def spans_of(header: str, *, size: int) -> list[Span] | None:
     return satisfiable if sum(map(len, satisfiable)) <= size else None
 
 
-def disposition(filename: str) -> str:
-    """Returns the `Content-Disposition` with which a browser saves the file under this name (RFC 6266)."""
-    quoted = quote(filename, safe="")
-    return f'attachment; filename="{filename}"' if quoted == filename else f"attachment; filename*=UTF-8''{quoted}"
+def disposition(filename: str, *, inline: bool = False) -> str:
+    """Returns the `Content-Disposition` with which a browser saves the file under this name (RFC 6266), or shows it."""
+    quoted, kind = quote(filename, safe=""), "inline" if inline else "attachment"
+    return f'{kind}; filename="{filename}"' if quoted == filename else f"{kind}; filename*=UTF-8''{quoted}"
 
 
 def _span(first: str, last: str, *, size: int) -> Span:
@@ -98,7 +99,7 @@ def _span(first: str, last: str, *, size: int) -> Span:
     return Span(int(first), min(int(last) + 1, size) if last else size)
 
 
-def _pieces(spans: Sequence[Span] | None, *, size: int) -> tuple[list[bytes | Span], dict[str, str]]:
+def _pieces(spans: Sequence[Span] | None, *, size: int, media_type: str) -> tuple[list[bytes | Span], dict[str, str]]:
     """Returns the parts of the body, and the headers that describe them."""
     if spans is None:
         return [Span(0, size)], {}
@@ -107,7 +108,13 @@ def _pieces(spans: Sequence[Span] | None, *, size: int) -> tuple[list[bytes | Sp
     boundary = token_hex(16)
     pieces: list[bytes | Span] = []
     for span in spans:
-        lines = (f"--{boundary}", f"Content-Type: {_TYPE}", f"Content-Range: {_content_range(span, size=size)}", "", "")
+        lines = (
+            f"--{boundary}",
+            f"Content-Type: {media_type}",
+            f"Content-Range: {_content_range(span, size=size)}",
+            "",
+            "",
+        )
         pieces += [(b"\r\n" if pieces else b"") + "\r\n".join(lines).encode(), span]
     pieces.append(f"\r\n--{boundary}--\r\n".encode())
     return pieces, {"Content-Type": f"multipart/byteranges; boundary={boundary}"}

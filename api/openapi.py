@@ -99,6 +99,15 @@ _PART: dict[int | str, dict[str, Any]] = {
         "content": {"application/octet-stream": _BYTES, "multipart/byteranges": _BYTES},
     }
 }
+
+
+def _showing_pictures(download: dict[str, Any]) -> dict[str, Any]:
+    responses: dict[int | str, dict[str, Any]] = {**download["responses"]}
+    for status in (200, 206):
+        responses[status] = responses[status] | {"content": responses[status]["content"] | {"image/png": _BYTES}}
+    return {**download, "responses": responses}
+
+
 DOWNLOAD: dict[str, Any] = {
     "status_code": 200,
     "response_class": Response,
@@ -106,6 +115,8 @@ DOWNLOAD: dict[str, Any] = {
     "openapi_extra": {"parameters": [components.parameter(name) for name in ("Range", "If-Range", "If-None-Match")]},
 }
 """The arguments of the decorator of a route that sends a file."""
+DOWNLOAD_FILE = _showing_pictures(DOWNLOAD)
+"""The same for a file that may be a picture, which a browser shows."""
 DOWNLOAD_HEAD: dict[str, Any] = DOWNLOAD | {"responses": _WHOLE, "openapi_extra": CONDITIONAL}
 """The same for `HEAD`, which ignores ranges."""
 

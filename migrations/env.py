@@ -12,7 +12,15 @@ from store.db.database import Database
 def run() -> None:
     database = Database(context.config.attributes["url"], program="torchyard-migrations")
     with closing(database), exclusive_transaction(database) as connection:
-        context.configure(connection=connection, target_metadata=_wanted(), render_as_batch=True, compare_type=True)
+        context.configure(
+            connection=connection,
+            target_metadata=_wanted(),
+            render_as_batch=True,
+            compare_type=True,
+            include_object=lambda item, *_: (
+                item.info.get("only_on", connection.dialect.name) == connection.dialect.name
+            ),
+        )
         before = context.get_context().get_current_heads()
         context.run_migrations()
         if context.get_context().get_current_heads() != before:

@@ -7,8 +7,8 @@ from starlette.responses import Response
 
 from api import present
 from api.auth import JobReader, visible_job
-from api.blobs import send_blob
-from api.openapi import DOWNLOAD, DOWNLOAD_HEAD, problems
+from api.blobs import BYTES, PICTURE, send_blob
+from api.openapi import DOWNLOAD, DOWNLOAD_FILE, DOWNLOAD_HEAD, problems
 from api.paging import AfterCheckpoint, Limit, id_after, page
 from api.services import Services, ServicesDep
 from store.db.database import Session
@@ -50,11 +50,11 @@ def download_checkpoint(request: Request, services: ServicesDep, caller: JobRead
 
 
 @router.head("/jobs/{job_id}/checkpoints/{ref}/files/{path:path}", **DOWNLOAD_HEAD)
-@router.get("/jobs/{job_id}/checkpoints/{ref}/files/{path:path}", **DOWNLOAD)
+@router.get("/jobs/{job_id}/checkpoints/{ref}/files/{path:path}", **DOWNLOAD_FILE)
 def download_file(
     *, request: Request, services: ServicesDep, caller: JobReader, job_id: str, ref: str, path: str
 ) -> Response:
-    """Sends any file of the checkpoint, by its listed path."""
+    """Sends any file of the checkpoint, by its listed path. A browser shows a `.png`, and saves other files."""
     return _send(request, services, caller, job_id=job_id, ref=ref, path=path)
 
 
@@ -64,7 +64,8 @@ def _send(request: Request, services: Services, caller: Caller, *, job_id: str, 
         row = checkpoints.resolve(session, job, ref).row
     entry = checkpoints.main_file(row) if path is None else checkpoints.file_of(row, path)
     name = f"{job.name}-{_place(row)}{_suffix(entry['path'])}"
-    return send_blob(request, services, entry["sha256"], size=entry["size"], name=name)
+    media_type = PICTURE if path is not None and entry["path"].endswith(".png") else BYTES
+    return send_blob(request, services, entry["sha256"], size=entry["size"], name=name, media_type=media_type)
 
 
 def _listed(session: Session, job: Job, *, behind: str | None) -> list[ListedCheckpoint]:

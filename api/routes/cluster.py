@@ -1,12 +1,16 @@
 """Lists trainers, workers and the queue, and drains workers."""
 
+import functools
 import inspect
+import json
+from typing import Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
+from starlette.responses import Response
 
-from api import present
+from api import etags, present
 from api.auth import ClusterReader, ClusterWriter, JobReader
-from api.openapi import problems
+from api.openapi import CONDITIONAL, headers, problems
 from api.paging import AfterPlace, AfterWorker, Limit, id_after, page
 from api.services import Services, ServicesDep
 from store.commands import requests
@@ -15,10 +19,15 @@ from store.queries import listing
 from store.rows import jobs, workers
 from store.rows.access import Caller
 from torchyard.contract.errors import Forbidden, NotFound, Unavailable
-from torchyard.contract.spec import CONFIGS
+from torchyard.contract.spec import CONFIGS, SPEC
 from torchyard.contract.views import Page, QueueEntry, TrainerView, WorkerView
 
 router = APIRouter(tags=["cluster"])
+
+_SCHEMA: dict[int | str, dict[str, Any]] = {
+    200: {"model": dict[str, Any], "headers": headers("ETag")},
+    304: {"description": "The caller has this answer already", "headers": headers("ETag")},
+}
 
 
 @router.get("/trainers")
@@ -30,6 +39,12 @@ def list_trainers(caller: JobReader) -> Page[TrainerView]:
             for name, config in CONFIGS.items()
         ]
     )
+
+
+@router.get("/spec/schema", openapi_extra=CONDITIONAL, responses=_SCHEMA)
+def get_spec_schema(request: Request, caller: JobReader) -> Response:
+    """Returns the JSON schema of a whole job spec, for each trainer. All its defaults are valid."""
+    return etags.answer(request, _spec_schema(), media_type="application/json")
 
 
 @router.get("/workers", responses=problems(Unavailable))
@@ -83,6 +98,11 @@ def list_queue(
     return Page[QueueEntry](
         data=entries, has_more=more, next=services.places.of(found[limit - 1].row) if more else None
     )
+
+
+@functools.cache
+def _spec_schema() -> bytes:
+    return json.dumps(SPEC.json_schema(mode="serialization")).encode()
 
 
 def _set_drain(services: Services, caller: Caller, worker_id: str, *, drain: bool) -> WorkerView:

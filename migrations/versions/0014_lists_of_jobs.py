@@ -1,4 +1,4 @@
-"""Lists of jobs: the text that a search reads, and an index that has all that filters and orders read
+"""Lists of jobs: the text that a search reads, and on SQLite an index with all that filters and orders read
 
 Revision ID: 0014
 Revises: 0011
@@ -22,7 +22,18 @@ JOBS = sa.table(
     sa.column("labels", sa.JSON),
     sa.column("search_text", sa.Text),
 )
-COLUMNS = ["id", "state", "owner", "visibility", "name", "trainer", "priority", "started_at", "finished_at"]
+LISTED = [
+    "id",
+    "state",
+    "owner",
+    "visibility",
+    "name",
+    "trainer",
+    "priority",
+    "started_at",
+    "finished_at",
+    "search_text",
+]
 BATCH = 5000
 
 
@@ -31,14 +42,13 @@ def upgrade() -> None:
     limit_lock_waits(connection)
     op.add_column("jobs", sa.Column("search_text", sa.Text(), nullable=False, server_default=""))
     _fill(connection)
-    # PostgreSQL limits the size of an index's row.
-    text = ["search_text"] if connection.dialect.name == "sqlite" else []
-    op.create_index("ix_jobs_listed", "jobs", COLUMNS + text)
+    if connection.dialect.name == "sqlite":  # PostgreSQL keeps large values outside of the rows
+        op.create_index("ix_jobs_listed", "jobs", LISTED)
 
 
 def downgrade() -> None:
     limit_lock_waits(op.get_bind())
-    op.drop_index("ix_jobs_listed", "jobs")
+    op.drop_index("ix_jobs_listed", "jobs", if_exists=True)
     op.drop_column("jobs", "search_text")
 
 

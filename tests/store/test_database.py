@@ -44,7 +44,7 @@ def test_a_number_that_a_database_refuses_does_not_reach_it(db: StoreFixture, nu
     error = {"code": "user_error", "message": "1234567890123456789", "rank": number, "exit_code": 1}
     job_id = db.submit()
     db.write(lambda session: session.execute(update(Job).where(Job.id == job_id).values(error=error)))
-    (listed,) = db.read(lambda session: listing.newest(session, JobFilter(), caller=SERVICE, limit=1))
+    (listed,) = db.read(lambda session: listing.jobs(session, JobFilter(), caller=SERVICE, limit=1))
     assert listed.error == {**error, "rank": stored}
 
 

@@ -8,7 +8,7 @@ from sqlalchemy import inspect, update
 from store.db.tables import Job
 from store.ids import is_id, new_id
 from store.queries import listing, queue_positions
-from store.queries.listing import JobFilter
+from store.queries.listing import JobFilter, ListCursor
 from store.rows import access, intents, jobs, waiting
 from store.rows.access import SERVICE, Caller
 from store.rows.jobs import Reason
@@ -63,7 +63,7 @@ def test_a_list_reads_no_column_that_may_be_large(db: StoreFixture) -> None:
     older = db.submit()
     with db.database.write() as session:  # as a version without the key stored it
         session.execute(update(Job).where(Job.id == older).values(spec={"trainer": "script"}))
-    old, new = db.read(lambda session: listing.newest(session, JobFilter(), caller=SERVICE, limit=2))
+    old, new = db.read(lambda session: listing.jobs(session, JobFilter(), caller=SERVICE, limit=2))
     assert (new.monitor, new.mode, new.error) == ("val/accuracy", "max", None)
     assert (old.monitor, old.mode) == ("val/loss", "min")
     assert inspect(new.row).unloaded == {"spec", "card", "error"}
@@ -76,7 +76,8 @@ def test_lists_are_newest_first_and_filtered(db: StoreFixture) -> None:
 
     def found(limit: int = 10, before: str | None = None, **where: object) -> list[str]:
         chosen = JobFilter(**where)  # pyright: ignore[reportArgumentType]
-        rows = db.read(lambda session: listing.newest(session, chosen, caller=SERVICE, limit=limit, before=before))
+        after = None if before is None else ListCursor(None, before)
+        rows = db.read(lambda session: listing.jobs(session, chosen, caller=SERVICE, limit=limit, after=after))
         return [listed.row.id for listed in rows]
 
     assert found() == [d, c, b, a]

@@ -117,8 +117,8 @@ def test_pages_of_the_queue_continue_across_priorities(db: StoreFixture) -> None
     seen: list[tuple[int, str]] = []
     last: QueueCursor | None = None
     while page := db.read(lambda session: listing.queue(session, limit=5, after=last)):  # noqa: B023
-        seen += [(place, job.id) for place, job in page]
-        last = QueueCursor(page[-1][1].priority, page[-1][1].id)
+        seen += [(queued.place, queued.row.id) for queued in page]
+        last = QueueCursor(page[-1].row.priority, page[-1].row.id)
     assert seen == [(place, job_id) for place, (job_id, _) in enumerate(order, start=1)]
 
 

@@ -13,14 +13,17 @@ from pydantic import BaseModel
 from torchyard.contract.advice import AdviceView
 from torchyard.contract.durations import format_duration
 from torchyard.contract.errors import InvalidSpec, TooLarge
+from torchyard.contract.requests import JobAction, JobSort
 from torchyard.contract.spec import MOST_SPEC_BYTES
 from torchyard.contract.team import Resource
 from torchyard.contract.views import (
+    ActionsView,
     ArtifactView,
     AuditView,
     BundleView,
     CheckpointView,
     EventView,
+    JobPage,
     JobSummary,
     JobView,
     LoginCodeView,
@@ -117,6 +120,8 @@ def jobs(
     labels: Mapping[str, str] | None = None,
     created_after: datetime | None = None,
     created_before: datetime | None = None,
+    q: str | None = None,
+    sort: JobSort | None = None,
     limit: int | None = None,
 ) -> Call[Page[JobSummary]]:
     times = {"created_after": created_after, "created_before": created_before}
@@ -127,9 +132,21 @@ def jobs(
         "trainer": trainer,
         "label": [f"{key}:{value}" for key, value in (labels or {}).items()],
         **{key: moment.astimezone().isoformat() for key, moment in times.items() if moment is not None},
+        "q": q,
+        "sort": sort,
         "limit": None if limit is None else max(1, min(limit, _LONGEST_PAGE)),
     }
     return Call(Page[JobSummary], "GET", "/v1/jobs", params)
+
+
+def counts(**matching: Any) -> Call[JobPage]:
+    return Call(JobPage, "GET", "/v1/jobs", {**jobs(**matching, limit=1).params, "counts": "true"})
+
+
+def act(action: JobAction, *, ids: Sequence[str] | None, dry_run: bool, **matching: Any) -> Call[ActionsView]:
+    chosen = {"filter": _given(matching)} if ids is None else {"ids": [*ids]}
+    content = json.dumps({"action": action, "dry_run": dry_run, **chosen})
+    return Call(ActionsView, "POST", "/v1/jobs/actions", content=content, headers=_JSON, repeatable=action != "delete")
 
 
 def queue() -> Call[Page[QueueEntry]]:

@@ -92,6 +92,8 @@ class Client:
     find = _blocking(ClientCore.find)
     advice = _blocking(ClientCore.advice)
     list = _iterating(ClientCore.list)
+    count = _blocking(ClientCore.count)
+    act = _blocking(ClientCore.act)
     update = _blocking(ClientCore.update)
     cancel = _blocking(ClientCore.cancel)
     pause = _blocking(ClientCore.pause)

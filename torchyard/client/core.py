@@ -23,9 +23,12 @@ from torchyard.client.transport import Transport
 from torchyard.contract.advice import AdviceView
 from torchyard.contract.artifacts import is_artifact_path
 from torchyard.contract.errors import NotFound, ServerError
+from torchyard.contract.job import JobState
+from torchyard.contract.requests import JobAction, JobSort
 from torchyard.contract.spec import JobSpec
 from torchyard.contract.team import Visibility
 from torchyard.contract.views import (
+    ActionsView,
     ArtifactView,
     CheckpointFile,
     CheckpointView,
@@ -144,9 +147,14 @@ class ClientCore(TeamCore):
         labels: Mapping[str, str] | None = None,
         created_after: datetime | None = None,
         created_before: datetime | None = None,
+        q: str | None = None,
+        sort: JobSort = "created",
         limit: int | None = None,
     ) -> AsyncGenerator[JobSummary]:
-        """Yields the jobs that match every argument and have all `labels`, newest first. `get` returns all of a job."""
+        """Yields the jobs that match every argument and have all `labels`, newest first. `get` returns all of a job.
+
+        `q` is a part of the name, the id, the owner or a label's value. A `sort` with a leading `-` is reversed.
+        """
         call = calls.jobs(
             state=state,
             name=name,
@@ -155,9 +163,54 @@ class ClientCore(TeamCore):
             labels=labels,
             created_after=created_after,
             created_before=created_before,
+            q=q,
+            sort=None if sort == "created" else sort,
             limit=limit,
         )
         return self._connection.pages(call, limit=limit)
+
+    async def count(
+        self,
+        *,
+        q: str | None = None,
+        name: str | None = None,
+        owner: str | None = None,
+        trainer: str | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> Mapping[JobState, int]:
+        """Returns how many jobs that match every argument are in each state; states without any are left out."""
+        call = calls.counts(q=q, name=name, owner=owner, trainer=trainer, labels=labels)
+        return (await self._connection.answer(call)).counts or {}
+
+    async def act(
+        self,
+        action: JobAction,
+        ids: Sequence[str] | None = None,
+        *,
+        state: Sequence[str] | None = None,
+        q: str | None = None,
+        name: str | None = None,
+        owner: str | None = None,
+        trainer: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        dry_run: bool = False,
+    ) -> ActionsView:
+        """Cancels, pauses, resumes or deletes the jobs with these `ids`, else those that match every other argument.
+
+        At most 1,000 jobs: repeat it while the answer says `more`. What is refused leaves the others as they are.
+        """
+        call = calls.act(
+            action,
+            ids=ids,
+            dry_run=dry_run,
+            state=None if state is None else [str(item) for item in state],
+            q=q,
+            name=name,
+            owner=owner,
+            trainer=trainer,
+            label=None if labels is None else [f"{key}:{value}" for key, value in labels.items()],
+        )
+        return await self._connection.answer(call)
 
     async def update(
         self,

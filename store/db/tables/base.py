@@ -11,6 +11,9 @@ from sqlalchemy.orm import DeclarativeBase
 
 from store.db.database import Document
 
+ONLY_ON = "only_on"
+"""The key in `info` of an index for one kind of database: the name of its dialect."""
+
 BigKey = BigInteger().with_variant(Integer, "sqlite")
 
 

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from store.db.database import CleanText, Document, now_us
 from store.db.stored_spec import StoredSpec
-from store.db.tables.base import Base, BigKey
+from store.db.tables.base import ONLY_ON, Base, BigKey
 from torchyard.contract.job import JobState
 
 _TERMINAL = ", ".join(f"'{state}'" for state in JobState if state.terminal)
@@ -39,8 +39,12 @@ def _index_of_queued(name: str, *columns: str, where: str) -> Index:
     return Index(name, "state", *columns, sqlite_where=condition, postgresql_where=condition)
 
 
-_LISTED = ("id", "state", "owner", "visibility", "name", "trainer", "priority", "started_at", "finished_at")
-"""What filters and orders of lists read: an index has it all, as a row may be large."""
+_LISTED = Index(
+    "ix_jobs_listed",
+    *("id", "state", "owner", "visibility", "name", "trainer", "priority", "started_at", "finished_at", "search_text"),
+    info={ONLY_ON: "sqlite"},
+).ddl_if(dialect="sqlite")
+"""Has all that filters and orders of lists read. PostgreSQL needs none: it keeps large values outside of the rows."""
 
 
 class Job(Base):
@@ -52,9 +56,7 @@ class Job(Base):
         Index("ix_jobs_state_priority_id", "state", "priority", "id"),
         Index("ix_jobs_owner_id", "owner", "id"),
         Index("ix_jobs_visibility_id", "visibility", "id"),
-        Index("ix_jobs_listed", *_LISTED, "search_text").ddl_if(dialect="sqlite"),
-        # PostgreSQL limits the size of an index's row.
-        Index("ix_jobs_listed", *_LISTED).ddl_if(dialect="postgresql"),
+        _LISTED,
         _index_of_finished("log_cut_to"),
         _index_of_finished("events_cut_to"),
         _index_of_queued("ix_jobs_waiting", "shape", "priority", "id", where="not_before IS NULL"),
@@ -71,7 +73,7 @@ class Job(Base):
     shape: Mapped[str | None] = mapped_column(String(32))
     """`store.rows.shapes.shape_of` the job; None if a program older than shapes has submitted it."""
     labels: Mapped[dict[str, Any]]
-    search_text: Mapped[str] = mapped_column(Text, default="", server_default="", deferred=True)
+    search_text: Mapped[str] = mapped_column(Text, default="", server_default="")
     """`store.rows.jobs.search_text`: what a search of a list reads."""
     visibility: Mapped[str] = mapped_column(String(8), default="private", server_default="private")
     """`team`: every user of the server may read the job; `private`: its owner and administrators."""
