@@ -57,6 +57,8 @@ FOR_ROLES: list[tuple[str, str, Any, Role, int]] = [
     ("GET", "/v1/queue", None, Role.VIEWER, 200),
     ("GET", "/v1/workers", None, Role.VIEWER, 200),
     ("GET", "/v1/trainers", None, Role.VIEWER, 200),
+    ("GET", "/v1/spec/schema", None, Role.VIEWER, 200),
+    ("POST", "/v1/jobs/actions", {"action": "cancel", "filter": {}}, Role.MEMBER, 200),
     ("GET", "/v1/me", None, Role.VIEWER, 200),
     ("GET", "/v1/tokens", None, Role.VIEWER, 200),
     ("GET", "/v1/quotas/users/alice", None, Role.VIEWER, 200),

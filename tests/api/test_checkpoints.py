@@ -212,6 +212,21 @@ def test_any_listed_file_can_be_downloaded(service: ApiFixture, path: str) -> No
     assert (head.status_code, head.headers["content-length"]) == (200, "3")
 
 
+def test_a_browser_shows_pictures_and_nothing_else(service: ApiFixture, path: str) -> None:
+    shown = service.client.get(f"{path}/epoch-1/files/overlays/a.png")
+    assert shown.headers["content-type"] == "image/png"
+    assert shown.headers["content-disposition"] == 'inline; filename="crack-unet-epoch-1-a.png"'
+    assert shown.headers["content-security-policy"] == "default-src 'none'; sandbox"
+    assert shown.headers["x-content-type-options"] == "nosniff"
+    part = service.client.get(f"{path}/epoch-1/files/overlays/a.png", headers={"Range": "bytes=1-"})
+    assert (part.status_code, part.content, part.headers["content-type"]) == (206, b"ng", "image/png")
+    assert part.headers["content-security-policy"] == shown.headers["content-security-policy"]
+    for file in ("files/model.safetensors", "files/state.pt", "download"):
+        saved = service.client.get(f"{path}/epoch-1/{file}")
+        assert saved.headers["content-type"] == "application/octet-stream"
+        assert saved.headers["content-disposition"].startswith("attachment; ")
+
+
 def test_a_file_that_is_not_listed_is_not_found(service: ApiFixture, path: str) -> None:
     outside = ("../state.pt", "%2e%2e/%2e%2e/torchyard.db", "/etc/passwd", "%00")
     for name in ("nope", "overlays", "", "state.pt/", "x" * 3000, *outside):

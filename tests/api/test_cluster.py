@@ -1,5 +1,8 @@
 """Trainers, workers, and readiness."""
 
+from typing import Any, cast
+
+import jsonschema_rs
 import pytest
 
 from store.ids import new_id
@@ -25,6 +28,46 @@ def test_trainers_are_listed_with_the_schema_of_their_configuration(service: Api
             assert [
                 name for name, field in part["properties"].items() if not {"description", "$ref"} & set(field)
             ] == []
+
+
+def test_every_default_of_a_trainers_schema_is_valid(service: ApiFixture) -> None:
+    for item in service.get("/v1/trainers")["data"]:
+        check_defaults(item["config_schema"], item["config_schema"])
+
+
+def test_the_schema_of_a_spec_has_every_trainer_and_accepts_resolved_specs(service: ApiFixture) -> None:
+    answer = service.client.get("/v1/spec/schema")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
+    schema = answer.json()
+    assert {*schema["discriminator"]["mapping"]} == {*CONFIGS}
+    check_defaults(schema, schema)
+    validator = jsonschema_rs.validator_for(schema)
+    for needed in (
+        {"trainer": "image-classification"},
+        {"trainer": "segmentation", "config": {"data": {"source": "file:///data"}}},
+        {"trainer": "script", "config": {"code": "file:///code"}, "time_limit": "90m", "env": {"A": {"secret": "B"}}},
+    ):
+        resolved = service.client.post("/v1/jobs/validate", json=needed).json()["spec"]
+        validator.validate(resolved)
+        assert not validator.is_valid({**resolved, "time_limit": "PT10M"})
+        assert not validator.is_valid({**resolved, "surprise": 1})
+    held = service.client.get("/v1/spec/schema", headers={"If-None-Match": answer.headers["etag"]})
+    assert held.status_code == 304
+
+
+def check_defaults(node: Any, schema: dict[str, Any]) -> None:
+    """Checks that each default in a part of the schema is valid where it stands."""
+    if isinstance(node, list):
+        for item in cast(list[Any], node):
+            check_defaults(item, schema)
+    if not isinstance(node, dict):
+        return
+    here = cast(dict[str, Any], node)
+    for field in here.get("properties", {}).values():
+        if "default" in field:
+            jsonschema_rs.validate({**field, "$defs": schema["$defs"]}, field["default"])
+    for item in here.values():
+        check_defaults(item, schema)
 
 
 @pytest.mark.parametrize(

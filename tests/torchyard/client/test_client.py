@@ -27,6 +27,7 @@ from torchyard.contract.errors import (
     TorchyardError,
     Unavailable,
 )
+from torchyard.contract.job import JobState
 
 next_pause = Backoff.next_pause
 
@@ -80,6 +81,32 @@ def test_list_stops_at_its_limit(server: FakeServer, client: Client) -> None:
     server.on("/v1/jobs", page([job(id="job_0"), job(id="job_1")], more=True, next="c"), page([job(), job()]))
     assert [item.id for item in client.list(limit=3)] == ["job_0", "job_1", "job_1"]
     assert len(server.requests) == 2
+
+
+def test_list_searches_and_sorts_on_every_page(server: FakeServer, client: Client) -> None:
+    server.on("/v1/jobs", page([job()], more=True, next="-name:a:job_1"), page([]))
+    assert len([*client.list(q="50%", sort="-name")]) == 1
+    assert [request.query for request in server.requests] == [
+        {"q": ["50%"], "sort": ["-name"]},
+        {"q": ["50%"], "sort": ["-name"], "after": ["-name:a:job_1"]},
+    ]
+
+
+def test_jobs_are_counted_by_state(server: FakeServer, client: Client) -> None:
+    server.on("/v1/jobs", {**page([]), "counts": {"queued": 2, "failed": 1}, "total": 3})
+    assert client.count(q="digits", labels={"team": "a"}) == {JobState.QUEUED: 2, JobState.FAILED: 1}
+    assert server.requests[0].query == {"q": ["digits"], "label": ["team:a"], "counts": ["true"], "limit": ["1"]}
+
+
+def test_an_action_names_jobs_or_a_filter(server: FakeServer, client: Client) -> None:
+    refused = [{"job_id": "job_2", "code": "conflict", "message": "it has ended"}]
+    server.on("/v1/jobs/actions", {"matched": 2, "done": 1, "refused": refused, "more": False})
+    assert client.act("cancel", ["job_1", "job_2"]).refused[0].code == "conflict"
+    client.act("delete", state=["failed"], labels={"team": "a"}, dry_run=True)
+    assert [json.loads(request.body) for request in server.requests] == [
+        {"action": "cancel", "dry_run": False, "ids": ["job_1", "job_2"]},
+        {"action": "delete", "dry_run": True, "filter": {"state": ["failed"], "label": ["team:a"]}},
+    ]
 
 
 def test_find_tries_an_id_first_then_the_newest_job_of_that_name(server: FakeServer, client: Client) -> None:

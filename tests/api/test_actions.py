@@ -1,0 +1,154 @@
+"""Actions on many jobs: by their ids, or by a filter."""
+
+from typing import Any
+
+import pytest
+
+from store.commands import actions
+from store.queries import listing
+from tests.api.service import ApiFixture, both_databases
+from torchyard.contract.job import EndReason
+from torchyard.contract.team import Role
+
+
+def act(service: ApiFixture, action: str, **body: Any) -> dict[str, Any]:
+    answer = service.client.post("/v1/jobs/actions", json={"action": action, **body})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def states(service: ApiFixture) -> dict[str, str]:
+    return {job["name"]: job["state"] for job in service.get("/v1/jobs")["data"]}
+
+
+def summary(answer: dict[str, Any]) -> tuple[int, int, list[tuple[str, str]], bool]:
+    refused = [(item["job_id"], item["code"]) for item in answer["refused"]]
+    return answer["matched"], answer["done"], refused, answer["more"]
+
+
+@both_databases
+def test_a_filter_finds_the_jobs_on_which_the_action_does_something(service: ApiFixture) -> None:
+    jobs = {name: service.submit(name=name, labels={"n": name})["id"] for name in ("ended", "runs", "waits", "other")}
+    service.end(service.start(jobs["ended"]), reason=EndReason.COMPLETED)
+    claim = service.start(jobs["runs"], device="cpu-1")
+    assert summary(act(service, "pause", filter={"q": "s"}, dry_run=True)) == (2, 0, [], False)
+    assert set(states(service).values()) == {"succeeded", "running", "queued"}
+    assert summary(act(service, "pause", filter={"q": "s"})) == (2, 2, [], False)
+    assert summary(act(service, "pause", filter={"q": "s"})) == (0, 0, [], False)
+    assert states(service) == {"ended": "succeeded", "runs": "running", "waits": "paused", "other": "queued"}
+    assert summary(act(service, "resume", filter={"state": ["paused"], "label": ["n:waits"]})) == (1, 1, [], False)
+    assert states(service)["waits"] == "queued"
+    assert summary(act(service, "cancel", filter={"trainer": "image-classification", "owner": "admin"})) == (
+        3,
+        3,
+        [],
+        False,
+    )
+    assert summary(act(service, "cancel", filter={})) == (0, 0, [], False)  # the running one is stopping already
+    service.end(claim, reason=EndReason.CANCELLED)
+    assert states(service) == {"ended": "succeeded", "runs": "cancelled", "waits": "cancelled", "other": "cancelled"}
+    assert summary(act(service, "delete", filter={"name": "runs"})) == (1, 1, [], False)
+    assert summary(act(service, "delete", filter={})) == (3, 3, [], False)
+    assert states(service) == {}
+
+
+def test_what_is_refused_leaves_the_others_as_they_are(service: ApiFixture) -> None:
+    ended, waits = service.submit(name="ended")["id"], service.submit(name="waits")["id"]
+    service.end(service.start(ended), reason=EndReason.COMPLETED)
+    missing = "job_" + "0" * 32
+    answer = act(service, "cancel", ids=[ended, waits, waits, missing, "../x", ""])
+    refused = [(missing, "not_found"), ("../x", "not_found"), ("", "not_found"), (ended, "conflict")]
+    assert summary(answer) == (2, 1, refused, False)
+    assert "succeeded" in answer["refused"][-1]["message"]
+    assert states(service) == {"ended": "succeeded", "waits": "cancelled"}
+    assert summary(act(service, "cancel", ids=[waits])) == (1, 1, [], False)  # as a second cancel of one job
+    assert summary(act(service, "cancel", ids=[])) == (0, 0, [], False)
+    assert [entry["object"] for entry in service.get("/v1/audit", action="job.cancel")["data"]] == [waits, waits]
+
+
+@pytest.mark.parametrize("role", [Role.MEMBER, Role.OPERATOR])
+def test_only_jobs_that_the_caller_may_change_are_changed(service: ApiFixture, role: Role) -> None:
+    service.act_as("alice")
+    private, shared = service.submit(name="private")["id"], service.submit(name="shared", visibility="team")["id"]
+    service.act_as("bob", role)
+    own = service.submit(name="own")["id"]
+    for dry_run in (True, False):
+        answer = act(service, "pause", ids=[private, shared, own], dry_run=dry_run)
+        assert summary(answer) == (1, 1 - dry_run, [(private, "not_found"), (shared, "forbidden")], False)
+    assert summary(act(service, "cancel", filter={"owner": "alice"})) == (0, 0, [], False)
+    assert summary(act(service, "cancel", filter={})) == (1, 1, [], False)
+    service.act_as("alice")
+    assert states(service) == {"private": "queued", "shared": "queued"}
+    service.act_as("admin")
+    assert summary(act(service, "cancel", filter={"owner": "alice"})) == (2, 2, [], False)
+
+
+def test_a_viewer_may_not_act(service: ApiFixture) -> None:
+    service.act_as("vera", Role.VIEWER)
+    answer = service.client.post("/v1/jobs/actions", json={"action": "cancel", "filter": {}})
+    assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
+
+
+def test_a_job_that_ends_meanwhile_is_refused(service: ApiFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = service.submit(name="first")["id"]
+    service.submit(name="second")
+    find = listing.changeable
+
+    def find_and_end(*args: Any, **options: Any) -> Any:
+        found = find(*args, **options)
+        service.end(service.start(first), reason=EndReason.COMPLETED)
+        return found
+
+    monkeypatch.setattr(listing, "changeable", find_and_end)
+    assert summary(act(service, "cancel", filter={})) == (2, 1, [(first, "conflict")], False)
+    assert states(service) == {"first": "succeeded", "second": "cancelled"}
+
+
+def test_an_action_takes_a_bounded_number_of_jobs_and_says_that_there_are_more(
+    service: ApiFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(actions, "MOST_ACTIONS", 2)
+    for number in range(5):
+        service.submit(name=f"n{number}")
+    assert [summary(act(service, "cancel", filter={})) for _ in range(3)] == [
+        (2, 2, [], True),
+        (2, 2, [], True),
+        (1, 1, [], False),
+    ]
+
+
+def test_at_most_fifty_refusals_are_listed(service: ApiFixture) -> None:
+    sent = [f"job_{number:032x}" for number in range(200)]
+    answer = act(service, "delete", ids=sent)
+    assert (answer["matched"], answer["done"], len(answer["refused"])) == (0, 0, 50)
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"action": "cancel"}, ""),
+        ({"action": "cancel", "ids": [], "filter": {}}, ""),
+        ({"action": "cancel", "ids": None}, "ids"),
+        ({"action": "cancel", "filter": None}, "filter"),
+        ({"action": "retry", "ids": []}, "action"),
+        ({"ids": []}, "action"),
+        ({"action": "cancel", "ids": ["x"] * 1001}, "ids"),
+        ({"action": "cancel", "ids": "job_1"}, "ids"),
+        ({"action": "cancel", "ids": [1]}, "ids.0"),
+        ({"action": "cancel", "ids": ["x" * 101]}, "ids.0"),
+        ({"action": "cancel", "filter": {"states": ["queued"]}}, "filter.states"),
+        ({"action": "cancel", "filter": {"state": ["waiting"]}}, "filter.state.0"),
+        ({"action": "cancel", "filter": {"state": "queued"}}, "filter.state"),
+        ({"action": "cancel", "filter": {"q": "x" * 201}}, "filter.q"),
+        ({"action": "cancel", "filter": {"q": "\0"}}, "filter.q"),
+        ({"action": "cancel", "filter": {"q": None}}, "filter.q"),
+        ({"action": "cancel", "filter": {"label": ["team"]}}, "filter.label.0"),
+        ({"action": "cancel", "ids": [], "dry_run": "yes"}, "dry_run"),
+        ({"action": "cancel", "ids": [], "force": True}, "force"),
+        ([], ""),
+    ],
+)
+def test_a_request_that_is_not_valid_names_the_field(service: ApiFixture, body: object, field: str) -> None:
+    answer = service.client.post("/v1/jobs/actions", json=body)
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request"), answer.text
+    assert [error["field"] for error in answer.json()["errors"]] == [field]
