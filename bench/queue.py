@@ -82,14 +82,14 @@ def _fill(url: str, job_ids: list[str]) -> None:
     engine = create_engine(url)
     with engine.begin() as connection:
         for place, job_id in enumerate(job_ids):
-            _copy(connection, job_id, first=place * WAITING, count=len(range(place, WAITING, len(job_ids))))
+            copies(connection, job_id, first=place * WAITING, count=len(range(place, WAITING, len(job_ids))))
     if engine.dialect.name == "postgresql":  # autovacuum does this some time later
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.execute(text("VACUUM ANALYZE jobs"))
     engine.dispose()
 
 
-def _copy(connection: Connection, job_id: str, *, first: int, count: int) -> None:
+def copies(connection: Connection, job_id: str, *, first: int, count: int) -> None:
     row = connection.execute(text("SELECT * FROM jobs WHERE id = :id"), {"id": job_id}).mappings().one()
     columns = ", ".join(column for column in row if column != "id")
     connection.execute(

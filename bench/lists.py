@@ -1,0 +1,96 @@
+"""Lists of 10,000 jobs, half of them queued, half ended with metrics and checkpoints: `python -m bench.lists`.
+
+It measures the time of one answer at a time: one job, pages of 50 jobs, and a page of 50 of the queue.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from sqlalchemy import Engine, create_engine, text
+
+from bench import load, table
+from bench.queue import copies
+from bench.service import Service, databases, scratch, up, wait_for
+from bench.table import Row
+
+JOBS = 10_000
+REQUESTS = 3
+SECONDS = 3.0
+_SPEC = {"trainer": "image-classification", "labels": {"team": "bridges"}}
+_PAGES = {
+    "": "newest first",
+    "state=queued": "of one state",
+    "q=igits-1": "that a search finds",
+    "q=nothing": "that a search does not find",
+    "sort=name": "by name",
+    "sort=-finished": "by the end, reversed",
+    "q=digits&sort=owner&counts=true": "searched, sorted and counted",
+}
+_METRICS = (
+    "INSERT INTO series (job_id, key, latest, count) SELECT jobs.id, keys.key, 0.5, 1 FROM jobs, (SELECT 'train/loss'"
+    " AS key UNION SELECT 'val/loss' UNION SELECT 'val/accuracy') AS keys WHERE jobs.state = 'succeeded'"
+)
+_CHECKPOINTS = (
+    "INSERT INTO checkpoints (id, job_id, attempt, name, epoch, step, end_of_epoch, metrics, monitored, files, size,"
+    " created_at) SELECT 'ckpt_' || substr(id, 5), id, 1, 'epoch-1', 1, 10, true, '{}', 0.5, '[]', 0, created_at"
+    " FROM jobs WHERE state = 'succeeded'"
+)
+
+
+def measure() -> Iterator[Row]:
+    with scratch() as folder, databases() as found:
+        for name, database in found.items():
+            yield from _on(name, database, folder / name)
+
+
+def _on(name: str, database: str | None, folder: Path) -> Iterator[Row]:
+    folder.mkdir()
+    with up(folder, database=database, slots=1) as service:
+        ended, queued = _fill(service)
+        where = f"{JOBS:,} jobs, {name}"
+        yield Row(f"GET of a queued job, {where}", "ms", _times(service, f"/v1/jobs/{queued}"), at_most=4)
+        yield Row(f"– of one that has ended, {where}", "ms", _times(service, f"/v1/jobs/{ended}"), at_most=4)
+        for query, what in _PAGES.items():
+            taken = _times(service, f"/v1/jobs?limit=50&{query}")
+            yield Row(f"– of a page of 50 jobs {what}, {where}", "ms", taken, at_most=12)
+        yield Row(f"– of a page of 50 of the queue, {where}", "ms", _times(service, "/v1/queue?limit=50"), at_most=15)
+
+
+def _times(service: Service, path: str) -> list[float]:
+    request = load.get(path, token=service.token)
+    return load.drive(service.address, request, clients=1, seconds=SECONDS).latencies_ms
+
+
+def _fill(service: Service) -> tuple[str, str]:
+    """Stores the jobs, and returns the ids of one that has ended and of one that is queued."""
+    with service.client() as client:
+        specs = [{**_SPEC, "name": f"digits-{n}", "resources": {"devices_per_node": 100 + n}} for n in range(REQUESTS)]
+        first = [client.submit(spec).id for spec in specs]
+        wait_for(lambda: client.get(first[-1]).status_reason.code == "too_big", "the first pass", pause=0.1)
+    engine = create_engine(service.database)
+    with engine.begin() as connection:
+        for place, job_id in enumerate(first):
+            copies(connection, job_id, first=place * JOBS, count=len(range(place, JOBS, REQUESTS)))
+        connection.execute(
+            text(
+                "UPDATE jobs SET state = 'succeeded', started_at = created_at, finished_at = created_at"
+                " WHERE substr(id, 36, 1) IN ('0', '1', '2', '3', '4', '5', '6', '7') AND id < :first"
+            ),
+            {"first": first[0]},
+        )
+        for statement in (_METRICS, _CHECKPOINTS):
+            connection.execute(text(statement))
+        ended = connection.execute(text("SELECT max(id) FROM jobs WHERE state = 'succeeded'")).scalar_one()
+    _analyse(engine)
+    return ended, first[0]
+
+
+def _analyse(engine: Engine) -> None:
+    if engine.dialect.name == "postgresql":  # autovacuum does this some time later
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.execute(text("VACUUM ANALYZE"))
+    engine.dispose()
+
+
+if __name__ == "__main__":
+    table.main(measure)
