@@ -1,9 +1,11 @@
 """Alembic runs this module: all revisions in one transaction, on the database that `migrations.__main__` configures."""
 
+from collections.abc import Callable
 from contextlib import closing
 
 from alembic import context
 from sqlalchemy import MetaData
+from sqlalchemy.schema import SchemaItem
 
 from migrations.turns import check_references, exclusive_transaction
 from store.db.database import Database
@@ -17,14 +19,21 @@ def run() -> None:
             target_metadata=_wanted(),
             render_as_batch=True,
             compare_type=True,
-            include_object=lambda item, *_: (
-                item.info.get("only_on", connection.dialect.name) == connection.dialect.name
-            ),
+            include_object=_is_for(connection.dialect.name),
         )
         before = context.get_context().get_current_heads()
         context.run_migrations()
         if context.get_context().get_current_heads() != before:
             check_references(connection)
+
+
+def _is_for(dialect: str) -> Callable[..., bool]:
+    """Returns a function that says whether a database of this kind has a table, a column or an index."""
+
+    def included(item: SchemaItem, *_: object) -> bool:
+        return item.info.get("only_on", dialect) == dialect
+
+    return included
 
 
 def _wanted() -> MetaData | None:

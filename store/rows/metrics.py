@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 import struct
 
-from sqlalchemy import ColumnElement, Insert, Select, bindparam, func, insert, select
+from sqlalchemy import Insert, Select, bindparam, func, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
@@ -25,17 +25,21 @@ _MAX_LATEST = 200
 """The most newest values that are answered of one job."""
 
 
-def _latest(*conditions: ColumnElement[bool]) -> Select[str, str, float]:
+def _first_latest() -> Select[str, str, float]:
     place = func.row_number().over(partition_by=Series.job_id, order_by=Series.id).label("place")
     chosen = select(Series.job_id, Series.key, Series.latest, place)
-    ranked = chosen.where(Series.job_id.in_(bindparam("jobs", expanding=True)), *conditions).subquery()
+    ranked = chosen.where(Series.job_id.in_(bindparam("jobs", expanding=True))).subquery()
     first = select(ranked.c.job_id, ranked.c.key, ranked.c.latest).where(ranked.c.place <= _MAX_LATEST)
     return first.order_by(ranked.c.key)
 
 
 # Built once: building a statement costs more than executing it, and every answer with jobs executes these.
-_LATEST = _latest()
-_LATEST_OF_KEYS = _latest(Series.key.in_(bindparam("keys", expanding=True)))
+_LATEST = _first_latest()
+_LATEST_OF_KEYS = (
+    select(Series.job_id, Series.key, Series.latest)
+    .where(Series.job_id.in_(bindparam("jobs", expanding=True)), Series.key.in_(bindparam("keys", expanding=True)))
+    .order_by(Series.key)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +101,8 @@ def limit_notice(dropped: Sequence[str]) -> str:
 def latest(
     session: Session, job_ids: Sequence[str], *, keys: Collection[str] | None = None
 ) -> dict[str, dict[str, float]]:
-    """Returns the newest value of each series by key, by job: of each job's first `_MAX_LATEST` series.
-
-    With `keys`, only of these series.
+    """Returns the newest value of each series by key, by job: of these `keys`, else of each job's first `_MAX_LATEST`
+    series.
     """
     found: dict[str, dict[str, float]] = {job_id: {} for job_id in job_ids}
     if keys is None:
