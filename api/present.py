@@ -1,6 +1,6 @@
 """Turns rows into the views that the API answers."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,6 +13,7 @@ from store.queries.timeline import TimelineItem
 from store.rows import access, checkpoints, metrics, reasons
 from store.rows.access import Caller
 from store.rows.checkpoints import ListedCheckpoint
+from store.rows.device_history import History
 from store.rows.logs import Line
 from store.rows.reasons import DisplayedReason
 from store.rows.stacks import Stacks
@@ -26,6 +27,8 @@ from torchyard.contract.views import (
     BestView,
     BundleView,
     CheckpointView,
+    DeviceColumns,
+    DeviceHistory,
     DeviceView,
     ErrorView,
     EventView,
@@ -46,6 +49,7 @@ from torchyard.contract.views import (
     UserView,
     View,
     WaitingReason,
+    WorkerHistoryView,
     WorkerView,
 )
 
@@ -202,6 +206,26 @@ def worker(row: Worker, alive: bool, holders: dict[tuple[str, str], Job], caller
     )
 
 
+def worker_history(session: Session, row: Worker, history: History, caller: Caller) -> WorkerHistoryView:
+    """Returns the history of the devices that the worker has now. Jobs are named that the caller may list."""
+    named = {use.job_id for uses in history.slots.values() for use in uses.values() if use.job_id is not None}
+    visible = access.listed_among(session, named, caller)
+    return WorkerHistoryView(
+        worker_id=row.id,
+        resolution_seconds=history.resolution,
+        devices=[
+            DeviceHistory(
+                uuid=device.uuid,
+                index=device.index,
+                name=device.name,
+                kind=device.kind,
+                columns=_device_columns(history, device.uuid, visible),
+            )
+            for device in map(DeviceView.model_validate, row.devices)
+        ],
+    )
+
+
 def user(row: User) -> UserView:
     """Returns the view of a user."""
     return UserView(
@@ -279,6 +303,17 @@ def _time_or_none(microseconds: int | None) -> datetime | None:
 def microseconds(time: datetime) -> int:
     """Returns `time` as the tables store it."""
     return (time - _EPOCH) // timedelta(microseconds=1)
+
+
+def _device_columns(history: History, uuid: str, visible: Collection[str]) -> DeviceColumns:
+    found = [(float(begins), uses[uuid]) for begins, uses in history.slots.items() if uuid in uses]
+    return DeviceColumns(
+        time=[begins for begins, _ in found],
+        utilization=[use.utilization for _, use in found],
+        utilization_max=[use.utilization_max for _, use in found],
+        memory_used=[use.memory_used for _, use in found],
+        job_id=[use.job_id if use.job_id in visible else None for _, use in found],
+    )
 
 
 def _device(device: DeviceView, holder: Job | None, caller: Caller) -> DeviceView:

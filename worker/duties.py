@@ -99,7 +99,7 @@ class Duties:
         self._drain_interval.make_due()
 
     def _send_heartbeat(self) -> None:
-        views = [view.model_dump(mode="json") for view in self._devices.observe()]
+        views = [view.model_dump(mode="json") for view in self._devices.report()]
         starts = self._devices.starts().model_dump(mode="json")
         workers.heartbeat(self._store, self._worker_id, devices=views, starts=starts)
         with contextlib.suppress(OSError):

@@ -3,24 +3,25 @@
 import functools
 import inspect
 import json
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from api import etags, present
 from api.auth import ClusterReader, ClusterWriter, JobReader
 from api.openapi import CONDITIONAL, headers, problems
 from api.paging import AfterPlace, AfterWorker, Limit, id_after, page
+from api.routes.jobs import Instant
 from api.services import Services, ServicesDep
 from store.commands import requests
 from store.ids import is_id
 from store.queries import listing
-from store.rows import jobs, workers
+from store.rows import device_history, jobs, workers
 from store.rows.access import Caller
 from torchyard.contract.errors import Forbidden, NotFound, Unavailable
 from torchyard.contract.spec import CONFIGS, SPEC
-from torchyard.contract.views import Page, QueueEntry, TrainerView, WorkerView
+from torchyard.contract.views import Page, QueueEntry, TrainerView, WorkerHistoryView, WorkerView
 
 router = APIRouter(tags=["cluster"])
 
@@ -67,6 +68,28 @@ def get_worker(services: ServicesDep, caller: ClusterReader, worker_id: str) -> 
     with services.store.read() as session:
         row, alive = workers.get(session, worker_id)
         return present.worker(row, alive, jobs.holding_jobs(session), caller)
+
+
+@router.get("/workers/{worker_id}/history", responses=problems(Unavailable))
+def get_worker_history(
+    *,
+    services: ServicesDep,
+    caller: ClusterReader,
+    worker_id: str,
+    begins: Annotated[Instant | None, Query(alias="from", description="default: an hour ago (RFC 3339)")] = None,
+    ends: Annotated[Instant | None, Query(alias="to", description="default: now (RFC 3339)")] = None,
+    max_points: Annotated[int, Query(ge=2, le=3000, description="the most slots of time")] = 1000,
+) -> WorkerHistoryView:
+    """Returns how the host's devices were used: by 5 s for an hour, by minute for a day, by 15 minutes for 30 days.
+
+    More than `max_points` slots are merged into longer ones.
+    """
+    _check_id(worker_id)
+    seconds = [None if time is None else int(time.timestamp()) for time in (begins, ends)]
+    with services.store.read() as session:
+        row, _ = workers.get(session, worker_id)
+        found = device_history.read(session, worker_id, begins=seconds[0], ends=seconds[1], most=max_points)
+        return present.worker_history(session, row, found, caller)
 
 
 @router.post("/workers/{worker_id}/drain", responses=problems(Unavailable, Forbidden))

@@ -3,7 +3,7 @@
 from collections.abc import Generator
 from datetime import timedelta
 
-from store.rows import deletion, garbage, trimming
+from store.rows import deletion, device_history, garbage, trimming
 from store.rows.trimming import EVENTS_OF_ATTEMPTS, LOG_OF_JOB, TrimLimits, TrimTarget
 from store.store import Store
 from torchyard.contract.durations import format_duration
@@ -35,6 +35,12 @@ def delete_old_tombstones(store: Store) -> None:
     """Removes some of the tombstones that no worker needs any more. Raises Unavailable."""
     with store.write("delete_tombstones") as session:
         deletion.delete_old_tombstones(session)
+
+
+def delete_old_samples(store: Store) -> None:
+    """Removes the history of devices that is kept no longer. Raises Unavailable."""
+    with store.write("trim_samples") as session:
+        device_history.delete_old(session)
 
 
 def trim_finished_jobs(store: Store, keep: TrimLimits) -> Generator[None]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from store.rows import attempts, workers
+from store.rows import attempts, device_history, workers
 from store.rows.attempts import Claim
 from store.store import Store
 
@@ -18,9 +18,10 @@ def register(store: Store, worker_id: str, *, name: str, devices: list[Any]) -> 
 
 
 def heartbeat(store: Store, worker_id: str, *, devices: list[Any], starts: dict[str, Any]) -> None:
-    """Stores that the daemon is alive, the state of its devices, and how it starts jobs."""
+    """Stores that the daemon is alive, the state of its devices, also in their history, and how it starts jobs."""
     with store.write("heartbeat") as session:
         workers.heartbeat(session, worker_id, devices=devices, starts=starts)
+        device_history.record(session, worker_id, devices)
 
 
 def renew(store: Store, worker_id: str, attempt_ids: Iterable[int]) -> set[int]:

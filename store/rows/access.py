@@ -1,5 +1,6 @@
 """Which jobs a caller may list, read and change. Each rule is a condition of the query that finds the job."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, or_, select, true
@@ -30,6 +31,7 @@ SERVICE = Caller(BOOTSTRAP, Role.ADMIN)
 
 
 _CHANNEL = "access:"
+_IDS_PER_QUERY = 500
 
 
 def announce(session: Session, name: str) -> None:
@@ -77,6 +79,15 @@ def may_read(caller: Caller, job: Job) -> bool:
 def may_list(caller: Caller, job: Job) -> bool:
     """Returns whether `listed` holds for a job. A job that may not be listed is shown by owner, state and devices."""
     return lists_unreadable(caller) or may_read(caller, job)
+
+
+def listed_among(session: Session, job_ids: Collection[str], caller: Caller) -> set[str]:
+    """Returns those of the jobs that the caller may list."""
+    ids, found = sorted(job_ids), set[str]()
+    for first in range(0, len(ids), _IDS_PER_QUERY):
+        some = ids[first : first + _IDS_PER_QUERY]
+        found |= set(session.scalars(select(Job.id).where(Job.id.in_(some), listed(caller))))
+    return found
 
 
 def get(session: Session, job_id: str, caller: Caller) -> Job:

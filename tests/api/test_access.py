@@ -21,8 +21,9 @@ PUBLIC = {
     ("GET", "/docs"),
     ("GET", "/docs/{name}"),
     ("POST", "/v1/session"),
+    *(("GET", path) for path in ("/", "/jobs", "/jobs/{rest:path}", "/compare", "/login", "/assets/{name:path}")),
 }
-"""What needs no token: health, the documentation, and the login of a browser."""
+"""What needs no token: health, the documentation, the page, and the login of a browser."""
 
 READS: dict[str, str] = {
     "job": "/v1/jobs/{job}",
@@ -56,6 +57,7 @@ FOR_ROLES: list[tuple[str, str, Any, Role, int]] = [
     ("DELETE", f"/v1/bundles/{'0' * 64}", None, Role.MEMBER, 204),
     ("GET", "/v1/queue", None, Role.VIEWER, 200),
     ("GET", "/v1/workers", None, Role.VIEWER, 200),
+    ("GET", "/v1/workers/wrk_00000000000000000000000000000000/history", None, Role.VIEWER, 404),
     ("GET", "/v1/trainers", None, Role.VIEWER, 200),
     ("GET", "/v1/spec/schema", None, Role.VIEWER, 200),
     ("POST", "/v1/jobs/actions", {"action": "cancel", "filter": {}}, Role.MEMBER, 200),

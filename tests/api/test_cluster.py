@@ -5,11 +5,13 @@ from typing import Any, cast
 import jsonschema_rs
 import pytest
 
+from store.commands import workers as worker_commands
 from store.ids import new_id
 from store.rows import workers
-from tests.api.service import ApiFixture
+from tests.api.service import ApiFixture, both_databases
 from torchyard.contract.job import EndReason
 from torchyard.contract.spec import CONFIGS
+from torchyard.contract.team import Role
 from torchyard.contract.views import StartsView
 
 
@@ -149,3 +151,40 @@ def test_a_worker_drains_and_takes_jobs_again(service: ApiFixture) -> None:
     refused = service.client.post(f"{path}/drain")
     assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
     assert service.get(path)["state"] == "ready"
+
+
+@both_databases
+def test_the_history_of_a_worker_names_the_jobs_that_the_caller_may_list(service: ApiFixture) -> None:
+    service.act_as("alice")
+    job_id = service.submit()["id"]
+    service.start(job_id)
+    slots = [
+        {"index": index, "uuid": f"cpu-{index}", "name": "CPU slot", "kind": "cpu", "utilization": used}
+        | {"memory_used_bytes": None}
+        for index, used in enumerate((0.5, None))
+    ]
+    store = service.app.state.services.store
+    worker_commands.heartbeat(store, service.worker_id, devices=slots, starts={})
+    path = f"/v1/workers/{service.worker_id}/history"
+    shown = service.get(path)
+    assert (shown["worker_id"], shown["resolution_seconds"]) == (service.worker_id, 5)
+    first, second = shown["devices"]
+    assert (first["uuid"], first["index"], first["name"], first["kind"]) == ("cpu-0", 0, "CPU slot", "cpu")
+    [time] = first["columns"].pop("time")
+    assert time % 5 == 0
+    assert first["columns"] == {
+        "utilization": [0.5],
+        "utilization_max": [0.5],
+        "memory_used": [None],
+        "job_id": [job_id],
+    }
+    assert (second["columns"]["utilization"], second["columns"]["job_id"]) == ([None], [None])
+    later = {"from": "2999-01-01T00:00:00Z"}
+    assert service.get(path, **later)["devices"][0]["columns"]["time"] == []
+    assert service.client.get(path, params={"from": "yesterday"}).status_code == 422
+    assert service.client.get(f"/v1/workers/{new_id('wrk')}/history").status_code == 404
+    service.act_as("bob")
+    assert service.get(path)["devices"][0]["columns"]["job_id"] == [None]
+    assert job_id not in service.client.get(path).text
+    service.act_as("olga", Role.OPERATOR)
+    assert service.get(path)["devices"][0]["columns"]["job_id"] == [job_id]

@@ -26,7 +26,7 @@ POINTS = [
     *(f"store.{what}.{side}" for what in ("register", "heartbeat", "renew", "rescue") for side in SIDES),
     *(
         f"store.{what}.{side}"
-        for what in ("collect", "forget_garbage", "trim_log", "trim_events", "delete_tombstones")
+        for what in ("collect", "forget_garbage", "trim_log", "trim_events", "delete_tombstones", "trim_samples")
         for side in SIDES
     ),
     *(f"queue.{what}.{side}" for what in ("rebuild", "announce") for side in SIDES),

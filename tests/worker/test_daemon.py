@@ -17,7 +17,7 @@ from store.blobs import Blobs
 from store.db.database import Database
 from store.db.tables import Garbage, Worker
 from store.queue import Queue
-from store.rows import attempts, deletion, workers
+from store.rows import attempts, deletion, device_history, workers
 from store.rows.shapes import shape_of
 from tests import servers
 from tests.databases import unavailable
@@ -200,6 +200,27 @@ def test_unreadable_records_of_a_job_do_not_prevent_the_start_of_the_worker(fixt
         wait_for(lambda: fixture.worker_of(daemon).seen_at > seen, "a heartbeat")
     assert fixture.state(claim.job_id) == JobState.QUEUED
     assert attempt.running_processes() == []
+
+
+def test_a_cpu_slot_reports_what_its_job_uses(fixture: DaemonFixture) -> None:
+    clock = Clock()
+    daemon = fixture.daemon(clock)
+    claim, _ = fixture.running(daemon, "cpu-1")
+    with serving(daemon):
+        wait_for(lambda: fixture.store.attempt(claim).launcher is not None, "the adoption")
+        for _ in range(2):
+            seen = fixture.worker_of(daemon).seen_at
+            clock.ahead += 6
+            wait_for(lambda seen=seen: fixture.worker_of(daemon).seen_at > seen, "a heartbeat")
+        free, held = fixture.worker_of(daemon).devices
+        assert free["utilization"] is None
+        assert 0 <= held["utilization"] <= 1
+        history = fixture.store.read(
+            lambda session: device_history.read(session, daemon.id, begins=None, ends=None, most=10)
+        )
+        assert any(use.job_id == claim.job_id for slot in history.slots.values() for use in slot.values())
+        fixture.store.cancel(claim.job_id)
+        wait_for(lambda: fixture.state(claim.job_id) == JobState.CANCELLED, "the end of the job")
 
 
 def test_a_gpu_is_in_quarantine_until_its_memory_was_released(fixture: DaemonFixture) -> None:

@@ -26,6 +26,7 @@ from torchyard.cli import (
     submission,
     telemetry,
     tokens,
+    top,
     users,
     why,
 )
@@ -48,7 +49,7 @@ for command in (
     *(local.up, local.demo),
     *(config.init, config.config),
     *(submission.validate, submission.submit, submission.retry),
-    *(listing.ps, cluster.queue, jobs.show, why.why, telemetry.logs, telemetry.metrics, stacks.stacks),
+    *(top.top, listing.ps, cluster.queue, jobs.show, why.why, telemetry.logs, telemetry.metrics, stacks.stacks),
     *(checkpoints.checkpoints, checkpoints.download, copying.cp),
     *(jobs.pause, jobs.resume, jobs.cancel, jobs.share, jobs.rm),
     *(cluster.workers, cluster.drain, cluster.undrain),

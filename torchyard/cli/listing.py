@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-import shutil
 import sys
-import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +10,7 @@ import typer
 from torchyard.cli import output
 from torchyard.cli.arguments import Json, connect, moment
 from torchyard.cli.completion import job_names
+from torchyard.cli.screen import redraw
 from torchyard.contract import terminal
 from torchyard.contract.job import JobState
 
@@ -69,7 +67,7 @@ def ps(
             return [*found]
 
         if watch:
-            return _redraw(read)
+            return redraw(lambda: _lines(read()), seconds=_REFRESH_S)
         jobs = read()
     if as_json:
         return output.write_json(jobs)
@@ -79,27 +77,6 @@ def ps(
         others = "" if every else f" Those of others: {output.command()} ps --all."
         terminal.note(f"No such jobs. Submit one: {output.command()} run PROGRAM.{others}")
     return None
-
-
-def _redraw(read: Callable[[], list[JobSummary]]) -> None:
-    from rich.live import Live
-    from rich.text import Text
-
-    from torchyard.contract.errors import ServerUnreachable, Unavailable
-
-    lines: list[str] = []
-    try:
-        with Live(screen=True, auto_refresh=False) as live:
-            while True:
-                try:
-                    lines, trouble = _lines(read()), []
-                except (ServerUnreachable, Unavailable) as error:
-                    trouble = [terminal.paint(f"Not up to date: {terminal.plain(error.message)}", "33", sys.stdout)]
-                shown = [*trouble, *lines][: shutil.get_terminal_size().lines]
-                live.update(Text.from_ansi("\n".join(shown), no_wrap=True), refresh=True)
-                time.sleep(_REFRESH_S)
-    except KeyboardInterrupt:
-        return
 
 
 def _lines(jobs: list[JobSummary]) -> list[str]:

@@ -44,6 +44,7 @@ from torchyard.contract.views import (
     UserQuotaView,
     UserView,
     View,
+    WorkerHistoryView,
     WorkerView,
 )
 
@@ -159,6 +160,15 @@ def trainers() -> Call[Page[TrainerView]]:
 
 def workers() -> Call[Page[WorkerView]]:
     return Call(Page[WorkerView], "GET", "/v1/workers")
+
+
+def worker_history(
+    worker_id: str, *, begins: datetime | None, ends: datetime | None, max_points: int | None
+) -> Call[WorkerHistoryView]:
+    times = {"from": begins, "to": ends}
+    params: dict[str, Any] = {name: time.astimezone().isoformat() for name, time in times.items() if time is not None}
+    path = f"/v1/workers/{_segment(worker_id)}/history"
+    return Call(WorkerHistoryView, "GET", path, {**params, "max_points": max_points})
 
 
 def drain(worker_id: str) -> Call[WorkerView]:

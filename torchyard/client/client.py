@@ -113,6 +113,7 @@ class Client:
     download_artifact = _blocking(ClientCore.download_artifact)
     trainers = _blocking(ClientCore.trainers)
     workers = _blocking(ClientCore.workers)
+    worker_history = _blocking(ClientCore.worker_history)
     drain = _blocking(ClientCore.drain)
     undrain = _blocking(ClientCore.undrain)
     ready = _blocking(ClientCore.ready)

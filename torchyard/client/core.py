@@ -44,6 +44,7 @@ from torchyard.contract.views import (
     StacksView,
     StoredKind,
     TrainerView,
+    WorkerHistoryView,
     WorkerView,
 )
 
@@ -386,6 +387,18 @@ class ClientCore(TeamCore):
     async def workers(self) -> Sequence[WorkerView]:
         """Returns the workers, their devices, and the job that holds each."""
         return [item async for item in self._connection.pages(calls.workers())]
+
+    async def worker_history(
+        self,
+        worker_id: str,
+        *,
+        begins: datetime | None = None,
+        ends: datetime | None = None,
+        max_points: int | None = None,
+    ) -> WorkerHistoryView:
+        """Returns how the worker's devices were used, by default in the last hour. Raises NotFound."""
+        call = calls.worker_history(worker_id, begins=begins, ends=ends, max_points=max_points)
+        return await self._connection.answer(call)
 
     async def drain(self, worker_id: str) -> WorkerView:
         """Stops the worker from taking jobs; its running jobs save a checkpoint and return to the queue.

@@ -25,7 +25,8 @@ COMMITS = (
     *("submit", "change", "cancel", "pause", "resume", "stacks", "delete", "upload", "bundle"),
     *("team", "drain", "register", "heartbeat", "renew", "claim", "preempt", "group_jobs", "reason", "rescue"),
     *("mark_prepared", "mark_launched", "mark_running", "store_batch", "store_stacks", "end"),
-    *("collect", "forget_garbage", "trim_log", "trim_events", "delete_tombstones", "move_aside", "other"),
+    *("collect", "forget_garbage", "trim_log", "trim_events", "trim_samples", "delete_tombstones"),
+    *("move_aside", "other"),
 )
 """What a transaction is for, by `store.db.database.Database.write`."""
 PUSHES = ("announce", "rebuild")

@@ -315,7 +315,8 @@ class DeviceView(View):
     memory_bytes: int | None = None
     memory_used_bytes: int | None = None
     utilization: float | None = None
-    """Share of the last sample period in which a kernel ran, 0…1."""
+    """Share of the last sample period in which a kernel ran, 0…1. Of a CPU slot: the share of the host's processors
+    that the job which holds it has used, since the worker's previous report."""
     processes: list[DeviceProcess] = []
     blocked: str | None = None
     """Why no job can use the device, although no job holds it."""
@@ -372,6 +373,37 @@ class WorkerView(View):
     devices: list[DeviceView]
     starts: StartsView | None = None
     """None if the worker's version does not report it."""
+
+
+class DeviceColumns(View):
+    """The use of a device in slots of time, oldest first. A slot without a report is left out; null is not known."""
+
+    time: list[float]
+    """The beginning of each slot, in seconds since the epoch."""
+    utilization: list[float | None]
+    """The mean, as in a worker's devices."""
+    utilization_max: list[float | None]
+    memory_used: list[int | None]
+    """The mean, in bytes."""
+    job_id: list[str | None]
+    """The job that held it for the longest time, if the caller may see which."""
+
+
+class DeviceHistory(View):
+    uuid: str
+    index: int
+    name: str
+    kind: Literal["cuda", "cpu"]
+    columns: DeviceColumns
+
+
+class WorkerHistoryView(View):
+    """How the devices that a worker has now were used."""
+
+    worker_id: str
+    resolution_seconds: int
+    """The length of a slot."""
+    devices: list[DeviceHistory]
 
 
 class WaitingReason(View):

@@ -98,6 +98,8 @@ class Housekeeper:
         yield from cleanup.trim_finished_jobs(self._store, self._keep)
         cleanup.delete_old_tombstones(self._store)
         yield
+        cleanup.delete_old_samples(self._store)
+        yield
         removal.remove_unused_bundles(self._store, age=self._bundle_ttl)
         yield
         yield from self._sweeper.sweep()

@@ -9,7 +9,7 @@ import time
 from torchyard.contract.views import DeviceView, StartsView
 from worker.attempts.runners import AttemptRunners
 from worker.devices.quarantine import DeviceUse, Quarantine
-from worker.engines.base import Engine
+from worker.engines.base import AttemptKey, Engine
 
 MIN_FREE_BYTES = 64 << 20
 """No job starts if the disk of the run directories has fewer free bytes."""
@@ -45,6 +45,19 @@ class DeviceMonitor:
         if (reason := self.obstacle()) is not None:  # shown on each device, so that other workers and the API know it
             views = [_blocked(view, reason) for view in views]
         return views
+
+    def report(self) -> list[DeviceView]:
+        """Returns the devices as `observe` does, and for CPU slots what the jobs on them have used since this call."""
+        usage = self._engine.usage()
+        shares = {
+            uuid: usage.get(AttemptKey(use.job_id, use.number))
+            for use in self._runners.device_uses()
+            for uuid in use.devices or ()
+        }
+        return [
+            view.model_copy(update={"utilization": shares.get(view.uuid)}) if view.kind == "cpu" else view
+            for view in self.observe()
+        ]
 
     def starts(self) -> StartsView:
         """Returns how jobs on these devices start."""

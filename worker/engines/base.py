@@ -200,6 +200,13 @@ class Engine(Protocol):
         """Returns how attempts start now."""
         ...
 
+    def usage(self) -> dict[AttemptKey, float]:
+        """Returns the share of the host's processors, 0…1, that each attempt has used since the previous call.
+
+        One that was not there at the previous call, or that the engine cannot measure, is left out.
+        """
+        ...
+
     def capacity(self) -> list[DeviceView]:
         """Returns the devices as they are now. A device that a foreign process uses is blocked."""
         ...

@@ -1,7 +1,7 @@
 """The tables. Every time is in microseconds since the epoch, by the database's clock."""
 
 from store.db.tables.artifacts import Artifact
-from store.db.tables.attempts import Allocation, Attempt, Worker
+from store.db.tables.attempts import Allocation, Attempt, DeviceSample, Worker
 from store.db.tables.base import Base
 from store.db.tables.bundles import Bundle, BundleUse
 from store.db.tables.contents import Checkpoint, JobEvent, LogChunk, PointChunk, Series
@@ -21,6 +21,7 @@ __all__ = [
     "BundleUse",
     "Checkpoint",
     "DeletedJob",
+    "DeviceSample",
     "Garbage",
     "IdempotencyKey",
     "Job",

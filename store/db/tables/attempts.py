@@ -32,6 +32,21 @@ class Worker(Base):
     """How it starts jobs: a `torchyard.contract.views.StartsView`."""
 
 
+class DeviceSample(Base):
+    """How a worker's devices were used in one slot of time, as `store.rows.device_history` merges it."""
+
+    __tablename__ = "device_samples"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+
+    worker_id: Mapped[str] = mapped_column(ForeignKey("workers.id"), primary_key=True)
+    resolution: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    """The length of the slot in seconds."""
+    begins: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    """Seconds since the epoch, a multiple of `resolution`."""
+    devices: Mapped[dict[str, Any]]
+    """By uuid: mean and greatest utilization, mean of the used memory in bytes, and the job that held it; or null."""
+
+
 class Attempt(Base):
     """One run of a job. The open row is the fence: every write for the attempt locks it first."""
 

@@ -105,6 +105,9 @@ class MemoryEngine:
     def starts(self) -> StartsView:
         return StartsView(mode="warm", forks=len(self.attempts))
 
+    def usage(self) -> dict[AttemptKey, float]:
+        return dict.fromkeys(self.attempts, 0.25)
+
     def capacity(self) -> list[DeviceView]:
         return self._inventory.observe(own_pids=set())
 

@@ -26,6 +26,7 @@ from worker.engines.local.launchers.base import Launcher, rank_environment
 from worker.engines.local.launchers.command import CommandLauncher
 from worker.engines.local.launchers.torchrun import TorchrunLauncher
 from worker.engines.local.launchers.warm import WarmLauncher, warm_start_obstacle
+from worker.engines.local.metering import Meter
 from worker.engines.local.stop_requests import StopRequester
 from worker.engines.local.warm.manager import WarmProcess, WarmProcessUnavailable
 from worker.sandbox import levels
@@ -78,6 +79,7 @@ class LocalEngine:
         """The supervisors of the attempts that are not known to have ended."""
         self._stop_requesters: dict[AttemptKey, StopRequester] = {}
         self._exits = ExitWatcher()
+        self._meter = Meter()
 
     def start(self, plan: Plan) -> Handle:
         world_size = len(plan.devices)
@@ -175,14 +177,24 @@ class LocalEngine:
     def capacity(self) -> list[DeviceView]:
         if self._inventory.nvml is None:  # reading all processes is slow, and CPU slots need no pids
             return self._inventory.observe(own_pids=set())
-        supervisors = list(self._supervisors.values())
-        pids = [supervisor.pid for supervisor in supervisors if supervisor.pid != UNKNOWN_SUPERVISOR.pid]
-        of_helpers = [
-            item
-            for key, supervisor in self._supervisors.items()
-            for item in strictness.recorded_processes(self._run_dir(key, layout=supervisor.layout))
-        ]
+        supervisors = list(self._supervisors.items())
+        pids = [supervisor.pid for _, supervisor in supervisors if supervisor.pid != UNKNOWN_SUPERVISOR.pid]
+        of_helpers = [item for key, supervisor in supervisors for item in self._of_helpers(key, supervisor)]
         return self._inventory.observe(own_pids={item.pid for item in (*process.descendants(*pids), *of_helpers)})
+
+    def usage(self) -> dict[AttemptKey, float]:
+        if all(device.kind != "cpu" for device in self._inventory.devices):
+            return {}
+        roots = {
+            key: [supervisor.pid, *(item.pid for item in self._of_helpers(key, supervisor))]
+            for key, supervisor in list(self._supervisors.items())
+            if supervisor.pid != UNKNOWN_SUPERVISOR.pid
+        }
+        return self._meter.shares(roots)
+
+    def _of_helpers(self, key: AttemptKey, supervisor: LocalHandle) -> list[ProcessIdentity]:
+        """Returns the attempt's processes that the supervisor's helper has started, which are not below it."""
+        return strictness.recorded_processes(self._run_dir(key, layout=supervisor.layout))
 
     def _run_dir(self, key: AttemptKey, *, layout: Literal[1, 2] = 2) -> RunDir:
         return RunDir(self._runs / key.job_id / str(key.number), layout=layout)

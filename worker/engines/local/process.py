@@ -1,6 +1,6 @@
 """Identifies, finds and kills processes of this host. Reads `/proc`."""
 
-from collections.abc import Callable, Collection, Generator, Iterable
+from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Mapping
 import contextlib
 import ctypes
 from dataclasses import dataclass
@@ -13,11 +13,12 @@ import re
 import select
 import signal
 import time
-from typing import Literal
+from typing import Literal, TypeVar
 
 from torchyard.contract.records import ProcessIdentity
 from torchyard.contract.rundir import Env, process_title
 
+K = TypeVar("K", bound=Hashable)
 Send = Callable[[ProcessIdentity, signal.Signals], bool]
 """A function that does what `send` does."""
 
@@ -26,6 +27,7 @@ _KILL_POLL_S = 0.02
 _MOST_REAPED = 10_000
 _MOST_CHASED = 1000
 
+_TICKS = os.sysconf("SC_CLK_TCK")
 _PR_SET_CHILD_SUBREAPER = 36
 _GONE = {errno.ESRCH, errno.EINVAL}
 """The errors of pidfd_open for a process that has ended. EINVAL: its pid is now only that of a group or a session."""
@@ -99,6 +101,13 @@ def descendants(*pids: int) -> list[ProcessIdentity]:
     """Returns every running descendant of `pids`, those of zombies included."""
     table = _table()
     return [table[child].identity for child in sorted(_descendants_of(table, pids)) if table[child].running]
+
+
+def processor_seconds(roots: Mapping[K, Collection[int]]) -> dict[K, float]:
+    """Returns the processor time of each group of processes, with their descendants, running or waited for."""
+    table = _table() if roots else {}
+    trees = {key: {*pids, *_descendants_of(table, pids)} for key, pids in roots.items()}
+    return {key: sum(table[pid].seconds for pid in tree if pid in table) for key, tree in trees.items()}
 
 
 def find(job_id: str, attempt: int) -> list[ProcessIdentity]:
@@ -237,6 +246,8 @@ class _Process:
     session: int
     state: bytes
     start_time: int
+    seconds: float
+    """Of processor time, that of the children it waited for included."""
 
     @property
     def running(self) -> bool:
@@ -266,7 +277,8 @@ def _read_stat(pid: int) -> _Process | None:
     except (FileNotFoundError, ProcessLookupError):
         return None
     fields = stat.rpartition(b")")[2].split()
-    return _Process(pid, int(fields[1]), int(fields[3]), fields[0], int(fields[19]))
+    seconds = sum(map(int, fields[11:15])) / _TICKS
+    return _Process(pid, int(fields[1]), int(fields[3]), fields[0], int(fields[19]), seconds)
 
 
 def _descendants_of(table: dict[int, _Process], roots: Iterable[int]) -> set[int]:
