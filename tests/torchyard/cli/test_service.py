@@ -275,6 +275,28 @@ def test_rm_asks_for_confirmation_and_removes_ended_jobs(service: Service, waiti
     assert "there is no job" in _run(service, "rm", job.id, "--yes").stderr
 
 
+def test_top_shows_devices_queue_and_what_ended(service: Service, trained: JobView, waiting: JobView) -> None:
+    done = _run(service, "top", "--once")
+    assert (done.returncode, done.stderr) == (0, "")
+    floor, queue, ended = done.stdout.split("\n\n")
+    heading, _, *devices = floor.splitlines()
+    assert heading == f"FLOOR  0 of {len(devices)} devices held"
+    assert [line.split()[1:3] for line in devices] == [["cpu", str(index)] for index in range(len(devices))]
+    assert all(line.endswith("free") for line in devices)
+    assert queue.splitlines()[0] == "QUEUE  1 waiting"
+    assert "large" in queue and "needs 999 devices" in queue
+    assert ended.startswith("ENDED TODAY  ")
+    [line] = [line for line in ended.splitlines() if trained.name in line]
+    assert line.split()[:2] == ["✓", "digits"]
+    assert _run(service, "top").stdout == done.stdout, "a pipe gets it once"
+
+
+def test_top_redraws_until_q(service: Service, trained: JobView) -> None:
+    code, screen = _in_terminal(service, "top", answer="q", shown="ENDED TODAY")
+    assert code == 0
+    assert "FLOOR" in screen and "digits" in screen
+
+
 def test_ps_watch_redraws_until_ctrl_c(service: Service, trained: JobView) -> None:
     code, screen = _in_terminal(service, "ps", "--watch", answer="\x03", shown="digits")
     assert code == 0
