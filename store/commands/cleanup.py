@@ -1,9 +1,10 @@
-"""Removes unreferenced blobs, old tombstones of deleted jobs, and old logs and events of finished jobs."""
+"""Removes unreferenced blobs, old tombstones, and old logs and events of finished jobs. Joins short chunks of points."""
 
 from collections.abc import Generator
 from datetime import timedelta
 
-from store.rows import deletion, device_history, garbage, trimming
+from store.rows import deletion, device_history, garbage, joining, trimming
+from store.rows.joining import Due, Stretch
 from store.rows.trimming import EVENTS_OF_ATTEMPTS, LOG_OF_JOB, TrimLimits, TrimTarget
 from store.store import Store
 from torchyard.contract.durations import format_duration
@@ -64,6 +65,37 @@ def trim_finished_jobs(store: Store, keep: TrimLimits) -> Generator[None]:
                 yield from _trim_job(store, kind, job_id, to=0, why=why)
             else:
                 yield from _trim_job(store, kind, job_id, to=size, why=f"the last {size} bytes of it are kept")
+
+
+def join_points(store: Store) -> Generator[None]:
+    """Joins points that were stored in short chunks, of some hundreds of jobs per pass. Raises Unavailable.
+
+    Yields after each short transaction, and may be stopped and run by any number of workers as `trim_finished_jobs`.
+    """
+    with store.read() as session:
+        job_ids = joining.jobs_to_join(session)
+    yield
+    for job_id in job_ids:
+        yield from _join_job(store, job_id)
+
+
+def _join_job(store: Store, job_id: str) -> Generator[None]:
+    while (due := _read_due(store, job_id)) is not None:
+        yield
+        for stretch in due.stretches:
+            left: Stretch | None = stretch
+            while left is not None:
+                with store.write("join_points") as session:
+                    left = joining.join(session, job_id, left)
+                yield
+        with store.write("mark_joined_points") as session:
+            joining.mark_joined(session, job_id, end=due.end)
+        yield
+
+
+def _read_due(store: Store, job_id: str) -> Due | None:
+    with store.read() as session:
+        return joining.due(session, job_id)
 
 
 def _trim_job(store: Store, kind: TrimTarget, job_id: str, *, to: int, why: str) -> Generator[None]:

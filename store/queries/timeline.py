@@ -8,10 +8,11 @@ from typing import TypeVar
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from store.db.tables import JobEvent, LogChunk, PointChunk, Series
+from store.db.tables import JobEvent, LogChunk
+from store.queries import points
 from store.rows import logs
 from store.rows.logs import Line
-from store.rows.metrics import POINT, MetricPoint
+from store.rows.metrics import MetricPoint
 from torchyard.contract.views import StoredKind
 
 T = TypeVar("T")
@@ -53,18 +54,8 @@ def _events(session: Session, job_id: str, position: int, kinds: frozenset[Store
 
 
 def _points(session: Session, job_id: str, position: int) -> Iterator[TimelineItem]:
-    query = select(PointChunk, Series.key).join(Series, Series.id == PointChunk.series_id)
-    query = query.where(PointChunk.job_id == job_id).order_by(PointChunk.first).limit(_PAGE)
-    # The last chunk that starts at or before the next position contains it.
-    start = select(func.max(PointChunk.first)).where(PointChunk.job_id == job_id, PointChunk.first <= position + 1)
-    begin = session.scalar(start) or 0
-    rows = _paged(
-        lambda last: session.execute(query.where(PointChunk.first > last)).all(), begin - 1, lambda row: row[0].first
-    )
-    for chunk, key in rows:
-        for place, (step, value, time) in enumerate(POINT.iter_unpack(chunk.data), start=chunk.first):
-            if place > position:
-                yield TimelineItem(place, "metric", chunk.attempt, MetricPoint(key, step, value, time))
+    found = points.after(session, job_id, position)
+    return (TimelineItem(place, "metric", attempt, point) for place, attempt, point in found)
 
 
 def _lines(session: Session, job_id: str, position: int) -> Iterator[TimelineItem]:

@@ -17,6 +17,8 @@ MAX_SERIES = 2000
 """The most series of one job."""
 POINT = struct.Struct("<qdq")
 """A packed point: step, value, and time in microseconds since the epoch, by the rank's clock."""
+PLACE = struct.Struct("<qq")
+"""The packed place of a batch's points in a joined chunk: the position of the first, and how many there are."""
 END = 2**63 - 1
 """The last step that there can be."""
 _NAMED = 5

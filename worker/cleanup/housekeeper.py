@@ -102,5 +102,6 @@ class Housekeeper:
         yield
         removal.remove_unused_bundles(self._store, age=self._bundle_ttl)
         yield
+        yield from cleanup.join_points(self._store)
         yield from self._sweeper.sweep()
         yield from self._caches.remove_oldest(keep_bytes=self._max_caches_bytes)

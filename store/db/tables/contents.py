@@ -46,10 +46,24 @@ class Series(Base):
 
 
 class PointChunk(Base):
-    """Points of one series in one batch, packed as `store.rows.metrics.POINT`. `first` is the position of the first."""
+    """Points of one series and attempt, packed as `store.rows.metrics.POINT`. `first` is the position of the first.
+
+    The points of one batch have neighbouring positions. Those of several, which `store.rows.joining` has joined, do
+    not: `places` says which they have.
+    """
 
     __tablename__ = "point_chunks"
-    __table_args__ = (UniqueConstraint("job_id", "first"), {"sqlite_with_rowid": False})
+    __table_args__ = (
+        UniqueConstraint("job_id", "first"),
+        Index(
+            "ix_point_chunks_joined",
+            "job_id",
+            "last",
+            sqlite_where=text("last IS NOT NULL"),
+            postgresql_where=text("last IS NOT NULL"),
+        ),
+        {"sqlite_with_rowid": False},
+    )
 
     series_id: Mapped[int] = mapped_column(ForeignKey("series.id"), primary_key=True, autoincrement=False)
     first: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
@@ -57,6 +71,10 @@ class PointChunk(Base):
     attempt: Mapped[int]
     count: Mapped[int]
     data: Mapped[bytes] = mapped_column(LargeBinary)
+    last: Mapped[int | None] = mapped_column(BigInteger)
+    """The position of the last point of a joined chunk; NULL for the chunk of one batch."""
+    places: Mapped[bytes | None] = mapped_column(LargeBinary)
+    """The position of the first point and the number of points of each batch, packed as `store.rows.metrics.PLACE`."""
 
 
 class Checkpoint(Base):

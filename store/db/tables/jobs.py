@@ -59,6 +59,7 @@ class Job(Base):
         _LISTED,
         _index_of_finished("log_cut_to"),
         _index_of_finished("events_cut_to"),
+        _index_of_finished("points_joined_to"),
         _index_of_queued("ix_jobs_waiting", "shape", "priority", "id", where="not_before IS NULL"),
         _index_of_queued("ix_jobs_held_back", "not_before", where="not_before IS NOT NULL"),
         _index_of_queued("ix_jobs_favoured", "reason_code", where="reason_code = 'preempting'"),
@@ -111,6 +112,8 @@ class Job(Base):
     """Bytes to which the log of the finished job was trimmed."""
     events_cut_to: Mapped[int] = mapped_column(BigInteger, default=NEVER_TRIMMED, server_default=str(NEVER_TRIMMED))
     """Bytes to which the events of its attempts were trimmed."""
+    points_joined_to: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
+    """The position before which `store.rows.joining` has joined the points."""
     created_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
     started_at: Mapped[int | None] = mapped_column(BigInteger)
     finished_at: Mapped[int | None] = mapped_column(BigInteger)
