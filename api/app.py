@@ -14,9 +14,11 @@ from api.guard import AllowedHosts, SecurityHeaders
 from api.routes import (
     advice,
     artifacts,
+    attempts,
     bundles,
     checkpoints,
     cluster,
+    curves,
     health,
     jobs,
     quotas,
@@ -69,7 +71,7 @@ def create_app(settings: Settings, *, page_folder: Path = page.BUILT) -> FastAPI
         "prefix": "/v1",
         "responses": openapi.problems(NotAuthorized, Forbidden, TooManyRequests),
     }
-    contents = (stream, telemetry, stacks, checkpoints, artifacts)
+    contents = (attempts, stream, telemetry, curves, stacks, checkpoints, artifacts)
     for routes in (submission, jobs, advice, *contents, bundles, cluster, team, quotas, secrets):
         app.include_router(routes.router, **guarded)
     app.include_router(session.router)

@@ -1,10 +1,12 @@
-"""Reads 100,000 points over HTTP, of one series downsampled to 1,500 and of 2,000 series: `python -m bench.series`.
+"""Reads 100,000 points over HTTP, of one series in 1,500 buckets and of 2,000 series: `python -m bench.series`.
 
-The one series is stored as a fast job stores it (1,000 points a chunk) and as the slowest job does (one point a chunk).
+The one series is stored as a fast job stores it (1,000 points a chunk) and as the slowest job does (one point a chunk),
+the latter also as housekeeping joins it when its blocks are complete, and as the part of it that is not yet complete.
 The peer reads as many points from plain rows of SQLite, and encodes all of them with the standard library's JSON.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 import json
 import math
 from pathlib import Path
@@ -13,20 +15,25 @@ import sqlite3
 import sys
 import time
 
-from sqlalchemy import insert
+from sqlalchemy import insert, update
 
 from bench import table
 from bench.load import exchange, get
 from bench.service import Service, databases, scratch, up
 from bench.submit import SPEC
 from bench.table import Row
-from store.db.database import Database
-from store.db.tables import PointChunk, Series
+from store.blobs import Blobs
+from store.commands import cleanup
+from store.db.database import Database, now_us
+from store.db.tables import Job, PointChunk, Series
+from store.queue import Queue
 from store.rows.metrics import POINT
+from store.secret_keys import SecretKeys
+from store.store import Store
+from torchyard.contract.job import JobState
 
 REPEATS = 15
 POINTS = 100_000
-CHUNKS = {"chunks of 1,000": 1_000, "chunks of 1": 1}
 _SHOWN = 1_500
 _MANY = 2_000
 """The most series that a job may have."""
@@ -39,15 +46,14 @@ def measure() -> Iterator[Row]:
         for name, database in found.items():
             (folder / name).mkdir()
             with up(folder / name, database=database) as service:
-                for shape, size in CHUNKS.items():
-                    job_id = _seed(service, size=size)
+                for shape, job_id in _shapes(service):
                     yield Row(
                         f"a series of {POINTS:,} points at max_points={_SHOWN}, {name}, {shape}",
                         "ms",
-                        _timed(_api_reader(service, job_id, expected=_SHOWN)),
+                        _timed(_curve_reader(service, job_id)),
                         peer=_PEER,
                         theirs=theirs,
-                        at_most=100,
+                        at_most=50,
                     )
                 job_id = _seed(service, size=POINTS // _MANY, series=_MANY)
                 yield Row(
@@ -57,6 +63,30 @@ def measure() -> Iterator[Row]:
                     peer=_PEER,
                     theirs=theirs,
                 )
+
+
+def _shapes(service: Service) -> Iterator[tuple[str, str]]:
+    """Yields the ways in which the series is stored, each with a job that has it stored so now."""
+    yield "chunks of 1,000", _seed(service, size=1_000)
+    job_id = _seed(service, size=1)
+    yield "chunks of 1, none joined", job_id
+    began = time.perf_counter()
+    _join(service, job_id, state=JobState.RUNNING)
+    print(f"the chunks were joined in {time.perf_counter() - began:.1f} s", file=sys.stderr)
+    yield "chunks of 1, joined while the job runs", job_id
+    _join(service, job_id, state=JobState.SUCCEEDED)
+    yield "chunks of 1, joined after its end", job_id
+
+
+def _join(service: Service, job_id: str, *, state: JobState) -> None:
+    """Joins the chunks of the job as housekeeping does in this state, without its pauses."""
+    with closing(Database(service.database)) as database:
+        store = Store(database, Queue("unix:///nowhere"), Blobs(service.data), SecretKeys("", service.data / "none"))
+        ended = now_us() if state.terminal else None
+        with database.write() as session:
+            session.execute(update(Job).where(Job.id == job_id).values(state=state, finished_at=ended))
+        for _ in cleanup.join_points(store):
+            pass
 
 
 def _seed(service: Service, *, size: int, series: int = 1) -> str:
@@ -82,6 +112,7 @@ def _seed(service: Service, *, size: int, series: int = 1) -> str:
             for first in range(0, count, size)
         ]
         session.execute(insert(PointChunk), chunks)
+        session.execute(update(Job).where(Job.id == job_id).values(position=POINTS + 9))
     database.close()
     return job_id
 
@@ -95,6 +126,20 @@ def _api_reader(service: Service, job_id: str, *, expected: int) -> Callable[[],
         points = sum(len(series["points"]) for series in json.loads(body)["data"])
         if status != "200" or not expected * 0.9 <= points <= expected:
             sys.exit(f"the series was answered with {status}, {points} points")
+
+    return ask
+
+
+def _curve_reader(service: Service, job_id: str) -> Callable[[], object]:
+    query = f"job={job_id}&key=train/loss-0&smooth=0.9&max_points={_SHOWN}"
+    request = get(f"/v1/metrics?{query}", token=service.token)
+    connection = socket.create_connection(service.address, timeout=60)
+
+    def ask() -> None:
+        status, body = exchange(connection, request)
+        (curve,) = json.loads(body)["series"]
+        if status != "200" or curve["points"] != POINTS or not _SHOWN * 0.9 <= len(curve["columns"]["ema"]) <= _SHOWN:
+            sys.exit(f"the series was answered with {status}, {curve['points']} points")
 
     return ask
 

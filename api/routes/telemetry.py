@@ -1,6 +1,5 @@
 """Returns metrics and log lines of a job."""
 
-from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -10,6 +9,7 @@ from api.auth import JobReader, visible_job
 from api.openapi import problems
 from api.paging import AfterNumber, Limit, number_after, page_of
 from api.services import ServicesDep
+from api.shares import MAX_POINTS, share
 from store.queries import series
 from store.queries.series import PointFilter, SeriesColumns
 from store.rows import logs
@@ -19,8 +19,6 @@ from torchyard.contract.views import LogLine, MetricsView, Page, PointView, Seri
 
 router = APIRouter(tags=["telemetry"], responses=problems(Unavailable))
 
-MAX_POINTS = 100_000
-"""The most points of one answer."""
 Step = Annotated[int, Query(ge=0, lt=2**63)]
 Number = Annotated[int, Query(ge=0, lt=2**31)]
 
@@ -44,7 +42,7 @@ def get_metrics(
     where = PointFilter(keys=tuple(key or ()), from_step=from_step, to_step=to_step, attempt=attempt)
     with services.store.read() as session:
         visible_job(session, job_id, caller)
-        most = min(max_points, _share(series.counts(session, job_id, where.keys)))
+        most = min(max_points, share(series.counts(session, job_id, where.keys)))
         found = [
             SeriesView(key=name, points=_points(columns, most), source=columns.source or "run")
             for name, columns in series.read(session, job_id, where)
@@ -76,17 +74,6 @@ def list_logs(
         found = logs.after(session, job_id, line=line, limit=limit, rank=rank)
     lines = [present.log_line(row) for row in found.rows]
     return page_of(LogLine, lines, has_more=found.has_more, cursor=lambda shown: str(shown.line))
-
-
-def _share(counts: Sequence[int]) -> int:
-    """Returns the most points that each series may have, at least 2, so that all together have at most 100,000."""
-    left = MAX_POINTS
-    for place, count in enumerate(sorted(counts)):
-        share = left // (len(counts) - place)
-        if count > share:
-            return max(share, 2)
-        left -= count
-    return MAX_POINTS
 
 
 def _points(found: SeriesColumns, max_points: int) -> list[PointView]:

@@ -32,6 +32,8 @@ class PointFilter:
     to_step: int | None = None
     attempt: int | None = None
     """Only this attempt's points; None joins all attempts, and each step comes from the latest that trained it."""
+    tails: bool = False
+    """Whether to return what later attempts hide, too. Not restricted by steps."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,14 @@ class SeriesColumns:
     attempts: NDArray[np.int64]
     source: str | None = None
     """Where the points come from, if not from the script itself: `store.rows.metrics.TENSORBOARD`."""
+    tails: tuple[SeriesColumns, ...] = ()
+    """What later attempts hide, one for each attempt."""
+
+
+def listed(session: Session, job_id: str) -> Sequence[Row[str, int, str | None, float]]:
+    """Returns `key`, `points` (the number stored), `source` and `latest` of each of the job's series, by key."""
+    columns = (Series.key, Series.count.label("points"), Series.source, Series.latest)
+    return session.execute(select(*columns).where(Series.job_id == job_id).order_by(Series.key)).all()
 
 
 def counts(session: Session, job_id: str, keys: Sequence[str]) -> list[int]:
@@ -100,20 +110,30 @@ def _columns(stored: Sequence[tuple[int, bytes]], where: PointFilter, visible: d
     counts = np.array([len(data) // POINT.size for _, data in stored], dtype=np.int64)
     attempts = np.repeat(np.array(numbers, dtype=np.int64), counts)
     keep = np.ones(len(packed), dtype=np.bool_)
+    tails: tuple[SeriesColumns, ...] = ()
     if visible is not None:
         last = [visible.get(number, END) for number in numbers]
         keep &= packed["step"] <= np.repeat(np.array(last, dtype=np.int64), counts)
+        if where.tails:
+            hidden = [~keep & (attempts == number) for number in np.unique(attempts[~keep])]
+            tails = tuple(_by_step(packed[tail], attempts[tail]) for tail in hidden)
     if where.from_step is not None:
         keep &= packed["step"] >= where.from_step
     if where.to_step is not None:
         keep &= packed["step"] <= where.to_step
-    packed, attempts = packed[keep], attempts[keep]
-    order = np.argsort(packed["step"], kind="stable")
-    steps = packed["step"][order]
-    # Equal steps are in the order in which they were stored, and the last one counts.
-    order = order[np.append(steps[1:] != steps[:-1], True)] if len(order) else order
-    packed = packed[order]
-    return SeriesColumns(packed["step"], packed["value"], packed["time"], attempts[order])
+    return replace(_by_step(packed[keep], attempts[keep]), tails=tails)
+
+
+def _by_step(packed: NDArray[np.void], attempts: NDArray[np.int64]) -> SeriesColumns:
+    import numpy as np
+
+    steps = packed["step"]
+    # Most series are in order already. Equal steps are in the order in which they were stored, and the last one counts.
+    if len(steps) > 1 and not (steps[1:] > steps[:-1]).all():
+        order = np.argsort(steps, kind="stable")
+        order = order[np.append(np.diff(steps[order]) != 0, True)]
+        packed, attempts = packed[order], attempts[order]
+    return SeriesColumns(packed["step"], packed["value"], packed["time"], attempts)
 
 
 def _stored(session: Session, series_ids: Sequence[int], *, attempt: int | None) -> dict[int, list[tuple[int, bytes]]]:

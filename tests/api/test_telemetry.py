@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from api.routes import telemetry
+from api import shares
 from store.rows.logs import NewLines
 from store.rows.metrics import MetricPoint
 from tests.api.service import ApiFixture
@@ -107,7 +107,7 @@ def test_all_series_of_an_answer_have_at_most_100_000_points_together(service: A
 def test_short_series_leave_their_share_of_the_points_to_long_ones(
     service: ApiFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(telemetry, "MAX_POINTS", 100)
+    monkeypatch.setattr(shares, "MAX_POINTS", 100)
     job_id = service.submit()["id"]
     points = [point for key, count in (("a", 10), ("b", 20), ("c", 500)) for point in losses(*range(count), key=key)]
     service.record(service.start(job_id), points=points)

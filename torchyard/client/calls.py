@@ -11,6 +11,8 @@ from uuid import uuid4
 from pydantic import BaseModel
 
 from torchyard.contract.advice import AdviceView
+from torchyard.contract.attempts import AttemptView
+from torchyard.contract.curves import CurvesView
 from torchyard.contract.durations import format_duration
 from torchyard.contract.errors import InvalidSpec, TooLarge
 from torchyard.contract.requests import JobAction, JobSort
@@ -185,6 +187,15 @@ def events(job_id: str, *, after: int) -> Call[Page[EventView]]:
 
 def metrics(job_id: str, *, keys: Sequence[str], **bounds: int | None) -> Call[MetricsView]:
     return Call(MetricsView, "GET", f"{job_path(job_id)}/metrics", {"key": keys, **bounds})
+
+
+def curves(job_ids: Sequence[str], *, keys: Sequence[str], hidden: bool, **shape: float | None) -> Call[CurvesView]:
+    params: Params = {"job": job_ids, "key": keys, "hidden": "true" if hidden else None, **shape}
+    return Call(CurvesView, "GET", "/v1/metrics", params)
+
+
+def attempts(job_id: str) -> Call[Page[AttemptView]]:
+    return Call(Page[AttemptView], "GET", f"{job_path(job_id)}/attempts", {"limit": _LARGE_PAGE})
 
 
 def log_tail(job_id: str, *, tail: int, rank: int | None) -> Call[Page[LogLine]]:

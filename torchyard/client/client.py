@@ -103,6 +103,8 @@ class Client:
     queue = _iterating(ClientCore.queue)
     events = _iterating(ClientCore.events)
     metrics = _blocking(ClientCore.metrics)
+    curves = _blocking(ClientCore.curves)
+    attempts = _iterating(ClientCore.attempts)
     logs = _iterating(ClientCore.logs)
     lines_before = _blocking(ClientCore.lines_before)
     stacks = _blocking(ClientCore.stacks)

@@ -22,6 +22,8 @@ from torchyard.client.team import TeamCore
 from torchyard.client.transport import Transport
 from torchyard.contract.advice import AdviceView
 from torchyard.contract.artifacts import is_artifact_path
+from torchyard.contract.attempts import AttemptView
+from torchyard.contract.curves import CurvesView
 from torchyard.contract.errors import NotFound, ServerError
 from torchyard.contract.job import JobState
 from torchyard.contract.requests import JobAction, JobSort
@@ -276,6 +278,40 @@ class ClientCore(TeamCore):
             job_id, keys=keys, from_step=from_step, to_step=to_step, max_points=max_points, attempt=attempt
         )
         return await self._connection.answer(call)
+
+    async def curves(
+        self,
+        job_ids: Sequence[str],
+        *,
+        keys: Sequence[str] = (),
+        smooth: float = 0.0,
+        max_points: int | None = None,
+        from_step: int | None = None,
+        to_step: int | None = None,
+        attempt: int | None = None,
+        hidden: bool = False,
+    ) -> CurvesView:
+        """Returns which metrics the jobs have, and in columns those that `keys` names: at most 50 jobs, 200 keys.
+
+        A series of more than `max_points` is answered in buckets of neighbouring points, with their mean, least and
+        greatest value. With `smooth`, from 0 to less than 1, there is a moving average, too. `hidden` adds what later
+        attempts hide.
+        """
+        call = calls.curves(
+            job_ids,
+            keys=keys,
+            hidden=hidden,
+            smooth=smooth or None,
+            max_points=max_points,
+            from_step=from_step,
+            to_step=to_step,
+            attempt=attempt,
+        )
+        return await self._connection.answer(call)
+
+    def attempts(self, job_id: str) -> AsyncGenerator[AttemptView]:
+        """Yields the runs of the job, oldest first."""
+        return self._connection.pages(calls.attempts(job_id))
 
     def logs(
         self, job_id: str, *, tail: int | None = None, rank: int | None = None, after: int | None = None

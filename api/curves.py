@@ -1,0 +1,129 @@
+"""Turns series into curves of few places: buckets with their least and greatest value, their mean and their average."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from api.shares import share
+from store.queries.series import SeriesColumns
+from torchyard.contract.curves import CurveColumns, CurveView
+
+if TYPE_CHECKING:
+    from api.buckets import Buckets, Values
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How curves are wanted: the part of them, at most so many places, and smoothed unless `smooth` is 0."""
+
+    max_points: int
+    from_step: int | None = None
+    to_step: int | None = None
+    smooth: float = 0.0
+
+
+def curves(job_id: str, key: str, found: SeriesColumns, shape: Shape) -> Iterator[CurveView]:
+    """Yields the curve of a series, and one of each tail that has points in the range.
+
+    The tails have no more places together than the curve may have: the oldest of too many are omitted.
+    """
+    # Imported here, because numpy is slow to import and most processes never need it.
+    from api import buckets
+
+    part = _part(found, shape)
+    ema = buckets.ema(found.values, shape.smooth)[part] if shape.smooth else None
+    yield _curve(job_id, key, _cut(found, part), shape.max_points, ema=ema)
+    tails = [_cut(tail, _part(tail, shape)) for tail in found.tails]
+    shown = [tail for tail in tails if len(tail.steps)][-(shape.max_points // 2) :]
+    most = share([len(tail.steps) for tail in shown], total=shape.max_points)
+    for tail in shown:
+        yield _curve(job_id, key, tail, most, source=found.source, hidden=True)
+
+
+def _part(found: SeriesColumns, shape: Shape) -> slice:
+    """Returns the indices of the points in the range."""
+    begin = 0 if shape.from_step is None else int(found.steps.searchsorted(shape.from_step, side="left"))
+    end = len(found.steps) if shape.to_step is None else int(found.steps.searchsorted(shape.to_step, side="right"))
+    return slice(begin, max(begin, end))
+
+
+def _cut(found: SeriesColumns, part: slice) -> SeriesColumns:
+    return SeriesColumns(
+        found.steps[part], found.values[part], found.times[part], found.attempts[part], source=found.source
+    )
+
+
+def _curve(
+    job_id: str,
+    key: str,
+    found: SeriesColumns,
+    max_points: int,
+    *,
+    ema: Values | None = None,
+    source: str | None = None,
+    hidden: bool = False,
+) -> CurveView:
+    from api import buckets
+
+    reduced = None
+    if len(found.steps) > max_points:
+        reduced = buckets.reduce(found.values, buckets.starts(found.attempts, max_points))
+    return CurveView(
+        job_id=job_id,
+        key=key,
+        source=found.source or source or "run",
+        points=len(found.steps),
+        steps_per_bucket=None if reduced is None else _steps_per_bucket(found, reduced),
+        hidden=hidden,
+        columns=_points(found, ema) if reduced is None else _buckets(found, ema, reduced),
+    )
+
+
+def _points(found: SeriesColumns, ema: Values | None) -> CurveColumns:
+    import numpy as np
+
+    finite = np.isfinite(found.values)
+    return CurveColumns(
+        step=found.steps.tolist(),
+        time=_seconds(found),
+        attempt=found.attempts.tolist(),
+        mean=found.values.tolist(),
+        ema=None if ema is None else _or_none(ema),
+        nonfinite=None if finite.all() else (~finite).astype(np.intp).tolist(),
+    )
+
+
+def _buckets(found: SeriesColumns, ema: Values | None, reduced: Buckets) -> CurveColumns:
+    last = _cut_at(found, reduced)
+    return CurveColumns(
+        step=last.steps.tolist(),
+        time=_seconds(last),
+        attempt=last.attempts.tolist(),
+        mean=_or_none(reduced.mean),
+        min=_or_none(reduced.low),
+        max=_or_none(reduced.high),
+        ema=None if ema is None else _or_none(ema[reduced.last]),
+        nonfinite=reduced.nonfinite.tolist() if reduced.nonfinite.any() else None,
+    )
+
+
+def _cut_at(found: SeriesColumns, reduced: Buckets) -> SeriesColumns:
+    """Returns the last point of each bucket."""
+    at = reduced.last
+    return SeriesColumns(found.steps[at], found.values[at], found.times[at], found.attempts[at])
+
+
+def _steps_per_bucket(found: SeriesColumns, reduced: Buckets) -> int:
+    steps = int(found.steps[-1]) - int(found.steps[0]) + 1
+    return -(-steps // len(reduced.last))
+
+
+def _seconds(found: SeriesColumns) -> list[float]:
+    return (found.times / 1_000_000).round(3).tolist()
+
+
+def _or_none(values: Values) -> list[float | None]:
+    """Returns the values as a list, None for NaN."""
+    return [None if value != value else value for value in values.tolist()]  # noqa: PLR0124 - NaN differs from itself

@@ -1,0 +1,63 @@
+"""Returns metrics of several jobs, in columns."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from api import curves
+from api.auth import JobReader, visible_job
+from api.curves import Shape
+from api.openapi import problems
+from api.routes.telemetry import Number, Step
+from api.services import ServicesDep
+from api.shares import MAX_POINTS, share
+from store.db.database import Session
+from store.queries import series
+from store.queries.series import PointFilter
+from torchyard.contract.curves import CurvesView, CurveView, JobKeys, KeyView
+from torchyard.contract.errors import NotFound, Unavailable
+from torchyard.contract.schema import MetricKey
+
+router = APIRouter(tags=["telemetry"], responses=problems(Unavailable))
+
+
+@router.get("/metrics", responses=problems(NotFound))
+def get_curves(
+    *,
+    services: ServicesDep,
+    caller: JobReader,
+    job: Annotated[list[str], Query(min_length=1, max_length=50, description="these jobs")],
+    key: Annotated[list[MetricKey] | None, Query(max_length=200, description="these series of each job")] = None,
+    smooth: Annotated[float, Query(ge=0, lt=1, description="weight of the past in the moving average; 0: none")] = 0,
+    max_points: Annotated[int, Query(ge=2, le=MAX_POINTS, description="the most places of each curve")] = 1500,
+    from_step: Annotated[Step | None, Query(description="only points at or after this step")] = None,
+    to_step: Annotated[Step | None, Query(description="only points at or before this step")] = None,
+    attempt: Annotated[Number | None, Query(description="only this attempt's points")] = None,
+    hidden: Annotated[bool, Query(description="also what later attempts hide")] = False,
+) -> CurvesView:
+    """Returns which metrics the jobs have, and the curves of those that `key` names, by rising step.
+
+    A curve of more than `max_points` is divided into buckets of equally many points. All curves together have at most
+    100,000 places. `max_points` in the answer is what that leaves to each.
+    """
+    keys = tuple(dict.fromkeys(key or ()))
+    where = PointFilter(keys=keys, attempt=attempt, tails=hidden)
+    with services.store.read() as session:
+        jobs = [_keys(session, job_id, visible_job(session, job_id, caller).position) for job_id in dict.fromkeys(job)]
+        counts = [listed.count for one in jobs for listed in one.keys if listed.key in keys]
+        most = min(max_points, share(counts * 2 if hidden else counts))
+        shape = Shape(most, from_step=from_step, to_step=to_step, smooth=smooth)
+        found = [curve for one in jobs for curve in _curves(session, one.job_id, where, shape)] if keys else []
+    return CurvesView(jobs=jobs, series=found, max_points=most)
+
+
+def _keys(session: Session, job_id: str, position: int) -> JobKeys:
+    listed = series.listed(session, job_id)
+    keys = [KeyView(key=row.key, count=row.points, source=row.source or "run", latest=row.latest) for row in listed]
+    return JobKeys(job_id=job_id, position=position, keys=keys)
+
+
+def _curves(session: Session, job_id: str, where: PointFilter, shape: Shape) -> list[CurveView]:
+    """Returns the curves of a job, in the order in which their keys were asked for."""
+    found = {key: [*curves.curves(job_id, key, columns, shape)] for key, columns in series.read(session, job_id, where)}
+    return [curve for key in where.keys for curve in found.get(key, ())]

@@ -1,0 +1,32 @@
+"""The JSON of a job's attempts."""
+
+from datetime import datetime
+
+from torchyard.contract.job import EndReason
+from torchyard.contract.views import View
+
+
+class AttemptDevice(View):
+    """A device that an attempt held. `index` and `name` are null if its worker does not have it any more."""
+
+    worker: str
+    index: int | None
+    uuid: str
+    name: str | None
+
+
+class AttemptView(View):
+    """One run of a job."""
+
+    number: int
+    worker: str
+    """The name of its worker."""
+    started_at: datetime
+    ended_at: datetime | None = None
+    end_reason: EndReason | None = None
+    detail: str | None = None
+    start_step: int
+    """The step from which it resumed. Points of earlier attempts beyond it are hidden by default."""
+    devices: list[AttemptDevice]
+    duration_seconds: float | None = None
+    """None as long as it runs."""
