@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from sqlalchemy import ColumnElement, LargeBinary, Row, func, literal, select
-from sqlalchemy.dialects.postgresql import aggregate_order_by
+from sqlalchemy import Row, select
 from sqlalchemy.orm import Session
 
 from store.db.tables import PointChunk, Series
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
 
 _Row: TypeAlias = "Row[int, str, int, str | None]"
 
-_SPAN = 1 << 16
-"""Chunks are joined in spans of this many positions, because a database limits the length of a text."""
 _GROUP_POINTS, _GROUP_SERIES = 100_000, 1000
 """The most points, and the most series, that are read at once, besides one longer series."""
 
@@ -138,31 +135,11 @@ def _by_step(packed: NDArray[np.void], attempts: NDArray[np.int64]) -> SeriesCol
 
 def _stored(session: Session, series_ids: Sequence[int], *, attempt: int | None) -> dict[int, list[tuple[int, bytes]]]:
     """Returns each series' chunks, in the order in which they were stored, each with its attempt."""
-    wanted = PointChunk.series_id.in_(series_ids)
+    query = select(PointChunk.series_id, PointChunk.attempt, PointChunk.data)
+    query = query.where(PointChunk.series_id.in_(series_ids)).order_by(PointChunk.series_id, PointChunk.first)
     if attempt is not None:
-        wanted &= PointChunk.attempt == attempt
+        query = query.where(PointChunk.attempt == attempt)
     found: dict[int, list[tuple[int, bytes]]] = {}
-    for series_id, number, data in _joined(session, wanted):
+    for series_id, number, data in session.execute(query):
         found.setdefault(series_id, []).append((number, data))
     return found
-
-
-def _joined(session: Session, wanted: ColumnElement[bool]) -> Iterator[tuple[int, int, bytes]]:
-    """Yields chunks that are joined to longer ones, each with its series and attempt, in the order of storing.
-
-    The database joins them: in a slow job each point is a chunk, and reading one row each would take most of the time.
-    """
-    series, attempt, span = PointChunk.series_id, PointChunk.attempt, (PointChunk.first // _SPAN).label("span")
-    if session.get_bind().dialect.name == "postgresql":
-        data = func.string_agg(PointChunk.data, aggregate_order_by(literal(b""), PointChunk.first), type_=LargeBinary)
-        keys = (series, span, attempt)
-        for row in session.execute(select(series, attempt, data).where(wanted).group_by(*keys).order_by(*keys)):
-            yield row[0], row[1], row[2]
-        return
-    # Older SQLite cannot order within an aggregate but keeps a subquery's order, and it joins only texts.
-    chunks = select(series, attempt, span, func.hex(PointChunk.data).label("hex")).where(wanted)
-    rows = chunks.order_by(series, PointChunk.first).subquery().c
-    keys = (rows.series_id, rows.span, rows.attempt)
-    texts = select(rows.series_id, rows.attempt, func.group_concat(rows.hex, "")).group_by(*keys).order_by(*keys)
-    for row in session.execute(texts):
-        yield row[0], row[1], bytes.fromhex(row[2])

@@ -173,7 +173,6 @@ def test_a_step_in_thousands_of_chunks_has_the_newest_value(db: StoreFixture) ->
     db.record(claim, seq=0, points=[point(1, 0.0)])
     (series_id,) = db.read(lambda session: session.scalars(select(Series.id)).all())
     place = {"series_id": series_id, "job_id": claim.job_id, "attempt": 1, "count": 2}
-    # Positions over several of the spans that are joined to one when they are read.
     chunks = [
         {**place, "first": 100 + 37 * number, "data": POINT.pack(1, number, 1) + POINT.pack(number + 2, number, 1)}
         for number in range(5000)
