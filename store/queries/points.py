@@ -39,7 +39,14 @@ def after(session: Session, job_id: str, position: int) -> Iterator[PlacedPoint]
 def _chunks(session: Session, job_id: str, position: int) -> Iterator[_Chunk]:
     """Yields the chunks that may have points after `position`, by their first positions."""
     first, last = PointChunk.first, PointChunk.last
-    columns = (first, PointChunk.attempt, PointChunk.count, PointChunk.data, PointChunk.places, Series.key)
+    columns = (
+        first,
+        PointChunk.attempt,
+        PointChunk.count.label("size"),
+        PointChunk.data,
+        PointChunk.places,
+        Series.key,
+    )
     query = select(*columns).join(Series, Series.id == PointChunk.series_id)
     query = query.where(PointChunk.job_id == job_id).order_by(first)
     # The last chunk that begins at or before the next position contains it, or joined ones do, which begin earlier.
@@ -66,7 +73,7 @@ def _before(position: int, opened: list[tuple[PlacedPoint, Iterator[PlacedPoint]
 
 def _points(chunk: _Chunk, position: int) -> Iterator[PlacedPoint]:
     """Yields the points of a chunk after `position`."""
-    places = [(chunk[0], chunk[2])] if chunk.places is None else PLACE.iter_unpack(chunk.places)
+    places = [(chunk.first, chunk.size)] if chunk.places is None else PLACE.iter_unpack(chunk.places)
     data = memoryview(chunk.data)
     for first, count in places:
         skipped = max(position + 1 - first, 0)

@@ -7,6 +7,7 @@ timelines and series are the same before and after.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from sqlalchemy import Row, and_, delete, func, insert, select, update
 from sqlalchemy.orm import Session
@@ -15,6 +16,8 @@ from store.db.tables import NEVER_TRIMMED, Job, PointChunk
 from store.rows import jobs
 from store.rows.metrics import PLACE
 from torchyard.contract.job import JobState
+
+_Row: TypeAlias = "Row[int, int, int, int | None]"
 
 BLOCK = 1 << 13
 """Positions of a block. A joined chunk begins and ends in one, but for the points of its last batch."""
@@ -90,9 +93,8 @@ def join(session: Session, job_id: str, stretch: Stretch) -> Stretch | None:
     if jobs.lock(session, job_id) is None:
         return None
     chunks = PointChunk.series_id == stretch.series_id
-    query = select(PointChunk.first, PointChunk.attempt, PointChunk.count, PointChunk.last).where(
-        chunks, PointChunk.first >= stretch.begin, PointChunk.first < stretch.end
-    )
+    columns = (PointChunk.first, PointChunk.attempt, PointChunk.count.label("points"), PointChunk.last)
+    query = select(*columns).where(chunks, PointChunk.first >= stretch.begin, PointChunk.first < stretch.end)
     rows = session.execute(query.order_by(PointChunk.first).limit(_CHUNKS_PER_TRANSACTION)).all()
     for run in _runs(rows):
         first, last = run[0].first, run[-1].first
@@ -105,10 +107,10 @@ def join(session: Session, job_id: str, stretch: Stretch) -> Stretch | None:
                 first=first,
                 job_id=job_id,
                 attempt=run[0].attempt,
-                count=sum(row.count for row in run),
+                count=sum(row.points for row in run),
                 data=b"".join(data),
-                last=last + run[-1].count - 1,
-                places=b"".join([PLACE.pack(row.first, row.count) for row in run]),
+                last=last + run[-1].points - 1,
+                places=b"".join([PLACE.pack(row.first, row.points) for row in run]),
             )
         )
     if len(rows) < _CHUNKS_PER_TRANSACTION:
@@ -122,17 +124,17 @@ def mark_joined(session: Session, job_id: str, *, end: int) -> None:
     session.execute(change, execution_options={"synchronize_session": False})
 
 
-def _runs(rows: Sequence[Row[int, int, int, int | None]]) -> Iterator[Sequence[Row[int, int, int, int | None]]]:
+def _runs(rows: Sequence[_Row]) -> Iterator[Sequence[_Row]]:
     """Yields the neighbouring short chunks of one attempt, two or more at once."""
-    run: list[Row[int, int, int, int | None]] = []
+    run: list[_Row] = []
     points = 0
     for row in rows:
-        short = row.last is None and row.count < LONG
+        short = row.last is None and row.points < LONG
         if run and not (short and row.attempt == run[0].attempt and points < _MOST_POINTS):
             yield from [run] if len(run) > 1 else ()
             run, points = [], 0
         if short:
             run.append(row)
-            points += row.count
+            points += row.points
     if len(run) > 1:
         yield run

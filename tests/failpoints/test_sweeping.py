@@ -1,5 +1,6 @@
 """A daemon is killed or delayed around its other writes: its own row, leases, rescues and cleanup."""
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -7,14 +8,15 @@ from io import BytesIO
 import json
 
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import insert, select
 
 from store.announcement import Announcement
 from store.blobs import Blobs
-from store.db.tables import Garbage
+from store.db.tables import Garbage, PointChunk
 from store.rows import attempts, jobs
 from store.rows.attempts import NewEvent
 from store.rows.logs import NewLines
+from store.rows.metrics import MetricPoint
 from tests.failpoints import actions
 from tests.failpoints.armed import ArmedProcess, started, until
 from tests.failpoints.fixture import FailpointFixture
@@ -26,7 +28,10 @@ POINTS = [
     *(f"store.{what}.{side}" for what in ("register", "heartbeat", "renew", "rescue") for side in SIDES),
     *(
         f"store.{what}.{side}"
-        for what in ("collect", "forget_garbage", "trim_log", "trim_events", "delete_tombstones", "trim_samples")
+        for what in (
+            *("collect", "forget_garbage", "trim_log", "trim_events"),
+            *("delete_tombstones", "trim_samples", "join_points"),
+        )
         for side in SIDES
     ),
     *(f"queue.{what}.{side}" for what in ("rebuild", "announce") for side in SIDES),
@@ -50,7 +55,7 @@ class Backlog:
     blob: str
     """The blob of a removed checkpoint."""
     ended: str
-    """A finished job whose log and events must be removed."""
+    """A finished job whose log and events must be removed, and whose points must be joined."""
 
     def play(self, plan: str) -> AbstractContextManager[ArmedProcess]:
         settings = self.service.settings.model_copy(update={"keep_logs": timedelta(), "keep_events": timedelta()})
@@ -66,7 +71,12 @@ class Backlog:
             and not self.service.everything()["garbage"]
             and self.service.lines(self.ended) == []
             and self.service.told(self.ended) == []
+            and len(self.chunks()) == 1
         )
+
+    def chunks(self) -> Sequence[PointChunk]:
+        query = select(PointChunk).where(PointChunk.job_id == self.ended)
+        return self.service.read(lambda session: session.scalars(query).all())
 
     def check(self) -> None:
         for job_id in (self.lost, self.own):
@@ -75,6 +85,7 @@ class Backlog:
         # Each removal is said once, by the service itself.
         said = [event.data["text"] for event in self.service.events(self.ended) if event.type == "message"]
         assert len(said) == len({text.split()[0] for text in said}) == 2
+        assert self.service.points(self.ended) == [(1, 1), (1, 2)]
         assert self.service.held() == {}
 
 
@@ -91,7 +102,8 @@ def backlog(service: FailpointFixture) -> Backlog:
     service.write(lambda session: session.execute(insert(Garbage).values(sha256=blob)))
     ended = service.running(service.submit(), service.worker("other"))
     lines, event = [NewLines(0, "stdout", ["a line"])], NewEvent("message", {"level": "info", "text": "a word"}, 1)
-    service.record(ended, seq=0, lines=lines, events=[event])
+    service.record(ended, seq=0, points=[MetricPoint("loss", 1, 0.5, 1)], lines=lines, events=[event])
+    service.record(ended, seq=1, points=[MetricPoint("loss", 2, 0.5, 1)])
     service.end(ended, EndReason.COMPLETED)
     return Backlog(service, lost.job_id, own.job_id, service.submit(resources=GPU), blob, ended.job_id)
 
