@@ -88,7 +88,7 @@ def _join_job(store: Store, job_id: str) -> Generator[None]:
                 with store.write("join_points") as session:
                     left = joining.join(session, job_id, left)
                 yield
-        with store.write("mark_joined_points") as session:
+        with store.write("join_points") as session:
             joining.mark_joined(session, job_id, end=due.end)
         yield
 

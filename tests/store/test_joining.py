@@ -95,7 +95,7 @@ def test_series_and_timelines_are_the_same_before_and_after(db: StoreFixture) ->
     left = chunks(db, job_id)
     assert sum(count for _, count, _ in left) == sum(count for _, count, _ in stored)
     assert len(left) < len(stored) / 4
-    assert {count for _, count, joined in stored if count >= 8} <= {count for _, count, joined in left if not joined}
+    assert {count for _, count, _ in stored if count >= 8} <= {count for _, count, joined in left if not joined}
 
 
 def test_a_reader_continues_after_any_position(db: StoreFixture) -> None:

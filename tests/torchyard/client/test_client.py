@@ -217,6 +217,34 @@ def test_values_that_are_no_json_numbers_arrive(server: FakeServer, client: Clie
     assert server.requests[0].query == {"key": ["train/loss", "val/loss"]}
 
 
+def test_curves_arrive_in_columns(server: FakeServer, client: Client) -> None:
+    columns = {"step": [1, 2], "time": [0.5, 1.5], "attempt": [1, 1], "mean": ["NaN", None], "ema": [None, 0.5]}
+    curve = {"job_id": "job_1", "key": "a", "points": 2, "columns": columns}
+    jobs = [{"job_id": "job_1", "position": 7, "keys": [{"key": "a", "count": 2, "latest": "Infinity"}]}]
+    server.on("/v1/metrics", {"jobs": jobs, "series": [curve], "max_points": 1500})
+    found = client.curves(["job_1", "job_2"], keys=["a"], smooth=0.9, from_step=1, hidden=True)
+    assert (found.jobs[0].position, found.jobs[0].keys[0].latest) == (7, math.inf)
+    shown = found.series[0].columns
+    assert [str(value) for value in shown.mean] == ["nan", "None"]
+    assert (shown.ema, shown.min) == ([None, 0.5], None)
+    asked = {"job": ["job_1", "job_2"], "key": ["a"], "smooth": ["0.9"], "from_step": ["1"], "hidden": ["true"]}
+    assert server.requests[0].query == asked
+    assert client.curves(["job_1"]).max_points == 1500
+    assert server.requests[1].query == {"job": ["job_1"]}
+
+
+def test_attempts_are_read_to_the_last_page(server: FakeServer, client: Client) -> None:
+    held = {"worker": "box-a", "index": None, "uuid": "cpu-0", "name": None}
+    first = {"number": 1, "worker": "box-a", "started_at": NOW, "start_step": 0, "devices": [held]}
+    second = {**first, "number": 2, "ended_at": NOW, "end_reason": "hang", "start_step": 5, "duration_seconds": 1.5}
+    server.on(f"{JOB}/attempts", page([first], more=True, next="1"), page([second]))
+    assert [(found.number, found.end_reason, found.start_step) for found in client.attempts("job_1")] == [
+        (1, None, 0),
+        (2, "hang", 5),
+    ]
+    assert server.requests[-1].query["after"] == ["1"]
+
+
 def test_the_other_calls_send_what_the_interface_documents(server: FakeServer, client: Client) -> None:
     server.on("/v1/jobs/validate", {"spec": {"trainer": "image-classification"}})
     assert client.validate({"trainer": "image-classification"}).name == "image-classification"
