@@ -18,7 +18,7 @@ from store.rows.metrics import MetricPoint
 from tests.store.fixture import StoreFixture, run_together, store_on
 from torchyard.contract.job import EndReason
 
-SMALL = 64
+SMALL = 32
 """Positions of a block in these tests."""
 
 
@@ -26,7 +26,7 @@ SMALL = 64
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(joining, "BLOCK", SMALL)
     monkeypatch.setattr(joining, "LONG", 8)
-    monkeypatch.setattr(joining, "_CHUNKS_PER_TRANSACTION", 25)
+    monkeypatch.setattr(joining, "_CHUNKS_PER_TRANSACTION", 10)
 
 
 def points(step: int, *keys: str) -> list[MetricPoint]:
@@ -77,11 +77,11 @@ def two_attempts(db: StoreFixture) -> str:
     """A finished job of two attempts, the second of which resumed before the end of the first."""
     job_id, worker = db.submit(), db.worker()
     first = db.running(job_id, worker)
-    record_some(db, first, range(120))
+    record_some(db, first, range(50))
     db.end(first, EndReason.WORKER_LOST)
     second = db.running(job_id, worker)
-    db.write(lambda session: attempts.mark_prepared(session, second, start_step=100))
-    record_some(db, second, range(150), seed=1)
+    db.write(lambda session: attempts.mark_prepared(session, second, start_step=40))
+    record_some(db, second, range(50), seed=1)
     db.end(second, EndReason.COMPLETED)
     return job_id
 
@@ -94,7 +94,7 @@ def test_series_and_timelines_are_the_same_before_and_after(db: StoreFixture) ->
     assert curves(db, job_id) == shown
     left = chunks(db, job_id)
     assert sum(count for _, count, _ in left) == sum(count for _, count, _ in stored)
-    assert len(left) < len(stored) / 4
+    assert len(left) < len(stored) / 3
     assert {count for _, count, _ in stored if count >= 8} <= {count for _, count, joined in left if not joined}
 
 
@@ -102,20 +102,20 @@ def test_a_reader_continues_after_any_position(db: StoreFixture) -> None:
     job_id = two_attempts(db)
     whole = told(db, job_id)
     join(db)
-    for position in range(0, db.job(job_id).position + 2, 3):
+    for position in range(0, db.job(job_id).position + 2, 2):
         assert told(db, job_id, position, limit=5) == [item for item in whole if item[0] > position][:5]
 
 
 def test_only_complete_blocks_of_a_running_job_are_joined(db: StoreFixture) -> None:
     claim = db.running(db.submit(), db.worker())
-    record_some(db, claim, range(100))
+    record_some(db, claim, range(40))
     whole = told(db, claim.job_id)
     join(db)
     end = (db.job(claim.job_id).position + 1) // SMALL * SMALL
     assert db.job(claim.job_id).points_joined_to == end
     assert all(not joined for first, _, joined in chunks(db, claim.job_id) if first >= end)
     assert any(joined for _, _, joined in chunks(db, claim.job_id))
-    record_some(db, claim, range(100, 200), seed=3)
+    record_some(db, claim, range(40, 80), seed=3)
     added = told(db, claim.job_id)
     assert added[: len(whole)] == whole
     join(db)
@@ -125,7 +125,7 @@ def test_only_complete_blocks_of_a_running_job_are_joined(db: StoreFixture) -> N
 def test_a_pass_that_was_interrupted_anywhere_is_completed_by_the_next(db: StoreFixture) -> None:
     job_id = two_attempts(db)
     before, shown = told(db, job_id), curves(db, job_id)
-    for steps in range(1, 30, 4):
+    for steps in range(1, 12, 4):
         join(db, steps=steps)
         assert told(db, job_id) == before
     join(db)
@@ -139,12 +139,12 @@ def test_a_pass_that_was_interrupted_anywhere_is_completed_by_the_next(db: Store
 def test_workers_may_join_at_the_same_time_while_the_job_writes(db: StoreFixture) -> None:
     job_id = two_attempts(db)
     claim = db.running(db.submit(), db.worker("box-b"), "slot-1")
-    record_some(db, claim, range(100))
+    record_some(db, claim, range(40))
     before, running = told(db, job_id), told(db, claim.job_id)
     done = run_together(
         lambda: join(db),
         lambda: join(db),
-        lambda: record_some(db, claim, range(100, 160), seed=4),
+        lambda: record_some(db, claim, range(40, 60), seed=4),
         lambda: [told(db, job_id) == before for _ in range(5)],
     )
     assert done == [None, None, None, [True] * 5]
