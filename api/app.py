@@ -21,6 +21,7 @@ from api.routes import (
     curves,
     health,
     jobs,
+    logs,
     quotas,
     secrets,
     session,
@@ -71,7 +72,7 @@ def create_app(settings: Settings, *, page_folder: Path = page.BUILT) -> FastAPI
         "prefix": "/v1",
         "responses": openapi.problems(NotAuthorized, Forbidden, TooManyRequests),
     }
-    contents = (attempts, stream, telemetry, curves, stacks, checkpoints, artifacts)
+    contents = (attempts, stream, telemetry, curves, logs, stacks, checkpoints, artifacts)
     for routes in (submission, jobs, advice, *contents, bundles, cluster, team, quotas, secrets):
         app.include_router(routes.router, **guarded)
     app.include_router(session.router)

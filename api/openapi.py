@@ -147,6 +147,16 @@ STREAM: dict[int | str, dict[str, Any]] = {
 """The `responses` of the route that streams events."""
 
 
+LOG_FILE: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The lines, in UTF-8",
+        "headers": headers("Content-Disposition"),
+        "content": {"text/plain": {"schema": {"type": "string"}}},
+    }
+}
+"""The `responses` of the route that sends a log as a file."""
+
+
 def completed(document: dict[str, Any]) -> dict[str, Any]:
     """Returns `document` with its servers, error answers, headers and shared components."""
     document["openapi"] = _VERSION

@@ -37,6 +37,7 @@ from torchyard.contract.views import (
     JobSummary,
     JobView,
     LogLine,
+    LogMatch,
     MetricView,
     ProgressView,
     QueueEntry,
@@ -140,6 +141,11 @@ def log_line(line: Line) -> LogLine:
             "text": line.text,
         }
     )
+
+
+def log_match(line: Line, spans: Sequence[tuple[int, int]]) -> LogMatch:
+    """Returns the view of a line that a search found."""
+    return LogMatch(**log_line(line).model_dump(), spans=[*spans])
 
 
 def stacks(found: Stacks) -> StacksView:

@@ -1,4 +1,4 @@
-"""Returns metrics and log lines of a job."""
+"""Returns metrics of a job."""
 
 from typing import Annotated
 
@@ -7,20 +7,17 @@ from fastapi import APIRouter, Query
 from api import present
 from api.auth import JobReader, visible_job
 from api.openapi import problems
-from api.paging import AfterNumber, Limit, number_after, page_of
 from api.services import ServicesDep
 from api.shares import MAX_POINTS, share
 from store.queries import series
 from store.queries.series import PointFilter, SeriesColumns
-from store.rows import logs
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.schema import MetricKey
-from torchyard.contract.views import LogLine, MetricsView, Page, PointView, SeriesView
+from torchyard.contract.views import MetricsView, PointView, SeriesView
 
 router = APIRouter(tags=["telemetry"], responses=problems(Unavailable))
 
 Step = Annotated[int, Query(ge=0, lt=2**63)]
-Number = Annotated[int, Query(ge=0, lt=2**31)]
 
 
 @router.get("/jobs/{job_id}/metrics")
@@ -33,7 +30,7 @@ def get_metrics(
     from_step: Annotated[Step | None, Query(description="only points at or after this step")] = None,
     to_step: Annotated[Step | None, Query(description="only points at or before this step")] = None,
     max_points: Annotated[int, Query(ge=2, le=MAX_POINTS, description="the most points of each series")] = 1500,
-    attempt: Annotated[Number | None, Query(description="only this attempt's points")] = None,
+    attempt: Annotated[int | None, Query(ge=0, lt=2**31, description="only this attempt's points")] = None,
 ) -> MetricsView:
     """Returns each series by step. One of more than `max_points` keeps the least and greatest value of each bucket.
 
@@ -48,32 +45,6 @@ def get_metrics(
             for name, columns in series.read(session, job_id, where)
         ]
     return MetricsView(data=found, max_points=most)
-
-
-@router.get("/jobs/{job_id}/logs")
-def list_logs(
-    *,
-    services: ServicesDep,
-    caller: JobReader,
-    job_id: str,
-    rank: Annotated[Number | None, Query(description="only this rank's lines")] = None,
-    tail: Annotated[int | None, Query(ge=1, le=10_000, description="this many last lines, instead of a page")] = None,
-    limit: Limit = 100,
-    after: AfterNumber = None,
-) -> Page[LogLine]:
-    """Lists lines of output, oldest first: the lines numbered above `after`, or the last `tail` lines.
-
-    An answer has at most 8 MiB of them.
-    """
-    line = number_after(after)
-    with services.store.read() as session:
-        visible_job(session, job_id, caller)
-        if tail is not None:
-            last = logs.tail(session, job_id, count=tail, rank=rank)
-            return Page[LogLine](data=[present.log_line(row) for row in last])
-        found = logs.after(session, job_id, line=line, limit=limit, rank=rank)
-    lines = [present.log_line(row) for row in found.rows]
-    return page_of(LogLine, lines, has_more=found.has_more, cursor=lambda shown: str(shown.line))
 
 
 def _points(found: SeriesColumns, max_points: int) -> list[PointView]:

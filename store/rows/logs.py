@@ -1,6 +1,6 @@
 """Logs: chunks of lines, numbered through the whole job in the order in which they were relayed."""
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -29,6 +29,20 @@ class Line:
     rank: int | None
     stream: str
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogFilter:
+    """Which lines are wanted: those that meet every condition that is not None."""
+
+    rank: int | None = None
+    attempt: int | None = None
+    stream: str | None = None
+
+
+EVERY_LINE = LogFilter()
+LAST_LINE = 2**63 - 1
+"""The last number that a line can have."""
 
 
 def add(session: Session, job_id: str, *, attempt: int, lines: Sequence[NewLines]) -> None:
@@ -61,22 +75,37 @@ def add(session: Session, job_id: str, *, attempt: int, lines: Sequence[NewLines
         position += len(chunk.lines)
 
 
-def after(session: Session, job_id: str, *, line: int, limit: int, rank: int | None = None) -> RowPage[Line]:
+def after(session: Session, job_id: str, *, line: int, limit: int, where: LogFilter = EVERY_LINE) -> RowPage[Line]:
     """Returns lines numbered above `line`, oldest first: up to `limit`, and up to 8 MiB."""
-    # The last chunk that starts at or before the first wanted line contains it: the key finds it.
-    start = select(func.max(LogChunk.first)).where(LogChunk.job_id == job_id, LogChunk.first <= line + 1)
-    query = _chunks(job_id, rank).where(LogChunk.first >= func.coalesce(start.scalar_subquery(), 1))
-    with closing(session.scalars(query.order_by(LogChunk.first))) as chunks:
+    with closing(chunks_from(session, job_id, line + 1, where)) as chunks:
         found = (item for chunk in chunks for item in lines(chunk) if item.line > line)
         return pages.take(found, limit=limit, size=_size)
 
 
-def tail(session: Session, job_id: str, *, count: int, rank: int | None = None) -> list[Line]:
-    """Returns the last `count` lines, oldest first, or as many of them as have 8 MiB."""
-    query = _chunks(job_id, rank).order_by(LogChunk.first.desc())
+def before(
+    session: Session, job_id: str, *, line: int, limit: int, after: int = 0, where: LogFilter = EVERY_LINE
+) -> RowPage[Line]:
+    """Returns the newest of the lines numbered below `line` and above `after`, oldest first: as many as `after` does.
+
+    `has_more`: whether there are older ones.
+    """
+    # The chunk that has line `after + 1` may start before it.
+    start = func.coalesce(_first_of_chunk(job_id, after + 1).scalar_subquery(), 1)
+    query = _chunks(job_id, where).where(LogChunk.first < line, LogChunk.first >= start)
+    with closing(session.scalars(query.order_by(LogChunk.first.desc()))) as chunks:
+        newest_first = (item for chunk in chunks for item in reversed(lines(chunk)) if after < item.line < line)
+        found = pages.take(newest_first, limit=limit, size=_size)
+    return RowPage(found.rows[::-1], found.has_more)
+
+
+def chunks_from(
+    session: Session, job_id: str, line: int, where: LogFilter = EVERY_LINE, *, to: int = LAST_LINE
+) -> Generator[LogChunk]:
+    """Yields the chunks that have lines numbered from `line` to `to`, in order. Reads rows as they are needed."""
+    start = func.coalesce(_first_of_chunk(job_id, line).scalar_subquery(), 1)
+    query = _chunks(job_id, where).where(LogChunk.first >= start, LogChunk.first <= to).order_by(LogChunk.first)
     with closing(session.scalars(query)) as chunks:
-        newest_first = (item for chunk in chunks for item in reversed(lines(chunk)))
-        return pages.take(newest_first, limit=count, size=_size).rows[::-1]
+        yield from chunks
 
 
 def lines(chunk: LogChunk) -> list[Line]:
@@ -87,9 +116,20 @@ def lines(chunk: LogChunk) -> list[Line]:
     ]
 
 
-def _chunks(job_id: str, rank: int | None) -> Select[LogChunk]:
+def _first_of_chunk(job_id: str, line: int) -> Select[int]:
+    # The last chunk that starts at or before a line contains it: the key finds it.
+    return select(func.max(LogChunk.first)).where(LogChunk.job_id == job_id, LogChunk.first <= line)
+
+
+def _chunks(job_id: str, where: LogFilter) -> Select[LogChunk]:
     query = select(LogChunk).where(LogChunk.job_id == job_id).execution_options(yield_per=16)
-    return query if rank is None else query.where(LogChunk.rank == rank)
+    for column, wanted in (
+        (LogChunk.rank, where.rank),
+        (LogChunk.attempt, where.attempt),
+        (LogChunk.stream, where.stream),
+    ):
+        query = query if wanted is None else query.where(column == wanted)
+    return query
 
 
 def _size(line: Line) -> int:

@@ -4,7 +4,7 @@ import pytest
 
 from store.rows import logs
 from store.rows.attempts import Claim
-from store.rows.logs import NewLines
+from store.rows.logs import LogFilter, NewLines
 from tests.store.fixture import StoreFixture
 from torchyard.contract.job import EndReason
 
@@ -25,13 +25,17 @@ def logged(db: StoreFixture) -> Claim:
 
 
 def after(db: StoreFixture, job_id: str, line: int, limit: int = 100, rank: int | None = None) -> list[int]:
-    found = db.read(lambda session: logs.after(session, job_id, line=line, limit=limit, rank=rank).rows)
+    found = db.read(
+        lambda session: logs.after(session, job_id, line=line, limit=limit, where=LogFilter(rank=rank)).rows
+    )
     assert all(item.text == str(item.line) for item in found)
     return [item.line for item in found]
 
 
 def tail(db: StoreFixture, job_id: str, count: int, rank: int | None = None) -> list[int]:
-    found = db.read(lambda session: logs.tail(session, job_id, count=count, rank=rank))
+    found = db.read(
+        lambda session: logs.before(session, job_id, line=10**9, limit=count, where=LogFilter(rank=rank)).rows
+    )
     assert all(item.text == str(item.line) for item in found)
     return [item.line for item in found]
 

@@ -215,6 +215,36 @@ class LogLine(View):
     text: str
 
 
+class LogPage(Page[LogLine]):
+    """Lines of output. `total` is the number of the job's last line.
+
+    With `before`, `has_more` says whether there are older lines, and `next` is null.
+    """
+
+    total: int | None = None
+    """None if the service's version does not report it."""
+
+
+class LogMatch(LogLine):
+    """A line that a search found. `spans` are the places of its first matches: the first character of each, and the one
+    behind it. Empty where only the line as a whole is known to match."""
+
+    spans: list[tuple[int, int]] = []
+
+
+class LogSearchView(Page[LogMatch]):
+    """What a search found in the lines numbered from `first_line` to `last_line`, a part of a long log.
+
+    `matches` counts the matching lines of that part, also those that `data` has no room for. `complete`: the part goes
+    to the end of what was asked for. `next`: the search goes on behind this line.
+    """
+
+    matches: int
+    first_line: int
+    last_line: int
+    complete: bool
+
+
 class RankStacksView(View):
     """The Python stacks of one rank's threads. The job may have written any text. `note` says what is missing."""
 

@@ -1,0 +1,120 @@
+"""Returns lines of a job's output: pages of them, those that match, and all as a file."""
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query
+from fastapi.responses import StreamingResponse
+
+from api import logfile, present
+from api.auth import JobReader, visible_job
+from api.files import disposition
+from api.openapi import LOG_FILE, problems
+from api.paging import AfterNumber, Limit, number_after
+from api.services import ServicesDep
+from store.queries import log_patterns, log_search
+from store.rows import logs
+from store.rows.logs import LAST_LINE, LogFilter
+from torchyard.contract.errors import Unavailable
+from torchyard.contract.views import LogMatch, LogPage, LogSearchView
+
+router = APIRouter(tags=["telemetry"], responses=problems(Unavailable))
+
+_Number = Annotated[int, Query(ge=0, lt=2**31)]
+Rank = Annotated[_Number | None, Query(description="only this rank's lines")]
+Attempt = Annotated[_Number | None, Query(description="only this attempt's lines")]
+Stream = Annotated[Literal["stdout", "stderr"] | None, Query(description="only lines of this stream")]
+Before = Annotated[int | None, Query(ge=1, lt=2**63, description="only lines numbered below it")]
+
+
+@router.get("/jobs/{job_id}/logs")
+def list_logs(
+    *,
+    services: ServicesDep,
+    caller: JobReader,
+    job_id: str,
+    rank: Rank = None,
+    attempt: Attempt = None,
+    stream: Stream = None,
+    tail: Annotated[int | None, Query(ge=1, le=10_000, description="this many last lines, instead of a page")] = None,
+    limit: Limit = 100,
+    after: AfterNumber = None,
+    before: Before = None,
+) -> LogPage:
+    """Lists lines of output, oldest first: those numbered above `after`; with `before`, the newest of those below it;
+    with `tail`, the last of all.
+
+    An answer has at most 8 MiB of them.
+    """
+    line, where = number_after(after), LogFilter(rank=rank, attempt=attempt, stream=stream)
+    with services.store.read() as session:
+        total = visible_job(session, job_id, caller).log_lines
+        if tail is not None:
+            found = logs.before(session, job_id, line=LAST_LINE, limit=tail, where=where)
+        elif before is not None:
+            found = logs.before(session, job_id, line=before, limit=limit, after=line, where=where)
+        else:
+            found = logs.after(session, job_id, line=line, limit=limit, where=where)
+    data = [present.log_line(row) for row in found.rows]
+    if tail is not None:
+        return LogPage(data=data, total=total)
+    following = str(data[-1].line) if found.has_more and before is None else None
+    return LogPage(data=data, has_more=found.has_more, next=following, total=total)
+
+
+@router.get("/jobs/{job_id}/logs/search")
+def search_logs(
+    *,
+    services: ServicesDep,
+    caller: JobReader,
+    job_id: str,
+    q: Annotated[str, Query(min_length=1, max_length=500, description="the text, or the expression, to look for")],
+    regex: Annotated[bool, Query(description="`q` is a regular expression in RE2's syntax")] = False,
+    case: Annotated[bool, Query(description="capital and small letters differ")] = False,
+    rank: Rank = None,
+    attempt: Attempt = None,
+    stream: Stream = None,
+    limit: Limit = 100,
+    after: AfterNumber = None,
+    before: Before = None,
+) -> LogSearchView:
+    """Finds lines of output that contain a text, oldest first.
+
+    A call looks at 32 MiB of text, and at 5,000 stored pieces: send `next` as `after` for the rest of a longer log.
+    """
+    line, where = number_after(after), LogFilter(rank=rank, attempt=attempt, stream=stream)
+    pattern = log_patterns.regular(q, case=case) if regex else log_patterns.plain(q, case=case)
+    with services.store.read() as session:
+        end = visible_job(session, job_id, caller).log_lines + 1
+        end = end if before is None else min(before, end)
+        found = log_search.search(session, job_id, pattern, after=line, before=end, limit=limit, where=where)
+    matches: list[LogMatch] = [present.log_match(row, pattern.spans(row.text)) for row in found.lines]
+    return LogSearchView(
+        data=matches,
+        has_more=found.next is not None,
+        next=None if found.next is None else str(found.next),
+        matches=found.matches,
+        first_line=found.first,
+        last_line=found.last,
+        complete=found.complete,
+    )
+
+
+@router.get("/jobs/{job_id}/logs/download", response_class=StreamingResponse, responses=LOG_FILE)
+def download_logs(
+    *,
+    services: ServicesDep,
+    caller: JobReader,
+    job_id: str,
+    rank: Rank = None,
+    attempt: Attempt = None,
+    stream: Stream = None,
+    timestamps: Annotated[bool, Query(description="begin each line with its time, in UTC")] = False,
+) -> StreamingResponse:
+    """Sends the lines that are stored now as a file, as they were written."""
+    with services.store.read() as session:
+        job = visible_job(session, job_id, caller)
+        name, last = f"{job.name}-logs.txt", job.log_lines
+    where = LogFilter(rank=rank, attempt=attempt, stream=stream)
+    text = logfile.parts(services.store, job_id, where=where, last=last, timestamps=timestamps)
+    headers = {"Content-Disposition": disposition(name), "Cache-Control": "no-store"}
+    return StreamingResponse(text, media_type="text/plain", headers=headers)
