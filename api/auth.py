@@ -1,6 +1,6 @@
 """Authenticates requests: by a token, or by a browser's session. `require` is the dependency of every route."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection
 from dataclasses import dataclass, replace
 import hashlib
 import hmac
@@ -13,11 +13,13 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.concurrency import run_in_threadpool
 
 from api.address import client_address, host_of, is_local
+from api.feed import Sight
 from api.services import Services, ServicesDep
 from store.commands import team
 from store.db.database import Session
 from store.db.tables import Job
 from store.ids import is_id
+from store.queries import timeline
 from store.rows import access, tokens
 from store.rows.access import BOOTSTRAP, Caller
 from store.rows.tokens import Identity
@@ -146,6 +148,15 @@ def check_watcher(services: Services, principal: Principal, job_id: str) -> None
         raise NotAuthorized("the token or the session has ended")
     with services.store.read() as session:
         visible_job(session, job_id, principal)
+
+
+def check_watched(services: Services, principal: Principal, job_ids: Collection[str]) -> Sight:
+    """Returns which jobs an open stream may go on to tell of. Raises NotAuthorized and Unavailable."""
+    if not _is_still_valid(services, principal):
+        raise NotAuthorized("the token or the session has ended")
+    with services.store.read() as session:
+        readable = timeline.heads(session, job_ids, caller=principal)
+        return Sight(frozenset(readable), frozenset(timeline.heads(session, job_ids)))
 
 
 async def open_stream(services: ServicesDep, caller: JobReader) -> AsyncGenerator[None]:

@@ -39,7 +39,7 @@ from torchyard.contract.requests import (
     UserPatch,
 )
 from torchyard.contract.spec import SPEC, JobPatch
-from torchyard.contract.views import EndView, MetricView, Problem
+from torchyard.contract.views import ChangedView, EndView, ItemsView, ListedView, MetricView, Problem, StreamCursor
 
 PROBLEM_TYPE = "application/problem+json"
 """The media type of every error."""
@@ -111,6 +111,8 @@ _HEADERS: dict[str, dict[str, Any]] = {
 
 _REQUESTS = (CodeLogin, JobActions, JobPatch, Login, NewToken, NewUser, QuotaPatch, SecretValue, UserPatch)
 """The bodies of requests, besides job specs."""
+_VIEWS = (Problem, MetricView, EndView, ItemsView, StreamCursor, ListedView, ChangedView)
+"""What no route answers as its body."""
 _HEADERS_OF = {401: "WWW-Authenticate", 405: "Allow", 416: "Content-Range", 429: "Retry-After", 503: "Retry-After"}
 """The header that a problem of each status has."""
 
@@ -154,9 +156,7 @@ def problem(status: int) -> dict[str, Any]:
 
 def _schemas(schemas: dict[str, Any]) -> dict[str, Any]:
     spec = SPEC.json_schema(mode="validation", ref_template=_SENT)
-    _, views = models_json_schema(
-        [(view, "serialization") for view in (Problem, MetricView, EndView)], ref_template=SCHEMA
-    )
+    _, views = models_json_schema([(view, "serialization") for view in _VIEWS], ref_template=SCHEMA)
     _, requests = models_json_schema([(request, "validation") for request in _REQUESTS], ref_template=SCHEMA)
     unused = ("HTTPValidationError", "ValidationError")
     return {

@@ -2,8 +2,8 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Generator
-from contextlib import aclosing, contextmanager
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import AbstractContextManager, aclosing, contextmanager
 import logging
 
 from store import changes
@@ -29,6 +29,16 @@ class Watch:
         self._check_at = asyncio.get_running_loop().time() + _CHECK_S
 
     @property
+    def longest_wait_s(self) -> float:
+        """Seconds after which to look for changes although none was announced."""
+        return _LONGEST_WAIT_S if self._live.subscribed else _POLL_S
+
+    @property
+    def polls(self) -> bool:
+        """Whether changes are not announced at present."""
+        return not self._live.subscribed
+
+    @property
     def ended(self) -> bool:
         """Whether the service is stopping and the watcher should end."""
         return self._live.closed
@@ -38,10 +48,9 @@ class Watch:
 
         A change since the previous call, or since the watch began, counts: read the job after each call.
         """
-        longest = _LONGEST_WAIT_S if self._live.subscribed else _POLL_S
         if not self.ended:
             try:
-                async with asyncio.timeout(min(within, longest)):
+                async with asyncio.timeout(min(within, self.longest_wait_s)):
                     await self._changed.wait()
             except TimeoutError:
                 pass
@@ -67,6 +76,8 @@ class Live:
     def __init__(self, redis_url: str) -> None:
         self._url = redis_url
         self._watches: defaultdict[str, set[Watch]] = defaultdict(set)
+        self._open: set[Watch] = set()
+        self._hearers: list[Callable[[str | None], None]] = []
         self._listener: asyncio.Task[None] | None = None
         self.subscribed = False
         """Whether the subscription to Redis is open."""
@@ -74,19 +85,41 @@ class Live:
         """The number of announcements received."""
         self.closed = False
 
-    @contextmanager
-    def watch(self, job_id: str, *, user: str) -> Generator[Watch]:
+    def watch(self, job_id: str, *, user: str) -> AbstractContextManager[Watch]:
         """Watches a job, as a user, for the duration of the block. Call it in the event loop.
 
         Raises the error that ended the listener, unless Redis was the cause.
         """
+        return self._watch([job_id, access.channel(user), access.channel(job_id)])
+
+    def watch_access(self, job_ids: Iterable[str], *, user: str) -> AbstractContextManager[Watch]:
+        """Watches only who may read the jobs, and what the user may read. Raises what `watch` does."""
+        return self._watch([access.channel(name) for name in (user, *job_ids)])
+
+    @contextmanager
+    def hear(self, hearer: Callable[[str | None], None]) -> Generator[Watch]:
+        """Calls `hearer` with everything that is announced, and with None where announcements may have been lost.
+
+        Raises what `watch` does.
+        """
+        self._hearers.append(hearer)
+        try:
+            with self._watch([]) as watch:
+                yield watch
+        finally:
+            self._hearers.remove(hearer)
+
+    @contextmanager
+    def _watch(self, names: Sequence[str]) -> Generator[Watch]:
         self._start_listening()
-        watch, names = Watch(self), (job_id, access.channel(user), access.channel(job_id))
+        watch = Watch(self)
+        self._open.add(watch)
         for name in names:
             self._watches[name].add(watch)
         try:
             yield watch
         finally:
+            self._open.discard(watch)
             for name in names:
                 self._watches[name].discard(watch)
                 if not self._watches[name]:
@@ -127,6 +160,8 @@ class Live:
 
     def _announce(self, name: str | None) -> None:
         self.announcements += 1
+        for hearer in self._hearers:
+            hearer(name)
         if name is None:
             self.subscribed = True
             self._wake_all()  # a change before the subscription was not announced to it
@@ -135,6 +170,5 @@ class Live:
             watch.wake(access_changed=access.is_channel(name))
 
     def _wake_all(self) -> None:
-        for watches in self._watches.values():
-            for watch in watches:
-                watch.wake()
+        for watch in self._open:
+            watch.wake()

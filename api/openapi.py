@@ -121,30 +121,36 @@ DOWNLOAD_HEAD: dict[str, Any] = DOWNLOAD | {"responses": _WHOLE, "openapi_extra"
 """The same for `HEAD`, which ignores ranges."""
 
 
-def _event(kinds: list[str], schema: str) -> dict[str, Any]:
+def _event(kinds: list[str], schema: str, *, has_id: bool = True) -> dict[str, Any]:
     data = {"contentMediaType": "application/json", "contentSchema": {"$ref": SCHEMA.format(model=schema)}}
-    properties = {"id": {"type": "string"}, "event": {"enum": kinds}, "data": {"type": "string", **data}}
+    properties = {"event": {"enum": kinds}, "data": {"type": "string", **data}}
+    if has_id:
+        properties = {"id": {"type": "string"}, **properties}
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 
-STREAM: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "Events until the job ends, or the connection",
-        "content": {
-            "text/event-stream": {
-                "itemSchema": {
-                    "oneOf": [
-                        _event([*get_args(EventKind)], "EventView"),
-                        _event(["metric"], "MetricView"),
-                        _event(["log"], "LogLine"),
-                        _event(["end"], "EndView"),
-                    ]
-                }
-            }
-        },
-    }
-}
-"""The `responses` of the route that streams events."""
+def _stream(description: str, *events: dict[str, Any]) -> dict[int | str, dict[str, Any]]:
+    content = {"text/event-stream": {"itemSchema": {"oneOf": [*events]}}}
+    return {200: {"description": description, "content": content}}
+
+
+STREAM = _stream(
+    "Events until the job ends, or the connection",
+    _event([*get_args(EventKind)], "EventView"),
+    _event(["metric"], "MetricView"),
+    _event(["log"], "LogLine"),
+    _event(["end"], "EndView"),
+)
+"""The `responses` of the route that streams a job's events."""
+JOBS_STREAM = _stream(
+    "Events until the connection ends",
+    _event(["ready"], "StreamCursor"),
+    _event(["items"], "ItemsView"),
+    _event(["job"], "JobSummary", has_id=False),
+    _event(["jobs"], "ListedView", has_id=False),
+    _event(["queue", "workers"], "ChangedView", has_id=False),
+)
+"""The `responses` of the route that streams the events of several jobs."""
 
 
 LOG_FILE: dict[int | str, dict[str, Any]] = {

@@ -23,6 +23,8 @@ V = TypeVar("V", bound=View)
 Limit = Annotated[int, Query(ge=1, le=1000, description="items a page")]
 NUMBER = "^[0-9]{1,18}$"
 """The pattern of a cursor in a numbered list."""
+POSITIONS = "^job_[0-9a-f]{32}:[0-9]{1,18}(,job_[0-9a-f]{32}:[0-9]{1,18})*$"
+"""The pattern of a cursor in a stream of several jobs."""
 BUNDLE = "^[0-9]{1,18}:[0-9a-f]{64}$"
 """The pattern of a cursor in a list of bundles."""
 
@@ -65,6 +67,16 @@ def number_after(cursor: str | None) -> int:
     if re.fullmatch(NUMBER, cursor) is None:
         raise InvalidCursor(f"{cursor!r} is not a `next` value of this list")
     return int(cursor)
+
+
+def positions_after(cursor: str | None) -> dict[str, int]:
+    """Returns the position of each job of a stream's cursor. Raises InvalidCursor."""
+    if cursor is None:
+        return {}
+    if re.fullmatch(POSITIONS, cursor) is None:
+        raise InvalidCursor(f"{cursor[:100]!r} is not the `id` of an event of this stream")
+    places = (place.split(":") for place in cursor.split(","))
+    return {job_id: int(position) for job_id, position in places}
 
 
 def id_after(cursor: str | None, prefix: Prefix) -> str | None:

@@ -100,9 +100,15 @@ def summaries(session: Session, jobs: Sequence[ListedJob], caller: Caller) -> li
         for listed in jobs
     ]
     return [
-        job if access.may_read(caller, listed.row) else job.model_copy(update=_withheld(job))
-        for job, listed in zip(shown, jobs, strict=True)
+        job if access.may_read(caller, listed.row) else withheld(job) for job, listed in zip(shown, jobs, strict=True)
     ]
+
+
+def withheld(job: JobSummary) -> JobSummary:
+    """Returns the row of another user's private job in an operator's list: without its text and its metrics."""
+    reason = job.status_reason.model_copy(update={"message": ""})
+    nothing: dict[str, Any] = {"labels": {}, "metrics": {}, "best": None, "error": None, "progress": ProgressView()}
+    return job.model_copy(update={**nothing, "status_reason": reason})
 
 
 def event(row: JobEvent) -> EventView:
@@ -408,13 +414,6 @@ def _facts(
         "version": row.version,
         "position": row.position,
     }
-
-
-def _withheld(job: JobSummary) -> dict[str, Any]:
-    """Returns what replaces the text and the metrics of a private job in an operator's list."""
-    reason = job.status_reason.model_copy(update={"message": ""})
-    nothing: dict[str, Any] = {"labels": {}, "metrics": {}, "best": None, "error": None, "progress": ProgressView()}
-    return {**nothing, "status_reason": reason}
 
 
 def _chosen(latest: dict[str, float], *, monitor: str) -> dict[str, float]:

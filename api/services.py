@@ -7,7 +7,10 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from api.codes import LoginCodes
+from api.feed import Feed
+from api.jobs_stream import JobsStream
 from api.live import Live
+from api.pages import StoredPages
 from api.paging import PlaceCursors
 from api.rates import Rates, Streams
 from api.settings import Settings
@@ -28,6 +31,7 @@ class Services:
     store: Store
     live: Live
     stream: Stream
+    jobs_stream: JobsStream
     places: PlaceCursors
     requests: Rates
     """The requests of each token."""
@@ -40,13 +44,15 @@ class Services:
     @classmethod
     def of(cls, settings: Settings, *, token: str) -> "Services":
         store, live = Store.of(settings, program="torchyard-api", pool=16), Live(settings.redis)
+        pages = StoredPages()
         requests, wrong_tokens = settings.max_requests_per_second, settings.max_wrong_tokens_per_minute
         return cls(
             token=token,
             settings=settings,
             store=store,
             live=live,
-            stream=Stream(store, live),
+            stream=Stream(store, live, pages),
+            jobs_stream=JobsStream(store, Feed(store, live), pages),
             places=PlaceCursors(token),
             requests=Rates(per_second=requests, burst=max(1, requests * _BURST_S)),
             streams=Streams(settings.max_streams),

@@ -4,14 +4,29 @@ from dataclasses import dataclass, field
 
 from sqlalchemy.orm import Session
 
+QUEUE, WORKERS = "topic:queue", "topic:workers"
+"""The names under which changes of the queue, and of workers and their devices, are announced."""
+
 _KEY = "torchyard.announcement"
+_ROW = "row:"
+
+
+def row(job_id: str) -> str:
+    """Returns the name under which is announced that lists of jobs change: by a new, moved, edited or deleted job."""
+    return f"{_ROW}{job_id}"
+
+
+def job_of_row(announced: str) -> str | None:
+    """Returns the job whose row was announced, None if something else was."""
+    return announced.removeprefix(_ROW) if announced.startswith(_ROW) else None
 
 
 @dataclass
 class Announcement:
-    """The jobs that changed, their places in the queue, and whether the workers have something to do."""
+    """What changed, the jobs' places in the queue, and whether the workers have something to do."""
 
     changed: set[str] = field(default_factory=set[str])
+    """Ids of jobs, and names of other things."""
     priorities: dict[str, int | None] = field(default_factory=dict[str, int | None])
     """By job id: the priority of a queued job; None for a job that has left the queue."""
     wakes_workers: bool = False
@@ -20,19 +35,19 @@ class Announcement:
         """Returns whether there is anything to announce."""
         return self.wakes_workers or bool(self.changed)
 
-    def mark_changed(self, job_id: str) -> None:
-        """Records that clients see something new of the job."""
-        self.changed.add(job_id)
+    def mark_changed(self, *names: str) -> None:
+        """Records that clients see something new of a job, given by its id, or of what else has a name."""
+        self.changed.update(names)
 
     def enqueue(self, job_id: str, *, priority: int) -> None:
         """Records that the job is queued and a worker may claim it."""
-        self.mark_changed(job_id)
+        self.mark_changed(job_id, row(job_id), QUEUE)
         self.priorities[job_id] = priority
         self.wakes_workers = True
 
     def dequeue(self, job_id: str) -> None:
         """Records that the job is not queued."""
-        self.mark_changed(job_id)
+        self.mark_changed(job_id, row(job_id), QUEUE, WORKERS)
         self.priorities[job_id] = None
 
     def wake_workers(self) -> None:

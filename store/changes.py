@@ -1,4 +1,4 @@
-"""The channel in Redis on which every commit that changes a job publishes the job's id."""
+"""The channel in Redis on which every commit publishes what it has changed: ids of jobs, and names of other things."""
 
 from collections.abc import AsyncGenerator
 
@@ -11,7 +11,7 @@ CHANNEL = "torchyard:changes"
 
 
 async def listen(url: str) -> AsyncGenerator[str | None]:
-    """Yields None once it has subscribed, then the id of each changed job.
+    """Yields None once it has subscribed, then the name of each change.
 
     Raises Unavailable if Redis does not answer or disconnects.
     """

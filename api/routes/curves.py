@@ -8,7 +8,7 @@ from api import curves
 from api.auth import JobReader, visible_job
 from api.curves import Shape
 from api.openapi import problems
-from api.routes.telemetry import Number, Step
+from api.routes.telemetry import Step
 from api.services import ServicesDep
 from api.shares import MAX_POINTS, share
 from store.db.database import Session
@@ -32,7 +32,7 @@ def get_curves(
     max_points: Annotated[int, Query(ge=2, le=MAX_POINTS, description="the most places of each curve")] = 1500,
     from_step: Annotated[Step | None, Query(description="only points at or after this step")] = None,
     to_step: Annotated[Step | None, Query(description="only points at or before this step")] = None,
-    attempt: Annotated[Number | None, Query(description="only this attempt's points")] = None,
+    attempt: Annotated[int | None, Query(ge=0, lt=2**31, description="only this attempt's points")] = None,
     hidden: Annotated[bool, Query(description="also what later attempts hide")] = False,
 ) -> CurvesView:
     """Returns which metrics the jobs have, and the curves of those that `key` names, by rising step.

@@ -1,19 +1,28 @@
-"""Streams what a job stores, as server-sent events."""
+"""Streams what jobs store, as server-sent events."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
-from api.auth import JobReader, check_watcher, open_stream
-from api.openapi import STREAM, problems
-from api.paging import NUMBER, number_after
-from api.services import ServicesDep
-from torchyard.contract.errors import Unavailable
-from torchyard.contract.views import StoredKind
+from api.auth import JobReader, check_watched, check_watcher, open_stream
+from api.jobs_stream import Wanted
+from api.openapi import JOBS_STREAM, STREAM, problems
+from api.paging import NUMBER, POSITIONS, number_after, positions_after
+from api.services import Services, ServicesDep
+from store.ids import is_id
+from store.queries import timeline
+from store.queries.timeline import Head
+from store.rows.access import Caller
+from torchyard.contract.errors import Forbidden, NotFound, Unavailable
+from torchyard.contract.team import Scope
+from torchyard.contract.views import StoredKind, StreamTopic
 
 router = APIRouter(tags=["telemetry"], responses=problems(Unavailable))
+
+_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 class EventStream(StreamingResponse):
@@ -59,4 +68,68 @@ async def stream_job(
         user=caller.name,
         check=lambda: check_watcher(services, caller, job_id),
     )
-    return EventStream(events, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+    return EventStream(events, headers=_HEADERS)
+
+
+@router.get("/stream", response_class=EventStream, responses=JOBS_STREAM, dependencies=[Depends(open_stream)])
+async def stream_jobs(
+    *,
+    services: ServicesDep,
+    caller: JobReader,
+    job: Annotated[
+        list[Annotated[str, Query(max_length=100)]] | None, Query(max_length=50, description="jobs to watch")
+    ] = None,
+    topic: Annotated[list[StreamTopic] | None, Query(max_length=3, description="lists to watch")] = None,
+    kind: Annotated[list[StoredKind] | None, Query(max_length=20, description="only these kinds of items")] = None,
+    last_event_id: Annotated[
+        str | None,
+        Header(
+            alias="Last-Event-ID",
+            max_length=3000,
+            description="the last `id` that you received",
+            json_schema_extra={"pattern": POSITIONS},
+        ),
+    ] = None,
+    after: Annotated[
+        str | None,
+        Query(
+            max_length=3000,
+            description="the same as `Last-Event-ID`, which takes precedence: `JOB:POSITION,JOB:POSITION…`",
+            json_schema_extra={"pattern": POSITIONS},
+        ),
+    ] = None,
+) -> EventStream:
+    """Streams what several jobs store and that lists have changed, until the caller leaves.
+
+    `ready` comes first, and has the cursor at which the stream begins: for a job that `after` does not name, now.
+    `items` has all that a job has stored since its last one, up to `position`, at most four times a second unless the
+    stream is behind. `job` is the row of a job that has changed, at first of each that you watch, and with the topic
+    `jobs` of each that you may list. `jobs`, `queue` and `workers` say that a list is to be read again; `jobs` also
+    that a job which you watch was deleted.
+
+    Only `ready` and `items` have an `id`: send the last as `Last-Event-ID` to resume without loss or repetition of
+    items. Read your lists again then. A comment is sent after 15 seconds without an event. The stream ends with the
+    token; a job that you may not read any more falls silent.
+    """
+    if topic and {"queue", "workers"}.intersection(topic) and Scope.CLUSTER_READ not in caller.scopes:
+        raise Forbidden(f"the topics `queue` and `workers` need the scope {Scope.CLUSTER_READ}")
+    begun, seen = positions_after(after), positions_after(last_event_id)
+    wanted = Wanted(
+        heads=await run_in_threadpool(_heads, services, caller, [*dict.fromkeys(job or ())]),
+        after=begun if last_event_id is None else seen,
+        kinds=frozenset(kind or ()),
+        topics=frozenset(topic or ()),
+        caller=caller,
+        check=lambda job_ids: check_watched(services, caller, job_ids),
+    )
+    return EventStream(services.jobs_stream.events(wanted), headers=_HEADERS)
+
+
+def _heads(services: Services, caller: Caller, job_ids: Sequence[str]) -> dict[str, Head]:
+    """Returns the heads of the jobs, in this order. Raises NotFound."""
+    with services.store.read() as session:
+        found = timeline.heads(session, [job_id for job_id in job_ids if is_id(job_id, "job")], caller=caller)
+    for job_id in job_ids:
+        if job_id not in found:
+            raise NotFound(f"there is no job {job_id!r}")
+    return {job_id: found[job_id] for job_id in job_ids}

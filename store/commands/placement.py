@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from store.announcement import announcement_of
+from store.announcement import QUEUE, announcement_of
 from store.rows import attempts, intents, jobs, reasons, waiting
 from store.rows.attempts import Claim
 from store.rows.jobs import Reason
@@ -46,6 +46,7 @@ def set_waiting_reasons(store: Store, common: Mapping[str, Reason], own: Mapping
     with store.write("reason") as session:
         jobs.set_waiting_reasons(session, own)
         reasons.store_reasons(session, common)
+        announcement_of(session).mark_changed(QUEUE)
         reasons.delete_unused(session)
 
 

@@ -1,6 +1,6 @@
 """Lists jobs: filtered and in an order, counted, or queued in the order in which they start."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -127,6 +127,11 @@ def changeable(
     """Returns the ids of jobs that the caller may change and that meet further conditions, newest first."""
     query = select(Job.id).where(access.changeable(caller), *_conditions(where, caller), *conditions)
     return session.scalars(query.order_by(Job.id.desc()).limit(limit)).all()
+
+
+def some(session: Session, job_ids: Collection[str]) -> list[ListedJob]:
+    """Returns the jobs with these ids that exist."""
+    return [_listed(row) for row in session.execute(_LISTED, {"ids": list(job_ids)})]
 
 
 @dataclass(frozen=True)

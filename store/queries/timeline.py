@@ -1,6 +1,6 @@
 """The timeline of a job: all that it has stored, in the order of the commits. A stream shows it."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from heapq import merge
 from typing import TypeVar
@@ -8,9 +8,10 @@ from typing import TypeVar
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from store.db.tables import JobEvent, LogChunk
+from store.db.tables import Job, JobEvent, LogChunk
 from store.queries import points
-from store.rows import logs
+from store.rows import access, logs
+from store.rows.access import SERVICE, Caller
 from store.rows.logs import Line
 from store.rows.metrics import MetricPoint
 from torchyard.contract.views import StoredKind
@@ -29,6 +30,20 @@ class TimelineItem:
     kind: StoredKind
     attempt: int | None
     content: JobEvent | MetricPoint | Line
+
+
+@dataclass(frozen=True)
+class Head:
+    """How much a job has stored: its newest position; and the version of its row."""
+
+    position: int
+    version: int
+
+
+def heads(session: Session, job_ids: Collection[str], *, caller: Caller = SERVICE) -> dict[str, Head]:
+    """Returns the heads of the jobs that exist, and that the caller may read, by id."""
+    query = select(Job.id, Job.position, Job.version).where(Job.id.in_(job_ids), access.readable(caller))
+    return {row.id: Head(row.position, row.version) for row in session.execute(query)}
 
 
 def after(

@@ -10,6 +10,7 @@ from store.announcement import announcement_of
 from store.db.tables import Job
 from torchyard.contract.errors import Forbidden, NotFound
 from torchyard.contract.team import Role
+from torchyard.contract.views import JobSummary
 
 
 @dataclass(frozen=True)
@@ -71,12 +72,12 @@ def changeable(caller: Caller) -> ColumnElement[bool]:
     return true() if caller.role is Role.ADMIN else Job.owner == caller.name
 
 
-def may_read(caller: Caller, job: Job) -> bool:
+def may_read(caller: Caller, job: Job | JobSummary) -> bool:
     """Returns whether `readable` holds for a job."""
     return caller.role is Role.ADMIN or job.owner == caller.name or job.visibility == "team"
 
 
-def may_list(caller: Caller, job: Job) -> bool:
+def may_list(caller: Caller, job: Job | JobSummary) -> bool:
     """Returns whether `listed` holds for a job. A job that may not be listed is shown by owner, state and devices."""
     return lists_unreadable(caller) or may_read(caller, job)
 

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Row, and_, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from store.announcement import announcement_of
+from store.announcement import WORKERS, announcement_of
 from store.db.database import in_us, now_us
 from store.db.tables import Allocation, Attempt, Job, Worker
 from store.rows import artifacts, checkpoints, jobs, logs, metrics, outcome, quotas, retention
@@ -189,6 +189,7 @@ def end(session: Session, claim: Claim, report: ExitReport, *, requested_stops: 
         .where(Allocation.attempt_id == claim.attempt_id, Allocation.released_at.is_(None))
         .values(released_at=now_us())
     )
+    announcement_of(session).mark_changed(WORKERS)
     announcement_of(session).wake_workers()
     job = jobs.lock(session, claim.job_id)
     if job is None:

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import select, true, update
 from sqlalchemy.orm import Session
 
-from store.announcement import announcement_of
+from store.announcement import WORKERS, announcement_of
 from store.db.database import now_us
 from store.db.tables import Worker
 from store.rows.attempts import LEASE
@@ -20,6 +20,7 @@ _ALL = select(Worker, (Worker.seen_at > now_us() - _LEASE_US).label("alive")).or
 
 def register(session: Session, worker_id: str, *, name: str, devices: list[Any]) -> None:
     """Registers a daemon that has just started. The id belongs to its data directory and survives restarts."""
+    announcement_of(session).mark_changed(WORKERS)
     worker = session.get(Worker, worker_id)
     if worker is None:
         session.add(Worker(id=worker_id, name=name, devices=devices, started_at=now_us(), seen_at=now_us()))
@@ -31,6 +32,7 @@ def register(session: Session, worker_id: str, *, name: str, devices: list[Any])
 
 def heartbeat(session: Session, worker_id: str, *, devices: list[Any], starts: dict[str, Any] | None = None) -> None:
     """Stores that the daemon is alive, the state of its devices, and how it starts jobs."""
+    announcement_of(session).mark_changed(WORKERS)
     values = {"seen_at": now_us(), "devices": devices, "starts": starts}
     session.execute(update(Worker).where(Worker.id == worker_id).values(**values))
 
@@ -47,6 +49,7 @@ def set_drain(session: Session, worker_id: str, *, drain: bool) -> tuple[Worker,
         .where(Worker.id == worker_id, Worker.drain_requested_at.is_(None) if drain else true())
         .values(drain_requested_at=now_us() if drain else None)
     )
+    announcement_of(session).mark_changed(WORKERS)
     announcement_of(session).wake_workers()
     return get(session, worker_id)
 

@@ -17,8 +17,10 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 
+from api import pages
 from api import stream as streams
 from api.live import Live
+from api.pages import StoredPages
 from api.stream import Stream
 from store.announcement import Announcement
 from store.db.database import Database
@@ -303,11 +305,13 @@ async def collect(stream: AsyncGenerator[bytes], until: Callable[[bytes], bool])
 def test_a_stream_without_events_sends_heartbeats(
     monkeypatch: pytest.MonkeyPatch, database: Database, service: ApiFixture, claim: Claim
 ) -> None:
-    monkeypatch.setattr(streams, "_HEARTBEAT_S", 0.01)
+    monkeypatch.setattr(streams, "HEARTBEAT_S", 0.01)
 
     async def watch() -> bytes:
         live = Live(service.settings.redis)
-        stream = Stream(store_on(database), live).events(claim.job_id, after=3, kinds=frozenset(), **AS_ADMIN)
+        stream = Stream(store_on(database), live, StoredPages()).events(
+            claim.job_id, after=3, kinds=frozenset(), **AS_ADMIN
+        )
         raw = await collect(stream, lambda raw: raw.count(b": heartbeat\n\n") == 2)
         live.close()
         return raw
@@ -323,7 +327,7 @@ def test_the_watchers_of_a_job_share_each_page(
 
     async def watch() -> list[bytes]:
         live = Live(service.settings.redis)
-        stream = Stream(store_on(database), live)
+        stream = Stream(store_on(database), live, StoredPages())
         sent = await asyncio.gather(
             *(
                 collect(stream.events(claim.job_id, after=0, kinds=frozenset(), **AS_ADMIN), lambda _: False)
@@ -343,12 +347,12 @@ def test_pages_that_are_read_several_times_at_once_are_cached(
     monkeypatch: pytest.MonkeyPatch, database: Database, service: ApiFixture, claim: Claim
 ) -> None:
     run(service, claim, 100)
-    monkeypatch.setattr(streams, "_CACHE_BYTES", 200_000)
+    monkeypatch.setattr(pages, "_CACHE_BYTES", 200_000)
     read = counted_reads(monkeypatch)
 
     async def watch() -> int:
         live = Live(service.settings.redis)
-        stream = Stream(store_on(database), live)
+        stream = Stream(store_on(database), live, StoredPages())
 
         def watcher() -> asyncio.Task[bytes]:
             events = stream.events(claim.job_id, after=0, kinds=frozenset(), **AS_ADMIN)
@@ -371,13 +375,13 @@ def test_pages_that_are_read_several_times_at_once_are_cached(
 def test_pages_without_events_count_against_the_cache_size(
     monkeypatch: pytest.MonkeyPatch, database: Database, service: ApiFixture, claim: Claim
 ) -> None:
-    monkeypatch.setattr(streams, "_HEARTBEAT_S", 0.01)
-    monkeypatch.setattr(streams, "_CACHE_BYTES", 0)
+    monkeypatch.setattr(streams, "HEARTBEAT_S", 0.01)
+    monkeypatch.setattr(pages, "_CACHE_BYTES", 0)
     read = counted_reads(monkeypatch)
 
     async def watch() -> None:
         live = Live(service.settings.redis)
-        stream = Stream(store_on(database), live)
+        stream = Stream(store_on(database), live, StoredPages())
         for _ in range(2):
             await collect(stream.events(claim.job_id, after=0, kinds=frozenset({"checkpoint"}), **AS_ADMIN), bool)
         live.close()

@@ -16,6 +16,8 @@ T = TypeVar("T")
 EventKind = Literal["state", "message", "checkpoint", "progress"]
 StoredKind = Literal[EventKind, "metric", "log"]
 """The kinds of things that a job stores, and that its stream tells."""
+StreamTopic = Literal["jobs", "queue", "workers"]
+"""What a stream of several jobs tells besides: that lists have changed."""
 StreamKind = Literal[StoredKind, "end"]
 """The kinds of a stream's events: `end` comes last and is not stored."""
 
@@ -180,6 +182,44 @@ class MetricView(PointView):
     """One point of the series `key`, as a stream sends it."""
 
     key: str
+
+
+class PointColumns(View):
+    """Points of one metric, in the order in which they were stored. Times are seconds since the epoch."""
+
+    step: list[int]
+    value: list[Number]
+    time: list[float]
+    attempt: list[int]
+
+
+class ItemsView(View):
+    """What a job has stored up to `position`, since the `position` before. `metrics` is by key."""
+
+    job_id: str
+    position: int
+    metrics: dict[str, PointColumns]
+    logs: list["LogLine"]
+    events: list[EventView]
+
+
+class StreamCursor(View):
+    """Where a stream of several jobs begins: the cursor of its first event."""
+
+    cursor: str
+
+
+class ChangedView(View):
+    """Something changed: read its list again."""
+
+    changed: bool = True
+
+
+class ListedView(View):
+    """A job was added to the lists, moved in them, or deleted. `job_id` is null where many jobs may have."""
+
+    job_id: str | None
+    deleted: bool
 
 
 class EndView(View):

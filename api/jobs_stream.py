@@ -1,0 +1,184 @@
+"""Streams what several jobs store, and that lists have changed, in one answer with one cursor."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping
+from dataclasses import dataclass
+import json
+
+from anyio import to_thread
+
+from api import present
+from api.feed import Feed, Sight, Subscription
+from api.pages import MOST_BYTES, StoredPage, StoredPages
+from api.stream import HEARTBEAT, HEARTBEAT_S, encoded
+from store.db.tables import JobEvent
+from store.queries import timeline
+from store.queries.timeline import Head, TimelineItem
+from store.rows.access import Caller
+from store.rows.logs import Line
+from store.store import Store
+from torchyard.contract.errors import NotAuthorized, Unavailable
+from torchyard.contract.record import json_number
+from torchyard.contract.views import ChangedView, ListedView, StoredKind, StreamCursor, StreamTopic
+
+_MOST_ITEMS = 2000
+"""The most items of one event."""
+_PAUSE_S = 0.5
+"""Seconds before the database is asked again when it did not answer."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a caller asked for. `heads`: of the jobs, as they were just now. `after`: where jobs begin, if not there."""
+
+    heads: Mapping[str, Head]
+    after: Mapping[str, int]
+    kinds: frozenset[StoredKind]
+    topics: frozenset[StreamTopic]
+    caller: Caller
+    check: Callable[[Collection[str]], Sight]
+
+
+@dataclass(frozen=True)
+class _PageKey:
+    """The key of a page: items in columns, of these kinds or, if empty, of all."""
+
+    job_id: str
+    kinds: frozenset[StoredKind]
+    after: int
+    form: str = "columns"
+
+
+class JobsStream:
+    """The streams of several jobs of one process. A watcher holds one shared page at a time and no thread."""
+
+    def __init__(self, store: Store, feed: Feed, pages: StoredPages) -> None:
+        self._store = store
+        self._feed = feed
+        self._pages = pages
+
+    async def events(self, wanted: Wanted) -> AsyncGenerator[bytes]:
+        """Yields events until the caller leaves, the service stops, or the caller's credential ends."""
+        loop = asyncio.get_running_loop()
+        places = {job_id: wanted.after.get(job_id, head.position) for job_id, head in wanted.heads.items()}
+        with self._feed.subscribe(wanted.heads, topics=wanted.topics, caller=wanted.caller) as mine:
+            cursor = _cursor(places)
+            yield encoded("ready", StreamCursor(cursor=cursor).model_dump_json(), id=cursor)
+            sent_at = loop.time()
+            while not mine.watch.ended:
+                self._feed.check()
+                within = sent_at + HEARTBEAT_S - loop.time()
+                try:
+                    if mine.watch.is_check_due():
+                        await self._check(mine, wanted)
+                    async for event in self._items(mine, wanted, places):
+                        yield event
+                        sent_at = loop.time()
+                except NotAuthorized:
+                    return
+                except Unavailable:
+                    within = min(within, _PAUSE_S)  # tried again until the database answers
+                    await asyncio.sleep(within)
+                for event in _taken(mine):
+                    yield event
+                    sent_at = loop.time()
+                if not self._behind(mine, places):
+                    await mine.watch.wait_for_change(within=max(within, 0.0))
+                if loop.time() - sent_at >= HEARTBEAT_S:
+                    yield HEARTBEAT
+                    sent_at = loop.time()
+
+    async def _check(self, mine: Subscription, wanted: Wanted) -> None:
+        """Leaves out the jobs that the caller may not read any more. Raises NotAuthorized and Unavailable."""
+        asked = frozenset(mine.jobs)
+        sight = await to_thread.run_sync(wanted.check, asked, limiter=self._pages.readers)
+        for job_id in asked - sight.existing:
+            mine.give_deleted(job_id)
+        mine.jobs -= asked - sight.readable
+
+    async def _items(self, mine: Subscription, wanted: Wanted, places: dict[str, int]) -> AsyncGenerator[bytes]:
+        """Yields the next page of each job that has one, and moves its place behind it."""
+        for job_id in self._behind(mine, places):
+            key = _PageKey(job_id, wanted.kinds, places[job_id])
+            to = self._feed.heads[job_id].position
+            page = await self._pages.get(key, lambda key=key, to=to: self._load(key, to=to), after=key.after, moment=to)
+            if job_id not in mine.jobs:
+                continue  # it was deleted meanwhile
+            places[job_id] = page.last
+            if page.data:
+                yield b"id: %b\nevent: items\ndata: %b\n\n" % (_cursor(places).encode(), page.data)
+
+    def _behind(self, mine: Subscription, places: Mapping[str, int]) -> list[str]:
+        """Returns the jobs that have stored something behind their places."""
+        heads = self._feed.heads
+        return [
+            job_id
+            for job_id, place in places.items()
+            if job_id in mine.jobs and job_id in heads and place < heads[job_id].position
+        ]
+
+    def _load(self, key: _PageKey, *, to: int) -> StoredPage:
+        page = _Columns(key.job_id)
+        with self._store.read() as session:
+            for item in timeline.after(session, key.job_id, key.after, kinds=key.kinds):
+                if item.position > to:
+                    break
+                page.add(item)
+                if page.items == _MOST_ITEMS or page.size >= MOST_BYTES:
+                    return StoredPage(page.encoded(item.position), item.position)
+        return StoredPage(page.encoded(to), to)
+
+
+class _Columns:
+    """Items of one job, which become an `ItemsView`."""
+
+    def __init__(self, job_id: str) -> None:
+        self._job_id = job_id
+        self._metrics: dict[str, dict[str, list[float | str | None]]] = {}
+        self._logs: list[str] = []
+        self._events: list[str] = []
+        self.items = 0
+        self.size = 0
+
+    def add(self, item: TimelineItem) -> None:
+        self.items += 1
+        content = item.content
+        if isinstance(content, JobEvent | Line):
+            text = present.item(item).model_dump_json()
+            (self._events if isinstance(content, JobEvent) else self._logs).append(text)
+            self.size += len(text)
+            return
+        columns = self._metrics.setdefault(content.key, {"step": [], "value": [], "time": [], "attempt": []})
+        columns["step"].append(content.step)
+        columns["value"].append(json_number(content.value))
+        columns["time"].append(round(content.time / 1e6, 3))
+        columns["attempt"].append(item.attempt)
+        self.size += 50
+
+    def encoded(self, position: int) -> bytes:
+        """Returns the items as JSON; nothing if there are none."""
+        if not self.items:
+            return b""
+        metrics = json.dumps(self._metrics, separators=(",", ":"))
+        logs, events = ",".join(self._logs), ",".join(self._events)
+        return (
+            f'{{"job_id":"{self._job_id}","position":{position},"metrics":{metrics},'
+            f'"logs":[{logs}],"events":[{events}]}}'
+        ).encode()
+
+
+def _taken(mine: Subscription) -> Generator[bytes]:
+    """Yields what is not about items."""
+    rows, mine.rows = mine.rows, {}
+    listed, mine.listed = mine.listed, {}
+    hints, mine.hints = mine.hints, set()
+    for row in rows.values():
+        yield b"event: job\ndata: %b\n\n" % row
+    for job_id, deleted in listed.items():
+        yield encoded("jobs", ListedView(job_id=job_id, deleted=deleted).model_dump_json())
+    for topic in sorted(hints):
+        yield encoded(topic, ChangedView().model_dump_json())
+
+
+def _cursor(places: Mapping[str, int]) -> str:
+    return ",".join(f"{job_id}:{position}" for job_id, position in places.items())
