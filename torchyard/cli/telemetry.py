@@ -36,11 +36,25 @@ def logs(
     timestamps: Annotated[
         bool, typer.Option("--timestamps", "-t", help="Begin each line with its time, in UTC.")
     ] = False,
+    grep: Annotated[
+        str | None, typer.Option("--grep", metavar="PATTERN", help="Only lines that contain it, with their numbers.")
+    ] = None,
+    context: Annotated[
+        int, typer.Option("--context", "-C", min=0, max=1000, metavar="N", help="With --grep: and N lines around each.")
+    ] = 0,
+    regex: Annotated[
+        bool, typer.Option("--regex", help="With --grep: PATTERN is a regular expression, as RE2 has them.")
+    ] = False,
+    case: Annotated[bool, typer.Option("--case", help="With --grep: capital and small letters differ.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Print a job's output. With --follow, exit with 1 if the job fails."""
+    """Print a job's output. With --follow, exit with 1 if the job fails; with --grep, if nothing is found."""
     from torchyard.cli.follow import detachable, exit_code
 
+    if grep is None and (context or regex or case):
+        raise typer.BadParameter("-C, --regex and --case need --grep")
+    if grep is not None and (follow or tail is not None):
+        raise typer.BadParameter("--grep looks at what is stored: leave --follow and --tail out")
     begin = moment(since) if since is not None else None
 
     def show_line(line: LogLine) -> None:
@@ -51,6 +65,15 @@ def logs(
     with connect() as client:
         found = client.find(job)
         last = first = client.lines_before(found.id, begin) if begin is not None else 0
+        if grep is not None:
+            from torchyard.cli.grep import Nearby, print_matches
+
+            matches = client.search_logs(found.id, grep, regex=regex, case=case, rank=rank, after=first)
+            nearby = Nearby(client, found.id, rank=rank, context=context)
+            if not print_matches(matches, nearby, with_time=timestamps, as_json=as_json):
+                terminal.note("No such line.")
+                raise typer.Exit(1)
+            return
         if tail is not None or not follow:
             for line in client.logs(found.id, tail=tail, rank=rank, after=first):
                 if line.line > first:

@@ -30,6 +30,8 @@ from torchyard.contract.views import (
     JobView,
     LoginCodeView,
     LogLine,
+    LogMatch,
+    LogSearchView,
     MetricsView,
     MeView,
     NewTokenView,
@@ -55,6 +57,7 @@ Params = Mapping[str, str | float | Sequence[str] | None]
 Spec = Mapping[str, Any] | BaseModel
 QuotaKind = Literal["user", "role"]
 """Whose limits a quota has: those of one user, or of every user of a role."""
+LogStream = Literal["stdout", "stderr"]
 
 _LARGE_PAGE = 1000
 _LONGEST_PAGE = 100
@@ -198,13 +201,48 @@ def attempts(job_id: str) -> Call[Page[AttemptView]]:
     return Call(Page[AttemptView], "GET", f"{job_path(job_id)}/attempts", {"limit": _LARGE_PAGE})
 
 
-def log_tail(job_id: str, *, tail: int, rank: int | None) -> Call[Page[LogLine]]:
-    return Call(Page[LogLine], "GET", f"{job_path(job_id)}/logs", {"tail": tail, "rank": rank})
+@dataclass(frozen=True)
+class LogLines:
+    """Which lines of a log are wanted: those that meet every condition that is not None."""
+
+    rank: int | None = None
+    attempt: int | None = None
+    stream: LogStream | None = None
+
+    @property
+    def params(self) -> dict[str, str | float | None]:
+        return {"rank": self.rank, "attempt": self.attempt, "stream": self.stream}
 
 
-def log(job_id: str, *, after: int, rank: int | None, limit: int = _LARGE_PAGE) -> Call[Page[LogLine]]:
-    params: Params = {"after": str(after), "rank": rank, "limit": limit}
+def log_tail(job_id: str, *, tail: int, where: LogLines) -> Call[Page[LogLine]]:
+    return Call(Page[LogLine], "GET", f"{job_path(job_id)}/logs", {"tail": tail, **where.params})
+
+
+def log(job_id: str, *, after: int, where: LogLines, limit: int | None = None) -> Call[Page[LogLine]]:
+    params: Params = {"after": str(after), "limit": _bounded(limit), **where.params}
     return Call(Page[LogLine], "GET", f"{job_path(job_id)}/logs", params)
+
+
+def log_before(job_id: str, *, before: int, where: LogLines, limit: int | None = None) -> Call[Page[LogLine]]:
+    params: Params = {"before": before, "limit": _bounded(limit), **where.params}
+    return Call(Page[LogLine], "GET", f"{job_path(job_id)}/logs", params)
+
+
+def search_logs(
+    job_id: str,
+    pattern: str,
+    *,
+    regex: bool,
+    case: bool,
+    where: LogLines,
+    after: int,
+    before: int | None,
+    limit: int | None,
+) -> Call[Page[LogMatch]]:
+    flags = {"regex": "true" if regex else None, "case": "true" if case else None}
+    place: Params = {"after": str(after), "before": before, "limit": _bounded(limit)}
+    params: Params = {"q": pattern, **flags, **place, **where.params}
+    return Call[Page[LogMatch]](LogSearchView, "GET", f"{job_path(job_id)}/logs/search", params)
 
 
 def request_stacks(job_id: str) -> Call[StacksView]:
@@ -357,6 +395,10 @@ def bundle_path(sha256: str) -> str:
 
 def bundle_content_path(sha256: str) -> str:
     return f"{bundle_path(sha256)}/content"
+
+
+def _bounded(limit: int | None) -> int:
+    return _LARGE_PAGE if limit is None else max(1, min(limit, _LARGE_PAGE))
 
 
 def _checkpoint_path(job_id: str, ref: str) -> str:

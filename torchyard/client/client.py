@@ -106,6 +106,7 @@ class Client:
     curves = _blocking(ClientCore.curves)
     attempts = _iterating(ClientCore.attempts)
     logs = _iterating(ClientCore.logs)
+    search_logs = _iterating(ClientCore.search_logs)
     lines_before = _blocking(ClientCore.lines_before)
     stacks = _blocking(ClientCore.stacks)
     checkpoints = _iterating(ClientCore.checkpoints)

@@ -10,7 +10,7 @@ from typing import Any
 
 from torchyard.client import calls
 from torchyard.client.bundles import BundlesCore
-from torchyard.client.calls import Spec
+from torchyard.client.calls import LogLines, LogStream, Spec
 from torchyard.client.connection import Connection
 from torchyard.client.discovery import Server
 from torchyard.client.download import OnProgress, PartFile, file_to_download
@@ -39,6 +39,7 @@ from torchyard.contract.views import (
     JobSummary,
     JobView,
     LogLine,
+    LogMatch,
     MetricsView,
     MetricView,
     QueueEntry,
@@ -314,20 +315,65 @@ class ClientCore(TeamCore):
         return self._connection.pages(calls.attempts(job_id))
 
     def logs(
-        self, job_id: str, *, tail: int | None = None, rank: int | None = None, after: int | None = None
+        self,
+        job_id: str,
+        *,
+        tail: int | None = None,
+        rank: int | None = None,
+        after: int | None = None,
+        before: int | None = None,
+        attempt: int | None = None,
+        stream: LogStream | None = None,
+        limit: int | None = None,
     ) -> AsyncGenerator[LogLine]:
-        """Yields lines of output, oldest first: the last `tail` lines, or the lines numbered above `after`."""
+        """Yields lines of output, oldest first: the last `tail` lines, or the first `limit` of those numbered above
+        `after`, or the last `limit` of those numbered below `before`, of which there are at most 1,000.
+        """
+        where = LogLines(rank=rank, attempt=attempt, stream=stream)
         if tail is not None:
-            return self._connection.pages(calls.log_tail(job_id, tail=tail, rank=rank))
-        return self._connection.pages(calls.log(job_id, after=after or 0, rank=rank))
+            return self._connection.pages(calls.log_tail(job_id, tail=tail, where=where))
+        if before is not None:
+            return self._connection.pages(calls.log_before(job_id, before=before, where=where, limit=limit))
+        return self._connection.pages(calls.log(job_id, after=after or 0, where=where, limit=limit), limit=limit)
+
+    def search_logs(
+        self,
+        job_id: str,
+        pattern: str,
+        *,
+        regex: bool = False,
+        case: bool = False,
+        rank: int | None = None,
+        attempt: int | None = None,
+        stream: LogStream | None = None,
+        after: int = 0,
+        before: int | None = None,
+        limit: int | None = None,
+    ) -> AsyncGenerator[LogMatch]:
+        """Yields the first `limit` lines that contain `pattern`, oldest first, with the places of the matches.
+
+        `regex`: the pattern is a regular expression in RE2's syntax. `case`: capital and small letters differ. `after`
+        and `before` are numbers of lines. Raises InvalidRequest.
+        """
+        call = calls.search_logs(
+            job_id,
+            pattern,
+            regex=regex,
+            case=case,
+            where=LogLines(rank=rank, attempt=attempt, stream=stream),
+            after=after,
+            before=before,
+            limit=limit,
+        )
+        return self._connection.pages(call, limit=limit)
 
     async def lines_before(self, job_id: str, moment: datetime) -> int:
         """Returns the number of the last line that was stored before `moment`, or 0. Fetches few lines."""
-        newest = (await self._connection.answer(calls.log_tail(job_id, tail=1, rank=None))).data
+        newest = (await self._connection.answer(calls.log_tail(job_id, tail=1, where=LogLines()))).data
         low, high = 0, newest[-1].line if newest else 0
         while low < high:
             middle = (low + high) // 2
-            found = await self._connection.answer(calls.log(job_id, after=middle, rank=None, limit=1))
+            found = await self._connection.answer(calls.log(job_id, after=middle, where=LogLines(), limit=1))
             if found.data[0].time < moment:
                 low = middle + 1
             else:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchyard.contract.job import JobState
-from torchyard.contract.views import ArtifactView, CheckpointView, JobView, LogLine, SeriesView
+from torchyard.contract.views import ArtifactView, CheckpointView, JobView, LogLine, LogMatch, SeriesView
 
 if TYPE_CHECKING:
     from torchyard.client.client import Client
@@ -172,6 +172,12 @@ class Job:
     def logs(self, *, tail: int | None = None, rank: int | None = None) -> Generator[LogLine]:
         """Yields lines of output, oldest first: all, or the last `tail`."""
         return self._client.logs(self.id, tail=tail, rank=rank)
+
+    def search_logs(
+        self, pattern: str, *, regex: bool = False, case: bool = False, rank: int | None = None
+    ) -> Generator[LogMatch]:
+        """Yields the lines that contain `pattern`, oldest first, as `Client.search_logs` does."""
+        return self._client.search_logs(self.id, pattern, regex=regex, case=case, rank=rank)
 
     def metrics(self, *keys: str, max_points: int | None = None) -> Metrics:
         """Returns the series with these keys, or all, each of at most `max_points`, or of the server's default."""

@@ -143,6 +143,65 @@ def test_a_line_of_a_log_begins_with_its_time_if_asked(server: FakeServer) -> No
     assert _run(server, "logs", "job_1", "-t", "--rank", "0").stdout == "2026-01-02T03:04:05.000Z text 1\n"
 
 
+def match(number: int, text: str, *spans: tuple[int, int]) -> dict[str, Any]:
+    return {**line(number), "text": text, "spans": [*spans]}
+
+
+def found(*matches: dict[str, Any]) -> dict[str, Any]:
+    return {**page([*matches]), "matches": len(matches), "first_line": 1, "last_line": 99, "complete": True}
+
+
+def test_grep_prints_matching_lines_with_their_numbers(server: FakeServer) -> None:
+    server.on(JOB, job())
+    server.on(f"{JOB}/logs/search", found(match(7, "CUDA OOM", (5, 8)), match(9, "oom", (0, 3))))
+    done = _run(server, "logs", "job_1", "--grep", "oom", "--rank", "0")
+    assert (done.returncode, done.stdout) == (0, "7:CUDA OOM\n9:oom\n")
+    assert server.requests[-1].query == {"q": ["oom"], "after": ["0"], "limit": ["1000"], "rank": ["0"]}
+    _run(server, "logs", "job_1", "--grep", "o+m", "--regex", "--case")
+    assert server.requests[-1].query == {
+        "q": ["o+m"],
+        "after": ["0"],
+        "limit": ["1000"],
+        "regex": ["true"],
+        "case": ["true"],
+    }
+    lines = _run(server, "logs", "job_1", "--grep", "oom", "--json").stdout.splitlines()
+    assert [json.loads(item)["line"] for item in lines] == [7, 9]
+
+
+def test_grep_prints_the_lines_around_matches_once(server: FakeServer) -> None:
+    server.on(JOB, job())
+    server.on(f"{JOB}/logs/search", found(match(3, "a"), match(5, "a"), match(20, "a")))
+    around = [(1, 2), (4, 5), (3, 4), (6, 7), (18, 19), (21,)]
+    server.on(f"{JOB}/logs", *(page([line(number) for number in numbers]) for numbers in around))
+    done = _run(server, "logs", "job_1", "--rank", "0", "--grep", "a", "-C", "2")
+    shown = [item.partition("text")[0] for item in done.stdout.splitlines()]
+    assert shown == ["1-", "2-", "3:a", "4-", "5:a", "6-", "7-", "--", "18-", "19-", "20:a", "21-"]
+    assert [request.query for request in server.requests[-2:]] == [
+        {"before": ["20"], "limit": ["2"], "rank": ["0"]},
+        {"after": ["20"], "limit": ["2"], "rank": ["0"]},
+    ]
+
+
+def test_grep_colours_the_match_in_a_terminal(server: FakeServer) -> None:
+    server.on(JOB, job())
+    server.on(f"{JOB}/logs/search", found(match(7, "ü CUDA OOM!", (7, 10))))
+    _, screen = in_terminal(["logs", "job_1", "--rank", "0", "--grep", "oom"], _environment(server))
+    assert "CUDA \x1b[1;31mOOM\x1b[0m!" in screen
+
+
+def test_grep_without_a_match_says_so(server: FakeServer) -> None:
+    server.on(JOB, job())
+    server.on(f"{JOB}/logs/search", found())
+    done = _run(server, "logs", "job_1", "--grep", "oom")
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "No such line.\n")
+
+
+@pytest.mark.parametrize("options", [["--regex"], ["-C", "1"], ["--grep", "x", "-f"], ["--grep", "x", "--tail", "1"]])
+def test_grep_is_refused_where_it_makes_no_sense(server: FakeServer, options: list[str]) -> None:
+    assert _run(server, "logs", "job_1", *options).returncode == 2
+
+
 def test_a_closed_pipe_is_not_an_error(server: FakeServer) -> None:
     server.on(JOB, job())
     server.on(f"{JOB}/logs", page([line(number) for number in range(1, 20_000)]))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.torchyard.client.answers import JOB, NOW, job, page
+from tests.torchyard.client.answers import JOB, NOW, job, line, page
 from tests.torchyard.client.drivers import Connect
 from tests.torchyard.client.fake_server import TOKEN, Answer, FakeServer, problem
 from torchyard.client import Client
@@ -291,3 +291,24 @@ def test_a_checkpoint_named_as_the_parent_folder_does_not_change_the_path(server
     server.on(JOB, job())
     with pytest.raises(NotFound):
         client.checkpoint("job_1", "..")
+
+
+def test_a_search_of_a_log_goes_on_behind_each_part(server: FakeServer, client: Client) -> None:
+    part = {"matches": 0, "first_line": 1, "last_line": 50, "complete": False}
+    server.on(
+        f"{JOB}/logs/search",
+        {**page([], more=True, next="50"), **part},
+        {**page([{**line(60), "spans": [[0, 4]]}]), **part, "complete": True},
+    )
+    found = [*client.search_logs("job_1", "TEXT", regex=True, before=90)]
+    assert [(item.line, item.spans) for item in found] == [(60, [(0, 4)])]
+    assert [request.query["after"] for request in server.requests] == [["0"], ["50"]]
+    assert server.requests[0].query["before"] == ["90"]
+
+
+def test_lines_of_a_log_before_a_line_are_one_page(server: FakeServer, client: Client) -> None:
+    server.on(f"{JOB}/logs", {**page([line(8), line(9)], more=True), "total": 50})
+    assert [item.line for item in client.logs("job_1", before=10, limit=2, attempt=1, stream="stdout")] == [8, 9]
+    assert [request.query for request in server.requests] == [
+        {"before": ["10"], "limit": ["2"], "attempt": ["1"], "stream": ["stdout"]}
+    ]
