@@ -7,6 +7,7 @@ from bench import (
     download,
     install,
     lists,
+    live,
     own_code,
     queue,
     ready,
@@ -39,6 +40,7 @@ def measure() -> Iterator[Row]:
         relay,
         series,
         watchers,
+        live,
         download,
     ):
         yield from module.measure()

@@ -79,7 +79,7 @@ def search_logs(
 ) -> LogSearchView:
     """Finds lines of output that contain a text, oldest first.
 
-    A call looks at 32 MiB of text, and at 5,000 stored pieces: send `next` as `after` for the rest of a longer log.
+    A call ends behind 32 MiB of text, 5,000 stored pieces or 10,000 matches: send `next` as `after` for the rest.
     """
     line, where = number_after(after), LogFilter(rank=rank, attempt=attempt, stream=stream)
     pattern = log_patterns.regular(q, case=case) if regex else log_patterns.plain(q, case=case)

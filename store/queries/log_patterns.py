@@ -24,10 +24,9 @@ class _Match(Protocol):
 
 @dataclass(frozen=True)
 class Pattern:
-    """`may_be_in`: whether a line of the text may match. `is_in`: whether this line does. `spans`: where in it."""
+    """`matching`: yields the places, from 0, of the lines of a text that match. `spans`: where a line matches."""
 
-    may_be_in: Callable[[str], bool]
-    is_in: Callable[[str], bool]
+    matching: Callable[[str], Iterator[int]]
     spans: Callable[[str], Sequence[Span]]
 
 
@@ -36,13 +35,18 @@ def plain(text: str, *, case: bool) -> Pattern:
     literal = re.compile(re.escape(text), 0 if case else re.IGNORECASE)
     wanted = text if case else text.casefold()
 
-    def is_in(line: str) -> bool:
-        return wanted in (line if case else line.casefold())
+    def matching(lines: str) -> Iterator[int]:
+        folded = lines if case else lines.casefold()
+        place = line = 0
+        while "\n" not in wanted and (found := folded.find(wanted, place)) >= 0:
+            line += folded.count("\n", place, found)
+            yield line
+            place = folded.find("\n", found) + 1
+            line += 1
+            if not place:
+                return
 
-    def spans(line: str) -> list[Span]:
-        return _first(literal.finditer(line))
-
-    return Pattern(may_be_in=is_in, is_in=is_in, spans=spans)
+    return Pattern(matching, lambda line: _first(literal.finditer(line)))
 
 
 def regular(expression: str, *, case: bool) -> Pattern:
@@ -53,27 +57,36 @@ def regular(expression: str, *, case: bool) -> Pattern:
     re2.purge()  # it would keep many compiled expressions
     options = re2.Options()
     options.case_sensitive, options.max_mem, options.log_errors = case, _MOST_MEMORY, False
-
-    def compiled(source: str | bytes):
-        return re2.compile(source, options)
-
+    within_line = re2.Options()
+    within_line.case_sensitive, within_line.max_mem, within_line.log_errors = case, _MOST_MEMORY, False
+    within_line.never_nl = within_line.never_capture = True
+    source = expression.encode()
     try:
-        in_line, in_bytes = compiled(expression), compiled(expression.encode())
-        # A line that matches alone matches among others too, and whole chunks are searched much faster than lines.
-        in_chunk = None if _LINE_BOUND.search(expression) else compiled(b"(?m)" + expression.encode())
+        in_line = re2.compile(expression, options)
+        alone = re2.compile(source, within_line)
+        among_others = None if _LINE_BOUND.search(expression) else re2.compile(b"(?m)" + source, within_line)
     except re2.error as error:
         said = error.args[0]
         message = f"is no regular expression: {said.decode() if isinstance(said, bytes) else said}"
         raise InvalidRequest(f"q {message}", errors=(FieldError("q", message),)) from None
 
-    def spans(line: str) -> list[Span]:
-        return _first(in_line.finditer(line))
+    def matching(lines: str) -> Iterator[int]:
+        text = lines.encode()
+        if among_others is None:
+            yield from (place for place, line in enumerate(text.split(b"\n")) if alone.search(line) is not None)
+            return
+        # No match goes beyond the end of its line, so all searches together read the text once.
+        place = line = 0
+        while (found := among_others.search(text, place)) is not None:
+            start = found.span()[0]
+            line += text.count(b"\n", place, start)
+            yield line
+            place = text.find(b"\n", start) + 1
+            line += 1
+            if not place:
+                return
 
-    return Pattern(
-        may_be_in=lambda text: in_chunk is None or in_chunk.search(text.encode()) is not None,
-        is_in=lambda line: in_bytes.search(line.encode()) is not None,
-        spans=spans,
-    )
+    return Pattern(matching, lambda line: _first(in_line.finditer(line)))
 
 
 def _first(found: Iterator[_Match]) -> list[Span]:

@@ -10,8 +10,8 @@ from store.rows import logs
 from store.rows.logs import EVERY_LINE, Line, LogFilter
 from store.rows.pages import PAGE_BYTES
 
-MOST_TEXT, MOST_CHUNKS = 1 << 25, 5000
-"""The most characters and chunks that one call looks at."""
+MOST_TEXT, MOST_CHUNKS, MOST_MATCHES = 1 << 25, 5000, 10_000
+"""A call ends behind so many characters, chunks or matches."""
 
 
 @dataclass(frozen=True)
@@ -49,18 +49,19 @@ def search(
     last, complete = max(before - 1, after), True
     with closing(logs.chunks_from(session, job_id, after + 1, where, to=before - 1)) as chunks:
         for chunk in chunks:
-            if text >= MOST_TEXT or seen == MOST_CHUNKS:
+            if text >= MOST_TEXT or seen == MOST_CHUNKS or matches >= MOST_MATCHES:
                 last, complete = chunk.first - 1, False
                 break
             seen += 1
             text += len(chunk.text)
-            if not pattern.may_be_in(chunk.text):
-                continue
-            for number, line in enumerate(chunk.text.split("\n"), start=chunk.first):
-                if after < number < before and pattern.is_in(line):
-                    matches += 1
-                    size += len(line.encode())
-                    if len(shown) == matches - 1 and matches <= limit and (size <= PAGE_BYTES or matches == 1):
-                        shown.append(Line(number, chunk.time, chunk.attempt, chunk.rank, chunk.stream, line))
+            found = [place for place in pattern.matching(chunk.text) if after < chunk.first + place < before]
+            if found and len(shown) == matches:
+                lines = logs.lines(chunk)
+                for line in (lines[place] for place in found):
+                    size += len(line.text.encode())
+                    if len(shown) == limit or (shown and size > PAGE_BYTES):
+                        break
+                    shown.append(line)
+            matches += len(found)
     following = shown[-1].line if len(shown) < matches else last if not complete else None
     return FoundLines(shown, matches, after + 1, last, complete, following)
