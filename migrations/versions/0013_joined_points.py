@@ -1,7 +1,7 @@
 """Joined points: chunks of several batches, and how far each job's points are joined
 
 Revision ID: 0013
-Revises: 0011
+Revises: 0012
 """
 
 import struct
@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from migrations.turns import limit_lock_waits
 
 revision = "0013"
-down_revision = "0011"
+down_revision = "0012"
 branch_labels = None
 depends_on = None
 

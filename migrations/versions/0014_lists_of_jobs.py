@@ -1,7 +1,7 @@
 """Lists of jobs: the text that a search reads, and on SQLite an index with all that filters and orders read
 
 Revision ID: 0014
-Revises: 0011
+Revises: 0013
 """
 
 from alembic import op
@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from migrations.turns import limit_lock_waits
 
 revision = "0014"
-down_revision = "0011"
+down_revision = "0013"
 branch_labels = None
 depends_on = None
 

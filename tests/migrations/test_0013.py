@@ -31,7 +31,7 @@ def test_joined_points_are_split_again(database_url: str, monkeypatch: pytest.Mo
         told = metrics(db, claim.job_id)
         join(db)
         assert len(chunks(db)) < len(stored) / 2
-    command.downgrade(configuration(database_url), "0011")
+    command.downgrade(configuration(database_url), "0012")
     with closing(Database(database_url)) as database:
         assert chunks(StoreFixture(database)) == stored
     command.upgrade(configuration(database_url), "head")

@@ -16,7 +16,7 @@ def test_jobs_of_the_version_before_are_found_by_a_search(database_url: str) -> 
     with closing(Database(database_url)) as database:
         job_id = StoreFixture(database).submit(name="Cracks", labels={"city": "Köln"})
         other = StoreFixture(database).submit(name="other")
-    command.downgrade(configuration(database_url), "0011")
+    command.downgrade(configuration(database_url), "0013")
     command.upgrade(configuration(database_url), "head")
     with closing(Database(database_url)) as database:
         db = StoreFixture(database)
