@@ -56,7 +56,13 @@ class _Asset:
 
     def answer(self, request: Request) -> Response:
         """Returns the file, or 304 if the caller has it."""
-        headers = {"ETag": self.etag, "Cache-Control": self.lifetime, "Vary": "Accept-Encoding"}
+        # A worker has the policy of its own script, not of the page that starts it.
+        headers = {
+            "Content-Security-Policy": _POLICY,
+            "ETag": self.etag,
+            "Cache-Control": self.lifetime,
+            "Vary": "Accept-Encoding",
+        }
         if etags.is_current(request, self.etag.removeprefix("W/")):
             return Response(status_code=304, headers=headers)
         if self.small and accepts_gzip(request.headers):

@@ -69,6 +69,8 @@ def test_an_asset_has_its_type_and_never_changes(browser: TestClient, name: str)
     assert (answer.status_code, answer.content, answer.headers["Content-Type"]) == (200, content, media_type)
     assert answer.headers["Cache-Control"] == "public, max-age=31536000, immutable"
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    # A worker may do what the policy of its script allows, whatever the page may.
+    assert answer.headers["Content-Security-Policy"] == browser.get("/").headers["Content-Security-Policy"]
     again = browser.get(f"/assets/{name}", headers={"If-None-Match": answer.headers["ETag"]})
     assert (again.status_code, again.content) == (304, b"")
 

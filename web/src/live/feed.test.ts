@@ -71,6 +71,22 @@ test("a deleted job is told, and its list has changed", async () => {
   expect(told.all).toContainEqual({ type: "deleted", jobId: "job_a" });
 });
 
+test("a job that was deleted does not end the stream of the others", async () => {
+  const told = inbox<FromFeed>();
+  const streams = service();
+  const request = ((target: string, init: RequestInit) => {
+    if (!target.includes("job_gone"))
+      return target.includes("stream") ? streams.request(target, init) : answer(200);
+    return answer(404);
+  }) as typeof fetch;
+  const answer = (status: number): Promise<Response> => Promise.resolve(new Response("{}", { status }));
+  const feed = new Feed(told.take, request);
+  feeds.push(feed);
+  feed.ask({ jobs: { job_a: 1, job_gone: 2 }, topics: [] });
+  expect((await streams.next()).url.searchParams.getAll("job")).toEqual(["job_a"]);
+  expect(told.all).toEqual([{ type: "deleted", jobId: "job_gone" }]);
+});
+
 test("a service that answers 401 ends the session, and is not asked again", async () => {
   const told = inbox<FromFeed>();
   const feed = new Feed(told.take, (() =>

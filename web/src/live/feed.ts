@@ -14,6 +14,8 @@ const SILENCE_MS = 40_000; // the service sends a comment every 15 s
 
 export class Feed {
   private cursor = new Map<string, number>();
+  /** Jobs that are there no more: the service refuses a stream that names one. */
+  private readonly gone = new Set<string>();
   private topics: readonly Topic[] = [];
   private connection: AbortController | null = null;
   private timer: ReturnType<typeof setTimeout> | undefined;
@@ -29,7 +31,9 @@ export class Feed {
 
   /** Asks for exactly this from now on. A job that is heard already goes on where it is. */
   ask(wish: Wish): void {
-    const jobs = Object.entries(wish.jobs).slice(0, MOST_JOBS);
+    const jobs = Object.entries(wish.jobs)
+      .filter(([id]) => !this.gone.has(id))
+      .slice(0, MOST_JOBS);
     const isSame =
       jobs.length === this.cursor.size &&
       jobs.every(([id]) => this.cursor.has(id)) &&
@@ -94,6 +98,10 @@ export class Feed {
         this.tell({ type: "signed-out" });
         return;
       }
+      if (answer.status === 404 && (await this.leaveOut(connection.signal))) {
+        if (this.connection === connection) this.again(0);
+        return;
+      }
       if (answer.ok && answer.body)
         await readEvents(
           answer.body,
@@ -107,6 +115,19 @@ export class Feed {
     }
     if (this.connection !== connection) return;
     this.fail(failure);
+  }
+
+  /** Finds out which jobs are gone, and leaves them out. Returns whether there was one. */
+  private async leaveOut(signal: AbortSignal): Promise<boolean> {
+    const known = this.gone.size;
+    for (const id of [...this.cursor.keys()]) {
+      const answer = await this.request(url(`v1/jobs/${id}`), { signal, credentials: "same-origin" });
+      if (answer.status !== 404) continue;
+      this.gone.add(id);
+      this.cursor.delete(id);
+      this.tell({ type: "deleted", jobId: id });
+    }
+    return this.gone.size > known;
   }
 
   private address(): string {
