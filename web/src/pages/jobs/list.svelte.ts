@@ -92,7 +92,7 @@ export class JobList {
     this.rows = unique(rows, this.told);
     this.told = new Map([...this.told].filter(([id]) => rows.some((row) => row.id === id)));
     this.hasMore = page.has_more;
-    this.next = page.next;
+    this.next = page.next ?? null;
   }
 }
 
