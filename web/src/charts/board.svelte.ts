@@ -32,8 +32,8 @@ interface Series {
 }
 
 export class Board {
-  /** Keys of all jobs. */
-  keys = $state.raw<readonly string[]>([]);
+  /** Each key with the number of jobs that have it. */
+  keys = $state.raw<ReadonlyMap<string, number>>(new Map());
   isReady = $state(false);
   failure = $state.raw<ApiError | null>(null);
   /** Counts changes of what is not live: jobs, attempts, loaded series. */
@@ -45,6 +45,7 @@ export class Board {
   #stale = new Set<string>();
   #loading = new Set<string>();
   #pending = new Map<string, Items[]>();
+  #keysOf = new Map<string, Set<string>>();
   #wanted = new Map<string, number>();
   #listeners = new Set<() => void>();
   #smooth = 0;
@@ -58,17 +59,19 @@ export class Board {
   #colours = new Map<string, Colour>();
   #timers = new Map<string, ReturnType<typeof setTimeout>>();
   #isPaused = false;
+  #openedAt = 0;
 
   constructor(readonly follow: Follow) {}
 
   /** Shows these jobs instead of others: reads which keys they have, and follows them. */
   async open(jobs: readonly BoardJob[]): Promise<void> {
-    const same = jobs.map((job) => job.id).join() === this.#jobs.map((job) => job.id).join();
+    const isSame = jobs.map((job) => job.id).join() === this.#jobs.map((job) => job.id).join();
     this.#jobs = jobs;
     this.#places.clear();
     this.#colours.clear();
     this.version += 1;
-    if (same) return this.#changed();
+    if (isSame) return this.#changed();
+    this.#stop();
     await this.#reopen();
   }
 
@@ -181,44 +184,54 @@ export class Board {
     return extentOf([...this.#series.keys()].flatMap((key) => this.lines(key, kind)));
   }
 
+  /** Reads again which keys and attempts there are, and then the curves that can be seen. */
   async #reopen(): Promise<void> {
-    this.#stop();
-    const opened = new AbortController();
-    this.#opened = opened;
+    this.#openedAt = Date.now();
+    this.#opened.abort();
+    this.#opened = new AbortController();
+    const signal = this.#opened.signal;
     const ids = this.#jobs.map((job) => job.id);
-    const kept = [...this.#series.keys()];
     if (ids.length === 0) return this.#take({ jobs: [], series: [] });
     try {
       const [curves] = await Promise.all([
-        readCurves({ job: ids }, opened.signal),
-        ...ids.map((id) => this.#readAttempts(id, opened.signal)),
+        readCurves({ job: ids }, signal),
+        ...ids.map((id) => this.#readAttempts(id, signal)),
       ]);
-      for (const key of kept) this.#stale.add(key);
+      if (signal.aborted) return;
+      for (const key of this.#series.keys()) this.#stale.add(key);
       this.#take(curves);
     } catch (error) {
-      this.#failed(error, opened.signal);
+      this.#failed(error, signal);
     }
   }
 
   #take(curves: Curves): void {
-    const keys = new Set(curves.jobs.flatMap((job) => job.keys.map((found) => found.key)));
+    this.#keysOf.clear();
+    for (const job of curves.jobs) this.#keysOf.set(job.job_id, new Set(job.keys.map((found) => found.key)));
+    this.#countKeys();
     const ids = new Set(this.#jobs.map((job) => job.id));
     for (const [key, series] of this.#series) {
       for (const id of series.keys()) if (!ids.has(id)) series.delete(id);
-      if (!keys.has(key)) this.#series.delete(key);
+      if (!this.keys.has(key)) this.#series.delete(key);
     }
-    this.keys = [...keys].sort();
     this.isReady = true;
     this.failure = null;
     this.version += 1;
     const positions = Object.fromEntries(curves.jobs.map((job) => [job.job_id, job.position]));
-    if (!this.#isPaused && ids.size > 0)
-      this.#unfollow = this.follow({ jobs: positions }, (event) => {
-        if (event.kind === "items") this.#append(event.items);
-        if (event.kind === "changed") void this.#reopen();
-      });
+    const unfollow = this.#unfollow;
+    this.#unfollow =
+      this.#isPaused || ids.size === 0
+        ? null
+        : this.follow({ jobs: positions }, (event) => this.#heard(event));
+    unfollow?.(); // after the new one, so that the stream goes on
     this.#later("load", 0, () => this.#load());
     this.#changed();
+  }
+
+  #heard(event: LiveEvent): void {
+    if (event.kind === "items") this.#append(event.items);
+    // The stream also says so when it begins, right after all was read.
+    if (event.kind === "changed" && Date.now() - this.#openedAt > AGAIN_MS) void this.#reopen();
   }
 
   /** Reads the curves of all keys that can be seen and are not there yet, or not as they should be. */
@@ -226,7 +239,7 @@ export class Board {
     if (!this.isReady || this.#jobs.length === 0) return;
     const isNeeded = (key: string): boolean =>
       this.#stale.has(key) || !(this.#series.has(key) || this.#loading.has(key));
-    const keys = [...this.#wanted.keys()].filter((key) => this.keys.includes(key) && isNeeded(key));
+    const keys = [...this.#wanted.keys()].filter((key) => this.keys.has(key) && isNeeded(key));
     if (this.#stale.size > 0 && [...this.#loading].some((key) => this.#stale.has(key))) this.#abortReading();
     const most = Math.max(1, Math.floor(POINTS_OF_AN_ANSWER / (MOST_POINTS * this.#jobs.length)));
     for (let i = 0; i < keys.length; i += most) void this.#read(keys.slice(i, i + most));
@@ -276,9 +289,11 @@ export class Board {
   #append(items: Items): void {
     const keys = Object.keys(items.metrics);
     if (keys.length === 0) return;
-    const unknown = keys.filter((key) => !this.keys.includes(key));
-    if (unknown.length > 0) {
-      this.keys = [...this.keys, ...unknown].sort();
+    const known = this.#keysOf.get(items.job_id) ?? new Set();
+    this.#keysOf.set(items.job_id, known);
+    if (keys.some((key) => !known.has(key))) {
+      for (const key of keys) known.add(key);
+      this.#countKeys();
       this.#later("load", 0, () => this.#load());
     }
     for (const key of keys) {
@@ -286,6 +301,13 @@ export class Board {
       if (this.#series.has(key)) this.#appendTo(key, items);
     }
     this.#changed();
+  }
+
+  #countKeys(): void {
+    const counts = new Map<string, number>();
+    for (const keys of this.#keysOf.values())
+      for (const key of keys) counts.set(key, (counts.get(key) ?? 0) + 1);
+    this.keys = counts;
   }
 
   #appendTo(key: string, items: Items): void {

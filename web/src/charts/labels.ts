@@ -9,7 +9,7 @@ const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 export function tickText(value: number): string {
   const size = Math.abs(value);
   if (size !== 0 && (size < 1e-3 || size >= 1e7)) return minus(trimmed(value.toExponential(2)));
-  if (size >= 10_000) return minus(COMPACT.format(value));
+  if (size >= 10_000) return minus(compact(value));
   return minus(String(Number(value.toPrecision(6))));
 }
 
@@ -26,7 +26,7 @@ export function placeTicks(kind: XKind, places: readonly number[], step: number)
     kind === "epoch"
       ? String(Number(place.toPrecision(6)))
       : place >= 10_000
-        ? COMPACT.format(place)
+        ? compact(place)
         : WHOLE.format(place),
   );
 }
@@ -60,4 +60,8 @@ function trimmed(text: string): string {
 
 function minus(text: string): string {
   return text.replaceAll("-", "−");
+}
+
+function compact(value: number): string {
+  return COMPACT.format(value).replace("K", "k");
 }

@@ -4,6 +4,8 @@ import type { Colour } from "./colours";
 import type { Columns } from "./columns";
 import type { Span } from "./range";
 
+const FEW_POINTS = 50;
+
 export class Line {
   constructor(
     readonly jobId: string,
@@ -22,6 +24,16 @@ export class Line {
 
   seams(): readonly Seam[] {
     return this.place.seams();
+  }
+
+  /** A few points are drawn as they are: smoothed, they would only come late. */
+  isSmoothed(): boolean {
+    return this.columns.points >= FEW_POINTS;
+  }
+
+  /** Returns the values of the line itself: smoothed where that is asked for and makes sense. */
+  shown(smooth: boolean): Float64Array {
+    return smooth && this.isSmoothed() ? this.columns.ema : this.columns.mean;
   }
 
   /** Returns the newest value, or null. */

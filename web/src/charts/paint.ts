@@ -67,9 +67,10 @@ function paintUnder(
   const colour = theme.series[line.colour.slot - 1] ?? theme.ink;
   const trace = new Trace(area, line, line.columns, view.breakAtSeams);
   ctx.fillStyle = colour;
-  ctx.globalAlpha = view.smooth ? 0.1 : 0.18;
+  const smooth = view.smooth && line.isSmoothed();
+  ctx.globalAlpha = smooth ? 0.1 : 0.18;
   if (trace.hasBand()) ctx.fill(trace.band());
-  if (view.smooth) {
+  if (smooth) {
     ctx.globalAlpha = 0.25;
     stroke(ctx, area, colour, 1, line.colour.dash, trace.path(line.columns.mean));
   }
@@ -81,7 +82,7 @@ function paintUnder(
       colour,
       1,
       [2, 3],
-      new Trace(area, line, ghost, false).path(view.smooth ? ghost.ema : ghost.mean),
+      new Trace(area, line, ghost, false).path(smooth ? ghost.ema : ghost.mean),
     );
   ctx.globalAlpha = 1;
 }
@@ -94,7 +95,7 @@ function paintOver(
   theme: Theme,
 ): void {
   const colour = theme.series[line.colour.slot - 1] ?? theme.ink;
-  const values = view.smooth ? line.columns.ema : line.columns.mean;
+  const values = line.shown(view.smooth);
   const trace = new Trace(area, line, line.columns, view.breakAtSeams);
   stroke(ctx, area, colour, LINE, line.colour.dash, trace.path(values));
   if (trace.rows > DOTS_UP_TO) return;
@@ -240,6 +241,7 @@ function paintSeams(ctx: CanvasRenderingContext2D, area: Area, lines: readonly L
   const { ratio } = area;
   ctx.font = `${11 * ratio}px ${theme.bodyFont}`;
   ctx.textBaseline = "top";
+  ctx.textAlign = "left";
   for (const line of lines) {
     let free = -Infinity;
     for (const seam of line.seams()) {

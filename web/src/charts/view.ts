@@ -13,6 +13,8 @@ export interface ChartsView {
   readonly log: readonly string[];
   /** Keys whose chart takes the whole width. */
   readonly wide: readonly string[];
+  /** Jobs whose curves are not drawn. */
+  readonly hide: readonly string[];
   readonly filter: string;
   /** Takes in nothing new. */
   readonly paused: boolean;
@@ -31,6 +33,7 @@ export function readView(query: URLSearchParams): ChartsView {
     ghost: query.get("ghost") === "1",
     log: listOf(query.get("log")),
     wide: listOf(query.get("wide")),
+    hide: listOf(query.get("hide")),
     filter: query.get("filter") ?? "",
     paused: query.get("live") === "0",
     zoom: spanOf(query.get("zoom")),
@@ -46,6 +49,7 @@ export function queryOf(view: Partial<ChartsView>): Record<string, string | null
   if (view.ghost !== undefined) found["ghost"] = view.ghost ? "1" : null;
   if (view.log !== undefined) found["log"] = view.log.join(",") || null;
   if (view.wide !== undefined) found["wide"] = view.wide.join(",") || null;
+  if (view.hide !== undefined) found["hide"] = view.hide.join(",") || null;
   if (view.paused !== undefined) found["live"] = view.paused ? "0" : null;
   if (view.filter !== undefined) found["filter"] = view.filter || null;
   if (view.zoom !== undefined)
