@@ -6,6 +6,9 @@ import type { Span } from "./range";
 
 const FEW_POINTS = 50;
 
+/** With more lines, bands would hide them. */
+export const BANDS_UP_TO = 4;
+
 export class Line {
   constructor(
     readonly jobId: string,

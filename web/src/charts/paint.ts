@@ -1,6 +1,6 @@
 /** Paints lines, bands, seams and ticks at the edge on a canvas, from typed rows, at most a few points a pixel. */
 import type { Columns } from "./columns";
-import type { Line } from "./line";
+import { BANDS_UP_TO, type Line } from "./line";
 import { rowsWithin, type Span } from "./range";
 import type { Theme } from "./theme";
 
@@ -39,9 +39,10 @@ export function paint(
   ctx.clip();
   ctx.lineJoin = "round";
   paintSeams(ctx, area, lines, theme);
-  for (const line of lines) paintUnder(ctx, area, line, view, theme);
+  const hasBands = lines.length <= BANDS_UP_TO;
+  for (const line of lines) paintUnder(ctx, area, line, view, theme, hasBands);
   for (const line of lines) paintOver(ctx, area, line, view, theme);
-  for (const line of lines) paintTicks(ctx, area, line, theme);
+  for (const line of lines) paintTicks(ctx, area, line, theme, hasBands);
   ctx.restore();
 }
 
@@ -63,15 +64,16 @@ function paintUnder(
   line: Line,
   view: PaintView,
   theme: Theme,
+  hasBands: boolean,
 ): void {
   const colour = theme.series[line.colour.slot - 1] ?? theme.ink;
   const trace = new Trace(area, line, line.columns, view.breakAtSeams);
   ctx.fillStyle = colour;
   const smooth = view.smooth && line.isSmoothed();
   ctx.globalAlpha = smooth ? 0.1 : 0.18;
-  if (trace.hasBand()) ctx.fill(trace.band());
+  if (hasBands && trace.hasBand()) ctx.fill(trace.band());
   if (smooth) {
-    ctx.globalAlpha = 0.25;
+    ctx.globalAlpha = hasBands ? 0.25 : 0.15;
     stroke(ctx, area, colour, 1, line.colour.dash, trace.path(line.columns.mean));
   }
   ctx.globalAlpha = 0.45;
@@ -266,7 +268,13 @@ function paintSeams(ctx: CanvasRenderingContext2D, area: Area, lines: readonly L
 }
 
 /** Marks at the edge what the line does not show: values out of the range, and what is not finite. */
-function paintTicks(ctx: CanvasRenderingContext2D, area: Area, line: Line, theme: Theme): void {
+function paintTicks(
+  ctx: CanvasRenderingContext2D,
+  area: Area,
+  line: Line,
+  theme: Theme,
+  hasBands: boolean,
+): void {
   const { columns } = line;
   const [from, to] = rowsWithin(line, area.x);
   const bottom = area.top + area.height;
@@ -284,8 +292,9 @@ function paintTicks(ctx: CanvasRenderingContext2D, area: Area, line: Line, theme
         size * 1.5,
       );
     }
-    if ((columns.max[i] ?? NaN) > area.y.max) triangle(ctx, own, x, area.top, size);
-    else if ((columns.min[i] ?? NaN) < area.y.min && !area.log) triangle(ctx, own, x, bottom, -size);
+    if ((hasBands ? (columns.max[i] ?? NaN) : mean) > area.y.max) triangle(ctx, own, x, area.top, size);
+    else if ((hasBands ? (columns.min[i] ?? NaN) : mean) < area.y.min && !area.log)
+      triangle(ctx, own, x, bottom, -size);
   }
 }
 

@@ -1,5 +1,5 @@
 /** Which part of the y axis a chart shows, and what that leaves out. */
-import type { Line } from "./line";
+import { BANDS_UP_TO, type Line } from "./line";
 
 export interface Span {
   readonly min: number;
@@ -39,13 +39,14 @@ export function measure(lines: readonly Line[], x: Span, view: YView): Measure {
   const spans: Span[] = [];
   for (const line of lines) {
     const { columns } = line;
+    const [bottoms, tops] = edgesOf(line, lines.length);
     const [from, to] = rowsWithin(line, x);
     let [low, high] = [Infinity, -Infinity];
     for (let i = from; i < to; i++) {
       points += columns.weight[i] ?? 0;
       nonfinite += columns.nonfinite[i] ?? 0;
-      const bottom = columns.min[i] ?? NaN;
-      const top = columns.max[i] ?? NaN;
+      const bottom = bottoms[i] ?? NaN;
+      const top = tops[i] ?? NaN;
       if (!Number.isFinite(columns.mean[i] ?? NaN)) continue;
       if (view.log && bottom <= 0) nonpositive += 1;
       const shown = view.log && bottom <= 0 ? (columns.mean[i] ?? NaN) : bottom;
@@ -57,7 +58,9 @@ export function measure(lines: readonly Line[], x: Span, view: YView): Measure {
     lowest = Math.min(lowest, low);
     highest = Math.max(highest, high);
     spans.push(
-      view.robust ? robustSpan(line, from, to, { min: low, max: high }, view.log) : { min: low, max: high },
+      view.robust
+        ? robustSpan(bottoms.subarray(from, to), tops.subarray(from, to), { min: low, max: high }, view.log)
+        : { min: low, max: high },
     );
   }
   const y = padded(spans, view.log);
@@ -74,21 +77,32 @@ export function rowsWithin(line: Line, x: Span): readonly [number, number] {
   return [from, to];
 }
 
+/** Returns the lowest and highest values of a line's rows, or twice its means where bands are not drawn. */
+function edgesOf({ columns }: Line, lines: number): readonly [Float64Array, Float64Array] {
+  return lines > BANDS_UP_TO ? [columns.mean, columns.mean] : [columns.min, columns.max];
+}
+
 /** Returns the middle 96% of a series and a quarter more on both sides, within its extremes. */
-function robustSpan(line: Line, from: number, to: number, whole: Span, log: boolean): Span {
-  const values: number[] = [];
-  const stride = Math.max(1, Math.floor((to - from) / SAMPLES));
-  for (let i = from; i < to; i += stride) {
-    const value = line.columns.mean[i] ?? NaN;
-    if (Number.isFinite(value) && !(log && value <= 0)) values.push(log ? Math.log10(value) : value);
-  }
-  values.sort((a, b) => a - b);
-  const low = values[Math.ceil((values.length - 1) * LOW)];
-  const high = values[Math.floor((values.length - 1) * HIGH)];
-  if (low === undefined || high === undefined || values.length < 5) return whole;
+function robustSpan(bottoms: Float64Array, tops: Float64Array, whole: Span, log: boolean): Span {
+  const lows = sample(bottoms, log);
+  const highs = sample(tops, log);
+  const low = lows[Math.ceil((lows.length - 1) * LOW)];
+  const high = highs[Math.floor((highs.length - 1) * HIGH)];
+  if (low === undefined || high === undefined || lows.length < 5) return whole;
   const room = (high - low) * ROOM;
   const back = (value: number): number => (log ? 10 ** value : value);
   return { min: Math.max(whole.min, back(low - room)), max: Math.min(whole.max, back(high + room)) };
+}
+
+/** Returns some values in their order, as logarithms where the axis is logarithmic. */
+function sample(all: Float64Array, log: boolean): Float64Array {
+  const values: number[] = [];
+  const stride = Math.max(1, Math.floor(all.length / SAMPLES));
+  for (let i = 0; i < all.length; i += stride) {
+    const value = all[i] ?? NaN;
+    if (Number.isFinite(value) && !(log && value <= 0)) values.push(log ? Math.log10(value) : value);
+  }
+  return Float64Array.from(values).sort();
 }
 
 /** Joins spans and leaves a little air; 0 stays the floor of what is never negative. */
@@ -107,10 +121,11 @@ function padded(spans: readonly Span[], log: boolean): Span {
 function countOutside(lines: readonly Line[], x: Span, y: Span, log: boolean): [number, number] {
   let [above, below] = [0, 0];
   for (const line of lines) {
+    const [bottoms, tops] = edgesOf(line, lines.length);
     const [from, to] = rowsWithin(line, x);
     for (let i = from; i < to; i++) {
-      const bottom = line.columns.min[i] ?? NaN;
-      if ((line.columns.max[i] ?? NaN) > y.max) above += 1;
+      const bottom = bottoms[i] ?? NaN;
+      if ((tops[i] ?? NaN) > y.max) above += 1;
       else if (bottom < y.min && !(log && bottom <= 0)) below += 1;
     }
   }

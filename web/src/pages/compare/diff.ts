@@ -17,9 +17,9 @@ export function specRows(specs: readonly unknown[]): readonly SpecRow[] {
   });
 }
 
-/** Lists are one value: their places say little. */
+/** Lists are one value: their places say little. An empty object says nothing. */
 function leavesOf(value: unknown, path: string): [string, string][] {
-  const isPlain = typeof value !== "object" || value === null || Array.isArray(value);
-  if (isPlain || Object.keys(value).length === 0) return [[path, JSON.stringify(value) ?? "null"]];
+  if (typeof value !== "object" || value === null || Array.isArray(value))
+    return [[path, JSON.stringify(value)]];
   return Object.entries(value).flatMap(([key, inner]) => leavesOf(inner, path ? `${path}.${key}` : key));
 }

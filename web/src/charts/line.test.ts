@@ -1,0 +1,164 @@
+// @vitest-environment node
+import { expect, test } from "vitest";
+import type { Attempt, WireNumber } from "../api/curves";
+import { Place, stepsPerEpoch, type XKind } from "./axis";
+import { Columns } from "./columns";
+import { extentOf, Line } from "./line";
+import { measure } from "./range";
+import { csvOf, tableOf } from "./table";
+import { notesOf } from "./words";
+
+const PLAIN = { log: false, robust: false };
+const iso = (seconds: number): string => new Date(seconds * 1000).toISOString();
+const attempt = (number: number, from: number, to: number | null, start_step: number): Attempt => ({
+  number,
+  started_at: iso(from),
+  ended_at: to === null ? null : iso(to),
+  start_step,
+});
+
+function line(
+  values: readonly WireNumber[],
+  steps = values.map((_, i) => i + 1),
+  id = "a",
+  place = new Place("step", []),
+): Line {
+  const columns = {
+    step: steps,
+    time: steps.map((step) => 100 + step),
+    attempt: steps.map(() => 1),
+    mean: values,
+    min: null,
+    max: null,
+    ema: null,
+    nonfinite: null,
+  };
+  return new Line(
+    id,
+    `job ${id}`,
+    { slot: 1, dash: [] },
+    Columns.of({ job_id: id, key: "k", points: values.length, columns }, 0),
+    place,
+  );
+}
+
+test("pauses between attempts are taken out of trained time", () => {
+  const attempts = [attempt(1, 1000, 1600, 0), attempt(2, 5000, 5100, 40), attempt(3, 9000, null, 60)];
+  const place = new Place("trained", attempts);
+  expect([place.at(1, 1010, 1), place.at(50, 5010, 2), place.at(70, 9005, 3)]).toEqual([10, 610, 705]);
+  expect(place.seams()).toEqual([
+    { attempt: 2, x: 600 },
+    { attempt: 3, x: 700 },
+  ]);
+});
+
+test("seams lie where an attempt went on, in every unit of x", () => {
+  const attempts = [attempt(1, 1000, 1600, 0), attempt(2, 5000, null, 1710)];
+  const seam = (kind: XKind): readonly number[] => new Place(kind, attempts, 100).seams().map(({ x }) => x);
+  expect([seam("step"), seam("epoch"), seam("wall")]).toEqual([[1710], [17.1], [5000]]);
+});
+
+test("an attempt that began anew, or one at the same place, makes no seam of its own", () => {
+  const attempts = [attempt(1, 0, 1, 0), attempt(2, 2, 3, 0), attempt(3, 4, 5, 80), attempt(4, 6, null, 80)];
+  expect(new Place("step", attempts).seams()).toEqual([{ attempt: 4, x: 80 }]);
+});
+
+test("an epoch has the steps that progress tells", () => {
+  expect(stepsPerEpoch({ epochs: 20, total_steps: 5000 })).toBe(250);
+  expect(stepsPerEpoch({ epochs: null, total_steps: 5000 })).toBeNull();
+});
+
+test("the range holds what is finite, with 0 as the floor of what is never negative", () => {
+  const found = measure([line([0.1, "NaN", 2, "Infinity"])], { min: 0, max: 9 }, PLAIN);
+  expect(found).toMatchObject({ lowest: 0.1, highest: 2, nonfinite: 2, rows: 4, above: 0 });
+  expect(found.y.min).toBeGreaterThanOrEqual(0);
+  expect(found.y.max).toBeGreaterThan(2);
+  expect(found.y.max).toBeLessThan(2.5);
+});
+
+test("only rows within the range of x count", () => {
+  expect(measure([line([1, 2, 3, 99])], { min: 1.5, max: 3 }, PLAIN)).toMatchObject({
+    lowest: 2,
+    highest: 3,
+    rows: 2,
+  });
+});
+
+test("a logarithmic axis counts values at and below 0 and leaves them out", () => {
+  const found = measure([line([1, 0, -2, 100])], { min: 0, max: 9 }, { log: true, robust: false });
+  expect(found.nonpositive).toBe(2);
+  expect(found.y.min).toBeGreaterThan(0.5);
+  expect(notesOf(measure([line([1, 0])], { min: 0, max: 9 }, { log: true, robust: false }))).toContain(
+    "1 value ≤ 0 is not shown",
+  );
+});
+
+test("a robust range leaves room for the curve beside a spike, and counts the spike", () => {
+  const values = Array.from({ length: 200 }, (_, i) => Math.exp(-i / 60));
+  values[120] = 1e9;
+  const found = measure([line(values)], { min: 0, max: 300 }, { log: false, robust: true });
+  const height = found.y.max - found.y.min;
+  expect((Math.exp(0) - Math.exp(-199 / 60)) / height).toBeGreaterThan(0.6);
+  expect(found.above).toBe(1);
+  expect(notesOf(found)).toContain("1 above");
+});
+
+test("a robust range is taken for each series: one that is higher is not cut off", () => {
+  const low = Array.from({ length: 300 }, (_, i) => Math.sin(i));
+  const found = measure(
+    [line(low), line([100, 101, 102, 101, 100, 100])],
+    { min: 0, max: 400 },
+    { log: false, robust: true },
+  );
+  expect(found).toMatchObject({ above: 0, below: 0 });
+  expect(found.y.max).toBeGreaterThan(102);
+});
+
+test("one value has a range around it, and no value has one, too", () => {
+  for (const values of [[5], [0], [-3, -3], ["NaN"], []] as WireNumber[][]) {
+    const { y } = measure([line(values)], { min: 0, max: 9 }, PLAIN);
+    expect(y.max).toBeGreaterThan(y.min);
+  }
+});
+
+test("the nearest row is found, and none far beyond an end", () => {
+  const found = line([1, 2, 3], [10, 20, 30]);
+  expect([9, 14, 16, 31, 200, -90].map((x) => found.nearest(x))).toEqual([0, 0, 1, 2, -1, -1]);
+});
+
+test("lines cover the range of all of them", () => {
+  expect(extentOf([line([1, 2], [5, 9]), line([1], [70]), line([])])).toEqual({ min: 5, max: 70 });
+  expect(extentOf([line([])])).toBeNull();
+});
+
+test("a table joins the lines by step and leaves open what a line lacks", () => {
+  const { rows, all } = tableOf([line([1, 2, 3], [1, 2, 3]), line([20, 40], [2, 4], "b")], 100);
+  expect(all).toBe(4);
+  expect(rows.map(({ step, values }) => [step, ...values])).toEqual([
+    [1, 1, null],
+    [2, 2, 20],
+    [3, 3, null],
+    [4, null, 40],
+  ]);
+});
+
+test("a long table keeps the first row and the last", () => {
+  const { rows, all } = tableOf([line(Array.from({ length: 1000 }, (_, i) => i))], 200);
+  expect([rows.length, all, rows[0]?.step, rows.at(-1)?.step]).toEqual([200, 1000, 1, 1000]);
+});
+
+test("CSV quotes names and keeps what is no number", () => {
+  const odd = new Line(
+    "a",
+    'say "hi", twice',
+    { slot: 1, dash: [] },
+    line([1.5, "NaN"]).columns,
+    new Place("step", []),
+  );
+  expect(csvOf("train/loss", [odd]).split("\r\n")).toEqual([
+    "job_id,job,key,step,time,attempt,points,mean,min,max,ema,nonfinite",
+    'a,"say ""hi"", twice",train/loss,1,1970-01-01T00:01:41.000Z,1,1,1.5,1.5,1.5,1.5,0',
+    'a,"say ""hi"", twice",train/loss,2,1970-01-01T00:01:42.000Z,1,1,NaN,NaN,NaN,NaN,1',
+    "",
+  ]);
+});

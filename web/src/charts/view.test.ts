@@ -1,0 +1,68 @@
+// @vitest-environment node
+import { expect, test } from "vitest";
+import { colourOf } from "./colours";
+import { grouped } from "./groups";
+import { placeText, placeTicks, tickText } from "./labels";
+import { queryOf, readView, toggled } from "./view";
+
+const ids = Array.from({ length: 30 }, (_, i) => `job_0199${String(i).padStart(4, "0")}`);
+
+test("a job keeps its colour, whoever is shown after it", () => {
+  const first = ids.slice(0, 4).map((id) => colourOf(id, ids.slice(0, 4)));
+  expect(ids.slice(0, 4).map((id) => colourOf(id, ids))).toEqual(first);
+  expect(colourOf("job_b", ["job_b", "job_a"])).toEqual(colourOf("job_b", ["job_a", "job_b"]));
+});
+
+test("no two of ten jobs look alike, and eight are solid", () => {
+  const found = ids.slice(0, 10).map((id) => colourOf(id, ids.slice(0, 10)));
+  expect(new Set(found.map((colour) => JSON.stringify(colour))).size).toBe(10);
+  expect(found.filter((colour) => colour.dash.length === 0)).toHaveLength(8);
+});
+
+test("a view survives the address", () => {
+  const view = {
+    x: "trained" as const,
+    smooth: 0.9,
+    robust: true,
+    ghost: true,
+    log: ["train/loss", "lr"],
+    wide: ["val/iou"],
+    hide: ["job_1"],
+    filter: "loss & more",
+    paused: true,
+    zoom: { min: 1710.25, max: 2000 },
+  };
+  const query = new URLSearchParams();
+  for (const [key, value] of Object.entries(queryOf(view))) if (value !== null) query.set(key, value);
+  expect(readView(new URLSearchParams(query.toString()))).toEqual(view);
+});
+
+test("a view as by default needs no query, and a broken query is one as by default", () => {
+  const plain = readView(new URLSearchParams());
+  expect(Object.values(queryOf(plain)).every((value) => value === null)).toBe(true);
+  expect(readView(new URLSearchParams("x=mood&smooth=much&zoom=9~1"))).toEqual(plain);
+  expect(readView(new URLSearchParams("smooth=7")).smooth).toBe(0.99);
+});
+
+test("toggling adds and takes away", () => {
+  expect(toggled(toggled(["a"], "b"), "a")).toEqual(["b"]);
+});
+
+test("keys are grouped: training first, times last", () => {
+  const keys = ["time/step", "lr", "val/iou", "train/loss", "gan/d", "val/accuracy"];
+  expect(grouped(keys).map(({ name, keys }) => [name, ...keys])).toEqual([
+    ["train", "train/loss"],
+    ["val", "val/accuracy", "val/iou"],
+    ["gan", "gan/d"],
+    ["other", "lr"],
+    ["time", "time/step"],
+  ]);
+  expect(grouped(keys, " IOU ").flatMap((group) => group.keys)).toEqual(["val/iou"]);
+});
+
+test("labels are short and plain", () => {
+  expect([0, 0.25, 1.5e-5, 25_000, -3].map(tickText)).toEqual(["0", "0.25", "1.5e−5", "25k", "−3"]);
+  expect(placeTicks("step", [0, 5000, 12_500], 2500)).toEqual(["0", "5,000", "12.5k"]);
+  expect(placeTicks("trained", [0, 600, 5400], 600)).toEqual(["0s", "10m", "1h 30m"]);
+  expect(placeText("step", 1710)).toBe("step 1,710");
+});
