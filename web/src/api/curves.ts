@@ -68,8 +68,3 @@ export async function readAttempts(
 ): Promise<readonly Attempt[]> {
   return (await get<{ data: readonly Attempt[] }>(`v1/jobs/${jobId}/attempts`, {}, signal)).data;
 }
-
-/** Returns a JSON number, and NaN for no value. */
-export function numberOf(value: WireNumber | string | undefined): number {
-  return typeof value === "number" ? value : Number(value ?? NaN);
-}

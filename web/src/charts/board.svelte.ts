@@ -1,10 +1,10 @@
 /** The curves of one page: what is loaded, what is asked for, and what comes live. */
 import { ApiError } from "../api/client";
-import { numberOf, readAttempts, readCurves, type Attempt, type Curve, type Curves } from "../api/curves";
+import { readAttempts, readCurves, type Attempt, type Curve, type Curves } from "../api/curves";
 import type { Items, LiveEvent, Watch } from "../live/events";
 import { Place, type XKind } from "./axis";
 import { colourOf, type Colour } from "./colours";
-import { Columns } from "./columns";
+import { Columns, numberOf } from "./columns";
 import { extentOf, Line } from "./line";
 import type { Span } from "./range";
 

@@ -1,5 +1,5 @@
 /** The rows of one series in typed arrays: what the service sent, and what came live since. Memory is bounded. */
-import { numberOf, type Curve } from "../api/curves";
+import type { Curve, WireNumber } from "../api/curves";
 import { Ema } from "./ema";
 
 /** Above this many rows, neighbours are joined until about half as many are left. */
@@ -157,6 +157,11 @@ export class Columns {
     for (const name of FLOATS) this[name] = grown(this[name], new Float64Array(size));
     for (const name of COUNTS) this[name] = grown(this[name], new Uint32Array(size));
   }
+}
+
+/** Returns a JSON number, and NaN for no value. */
+export function numberOf(value: WireNumber | string | undefined): number {
+  return typeof value === "number" ? value : Number(value ?? NaN);
 }
 
 function grown<T extends Float64Array | Uint32Array>(old: T, bigger: T): T {
