@@ -4,7 +4,7 @@ export interface Drawable {
 }
 
 const DATA_EVERY_MS = 250;
-const FRAME_MS = 5;
+const FRAME_MS = 4;
 
 interface Entry {
   visible: boolean;

@@ -6,7 +6,7 @@ import type { Span } from "./range";
 
 const FEW_POINTS = 50;
 
-/** With more lines, bands would hide them. */
+/** With more lines, bands and raw curves would hide them. */
 export const BANDS_UP_TO = 4;
 
 export class Line {

@@ -37,7 +37,7 @@ export function paint(
   ctx.beginPath();
   ctx.rect(area.left, area.top, area.width, area.height);
   ctx.clip();
-  ctx.lineJoin = "round";
+  ctx.lineJoin = "bevel";
   paintSeams(ctx, area, lines, theme);
   const hasBands = lines.length <= BANDS_UP_TO;
   for (const line of lines) paintUnder(ctx, area, line, view, theme, hasBands);
@@ -72,8 +72,8 @@ function paintUnder(
   const smooth = view.smooth && line.isSmoothed();
   ctx.globalAlpha = smooth ? 0.1 : 0.18;
   if (hasBands && trace.hasBand()) ctx.fill(trace.band());
-  if (smooth) {
-    ctx.globalAlpha = hasBands ? 0.25 : 0.15;
+  if (smooth && hasBands) {
+    ctx.globalAlpha = 0.25;
     stroke(ctx, area, colour, 1, line.colour.dash, trace.path(line.columns.mean));
   }
   ctx.globalAlpha = 0.45;
@@ -143,11 +143,12 @@ class Trace {
   /** Returns the line through values. Within one pixel it keeps first, lowest, highest and last. */
   path(values: Float64Array): Path2D {
     const path = new Path2D();
+    const least = this.area.ratio;
     let isDown = false;
     let [column, low, high, last] = [NaN, NaN, NaN, NaN];
     const flush = (): void => {
-      if (low !== last) path.lineTo(column, low);
-      if (high !== last) path.lineTo(column, high);
+      if (last - low > least) path.lineTo(column, low);
+      if (high - last > least) path.lineTo(column, high);
       path.lineTo(column, last);
     };
     for (let i = this.#from; i < this.#to; i++) {
