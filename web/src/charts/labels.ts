@@ -13,6 +13,27 @@ export function tickText(value: number): string {
   return minus(String(Number(value.toPrecision(6))));
 }
 
+/** Returns round places on a logarithmic axis: few over many decades, and evenly spaced ones within less than one. */
+export function logTicks(min: number, max: number): number[] {
+  const decades = Math.log10(max / min);
+  const rounds = decades > 3 ? [1] : [1, 2, 5];
+  const every = Math.ceil(decades / 6);
+  const found: number[] = [];
+  for (let power = Math.floor(Math.log10(min)); power <= Math.log10(max); power++)
+    for (const round of rounds) if (power % every === 0) found.push(Number(`${round}e${power}`));
+  const within = found.filter((place) => place >= min && place <= max);
+  return within.length >= 3 ? within : evenTicks(min, max);
+}
+
+function evenTicks(min: number, max: number): number[] {
+  const rough = (max - min) / 4;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = ([1, 2, 5, 10].find((round) => round * power >= rough) ?? 10) * power;
+  const found: number[] = [];
+  for (let i = Math.ceil(min / step); i * step <= max; i++) found.push(Number((i * step).toPrecision(12)));
+  return found;
+}
+
 /** Returns a count such as `1,500`. */
 export function countText(value: number): string {
   return WHOLE.format(value);
@@ -22,13 +43,9 @@ export function countText(value: number): string {
 export function placeTicks(kind: XKind, places: readonly number[], step: number): string[] {
   if (kind === "wall") return places.map((place, i) => wallTick(place, step, places[i - 1]));
   if (kind === "trained") return places.map(duration);
-  return places.map((place) =>
-    kind === "epoch"
-      ? String(Number(place.toPrecision(6)))
-      : place >= 10_000
-        ? compact(place)
-        : WHOLE.format(place),
-  );
+  if (kind === "epoch") return places.map((place) => String(Number(place.toPrecision(6))));
+  const isLong = places.some((place) => place >= 10_000);
+  return places.map((place) => (isLong ? compact(place) : WHOLE.format(place)));
 }
 
 /** Returns one place on the x axis in words, such as `step 1,710`. */

@@ -114,6 +114,15 @@ test("a robust range is taken for each series: one that is higher is not cut off
   expect(found.y.max).toBeGreaterThan(102);
 });
 
+test("a robust range leaves whole what has no value far from the rest", () => {
+  const found = measure(
+    [line([0.1, 0.5, 0.7, 0.8, 0.85, 0.9])],
+    { min: 0, max: 9 },
+    { log: false, robust: true },
+  );
+  expect(found).toMatchObject({ above: 0, below: 0 });
+});
+
 test("one value has a range around it, and no value has one, too", () => {
   for (const values of [[5], [0], [-3, -3], ["NaN"], []] as WireNumber[][]) {
     const { y } = measure([line(values)], { min: 0, max: 9 }, PLAIN);

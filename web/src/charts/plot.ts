@@ -2,7 +2,7 @@
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import type { XKind } from "./axis";
-import { placeTicks, tickText } from "./labels";
+import { logTicks, placeTicks, tickText } from "./labels";
 import type { Line } from "./line";
 import { paint, type Area } from "./paint";
 import type { Span } from "./range";
@@ -130,6 +130,7 @@ export class Plot {
           gap: 6,
           space: 32,
           grid: { stroke: () => theme().grid, width: 1 },
+          ...(log ? { splits: (_, __, min, max) => logTicks(min, max), filter: (_, places) => places } : {}),
           values: (_, places) => places.map((place) => (place === null ? "" : tickText(place))),
         },
       ],

@@ -27,9 +27,7 @@ export interface Measure {
   readonly nonfinite: number;
 }
 
-const LOW = 0.02;
-const HIGH = 0.98;
-const ROOM = 0.25;
+const OUTSIDE = 0.02;
 const SAMPLES = 512;
 
 /** Measures the rows of all lines in a range of x. */
@@ -82,16 +80,25 @@ function edgesOf({ columns }: Line, lines: number): readonly [Float64Array, Floa
   return lines > BANDS_UP_TO ? [columns.mean, columns.mean] : [columns.min, columns.max];
 }
 
-/** Returns the middle 96% of a series and a quarter more on both sides, within its extremes. */
+/** Returns the extremes of a series without what lies far outside: beyond its middle 96% and thrice its interquartile range. */
 function robustSpan(bottoms: Float64Array, tops: Float64Array, whole: Span, log: boolean): Span {
-  const lows = sample(bottoms, log);
-  const highs = sample(tops, log);
-  const low = lows[Math.ceil((lows.length - 1) * LOW)];
-  const high = highs[Math.floor((highs.length - 1) * HIGH)];
-  if (low === undefined || high === undefined || lows.length < 5) return whole;
-  const room = (high - low) * ROOM;
+  const [low] = fencesOf(sample(bottoms, log));
+  const [, high] = fencesOf(sample(tops, log));
   const back = (value: number): number => (log ? 10 ** value : value);
-  return { min: Math.max(whole.min, back(low - room)), max: Math.min(whole.max, back(high + room)) };
+  let [min, max] = [Infinity, -Infinity];
+  for (const value of bottoms) if (value >= back(low) && value < min) min = value;
+  for (const value of tops) if (value <= back(high) && value > max) max = value;
+  return min <= max ? { min, max } : whole;
+}
+
+function fencesOf(sorted: Float64Array): readonly [number, number] {
+  const at = (share: number): number => sorted[Math.round((sorted.length - 1) * share)] ?? NaN;
+  const room = 3 * (at(0.75) - at(0.25));
+  const edge = Math.floor(sorted.length * OUTSIDE);
+  return [
+    Math.min(sorted[edge] ?? NaN, at(0.25) - room),
+    Math.max(sorted[sorted.length - 1 - edge] ?? NaN, at(0.75) + room),
+  ];
 }
 
 /** Returns some values in their order, as logarithms where the axis is logarithmic. */

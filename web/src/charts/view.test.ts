@@ -2,7 +2,7 @@
 import { expect, test } from "vitest";
 import { colourOf } from "./colours";
 import { grouped } from "./groups";
-import { placeText, placeTicks, tickText } from "./labels";
+import { logTicks, placeText, placeTicks, tickText } from "./labels";
 import { queryOf, readView, toggled } from "./view";
 
 const ids = Array.from({ length: 30 }, (_, i) => `job_0199${String(i).padStart(4, "0")}`);
@@ -62,7 +62,14 @@ test("keys are grouped: training first, times last", () => {
 
 test("labels are short and plain", () => {
   expect([0, 0.25, 1.5e-5, 25_000, -3].map(tickText)).toEqual(["0", "0.25", "1.5e−5", "25k", "−3"]);
-  expect(placeTicks("step", [0, 5000, 12_500], 2500)).toEqual(["0", "5,000", "12.5k"]);
+  expect(placeTicks("step", [0, 5000, 12_500], 2500)).toEqual(["0", "5k", "12.5k"]);
+  expect(placeTicks("step", [0, 2500, 5000], 2500)).toEqual(["0", "2,500", "5,000"]);
   expect(placeTicks("trained", [0, 600, 5400], 600)).toEqual(["0s", "10m", "1h 30m"]);
   expect(placeText("step", 1710)).toBe("step 1,710");
+});
+
+test("a logarithmic axis has round places, however many decades it spans", () => {
+  expect(logTicks(0.28, 30)).toEqual([0.5, 1, 2, 5, 10, 20]);
+  expect(logTicks(1e-6, 2)).toEqual([1e-6, 1e-4, 1e-2, 1]);
+  expect(logTicks(0.62, 0.95)).toEqual([0.7, 0.8, 0.9]);
 });
