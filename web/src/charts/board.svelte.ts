@@ -425,7 +425,7 @@ function finer(line: Line, detail: NonNullable<Series["detail"]>, shown: Span): 
   const from = stepAt(line, shown.min);
   const to = stepAt(line, shown.max);
   if (from < detail.from || to > detail.to) return line;
-  return new Line(line.jobId, line.name, line.colour, detail.columns, line.place, line.ghosts);
+  return new Line(line.jobId, line.name, line.colour, detail.columns, line.place, line.ghosts, line.columns);
 }
 
 /** Returns the steps that lie in a range of x in any line, with a little on both sides. It has no end where it reaches the newest. */

@@ -69,6 +69,17 @@ test("live points go on with the average of buckets", () => {
   expect(columns.points).toBe(31);
 });
 
+test("live rows become as coarse as those before them", () => {
+  const sent = curve([0, 0, 0], { step: [10, 20, 30], min: [0, 0, 0], max: [1, 1, 1] }, 30);
+  const columns = Columns.of(sent, 0);
+  for (let step = 31; step <= 45; step++) columns.append(step, step, 1, step);
+  expect([...columns.weight.slice(0, columns.length)]).toEqual([10, 10, 10, 10, 5]);
+  expect([...columns.step.slice(3, 5), ...columns.mean.slice(3, 5), ...columns.max.slice(3, 5)]).toEqual([
+    40, 45, 35.5, 43, 40, 45,
+  ]);
+  expect(columns.newest).toBe(45);
+});
+
 test("a point that is there already changes nothing", () => {
   const columns = Columns.of(curve([1, 2, 3]), 0);
   columns.append(3, 9, 1, 7);

@@ -10,6 +10,8 @@ const COUNTS = ["attempt", "weight", "nonfinite"] as const;
 
 export class Columns {
   length = 0;
+  /** The newest value, or null. */
+  newest: number | null = null;
   /** Points that the rows stand for. */
   points = 0;
   step = new Float64Array(0);
@@ -23,6 +25,8 @@ export class Columns {
   weight = new Uint32Array(0);
   nonfinite = new Uint32Array(0);
   #ema: Ema;
+  /** Points that a live row takes in, so that it is as coarse as the rows before it. */
+  #share = 1;
 
   constructor(readonly smooth: number) {
     this.#ema = new Ema(smooth);
@@ -52,6 +56,8 @@ export class Columns {
     }
     found.length = rows;
     found.points = curve.points;
+    found.newest = found.mean[rows - 1] ?? null;
+    found.#share = Math.max(1, Math.round(curve.points / Math.max(1, rows)));
     const last = found.#lastFinite(found.ema);
     found.#ema = Ema.after(smooth, last, curve.points - bad);
     return found;
@@ -71,8 +77,12 @@ export class Columns {
     this.#put(row, step, time, attempt, value, this.#ema.next(value));
     this.weight[row] = 1;
     this.nonfinite[row] = Number.isFinite(value) ? 0 : 1;
-    this.length += 1;
     this.points += 1;
+    this.newest = value;
+    const before = row - 1;
+    if (before >= 0 && this.attempt[before] === attempt && (this.weight[before] ?? 0) < this.#share)
+      this.#join(before, row);
+    else this.length += 1;
   }
 
   /** Returns the first row at or after `x` of the given non-decreasing place of rows. */
@@ -123,6 +133,7 @@ export class Columns {
   /** Joins neighbours of one attempt until a row stands for about as many points as any other. */
   #thin(): void {
     const target = Math.max(2, Math.ceil(this.points / (MOST_ROWS / 2)));
+    this.#share = target;
     let kept = 0;
     for (let i = 1; i < this.length; i++) {
       const together = (this.weight[kept] ?? 0) + (this.weight[i] ?? 0);

@@ -84,6 +84,12 @@ test("only rows within the range of x count", () => {
   });
 });
 
+test("a few rows leave room for the way to their neighbours", () => {
+  const found = measure([line([0, 10, 20, 30])], { min: 1.5, max: 3.5 }, PLAIN);
+  expect(found).toMatchObject({ lowest: 10, highest: 20, rows: 2 });
+  expect([found.y.min <= 0, found.y.max >= 30]).toEqual([true, true]);
+});
+
 test("a logarithmic axis counts values at and below 0 and leaves them out", () => {
   const found = measure([line([1, 0, -2, 100])], { min: 0, max: 9 }, { log: true, robust: false });
   expect(found.nonpositive).toBe(2);

@@ -18,6 +18,8 @@ export class Line {
     readonly place: Place,
     /** Tails that a later attempt replaced. */
     readonly ghosts: readonly Columns[] = [],
+    /** All rows, where `columns` are finer ones of a part. */
+    readonly whole: Columns = columns,
   ) {}
 
   /** Returns the place of a row on the x axis. */
@@ -31,7 +33,7 @@ export class Line {
 
   /** A few points are drawn as they are: smoothed, they would only come late. */
   isSmoothed(): boolean {
-    return this.columns.points >= FEW_POINTS;
+    return this.whole.points >= FEW_POINTS;
   }
 
   /** Returns the values of the line itself: smoothed where that is asked for and makes sense. */
@@ -41,7 +43,7 @@ export class Line {
 
   /** Returns the newest value, or null. */
   last(): number | null {
-    return this.columns.length === 0 ? null : (this.columns.mean[this.columns.length - 1] ?? null);
+    return this.whole.newest;
   }
 
   /** Returns the row nearest to x, or -1 where the line has none there. */

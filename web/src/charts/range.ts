@@ -29,6 +29,7 @@ export interface Measure {
 
 const OUTSIDE = 0.02;
 const SAMPLES = 512;
+const FEW_ROWS = 10;
 
 /** Measures the rows of all lines in a range of x. */
 export function measure(lines: readonly Line[], x: Span, view: YView): Measure {
@@ -37,29 +38,20 @@ export function measure(lines: readonly Line[], x: Span, view: YView): Measure {
   const spans: Span[] = [];
   for (const line of lines) {
     const { columns } = line;
-    const [bottoms, tops] = edgesOf(line, lines.length);
+    const edges = edgesOf(line, lines.length);
     const [from, to] = rowsWithin(line, x);
-    let [low, high] = [Infinity, -Infinity];
+    rows += to - from;
     for (let i = from; i < to; i++) {
       points += columns.weight[i] ?? 0;
       nonfinite += columns.nonfinite[i] ?? 0;
-      const bottom = bottoms[i] ?? NaN;
-      const top = tops[i] ?? NaN;
-      if (!Number.isFinite(columns.mean[i] ?? NaN)) continue;
-      if (view.log && bottom <= 0) nonpositive += 1;
-      const shown = view.log && bottom <= 0 ? (columns.mean[i] ?? NaN) : bottom;
-      if (!(view.log && shown <= 0) && shown < low) low = shown;
-      if (!(view.log && top <= 0) && top > high) high = top;
+      if (view.log && (edges.bottoms[i] ?? NaN) <= 0) nonpositive += 1;
     }
-    rows += to - from;
-    if (low > high) continue;
-    lowest = Math.min(lowest, low);
-    highest = Math.max(highest, high);
-    spans.push(
-      view.robust
-        ? robustSpan(bottoms.subarray(from, to), tops.subarray(from, to), { min: low, max: high }, view.log)
-        : { min: low, max: high },
-    );
+    const within = extremesOf(edges, from, to, view.log);
+    lowest = Math.min(lowest, within?.min ?? Infinity);
+    highest = Math.max(highest, within?.max ?? -Infinity);
+    const whole =
+      to - from < FEW_ROWS ? extremesOf(edges, ...withNeighbours(line, from, to), view.log) : within;
+    if (whole) spans.push(view.robust ? robustSpan(edges, from, to, whole, view.log) : whole);
   }
   const y = padded(spans, view.log);
   const [above, below] = view.robust ? countOutside(lines, x, y, view.log) : [0, 0];
@@ -75,19 +67,51 @@ export function rowsWithin(line: Line, x: Span): readonly [number, number] {
   return [from, to];
 }
 
+/** A few rows take those beside the range with them, to which their line leads. */
+function withNeighbours(line: Line, from: number, to: number): readonly [number, number] {
+  const isBeyond = from === to && (from === 0 || to === line.columns.length);
+  return isBeyond ? [from, to] : [Math.max(0, from - 1), Math.min(line.columns.length, to + 1)];
+}
+
+interface Edges {
+  readonly bottoms: Float64Array;
+  readonly tops: Float64Array;
+  readonly means: Float64Array;
+}
+
 /** Returns the lowest and highest values of a line's rows, or twice its means where bands are not drawn. */
-function edgesOf({ columns }: Line, lines: number): readonly [Float64Array, Float64Array] {
-  return lines > BANDS_UP_TO ? [columns.mean, columns.mean] : [columns.min, columns.max];
+function edgesOf({ columns }: Line, lines: number): Edges {
+  const { min, max, mean } = columns;
+  return lines > BANDS_UP_TO
+    ? { bottoms: mean, tops: mean, means: mean }
+    : { bottoms: min, tops: max, means: mean };
+}
+
+/** Returns the extremes of what can be drawn, or null. Of a bucket that reaches to 0 a logarithmic axis shows the mean. */
+function extremesOf({ bottoms, tops, means }: Edges, from: number, to: number, log: boolean): Span | null {
+  let [min, max] = [Infinity, -Infinity];
+  const floor = log ? Number.MIN_VALUE : -Number.MAX_VALUE;
+  for (let i = from; i < to; i++) {
+    const mean = means[i] ?? NaN;
+    const bottom = bottoms[i] ?? NaN;
+    const top = tops[i] ?? NaN;
+    const low = bottom >= floor ? bottom : mean;
+    if (low >= floor && low < min) min = low;
+    if (top >= floor && top < Infinity && top > max) max = top;
+  }
+  return min <= max ? { min, max } : null;
 }
 
 /** Returns the extremes of a series without what lies far outside: beyond its middle 96% and thrice its interquartile range. */
-function robustSpan(bottoms: Float64Array, tops: Float64Array, whole: Span, log: boolean): Span {
-  const [low] = fencesOf(sample(bottoms, log));
-  const [, high] = fencesOf(sample(tops, log));
+function robustSpan({ bottoms, tops }: Edges, from: number, to: number, whole: Span, log: boolean): Span {
+  const lows = bottoms.subarray(from, to);
+  const highs = tops.subarray(from, to);
+  const [low] = fencesOf(sample(lows, log));
+  const [, high] = fencesOf(sample(highs, log));
   const back = (value: number): number => (log ? 10 ** value : value);
   let [min, max] = [Infinity, -Infinity];
-  for (const value of bottoms) if (value >= back(low) && value < min) min = value;
-  for (const value of tops) if (value <= back(high) && value > max) max = value;
+  for (const value of lows) if (value >= back(low) && value < min) min = value;
+  for (const value of highs) if (value <= back(high) && value > max) max = value;
   return min <= max ? { min, max } : whole;
 }
 
@@ -128,7 +152,7 @@ function padded(spans: readonly Span[], log: boolean): Span {
 function countOutside(lines: readonly Line[], x: Span, y: Span, log: boolean): [number, number] {
   let [above, below] = [0, 0];
   for (const line of lines) {
-    const [bottoms, tops] = edgesOf(line, lines.length);
+    const { bottoms, tops } = edgesOf(line, lines.length);
     const [from, to] = rowsWithin(line, x);
     for (let i = from; i < to; i++) {
       const bottom = bottoms[i] ?? NaN;

@@ -30,7 +30,7 @@ test("a view survives the address", () => {
     hide: ["job_1"],
     filter: "loss & more",
     paused: true,
-    zoom: { min: 1710.25, max: 2000 },
+    zoom: { min: 1710.5, max: 2000 },
   };
   const query = new URLSearchParams();
   for (const [key, value] of Object.entries(queryOf(view))) if (value !== null) query.set(key, value);

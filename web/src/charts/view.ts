@@ -72,5 +72,5 @@ function spanOf(text: string | null): Span | null {
 }
 
 function shortest(value: number): string {
-  return String(Number(value.toPrecision(13)));
+  return String(Number(value.toFixed(Math.abs(value) < 100 ? 4 : 1)));
 }

@@ -26,8 +26,8 @@ export function summaryOf(key: string, lines: readonly Line[], measure: Measure,
   if (measure.rows === 0 || measure.lowest > measure.highest)
     return `${key}: no finite values in this range.`;
   const ends = lines.map((line) => {
-    const last = line.columns.length - 1;
-    return `${line.name} ${number(line.last())}${last < 0 ? "" : ` at ${placeText(kind, line.x(last))}`}`;
+    const last = line.whole.length - 1;
+    return `${line.name} ${number(line.last())}${last < 0 ? "" : ` at ${placeText(kind, line.x(last, line.whole))}`}`;
   });
   return `${key}: lowest ${number(measure.lowest)}, highest ${number(measure.highest)}; last: ${ends.join(", ")}.`;
 }
