@@ -59,7 +59,7 @@ export function pausesBefore(attempts: readonly Attempt[]): Map<number, number> 
   for (const attempt of attempts) {
     const started = seconds(attempt.started_at);
     offsets.set(attempt.number, started - trained);
-    if (attempt.ended_at !== null) trained += Math.max(0, seconds(attempt.ended_at) - started);
+    if (attempt.ended_at) trained += Math.max(0, seconds(attempt.ended_at) - started);
   }
   return offsets;
 }

@@ -191,7 +191,7 @@ export class Board {
     this.#opened = new AbortController();
     const signal = this.#opened.signal;
     const ids = this.#jobs.map((job) => job.id);
-    if (ids.length === 0) return this.#take({ jobs: [], series: [] });
+    if (ids.length === 0) return this.#take([]);
     try {
       const [curves] = await Promise.all([
         readCurves({ job: ids }, signal),
@@ -199,15 +199,15 @@ export class Board {
       ]);
       if (signal.aborted) return;
       for (const key of this.#series.keys()) this.#stale.add(key);
-      this.#take(curves);
+      this.#take(curves.jobs);
     } catch (error) {
       this.#failed(error, signal);
     }
   }
 
-  #take(curves: Curves): void {
+  #take(jobs: Curves["jobs"]): void {
     this.#keysOf.clear();
-    for (const job of curves.jobs) this.#keysOf.set(job.job_id, new Set(job.keys.map((found) => found.key)));
+    for (const job of jobs) this.#keysOf.set(job.job_id, new Set(job.keys.map((found) => found.key)));
     this.#countKeys();
     const ids = new Set(this.#jobs.map((job) => job.id));
     for (const [key, series] of this.#series) {
@@ -217,7 +217,7 @@ export class Board {
     this.isReady = true;
     this.failure = null;
     this.version += 1;
-    const positions = Object.fromEntries(curves.jobs.map((job) => [job.job_id, job.position]));
+    const positions = Object.fromEntries(jobs.map((job) => [job.job_id, job.position]));
     const unfollow = this.#unfollow;
     this.#unfollow =
       this.#isPaused || ids.size === 0

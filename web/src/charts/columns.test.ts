@@ -8,7 +8,7 @@ function curve(
   values: readonly WireNumber[],
   changes: Partial<Curve["columns"]> = {},
   points = values.length,
-): Curve {
+): Pick<Curve, "points" | "columns"> {
   const step = values.map((_, i) => i + 1);
   const columns = {
     step,
@@ -20,7 +20,7 @@ function curve(
     ema: null,
     nonfinite: null,
   };
-  return { job_id: "a", key: "train/loss", points, columns: { ...columns, ...changes } };
+  return { points, columns: { ...columns, ...changes } };
 }
 
 /** The service's rule, written out: debiased, over all finite values. */

@@ -33,7 +33,7 @@ export class Columns {
   }
 
   /** Takes over what the service answered. */
-  static of(curve: Curve, smooth: number): Columns {
+  static of(curve: Pick<Curve, "points" | "columns">, smooth: number): Columns {
     const found = new Columns(smooth);
     const { step, time, attempt, mean, min, max, ema, nonfinite } = curve.columns;
     const rows = step.length;

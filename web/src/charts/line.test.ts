@@ -37,7 +37,7 @@ function line(
     id,
     `job ${id}`,
     { slot: 1, dash: [] },
-    Columns.of({ job_id: id, key: "k", points: values.length, columns }, 0),
+    Columns.of({ points: values.length, columns }, 0),
     place,
   );
 }
