@@ -8,7 +8,7 @@ type Schemas = components["schemas"];
 export type CurveColumns = Schemas["CurveColumns"];
 export type Curve = Schemas["CurveView"];
 export type Curves = Schemas["CurvesView"];
-export type Attempt = Pick<Schemas["AttemptView"], "number" | "started_at" | "ended_at" | "start_step">;
+export type Attempt = Schemas["AttemptView"];
 export type WireNumber = CurveColumns["mean"][number];
 
 export interface CurveQuery {

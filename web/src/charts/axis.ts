@@ -1,5 +1,5 @@
 /** Where a point lies on the x axis: by step, epoch, trained time (pauses taken out) or wall clock. */
-import type { Attempt } from "../api/curves";
+import type * as wire from "../api/curves";
 
 export type XKind = "step" | "epoch" | "trained" | "wall";
 
@@ -9,6 +9,8 @@ export const X_KINDS: Readonly<Record<XKind, string>> = {
   trained: "trained time",
   wall: "wall clock",
 };
+
+export type Attempt = Pick<wire.Attempt, "number" | "started_at" | "ended_at" | "start_step">;
 
 /** A place where a later attempt went on. */
 export interface Seam {

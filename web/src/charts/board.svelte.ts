@@ -22,6 +22,7 @@ export type Follow = (watch: Watch, listener: (event: LiveEvent) => void) => () 
 const MOST_POINTS = 1500;
 const POINTS_OF_AN_ANSWER = 100_000;
 const AGAIN_MS = 1000;
+const JUST_OPENED_MS = 3000;
 const SETTLED_MS = 150;
 
 interface Series {
@@ -231,7 +232,7 @@ export class Board {
   #heard(event: LiveEvent): void {
     if (event.kind === "items") this.#append(event.items);
     // The stream also says so when it begins, right after all was read.
-    if (event.kind === "changed" && Date.now() - this.#openedAt > AGAIN_MS) void this.#reopen();
+    if (event.kind === "changed" && Date.now() - this.#openedAt > JUST_OPENED_MS) void this.#reopen();
   }
 
   /** Reads the curves of all keys that can be seen and are not there yet, or not as they should be. */

@@ -1,7 +1,7 @@
 // @vitest-environment node
 import { expect, test } from "vitest";
-import type { Attempt, WireNumber } from "../api/curves";
-import { Place, stepsPerEpoch, type XKind } from "./axis";
+import type { WireNumber } from "../api/curves";
+import { Place, stepsPerEpoch, type Attempt, type XKind } from "./axis";
 import { Columns } from "./columns";
 import { extentOf, Line } from "./line";
 import { measure } from "./range";

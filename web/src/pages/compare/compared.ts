@@ -1,3 +1,4 @@
+import type { Attempt } from "../../api/curves";
 import type { JobView } from "../../api/wire";
 import type { Colour } from "../../charts/colours";
 
@@ -6,6 +7,13 @@ export interface Compared {
   readonly id: string;
   readonly view: JobView;
   readonly colour: Colour;
+  /** Of its newest attempt. */
+  readonly devices: string;
+}
+
+/** Returns the devices of an attempt as people name them, such as `box-a:0,1`. */
+export function devicesOf(attempt: Attempt | undefined): string {
+  return attempt ? `${attempt.worker}:${attempt.devices.map((device) => device.index).join(",")}` : "";
 }
 
 /** Returns how long a job has run, from its first start to its end or now, in seconds; null before it started. */
