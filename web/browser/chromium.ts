@@ -12,7 +12,8 @@ export async function launch(): Promise<Browser> {
   const { default: chromium } = await import("@sparticuz/chromium");
   return playwright.launch({
     executablePath: await chromium.executablePath(),
-    args: [...chromium.args, "--force-color-profile=srgb"],
+    // Not the package's own arguments: they are for cloud functions, and switch the browser's security off.
+    args: ["--no-sandbox", "--disable-gpu", "--force-color-profile=srgb"],
     headless: true,
   });
 }
