@@ -68,7 +68,7 @@ test("a code is good once, and a token logs in instead", async () => {
   const context = await browser.newContext({ locale: "en-US" });
   const page = await context.newPage();
   await page.goto(`${service.url}/#code=${used}`);
-  await page.getByText("torchyard open").waitFor();
+  await page.getByRole("status").getByText("torchyard open").waitFor();
   await page.locator("input").fill(service.facts.token);
   await page.keyboard.press("Enter");
   await page.getByRole("navigation", { name: "Pages" }).waitFor();
@@ -139,7 +139,7 @@ test("a search finds a line in its context, and the address holds it", async () 
   const visited = await visit(browser, service, `jobs/${failed.id}?tab=logs`);
   const { page } = visited;
   await page.getByRole("searchbox", { name: "Search the log" }).fill("line 77 of");
-  await page.locator(".count", { hasText: "1" }).waitFor();
+  await page.locator(".count", { hasText: /^1$/ }).waitFor();
   await page.keyboard.press("Enter");
   await page.locator(".chosen .hit").waitFor();
   await page.getByText("line 78 of many").waitFor();
