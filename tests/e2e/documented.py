@@ -5,16 +5,38 @@ from contextlib import contextmanager
 import os
 from pathlib import Path
 import re
+import shlex
 import signal
 import subprocess
 import sys
 
 from tests.e2e.service import is_running, processes_naming, until
 
+_HERE_DOCUMENT = re.compile(r"<<'END'\n.*?^END$", re.MULTILINE | re.DOTALL)
+_COMMENT = re.compile(r"(^|\s)#.*$", re.MULTILINE)
+_BEFORE_PROGRAM = re.compile(r"do|\w+=.*", re.DOTALL)
+_ENDS_COMMAND, _REDIRECTS = ";|&()\n", "<>"
+
 
 def blocks(text: str, language: str) -> list[str]:
     """Returns the fenced blocks of a Markdown text in a language."""
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def commands_in(block: str, program: str) -> list[list[str]]:
+    """Returns the arguments of each call of the program in a block of a shell's commands."""
+    text = _COMMENT.sub("", _HERE_DOCUMENT.sub("", block)).replace("\\\n", " ")
+    words = shlex.shlex(text, posix=True, punctuation_chars=_ENDS_COMMAND + _REDIRECTS)
+    words.whitespace, words.whitespace_split, words.commenters = " \t", True, ""
+    found: list[list[str]] = [[]]
+    for word in words:
+        if set(word) <= set(_REDIRECTS):
+            next(words)
+        elif set(word) <= set(_ENDS_COMMAND):
+            found.append([])
+        elif found[-1] or not _BEFORE_PROGRAM.fullmatch(word):
+            found[-1].append(word)
+    return [command[1:] for command in found if command and Path(command[0]).name == program]
 
 
 def run_blocks(commands: list[str], folder: Path, environment: dict[str, str]) -> str:

@@ -1,17 +1,24 @@
-"""The commands of the README as they stand there but for the port, and the list of commands in docs/commands.md."""
+"""The commands of the README and of `cp` as they stand there but for the port; those of all documents are only read."""
 
+from functools import cache
+from itertools import takewhile
 from pathlib import Path
 import re
 import sys
+from typing import Any
 
-from typer.models import CommandInfo
+import pytest
+import typer
+from typer.core import TyperGroup
 
-from tests.e2e.documented import blocks, environment_in, run_blocks, running_by
+from tests.e2e.documented import blocks, commands_in, environment_in, run_blocks, running_by
 from tests.servers import free_port
 from torchyard.cli import app
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
+COMMANDS = (ROOT / "docs" / "commands.md").read_text()
+DOCUMENTS = [README, *(path.read_text() for path in (ROOT / "docs").rglob("*.md"))]
 NOT_RUN = {
     "make demo": "sets up an environment: tests/torchyard/cli/test_up.py runs the demo",
     "torchyard users add alice": "needs a server with TLS: test_first_hour.py runs those of docs/operating.md",
@@ -20,9 +27,12 @@ NOT_RUN = {
 """Blocks of the README by how they begin, and why they do not run here."""
 PROGRAM = """
 import os
-os.makedirs("out", exist_ok=True)
+from pathlib import Path
 if os.environ["RANK"] == "0":
-    open("out/model.pt", "w").write("weights")
+    artifacts = Path(os.environ["TORCHYARD_RUN_DIR"], "artifacts")
+    for file in (Path("out/model.pt"), artifacts / "report.json", artifacts / "loss.png", artifacts / "plots/loss.png"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("{}")
 """
 
 
@@ -36,9 +46,14 @@ def test_the_commands_of_the_readme_do_what_it_says(tmp_path: Path) -> None:
     with running_by(f"torchyard up --port {port}", tmp_path, environment):
         said = run_blocks([*commands, f"python - <<'END'\n{program}END"], tmp_path, environment)
         captured = run_blocks([f"torchyard checkpoints {tmp_path.name}"], tmp_path, environment)
+        (copies,) = blocks(COMMANDS, "sh")
+        run_blocks([_of_programs_job(copies, tmp_path.name)], tmp_path, environment)
     assert "val/accuracy" in said
     assert len(list(tmp_path.glob("*.pt"))) >= 2
     assert "latest" in captured
+    assert {"loss.png", "model.safetensors", "out/loss.png"} <= {
+        str(path.relative_to(tmp_path)) for pattern in ("*", "out/*") for path in tmp_path.glob(pattern)
+    }
 
 
 def test_each_block_that_does_not_run_is_in_the_readme() -> None:
@@ -49,9 +64,50 @@ def test_each_block_that_does_not_run_is_in_the_readme() -> None:
 
 
 def test_the_list_of_commands_is_whole() -> None:
-    table = (ROOT / "docs" / "commands.md").read_text().partition("| command | what |")[2].partition("\n\n")[0]
-    documented = {match for row in table.splitlines()[2:] for match in _commands(row.split(" | ")[0])}
+    documented = {match for row in _rows("| command | what |") for match in _commands(row)}
     assert documented == _every_command()
+
+
+def test_the_listed_options_are_those_of_their_commands() -> None:
+    usages = [code for row in _rows("| command | what |") for code in _codes(row)]
+    usages += [f"run {code}" for row in _rows("| option | setting | what |") for code in _codes(row)]
+    for usage in usages:
+        (name,) = _commands(f"`{usage}`")
+        assert _options(usage) <= _options_of(name), usage
+    assert len(usages) > 60
+
+
+def test_the_command_line_reads_each_command_of_the_documents() -> None:
+    calls = [
+        call for text in DOCUMENTS for block in blocks(text, "(?:sh|bash)") for call in commands_in(block, "torchyard")
+    ]
+    for call in calls:
+        _read(call)
+    assert len(calls) > 40
+
+
+def test_a_command_in_the_text_of_the_documents_is_one_with_such_options() -> None:
+    usages = [code for text in DOCUMENTS for code in re.findall(r"`torchyard\s+([a-z][^`]*)`", text)]
+    for usage in (" ".join(code.split()) for code in usages):
+        found = [name for name in _every_command() if f"{usage} ".startswith(f"{name} ")]
+        assert found, usage
+        assert _options(usage) <= _options_of(found[0]), usage
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        ("FOO=1 torchyard submit --folow x.yaml > out", "No such option"),
+        ("for a in b; do .venv/bin/torchyard run $a; torchyard shwo x; done", "No such command"),
+        ("echo torchyard shwo | torchyard \\\n    show", "Missing parameter"),
+        ("torchyard drain", "Missing parameter"),
+        ("torchyard servers x    # torchyard shwo", "unexpected extra argument"),
+    ],
+)
+def test_a_wrong_command_in_a_document_is_found(line: str, wrong: str) -> None:
+    with pytest.raises(Exception, match=wrong):
+        for arguments in commands_in(line, "torchyard"):
+            _read(arguments)
 
 
 def _run(found: list[str]) -> list[str]:
@@ -63,6 +119,46 @@ def _here(block: str, port: int) -> str:
     return re.sub(r"(login \S+)", r"\1 --token-stdin < .torchyard/token", block).replace("8000", str(port))
 
 
+def _of_programs_job(block: str, name: str) -> str:
+    """Names the job that left artifacts, and a reader of JSON that is there for certain."""
+    return block.replace("digits:artifacts", f"{name}:artifacts").replace("jq .", "python -m json.tool")
+
+
+def _rows(header: str) -> list[str]:
+    """Returns the first cells of the table in docs/commands.md with this header."""
+    table = COMMANDS.partition(header)[2].partition("\n\n")[0]
+    return [row.split(" | ")[0] for row in table.splitlines()[2:]]
+
+
+def _codes(cell: str) -> list[str]:
+    return re.findall(r"`([^`]*)`", cell)
+
+
+def _read(arguments: list[str]) -> None:
+    """Has the command line read the arguments, and do nothing. Raises its error."""
+    _command_line()(arguments, standalone_mode=False)
+
+
+@cache
+def _command_line() -> Any:
+    """Returns the real command line, whose commands do nothing."""
+    top = typer.main.get_command(app)
+    for command in _leaves(top).values():
+        command.callback = None
+    return top
+
+
+def _options(usage: str) -> set[str]:
+    """Returns the options that follow a command; what follows the program of `run` are its own."""
+    words = usage.translate(str.maketrans("[]|\\", "    ")).split()
+    own = list(takewhile(lambda word: not word.endswith(".py") and word != "--", words))
+    return {word.partition("=")[0] for word in own if word.startswith("-") and word != "-"}
+
+
+def _options_of(name: str) -> set[str]:
+    return {option for parameter in _leaves(_command_line())[name].params for option in parameter.opts}
+
+
 def _commands(cell: str) -> set[str]:
     """Returns the names of the commands in a cell, such as `tokens new` of `tokens new [--name]`."""
     found = (re.match(r"[a-z]+( [a-z]+)*", code) for code in re.findall(r"`([^`]*)`", cell))
@@ -70,15 +166,15 @@ def _commands(cell: str) -> set[str]:
 
 
 def _every_command() -> set[str]:
-    inner = {
-        f"{group.name} {_name(command)}"
-        for group in app.registered_groups
-        if group.typer_instance is not None
-        for command in group.typer_instance.registered_commands
+    return set(_leaves(_command_line()))
+
+
+def _leaves(command: Any, name: str = "") -> dict[str, Any]:
+    """Returns the commands below one, by their whole names."""
+    if not isinstance(command, TyperGroup):
+        return {name: command}
+    return {
+        leaf: found
+        for inner, below in command.commands.items()
+        for leaf, found in _leaves(below, f"{name} {inner}".strip()).items()
     }
-    return {_name(command) for command in app.registered_commands} | inner
-
-
-def _name(command: CommandInfo) -> str:
-    """Returns the name that a command has, or that its function gives it."""
-    return command.name or getattr(command.callback, "__name__", "")

@@ -65,7 +65,7 @@ def cp(
             return _write_out(client, job_id, base, sources)
         targets = _targets(base, sources, Path(dest), name=names[-1])
         _check(base, targets, Path(dest))
-        _copy(client, job_id, targets)
+        _copy(client, job_id, base, targets)
     if as_json:
         terminal.write(json.dumps({"paths": [str(target) for target, _ in targets]}))
     else:
@@ -154,13 +154,13 @@ def _check(base: str, targets: Sequence[tuple[Path, _Source]], dest: Path) -> No
             raise Conflict(f"{target} is a folder: nothing is copied")
 
 
-def _copy(client: Client, job_id: str, targets: Sequence[tuple[Path, _Source]]) -> None:
+def _copy(client: Client, job_id: str, base: str, targets: Sequence[tuple[Path, _Source]]) -> None:
     from torchyard.cli.progress import Transfer
 
     for target, source in targets:
         if _is_there(target, source.file):
             continue
-        if len(targets) > 1:
+        if source.file.path != base:  # of a folder, which is made here
             target.parent.mkdir(parents=True, exist_ok=True)
         with Transfer(terminal.plain(target.name)) as transfer:
             _fetch(client, job_id, source, target, transfer.show)

@@ -1,4 +1,4 @@
-"""`torchyard cp` trusts no name that a server lists."""
+"""`torchyard cp` trusts no name that a server lists, and makes the folders of what it copies."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,3 +46,11 @@ def test_bytes_that_differ_from_the_listed_ones_are_not_kept(server: FakeServer,
         assert (done.returncode, done.stdout) == (1, "")
         assert "is listed as" in done.stderr
         assert [*tmp_path.iterdir()] == []
+
+
+def test_a_folder_with_one_file_becomes_a_folder(server: FakeServer, tmp_path: Path) -> None:
+    serve(server, "plots/loss.png")
+    server.on("/v1/jobs/job_1/artifacts/plots/loss.png", Answer(DATA))
+    done = run_in_process(["cp", "job_1:artifacts/plots", "out"], environment(server.url, TOKEN), cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "out/loss.png\n"), done.stderr
+    assert (tmp_path / "out" / "loss.png").read_bytes() == DATA
