@@ -1,4 +1,5 @@
-"""The time of `torchyard run` to the program's first line, and the speed of an upload: `python -m bench.own_code`.
+"""The time of `torchyard run` to the program's first line, of a job's own packages, and the speed of an upload:
+`python -m bench.own_code`.
 
 The command runs as a process of its own, in a folder without git. Its share is the time until the server has the job,
 and its processor time. Uploads are sent by the client, and by curl to a bare uvicorn that writes the body to a file:
@@ -16,10 +17,11 @@ import subprocess
 import sys
 import time
 
-from bench import table
+from bench import packages, table
 from bench.peers import sink
 from bench.service import Service, scratch, up, wait_for
 from bench.table import Row
+from tests.worker.packages.index import serving
 from torchyard.client import Client
 from torchyard.client.packing import Bundle, pack
 
@@ -44,7 +46,12 @@ class Ran:
 
 
 def measure() -> Iterator[Row]:
-    with scratch() as folder, up(folder) as service, service.client() as client:
+    with (
+        scratch() as folder,
+        serving() as index,
+        up(folder, package_index=index.url) as service,
+        service.client() as client,
+    ):
         wait_for(client.workers, "the worker, which may start after the API")
         small = _tree(folder / "small", files=1, size=1000, seed=0)
         wait_for(lambda: _is_warm(service, client, small), "a start from the worker's warm process")
@@ -55,6 +62,8 @@ def measure() -> Iterator[Row]:
         yield from _rows("the code is there", cached, at_most=0.8)
         yield from _rows(f"a new tree of 5 MB in {TREE_FILES} files", first, at_most=1.5)
         yield from _rows("the same tree again", again)
+        packages.fill(index)
+        yield from packages.measure(service, client, index, folder)
         yield from _uploads(client, folder)
 
 

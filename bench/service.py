@@ -65,7 +65,7 @@ def scratch() -> Generator[Path]:
 
 @contextmanager
 def up(
-    folder: Path, *, database: str | None = None, slots: int = 2, allowed: Sequence[Path] = ()
+    folder: Path, *, database: str | None = None, slots: int = 2, allowed: Sequence[Path] = (), package_index: str = ""
 ) -> Generator[Service]:
     """Runs the service with its data in `folder`. Jobs may write below its folder `code`, and read below `allowed`."""
     data, code = folder / "data", folder / "code"
@@ -79,7 +79,7 @@ def up(
     ]
     began = time.monotonic()
     log = folder / "up.log"
-    env = {**os.environ, **_LIMITS}
+    env = {**os.environ, **_LIMITS, "TORCHYARD_PACKAGE_INDEX": package_index}
     with log.open("ab") as said, subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=said) as process:
         try:
             assert process.stdout is not None
