@@ -2,10 +2,11 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 
 from api import documentation, monitoring, openapi, page, problems
@@ -68,19 +69,27 @@ def create_app(settings: Settings, *, page_folder: Path = page.BUILT) -> FastAPI
     app.add_middleware(AllowedHosts, settings=settings)
     problems.install(app)
     app.add_middleware(SecurityHeaders)
+    app.router.routes.extend(_routes().routes)
+    documentation.install(app)
+    monitoring.install(app, services)
+    page.install(app, page_folder)
+    return app
+
+
+@cache
+def _routes() -> APIRouter:
+    """Returns the routes, which no setting changes: FastAPI takes long to prepare them."""
+    routes = APIRouter(generate_unique_id_function=_operation_id)
     guarded: dict[str, Any] = {
         "prefix": "/v1",
         "responses": openapi.problems(NotAuthorized, Forbidden, TooManyRequests),
     }
     contents = (attempts, stream, telemetry, curves, logs, stacks, checkpoints, artifacts)
-    for routes in (submission, jobs, advice, *contents, bundles, cluster, team, quotas, secrets):
-        app.include_router(routes.router, **guarded)
-    app.include_router(session.router)
-    app.include_router(health.router)
-    documentation.install(app)
-    monitoring.install(app, services)
-    page.install(app, page_folder)
-    return app
+    for each in (submission, jobs, advice, *contents, bundles, cluster, team, quotas, secrets):
+        routes.include_router(each.router, **guarded)
+    routes.include_router(session.router)
+    routes.include_router(health.router)
+    return routes
 
 
 class _Application(FastAPI):
