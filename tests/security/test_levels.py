@@ -38,15 +38,16 @@ FORBIDS_INSPECTION = "from torchyard.contract import inspection; inspection.forb
 CHAIN_LENGTH = 200_000
 """Bytes: one for each process of the chain, which ends there if nobody kills it."""
 FORKS_IN_A_CHAIN = f"""
-import os, pathlib
+import os, pathlib, time
 chain = os.open(pathlib.Path(os.environ["TORCHYARD_RUN_DIR"], "chain"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 reading, writing = os.pipe()
 if os.fork() == 0:
     os.setsid()
     for number in range({CHAIN_LENGTH}):
         os.write(chain, b"x")
-        if number == 100:
+        if number == 10:
             os.write(writing, b"x")
+        time.sleep(PAUSE)
         if os.fork():
             os._exit(0)
 os.read(reading, 1)
@@ -143,9 +144,8 @@ def test_landlock_shuts_reads_and_writes_without_mounts_of_its_own(attempt: Atte
 def test_a_job_of_another_user_touches_only_what_is_its_own(
     monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    light = LightWarmProcess(
-        change=f"import sqlite3, http.client, subprocess, torch.distributed\n{BECOMES_ANOTHER_USER}"
-    )
+    change = f"import sqlite3, http.client, subprocess, torch.distributed\n{BECOMES_ANOTHER_USER}"
+    light = LightWarmProcess(change, torch=True)
     monkeypatch.setattr(orphans, "start", light.start)
     folder = Path(tempfile.mkdtemp())
     request.addfinalizer(lambda: shutil.rmtree(folder))
@@ -186,13 +186,17 @@ def test_a_level_that_a_host_lacks_is_said_or_refused(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
-    "level",
-    [pytest.param(HERE, marks=needs_pids), levels.OFF, BASIC],
-    ids=["processes of its own", "off", "basic"],
+    ("level", "pause"),
+    [
+        pytest.param(HERE, 0, marks=needs_pids, id="processes of its own"),
+        pytest.param(BASIC, 0.05, id="basic and slowly"),
+        pytest.param(BASIC, 0, marks=pytest.mark.thorough, id="basic"),  # takes a minute of a processor to kill
+        pytest.param(levels.OFF, 0, marks=pytest.mark.thorough, id="off"),
+    ],
 )
-def test_a_chain_of_forks_ends_with_its_attempt(attempt: Attempt, level: IsolationView) -> None:
+def test_a_chain_of_forks_ends_with_its_attempt(attempt: Attempt, level: IsolationView, pause: float) -> None:
     attempt.isolation = level
-    attempt.start_job(FORKS_IN_A_CHAIN, world_size=1)
+    attempt.start_job(FORKS_IN_A_CHAIN.replace("PAUSE", str(pause)), world_size=1)
     report = attempt.report()
     assert report.reason is EndReason.COMPLETED, report
     length = (attempt.run.job / "chain").stat().st_size

@@ -1,4 +1,4 @@
-"""A warm process that imports very little, for tests of its start and its end: it is ready in two seconds."""
+"""A warm process that imports very little, for tests of its start and its end."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,19 +13,30 @@ from worker.engines.local.warm.manager import WarmProcess
 PROGRAM = """
 import os, signal, sys, threading
 from worker.engines.local.warm import fork, preload, process
-preload.MODULES = ("numpy", "torch")  # every rank needs these
+preload.MODULES = ("numpy",)  # every rank needs it
+{torch}
 {change}
 process.main()
 """
+_WITHOUT_TORCH = """
+from types import SimpleNamespace
+calls = {"set_num_threads": int, "default_generator": SimpleNamespace(seed=int)}
+sys.modules["torch"] = SimpleNamespace(**calls, cuda=SimpleNamespace(is_initialized=bool))
+"""
+"""What a warm process and a rank call of torch, whose import takes two seconds."""
 _MODULE = "worker.engines.local.warm.process"
 _start: Callable[..., ProcessIdentity] = orphans.start
 
 
 @dataclass
 class LightWarmProcess:
-    """Its `start` replaces `orphans.start`. `change`: Python code that each warm process runs first."""
+    """Its `start` replaces `orphans.start`. `change`: Python code that each warm process runs first.
+
+    `torch`: whether its jobs find torch.
+    """
 
     change: str = ""
+    torch: bool = False
     started: list[ProcessIdentity] = field(default_factory=list[ProcessIdentity])
     """The warm processes in the order of their starts."""
 
@@ -33,7 +44,7 @@ class LightWarmProcess:
         if _MODULE not in command:
             return _start(command, **options)
         place = command.index("-m")
-        program = ["-c", PROGRAM.format(change=self.change)]
+        program = ["-c", PROGRAM.format(torch="import torch" if self.torch else _WITHOUT_TORCH, change=self.change)]
         self.started.append(_start([*command[:place], *program, *command[place + 2 :]], **options))
         return self.started[-1]
 
