@@ -6,7 +6,13 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 _FOLDER = Path(__file__).parent
-_ONE_SERVICE = ("e2e/test_intents.py", "e2e/test_jobs.py", "e2e/test_retention.py", "e2e/test_retry.py")
+_ONE_SERVICE = (
+    "e2e/test_artifacts.py",
+    "e2e/test_intents.py",
+    "e2e/test_jobs.py",
+    "e2e/test_retention.py",
+    "e2e/test_retry.py",
+)
 """Their tests use the service that runs in `tests/e2e/conftest.py`."""
 _LAUNCHES = (
     "worker/test_supervisor.py",
@@ -14,6 +20,8 @@ _LAUNCHES = (
     "worker/test_supervisor_leftovers.py",
     "worker/test_torchrun.py",
     "worker/test_examples.py",
+    "worker/test_bundle_attempts.py",
+    "security/test_inside.py",
     "security/test_levels.py",
     "security/test_places.py",
     "worker/engines/test_conformance.py",

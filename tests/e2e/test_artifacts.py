@@ -1,6 +1,5 @@
 """A job leaves files, and `torchyard cp` fetches them."""
 
-from collections.abc import Generator
 import json
 import os
 from pathlib import Path
@@ -8,7 +7,7 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from tests.e2e.service import Service, running
+from tests.e2e.service import Service
 from tests.torchyard.cli.invocation import environment, run_in_process
 from torchyard.contract.job import JobState
 from torchyard.contract.views import JobView
@@ -23,12 +22,6 @@ folder = pathlib.Path(os.environ["TORCHYARD_RUN_DIR"], "artifacts")
 (folder / "stolen").symlink_to("/etc/passwd")
 raise ValueError("the end")
 """
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
-    with running(Service(tmp_path_factory.mktemp("service"), warm=False)) as service:
-        yield service
 
 
 @pytest.fixture(scope="module")

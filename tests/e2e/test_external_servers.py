@@ -40,7 +40,8 @@ def test_up_with_external_servers_starts_only_api_and_worker(
     with running(Service(tmp_path, database=postgresql_url, redis=redis_url, warm=False)) as service:
         assert service.server["processes"].keys() == {"api", "worker"}
         assert not (service.data / "torchyard.db").exists()
-        job = service.submit_script("trains", SCRIPT)
+        config = {"code": service.script("trains", SCRIPT), "command": "python", "args": ["train.py"]}
+        job = service.client.submit({"trainer": "script", "config": config})
         service.wait(job.id, JobState.SUCCEEDED)
         assert [line.text for line in service.client.logs(job.id, rank=0)] == ["trained"]
         starts = service.client.workers()[0].starts

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.trainer.runs import same
-from tests.worker.attempt import Attempt, isolation
+from tests.worker.attempt import EACH_LAUNCH, WARM_LAUNCH, Attempt, isolation
 from torchyard.contract.job import EndReason
 from torchyard.contract.views import IsolationView
 from worker.engines.local import process
@@ -16,7 +16,6 @@ from worker.engines.local.warm.manager import WarmProcess
 from worker.sandbox import levels
 
 LANDLOCK = pytest.mark.skipif(isolation().level != "landlock", reason="this host has no Landlock")
-EACH_LAUNCH = pytest.mark.parametrize("attempt", ["cold", "warm"], indirect=True)
 TRAINS = """
 import os, pathlib, subprocess, sys, tempfile
 import torch, torchyard
@@ -108,7 +107,7 @@ def test_the_launcher_has_none_of_the_jobs_variables_under_their_names(attempt: 
 
 
 @LANDLOCK
-@EACH_LAUNCH
+@WARM_LAUNCH
 def test_a_refused_write_says_how_the_operator_allows_it(attempt: Attempt) -> None:
     attempt.start_job("open('out.txt', 'w')", world_size=1)
     report = attempt.report()
@@ -116,7 +115,7 @@ def test_a_refused_write_says_how_the_operator_allows_it(attempt: Attempt) -> No
     assert f"--allow-path {attempt.run.root}/code:rw to write" in report.message
 
 
-@EACH_LAUNCH
+@WARM_LAUNCH
 def test_a_script_writes_in_a_folder_that_the_operator_lets_jobs_write(attempt: Attempt) -> None:
     attempt.writable = (attempt.script("").parent,)
     attempt.start_job("open('out.txt', 'w').write('x')", world_size=1)

@@ -23,7 +23,7 @@ def _script(code: str, **config: Any) -> dict[str, Any]:
     return {"trainer": "script", "config": {"code": code, **config}}
 
 
-@EACH_LAUNCH
+@WARM_LAUNCH
 @pytest.mark.parametrize(
     "program", [{}, {"entrypoint": "a/b/train.py"}, {"module": "a.b.train"}], ids=["default", "entrypoint", "module"]
 )
@@ -137,7 +137,7 @@ for path in (mounts / "weights" / "w.txt", mounts / "data" / "d.txt", mounts / "
 """
 
 
-@EACH_LAUNCH
+@WARM_LAUNCH
 def test_mounts_are_read_only_folders(attempt: Attempt) -> None:
     data = attempt.run.root / "code" / "data"
     data.mkdir(parents=True)
@@ -182,6 +182,7 @@ def test_an_attempt_changes_its_own_copy_and_neither_sees_nor_changes_the_cache(
     assert (tree / "train.py").stat().st_nlink == 1
 
 
+@WARM_LAUNCH
 def test_a_recipe_trains_on_a_bundle(attempt: Attempt) -> None:
     texts = {f"train/{label}.txt": "\n".join(f"{word} {n}" for n in range(8)) for label, word in WORDS.items()}
     data = {"source": attempt.add_bundle(texts | {name.replace("train", "val"): "x\n" for name in texts})}
@@ -193,6 +194,7 @@ def test_a_recipe_trains_on_a_bundle(attempt: Attempt) -> None:
 WORDS = {"good": "fine", "bad": "poor"}
 
 
+@WARM_LAUNCH
 def test_a_spec_without_mounts_has_no_variable_for_them(attempt: Attempt) -> None:
     attempt.start_job("import os; print('TORCHYARD_MOUNTS' in os.environ)", world_size=1)
     attempt.report()

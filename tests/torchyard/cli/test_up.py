@@ -14,9 +14,10 @@ from tests.e2e.service import Service, processes_naming, running, until
 from torchyard.contract.errors import ServerUnreachable
 
 
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[Service]:
-    with running(Service(tmp_path, slots=1, warm=False)) as service:
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service whose parts may die, as they come back."""
+    with running(Service(tmp_path_factory.mktemp("service"), slots=1, warm=False)) as service:
         yield service
 
 
