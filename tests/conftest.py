@@ -6,6 +6,7 @@ import gc
 import multiprocessing.util
 import os
 from pathlib import Path
+import shutil
 import tempfile
 
 from hypothesis import settings
@@ -20,6 +21,7 @@ from tests.postgresql import postgresql_server
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # test processes share the cores, and threads of torch spin
 settings.register_profile("torchyard", deadline=None)  # a busy machine is no failure
 settings.load_profile("torchyard")
+_MEMORY_BYTES = 1 << 30
 
 
 def pytest_xdist_auto_num_workers() -> int:
@@ -76,8 +78,12 @@ def temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]
 
 
 @pytest.fixture(scope="session")
-def sqlite(tmp_path_factory: pytest.TempPathFactory) -> SQLiteDatabases:
-    return SQLiteDatabases(tmp_path_factory.mktemp("sqlite"))
+def sqlite() -> Generator[SQLiteDatabases]:
+    """Keeps the databases in memory where that is possible: each commit waits for a disk."""
+    memory = Path("/dev/shm")
+    spacious = memory.is_dir() and shutil.disk_usage(memory).free > _MEMORY_BYTES
+    with tempfile.TemporaryDirectory(prefix="torchyard-sqlite-", dir=memory if spacious else None) as folder:
+        yield SQLiteDatabases(Path(folder))
 
 
 @pytest.fixture(scope="session")

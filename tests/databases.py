@@ -41,19 +41,30 @@ class SQLiteDatabases:
     @contextmanager
     def empty(self) -> Generator[str]:
         """The URL of a database without tables."""
-        yield self._url(uuid4().hex)
+        name = uuid4().hex
+        try:
+            yield self._url(name)
+        finally:
+            self._remove(name)
 
     @contextmanager
     def migrated(self) -> Generator[str]:
         """The URL of a database with the newest tables and no rows."""
         name = uuid4().hex
         shutil.copy(self._folder / self._template, self._folder / name)
-        yield self._url(name)
+        try:
+            yield self._url(name)
+        finally:
+            self._remove(name)
 
     @cached_property
     def _template(self) -> str:
         command.upgrade(configuration(self._url("template")), "head")
         return "template"
+
+    def _remove(self, name: str) -> None:
+        for path in self._folder.glob(f"{name}*"):
+            path.unlink(missing_ok=True)
 
     def _url(self, name: str) -> str:
         return f"sqlite:///{self._folder / name}"
