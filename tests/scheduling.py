@@ -8,10 +8,15 @@ from xdist.scheduler import LoadFileScheduling
 _FOLDER = Path(__file__).parent
 _ONE_SERVICE = (
     "e2e/test_artifacts.py",
+    "e2e/test_cut_connections.py",
+    "e2e/test_forged_records.py",
     "e2e/test_intents.py",
     "e2e/test_jobs.py",
+    "e2e/test_own_code.py",
     "e2e/test_retention.py",
     "e2e/test_retry.py",
+    "e2e/test_secrets.py",
+    "e2e/test_stacks.py",
 )
 """Their tests use the service that runs in `tests/e2e/conftest.py`."""
 _LAUNCHES = (

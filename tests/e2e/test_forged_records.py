@@ -1,10 +1,8 @@
 """What a job forges in its own records breaks nothing for others."""
 
-from collections.abc import Generator
-
 import pytest
 
-from tests.e2e.service import Service, running
+from tests.e2e.service import Service
 from torchyard.contract.job import JobState
 
 FORGES = """
@@ -14,12 +12,6 @@ error |= json.loads(os.environ["FORGED"].replace("HUGE", "1" + "0" * 4200))
 (pathlib.Path(os.environ["TORCHYARD_RUN_DIR"]) / "errors" / "0.json").write_text(json.dumps(error))
 os._exit(3)
 """
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
-    with running(Service(tmp_path_factory.mktemp("service"))) as service:
-        yield service
 
 
 @pytest.mark.parametrize(
