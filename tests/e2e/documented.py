@@ -11,6 +11,7 @@ import subprocess
 import sys
 
 from tests.e2e.service import is_running, processes_naming, until
+from torchyard.client import Client
 
 _HERE_DOCUMENT = re.compile(r"<<'END'\n.*?^END$", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"(^|\s)#.*$", re.MULTILINE)
@@ -63,6 +64,8 @@ def running_by(command: str, folder: Path, environment: dict[str, str]) -> Gener
     try:
         until(lambda: "Ready." in output() or not is_running(process.pid), what="the service is ready", context=output)
         assert is_running(process.pid), output()
+        with Client(data_dir=folder / ".torchyard") as client:  # several jobs that start cold cost more
+            until(lambda: _starts_warm(client), what="jobs start warm", context=output)
         yield
     finally:
         os.killpg(process.pid, signal.SIGINT)
@@ -73,8 +76,12 @@ def running_by(command: str, folder: Path, environment: dict[str, str]) -> Gener
     assert (code, left) == (0, []), output()
 
 
+def _starts_warm(client: Client) -> bool:
+    return any(worker.starts is not None and worker.starts.mode == "warm" for worker in client.workers())
+
+
 def environment_in(folder: Path) -> dict[str, str]:
     """Returns an environment with the commands on PATH, and without a login or a server."""
     plain = {key: value for key, value in os.environ.items() if not key.startswith("TORCHYARD_")}
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    return {**plain, "PATH": path, "XDG_CONFIG_HOME": str(folder / "config"), "TORCHYARD_LAUNCHER": "torchrun"}
+    return {**plain, "PATH": path, "XDG_CONFIG_HOME": str(folder / "config")}
