@@ -16,9 +16,7 @@ from typing import NoReturn
 from torchyard.contract import inspection
 from torchyard.contract.inspection import prctl
 from worker.engines.local import process
-from worker.packages.order import INDEX, InstallOrder
-from worker.packages.requirements import LOCK, PYPROJECT, REQUIREMENTS, SCRIPT
-from worker.packages.rules import SERVICE
+from worker.packages.order import INDEX, LOCK, PYPROJECT, REQUIREMENTS, SCRIPT, SERVICE, InstallOrder
 from worker.sandbox import landlock, namespaces, privileges, seccomp
 from worker.sandbox.policy import rules
 

@@ -6,6 +6,10 @@ from typing import Literal
 from torchyard.contract.record import Record
 from torchyard.contract.records import Sandbox
 
+REQUIREMENTS, PYPROJECT, LOCK, SCRIPT = "requirements.txt", "pyproject.toml", "uv.lock", "script.py"
+"""The names of files in the folder `input`."""
+SERVICE = "torchyard"
+"""The package that is always the worker's."""
 INDEX = "TORCHYARD_INSTALL_INDEX"
 """Has the index in that process: no argument may, as an index can have a password."""
 

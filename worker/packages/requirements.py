@@ -13,9 +13,9 @@ from typing import Any, Literal
 from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.recipes import Script
 from torchyard.contract.recipes.script import SCRIPT_METADATA
+from worker.packages.order import LOCK, PYPROJECT, REQUIREMENTS, SCRIPT
 
 Kind = Literal["requirements", "lock", "script"]
-REQUIREMENTS, PYPROJECT, LOCK, SCRIPT = "requirements.txt", "pyproject.toml", "uv.lock", "script.py"
 
 _MOST_BYTES = 1 << 24
 _BLOCK = re.compile(r"(?m)^# /// script$\s(?P<content>(^#(| .*)$\s)+)^# ///$")  # as in PEP 723

@@ -9,11 +9,11 @@ import site
 from urllib.parse import urlsplit
 
 from torchyard.contract.views import IsolationView
+from worker.packages.order import SERVICE
 from worker.sandbox import levels
 
 _WORKERS_OWN = ("torch", "torchvision", "torchaudio", "triton")
 """Packages that fit one version of torch. They are the worker's, unless a job requires torch itself."""
-SERVICE = "torchyard"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,8 @@
 """The places that the processes of an attempt may write besides its run directory: a home of its owner on this host,
 which holds caches, and a temporary folder of its own."""
 
+from __future__ import annotations
+
 from collections.abc import Collection, Mapping
 import contextlib
 from dataclasses import dataclass
@@ -9,9 +11,12 @@ import os
 from pathlib import Path
 import stat
 import tempfile
+from typing import TYPE_CHECKING
 
-from worker.engines.base import AttemptKey
 from worker.untrusted import folders_inside, remove_inside
+
+if TYPE_CHECKING:
+    from worker.engines.base import AttemptKey
 
 UNPACKED = "unpacked"
 """The folder of unpacked bundles in the data directory: `OWNER/SHA256/BOOT`."""

@@ -1,18 +1,23 @@
 """What the processes of an attempt may touch: the system, Python, and what the operator allows, read-only; and writable
 what is their own."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 import importlib.util
 import os
 from pathlib import Path
 import sys
+from typing import TYPE_CHECKING
 
 from torchyard.contract.records import Sandbox, Strict
 from torchyard.contract.rundir import RunDir
-from torchyard.contract.views import IsolationView
 from worker.sandbox import landlock
 from worker.sandbox.landlock import DEVICE, READ, WRITE, Access
 from worker.sandbox.places import Places
+
+if TYPE_CHECKING:
+    from torchyard.contract.views import IsolationView  # it needs pydantic, which a process that installs does not
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")
 _KERNEL = ("/proc", "/sys")
