@@ -5,6 +5,7 @@ import math
 import os
 from pathlib import Path
 import struct
+import sys
 
 import pytest
 
@@ -143,11 +144,11 @@ def test_random_bytes_never_break_the_reader(tmp_path: Path) -> None:
 
 
 def test_a_negative_step_and_a_time_that_is_none_do_no_harm(tmp_path: Path) -> None:
-    times = [math.nan, math.inf, -5.0, 1e300]
+    times = [math.nan, math.inf, -5.0, 1e300, sys.float_info.max]
     content = [record(event(-1, simple("a", 1.0))), *(record(event(1, simple("a", 1.0), time=time)) for time in times)]
     write(tmp_path / NAME, b"".join(content))
     found = read(tmp_path)
-    assert [point.time for point in found.points] == [0, 0, 0, 253_402_300_799_999_999]
+    assert [point.time for point in found.points] == [0, 0, 0, *[253_402_300_799_999_999] * 2]
     assert "the step -1" in found.warnings[0]
 
 

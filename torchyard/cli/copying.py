@@ -160,7 +160,7 @@ def _copy(client: Client, job_id: str, base: str, targets: Sequence[tuple[Path, 
     for target, source in targets:
         if _is_there(target, source.file):
             continue
-        if source.file.path != base:  # of a folder, which is made here
+        if source.file.path != base:  # it lies in the folder that is copied
             target.parent.mkdir(parents=True, exist_ok=True)
         with Transfer(terminal.plain(target.name)) as transfer:
             _fetch(client, job_id, source, target, transfer.show)

@@ -103,6 +103,7 @@ class Names:
         self._last = b""
         self._files: set[str] = set()
         self._folded: dict[str, str] = {}
+        """Files and folders, by their names without upper case."""
         self._folders: set[str] = set()
 
     def add(self, name: str) -> None:
@@ -114,9 +115,7 @@ class Names:
             raise InvalidBundle(f"{name!r} is in the bundle twice")
         if encoded < self._last:
             raise InvalidBundle(f"{name!r} follows {self._last.decode()!r}: names must be sorted by their bytes")
-        other = self._folded.setdefault(name.casefold(), name)
-        if other != name:
-            raise InvalidBundle(f"{other!r} and {name!r} differ only in upper and lower case")
+        self._require_one_spelling(name)
         self._add_folders(name)
         self._files.add(name)
         self._last = encoded
@@ -128,8 +127,14 @@ class Names:
                 raise InvalidBundle(f"{folder!r} is a file, and the folder of {name!r}")
             if len(self._folders) >= self._most:
                 raise InvalidBundle(f"the bundle has more than {self._most} folders: one of too many is {folder!r}")
+            self._require_one_spelling(folder)
             self._folders.add(folder)
             folder = folder.rpartition("/")[0]
+
+    def _require_one_spelling(self, name: str) -> None:
+        other = self._folded.setdefault(name.casefold(), name)
+        if other != name:
+            raise InvalidBundle(f"{other!r} and {name!r} differ only in upper and lower case")
 
 
 def check_name(name: str) -> bytes:

@@ -114,4 +114,4 @@ def _only(form: str, content: bytes) -> float | None:
 
 def microseconds(seconds: float, *, last: int) -> int:
     """Returns a time in microseconds, from 0 to `last`. 0 for what is not a number."""
-    return min(max(round(seconds * 1e6), 0), last) if math.isfinite(seconds) else 0
+    return round(min(max(seconds * 1e6, 0), last)) if math.isfinite(seconds) else 0

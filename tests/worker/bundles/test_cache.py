@@ -36,9 +36,9 @@ _TREES = _NAMES.flatmap(
 
 def _fits(tree: Tree) -> bool:
     """Whether a folder can have all of these files, whatever its file system."""
-    folded = [name.casefold() for name in tree]
-    parents = {"/".join(name.split("/")[:depth]) for name in folded for depth in range(1, name.count("/") + 1)}
-    return len({*folded}) == len(folded) and parents.isdisjoint(folded)
+    parents = {"/".join(name.split("/")[:depth]) for name in tree for depth in range(1, name.count("/") + 1)}
+    every = [*tree, *parents]
+    return len({name.casefold() for name in every}) == len(every)
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -24,9 +24,9 @@ _NAME = st.lists(_PART, min_size=1, max_size=5).map("/".join)
 
 def _fits(names: list[str]) -> bool:
     """Whether a folder can have all of these files, whatever its file system."""
-    folded = [name.casefold() for name in names]
-    parents = {"/".join(name.split("/")[:depth]) for name in folded for depth in range(1, name.count("/") + 1)}
-    return len({*folded}) == len(folded) and parents.isdisjoint(folded)
+    parents = {"/".join(name.split("/")[:depth]) for name in names for depth in range(1, name.count("/") + 1)}
+    every = [*names, *parents]
+    return len({name.casefold() for name in every}) == len(every)
 
 
 _NAMES = st.lists(_NAME, max_size=12, unique=True).filter(_fits)
@@ -81,6 +81,9 @@ def test_names_are_in_normal_form_as_another_system_may_spell_them_otherwise(tmp
     ("names", "said"),
     [
         (["Data/a.txt", "data/A.txt"], r"'Data/a\.txt' and 'data/A\.txt' differ only in upper and lower case"),
+        (["Data/a.txt", "data/b.txt"], "'Data' and 'data' differ only in upper and lower case"),
+        (["README", "readme/now"], "'README' and 'readme' differ only in upper and lower case"),
+        (["A/b", "a"], "'A' and 'a' differ only in upper and lower case"),
         (["a\nb"], "has a control character"),
         ([os.fsdecode(b"\xff.py")], "is not UTF-8"),
     ],
