@@ -103,6 +103,18 @@ def test_the_variables_that_compose_sets_are_settings(config: dict[str, Any]) ->
         assert {name for name in service.get("environment", ()) if name.startswith("TORCHYARD_")} <= known
 
 
+@pytest.mark.parametrize("name", ["worker-cpu", "worker-gpu"])
+def test_a_worker_in_a_container_has_the_defaults_of_any_other(config: dict[str, Any], name: str) -> None:
+    environment = config["services"][name]["environment"]
+    fields = worker.settings.Settings.model_fields
+    given = {field: environment.get(f"TORCHYARD_{field.upper()}") for field in fields}
+    chosen = ("keep_", "max_", "bundle_", "package", "setup_")
+    wanted = {field: value for field, value in given.items() if field.startswith(chosen)}
+    assert None not in wanted.values(), wanted
+    settings = worker.settings.Settings.model_validate(wanted)
+    assert {field: getattr(settings, field) for field in wanted} == {field: fields[field].default for field in wanted}
+
+
 def test_every_container_has_no_more_rights_than_it_needs(config: dict[str, Any]) -> None:
     for name, service in config["services"].items():
         assert service["cap_drop"] == ["ALL"] and "cap_add" not in service, name

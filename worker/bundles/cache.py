@@ -68,7 +68,9 @@ class BundleCache:
             if report.error:
                 raise OSError(report.error, os.strerror(report.error), str(folder))
             if report.invalid:
-                raise DataError(f"the stored bundle {sha256} cannot be unpacked: {report.invalid}. Upload it again")
+                raise DataError(
+                    f"the stored bundle {sha256} cannot be unpacked: {report.invalid}. Delete it, and upload it again"
+                )
             failpoint("bundle.rename")
             fresh.rename(tree)
         except NotFound:

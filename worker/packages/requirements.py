@@ -7,6 +7,7 @@ import json
 import os
 from pathlib import Path
 import re
+import stat
 import tomllib
 from typing import Any, Literal
 
@@ -42,8 +43,9 @@ class Requirements:
 
 
 def read(code: Path, config: Script, *, own_index: bool) -> Requirements | None:
-    """Returns what the program in the folder `code` requires, or None if it takes the worker's packages.
+    """Returns what the program in the folder `code`, a path without links, requires.
 
+    Returns None if it takes the worker's packages.
     `own_index`: the operator chose where packages come from, so that the job may not. Raises DataError if a file is
     missing or cannot be read, ConfigError if it asks for what is not possible, and OSError.
     """
@@ -101,11 +103,15 @@ def _one_index(option: str) -> str:
 
 def _text(code: Path, name: str) -> str:
     path = Path(os.path.realpath(code / name))
-    if not path.is_relative_to(os.path.realpath(code)):
+    if not path.is_relative_to(code):
         raise DataError(f"{code / name} lies outside the code folder")
     if not os.path.isfile(path):  # noqa: PTH113 Path.is_file raises for a name that is too long
         raise DataError(f"there is no {code / name}")
-    with path.open("rb") as file:
+    with open(path, "rb", opener=_open_at_once) as file:
+        # Its owner may have put a link or a pipe in its place meanwhile.
+        opened = Path(f"/proc/self/fd/{file.fileno()}").readlink()
+        if opened != path or not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise DataError(f"{code / name} changed while it was read")
         content = file.read(_MOST_BYTES + 1)
     if len(content) > _MOST_BYTES:
         raise DataError(f"{name} has more than {_MOST_BYTES} bytes")
@@ -113,6 +119,10 @@ def _text(code: Path, name: str) -> str:
         return content.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError:
         raise DataError(f"{name} is not a text in UTF-8") from None
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def _toml(text: str, name: str) -> dict[str, Any]:

@@ -116,7 +116,7 @@ def test_a_damaged_blob_is_refused(cache: BundleCache, content: bytes) -> None:
     sha256 = store(cache.blobs, tar_of(SMALL))
     store_as(cache.blobs, sha256, content)
     with pytest.raises(
-        DataError, match=r"cannot be unpacked: it is damaged: its bytes have another digest\. Upload it"
+        DataError, match=r"cannot be unpacked: it is damaged: its bytes have another digest\. Delete it, and upload it"
     ):
         cache.fetch(sha256, owner="ada")
     assert list(cache.tree(sha256, owner="ada").parent.iterdir()) == []

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 import hashlib
+import os
 from pathlib import Path
 import signal
 import subprocess
@@ -230,6 +231,28 @@ def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
         config = Script.model_validate({"code": "file:///code", "requirements": name})
         with pytest.raises(DataError, match=message):
             requirements.read(tmp_path, config, own_index=False)
+
+
+def test_a_link_that_takes_the_place_of_the_folder_or_the_file_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside, code = tmp_path / "outside", tmp_path / "code"
+    for folder in (outside, code):
+        folder.mkdir()
+        (folder / "private.txt").write_text("secret")
+    (tmp_path / "link").symlink_to(outside)
+    config = Script.model_validate({"code": "file:///code", "requirements": "private.txt"})
+    with pytest.raises(DataError, match="outside the code folder"):
+        requirements.read(tmp_path / "link", config, own_index=False)
+
+    def replaced(path: Path) -> bool:
+        path.unlink()
+        path.symlink_to(outside / "private.txt")
+        return True
+
+    monkeypatch.setattr(os.path, "isfile", replaced)
+    with pytest.raises(DataError, match="changed while it was read"):
+        requirements.read(code, config, own_index=False)
 
 
 def _begin_locked(packages: Packages, index: Index, digest: str) -> Installation:

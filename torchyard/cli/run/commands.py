@@ -47,7 +47,7 @@ def run(
     ] = None,
     time_limit: Annotated[str | None, typer.Option(metavar="TIME", help="Of all attempts: 90s, 15m, 24h, 7d.")] = None,
     max_restarts: Annotated[
-        int | None, typer.Option(min=0, help="How often it runs again after it has failed: 2.")
+        int | None, typer.Option(min=0, help="How often it runs again after it has failed: 0.")
     ] = None,
     priority: Annotated[int | None, typer.Option(help="From -100 to 100. Higher starts first.")] = None,
     visibility: Annotated[Visibility | None, typer.Option(help="Who may read the job.")] = None,

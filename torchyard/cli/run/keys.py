@@ -175,7 +175,8 @@ KEYS = (
         Annotated[int, Field(ge=0, le=1000)],
         "a whole number from 0 to 1000",
         "how often the program runs again after it has failed",
-        "0",
+        "2",
+        default=0,
         from_text=_number,
     ),
     Key(

@@ -43,6 +43,7 @@ def plan(spec: ScriptSpec, program: Program, bundle: Bundle) -> list[str]:
     """Returns the lines that say what will run, and what of the folder is sent."""
     rows = [("program", shlex.join(_words(program))), ("devices", str(spec.resources.devices_per_node))]
     rows += [("launcher", "none: the command starts its own processes" if spec.config.command else spec.launcher)]
+    rows += [("restarts", str(spec.max_restarts or "0: --max-restarts N has it run again after it has failed"))]
     rows += [("env", ", ".join(spec.plain_env)), ("secrets", ", ".join(spec.secrets.values()))]
     rows += [("mounts", ", ".join(f"{name} {url[:40]}" for name, url in spec.config.mounts.items()))]
     rows += [("git", output.git(spec.config.git) if spec.config.git is not None else "")]

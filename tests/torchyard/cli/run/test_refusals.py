@@ -94,6 +94,10 @@ def test_a_wrong_token_is_exit_code_4(server: FakeServer, folder: Path) -> None:
         (["--requirements", "requirements.txt", "train.py"], "requirements.txt, which has the requirements, is not"),
         (["--name", "my job", "train.py"], "--name must be 1 to 100 letters"),
         (["--max-size", "10", "train.py"], "at most 10 B are packed"),
+        (
+            ["--requirements", "pyproject.toml", "train.py"],
+            "uv.lock, which has the requirements, is not among the files",
+        ),
         (["left-out.py"], "left-out.py would not be in the bundle: git or .torchyardignore ignores it"),
     ],
 )
@@ -102,6 +106,7 @@ def test_what_cannot_run_is_said_before_the_upload(
 ) -> None:
     server.on("/v1/me", {"name": "admin", "role": "admin", "scopes": []})
     (folder / "left-out.py").touch()
+    (folder / "pyproject.toml").touch()
     (folder / ".torchyardignore").write_text("left-out.py\n")
     done = _run(server, folder, *arguments)
     assert done.returncode in {1, 2}

@@ -54,6 +54,8 @@ def test_the_plan_says_what_will_run_and_how_to_come_back(team: Team, folder: Pa
     done = _run(team, folder, "run", "--detach", "--devices", "2", "--env", "A=1", "train.py", "two words")
     said = done.stderr.splitlines()
     assert {"program    train.py 'two words'", "devices    2", "launcher   auto", "env        A"} <= {*said}
+    assert "restarts   0: --max-restarts N has it run again after it has failed" in said
+    assert _job(team, done.stdout.strip())["spec"]["max_restarts"] == 0
     assert "code       4 files, 11.0 MiB" in said
     assert "large      photos.npz 11.0 MiB" in said
     assert said[-1].endswith(f"logs {done.stdout.strip()} -f")
@@ -85,7 +87,7 @@ def test_each_option_is_a_key_of_the_spec(team: Team, folder: Path) -> None:
         "--visibility": "private",
         "--max-size": "1MiB",
         "--checkpoints": "out/*.pt",
-        "--max-restarts": "0",
+        "--max-restarts": "1",
     }
     words = [word for pair in options.items() for word in pair]
     done = _run(team, folder, "run", *words, "--secret", "KEY", "--mount", "more=file:///data", "-d", "train.py")
@@ -94,7 +96,7 @@ def test_each_option_is_a_key_of_the_spec(team: Team, folder: Path) -> None:
     assert (spec["name"], spec["priority"], spec["launcher"]) == ("cracks", -5, "torchrun")
     assert (spec["time_limit"], spec["visibility"]) == ("2h", "private")
     assert spec["resources"]["devices_per_node"] == 3
-    assert (spec["config"]["checkpoints"], spec["max_restarts"]) == (["out/*.pt"], 0)
+    assert (spec["config"]["checkpoints"], spec["max_restarts"]) == (["out/*.pt"], 1)
     assert spec["env"] == {"A": "b=c", "WANDB_API_KEY": {"secret": "KEY"}, "KEY": {"secret": "KEY"}}
     assert spec["config"]["mounts"] == {"photos": url, "more": "file:///data"}
 
