@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 import os
 from pathlib import Path
+import shutil
 
 import pytest
 
@@ -10,6 +11,7 @@ from store.blobs import Blobs
 from store.rows.artifacts import NewArtifact, Room, StoredArtifact
 from store.rows.attempts import Batch
 from store.rows.limits import OutputLimits
+from tests.disks import mounted
 from tests.worker.attempts.test_relay import drain, store, texts
 from torchyard.contract.rundir import RunDir
 from worker.attempts.artifacts import Artifacts
@@ -198,3 +200,24 @@ def test_an_artifact_of_many_parts_is_copied_over_several_turns(run: RunDir) -> 
     (batch,) = drain(relay, final=True)
     assert [(item.path, item.size) for item in batch.artifacts] == [("large", 70 << 20)]
     assert batch.artifacts == [NewArtifact("large", 70 << 20, batch.artifacts[0].sha256)]
+
+
+def test_a_disk_that_is_full_meanwhile_keeps_nothing_and_all_is_stored_once_it_has_room(
+    run: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(run, "large", bytes(3_000_000))
+    write(run, "small", b"a")
+    monkeypatch.setattr("worker.attempts.relay._COPY_LIMIT", 2_000_000)
+    blobs = tmp_path / "blobs"
+    blobs.mkdir()
+    with mounted(blobs, kibibytes=4000):
+        relay = relay_of(run)
+        assert relay.read(final=True) is None and relay.copying
+        (blobs / "filler").write_bytes(bytes(shutil.disk_usage(blobs).free))
+        for _ in range(2):
+            with pytest.raises(OSError, match="No space left"):
+                relay.read(final=True)
+            assert [*(blobs / "incoming").iterdir()] == []
+        (blobs / "filler").unlink()
+        batches = drain(relay, final=True)
+        assert (sorted(paths(batches)), texts(batches)) == (["large", "small"], [])
