@@ -36,6 +36,8 @@ def main() -> None:
     env = _environment(order)
     for command in _commands(order):
         done = subprocess.run([order.uv, *command], env=env, stdin=subprocess.DEVNULL, check=False)
+        while process.kill_children():  # a build may leave some, which could go on writing the environment
+            pass
         if done.returncode:
             sys.exit(1)
     _see_workers_packages(order)

@@ -23,7 +23,7 @@ OWNER = "usr_anna"
 
 
 @functools.cache
-def isolation() -> IsolationView:
+def isolation_of_this_host() -> IsolationView:
     return levels.level_of(levels.Isolation.AUTO)
 
 
@@ -32,6 +32,7 @@ class Packages:
     folder: Path
     index: Index
     timeout: timedelta = timedelta(minutes=5)
+    isolation: IsolationView = field(default_factory=isolation_of_this_host)
     installations: list[Installation] = field(default_factory=list[Installation])
     before: frozenset[process.ProcessIdentity] = field(
         default_factory=lambda: frozenset(process.descendants(os.getpid()))
@@ -43,7 +44,7 @@ class Packages:
 
     @property
     def cache(self) -> PackageCache:
-        rules = PackageRules(index=self.index.url, timeout=self.timeout, isolation=isolation())
+        rules = PackageRules(index=self.index.url, timeout=self.timeout, isolation=self.isolation)
         return PackageCache(self.folder / "environments", rules)
 
     def begin(self, text: str, *, name: str = "requirements.txt", owner: str = OWNER) -> Installation:

@@ -11,7 +11,7 @@ from tests.store.fixture import StoreFixture
 from tests.worker.attempt import Attempt, wait_for
 from tests.worker.attempts.fixture import INVENTORY, SimulatedRunnerFixture, worker_context
 from tests.worker.engines.memory import MemoryEngine
-from tests.worker.packages.fixture import Packages, isolation
+from tests.worker.packages.fixture import Packages, isolation_of_this_host
 from tests.worker.packages.index import BROKEN_BUILD, Index
 from torchyard.contract.job import EndReason, JobState
 from worker.packages.rules import PackageRules
@@ -70,7 +70,7 @@ def requirements() -> str:
 
 @pytest.fixture
 def rules(index: Index) -> PackageRules:
-    return PackageRules(index=index.url, isolation=isolation())
+    return PackageRules(index=index.url, isolation=isolation_of_this_host())
 
 
 @pytest.fixture
@@ -168,7 +168,7 @@ def test_an_index_that_does_not_answer_costs_no_restart(simulated: SimulatedRunn
     [
         (PackageRules(allowed=False), "this worker installs no packages (TORCHYARD_PACKAGES is forbid)"),
         (
-            PackageRules(isolation=isolation().model_copy(update={"level": "strict"})),
+            PackageRules(isolation=isolation_of_this_host().model_copy(update={"level": "strict"})),
             "a worker with strict isolation installs no packages",
         ),
     ],

@@ -26,6 +26,13 @@ METADATA = """# /// script
 # dependencies = ["alpha"]
 # ///
 """
+STARTS = """
+import subprocess
+def build_wheel(folder, *_):
+    null = subprocess.DEVNULL
+    left = subprocess.Popen(["sleep", "600"], stdin=null, stdout=null, stderr=null, start_new_session={session})
+    raise SystemExit(f"started {{left.pid}}")
+"""
 WRITES = """
 import os, pathlib
 def build_wheel(folder, *_):
@@ -207,6 +214,19 @@ def test_code_that_builds_a_package_writes_nothing_of_others(
     assert isinstance(found, NotInstalled)
     assert "nothing was written; secrets: TORCHYARD_INSTALL_INDEX" not in found.message
     assert "nothing was written; secrets: " in found.message
+
+
+@pytest.mark.parametrize("session", [False, True])
+def test_nothing_that_a_build_starts_outlives_it(packages: Packages, index: Index, session: bool) -> None:
+    packages.isolation = packages.isolation.model_copy(update={"own_mounts": False, "own_pids": False})
+    index.add_source("gamma", build=STARTS.format(session=session))
+    found = packages.install("gamma\n")
+    assert isinstance(found, NotInstalled)
+    pid = int(found.message.rpartition("started ")[2].split()[0])
+    left = process.identity(pid)
+    if left is not None:
+        process.send(left, signal.SIGKILL)
+    assert left is None
 
 
 def test_jobs_choose_no_index_where_the_operator_has(packages: Packages) -> None:
