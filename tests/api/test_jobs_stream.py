@@ -527,7 +527,8 @@ def test_a_backlog_comes_in_bounded_pages(
     async def watch() -> list[bytes]:
         here = InProcess(store_on(database), service.settings.redis)
         done = f'"position":{wanted.position}'.encode()
-        found = await here.collect(here.wanted([claim.job_id], after=0), lambda found: done in found[-1])
+        wanted_stream = here.wanted([claim.job_id], after=0)
+        found = await here.collect(wanted_stream, lambda found: b"event: items" in found[-1] and done in found[-1])
         here.live.close()
         return found
 
