@@ -12,7 +12,7 @@ from typing import IO, Self
 import unicodedata
 
 from torchyard.client.packing.listing import IGNORE_FILE, Found, list_files
-from torchyard.contract import terminal
+from torchyard.contract import disk, terminal
 from torchyard.contract.bundles import END, MAX_BUNDLE_FILES, Names, bundle_url, header, padding
 from torchyard.contract.errors import ConfigError, InvalidBundle, TooLarge
 
@@ -60,7 +60,7 @@ def pack(folder: str | Path = ".", *, max_size: int = MAX_SIZE, needed: str | No
     more to leave out. The same files give the same bundle on every machine.
 
     Raises ConfigError if a file cannot be read or changes meanwhile or `needed` is not among the files, InvalidBundle
-    for names that not every machine can have, and TooLarge for more than `max_size` bytes.
+    for names that not every machine can have, TooLarge for more than `max_size` bytes, and OSError if the disk is full.
     """
     folder = Path(folder)
     listing = list_files(folder)
@@ -68,13 +68,16 @@ def pack(folder: str | Path = ".", *, max_size: int = MAX_SIZE, needed: str | No
     if needed is not None:
         _require(folder, needed, files, listing.skipped)
     _check_size(files, max_size)
-    with tempfile.NamedTemporaryFile(prefix="torchyard-", suffix=".tar", delete=False) as tar:
-        try:
+    tar = tempfile.NamedTemporaryFile(prefix="torchyard-", suffix=".tar", delete=False)  # noqa: SIM115 - closed below
+    try:
+        with tar:  # the last bytes are written when it is closed
             sha256, size = _write(tar, files)
-            _check_unchanged(files)
-        except BaseException:
-            Path(tar.name).unlink()
-            raise
+        _check_unchanged(files)
+    except BaseException as error:
+        Path(tar.name).unlink()
+        if isinstance(error, OSError) and error.errno in disk.FULL:
+            raise OSError(error.errno, error.strerror, tar.name) from None
+        raise
     large = {name: found.status.st_size for name, found in files.items() if found.status.st_size > LARGE}
     return Bundle(Path(tar.name), sha256, size, tuple(files), large=large, skipped=listing.skipped)
 

@@ -6,11 +6,13 @@ from pathlib import Path
 from random import Random
 import socket
 import tarfile
+import tempfile
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 import pytest
 
+from tests.disks import mounted
 from torchyard.client.packing import Bundle, bundle, pack
 from torchyard.contract.bundles import verify
 from torchyard.contract.errors import ConfigError, InvalidBundle, TooLarge
@@ -261,3 +263,15 @@ def _read(packed: Bundle) -> dict[str, tuple[bytes, bool]]:
             assert content is not None
             found[member.name] = content.read(), member.mode == 0o755
         return found
+
+
+def test_a_full_disk_is_named_and_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, small = tmp_path / "folder", tmp_path / "small"
+    for made in (folder, small):
+        made.mkdir()
+    _write(folder, {f"{number}": (bytes(512), False) for number in range(8)})
+    monkeypatch.setattr(tempfile, "tempdir", str(small))
+    with mounted(small, kibibytes=8):  # the end of the tar, which comes last, has no room
+        with pytest.raises(OSError, match=r"No space left on device: '.*small/torchyard-"):
+            pack(folder)
+        assert [*small.iterdir()] == []
