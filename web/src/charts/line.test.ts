@@ -85,9 +85,11 @@ test("only rows within the range of x count", () => {
 });
 
 test("a few rows leave room for the way to their neighbours", () => {
-  const found = measure([line([0, 10, 20, 30])], { min: 1.5, max: 3.5 }, PLAIN);
-  expect(found).toMatchObject({ lowest: 10, highest: 20, rows: 2 });
-  expect([found.y.min <= 0, found.y.max >= 30]).toEqual([true, true]);
+  for (const robust of [false, true]) {
+    const found = measure([line([0, 10, 20, 30])], { min: 1.5, max: 3.5 }, { log: false, robust });
+    expect(found).toMatchObject({ lowest: 10, highest: 20, rows: 2 });
+    expect([found.y.min <= 0, found.y.max >= 30]).toEqual([true, true]);
+  }
 });
 
 test("a logarithmic axis counts values at and below 0 and leaves them out", () => {

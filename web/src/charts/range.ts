@@ -49,9 +49,9 @@ export function measure(lines: readonly Line[], x: Span, view: YView): Measure {
     const within = extremesOf(edges, from, to, view.log);
     lowest = Math.min(lowest, within?.min ?? Infinity);
     highest = Math.max(highest, within?.max ?? -Infinity);
-    const whole =
-      to - from < FEW_ROWS ? extremesOf(edges, ...withNeighbours(line, from, to), view.log) : within;
-    if (whole) spans.push(view.robust ? robustSpan(edges, from, to, whole, view.log) : whole);
+    const [first, end] = to - from < FEW_ROWS ? withNeighbours(line, from, to) : [from, to];
+    const whole = extremesOf(edges, first, end, view.log);
+    if (whole) spans.push(view.robust ? robustSpan(edges, first, end, whole, view.log) : whole);
   }
   const y = padded(spans, view.log);
   const [above, below] = view.robust ? countOutside(lines, x, y, view.log) : [0, 0];
