@@ -20,7 +20,9 @@ from torchyard.contract.views import LogMatch, LogPage, LogSearchView
 router = APIRouter(tags=["telemetry"], responses=problems(Unavailable))
 
 _Number = Annotated[int, Query(ge=0, lt=2**31)]
-Rank = Annotated[_Number | None, Query(description="only this rank's lines")]
+Rank = Annotated[
+    _Number | Literal["launcher"] | None, Query(description="only this rank's lines, or the launcher's own")
+]
 Attempt = Annotated[_Number | None, Query(description="only this attempt's lines")]
 Stream = Annotated[Literal["stdout", "stderr"] | None, Query(description="only lines of this stream")]
 Before = Annotated[int | None, Query(ge=1, lt=2**63, description="only lines numbered below it")]

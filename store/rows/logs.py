@@ -3,6 +3,7 @@
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from typing import Literal
 
 from sqlalchemy import Select, func, insert, select, update
 from sqlalchemy.orm import Session
@@ -35,7 +36,8 @@ class Line:
 class LogFilter:
     """Which lines are wanted: those that meet every condition that is not None."""
 
-    rank: int | None = None
+    rank: int | Literal["launcher"] | None = None
+    """`launcher`: the lines that no rank has written."""
     attempt: int | None = None
     stream: str | None = None
 
@@ -123,11 +125,9 @@ def _first_of_chunk(job_id: str, line: int) -> Select[int]:
 
 def _chunks(job_id: str, where: LogFilter) -> Select[LogChunk]:
     query = select(LogChunk).where(LogChunk.job_id == job_id).execution_options(yield_per=16)
-    for column, wanted in (
-        (LogChunk.rank, where.rank),
-        (LogChunk.attempt, where.attempt),
-        (LogChunk.stream, where.stream),
-    ):
+    if where.rank is not None:
+        query = query.where(LogChunk.rank.is_(None) if where.rank == "launcher" else LogChunk.rank == where.rank)
+    for column, wanted in ((LogChunk.attempt, where.attempt), (LogChunk.stream, where.stream)):
         query = query if wanted is None else query.where(column == wanted)
     return query
 

@@ -1,4 +1,4 @@
-/** Keys by their first part: train and val first, time and system last. */
+/** Keys by their first part: train and val first, time and system last. In each, the losses come first. */
 export interface Group {
   readonly name: string;
   readonly keys: readonly string[];
@@ -10,7 +10,9 @@ const LAST = ["time", "system", "gpu"];
 export function grouped(keys: readonly string[], filter = ""): readonly Group[] {
   const wanted = filter.trim().toLowerCase();
   const groups = new Map<string, string[]>();
-  for (const key of [...new Set(keys)].sort()) {
+  for (const key of [...new Set(keys)].sort(
+    (a, b) => Number(isLoss(b)) - Number(isLoss(a)) || (a < b ? -1 : 1),
+  )) {
     if (!key.toLowerCase().includes(wanted)) continue;
     const name = key.includes("/") ? key.slice(0, key.indexOf("/")) : "other";
     groups.set(name, [...(groups.get(name) ?? []), key]);
@@ -24,4 +26,8 @@ function rank(name: string): number {
   if (FIRST.includes(name)) return FIRST.indexOf(name);
   if (LAST.includes(name)) return 20 + LAST.indexOf(name);
   return name === "other" ? 15 : 10;
+}
+
+function isLoss(key: string): boolean {
+  return key === "loss" || key.endsWith("/loss");
 }
