@@ -20,7 +20,7 @@ PAGE_SOURCES := $(shell find web -type d \( -name node_modules -o -name browser 
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up page web-dev web-types web-check test test-thorough races test-gpu check bench bench-trainer bench-guides bench-mnist chaos env lock build clean
+.PHONY: help setup demo up page web-dev web-types web-check test test-thorough races test-gpu check bench bench-trainer bench-guides bench-mnist chaos screenshots env lock build clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -85,6 +85,9 @@ MINUTES ?= 1
 
 chaos: $(STAMP)  ## Break a running service with SEED, KILLS, JOBS, MINUTES; check that nothing is lost
 	@$(BIN)/python -m tests.chaos --seed $(SEED) --jobs $(JOBS) --kills $(KILLS) --minutes $(MINUTES)
+
+screenshots: $(STAMP) $(PAGE)  ## Take pictures of every page of a real service into dist/screenshots/, and the README's
+	@cd web && PATH="$(NODE)/bin:$$PATH" node browser/screenshots.ts
 
 env:  ## Write .env, the secrets of docker-compose.yml; never over one that is there
 	@$(PYTHON) deploy/env.py

@@ -34,6 +34,10 @@ export interface PlotOptions {
   readonly zoomed: (range: Span | null) => void;
 }
 
+/** Pixels: the width of the y axis at least, and of a digit of its labels. */
+const LEAST_AXIS = 48;
+const DIGIT = 6.5;
+
 const TRAINED_STEPS = [
   1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400, 172_800,
   604_800,
@@ -126,7 +130,8 @@ export class Plot {
         },
         {
           ...axis,
-          size: 48,
+          size: (_, labels) =>
+            Math.max(LEAST_AXIS, ...(labels ?? []).map((label) => 14 + label.length * DIGIT)),
           gap: 6,
           space: 32,
           grid: { stroke: () => theme().grid, width: 1 },
