@@ -91,7 +91,9 @@ def test_a_damaged_bundle_ends_the_job(simulated: SimulatedRunnerFixture) -> Non
     simulated.start_runner()
     assert simulated.wait_for_end().state == JobState.FAILED
     assert simulated.job.error is not None
-    assert "it is damaged: its bytes have another digest. Upload it again" in simulated.job.error["message"]
+    assert (
+        "it is damaged: its bytes have another digest. Delete it, and upload it again" in simulated.job.error["message"]
+    )
 
 
 @pytest.mark.parametrize("config", [{"entrypoint": "main.py"}])
