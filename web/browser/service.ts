@@ -16,27 +16,34 @@ export interface Facts {
 
 export class Service {
   readonly folder: string;
-  private readonly process: ChildProcess;
+  private readonly child: ChildProcess;
 
-  private constructor(process: ChildProcess, folder: string) {
-    this.process = process;
+  private constructor(child: ChildProcess, folder: string) {
+    this.child = child;
     this.folder = folder;
   }
 
   /** Starts `torchyard up` with data of its own on a free port. Jobs may name code below the folder `allow`. */
-  static async start({ slots = 2, allow }: { slots?: number; allow?: string } = {}): Promise<Service> {
+  static async start({
+    slots = 2,
+    allow,
+    settings = {},
+  }: { slots?: number; allow?: string; settings?: Record<string, string> } = {}): Promise<Service> {
     const folder = mkdtempSync(join(tmpdir(), "torchyard-browser-"));
     const argv = ["up", "--data-dir", folder, "--port", "0", "--cpu-slots", String(slots)];
     if (allow !== undefined) argv.push("--allow-path", allow);
-    const process = spawn(PROGRAM, argv, { stdio: ["ignore", "pipe", "pipe"] });
-    const service = new Service(process, folder);
+    const child = spawn(PROGRAM, argv, {
+      stdio: ["ignore", "pipe", "pipe"],
+      env: { ...process.env, ...settings },
+    });
+    const service = new Service(child, folder);
     let said = "";
-    process.stderr?.on("data", (text: Buffer) => (said += text.toString()));
+    child.stderr?.on("data", (text: Buffer) => (said += text.toString()));
     await new Promise<void>((ready, failed) => {
-      process.stdout?.on("data", (text: Buffer) => {
+      child.stdout?.on("data", (text: Buffer) => {
         if (text.includes("token")) ready();
       });
-      process.once("exit", () => failed(new Error(`the service ended: ${said}`)));
+      child.once("exit", () => failed(new Error(`the service ended: ${said}`)));
       setTimeout(() => failed(new Error(`the service did not start: ${said}`)), START_MS).unref();
     });
     return service;
@@ -64,8 +71,8 @@ export class Service {
 
   /** Ends the service with its jobs, and removes its data. */
   async stop(): Promise<void> {
-    const ended = new Promise<void>((done) => this.process.once("exit", () => done()));
-    this.process.kill("SIGINT");
+    const ended = new Promise<void>((done) => this.child.once("exit", () => done()));
+    this.child.kill("SIGINT");
     await ended;
     rmSync(this.folder, { recursive: true, force: true });
   }

@@ -29,7 +29,14 @@ export function summaryOf(key: string, lines: readonly Line[], measure: Measure,
     const last = line.whole.length - 1;
     return `${line.name} ${number(line.last())}${last < 0 ? "" : ` at ${placeText(kind, line.x(last, line.whole))}`}`;
   });
-  return `${key}: lowest ${number(measure.lowest)}, highest ${number(measure.highest)}; last: ${ends.join(", ")}.`;
+  return `${key}: lowest ${number(measure.lowest)}, highest ${number(measure.highest)}; last: ${ends.join(", ")}.${seamsOf(lines, kind)}`;
+}
+
+/** Tells where attempts went on; of many jobs that would be too much. */
+function seamsOf(lines: readonly Line[], kind: XKind): string {
+  if (lines.length !== 1) return "";
+  const seams = lines[0]?.seams() ?? [];
+  return seams.map(({ attempt, x }) => ` Attempt ${attempt} went on at ${placeText(kind, x)}.`).join("");
 }
 
 function several(count: number, one: string, many: string): string {

@@ -27,7 +27,11 @@ export class LogWindow {
   begins = false;
   ends = false;
 
-  constructor(private readonly read: ReadPage) {}
+  /** How many pages are being read, and the lines that came live meanwhile: a page may be older than they are. */
+  private reading = 0;
+  private late: LogLine[] = [];
+
+  constructor(private readonly readPage: ReadPage) {}
 
   /** Holds the last lines. */
   async showEnd(): Promise<void> {
@@ -35,6 +39,7 @@ export class LogWindow {
     this.replace(page.lines, page.total);
     this.begins = page.lines.length < PAGE;
     this.ends = true;
+    this.addLate();
   }
 
   /** Holds the lines around `line`. */
@@ -47,6 +52,7 @@ export class LogWindow {
     this.replace([...above.lines, ...below.lines], below.total);
     this.begins = above.lines.length < PAGE;
     this.ends = below.lines.length < PAGE;
+    this.addLate();
   }
 
   /** Adds a page before the first line. Returns how many lines came. */
@@ -72,15 +78,15 @@ export class LogWindow {
     if (this.lines.at(-1) !== last) return 0;
     this.total = Math.max(this.total, page.total);
     this.ends = page.lines.length < PAGE;
-    return this.append(page.lines);
+    return this.append(page.lines) + this.addLate();
   }
 
   /** Adds lines that the job has just written, if the window ends where they begin. Returns how many were dropped. */
   addLive(lines: readonly LogLine[]): number {
-    const last = this.lines.at(-1)?.line ?? 0;
-    const fresh = lines.filter((line) => line.line > Math.max(last, 0));
     this.total = Math.max(this.total, lines.at(-1)?.line ?? 0);
-    return this.ends ? this.append(fresh) : 0;
+    if (this.reading > 0) this.late.push(...lines);
+    const last = this.lines.at(-1)?.line ?? 0;
+    return this.ends ? this.append(lines.filter((line) => line.line > last)) : 0;
   }
 
   /** Returns the index of the first held line numbered `line` or above, or the number of held lines. */
@@ -102,9 +108,25 @@ export class LogWindow {
     return (this.begins || first.line <= line) && (this.ends || last.line >= line);
   }
 
+  private async read(place: Parameters<ReadPage>[0]): Promise<LogPage> {
+    if (this.reading === 0) this.late = [];
+    this.reading += 1;
+    try {
+      return await this.readPage(place);
+    } finally {
+      this.reading -= 1;
+    }
+  }
+
+  /** Adds what came live while the page was read that ends the window. */
+  private addLate(): number {
+    const last = this.lines.at(-1)?.line ?? 0;
+    return this.ends ? this.append(this.late.filter((line) => line.line > last)) : 0;
+  }
+
   private replace(lines: readonly LogLine[], total: number): void {
     this.lines = [...lines];
-    this.total = total;
+    this.total = Math.max(this.total, total);
   }
 
   private append(lines: readonly LogLine[]): number {

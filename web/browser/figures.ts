@@ -1,0 +1,96 @@
+/** What a chart of the page shows, read as a person or a screen reader does. */
+import { readFileSync } from "node:fs";
+import type { Locator, Page } from "playwright-core";
+
+export class Figure {
+  readonly page: Page;
+  readonly root: Locator;
+
+  constructor(page: Page, key: string) {
+    this.page = page;
+    this.root = page.locator(`figure[aria-label="${key}"]`);
+  }
+
+  /** Waits until the curve's newest point is of this step. */
+  async reaches(step: number): Promise<void> {
+    await this.root.locator(`.host[aria-label*="at step ${step.toLocaleString("en-US")}."]`).waitFor();
+  }
+
+  async summary(): Promise<string> {
+    return (await this.root.locator(".host").getAttribute("aria-label")) ?? "";
+  }
+
+  /** Returns the range of the x axis. */
+  async range(): Promise<readonly [number, number]> {
+    const [from, to] = await Promise.all(
+      ["data-from", "data-to"].map((name) => this.root.getAttribute(name)),
+    );
+    return [Number(from), Number(to)];
+  }
+
+  /** Moves the mouse to a place between the left (0) and the right (1) of the plot. */
+  async point(share: number): Promise<void> {
+    const box = await this.root.locator(".u-over").boundingBox();
+    if (!box) throw new Error("the plot cannot be seen");
+    await this.page.mouse.move(box.x + share * box.width, box.y + box.height / 2);
+  }
+
+  async drag(from: number, to: number): Promise<void> {
+    await this.root.scrollIntoViewIfNeeded();
+    await this.point(from);
+    await this.page.mouse.down();
+    await this.point((from + to) / 2);
+    await this.point(to);
+    await this.page.mouse.up();
+  }
+
+  /** Returns the step that the crosshair reads. */
+  async step(): Promise<number> {
+    const said = await this.root.locator(".notes", { hasText: /step [\d,]+/ }).innerText();
+    return Number(/step ([\d,]+)/.exec(said)?.[1]?.replaceAll(",", ""));
+  }
+
+  /** Returns the rows of its CSV. */
+  async rows(): Promise<readonly Readonly<Record<string, string>>[]> {
+    await this.root.hover();
+    const [file] = await Promise.all([
+      this.page.waitForEvent("download"),
+      this.root.getByRole("button", { name: "CSV" }).click(),
+    ]);
+    const [head = "", ...lines] = readFileSync(await file.path(), "utf8")
+      .trim()
+      .split("\r\n");
+    const names = head.split(",");
+    return lines.map((line) => {
+      const cells = line.split(",");
+      return Object.fromEntries(names.map((name, i) => [name, cells[i] ?? ""]));
+    });
+  }
+
+  /** Returns for each pixel row of a half of the plot how many pixels have the colour of the token. */
+  async coloured(token: string, side: "left" | "right"): Promise<readonly number[]> {
+    return this.root.locator("canvas").evaluate(
+      (canvas: HTMLCanvasElement, { token, side }) => {
+        const over = canvas.parentElement?.querySelector(".u-over")?.getBoundingClientRect();
+        const whole = canvas.getBoundingClientRect();
+        const ctx = canvas.getContext("2d");
+        if (!over || !ctx) throw new Error("there is no plot");
+        const ratio = canvas.width / whole.width;
+        const half = Math.floor((over.width * ratio) / 2);
+        const left = Math.round((over.left - whole.left) * ratio) + (side === "right" ? half : 0);
+        const height = Math.round(over.height * ratio);
+        const { data } = ctx.getImageData(left, Math.round((over.top - whole.top) * ratio), half, height);
+        const hex = getComputedStyle(document.documentElement).getPropertyValue(token).trim().slice(1);
+        const wanted = [0, 2, 4].map((i) => parseInt(hex.slice(i, i + 2), 16));
+        return Array.from({ length: height }, (_, row) => {
+          let found = 0;
+          for (let i = row * half * 4; i < (row + 1) * half * 4; i += 4)
+            if ((data[i + 3] ?? 0) > 200 && wanted.every((w, c) => Math.abs((data[i + c] ?? 0) - w) < 24))
+              found += 1;
+          return found;
+        });
+      },
+      { token, side },
+    );
+  }
+}

@@ -1,0 +1,187 @@
+/** Every page for everybody: without a mouse, with a screen reader, in many tabs, on a plain-HTTP name. */
+import assert from "node:assert/strict";
+import { readFileSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import type { Browser, Page } from "playwright-core";
+import { launch } from "./chromium.ts";
+import { Feeds } from "./feed.ts";
+import { digits, reach, submit, type Job } from "./jobs.ts";
+import { leave, visit } from "./page.ts";
+import { Service } from "./service.ts";
+
+const NAME = "yard.test";
+const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+let service: Service;
+let browser: Browser;
+let trained: Job;
+let failed: Job;
+let runs: Job;
+let waits: Job;
+const feeds = new Feeds();
+const broken = mkdtempSync(join(tmpdir(), "torchyard-code-"));
+
+before(async () => {
+  writeFileSync(
+    join(broken, "train.py"),
+    'print("\\x1b[31mred\\x1b[0m")\nraise SystemExit("no such file: data.csv")',
+  );
+  [service, browser] = await Promise.all([
+    Service.start({
+      slots: 2,
+      allow: `${feeds.folder}:${broken}`,
+      settings: { TORCHYARD_ALLOWED_HOSTS: NAME },
+    }),
+    launch([NAME]),
+  ]);
+  trained = await submit(service, digits("cracks-unet"));
+  failed = await submit(service, {
+    name: "breaks",
+    trainer: "script",
+    max_restarts: 0,
+    config: { code: `file://${broken}`, entrypoint: "train.py" },
+    resources: { device: "cpu" },
+  });
+  await Promise.all([reach(service, trained.id, "succeeded"), reach(service, failed.id, "failed")]);
+  runs = await feeds.submit(service, "runs", { until: 200, kept: 100 });
+  await reach(service, runs.id, "running");
+  waits = await submit(service, { ...digits("waits"), resources: { device: "cpu", devices_per_node: 2 } });
+});
+
+after(async () => {
+  await browser?.close();
+  await service?.stop();
+  feeds.remove();
+  rmSync(broken, { recursive: true });
+});
+
+for (const theme of ["light", "dark"] as const)
+  test(`no page has a serious fault for a screen reader in the ${theme} theme`, async () => {
+    const visited = await visit(browser, service, "", { theme });
+    const { page } = visited;
+    const tabs = ["curves", "logs", "checkpoints", "timeline", "spec", "card"];
+    const paths = [
+      "",
+      "jobs",
+      "jobs?q=nothing-matches",
+      "nowhere",
+      ...tabs.map((tab) => `jobs/${trained.id}?tab=${tab}`),
+      ...tabs.slice(0, 4).map((tab) => `jobs/${runs.id}?tab=${tab}&q=step`),
+      `jobs/${failed.id}`,
+      `jobs/${failed.id}?tab=logs`,
+      `jobs/${waits.id}`,
+      "compare",
+      `compare?jobs=${trained.id},${runs.id}`,
+    ];
+    const faults: string[] = [];
+    for (const path of paths) {
+      await page.goto(`${service.url}/${path}`);
+      await page.locator("main h1").first().waitFor();
+      await page.waitForLoadState("load");
+      await page.locator("main").getByText(/\w{3}/).first().waitFor();
+      await page.waitForTimeout(400);
+      faults.push(...(await faultsOf(page, path || "now")));
+    }
+    await page.goto(`${service.url}/`);
+    for (const [key, name] of [
+      ["?", "help"],
+      ["Control+k", "palette"],
+    ] as const) {
+      await page.keyboard.press(key);
+      await page.getByRole("dialog").waitFor();
+      faults.push(...(await faultsOf(page, name)));
+      await page.keyboard.press("Escape");
+      await page.getByRole("dialog").waitFor({ state: "detached" });
+    }
+    const stranger = await browser.newContext({ colorScheme: theme });
+    const login = await stranger.newPage();
+    await login.goto(service.url);
+    await login.locator("input").waitFor();
+    faults.push(...(await faultsOf(login, "login")));
+    await stranger.close();
+    assert.deepEqual([...new Set(faults)], []);
+    await leave(visited);
+  });
+
+test("the keyboard alone finds a job, pauses it and resumes it", async () => {
+  const visited = await visit(browser, service);
+  const { page } = visited;
+  await page.keyboard.press("/");
+  await page.keyboard.type("runs");
+  await page.getByRole("option", { name: /runs/ }).first().waitFor();
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: "runs", exact: true }).waitFor();
+  await page.getByRole("button", { name: "Pause" }).waitFor();
+  await page.keyboard.press("p");
+  await reach(service, runs.id, "paused");
+  await page.getByRole("button", { name: "Resume" }).waitFor();
+  await page.keyboard.press("p");
+  await reach(service, runs.id, "running", "queued", "starting");
+  await page.getByRole("button", { name: "Pause" }).waitFor();
+  await page.keyboard.press("g");
+  await page.keyboard.press("j");
+  await page.waitForURL(/\/jobs$/);
+  await page.locator("main [data-row]").first().waitFor();
+  await page.keyboard.press("j");
+  await page.keyboard.press("Enter");
+  await page.waitForURL(/\/jobs\/job_/);
+  await leave(visited);
+});
+
+test("eight tabs load on a plain-HTTP name, are live, and copy", async () => {
+  const root = service.url.replace("127.0.0.1", NAME);
+  const context = await browser.newContext({ locale: "en-US" });
+  const first = await context.newPage();
+  await first.goto(`${root}/jobs/${trained.id}`);
+  assert.equal(await first.evaluate(() => isSecureContext), false);
+  await first.locator("input").fill(service.facts.token);
+  await first.keyboard.press("Enter");
+  await first.getByRole("heading", { name: trained.name }).waitFor();
+  const tabs = [first];
+  while (tabs.length < 8) {
+    const page = await context.newPage();
+    await page.goto(`${root}/jobs`);
+    await page.getByText(trained.name).first().waitFor();
+    tabs.push(page);
+  }
+  const added = await submit(service, {
+    ...digits("comes-late"),
+    resources: { device: "cpu", devices_per_node: 2 },
+  });
+  await Promise.all(tabs.slice(1).map((page) => page.getByText("comes-late").first().waitFor()));
+  await service.ask(`v1/jobs/${added.id}/cancel`, { method: "POST" });
+  await first.bringToFront();
+  await first.getByText("Copy as").click();
+  await first.getByRole("button", { name: "command line" }).click();
+  await first.getByRole("button", { name: "command line ✓" }).waitFor();
+  await first.keyboard.press("Control+k");
+  await first.getByRole("combobox", { name: "Name of a page or a job" }).focus();
+  await first.keyboard.press("Control+v");
+  const pasted = await first.getByRole("combobox", { name: "Name of a page or a job" }).inputValue();
+  assert.match(pasted, /torchyard/);
+  await context.close();
+});
+
+async function faultsOf(page: Page, where: string): Promise<string[]> {
+  await page.evaluate(AXE);
+  const found = await page.evaluate(async () => {
+    const { axe } = globalThis as unknown as { axe: { run(): Promise<Found> } };
+    return (await axe.run()).violations;
+  });
+  return found
+    .filter(({ impact }) => impact === "serious" || impact === "critical")
+    .flatMap(({ id, nodes }) =>
+      nodes.slice(0, 3).map((node) => `${where}: ${id}: ${node.html.slice(0, 160)} ${node.failureSummary}`),
+    );
+}
+
+interface Found {
+  readonly violations: readonly {
+    readonly id: string;
+    readonly impact: string;
+    readonly nodes: readonly { readonly html: string; readonly failureSummary: string }[];
+  }[];
+}
