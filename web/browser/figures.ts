@@ -13,7 +13,8 @@ export class Figure {
 
   /** Waits until the curve's newest point is of this step. */
   async reaches(step: number): Promise<void> {
-    await this.root.locator(`.host[aria-label*="at step ${step.toLocaleString("en-US")}."]`).waitFor();
+    const place = `at step ${step.toLocaleString("en-US")}`;
+    await this.root.locator(`.host[aria-label*="${place}."], .host[aria-label*="${place},"]`).waitFor();
   }
 
   async summary(): Promise<string> {
@@ -67,10 +68,10 @@ export class Figure {
     });
   }
 
-  /** Returns for each pixel row of a half of the plot how many pixels have the colour of the token. */
-  async coloured(token: string, side: "left" | "right"): Promise<readonly number[]> {
+  /** Returns for each pixel row of a half of the plot how many pixels have the colour of one of the tokens. */
+  async coloured(tokens: readonly string[], side: "left" | "right"): Promise<readonly number[]> {
     return this.root.locator("canvas").evaluate(
-      (canvas: HTMLCanvasElement, { token, side }) => {
+      (canvas: HTMLCanvasElement, { tokens, side }) => {
         const over = canvas.parentElement?.querySelector(".u-over")?.getBoundingClientRect();
         const whole = canvas.getBoundingClientRect();
         const ctx = canvas.getContext("2d");
@@ -80,17 +81,21 @@ export class Figure {
         const left = Math.round((over.left - whole.left) * ratio) + (side === "right" ? half : 0);
         const height = Math.round(over.height * ratio);
         const { data } = ctx.getImageData(left, Math.round((over.top - whole.top) * ratio), half, height);
-        const hex = getComputedStyle(document.documentElement).getPropertyValue(token).trim().slice(1);
-        const wanted = [0, 2, 4].map((i) => parseInt(hex.slice(i, i + 2), 16));
+        const style = getComputedStyle(document.documentElement);
+        const wanted = tokens.map((token) => {
+          const hex = style.getPropertyValue(token).trim().slice(1);
+          return [0, 2, 4].map((i) => parseInt(hex.slice(i, i + 2), 16));
+        });
+        const isWanted = (i: number): boolean =>
+          (data[i + 3] ?? 0) > 200 &&
+          wanted.some((colour) => colour.every((part, c) => Math.abs((data[i + c] ?? 0) - part) < 24));
         return Array.from({ length: height }, (_, row) => {
           let found = 0;
-          for (let i = row * half * 4; i < (row + 1) * half * 4; i += 4)
-            if ((data[i + 3] ?? 0) > 200 && wanted.every((w, c) => Math.abs((data[i + c] ?? 0) - w) < 24))
-              found += 1;
+          for (let i = row * half * 4; i < (row + 1) * half * 4; i += 4) if (isWanted(i)) found += 1;
           return found;
         });
       },
-      { token, side },
+      { tokens, side },
     );
   }
 }

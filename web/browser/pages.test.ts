@@ -67,7 +67,7 @@ for (const theme of ["light", "dark"] as const)
       "",
       "jobs",
       "jobs?q=nothing-matches",
-      "nowhere",
+      "jobs/job_that_is_not_there",
       ...tabs.map((tab) => `jobs/${trained.id}?tab=${tab}`),
       ...tabs.slice(0, 4).map((tab) => `jobs/${runs.id}?tab=${tab}&q=step`),
       `jobs/${failed.id}`,
