@@ -53,3 +53,35 @@ test("live lines are added once, and only at the end", async () => {
   expect(middle.lines.at(-1)?.line).toBe(599);
   expect(middle.total).toBe(5001);
 });
+
+test("lines that come live while a page is read are not lost", async () => {
+  const answers: (() => void)[] = [];
+  const read = log(10);
+  const window = new LogWindow(async (place) => {
+    const page = await read(place);
+    await new Promise<void>((go) => answers.push(go));
+    return page;
+  });
+  const shown = window.showEnd();
+  window.addLive([line(11)]);
+  await expect.poll(() => answers.length).toBe(1);
+  answers[0]?.();
+  await shown;
+  const caught = window.catchUp();
+  window.addLive([line(12)]);
+  await expect.poll(() => answers.length).toBe(2);
+  answers[1]?.();
+  await caught;
+  expect(window.lines.map((held) => held.line)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
+});
+
+test("after a page that could not be read, live lines are still added", async () => {
+  let isDown = false;
+  const read = log(10);
+  const window = new LogWindow((place) => (isDown ? Promise.reject(new Error("down")) : read(place)));
+  await window.showEnd();
+  isDown = true;
+  await expect(window.catchUp()).rejects.toThrow("down");
+  window.addLive([line(11)]);
+  expect(window.lines.at(-1)?.line).toBe(11);
+});

@@ -81,6 +81,19 @@ export class LogWindow {
     return this.append(page.lines) + this.addLate();
   }
 
+  /** Adds a page that may have been missed after the last line of a window that ends there. Returns how many were dropped. */
+  async catchUp(): Promise<number> {
+    if (!this.ends) return 0;
+    this.ends = false;
+    try {
+      return await this.extendDown();
+    } catch (error) {
+      this.ends = true; // the live lines go on where they were
+      this.addLate();
+      throw error;
+    }
+  }
+
   /** Adds lines that the job has just written, if the window ends where they begin. Returns how many were dropped. */
   addLive(lines: readonly LogLine[]): number {
     this.total = Math.max(this.total, lines.at(-1)?.line ?? 0);
