@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { gzipSync } from "node:zlib";
 import { after, before, test } from "node:test";
 import type { Browser, Page } from "playwright-core";
 import { launch } from "./chromium.ts";
@@ -87,6 +88,31 @@ test("every page keeps to the policy, asks only this service and fits into 390 p
     assert.ok(wider <= 0, `${path || "now"} is ${wider} px too wide`);
   }
   await leave(visited);
+});
+
+test("what a browser loads first is small", async () => {
+  const context = await browser.newContext({ locale: "en-US" });
+  const page = await context.newPage();
+  const sizes = { script: 0, stylesheet: 0, font: 0 };
+  const read: Promise<void>[] = [];
+  page.on("response", (answer) => {
+    const kind = answer.request().resourceType();
+    if (kind === "script" || kind === "stylesheet" || kind === "font")
+      read.push(
+        answer
+          .body()
+          .then((body) => void (sizes[kind] += kind === "font" ? body.length : gzipSync(body).length)),
+      );
+  });
+  await page.goto(`${service.url}/#code=${await code(service)}`);
+  await page.getByRole("heading", { name: "Queue" }).waitFor();
+  await page.evaluate(() => document.fonts.ready);
+  await Promise.all(read);
+  await context.close();
+  const { script, stylesheet, font } = sizes;
+  assert.ok(script > 0 && script <= 75_000, `${script} bytes of scripts`);
+  assert.ok(stylesheet > 0 && stylesheet <= 12_000, `${stylesheet} bytes of styles`);
+  assert.ok(font > 0 && font <= 24_000, `${font} bytes of fonts`);
 });
 
 test("a deep link below a proxy's path reloads", async () => {

@@ -56,7 +56,7 @@ export class Live {
   /** Connects. `signedOut` is called when the service does not know the session any more. */
   start(signedOut: () => void): void {
     this.signedOut = signedOut;
-    this.send ??= connection((message) => this.told(message));
+    this.send ??= shared((message) => this.told(message), this.connectAlone);
     this.alive ??= setInterval(() => this.send?.({ type: "alive" }), ALIVE_MS);
     addEventListener("pagehide", this.leave);
     addEventListener("pageshow", this.wish);
@@ -77,6 +77,12 @@ export class Live {
   retry(): void {
     this.send?.({ type: "retry" });
   }
+
+  /** Connects without the other tabs: their worker could not be loaded. */
+  private readonly connectAlone = (): void => {
+    this.send = alone((message) => this.told(message));
+    this.wish();
+  };
 
   private readonly leave = (): void => this.send?.({ type: "leave" });
 
@@ -162,12 +168,16 @@ export class Live {
 
 export const live = new Live();
 
-function connection(told: (message: FromFeed) => void): (message: FromTab) => void {
-  if (typeof SharedWorker !== "undefined") {
-    const worker = new SharedWorker(new URL("./worker.ts", import.meta.url), { type: "module" });
-    worker.port.onmessage = (event: MessageEvent<FromFeed>) => told(event.data);
-    return (message) => worker.port.postMessage(message);
-  }
+/** Connects with all tabs of the browser together, where that is possible. */
+function shared(told: (message: FromFeed) => void, failed: () => void): (message: FromTab) => void {
+  if (typeof SharedWorker === "undefined") return alone(told);
+  const worker = new SharedWorker(new URL("./worker.ts", import.meta.url), { type: "module" });
+  worker.port.onmessage = (event: MessageEvent<FromFeed>) => told(event.data);
+  worker.onerror = failed;
+  return (message) => worker.port.postMessage(message);
+}
+
+function alone(told: (message: FromFeed) => void): (message: FromTab) => void {
   const hub = new Hub<null>((_, message) => told(message));
   hub.join(null);
   return (message) => hub.take(null, message);
