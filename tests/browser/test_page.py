@@ -22,6 +22,9 @@ pytestmark = pytest.mark.skipif(
     [
         "page.test.ts",
         pytest.param("charts.test.ts", marks=pytest.mark.thorough),
+        pytest.param("live.test.ts", marks=pytest.mark.thorough),
+        pytest.param("logs.test.ts", marks=pytest.mark.thorough),
+        pytest.param("pages.test.ts", marks=pytest.mark.thorough),
     ],
 )
 def test_the_page_in_a_browser(name: str) -> None:

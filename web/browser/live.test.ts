@@ -56,6 +56,7 @@ test("the API dies and comes back: a banner, then no gap and no duplicate", asyn
 test("a curve and a log that are opened while the stream breaks have everything", async () => {
   const visited = await visit(browser, service);
   const { page } = visited;
+  await page.getByText("feed").first().waitFor();
   feeds.goal("feed", 700);
   kill(service.facts.processes["api"] ?? 0, "SIGKILL");
   await banner(page).waitFor();
@@ -68,6 +69,19 @@ test("a curve and a log that are opened while the stream breaks have everything"
     steps,
     Array.from({ length: 700 }, (_, i) => i + 1),
   );
+  await leave(visited);
+});
+
+test("a page whose files do not come says so, and loads when asked again", async () => {
+  const visited = await visit(browser, service);
+  const { page } = visited;
+  await page.getByText("feed").first().waitFor();
+  await page.route(/assets\/Jobs-/, (route) => route.abort());
+  await page.getByRole("link", { name: "Jobs", exact: true }).click();
+  await page.getByText("This page could not be loaded").waitFor();
+  await page.unroute(/assets\/Jobs-/);
+  await page.getByRole("link", { name: "Load it again." }).click();
+  await page.locator("main [data-row]").first().waitFor();
   await leave(visited);
 });
 
