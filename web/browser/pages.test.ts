@@ -86,6 +86,7 @@ for (const theme of ["light", "dark"] as const)
       faults.push(...(await faultsOf(page, path || "now")));
     }
     await page.goto(`${service.url}/`);
+    await page.locator("main h1").first().waitFor();
     for (const [key, name] of [
       ["?", "help"],
       ["Control+k", "palette"],
