@@ -28,13 +28,13 @@ def by_hand(values: list[float], max_points: int) -> list[int]:
     return sorted(kept)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=60)
 @given(st.lists(VALUES, max_size=200), st.integers(2, 60))
 def test_it_selects_what_a_plain_implementation_selects(values: list[float], max_points: int) -> None:
     assert select(np.array(values, dtype=np.float64), max_points).tolist() == by_hand(values, max_points)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=60)
 @given(st.lists(VALUES, max_size=200), st.integers(2, 60))
 def test_it_keeps_the_ends_the_extremes_and_the_limit(values: list[float], max_points: int) -> None:
     kept = select(np.array(values, dtype=np.float64), max_points).tolist()

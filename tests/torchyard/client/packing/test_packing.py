@@ -36,7 +36,7 @@ _FILE = st.tuples(st.binary(max_size=2000), st.booleans())
 _TREES = _NAMES.flatmap(lambda names: st.fixed_dictionaries(dict.fromkeys(names, _FILE)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(tree=_TREES, random=st.randoms(use_true_random=False))
 def test_a_tree_has_one_digest_whenever_and_however_it_was_written(
     tmp_path_factory: pytest.TempPathFactory, tree: Tree, random: Random
