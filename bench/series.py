@@ -55,7 +55,7 @@ def measure() -> Iterator[Row]:
                         theirs=theirs,
                         at_most=50,
                     )
-                job_id = _seed(service, size=POINTS // _MANY, series=_MANY)
+                job_id = seed(service, size=POINTS // _MANY, series=_MANY)
                 yield Row(
                     f"{_MANY:,} series of {POINTS // _MANY} points, {name}",
                     "ms",
@@ -65,10 +65,42 @@ def measure() -> Iterator[Row]:
                 )
 
 
+def seed(service: Service, *, size: int, series: int = 1) -> str:
+    """Returns the id of a queued job with all points in this many series. `size`: points of a chunk."""
+    with service.client() as client:
+        job_id = client.submit(SPEC).id
+    count = POINTS // series
+    keys = [f"train/loss-{number}" for number in range(series)]
+    database = Database(service.database)
+    with database.write() as session:
+        rows = [{"job_id": job_id, "key": key, "latest": value(count), "count": count} for key in keys]
+        ids = session.scalars(insert(Series).returning(Series.id), rows).all()
+        chunks = [
+            {
+                "series_id": series_id,
+                "first": place * count + first + 10,
+                "job_id": job_id,
+                "attempt": 1,
+                "count": size,
+                "data": b"".join(POINT.pack(step, value(step), _time(step)) for step in range(first, first + size)),
+            }
+            for place, series_id in enumerate(ids)
+            for first in range(0, count, size)
+        ]
+        session.execute(insert(PointChunk), chunks)
+        session.execute(update(Job).where(Job.id == job_id).values(position=POINTS + 9))
+    database.close()
+    return job_id
+
+
+def value(step: int) -> float:
+    return math.exp(-step / 20_000) + 0.05 * math.sin(step * 12.9898)
+
+
 def _shapes(service: Service) -> Iterator[tuple[str, str]]:
     """Yields the ways in which the series is stored, each with a job that has it stored so now."""
-    yield "chunks of 1,000", _seed(service, size=1_000)
-    job_id = _seed(service, size=1)
+    yield "chunks of 1,000", seed(service, size=1_000)
+    job_id = seed(service, size=1)
     yield "chunks of 1, none joined", job_id
     began = time.perf_counter()
     _join(service, job_id, state=JobState.RUNNING)
@@ -87,34 +119,6 @@ def _join(service: Service, job_id: str, *, state: JobState) -> None:
             session.execute(update(Job).where(Job.id == job_id).values(state=state, finished_at=ended))
         for _ in cleanup.join_points(store):
             pass
-
-
-def _seed(service: Service, *, size: int, series: int = 1) -> str:
-    """Returns a queued job with all points in this many series. `size`: points of a chunk."""
-    with service.client() as client:
-        job_id = client.submit(SPEC).id
-    count = POINTS // series
-    keys = [f"train/loss-{number}" for number in range(series)]
-    database = Database(service.database)
-    with database.write() as session:
-        rows = [{"job_id": job_id, "key": key, "latest": _value(count), "count": count} for key in keys]
-        ids = session.scalars(insert(Series).returning(Series.id), rows).all()
-        chunks = [
-            {
-                "series_id": series_id,
-                "first": place * count + first + 10,
-                "job_id": job_id,
-                "attempt": 1,
-                "count": size,
-                "data": b"".join(POINT.pack(step, _value(step), _time(step)) for step in range(first, first + size)),
-            }
-            for place, series_id in enumerate(ids)
-            for first in range(0, count, size)
-        ]
-        session.execute(insert(PointChunk), chunks)
-        session.execute(update(Job).where(Job.id == job_id).values(position=POINTS + 9))
-    database.close()
-    return job_id
 
 
 def _api_reader(service: Service, job_id: str, *, expected: int) -> Callable[[], object]:
@@ -147,7 +151,7 @@ def _curve_reader(service: Service, job_id: str) -> Callable[[], object]:
 def _peer_reader(path: Path) -> Callable[[], object]:
     connection = sqlite3.connect(path)
     connection.execute("CREATE TABLE points (step INTEGER PRIMARY KEY, value REAL, time INTEGER)")
-    rows = ((step, _value(step), _time(step)) for step in range(POINTS))
+    rows = ((step, value(step), _time(step)) for step in range(POINTS))
     connection.executemany("INSERT INTO points VALUES (?, ?, ?)", rows)
     connection.commit()
     return lambda: json.dumps(connection.execute("SELECT step, value, time FROM points ORDER BY step").fetchall())
@@ -161,10 +165,6 @@ def _timed(work: Callable[[], object]) -> list[float]:
         work()
         taken.append((time.perf_counter() - began) * 1e3)
     return taken
-
-
-def _value(step: int) -> float:
-    return math.exp(-step / 20_000) + 0.05 * math.sin(step * 12.9898)
 
 
 def _time(step: int) -> int:

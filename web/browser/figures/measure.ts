@@ -1,0 +1,77 @@
+/** Measures the page in Chromium: reads what from standard input (JSON), writes figures to standard output (JSON). */
+import { readFileSync } from "node:fs";
+import type { Browser, Page } from "playwright-core";
+import { launch } from "../chromium.ts";
+import { firstCurves, type Subject } from "./curve.ts";
+import { frames } from "./frames.ts";
+import { heaps, Stream, type Replay } from "./heap.ts";
+
+/** `login`: an address of the service with a one-time code. */
+type Order =
+  | { what: "curve"; subjects: readonly Subject[]; repeats: number; keep: string }
+  | { what: "frames"; login: string; path: string; charts: number; seconds: number }
+  | { what: "heap"; login: string; path: string; replay: Replay }
+  | { what: "sizes"; login: string };
+
+/** All ten charts are in sight. */
+const SIZE = { width: 1440, height: 1800 };
+const WARM_MS = 5_000;
+
+const order = JSON.parse(readFileSync(0, "utf8")) as Order;
+const browser = await launch();
+try {
+  process.stdout.write(JSON.stringify(await measured(browser, order)));
+} finally {
+  await browser.close();
+}
+
+async function measured(browser: Browser, order: Order): Promise<unknown> {
+  if (order.what === "curve") return firstCurves(browser, order.subjects, order.repeats, order.keep);
+  const page = await loggedIn(browser, order.login);
+  if (order.what === "sizes") return sizes(page);
+  const service = new URL(order.login).origin;
+  if (order.what === "frames") {
+    await page.goto(`${service}/${order.path}`);
+    await drawn(page, order.charts);
+    return frames(page, order.seconds);
+  }
+  const stream = new Stream(service, order.replay);
+  try {
+    await page.goto(`${await stream.start()}${order.path}`);
+    await drawn(page, order.replay.keys.length);
+    return await heaps(page, stream, order.replay);
+  } finally {
+    stream.stop();
+  }
+}
+
+async function loggedIn(browser: Browser, login: string): Promise<Page> {
+  const page = await (await browser.newContext({ viewport: SIZE, locale: "en-US" })).newPage();
+  await page.goto(login);
+  await page.getByRole("navigation", { name: "Pages" }).waitFor();
+  return page;
+}
+
+/** Waits until the page has all its charts, and has done what it does once. */
+async function drawn(page: Page, charts: number): Promise<void> {
+  await page
+    .locator("figure canvas")
+    .nth(charts - 1)
+    .waitFor();
+  await page.waitForTimeout(WARM_MS);
+}
+
+/** Returns the bytes of the page's first load, as they were sent, by the kind of file. */
+async function sizes(page: Page): Promise<Record<string, number>> {
+  await page.goto(new URL("/", page.url()).href, { waitUntil: "networkidle" }).catch(() => undefined);
+  await page.waitForTimeout(WARM_MS);
+  return page.evaluate(() => {
+    const found: Record<string, number> = {};
+    for (const entry of performance.getEntriesByType("resource") as PerformanceResourceTiming[]) {
+      const path = new URL(entry.name).pathname;
+      const kind = /\.(js|css|woff2)$/.exec(path)?.[1];
+      if (kind) found[kind] = (found[kind] ?? 0) + entry.encodedBodySize;
+    }
+    return found;
+  });
+}
