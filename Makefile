@@ -66,7 +66,7 @@ check: $(STAMP)  ## Check format, lint and types
 	$(BIN)/pyright
 	@$(MAKE) --no-print-directory web-check
 
-bench: $(STAMP)  ## Measure every figure, each beside its peer (minutes)
+bench: $(STAMP) $(PAGE)  ## Measure every figure, each beside its peer (minutes)
 	@$(BIN)/python -m bench
 
 bench-trainer: $(STAMP)  ## Time the training loop beside DDP by hand, Lightning and accelerate (minutes)

@@ -9,6 +9,7 @@ from bench import (
     lists,
     live,
     own_code,
+    page,
     queue,
     ready,
     relay,
@@ -42,6 +43,7 @@ def measure() -> Iterator[Row]:
         watchers,
         live,
         download,
+        page,
     ):
         yield from module.measure()
 

@@ -33,6 +33,7 @@ from bench.table import Row, percentile
 REPEATS = 7
 JOBS, KEYS, SECONDS = 10, 10, 20
 HOURS, SPEED = 8, 480.0
+PARTS = ("sizes", "curve", "frames", "heap")
 _BEFORE = 2_000
 """Points of each key that a job logs at once, so that its curves are whole before it goes on with five a second."""
 _PEERS = ("tensorboard==2.21.0", "mlflow==3.17.2")
@@ -92,16 +93,22 @@ _SHOWN_BESIDE = (
 )
 
 
-def measure(*, speed: float = SPEED, keep: str = "") -> Iterator[Row]:
+def measure(parts: Sequence[str] = PARTS, *, speed: float = SPEED, keep: str = "") -> Iterator[Row]:
     with scratch() as folder, up(folder, slots=JOBS) as service:
-        yield from _sizes(service)
-        yield from _first_curve(service, folder, keep)
+        if "sizes" in parts:
+            yield from _sizes(service)
+        if "curve" in parts:
+            yield from _first_curve(service, folder, keep)
+        if not {"frames", "heap"} & set(parts):
+            return
         jobs = _start_jobs(service, folder)
-        yield from _frames(service, jobs)
+        if "frames" in parts:
+            yield from _frames(service, jobs)
         with service.client() as client:
             for job_id in jobs:
                 client.cancel(job_id)
-        yield from _heap(service, jobs, speed)
+        if "heap" in parts:
+            yield from _heap(service, jobs, speed)
 
 
 def _sizes(service: Service) -> Iterator[Row]:
@@ -255,7 +262,8 @@ def _answers(port: int) -> bool:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; all of them by default")
     parser.add_argument("--speed", type=float, default=SPEED, help="seconds of events that pass in a second")
     parser.add_argument("--keep", default="", help="a folder for the frames before and with the first curve")
     chosen = parser.parse_args()
-    table.main(lambda: measure(speed=chosen.speed, keep=chosen.keep))
+    table.main(lambda: measure(chosen.parts or PARTS, speed=chosen.speed, keep=chosen.keep))
