@@ -25,6 +25,8 @@ export interface Heap {
 const TICK_MS = 250;
 const HOUR_S = 3600;
 const SETTLED_MS = 2_000;
+/** Beyond what the jobs themselves have logged. */
+const FIRST_STEP = 1_000_000;
 
 /** Answers `v1/stream` itself, in the service's format, as fast as it is told to; forwards everything else. */
 export class Stream {
@@ -96,7 +98,7 @@ export class Stream {
     const place = Array.from({ length: count }, (_, i) => first + i);
     const start = Date.now() / 1000;
     const points = (key: number): Record<string, unknown> => ({
-      step: place.map((second) => 1_000_000 + second),
+      step: place.map((second) => FIRST_STEP + second),
       value: place.map((second) => Math.exp(-second / 9_000) + 0.05 * Math.sin((second + key) * 12.9898)),
       time: place.map((second) => start + second),
       attempt: place.map(() => 1),
@@ -135,10 +137,20 @@ export async function heaps(page: Page, stream: Stream, replay: Replay): Promise
   const found: Heap[] = [];
   for (const hour of [0, 1, replay.hours]) {
     await stream.playUntil(hour);
+    if (hour > 0)
+      await page
+        .locator(`[role=img][aria-label*="step ${lastStep(hour)}"]`)
+        .first()
+        .waitFor();
     await page.waitForTimeout(SETTLED_MS);
     found.push({ hour, ...(await collected(session)) });
   }
   return found;
+}
+
+/** Returns the newest step at the end of the hour, as a chart's summary has it. */
+function lastStep(hour: number): string {
+  return (FIRST_STEP + hour * HOUR_S - 1).toLocaleString("en");
 }
 
 async function collected(session: CDPSession): Promise<Omit<Heap, "hour">> {

@@ -1,10 +1,12 @@
-/** One queue of drawing for all charts: only visible ones, data at most four times a second, a few a frame. */
+/** One queue of drawing for all charts: only visible ones, data at most four times a second, spread over the frames. */
 export interface Drawable {
   draw(): void;
 }
 
 const DATA_EVERY_MS = 250;
 const FRAME_MS = 4;
+/** Frames over which new data of all charts is spread: after our drawing of a chart the browser paints it, for longer. */
+const SPREAD = 12;
 
 interface Entry {
   visible: boolean;
@@ -58,8 +60,10 @@ function schedule(): void {
 function drawSome(): void {
   frame = 0;
   const start = performance.now();
+  let left = Math.ceil([...entries.values()].filter((entry) => entry.visible).length / SPREAD);
   for (const [drawable, entry] of [...entries].sort((a, b) => a[1].drawn - b[1].drawn)) {
     if (!entry.visible || entry.due === null || entry.due > start) continue;
+    if (entry.due > 0 && left-- <= 0) continue;
     entry.due = null;
     entry.drawn = start;
     drawable.draw();
