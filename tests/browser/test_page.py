@@ -25,6 +25,7 @@ pytestmark = pytest.mark.skipif(
         pytest.param("live.test.ts", marks=pytest.mark.thorough),
         pytest.param("logs.test.ts", marks=pytest.mark.thorough),
         pytest.param("pages.test.ts", marks=pytest.mark.thorough),
+        pytest.param("nginx.test.ts", marks=pytest.mark.thorough),
     ],
 )
 def test_the_page_in_a_browser(name: str) -> None:

@@ -21,7 +21,31 @@ export async function visit(
   browser: Browser,
   service: Service,
   path = "",
-  { theme = "light", width = 1440, height = 900, root = `${service.url}/` }: Look & { root?: string } = {},
+  { root = `${service.url}/`, ...look }: Look & { root?: string } = {},
+): Promise<Visit> {
+  const visited = await open(browser, new URL(`${path}#code=${await code(service)}`, root), look);
+  await visited.page.getByRole("navigation", { name: "Pages" }).waitFor();
+  return visited;
+}
+
+/** The same with the administrator's token, as people do on another machine. */
+export async function signIn(
+  browser: Browser,
+  service: Service,
+  path: string,
+  { root }: { root: string },
+): Promise<Visit> {
+  const visited = await open(browser, new URL(path, root));
+  await visited.page.getByLabel("Personal token").fill(service.facts.token);
+  await visited.page.keyboard.press("Enter");
+  await visited.page.getByRole("navigation", { name: "Pages" }).waitFor();
+  return visited;
+}
+
+async function open(
+  browser: Browser,
+  address: URL,
+  { theme = "light", width = 1440, height = 900 }: Look = {},
 ): Promise<Visit> {
   const context = await browser.newContext({
     viewport: { width, height },
@@ -30,7 +54,6 @@ export async function visit(
   });
   const page = await context.newPage();
   const complaints: string[] = [];
-  const origin = new URL(root).origin;
   page.on("pageerror", (error) => complaints.push(`error: ${error.message}`));
   page.on("console", (message) => {
     if (message.type() === "error" && /Content Security Policy|Uncaught/.test(message.text()))
@@ -38,11 +61,10 @@ export async function visit(
   });
   page.on("request", (request) => {
     const target = new URL(request.url());
-    if (target.protocol.startsWith("http") && target.origin !== origin)
+    if (target.protocol.startsWith("http") && target.origin !== address.origin)
       complaints.push(`request: ${request.url()}`);
   });
-  await page.goto(new URL(`${path}#code=${await code(service)}`, root).href);
-  await page.getByRole("navigation", { name: "Pages" }).waitFor();
+  await page.goto(address.href);
   return { page, context, complaints };
 }
 
