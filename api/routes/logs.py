@@ -20,9 +20,8 @@ from torchyard.contract.views import LogMatch, LogPage, LogSearchView
 router = APIRouter(tags=["telemetry"], responses=problems(Unavailable))
 
 _Number = Annotated[int, Query(ge=0, lt=2**31)]
-Rank = Annotated[
-    _Number | Literal["launcher"] | None, Query(description="only this rank's lines, or the launcher's own")
-]
+Rank = Annotated[_Number | None, Query(description="only this rank's lines")]
+Launcher = Annotated[bool, Query(description="only lines that no rank has written")]
 Attempt = Annotated[_Number | None, Query(description="only this attempt's lines")]
 Stream = Annotated[Literal["stdout", "stderr"] | None, Query(description="only lines of this stream")]
 Before = Annotated[int | None, Query(ge=1, lt=2**63, description="only lines numbered below it")]
@@ -35,6 +34,7 @@ def list_logs(
     caller: JobReader,
     job_id: str,
     rank: Rank = None,
+    launcher: Launcher = False,
     attempt: Attempt = None,
     stream: Stream = None,
     tail: Annotated[int | None, Query(ge=1, le=10_000, description="this many last lines, instead of a page")] = None,
@@ -47,7 +47,7 @@ def list_logs(
 
     An answer has at most 8 MiB of them.
     """
-    line, where = number_after(after), LogFilter(rank=rank, attempt=attempt, stream=stream)
+    line, where = number_after(after), LogFilter(rank=rank, launcher=launcher, attempt=attempt, stream=stream)
     with services.store.read() as session:
         total = visible_job(session, job_id, caller).log_lines
         if tail is not None:
@@ -73,6 +73,7 @@ def search_logs(
     regex: Annotated[bool, Query(description="`q` is a regular expression in RE2's syntax")] = False,
     case: Annotated[bool, Query(description="capital and small letters differ")] = False,
     rank: Rank = None,
+    launcher: Launcher = False,
     attempt: Attempt = None,
     stream: Stream = None,
     limit: Limit = 100,
@@ -83,7 +84,7 @@ def search_logs(
 
     A call ends behind 32 MiB of text, 5,000 stored pieces or 10,000 matches: send `next` as `after` for the rest.
     """
-    line, where = number_after(after), LogFilter(rank=rank, attempt=attempt, stream=stream)
+    line, where = number_after(after), LogFilter(rank=rank, launcher=launcher, attempt=attempt, stream=stream)
     pattern = log_patterns.regular(q, case=case) if regex else log_patterns.plain(q, case=case)
     with services.store.read() as session:
         end = visible_job(session, job_id, caller).log_lines + 1
@@ -108,6 +109,7 @@ def download_logs(
     caller: JobReader,
     job_id: str,
     rank: Rank = None,
+    launcher: Launcher = False,
     attempt: Attempt = None,
     stream: Stream = None,
     timestamps: Annotated[bool, Query(description="begin each line with its time, in UTC")] = False,
@@ -116,7 +118,7 @@ def download_logs(
     with services.store.read() as session:
         job = visible_job(session, job_id, caller)
         name, last = f"{job.name}-logs.txt", job.log_lines
-    where = LogFilter(rank=rank, attempt=attempt, stream=stream)
+    where = LogFilter(rank=rank, launcher=launcher, attempt=attempt, stream=stream)
     text = logfile.parts(services.store, job_id, where=where, last=last, timestamps=timestamps)
     headers = {"Content-Disposition": disposition(name), "Cache-Control": "no-store"}
     return StreamingResponse(text, media_type="text/plain", headers=headers)

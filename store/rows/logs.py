@@ -3,7 +3,6 @@
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Literal
 
 from sqlalchemy import Select, func, insert, select, update
 from sqlalchemy.orm import Session
@@ -34,10 +33,11 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class LogFilter:
-    """Which lines are wanted: those that meet every condition that is not None."""
+    """Which lines are wanted: those that meet every condition that is set."""
 
-    rank: int | Literal["launcher"] | None = None
-    """`launcher`: the lines that no rank has written."""
+    rank: int | None = None
+    launcher: bool = False
+    """Only lines that no rank has written."""
     attempt: int | None = None
     stream: str | None = None
 
@@ -125,11 +125,13 @@ def _first_of_chunk(job_id: str, line: int) -> Select[int]:
 
 def _chunks(job_id: str, where: LogFilter) -> Select[LogChunk]:
     query = select(LogChunk).where(LogChunk.job_id == job_id).execution_options(yield_per=16)
-    if where.rank is not None:
-        query = query.where(LogChunk.rank.is_(None) if where.rank == "launcher" else LogChunk.rank == where.rank)
-    for column, wanted in ((LogChunk.attempt, where.attempt), (LogChunk.stream, where.stream)):
+    for column, wanted in (
+        (LogChunk.rank, where.rank),
+        (LogChunk.attempt, where.attempt),
+        (LogChunk.stream, where.stream),
+    ):
         query = query if wanted is None else query.where(column == wanted)
-    return query
+    return query.where(LogChunk.rank.is_(None)) if where.launcher else query
 
 
 def _size(line: Line) -> int:

@@ -43,7 +43,7 @@ def lines(page: dict[str, Any]) -> list[int]:
         ({"attempt": 2}, [7, 8], False),
         ({"stream": "stderr"}, [6], False),
         ({"attempt": 1, "tail": 2}, [5, 6], False),
-        ({"rank": "launcher"}, [5], False),
+        ({"launcher": True}, [5], False),
     ],
 )
 def test_lines_before_a_line_are_the_newest_of_them(
