@@ -51,6 +51,7 @@ def test_a_dirty_git_tree_runs_to_its_end(service: Service, folder: Path) -> Non
     assert "-print('old')" in code["git"]["diff"]
 
 
+@pytest.mark.thorough
 def test_a_second_run_uploads_nothing_and_changes_nothing_for_the_first(service: Service, folder: Path) -> None:
     program = "import os\nprint(os.path.exists('left'), flush=True)\nopen('left', 'w').write('x')\n"
     write(folder, {"train.py": program})
@@ -71,6 +72,7 @@ def test_a_module_and_a_command_run_where_the_code_is(service: Service, folder: 
     assert command.returncode == 0
 
 
+@pytest.mark.thorough
 def test_pushed_data_is_mounted_for_scripts_and_recipes(service: Service, folder: Path) -> None:
     write(folder, {"train.py": "import os; print(open(os.environ['TORCHYARD_MOUNTS'] + '/data/one/a.txt').read())\n"})
     write(folder, {"photos/one/a.txt": "of the mount"})
@@ -103,6 +105,7 @@ def test_a_recipe_trains_on_a_bundle(service: Service, folder: Path) -> None:
     assert max(item.step for item in service.client.checkpoints(job.id)) == 2
 
 
+@pytest.mark.thorough
 def test_a_job_that_waits_says_so_until_it_starts(service: Service, folder: Path) -> None:
     gate = service.code / "own-code-gate"
     held = f"import os, time\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.02)\n"
@@ -122,6 +125,7 @@ def waits(job: JobView) -> bool:
     return job.state is JobState.QUEUED and "needs 1 device; 0 free on " in job.status_reason.message
 
 
+@pytest.mark.thorough
 def test_a_script_without_torchyard_has_curves_and_checkpoints(service: Service, folder: Path) -> None:
     write(folder, {"torchyard.toml": '[run]\nname = "captured"\n'})
     (folder / NAME).write_bytes(scalars("loss", {1: 0.5, 2: 0.25}))

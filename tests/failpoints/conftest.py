@@ -12,7 +12,7 @@ from tests.servers import redis_server
 
 _FIXTURES = {"service", "host"}
 """Fixtures of the tests that are parametrized by failpoints."""
-_SHARE = 24
+_SHARE = 60
 """The short run has a test's first failpoint on SQLite and a fixed one in so many of the others."""
 
 

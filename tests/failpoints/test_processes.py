@@ -189,6 +189,7 @@ def test_a_job_completes_after_a_kill_of_its_supervisor(host: ProcessFixture, po
 
 
 @pytest.mark.parametrize("point", RANK)
+@pytest.mark.thorough
 def test_a_job_completes_after_a_kill_of_its_rank(host: ProcessFixture, point: str) -> None:
     _runs_in_spite_of_a_kill(host, host.job(script=SCRIPT), point)
 
@@ -208,6 +209,7 @@ def test_a_job_completes_with_one_delayed_step(host: ProcessFixture, point: str)
     host.check(job_id)
 
 
+@pytest.mark.thorough
 def test_a_job_completes_with_every_step_delayed(host: ProcessFixture) -> None:
     points = [*WORKER, *SUPERVISOR, *RANK, *RAISING]
     job_id = host.job(script=RAISES)
@@ -217,6 +219,7 @@ def test_a_job_completes_with_every_step_delayed(host: ProcessFixture) -> None:
     host.check(job_id)
 
 
+@pytest.mark.thorough
 def test_a_cancel_completes_with_every_step_delayed(host: ProcessFixture) -> None:
     _is_cancelled_in_spite_of_delays(host, STOPPING)
 

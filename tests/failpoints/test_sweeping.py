@@ -119,6 +119,7 @@ def test_the_next_daemon_continues_after_a_kill(backlog: Backlog, point: str) ->
     backlog.check()
 
 
+@pytest.mark.thorough
 def test_a_daemon_completes_its_work_with_every_step_delayed(backlog: Backlog) -> None:
     with backlog.play(";".join(f"{point}=delay:0.02" for point in POINTS)) as child:
         until(lambda: backlog.is_done() and set(child.acted) == set(POINTS), "all is in order", every=0.05)

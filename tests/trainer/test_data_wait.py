@@ -121,6 +121,7 @@ def test_the_share_is_the_mean_over_the_ranks(tmp_path: Path, loads: list[float]
     assert shares(tmp_path, in_fixed_time, loads, ranks=len(loads)) == pytest.approx([share] * (4 // len(loads)))
 
 
+@pytest.mark.thorough
 def test_slow_loader_processes_are_most_of_each_step(tmp_path: Path) -> None:
     found = shares(tmp_path, with_a_slow_loader)
     assert len(found) == 4

@@ -183,6 +183,7 @@ def test_an_attempt_changes_its_own_copy_and_neither_sees_nor_changes_the_cache(
 
 
 @WARM_LAUNCH
+@pytest.mark.thorough
 def test_a_recipe_trains_on_a_bundle(attempt: Attempt) -> None:
     texts = {f"train/{label}.txt": "\n".join(f"{word} {n}" for n in range(8)) for label, word in WORDS.items()}
     data = {"source": attempt.add_bundle(texts | {name.replace("train", "val"): "x\n" for name in texts})}

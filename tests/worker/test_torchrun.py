@@ -77,6 +77,7 @@ def test_two_ranks_use_loopback_only_and_leave_no_temporary_file(
 
 
 @EACH_WAY
+@pytest.mark.thorough
 def test_an_exception_names_its_rank_and_traceback(attempt: Attempt) -> None:
     attempt.start_job(DDP + FAILING)
     report = attempt.report()
@@ -112,6 +113,7 @@ def test_a_rank_that_ends_without_an_error_is_reported(
 
 
 @pytest.mark.parametrize("attempt", [pytest.param("cold", marks=pytest.mark.thorough), "agent"], indirect=True)
+@pytest.mark.thorough
 def test_killing_torchrun_leaves_no_rank(attempt: Attempt) -> None:
     attempt.start_job(DDP + "peers()")
     wait_for(lambda: attempt.run.log("rank-1", "stdout").exists() and attempt.log("rank-1", "stdout"), "the first step")

@@ -225,6 +225,7 @@ def test_any_file_of_a_checkpoint_can_be_downloaded(service: Service, trained: J
     assert hashlib.sha256((tmp_path / done.stdout.strip()).read_bytes()).hexdigest() == file.sha256
 
 
+@pytest.mark.thorough
 def test_follow_loses_and_repeats_nothing_over_broken_connections_and_a_restarted_server(service: Service) -> None:
     job = service.submit_script("prints", PRINTS)
     with breaking_proxy(service.server["url"]) as proxy:
