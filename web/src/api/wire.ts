@@ -18,6 +18,8 @@ export type Action = Schemas["JobActions"]["action"];
 export type ActionsView = Schemas["ActionsView"];
 export type MetricsAnswer = Schemas["CurvesView"];
 export type HistoryView = Schemas["WorkerHistoryView"];
+export type AttemptView = Schemas["AttemptView"];
+export type AdviceView = Schemas["AdviceView"];
 export type Problem = Schemas["Problem"];
 
 export interface Page<T> {

@@ -150,7 +150,7 @@ export class Board {
     return found;
   }
 
-  /** Returns the colour of a job among those that are shown. */
+  /** Returns the colour of a job. Jobs that are shown together differ in it. */
   colour(jobId: string): Colour {
     let found = this.#colours.get(jobId);
     if (!found)

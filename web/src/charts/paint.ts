@@ -239,7 +239,7 @@ class Trace {
   }
 }
 
-/** A quiet dashed line where an attempt went on. With one job it says which. */
+/** Draws a dashed line where an attempt resumed. With one job, the line names the attempt. */
 function paintSeams(ctx: CanvasRenderingContext2D, area: Area, lines: readonly Line[], theme: Theme): void {
   const { ratio } = area;
   ctx.font = `${11 * ratio}px ${theme.bodyFont}`;

@@ -42,7 +42,7 @@ export class Hub<Port> {
     this.ask();
   }
 
-  /** Forgets tabs that are gone without having said so. */
+  /** Removes tabs that have sent nothing for GONE_MS. */
   sweep(): void {
     const oldest = Date.now() - GONE_MS;
     for (const [port, tab] of this.tabs) if (tab.heardAt < oldest) this.tabs.delete(port);
