@@ -14,7 +14,7 @@ Address = IPv4Address | IPv6Address
 _LOCAL = "local"
 """The address of a peer that has none, as on a Unix socket."""
 _OF_PROXIES = ("forwarded", "x-forwarded-", "x-real-ip", "via")
-"""What the names of the headers begin with that proxies add."""
+"""The headers that proxies add have names that begin so."""
 _HOST_BITS = 64
 """The bits of an IPv6 address that its host may choose."""
 

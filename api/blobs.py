@@ -13,7 +13,7 @@ from api.services import Services
 BYTES = "application/octet-stream"
 PICTURE = "image/png"
 _PICTURE_HEADERS = {"Content-Security-Policy": "default-src 'none'; sandbox"}
-"""A job wrote the bytes: what a browser shows of them can do nothing."""
+"""Keeps a browser that shows the bytes from running or loading anything: a job wrote them."""
 
 
 def send_blob(

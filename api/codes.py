@@ -8,7 +8,7 @@ import secrets
 import time
 
 LIFETIME_S = 60
-"""For so long a code is valid."""
+"""Seconds for which a code is valid."""
 _MOST_OF_ONE = 10
 """Valid codes of one credential. The oldest ends when there are more."""
 
@@ -43,11 +43,11 @@ class LoginCodes:
         """Returns the credential for which the code was made, and ends the code; None if it is not valid."""
         self._drop_old()
         digest = _digest(code)
-        found = [made for made in self._codes if hmac.compare_digest(made.digest, digest)]
-        for made in found:
-            self._codes.remove(made)
-            return made.credential
-        return None
+        found = next((made for made in self._codes if hmac.compare_digest(made.digest, digest)), None)
+        if found is None:
+            return None
+        self._codes.remove(found)
+        return found.credential
 
     def _drop_old(self) -> None:
         now = self._clock()

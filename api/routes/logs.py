@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query
 from fastapi.responses import StreamingResponse
 
 from api import logfile, present
@@ -20,11 +20,19 @@ from torchyard.contract.views import LogMatch, LogPage, LogSearchView
 router = APIRouter(tags=["telemetry"], responses=problems(Unavailable))
 
 _Number = Annotated[int, Query(ge=0, lt=2**31)]
-Rank = Annotated[_Number | None, Query(description="only this rank's lines")]
-Launcher = Annotated[bool, Query(description="only lines that no rank has written")]
-Attempt = Annotated[_Number | None, Query(description="only this attempt's lines")]
-Stream = Annotated[Literal["stdout", "stderr"] | None, Query(description="only lines of this stream")]
 Before = Annotated[int | None, Query(ge=1, lt=2**63, description="only lines numbered below it")]
+
+
+async def _filter(
+    rank: Annotated[_Number | None, Query(description="only this rank's lines")] = None,
+    launcher: Annotated[bool, Query(description="only lines that no rank has written")] = False,
+    attempt: Annotated[_Number | None, Query(description="only this attempt's lines")] = None,
+    stream: Annotated[Literal["stdout", "stderr"] | None, Query(description="only lines of this stream")] = None,
+) -> LogFilter:
+    return LogFilter(rank=rank, launcher=launcher, attempt=attempt, stream=stream)
+
+
+Where = Annotated[LogFilter, Depends(_filter)]
 
 
 @router.get("/jobs/{job_id}/logs")
@@ -33,10 +41,7 @@ def list_logs(
     services: ServicesDep,
     caller: JobReader,
     job_id: str,
-    rank: Rank = None,
-    launcher: Launcher = False,
-    attempt: Attempt = None,
-    stream: Stream = None,
+    where: Where,
     tail: Annotated[int | None, Query(ge=1, le=10_000, description="this many last lines, instead of a page")] = None,
     limit: Limit = 100,
     after: AfterNumber = None,
@@ -47,7 +52,7 @@ def list_logs(
 
     An answer has at most 8 MiB of them.
     """
-    line, where = number_after(after), LogFilter(rank=rank, launcher=launcher, attempt=attempt, stream=stream)
+    line = number_after(after)
     with services.store.read() as session:
         total = visible_job(session, job_id, caller).log_lines
         if tail is not None:
@@ -69,13 +74,10 @@ def search_logs(
     services: ServicesDep,
     caller: JobReader,
     job_id: str,
+    where: Where,
     q: Annotated[str, Query(min_length=1, max_length=500, description="the text, or the expression, to look for")],
     regex: Annotated[bool, Query(description="`q` is a regular expression in RE2's syntax")] = False,
     case: Annotated[bool, Query(description="capital and small letters differ")] = False,
-    rank: Rank = None,
-    launcher: Launcher = False,
-    attempt: Attempt = None,
-    stream: Stream = None,
     limit: Limit = 100,
     after: AfterNumber = None,
     before: Before = None,
@@ -84,7 +86,7 @@ def search_logs(
 
     A call ends behind 32 MiB of text, 5,000 stored pieces or 10,000 matches: send `next` as `after` for the rest.
     """
-    line, where = number_after(after), LogFilter(rank=rank, launcher=launcher, attempt=attempt, stream=stream)
+    line = number_after(after)
     pattern = log_patterns.regular(q, case=case) if regex else log_patterns.plain(q, case=case)
     with services.store.read() as session:
         end = visible_job(session, job_id, caller).log_lines + 1
@@ -108,17 +110,13 @@ def download_logs(
     services: ServicesDep,
     caller: JobReader,
     job_id: str,
-    rank: Rank = None,
-    launcher: Launcher = False,
-    attempt: Attempt = None,
-    stream: Stream = None,
+    where: Where,
     timestamps: Annotated[bool, Query(description="begin each line with its time, in UTC")] = False,
 ) -> StreamingResponse:
     """Sends the lines that are stored now as a file, as they were written."""
     with services.store.read() as session:
         job = visible_job(session, job_id, caller)
         name, last = f"{job.name}-logs.txt", job.log_lines
-    where = LogFilter(rank=rank, launcher=launcher, attempt=attempt, stream=stream)
     text = logfile.parts(services.store, job_id, where=where, last=last, timestamps=timestamps)
     headers = {"Content-Disposition": disposition(name), "Cache-Control": "no-store"}
     return StreamingResponse(text, media_type="text/plain", headers=headers)

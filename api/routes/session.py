@@ -50,7 +50,7 @@ async def open_session(request: Request, services: ServicesDep, body: LoginBody,
 
 @router.post("/session/codes", status_code=201)
 async def make_login_code(request: Request, services: ServicesDep, caller: Account) -> LoginCodeView:
-    """Makes a code with which a browser on the service's machine opens a session: once, within a minute.
+    """Makes a one-time code that opens a session in a browser on the service's machine. It is valid for a minute.
 
     Only a program on that machine that connects without a proxy may ask for one, with a token.
     """

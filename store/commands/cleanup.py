@@ -1,4 +1,4 @@
-"""Removes unreferenced blobs, old tombstones, and old logs and events of finished jobs. Joins short chunks."""
+"""Removes unreferenced blobs, old tombstones, and old logs and events of finished jobs. Joins short point chunks."""
 
 from collections.abc import Generator
 from datetime import timedelta

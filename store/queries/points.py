@@ -49,7 +49,7 @@ def _chunks(session: Session, job_id: str, position: int) -> Iterator[_Chunk]:
     )
     query = select(*columns).join(Series, Series.id == PointChunk.series_id)
     query = query.where(PointChunk.job_id == job_id).order_by(first)
-    # The last chunk that begins at or before the next position contains it, or joined ones do, which begin earlier.
+    # Chunks from `begin` on are read in order. Joined chunks that begin before it may reach beyond `position`, too.
     begin = session.scalar(select(func.max(first)).where(PointChunk.job_id == job_id, first <= position + 1)) or 0
     longest = joining.BLOCK + joining.LONG
     yield from session.execute(query.where(first < begin, last > position, last < begin + longest)).all()

@@ -1,4 +1,4 @@
-"""Actions on many jobs: by their ids, or by a filter."""
+"""Tests of actions on many jobs, named by their ids or found by a filter."""
 
 from typing import Any
 

@@ -51,7 +51,7 @@ def join(db: StoreFixture, *, steps: int | None = None) -> None:
 
 
 def chunks(db: StoreFixture, job_id: str) -> list[tuple[int, int, bool]]:
-    """The first position and the number of points of each chunk, and whether it is joined."""
+    """Returns of each chunk: its first position, its number of points, and whether it is joined."""
     query = select(PointChunk).where(PointChunk.job_id == job_id).order_by(PointChunk.first)
     rows = db.read(lambda session: session.scalars(query).all())
     return [(row.first, row.count, row.last is not None) for row in rows]

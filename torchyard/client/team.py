@@ -33,7 +33,7 @@ class TeamCore:
         return await self._connection.answer(calls.me())
 
     async def login_code(self) -> LoginCodeView:
-        """Returns a code with which a browser on this machine logs in as this client's user, once, within a minute.
+        """Returns a one-time code, valid for a minute, that logs a browser on this machine in as this client's user.
 
         Raises Forbidden if the server is on another machine, or behind a proxy.
         """

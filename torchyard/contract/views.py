@@ -543,7 +543,7 @@ class MeView(View):
 
 
 class LoginCodeView(View):
-    """A code with which a browser on the service's machine opens a session, once."""
+    """A one-time code that opens a session in a browser on the service's machine."""
 
     code: str
     expires_at: datetime
