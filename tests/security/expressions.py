@@ -17,6 +17,9 @@ _FLAGS_AT = {"compile": 1, "split": 3, "sub": 4, "subn": 4} | dict.fromkeys(
 _AT_THE_START = frozenset({"match", "fullmatch"})
 _CONVERTERS = frozenset({"matching"})
 """Functions of `torchyard.contract.record` that match a whole text."""
+_IN_LITERAL = r"\\.|\[(?:[^\]\\\n]|\\.)*\]"
+_LITERAL = re.compile(rf"(?<=[=(,:?!&|\s])/((?:[^/\\\n\[* >]|{_IN_LITERAL})(?:[^/\\\n\[]|{_IN_LITERAL})*)/([gimsuy]*)")
+"""An expression of JavaScript, where a value is expected."""
 _BUILTINS = {"re": re, "map": map, "str": str}
 
 
@@ -37,6 +40,16 @@ def expressions() -> Iterator[Expression]:
         for path in sorted((ROOT / package).rglob("*.py")):
             if "static" not in path.parts:
                 yield from _Source.of(path).expressions()
+
+
+def of_the_page() -> Iterator[Expression]:
+    """Yields every literal expression in the scripts of the page."""
+    for path in sorted((ROOT / "web" / "src").rglob("*")):
+        if path.suffix not in {".ts", ".svelte"} or path.name.endswith((".test.ts", ".d.ts")):
+            continue
+        for found in _LITERAL.finditer(path.read_text()):
+            flags = re.MULTILINE * ("m" in found[2]) | re.IGNORECASE * ("i" in found[2]) | re.DOTALL * ("s" in found[2])
+            yield Expression(f"{path.relative_to(ROOT)}:{found[1]}", found[1], flags)
 
 
 class _Source:
@@ -60,7 +73,10 @@ class _Source:
             if name in _CONVERTERS and self.has_converters:
                 yield self._expression(node, node.args[0], anywhere=False)
             elif (function := name.removeprefix("re.")) != name and function in _FLAGS_AT:
-                flags = [*node.args[_FLAGS_AT[function] :], *(item.value for item in node.keywords if item.arg == "flags")]
+                flags = [
+                    *node.args[_FLAGS_AT[function] :],
+                    *(item.value for item in node.keywords if item.arg == "flags"),
+                ]
                 yield self._expression(node, node.args[0], flags, anywhere=self._is_anywhere(node, function))
             yield from (
                 self._expression(node, keyword.value, anywhere=True, by_pydantic=True)
@@ -153,7 +169,7 @@ class _Names(Mapping[str, Any]):
 def _evaluate(expression: ast.expr, source: _Source) -> Any:
     code = compile(ast.Expression(expression), str(source.path), "eval")
     try:
-        return eval(code, {"__builtins__": {}}, _Names(source))  # noqa: S307 the source is ours
+        return eval(code, {"__builtins__": {}}, _Names(source))
     except NameError as error:
         raise LookupError(str(error)) from None
 

@@ -3,14 +3,19 @@
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+import re
 from typing import Any
 
+from fastapi.routing import iter_route_contexts
 import pytest
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
+from api.app import create_app
 from api.cookies import PlainCookies
+from api.settings import Settings
 from tests.api.raw import Served
+from tests.api.service import TOKEN
 from tests.api.serving import api_process
 from tests.databases import SQLiteDatabases
 from tests.servers import redis_server
@@ -34,9 +39,12 @@ ATTACKS = {
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory, sqlite: SQLiteDatabases) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("served")
-    with sqlite.migrated() as database_url, redis_server(tmp_path_factory.mktemp("redis")) as redis_url:
-        with api_process(folder, database_url, redis_url) as (process, url):
-            yield Served(process, url, folder)
+    with (
+        sqlite.migrated() as database_url,
+        redis_server(tmp_path_factory.mktemp("redis")) as redis_url,
+        api_process(folder, database_url, redis_url) as (process, url),
+    ):
+        yield Served(process, url, folder)
 
 
 def stranger(path: str, **headers: str) -> bytes:
@@ -57,6 +65,17 @@ def test_a_long_query_is_answered(served: Served) -> None:
     for query in ("&" * 8000, "a=" * 4000, "%" * 8000, "limit=" + "9" * 8000, "state=" + "," * 8000):
         assert served.ask(stranger(f"/healthz?{query}")).status == 200
         assert served.ask(stranger(f"/v1/jobs?{query}")).status == 401
+
+
+def test_a_part_of_a_path_matches_a_route_in_one_way(tmp_path: Path) -> None:
+    """The framework makes an expression of each route: it takes one attempt only where parts cannot share a text."""
+    settings = Settings(data_dir=tmp_path, token=TOKEN)  # pyright: ignore[reportArgumentType] - pydantic makes it a secret
+    paths = {context.path or "" for context in iter_route_contexts(create_app(settings).routes)}
+    assert len(paths) > 60
+    for path in paths:
+        *folders, last = path.split("/")
+        assert all("{" not in folder or re.fullmatch(r"\{[a-z_0-9]+\}", folder) for folder in folders), path
+        assert last.count("{") <= 1, path
 
 
 def cookies_of(*sent: str) -> dict[str, str]:
