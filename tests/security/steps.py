@@ -11,7 +11,7 @@ from typing import Any
 Node = tuple[Any, Any]
 _ONE = frozenset({ops.LITERAL, ops.NOT_LITERAL, ops.IN, ops.ANY})
 _REPEATS = frozenset({ops.MAX_REPEAT, ops.MIN_REPEAT, ops.POSSESSIVE_REPEAT})
-_MOST_FIRSTS = 16
+_MOST_FIRSTS = 12
 _ORDINARY = 'a0 -./"\n\x00'
 """Characters that are in a class of most kinds, and one that is in few."""
 
