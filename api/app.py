@@ -11,6 +11,7 @@ from fastapi.routing import APIRoute
 
 from api import documentation, monitoring, openapi, page, problems
 from api.compression import Compression
+from api.cookies import PlainCookies
 from api.guard import AllowedHosts, SecurityHeaders
 from api.routes import (
     advice,
@@ -65,6 +66,7 @@ def create_app(settings: Settings, *, page_folder: Path = page.BUILT) -> FastAPI
         openapi_tags=openapi.TAGS,
     )
     app.state.services = services
+    app.add_middleware(PlainCookies)
     app.add_middleware(Compression)
     app.add_middleware(AllowedHosts, settings=settings)
     problems.install(app)

@@ -12,7 +12,8 @@ _THREAD_BYTES = 1 << 17
 """An answer of this size is compressed in a thread."""
 _LEVEL = 5
 _TYPES = frozenset({"application/json", "application/problem+json"})
-_GZIP = re.compile(r"\s*(x-)?gzip\s*(;\s*q=(0\.[0-9]*[1-9][0-9]*|1(\.0*)?)\s*)?", re.IGNORECASE)
+_NAMES = frozenset({"gzip", "x-gzip"})
+_WEIGHT = re.compile(r"q=(?:0\.[0-9]{1,3}|1(?:\.0{0,3})?)")
 
 
 class Compression:
@@ -43,8 +44,16 @@ class Compression:
 
 def accepts_gzip(headers: Headers) -> bool:
     """Returns whether the client accepts answers in gzip."""
-    accepted = ",".join(headers.getlist("accept-encoding")).split(",")
-    return any(_GZIP.fullmatch(item) is not None for item in accepted)
+    accepted = ",".join(headers.getlist("accept-encoding")).lower().split(",")
+    return any(_is_gzip(*item.partition(";")) for item in accepted)
+
+
+def _is_gzip(name: str, separator: str, weight: str) -> bool:
+    if name.strip() not in _NAMES:
+        return False
+    weight = weight.strip()
+    # `0`, `0.0` and so on: not acceptable (RFC 9110, 12.4.2).
+    return not separator or (_WEIGHT.fullmatch(weight) is not None and weight.strip("q=0.") != "")
 
 
 async def _compressed(start: Message, message: Message) -> Message:

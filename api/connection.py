@@ -1,6 +1,7 @@
 """One HTTP connection: sends files by the kernel, limits a request's head, and enforces deadlines on the client."""
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 import logging
 import os
@@ -31,9 +32,11 @@ _LINGER_S = 5
 """Seconds to read on after the last answer: closing at once could destroy the answer on its way (RFC 9112, 9.6)."""
 
 _MOST_URL_BYTES = 8_192
-_MOST_HEADER_BYTES = 32_768
+_MOST_HEADER_BYTES = 8_192
+"""Of one header."""
+_MOST_HEADERS_BYTES = 32_768
 _MOST_HEADERS = 100
-_MOST_UNPARSED_BYTES = _MOST_URL_BYTES + 2 * _MOST_HEADER_BYTES
+_MOST_UNPARSED_BYTES = _MOST_URL_BYTES + 2 * _MOST_HEADERS_BYTES
 _SENDFILE_BYTES = 1 << 23
 _BYTES_ACKED = struct.Struct("120xQ")
 """`tcpi_bytes_acked` of Linux's `struct tcp_info`: the bytes that the client's kernel has acknowledged."""
@@ -112,8 +115,7 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Raises TorchyardError, which the parser wraps and `data_received` unwraps."""
         self._head_complete = True
-        size = sum(len(name) + len(value) for name, value in self.headers)
-        if len(self.url) > _MOST_URL_BYTES or size > _MOST_HEADER_BYTES or len(self.headers) > _MOST_HEADERS:
+        if len(self.url) > _MOST_URL_BYTES or not _are_small([len(name) + len(value) for name, value in self.headers]):
             raise self._head_too_large()
         refused = self._limits.serve(self, host=self._host)
         if refused is not None:
@@ -215,7 +217,10 @@ class Connection(HttpToolsProtocol):
     def _head_too_large(self) -> TorchyardError:
         if len(self.url) > _MOST_URL_BYTES:
             return UrlTooLong(f"send a URL of at most {_MOST_URL_BYTES} bytes")
-        return HeadersTooLarge(f"send at most {_MOST_HEADERS} headers of {_MOST_HEADER_BYTES} bytes together")
+        return HeadersTooLarge(
+            f"send at most {_MOST_HEADERS} headers, each of {_MOST_HEADER_BYTES} bytes at most,"
+            f" and of {_MOST_HEADERS_BYTES} bytes together"
+        )
 
     def _refuse(self, error: TorchyardError) -> None:
         """Answers a request that does not reach the application, and ends the connection."""
@@ -259,3 +264,9 @@ class Connection(HttpToolsProtocol):
             return
         # The kernel's sendfile must end before the descriptor is closed; a shutdown makes it fail.
         self.transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+
+
+def _are_small(headers: Sequence[int]) -> bool:
+    """Returns whether headers of these sizes may be parsed."""
+    most = max(headers, default=0)
+    return most <= _MOST_HEADER_BYTES and sum(headers) <= _MOST_HEADERS_BYTES and len(headers) <= _MOST_HEADERS

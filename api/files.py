@@ -21,7 +21,6 @@ ZERO_COPY = "http.response.zerocopysend"
 
 _MOST_RANGES = 20
 _CHUNK = 1 << 18
-_RANGES = re.compile(r"bytes=[ \t]*(.+)", re.IGNORECASE)
 _RANGE = re.compile(r"([0-9]{0,18})-([0-9]{0,18})")
 
 
@@ -71,8 +70,10 @@ def spans_of(header: str, *, size: int) -> list[Span] | None:
 
     Raises HTTPException (416) if no span lies in the file.
     """
-    match = _RANGES.fullmatch(header.strip())
-    found = [_RANGE.fullmatch(part.strip(" \t")) for part in match[1].split(",", _MOST_RANGES)] if match else []
+    unit, _, ranges = header.strip().partition("=")
+    if unit.lower() != "bytes":
+        return None
+    found = [_RANGE.fullmatch(part.strip(" \t")) for part in ranges.split(",", _MOST_RANGES)]
     spans: list[Span] = []
     for item in found:
         if item is None or not (item[1] or item[2]) or (item[1] and item[2] and int(item[1]) > int(item[2])):

@@ -13,6 +13,8 @@ _LEAST_PART = 4
 """Characters of a value that are masked where the rest of it was cut off."""
 _MOST_TRIES = 100
 """Of places where a cut value may begin or end. Beyond them, more is masked than needed."""
+_FEW = 32
+"""As many parts are each looked for in a text, without first asking which can be there."""
 _CUT = re.compile(r" … \[\d+ bytes cut\]$")
 
 
@@ -22,7 +24,9 @@ class Mask:
     def __init__(self, values: Iterable[str] = ()) -> None:
         parts = {part for value in values for part in (value, *value.splitlines())}
         self._parts = sorted((part for part in parts if len(part) >= _LEAST_CHARACTERS), key=len, reverse=True)
-        self._pattern = re.compile("|".join(map(re.escape, self._parts)))
+        self._by_start: dict[str, list[str]] = {}
+        for part in self._parts:
+            self._by_start.setdefault(part[:_LEAST_CHARACTERS], []).append(part)
 
     def __bool__(self) -> bool:
         """Returns whether there is anything to replace."""
@@ -32,7 +36,7 @@ class Mask:
         """Returns the text with its secrets masked, also one that was cut in two at the end of a long line."""
         if not self._parts:
             return text
-        masked = self._pattern.sub(MASK, text)
+        masked = self._masked(text)
         cut = _CUT.search(masked)
         return masked if cut is None else f"{self._without_begun(masked[: cut.start()])}{cut[0]}"
 
@@ -45,7 +49,19 @@ class Mask:
         """Returns the text with its secrets masked. It may have been cut anywhere, in any line."""
         if not self._parts:
             return text
-        return "\n".join(self._line(line) for line in self._pattern.sub(MASK, text).split("\n"))
+        return "\n".join(self._line(line) for line in self._masked(text).split("\n"))
+
+    def _masked(self, text: str) -> str:
+        # Each call of `replace` takes time by the length of the text, whatever the part; an expression would not.
+        for part in self._parts if len(self._parts) <= _FEW else self._possible(text):
+            text = text.replace(part, MASK)
+        return text
+
+    def _possible(self, text: str) -> list[str]:
+        """Returns the parts of which the text has the first characters, the longest first."""
+        starts = {text[at : at + _LEAST_CHARACTERS] for at in range(len(text) - _LEAST_CHARACTERS + 1)}
+        found = (part for start in starts & self._by_start.keys() for part in self._by_start[start])
+        return sorted(found, key=len, reverse=True)
 
     def _line(self, line: str) -> str:
         if len(line) >= _LEAST_CHARACTERS and any(line in part for part in self._parts):

@@ -20,7 +20,7 @@ from tests.servers import free_port, redis_server, redis_server_with_password
 from tests.torchyard.cli.terminal import in_terminal
 from tests.worker.attempt import wait_for
 from tests.worker.test_devices import GIB, FakeNvml
-from worker.doctor import disk, gpus, pytorch, services
+from worker.doctor import disk, gpus, host, pytorch, services
 from worker.doctor.findings import Finding, Status
 from worker.settings import Settings
 
@@ -212,3 +212,22 @@ TORCH: dict[str, Any] = {
 def test_missing_parts_of_pytorch_are_reported(other: dict[str, Any], count: int, status: str, expected: str) -> None:
     found = pytorch.judge(TORCH | other, gpus=count)
     assert (found.status, expected in found.fact) == (status, True), found
+
+
+@pytest.mark.parametrize(
+    ("version", "status", "advice"),
+    [
+        ((3, 11, 9), "warning", "update Python to 3.11.10 or later"),
+        ((3, 11, 10), "ok", ""),
+        ((3, 12, 5), "warning", "update Python to 3.12.6 or later"),
+        ((3, 12, 6), "ok", ""),
+        ((3, 13, 0), "ok", ""),
+        ((3, 10, 99), "warning", "create the environment with Python 3.11 to 3.13"),
+    ],
+)
+def test_a_python_with_the_slow_parser_of_cookies_is_named(
+    version: tuple[int, int, int], status: str, advice: str
+) -> None:
+    found = host.check_python(version)
+    assert (found.check, found.status.value, found.advice) == ("python", status, advice)
+    assert ("CVE-2024-7592" in found.fact) is ("update" in advice)

@@ -24,6 +24,13 @@ def test_values_are_replaced_in_text(values: list[str], text: str, masked: str) 
     assert Mask(values).text(text) == masked
 
 
+def test_a_value_of_many_lines_is_masked_line_by_line() -> None:
+    """Such as a user could bring to hold the worker: each line begins as others do."""
+    mask = Mask(["\n".join(f"the-line-{number}" for number in range(3000)), "the-line-1234-and-more"])
+    assert mask.text("a the-line-1234-and-more, the-line-2999; the-line-") == "a ***, ***; the-line-"
+    assert mask.text("the-lin the_line-1") == "the-lin the_line-1"
+
+
 @pytest.mark.parametrize(
     ("message", "masked"),
     [

@@ -12,6 +12,8 @@ from torchyard.contract import terminal
 from worker.doctor.findings import Finding, failed, ok, warning
 
 _PYTHON_FROM, _PYTHON_TO = (3, 11), (3, 13)
+_SLOW_COOKIES_BEFORE = {(3, 11): 10, (3, 12): 6}
+"""The patch version of each Python that reads cookies in linear time (CVE-2024-7592); 3.13 always did."""
 _OPEN_FILES = 8192
 _SHARED_MEMORY = 1 << 30
 _PR_GET_CHILD_SUBREAPER = 37
@@ -21,20 +23,29 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def check_host() -> Iterator[Finding]:
-    yield _check_python()
+    yield check_python(sys.version_info[:3])
     yield _check_kernel()
     yield _check_open_files()
     yield _check_shared_memory(Path("/dev/shm"))  # noqa: S108 it is only read
     yield _check_clock()
 
 
-def _check_python() -> Finding:
-    version = platform.python_version()
-    if _PYTHON_FROM <= sys.version_info[:2] <= _PYTHON_TO:
-        return ok("python", f"{version}, {sys.executable}")
-    return warning(
-        "python", f"{version} is not among the supported ones", "create the environment with Python 3.11 to 3.13"
-    )
+def check_python(version: tuple[int, int, int]) -> Finding:
+    """Checks the version of Python, which runs this program."""
+    shown, series = ".".join(map(str, version)), version[:2]
+    if not _PYTHON_FROM <= series <= _PYTHON_TO:
+        return warning(
+            "python", f"{shown} is not among the supported ones", "create the environment with Python 3.11 to 3.13"
+        )
+    fixed = _SLOW_COOKIES_BEFORE.get(series, 0)
+    if version[2] < fixed:
+        return warning(
+            "python",
+            f"{shown} reads cookies in a time that grows with the square of their length (CVE-2024-7592): the service"
+            " leaves such cookies out, but web servers in jobs may not",
+            f"update Python to {series[0]}.{series[1]}.{fixed} or later",
+        )
+    return ok("python", f"{shown}, {sys.executable}")
 
 
 def _check_kernel() -> Finding:

@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
-import type { LogLine } from "../../../api/wire";
-import { matches, search, type SearchPage } from "./search";
+import type { LogMatch } from "../../../api/wire";
+import { matches, search, shownRanges, type SearchPage } from "./search";
 
-const line = (number: number): LogLine =>
-  ({ line: number, time: "", attempt: 1, rank: 0, stream: "stdout", text: "" }) satisfies LogLine;
+const line = (number: number): LogMatch =>
+  ({ line: number, time: "", attempt: 1, rank: 0, stream: "stdout", text: "", spans: [] }) satisfies LogMatch;
 
 test("searches page by page to the end of the log", async () => {
   const pages: SearchPage[] = [
@@ -22,12 +22,19 @@ test("searches page by page to the end of the log", async () => {
   expect(found).toEqual([1, 1, 2]);
 });
 
-test("finds text literally, and patterns where asked", () => {
-  expect(matches("a.b A.B axb", "a.b", { regex: false })).toEqual([
+test("finds text literally, also where it could be a pattern", () => {
+  expect(matches("a.b A.B axb", "a.b")).toEqual([
     { start: 0, end: 3 },
     { start: 4, end: 7 },
   ]);
-  expect(matches("axb", "a.b", { regex: true })).toHaveLength(1);
-  expect(matches("x", "(", { regex: true })).toEqual([]);
-  expect(matches("abc", "x*", { regex: true })).toEqual([]);
+  expect(matches("a".repeat(64), "(a|a)*b")).toEqual([]);
+  expect(matches("x", "(")).toEqual([]);
+  expect(matches("x", "")).toEqual([]);
+});
+
+test("marks where the service found a pattern, among colours and beside other characters", () => {
+  expect(shownRanges("loss nan", [[5, 8]])).toEqual([{ start: 5, end: 8 }]);
+  expect(shownRanges("\x1b[31mloss\x1b[0m nan", [[14, 17]])).toEqual([{ start: 5, end: 8 }]);
+  expect(shownRanges("😀 nan", [[2, 5]])).toEqual([{ start: 3, end: 6 }]);
+  expect(shownRanges("old\rnew", [[0, 3]])).toEqual([]);
 });
