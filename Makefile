@@ -30,9 +30,13 @@ setup: $(STAMP)  ## Install everything into .venv (nothing to do the second time
 demo: $(STAMP)  ## Train on real digits with two processes, fetch the best checkpoint, check it
 	@$(BIN)/torchyard demo
 
-up: $(STAMP)  ## Build the page and run the service in the foreground; Ctrl-C stops it cleanly
+# Of the command line alone: many environments have a PORT of their own.
+UP_OPTIONS := $(if $(findstring command,$(origin PORT)),--port $(PORT))
+
+up: $(STAMP)  ## Build the page and run the service in the foreground (PORT=8000); Ctrl-C stops it cleanly
+	@$(BIN)/torchyard up --check $(UP_OPTIONS)
 	@$(MAKE) --no-print-directory page || echo 'The page is not built, for the reason above: the service starts without it.' >&2
-	@$(BIN)/torchyard up
+	@$(BIN)/torchyard up $(UP_OPTIONS)
 
 page: $(STAMP)  ## Build the page from web/ into api/static, if its sources have changed
 	@$(MAKE) --no-print-directory $(PAGE)

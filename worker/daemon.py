@@ -21,6 +21,7 @@ from worker.devices.health import Health
 from worker.devices.monitor import DeviceMonitor
 from worker.duties import Duties, Interval
 from worker.engines.base import Engine
+from worker.engines.local.process import boot_id
 from worker.leases import Leases
 from worker.placement.scheduler import Scheduler
 from worker.sandbox import levels
@@ -71,6 +72,7 @@ class Daemon:
         self._duties = Duties(
             self.id,
             name=self.name,
+            shares_cpus_of=boot_id() if settings.cpu_slots is None else None,
             identity=identity,
             store=self._store,
             devices=self._devices,
@@ -105,11 +107,12 @@ class Daemon:
         """Registers the worker as soon as the database answers, and adopts the attempts of an earlier daemon."""
         while not self._leaving and not self._stopping:
             try:
-                claims = self._duties.register()
+                name, claims = self._duties.register()
             except Unavailable as error:
                 logger.warning("%s; trying again", error.message)
                 self._attempt_ended.wait(_WAKEUP_WAIT_S)
                 continue
+            self.name = self._devices.name = self._scheduler.name = name
             self._runners.adopt(claims)
             return
 

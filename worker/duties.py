@@ -44,7 +44,10 @@ class Interval:
 
 
 class Duties:
-    """`identity` is the file whose modification time tells a health check that this worker is alive."""
+    """`identity` is the file whose modification time tells a health check that this worker is alive.
+
+    `shares_cpus_of`: the boot of the host whose CPUs it shares with other workers, if it does.
+    """
 
     def __init__(
         self,
@@ -53,6 +56,7 @@ class Duties:
         name: str,
         identity: Path,
         store: Store,
+        shares_cpus_of: str | None,
         devices: DeviceMonitor,
         leases: Leases,
         housekeeper: Housekeeper,
@@ -62,6 +66,7 @@ class Duties:
         """Whether the worker must take no jobs and give back those that it runs."""
         self._worker_id = worker_id
         self._name = name
+        self._shares_cpus_of = shares_cpus_of
         self._identity = identity
         self._store = store
         self._devices = devices
@@ -75,10 +80,12 @@ class Duties:
             (self._drain_interval, self._check_drain),
         )
 
-    def register(self) -> list[Claim]:
-        """Registers this worker and returns the attempts that it owns. Raises Unavailable."""
+    def register(self) -> tuple[str, list[Claim]]:
+        """Registers this worker. Returns its name and the attempts that it owns. Raises Unavailable."""
         views = [view.model_dump(mode="json") for view in self._devices.observe_before_adoption()]
-        return workers.register(self._store, self._worker_id, name=self._name, devices=views)
+        return workers.register(
+            self._store, self._worker_id, name=self._name, devices=views, shares_cpus_of=self._shares_cpus_of
+        )
 
     def stop(self, timeout: float) -> None:
         """Stops a pass of the housekeeper. Waits at most `timeout` seconds."""
@@ -101,7 +108,9 @@ class Duties:
     def _send_heartbeat(self) -> None:
         views = [view.model_dump(mode="json") for view in self._devices.report()]
         starts = self._devices.starts().model_dump(mode="json")
-        workers.heartbeat(self._store, self._worker_id, devices=views, starts=starts)
+        sharers = workers.heartbeat(self._store, self._worker_id, devices=views, starts=starts)
+        if self._worker_id in sharers:
+            self._devices.share_cpus(place=sharers.index(self._worker_id), workers=len(sharers))
         with contextlib.suppress(OSError):
             os.utime(self._identity)
 

@@ -8,20 +8,29 @@ from store.rows.attempts import Claim
 from store.store import Store
 
 
-def register(store: Store, worker_id: str, *, name: str, devices: list[Any]) -> list[Claim]:
-    """Registers a daemon that has just started. Returns its open attempts, which it adopts, with renewed leases."""
+def register(
+    store: Store, worker_id: str, *, name: str, devices: list[Any], shares_cpus_of: str | None
+) -> tuple[str, list[Claim]]:
+    """Registers a daemon that has just started, as `store.rows.workers.register` does.
+
+    Returns its name, and its open attempts, which it adopts, with renewed leases.
+    """
     with store.write("register") as session:
-        workers.register(session, worker_id, name=name, devices=devices)
+        given = workers.register(session, worker_id, name=name, devices=devices, shares_cpus_of=shares_cpus_of)
         adopted = attempts.open_claims(session, worker_id)
         attempts.renew(session, worker_id, [claim.attempt_id for claim in adopted])
-        return adopted
+        return given, adopted
 
 
-def heartbeat(store: Store, worker_id: str, *, devices: list[Any], starts: dict[str, Any]) -> None:
-    """Stores that the daemon is alive, the state of its devices, also in their history, and how it starts jobs."""
+def heartbeat(store: Store, worker_id: str, *, devices: list[Any], starts: dict[str, Any]) -> list[str]:
+    """Stores that the daemon is alive, the state of its devices, also in their history, and how it starts jobs.
+
+    Returns the ids of the workers that share the CPUs of its host, as `store.rows.workers.cpu_sharers` does.
+    """
     with store.write("heartbeat") as session:
         workers.heartbeat(session, worker_id, devices=devices, starts=starts)
         device_history.record(session, worker_id, devices)
+        return workers.cpu_sharers(session, worker_id)
 
 
 def renew(store: Store, worker_id: str, attempt_ids: Iterable[int]) -> set[int]:

@@ -1,9 +1,10 @@
 """Workers: their registration, heartbeats and drains."""
 
 from collections.abc import Sequence
+from itertools import count
 from typing import Any
 
-from sqlalchemy import select, true, update
+from sqlalchemy import select, text, true, update
 from sqlalchemy.orm import Session
 
 from store.announcement import WORKERS, announcement_of
@@ -18,16 +19,33 @@ _LEASE_US = int(LEASE.total_seconds() * 1_000_000)
 _ALL = select(Worker, (Worker.seen_at > now_us() - _LEASE_US).label("alive")).order_by(Worker.id)
 
 
-def register(session: Session, worker_id: str, *, name: str, devices: list[Any]) -> None:
-    """Registers a daemon that has just started. The id belongs to its data directory and survives restarts."""
+def register(
+    session: Session, worker_id: str, *, name: str, devices: list[Any], shares_cpus_of: str | None = None
+) -> str:
+    """Registers a daemon that has just started, and returns its name: `name`, or `name-2`, … if others have it.
+
+    The id belongs to its data directory and survives restarts. `shares_cpus_of`: the boot of its host, if it offers the
+    host's CPUs to as many jobs as there are.
+    """
     announcement_of(session).mark_changed(WORKERS)
+    if session.get_bind().dialect.name == "postgresql":  # SQLite has one writer at a time
+        session.execute(text("LOCK TABLE workers IN SHARE ROW EXCLUSIVE MODE"))
     worker = session.get(Worker, worker_id)
     if worker is None:
-        session.add(Worker(id=worker_id, name=name, devices=devices, started_at=now_us(), seen_at=now_us()))
-        return
-    worker.name, worker.devices = name, devices
+        worker = Worker(id=worker_id, started_at=now_us(), seen_at=now_us())
+    worker.name = _free_name(session, name, worker_id=worker_id)
+    worker.devices, worker.shares_cpus_of = devices, shares_cpus_of
+    session.add(worker)
     session.flush()
     session.execute(update(Worker).where(Worker.id == worker_id).values(started_at=now_us(), seen_at=now_us()))
+    return worker.name
+
+
+def cpu_sharers(session: Session, worker_id: str) -> list[str]:
+    """Returns the ids of the live workers that share the CPUs of this worker's host, with its own, in their order."""
+    host = select(Worker.shares_cpus_of).where(Worker.id == worker_id).scalar_subquery()
+    alive = Worker.seen_at > now_us() - _LEASE_US
+    return [*session.scalars(select(Worker.id).where(Worker.shares_cpus_of == host, alive).order_by(Worker.id))]
 
 
 def heartbeat(session: Session, worker_id: str, *, devices: list[Any], starts: dict[str, Any] | None = None) -> None:
@@ -68,3 +86,10 @@ def get(session: Session, worker_id: str) -> tuple[Worker, bool]:
     if row is None:
         raise NotFound(f"there is no worker {worker_id}")
     return row.Worker, bool(row.alive)
+
+
+def _free_name(session: Session, name: str, *, worker_id: str) -> str:
+    alive = Worker.seen_at > now_us() - _LEASE_US
+    taken = {*session.scalars(select(Worker.name).where(Worker.id != worker_id, alive))}
+    names = (name if number == 1 else f"{name}-{number}" for number in count(1))
+    return next(candidate for candidate in names if candidate not in taken)

@@ -75,6 +75,13 @@ def test_without_its_env_file_compose_says_what_to_do(checkout: Path, name: str,
         load(variables)
 
 
+def test_compose_passes_the_launcher_of_the_operator(checkout: Path) -> None:
+    _make_env(checkout)
+    config = load({**_variables(checkout), "TORCHYARD_LAUNCHER": "torchrun"})
+    for name in ("worker-cpu", "worker-gpu"):
+        assert config["services"][name]["environment"]["TORCHYARD_LAUNCHER"] == "torchrun"
+
+
 def test_the_compose_file_follows_the_specification(config: dict[str, Any]) -> None:
     text = yaml.safe_dump(config)
     PyCompose.from_yaml(text).validate()

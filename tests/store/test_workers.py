@@ -2,6 +2,7 @@
 
 import pytest
 from sqlalchemy import update
+from sqlalchemy.orm import Session
 
 from store.db.database import now_us
 from store.db.tables import Worker
@@ -40,6 +41,35 @@ def test_a_restarted_daemon_is_the_same_worker(db: StoreFixture) -> None:
     assert others == []
     assert (worker.name, worker.devices, alive) == ("box-b", [{"index": 1}], True)
     assert worker.seen_at > before.seen_at
+
+
+def test_live_workers_have_different_names(db: StoreFixture) -> None:
+    first, second, third = (db.worker("box") for _ in range(3))
+    assert _names(db) == {first: "box", second: "box-2", third: "box-3"}
+    unseen(db, second)
+    db.write(lambda session: workers.register(session, third, name="box", devices=[]))
+    assert _names(db) == {first: "box", second: "box-2", third: "box-2"}
+    assert db.write(lambda session: workers.register(session, second, name="box", devices=[])) == "box-3"
+
+
+def test_live_workers_share_the_cpus_of_their_host_if_they_do_not_say_how_many(db: StoreFixture) -> None:
+    hosts = ["boot-1", "boot-1", None, "boot-2", "boot-1"]
+    ids = [new_id("wrk") for _ in hosts]
+    for worker_id, host in zip(ids, hosts, strict=True):
+        db.write(lambda session, own=worker_id, host=host: _register(session, own, host))
+    assert db.read(lambda session: workers.cpu_sharers(session, ids[4])) == [ids[0], ids[1], ids[4]]
+    assert db.read(lambda session: workers.cpu_sharers(session, ids[2])) == []
+    assert db.read(lambda session: workers.cpu_sharers(session, ids[3])) == [ids[3]]
+    unseen(db, ids[1])
+    assert db.read(lambda session: workers.cpu_sharers(session, ids[0])) == [ids[0], ids[4]]
+
+
+def _register(session: Session, worker_id: str, host: str | None) -> None:
+    workers.register(session, worker_id, name="box", devices=[], shares_cpus_of=host)
+
+
+def _names(db: StoreFixture) -> dict[str, str]:
+    return {worker.id: worker.name for worker, _ in db.read(workers.list_all)}
 
 
 def test_workers_are_listed_in_pages(db: StoreFixture) -> None:

@@ -37,6 +37,7 @@ from worker.settings import Settings
 
 FOREVER = "import time\nwhile True: time.sleep(1)"
 LEASE_S = attempts.LEASE.total_seconds()
+HEARTBEAT_S = 6
 
 
 class Clock:
@@ -57,9 +58,11 @@ class DaemonFixture:
     queue: Queue
     redis_url: str
 
-    def daemon(self, clock: Clock | None = None, *, inventory: Inventory | None = None) -> Daemon:
+    def daemon(
+        self, clock: Clock | None = None, *, inventory: Inventory | None = None, folder: str = "worker"
+    ) -> Daemon:
         settings = Settings(
-            data_dir=self.folder / "worker",
+            data_dir=self.folder / folder,
             database_url=self.store.database.engine.url.render_as_string(hide_password=False),
             redis_url=self.redis_url,
         )
@@ -138,6 +141,23 @@ def test_a_job_that_only_a_newer_worker_understands_stays_queued(fixture: Daemon
     with serving(fixture.daemon()):
         wait_for(lambda: fixture.state(known) == JobState.FAILED, "the other job was started")
     assert fixture.state(future) == JobState.QUEUED
+
+
+def test_two_workers_of_a_host_have_different_names_and_share_its_cpus(fixture: DaemonFixture) -> None:
+    clock = Clock()
+    first, second = fixture.daemon(clock), fixture.daemon(clock, folder="second")
+    with serving(first):
+        wait_for(lambda: _slots(fixture, first) == {"cpu-0", "cpu-1"}, "one worker has all slots")
+        with serving(second):
+            wait_for(lambda: second.name == f"{first.name}-2", "the second worker has a name of its own")
+            clock.ahead += HEARTBEAT_S
+            wait_for(lambda: len(_slots(fixture, first)) == 1, "the first worker gives slots up")
+            wait_for(lambda: _slots(fixture, first) ^ _slots(fixture, second) == {"cpu-0", "cpu-1"}, "each has its own")
+
+
+def _slots(fixture: DaemonFixture, daemon: Daemon) -> set[str]:
+    known = fixture.store.read(workers.list_all)
+    return {view["uuid"] for worker, _ in known if worker.id == daemon.id for view in worker.devices}
 
 
 def test_nothing_is_rescued_until_the_database_has_answered_for_a_lease(

@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class DeviceMonitor:
-    """Only the daemon's thread may call it. `name` is the worker's name as other users may read it."""
+    """Only the daemon's thread may call it."""
 
     def __init__(
         self,
@@ -29,9 +29,11 @@ class DeviceMonitor:
         runs: Path,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.name = name
+        """The worker's name as other users may read it."""
         self._engine = engine
         self._runners = runners
-        self._name = name
+        self._place, self._workers = 0, 1
         self._runs = runs
         self._quarantine = Quarantine(clock=clock)
 
@@ -40,7 +42,7 @@ class DeviceMonitor:
         return self._engine.capacity()
 
     def observe(self) -> list[DeviceView]:
-        views = self._quarantine.judge(self._engine.capacity(), self._runners.device_uses())
+        views = self._quarantine.judge(self._offered(), self._runners.device_uses())
         views = [_blocked(view, reason) if (reason := self._still_running(view)) else view for view in views]
         if (reason := self.obstacle()) is not None:  # shown on each device, so that other workers and the API know it
             views = [_blocked(view, reason) for view in views]
@@ -59,6 +61,12 @@ class DeviceMonitor:
             for view in self.observe()
         ]
 
+    def share_cpus(self, *, place: int, workers: int) -> None:
+        """Offers from now on each CPU slot whose index is `place` modulo `workers`, and those that jobs still hold."""
+        if workers != self._workers:
+            logger.info("%s workers of this service share the CPUs of this host", workers)
+        self._place, self._workers = place, workers
+
     def starts(self) -> StartsView:
         """Returns how jobs on these devices start."""
         return self._engine.starts()
@@ -70,14 +78,25 @@ class DeviceMonitor:
     def obstacle(self) -> str | None:
         """Returns why this worker takes no jobs for now, or None."""
         if _free_bytes(self._runs) < MIN_FREE_BYTES:
-            return f"worker {self._name} has no free disk space"
+            return f"worker {self.name} has no free disk space"
         return None
+
+    def _offered(self) -> list[DeviceView]:
+        views, uses = self._engine.capacity(), self._runners.device_uses()
+        if self._workers == 1 or any(use.devices is None for use in uses):
+            return views
+        held = {uuid for use in uses for uuid in use.devices or ()}
+        return [
+            view
+            for view in views
+            if view.kind != "cpu" or view.index % self._workers == self._place or view.uuid in held
+        ]
 
     def _still_running(self, view: DeviceView) -> str | None:
         """Returns a reason if an attempt that was rescued may still run on the device."""
         for use in self._runners.abandoned_uses():
             if use.devices is None or view.uuid in use.devices:
-                return f"worker {self._name} is stopping the processes of an attempt that was rescued"
+                return f"worker {self.name} is stopping the processes of an attempt that was rescued"
         return None
 
 

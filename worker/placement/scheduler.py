@@ -72,8 +72,8 @@ class Scheduler:
     """Places waiting jobs on one worker."""
 
     def __init__(self, *, worker_id: str, name: str, store: Store) -> None:
+        self.name = name
         self._id = worker_id
-        self._name = name
         self._store = store
 
     def waiting(self) -> list[Waiting]:
@@ -105,7 +105,7 @@ class Scheduler:
             allowances = quotas.allowances(session, {job.owner for job in (*heads, *preemptors)})
         hosts = {worker.id: _host(worker) for worker, alive in known if alive or worker.id == self._id}
         draining = self._id in hosts and hosts[self._id].draining
-        hosts[self._id] = schedule.Host(self._name, devices, draining=draining)
+        hosts[self._id] = schedule.Host(self.name, devices, draining=draining)
         state = _Pass(may_claim, not draining, Capacity(hosts, held), holders, allowances, stops, recorded, messages)
         candidates = Candidates(heads, preemptors, self._next_in_group)
         while (job := candidates.pop()) is not None:
@@ -183,7 +183,7 @@ class Scheduler:
         if not victims or not state.may_claim():
             return []
         stops = [
-            PreemptedJob(victim.job_id, job.id, self._id, self._name, victim.owner, job.owner) for victim in victims
+            PreemptedJob(victim.job_id, job.id, self._id, self.name, victim.owner, job.owner) for victim in victims
         ]
         job_ids = [stop.job_id for stop in stops]
         if not placement.preempt(self._store, job_ids, preemptor=job.id, reason=_preempting(stops)):

@@ -30,6 +30,8 @@ class Worker(Base):
     drain_requested_at: Mapped[int | None] = mapped_column(BigInteger)
     starts: Mapped[dict[str, Any] | None] = mapped_column(Document)
     """How it starts jobs: a `torchyard.contract.views.StartsView`."""
+    shares_cpus_of: Mapped[str | None] = mapped_column(String(64))
+    """The boot of the host whose CPUs it shares with the others that name it. NULL: its CPU slots are its own."""
 
 
 class DeviceSample(Base):

@@ -64,6 +64,22 @@ def test_a_second_one_is_refused(service: Service, tmp_path: Path) -> None:
     assert processes_naming(tmp_path / "other") == []
 
 
+def test_a_taken_port_is_said_before_anything_is_built_or_started(service: Service, tmp_path: Path) -> None:
+    port = service.server["url"].rpartition(":")[2]
+    root = Path(__file__).parents[3]
+    made = subprocess.run(
+        ["make", "up", f"PORT={port}"], cwd=root, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert made.returncode != 0
+    assert f"port {port} is taken" in made.stderr and "page" not in made.stdout
+    checked = _up("--check", "--data-dir", str(tmp_path / "data"), TORCHYARD_PORT=port)
+    assert checked.returncode == 1
+    assert f"port {port} is taken" in checked.stderr
+    assert "in use by another" in _up("--check", "--port", "0", "--data-dir", str(service.data)).stderr
+    assert _up("--check", "--port", "0", "--data-dir", str(tmp_path / "data")).returncode == 0
+    assert [*tmp_path.iterdir()] == []
+
+
 def test_killed_it_takes_its_children_along_and_the_next_one_takes_over(tmp_path: Path) -> None:
     service = Service(tmp_path, slots=1, warm=False)
     service.start()
@@ -135,6 +151,7 @@ def _pid(service: Service) -> int | None:
         return None
 
 
-def _up(*arguments: str) -> subprocess.CompletedProcess[str]:
+def _up(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-P", "-m", "torchyard.cli", "up", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    environ = {**os.environ, **variables}
+    return subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=120)

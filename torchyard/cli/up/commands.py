@@ -21,7 +21,9 @@ DataDirOption = Annotated[Path, typer.Option("--data-dir", help="Where everythin
 def up(
     *,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, envvar="TORCHYARD_PORT", help="Port to listen on; 0 takes a free one.")
+    ] = 8000,
     data_dir: DataDirOption = Path(".torchyard"),
     cpu_slots: Annotated[
         int | None, typer.Option(min=0, help="CPU slots to offer where there is no GPU.", show_default=False)
@@ -35,6 +37,9 @@ def up(
     ] = None,
     database: Annotated[str | None, typer.Option(metavar="URL", help="SQL database, instead of SQLite.")] = None,
     redis: Annotated[str | None, typer.Option(metavar="URL", help="Redis, instead of an embedded one.")] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only check that it can start here, and start nothing.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Run the whole service here, in the foreground.
@@ -46,6 +51,8 @@ def up(
 
     options = Options(host, port, data_dir, cpu_slots, _allowed(allow_path or ()), database, redis)
     service = Service(options, say=_say)
+    if check:
+        return service.check()
     if not is_loopback(host):
         _say(f"Warning: {host} is reachable from the network, unencrypted; whoever has the token can run code here.")
 
@@ -64,7 +71,7 @@ def up(
 
     _say("Starting …")
     service.run(on_ready)
-    _say("Stopped.")
+    return _say("Stopped.")
 
 
 def _say_page(url: str, token: str) -> None:

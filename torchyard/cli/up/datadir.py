@@ -1,6 +1,7 @@
 """The data directory of `torchyard up`: locks, token and `server.json`."""
 
 from collections.abc import Generator, Mapping
+import contextlib
 from contextlib import contextmanager
 from dataclasses import dataclass
 import fcntl
@@ -60,6 +61,11 @@ class DataDir:
         content = {"url": url, "token": token, "pid": os.getpid(), "processes": dict(processes)}
         write_private(self.server_file, json.dumps(content))
 
+    def check_free(self) -> None:
+        """Raises Conflict if another `up` uses the directory, which need not exist."""
+        with contextlib.suppress(FileNotFoundError), (self.root / "lock").open("rb") as own:
+            self._take(own.fileno())
+
     @contextmanager
     def lock(self) -> Generator[int]:
         """Locks the directory against a second `up`, and waits until the children of an earlier one have ended.
@@ -67,8 +73,7 @@ class DataDir:
         Yields a descriptor that the children must inherit. Raises Conflict.
         """
         with (self.root / "lock").open("ab") as own, (self.root / "children.lock").open("ab") as children:
-            if not _try_lock(own.fileno()):
-                raise Conflict(f"{self.root} is in use by another `torchyard up`{self._holder()}")
+            self._take(own.fileno())
             earlier = self._holder()
             self.server_file.unlink(missing_ok=True)  # left by an `up` that was killed
             deadline = time.monotonic() + _CHILDREN_END_S
@@ -77,6 +82,10 @@ class DataDir:
                     raise Conflict(f"processes of an earlier `torchyard up` on {self.root} still run{earlier}")
                 time.sleep(0.1)
             yield children.fileno()
+
+    def _take(self, lock: int) -> None:
+        if not _try_lock(lock):
+            raise Conflict(f"{self.root} is in use by another `torchyard up`{self._holder()}")
 
     def _holder(self) -> str:
         try:

@@ -60,6 +60,13 @@ class Service:
         self._umask = 0
         """The operator's umask, which the jobs get."""
 
+    def check(self) -> None:
+        """Raises what `run` does before it starts a program: ConfigError and Conflict. Changes nothing."""
+        programs.check_installed()
+        self._check_options()
+        self.data.check_free()
+        _free_port(self._options.host, self._options.port)
+
     def run(self, on_ready: Callable[[str, str], None]) -> None:
         """Serves until SIGINT, SIGTERM or SIGHUP. A second signal kills. `on_ready` is called with URL and token.
 
@@ -246,7 +253,9 @@ def _free_port(host: str, port: int) -> int:
             return probe.getsockname()[1]
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise Conflict(f"port {port} is taken: choose another with --port, or a free one with --port 0") from None
+            raise Conflict(
+                f"port {port} is taken: choose another with --port, TORCHYARD_PORT or `make up PORT=…`; 0 takes a free one"
+            ) from None
         raise ConfigError(f"cannot listen on {host}, port {port}: {error.strerror or error}") from None
 
 

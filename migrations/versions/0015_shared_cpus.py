@@ -1,0 +1,25 @@
+"""Workers that share the CPUs of their host
+
+Revision ID: 0015
+Revises: 0014
+"""
+
+from alembic import op
+import sqlalchemy as sa
+
+from migrations.turns import limit_lock_waits
+
+revision = "0015"
+down_revision = "0014"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    limit_lock_waits(op.get_bind())
+    op.add_column("workers", sa.Column("shares_cpus_of", sa.String(64), nullable=True))
+
+
+def downgrade() -> None:
+    limit_lock_waits(op.get_bind())
+    op.drop_column("workers", "shares_cpus_of")
