@@ -93,9 +93,10 @@ def make_file_link(services: ServicesDep, caller: Account, body: Body) -> FileLi
 
     It opens what the session may read, and ends with it. A download that has begun goes on.
     """
+    asked = parse_request(FileLink, parsed(body))
     if not caller.session:
         raise Forbidden("send the token with the download itself: links are for the sessions of browsers")
-    path, ends = services.links.make(caller.session, parse_request(FileLink, parsed(body)).path)
+    path, ends = services.links.make(caller.session, asked.path)
     return FileLinkView(path=path, expires_at=datetime.fromtimestamp(ends, UTC))
 
 
