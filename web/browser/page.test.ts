@@ -25,6 +25,12 @@ sys.stdout.flush()
 raise SystemExit("the disk of dreams is full")
 `;
 
+/** One pixel. */
+const PICTURE = Buffer.from(
+  "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
+  "base64",
+);
+
 let service: Service;
 let browser: Browser;
 let trained: Job;
@@ -132,6 +138,28 @@ test("a link of somebody else does not change the account unasked", async () => 
   await page.goto(await link());
   await page.getByRole("button", { name: "Continue as mallory" }).click();
   await page.getByLabel("Menu of mallory").waitFor();
+  await leave(visited);
+});
+
+test("the picture of a checkpoint is fetched with the secret, and shown", async () => {
+  const visited = await visit(browser, service);
+  const { page } = visited;
+  const asked: (string | undefined)[] = [];
+  await page.route(/\/checkpoints\?/, async (route) => {
+    const answer = await route.fetch();
+    const list = (await answer.json()) as { data: { files: unknown[] }[] };
+    list.data[0]?.files.push({ path: "overlays/a.png", size: PICTURE.length, sha256: "0".repeat(64) });
+    await route.fulfill({ response: answer, json: list });
+  });
+  await page.route(/\/files\/overlays\/a\.png$/, async (route) => {
+    asked.push(route.request().headers()["x-csrf-token"]);
+    await route.fulfill({ contentType: "image/png", body: PICTURE });
+  });
+  await page.goto(`${service.url}/jobs/${trained.id}?tab=checkpoints`);
+  await page.waitForFunction(
+    () => document.querySelector<HTMLImageElement>("figure img")?.naturalWidth === 1,
+  );
+  assert.match(asked[0] ?? "", /^.{40,}$/);
   await leave(visited);
 });
 
