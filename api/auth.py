@@ -1,14 +1,13 @@
-"""Authenticates requests: by a token, or by a browser's session. `require` is the dependency of every route."""
+"""Authenticates requests: by a token, a browser's session or a link. `require` is the dependency of every route."""
 
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-import hashlib
 import hmac
 import logging
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from fastapi import Depends, Request
+from fastapi import Depends, Query, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.concurrency import run_in_threadpool
 
@@ -17,13 +16,13 @@ from api.feed import Sight
 from api.services import Services, ServicesDep
 from store.commands import team
 from store.db.database import Session
-from store.db.tables import Job
+from store.db.tables import BrowserSession, Job
 from store.ids import is_id
 from store.queries import timeline
 from store.rows import access, tokens
 from store.rows.access import BOOTSTRAP, Caller
 from store.rows.tokens import Identity
-from torchyard.contract.errors import Forbidden, NotAuthorized, NotFound, Unavailable
+from torchyard.contract.errors import Forbidden, NotAuthorized, NotFound, SessionEnded, Unavailable
 from torchyard.contract.team import Role, Scope
 
 CSRF_HEADER = "X-CSRF-Token"
@@ -36,44 +35,57 @@ class Principal(Caller):
     """A caller whose credential is valid."""
 
     scopes: frozenset[Scope] = frozenset()
-    cookie: str = ""
-    """The value of the browser's cookie, if the request was made with one."""
+    session: str = ""
+    """The digest of the browser's session, if the request was made in one."""
 
     @property
     def key(self) -> str:
         """What limits count by: the user, who may have many tokens."""
         return self.name
 
-    @property
-    def csrf(self) -> str | None:
-        """What a request with the cookie must send as `X-CSRF-Token` if it changes something."""
-        return _csrf_of(self.cookie) if self.cookie else None
-
 
 _bearer = HTTPBearer(auto_error=False, description="The token that `torchyard up` printed, or a personal one.")
+_Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 
 
-async def authenticate(
-    request: Request,
-    services: ServicesDep,
-    credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
-) -> Principal:
+async def authenticate(request: Request, services: ServicesDep, credentials: _Credentials) -> Principal:
     """Returns who makes the request.
 
     Raises NotAuthorized, TooManyRequests, and Forbidden for a request from another web site.
     """
-    cookie = request.cookies.get(services.cookie_name)
     if credentials is not None:
         return await identified(request, services, credentials.credentials)
-    if cookie is None:
+    names = (services.cookie_name(secure=True), services.cookie_name(secure=False))
+    cookies = [request.cookies[name] for name in names if name in request.cookies]
+    if not cookies:
         raise NotAuthorized("send the header `Authorization: Bearer TOKEN`")
-    found = await run_in_threadpool(_of_cookie, services, cookie)
+    csrf = request.headers.get(CSRF_HEADER)
+    if csrf is None:  # such as a web server on another port of this host sends, which the browser gave the cookie
+        raise SessionEnded(f"a cookie alone opens nothing: send {CSRF_HEADER}, too, or log in again")
+    found = await run_in_threadpool(_of_cookies, services, cookies, csrf)
     if found is None:
         address = _of_request(services, _NOBODY, request).address
         services.wrong_tokens.take(host_of(address), advice=f"{address} has sent too many wrong cookies")
-        raise NotAuthorized("the session has ended: log in again")
+        raise SessionEnded("the session has ended: log in again")
     if request.method not in _SAFE:
-        _check_same_site(request, cookie)
+        check_origin(request)
+    return _admitted(services, found, request)
+
+
+async def authenticate_download(
+    request: Request,
+    services: ServicesDep,
+    credentials: _Credentials,
+    link: Annotated[str | None, Query(max_length=200, description="made by `POST /v1/links`")] = None,
+) -> Principal:
+    """Returns who asks for a file: whose link it is, else as `authenticate` does. Raises the same."""
+    if link is None or credentials is not None:
+        return await authenticate(request, services, credentials)
+    query = request.scope["query_string"].decode("latin-1")
+    session = services.links.session_of(link, path=request.scope["path"], query=query)
+    found = None if session is None else await run_in_threadpool(_of_session, services, session)
+    if found is None:
+        raise NotAuthorized("the link is not valid: it is good for one file, for a minute, and while its session lasts")
     return _admitted(services, found, request)
 
 
@@ -91,14 +103,16 @@ async def identified(request: Request, services: Services, token: str) -> Princi
     raise NotAuthorized("the token is not valid: it is unknown, expired or revoked, or its user is disabled")
 
 
-async def of_code(request: Request, services: Services, code: str) -> Principal:
-    """Returns for whom the login code was made, which ends. Raises Forbidden unless the client is on this machine.
+async def of_code(request: Request, services: Services, code: str, *, ends: bool) -> Principal:
+    """Returns for whom the login code was made; it `ends` with that, or stays valid.
+
+    Raises Forbidden unless the client is on this machine.
 
     A wrong code is counted and added to the audit as a wrong token is. Raises NotAuthorized, TooManyRequests and
     Unavailable.
     """
     check_local(request, services)
-    credential = services.codes.take(code)
+    credential = services.codes.take(code) if ends else services.codes.look(code)
     found = None if credential is None else await run_in_threadpool(_of_credential, services, credential)
     if found is not None:
         return _admitted(services, found, request)
@@ -117,10 +131,10 @@ def check_local(request: Request, services: Services) -> None:
         raise Forbidden("login codes are for programs on the service's own machine, without a proxy: use a token")
 
 
-def require(scope: Scope) -> Any:
+def require(scope: Scope, *, by: Callable[..., Any] = authenticate) -> Any:
     """Returns the dependency of a route: the caller, whose token must have the scope. Raises Forbidden."""
 
-    async def allowed(principal: Annotated[Principal, Depends(authenticate)]) -> Principal:
+    async def allowed(principal: Annotated[Principal, Depends(by)]) -> Principal:
         if scope not in principal.scopes:
             raise Forbidden(f"this needs the scope {scope}, which your role or your token does not have")
         return principal
@@ -130,6 +144,7 @@ def require(scope: Scope) -> Any:
 
 
 JobReader = Annotated[Principal, require(Scope.JOBS_READ)]
+FileReader = Annotated[Principal, require(Scope.JOBS_READ, by=authenticate_download)]
 JobWriter = Annotated[Principal, require(Scope.JOBS_WRITE)]
 ClusterReader = Annotated[Principal, require(Scope.CLUSTER_READ)]
 ClusterWriter = Annotated[Principal, require(Scope.CLUSTER_WRITE)]
@@ -206,8 +221,8 @@ async def _count_failed_login(services: Services, request: Request, *, what: str
 
 def _is_still_valid(services: Services, principal: Principal) -> bool:
     """Returns whether the principal's credential is valid, for the same role."""
-    if principal.cookie:
-        now = _of_cookie(services, principal.cookie)
+    if principal.session:
+        now = _of_session(services, principal.session)
     elif principal.token_id is None:
         return True
     else:
@@ -230,11 +245,23 @@ def _of_token(services: Services, token: str) -> Principal | None:
     return _principal(identity)
 
 
-def _of_cookie(services: Services, cookie: str) -> Principal | None:
+def _of_cookies(services: Services, cookies: Sequence[str], csrf: str) -> Principal | None:
+    """Returns whose session it is that one of the cookies and the second secret open."""
     with services.store.read() as session:
-        found = tokens.find_session(session, cookie)
+        opened = (tokens.find_session(session, cookie, csrf=csrf) for cookie in cookies)
+        found = next((row for row in opened if row is not None), None)
+    return _in_session(services, found)
+
+
+def _of_session(services: Services, digest: str) -> Principal | None:
+    with services.store.read() as session:
+        found = tokens.find_session_by_digest(session, digest)
+    return _in_session(services, found)
+
+
+def _in_session(services: Services, found: BrowserSession | None) -> Principal | None:
     principal = None if found is None else _of_credential(services, found.credential)
-    return None if principal is None else replace(principal, cookie=cookie)
+    return None if found is None or principal is None else replace(principal, session=found.digest)
 
 
 def _of_credential(services: Services, credential: str) -> Principal | None:
@@ -249,13 +276,6 @@ def _principal(identity: Identity) -> Principal:
     return Principal(identity.name, identity.role, token_id=identity.token_id, scopes=identity.scopes)
 
 
-def _check_same_site(request: Request, cookie: str) -> None:
-    """Raises Forbidden unless the request was made by a page of this service."""
-    check_origin(request)
-    if not hmac.compare_digest(request.headers.get(CSRF_HEADER, "").encode(), _csrf_of(cookie).encode()):
-        raise Forbidden(f"send the `csrf` of GET /v1/me as the header {CSRF_HEADER}")
-
-
 def check_origin(request: Request) -> None:
     """Raises Forbidden unless the header `Origin` names the host that the request was sent to."""
     try:
@@ -264,7 +284,3 @@ def check_origin(request: Request) -> None:
         raise Forbidden("the `Origin` of the request is not a URL") from None
     if origin.scheme not in {"http", "https"} or origin.netloc.lower() != request.headers["host"].lower():
         raise Forbidden("the request comes from another web site: its `Origin` is not this service")
-
-
-def _csrf_of(cookie: str) -> str:
-    return hashlib.sha256(f"csrf:{cookie}".encode()).hexdigest()

@@ -41,13 +41,21 @@ class LoginCodes:
 
     def take(self, code: str) -> str | None:
         """Returns the credential for which the code was made, and ends the code; None if it is not valid."""
-        self._drop_old()
-        digest = _digest(code)
-        found = next((made for made in self._codes if hmac.compare_digest(made.digest, digest)), None)
+        found = self._find(code)
         if found is None:
             return None
         self._codes.remove(found)
         return found.credential
+
+    def look(self, code: str) -> str | None:
+        """Returns the same, and the code stays valid."""
+        found = self._find(code)
+        return None if found is None else found.credential
+
+    def _find(self, code: str) -> _Code | None:
+        self._drop_old()
+        digest = _digest(code)
+        return next((made for made in self._codes if hmac.compare_digest(made.digest, digest)), None)
 
     def _drop_old(self) -> None:
         now = self._clock()

@@ -30,6 +30,7 @@ from torchyard.contract.errors import (
 )
 from torchyard.contract.requests import (
     CodeLogin,
+    FileLink,
     JobActions,
     Login,
     NewToken,
@@ -109,7 +110,7 @@ _HEADERS: dict[str, dict[str, Any]] = {
     "WWW-Authenticate": {"description": "How to authorize", "example": "Bearer"},
 }
 
-_REQUESTS = (CodeLogin, JobActions, JobPatch, Login, NewToken, NewUser, QuotaPatch, SecretValue, UserPatch)
+_REQUESTS = (CodeLogin, FileLink, JobActions, JobPatch, Login, NewToken, NewUser, QuotaPatch, SecretValue, UserPatch)
 """The bodies of requests, besides job specs."""
 _VIEWS = (Problem, MetricView, EndView, ItemsView, StreamCursor, ListedView, ChangedView)
 """What no route answers as its body."""

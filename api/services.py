@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 from api.codes import LoginCodes
 from api.feed import Feed
 from api.jobs_stream import JobsStream
+from api.links import FileLinks
 from api.live import Live
 from api.pages import StoredPages
 from api.paging import PlaceCursors
@@ -40,6 +41,7 @@ class Services:
     wrong_tokens: Rates
     """The requests of each address that had a wrong token."""
     codes: LoginCodes
+    links: FileLinks
 
     @classmethod
     def of(cls, settings: Settings, *, token: str) -> "Services":
@@ -58,12 +60,16 @@ class Services:
             streams=Streams(settings.max_streams),
             wrong_tokens=Rates(per_second=wrong_tokens / 60, burst=wrong_tokens),
             codes=LoginCodes(),
+            links=FileLinks(token),
         )
 
-    @property
-    def cookie_name(self) -> str:
-        """The name of the session's cookie, which differs between services of one host: cookies ignore ports."""
-        return f"torchyard_{hashlib.sha256(f'cookie {self.token}'.encode()).hexdigest()[:12]}"
+    def cookie_name(self, *, secure: bool) -> str:
+        """Returns the name of the session's cookie, which differs between services of one host: cookies ignore ports.
+
+        Browsers accept the name of a `secure` one over HTTPS alone, so that no plain page of the host can set it.
+        """
+        name = f"torchyard_{hashlib.sha256(f'cookie {self.token}'.encode()).hexdigest()[:12]}"
+        return f"__Host-{name}" if secure else name
 
     def close(self) -> None:
         """Ends all streams and closes the store. Call it in the event loop."""

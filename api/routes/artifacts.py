@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from api import present
-from api.auth import JobReader, visible_job
+from api.auth import FileReader, JobReader, visible_job
 from api.blobs import send_blob
 from api.openapi import DOWNLOAD, DOWNLOAD_HEAD, problems
 from api.paging import AfterArtifact, Limit, id_after, page
@@ -44,7 +44,7 @@ def list_artifacts(
 
 @router.head("/jobs/{job_id}/artifacts/{path:path}", **DOWNLOAD_HEAD)
 @router.get("/jobs/{job_id}/artifacts/{path:path}", **DOWNLOAD)
-def download_artifact(request: Request, services: ServicesDep, caller: JobReader, job_id: str, path: str) -> Response:
+def download_artifact(request: Request, services: ServicesDep, caller: FileReader, job_id: str, path: str) -> Response:
     """Sends a file, by its listed path. Its sha256 is the `ETag`."""
     with services.store.read() as session:
         visible_job(session, job_id, caller)

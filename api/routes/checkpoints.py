@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from api import present
-from api.auth import JobReader, visible_job
+from api.auth import FileReader, JobReader, visible_job
 from api.blobs import BYTES, PICTURE, send_blob
 from api.openapi import DOWNLOAD, DOWNLOAD_FILE, DOWNLOAD_HEAD, problems
 from api.paging import AfterCheckpoint, Limit, id_after, page
@@ -44,7 +44,7 @@ def get_checkpoint(services: ServicesDep, caller: JobReader, job_id: str, ref: s
 
 @router.head("/jobs/{job_id}/checkpoints/{ref}/download", **DOWNLOAD_HEAD)
 @router.get("/jobs/{job_id}/checkpoints/{ref}/download", **DOWNLOAD)
-def download_checkpoint(request: Request, services: ServicesDep, caller: JobReader, job_id: str, ref: str) -> Response:
+def download_checkpoint(request: Request, services: ServicesDep, caller: FileReader, job_id: str, ref: str) -> Response:
     """Sends the checkpoint's `state.pt`, or the file that was captured. Its sha256 is the `ETag`."""
     return _send(request, services, caller, job_id=job_id, ref=ref, path=None)
 
@@ -52,7 +52,7 @@ def download_checkpoint(request: Request, services: ServicesDep, caller: JobRead
 @router.head("/jobs/{job_id}/checkpoints/{ref}/files/{path:path}", **DOWNLOAD_HEAD)
 @router.get("/jobs/{job_id}/checkpoints/{ref}/files/{path:path}", **DOWNLOAD_FILE)
 def download_file(
-    *, request: Request, services: ServicesDep, caller: JobReader, job_id: str, ref: str, path: str
+    *, request: Request, services: ServicesDep, caller: FileReader, job_id: str, ref: str, path: str
 ) -> Response:
     """Sends any file of the checkpoint, by its listed path. A browser shows a `.png`, and saves other files."""
     return _send(request, services, caller, job_id=job_id, ref=ref, path=path)

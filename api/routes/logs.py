@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Query
 from fastapi.responses import StreamingResponse
 
 from api import logfile, present
-from api.auth import JobReader, visible_job
+from api.auth import FileReader, JobReader, visible_job
 from api.files import disposition
 from api.openapi import LOG_FILE, problems
 from api.paging import AfterNumber, Limit, number_after
@@ -108,7 +108,7 @@ def search_logs(
 def download_logs(
     *,
     services: ServicesDep,
-    caller: JobReader,
+    caller: FileReader,
     job_id: str,
     where: Where,
     timestamps: Annotated[bool, Query(description="begin each line with its time, in UTC")] = False,

@@ -1,6 +1,5 @@
 """Opens and ends the sessions of browsers, and tells callers who they are."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from fastapi import APIRouter, Request
@@ -10,14 +9,15 @@ from starlette.responses import Response
 from api import present
 from api.address import is_https
 from api.auth import Account, Principal, check_local, check_origin, credential_of, identified, of_code
-from api.body import LoginBody, parsed
+from api.body import Body, LoginBody, parsed
 from api.codes import LIFETIME_S
+from api.components import JOB
 from api.openapi import problems, reads
 from api.services import Services, ServicesDep
 from store.commands import team
 from torchyard.contract.errors import Forbidden, NotAuthorized, TooManyRequests, Unavailable
-from torchyard.contract.requests import CodeLogin, Login, parse_request
-from torchyard.contract.views import LoginCodeView, MeView
+from torchyard.contract.requests import CodeLogin, FileLink, Login, parse_request
+from torchyard.contract.views import CodeOwnerView, FileLinkView, LoginCodeView, MeView, SessionView
 
 router = APIRouter(
     prefix="/v1", tags=["team"], responses=problems(NotAuthorized, Unavailable, Forbidden, TooManyRequests)
@@ -25,27 +25,28 @@ router = APIRouter(
 
 
 @router.post("/session", openapi_extra=reads("Login", "CodeLogin", example={"token": "ty_…"}))
-async def open_session(request: Request, services: ServicesDep, body: LoginBody, response: Response) -> MeView:
+async def open_session(request: Request, services: ServicesDep, body: LoginBody, response: Response) -> SessionView:
     """Opens a session for a browser: answers an HttpOnly cookie for a token, or for a login code.
 
-    Only a browser on the service's machine may send a code. Requests with the cookie that change something send the
-    `csrf` of the answer as `X-CSRF-Token`.
+    Only a browser on the service's machine may send a code. The cookie alone opens nothing: every request with it sends
+    the `csrf` of the answer as `X-CSRF-Token`.
     """
     if "origin" in request.headers:
         check_origin(request)
     principal = await _principal(request, services, parsed(body))
     credential = credential_of(services, principal)
-    row, cookie = await run_in_threadpool(team.open_session, services.store, credential, caller=principal)
+    opened = await run_in_threadpool(team.open_session, services.store, credential, caller=principal)
+    secure = is_https(request.scope, services.settings) or request.headers.get("origin", "").startswith("https:")
     response.set_cookie(
-        services.cookie_name,
-        cookie,
-        expires=present.time(row.expires_at),
+        services.cookie_name(secure=secure),
+        opened.cookie,
+        expires=present.time(opened.expires_at),
         path="/",
-        secure=is_https(request.scope, services.settings) or request.headers.get("origin", "").startswith("https:"),
+        secure=secure,
         httponly=True,
         samesite="strict",
     )
-    return _me(replace(principal, cookie=cookie))
+    return SessionView(**_me(principal).model_dump(), csrf=opened.csrf)
 
 
 @router.post("/session/codes", status_code=201)
@@ -55,7 +56,7 @@ async def make_login_code(request: Request, services: ServicesDep, caller: Accou
     Only a program on that machine that connects without a proxy may ask for one, with a token.
     """
     check_local(request, services)
-    if caller.cookie:
+    if caller.session:
         raise Forbidden("send a token: a session makes no login codes")
     await run_in_threadpool(team.record_login_code, services.store, caller=caller)
     expires_at = datetime.now(UTC) + timedelta(seconds=LIFETIME_S)
@@ -63,15 +64,40 @@ async def make_login_code(request: Request, services: ServicesDep, caller: Accou
     return LoginCodeView(code=code, expires_at=expires_at, has_page=request.app.state.page.is_built)
 
 
+@router.post("/session/codes/check", openapi_extra=reads("CodeLogin", example={"code": "…"}))
+async def check_login_code(request: Request, services: ServicesDep, body: LoginBody) -> CodeOwnerView:
+    """Answers for whom a login code was made, so that a page can ask before it logs in. The code stays valid."""
+    if "origin" in request.headers:
+        check_origin(request)
+    owner = await of_code(request, services, parse_request(CodeLogin, parsed(body)).code, ends=False)
+    return CodeOwnerView(name=owner.name, role=owner.role)
+
+
 @router.delete("/session", status_code=204, response_class=Response)
-def close_session(request: Request, services: ServicesDep, caller: Account) -> Response:
-    """Ends the session of the request's cookie, if it has one."""
-    cookie = request.cookies.get(services.cookie_name)
+def close_session(services: ServicesDep, caller: Account) -> Response:
+    """Ends the session in which the request is made, if it is made in one."""
     response = Response(status_code=204)
-    if cookie is not None:
-        team.close_session(services.store, cookie, caller=caller)
-        response.delete_cookie(services.cookie_name, path="/", httponly=True, samesite="strict")
+    if caller.session:
+        team.close_session(services.store, caller.session, caller=caller)
+        for secure in (True, False):
+            name = services.cookie_name(secure=secure)
+            response.delete_cookie(name, path="/", secure=secure, httponly=True, samesite="strict")
     return response
+
+
+@router.post(
+    "/links", status_code=201, openapi_extra=reads("FileLink", example={"path": f"/v1/jobs/{JOB}/logs/download"})
+)
+def make_file_link(services: ServicesDep, caller: Account, body: Body) -> FileLinkView:
+    """Makes a link to one file of a job, for a download of a browser, which sends no header. It is good for a minute.
+
+    It opens what the session may read, and ends with it. A download that has begun goes on.
+    """
+    asked = parse_request(FileLink, parsed(body))
+    if not caller.session:
+        raise Forbidden("send the token with the download itself: links are for the sessions of browsers")
+    path, ends = services.links.make(caller.session, asked.path)
+    return FileLinkView(path=path, expires_at=datetime.fromtimestamp(ends, UTC))
 
 
 @router.get("/me")
@@ -83,15 +109,9 @@ def get_me(caller: Account) -> MeView:
 async def _principal(request: Request, services: Services, body: object) -> Principal:
     """Returns whose token or login code the body has."""
     if isinstance(body, dict) and "code" in body:
-        return await of_code(request, services, parse_request(CodeLogin, body).code)
+        return await of_code(request, services, parse_request(CodeLogin, body).code, ends=True)
     return await identified(request, services, parse_request(Login, body).token)
 
 
 def _me(caller: Principal) -> MeView:
-    return MeView(
-        name=caller.name,
-        role=caller.role,
-        scopes=sorted(caller.scopes),
-        token_id=caller.token_id,
-        csrf=caller.csrf,
-    )
+    return MeView(name=caller.name, role=caller.role, scopes=sorted(caller.scopes), token_id=caller.token_id)

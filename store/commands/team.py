@@ -13,9 +13,10 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from store.commands import requests
-from store.db.tables import BrowserSession, Job, User
+from store.db.tables import Job, User
 from store.rows import access, audit, tokens, users
 from store.rows.access import Caller
+from store.rows.tokens import OpenedSession
 from store.store import Store
 from torchyard.contract.errors import Conflict, NotAuthorized, NotFound
 from torchyard.contract.job import JobState
@@ -92,8 +93,8 @@ def revoke_token(store: Store, token_id: str, *, user: str | None, caller: Calle
         audit.record(session, caller, "token.revoke", f"{token_id} of {row.user}")
 
 
-def open_session(store: Store, credential: str, *, caller: Caller) -> tuple[BrowserSession, str]:
-    """Opens a browser session. Returns it with the value of its cookie."""
+def open_session(store: Store, credential: str, *, caller: Caller) -> OpenedSession:
+    """Opens a browser session, and returns it with its two secrets."""
     with store.write("team") as session:
         opened = tokens.open_session(session, credential)
         audit.record(session, caller, "session.open", caller.name)
@@ -106,10 +107,10 @@ def record_login_code(store: Store, *, caller: Caller) -> None:
         audit.record(session, caller, "session.code", caller.name)
 
 
-def close_session(store: Store, cookie: str, *, caller: Caller) -> None:
-    """Ends a browser session. Its streams end, too."""
+def close_session(store: Store, digest: str, *, caller: Caller) -> None:
+    """Ends the browser session whose cookie has this digest. Its streams end, too."""
     with store.write("team") as session:
-        tokens.close_session(session, cookie)
+        tokens.close_session(session, digest)
         access.announce(session, caller.name)
         audit.record(session, caller, "session.close", caller.name)
 

@@ -60,6 +60,16 @@ class Identity:
     """Whether the token was not used within the last minute."""
 
 
+@dataclass(frozen=True)
+class OpenedSession:
+    """A new session of a browser. Its two secrets are stored as digests alone, and are told this once."""
+
+    digest: str
+    cookie: str
+    csrf: str
+    expires_at: int
+
+
 def make(
     session: Session,
     user: str,
@@ -147,32 +157,41 @@ def revoke(session: Session, token_id: str, *, user: str | None) -> Token:
     return row
 
 
-def open_session(session: Session, credential: str) -> tuple[BrowserSession, str]:
-    """Returns a new browser session for a credential, and the value of its cookie, which is not stored."""
+def open_session(session: Session, credential: str) -> OpenedSession:
+    """Opens a browser session for a credential."""
     expired = select(BrowserSession.digest).where(BrowserSession.expires_at < now_us()).limit(_DELETED_PER_CALL)
     session.execute(delete(BrowserSession).where(BrowserSession.digest.in_(expired)))
     theirs = select(BrowserSession.digest).where(BrowserSession.credential == credential)
     oldest = theirs.order_by(BrowserSession.created_at.desc()).offset(MAX_SESSIONS - 1)
     session.execute(delete(BrowserSession).where(BrowserSession.digest.in_(oldest)))
-    cookie = secrets.token_urlsafe(32)
-    row = BrowserSession(digest=digest_of(cookie), credential=credential, expires_at=now_us() + in_us(_SESSION))
+    cookie, csrf = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
+    row = BrowserSession(
+        digest=digest_of(cookie),
+        csrf_digest=digest_of(csrf),
+        credential=credential,
+        expires_at=now_us() + in_us(_SESSION),
+    )
     session.add(row)
     session.flush()
     session.refresh(row)
-    return row, cookie
+    return OpenedSession(row.digest, cookie, csrf, row.expires_at)
 
 
-def find_session(session: Session, cookie: str) -> BrowserSession | None:
-    """Returns the session of the cookie, or None if it has ended."""
-    query = select(BrowserSession).where(
-        BrowserSession.digest == digest_of(cookie), BrowserSession.expires_at > now_us()
-    )
+def find_session(session: Session, cookie: str, *, csrf: str) -> BrowserSession | None:
+    """Returns the session of the cookie, or None if it has ended or the second secret is not the session's."""
+    row = find_session_by_digest(session, digest_of(cookie))
+    return row if row is not None and hmac.compare_digest(row.csrf_digest, digest_of(csrf)) else None
+
+
+def find_session_by_digest(session: Session, digest: str) -> BrowserSession | None:
+    """Returns the session whose cookie has this digest, or None if it has ended."""
+    query = select(BrowserSession).where(BrowserSession.digest == digest, BrowserSession.expires_at > now_us())
     return session.scalars(query).first()
 
 
-def close_session(session: Session, cookie: str) -> None:
-    """Ends the session of the cookie."""
-    session.execute(delete(BrowserSession).where(BrowserSession.digest == digest_of(cookie)))
+def close_session(session: Session, digest: str) -> None:
+    """Ends the session whose cookie has this digest."""
+    session.execute(delete(BrowserSession).where(BrowserSession.digest == digest))
 
 
 def digest_of(secret: str) -> str:

@@ -40,7 +40,8 @@ def test_a_code_opens_one_session(service: ApiFixture, local: TestClient) -> Non
     opened = log_in(local, made["code"])
     assert (opened.status_code, opened.json()["name"]) == (200, "admin")
     assert "httponly" in opened.headers["set-cookie"].lower()
-    assert local.get("/v1/me").json()["csrf"] == opened.json()["csrf"]
+    me = local.get("/v1/me", headers={"X-CSRF-Token": opened.json()["csrf"]}).json()
+    assert {**me, "csrf": opened.json()["csrf"]} == opened.json()
     again = log_in(local, made["code"])
     assert (again.status_code, again.json()["code"]) == (401, "not_authorized")
     assert "set-cookie" not in again.headers
@@ -53,10 +54,26 @@ def test_a_code_stands_for_the_token_that_asked_for_it(service: ApiFixture, loca
     opened = log_in(local, make_code(local, made["token"])).json()
     assert (opened["name"], opened["scopes"]) == ("alice", ["account", "jobs:read"])
     assert opened["token_id"] == made["id"]
+    own = {"X-CSRF-Token": opened["csrf"]}
+    assert local.get("/v1/me", headers=own).status_code == 200
     waiting = make_code(local, made["token"])
     assert service.client.delete(f"/v1/tokens/{made['id']}").status_code == 204
-    assert local.get("/v1/me").status_code == 401, "the session ends with the token"
+    assert local.get("/v1/me", headers=own).status_code == 401, "the session ends with the token"
     assert log_in(local, waiting).status_code == 401
+
+
+def test_whose_a_code_is_can_be_asked_before_it_is_spent(service: ApiFixture, local: TestClient) -> None:
+    service.act_as("alice")
+    code = make_code(local, make_token(service)["token"])
+    before = audited(service)
+    for _ in range(2):
+        shown = local.post("/v1/session/codes/check", json={"code": code}, headers=PAGE)
+        assert (shown.status_code, shown.json()) == (200, {"name": "alice", "role": "member"})
+        assert "set-cookie" not in shown.headers
+    assert audited(service) == before
+    assert log_in(local, code).json()["name"] == "alice"
+    spent = local.post("/v1/session/codes/check", json={"code": code}, headers=PAGE)
+    assert (spent.status_code, spent.json()["code"]) == (401, "not_authorized")
 
 
 def test_a_session_makes_no_code(local: TestClient) -> None:
@@ -81,6 +98,7 @@ def test_other_machines_and_proxies_neither_get_nor_use_a_code(
     other = TestClient(service.app, base_url="http://127.0.0.1:8000", client=(peer, 5000))
     for refused in (
         other.post("/v1/session/codes", headers={**bearer(TOKEN), **headers}),
+        other.post("/v1/session/codes/check", json={"code": code}, headers={**PAGE, **headers}),
         log_in(other, code, **headers),
     ):
         assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
@@ -89,13 +107,17 @@ def test_other_machines_and_proxies_neither_get_nor_use_a_code(
 
 def test_another_site_cannot_use_a_code(local: TestClient) -> None:
     code = make_code(local)
-    assert log_in(local, code, Origin="http://evil.example").status_code == 403
+    evil = {"Origin": "http://evil.example"}
+    assert local.post("/v1/session/codes/check", json={"code": code}, headers=evil).status_code == 403
+    assert log_in(local, code, **evil).status_code == 403
     assert log_in(local, code).status_code == 200
 
 
 def test_wrong_codes_are_limited_as_wrong_tokens_are(service: ApiFixture, local: TestClient) -> None:
     limited = service.app.state.services.settings.max_wrong_tokens_per_minute
-    assert [log_in(local, "wrong").status_code for _ in range(limited + 1)] == [401] * limited + [429]
+    asked = [local.post("/v1/session/codes/check", json={"code": "wrong"}, headers=PAGE) for _ in range(3)]
+    assert [answer.status_code for answer in asked] == [401] * 3
+    assert [log_in(local, "wrong").status_code for _ in range(limited - 2)] == [401] * (limited - 3) + [429]
     assert local.get("/v1/me", headers={"Authorization": "Bearer wrong"}).status_code == 429
 
 

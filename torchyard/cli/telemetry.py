@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from torchyard.contract.views import JobView, LogLine, MetricsView, SeriesView
 
 _MOST_POINTS = 100_000
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # the last are full-width
 
 
 def logs(
@@ -143,7 +144,7 @@ def _write_csv(view: MetricsView) -> None:
 
 def _text_cell(text: str) -> str:
     """Returns `text` for a CSV cell. A spreadsheet would run it as a formula if it began with one of these."""
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+    return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def _row(series: SeriesView) -> tuple[str, ...]:

@@ -80,6 +80,13 @@ class NotAuthorized(TorchyardError):
     title = "A valid token is needed"
 
 
+class SessionEnded(NotAuthorized):
+    """The browser's session has ended, or the request does not have the session's second secret."""
+
+    code = "session_ended"
+    title = "The session has ended"
+
+
 class Forbidden(TorchyardError):
     """The caller is known, and may not do this."""
 

@@ -113,6 +113,13 @@ class CodeLogin(Schema):
     code: Annotated[str, Field(min_length=1, max_length=100)]
 
 
+class FileLink(Schema):
+    """The file to link to."""
+
+    path: Annotated[str, Field(min_length=1, max_length=4000, pattern="^/v1/jobs/")]
+    """Its path with its query, as a download asks for it."""
+
+
 class ActionFilter(Schema):
     """The jobs that meet every condition, as those of a list do."""
 

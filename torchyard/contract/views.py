@@ -538,8 +538,22 @@ class MeView(View):
     scopes: list[Scope]
     token_id: str | None = None
     """None for the bootstrap administrator's token."""
-    csrf: str | None = None
-    """For a browser's session: what every request that changes something sends as `X-CSRF-Token`."""
+
+
+class SessionView(MeView):
+    """Who has just logged in, and what the page must send beside the cookie."""
+
+    csrf: str
+    """Every request with the cookie sends it as `X-CSRF-Token`. It is told this once."""
+
+
+class FileLinkView(View):
+    """A link to one file, which needs neither a header nor a cookie."""
+
+    path: str
+    """The path of the file with its query, relative to the address of the service."""
+    expires_at: datetime
+    """Until then a download may begin."""
 
 
 class LoginCodeView(View):
@@ -549,6 +563,13 @@ class LoginCodeView(View):
     expires_at: datetime
     has_page: bool
     """Whether the service has the page to log in to."""
+
+
+class CodeOwnerView(View):
+    """For whom a login code was made."""
+
+    name: str
+    role: Role
 
 
 class QuotaView(View):

@@ -49,7 +49,7 @@ test("below a path of nginx, a token logs in, a deep link reloads, and the page 
   const visited = await signIn(browser, service, `jobs/${job.id}`, { root });
   const { page, context } = visited;
   const [cookie] = await context.cookies();
-  assert.equal(cookie?.path, "/torchyard/");
+  assert.equal(cookie?.path, "/");
   await page.reload();
   await page.getByRole("heading", { name: job.name }).waitFor();
   await page.locator(".status.live").waitFor();

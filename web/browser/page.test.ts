@@ -2,13 +2,16 @@
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
+import { readFile } from "node:fs/promises";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { after, before, test } from "node:test";
 import type { Browser, Page } from "playwright-core";
 import { launch } from "./chromium.ts";
 import { digits, reach, submit, type Job } from "./jobs.ts";
-import { code, leave, visit } from "./page.ts";
+import { accept, code, leave, visit } from "./page.ts";
 import { mount } from "./proxy.ts";
 import { Service } from "./service.ts";
 
@@ -21,6 +24,12 @@ for line in range(600):
 sys.stdout.flush()
 raise SystemExit("the disk of dreams is full")
 `;
+
+/** One pixel. */
+const PICTURE = Buffer.from(
+  "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
+  "base64",
+);
 
 let service: Service;
 let browser: Browser;
@@ -60,6 +69,116 @@ test("a one-time code logs in, and leaves no secret where scripts can read it", 
     JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie]),
   );
   assert.ok(!stored.includes(service.facts.token) && !stored.includes(cookie?.value ?? ""));
+  await page.reload();
+  await page.getByRole("heading", { name: "Queue" }).waitFor();
+  await leave(visited);
+});
+
+test("the web server of a job gets a visitor's cookie, and can do nothing with it", async () => {
+  const visited = await visit(browser, service);
+  const stolen: string[] = [];
+  const thief = createServer((request, answer) => {
+    stolen.push(request.headers.cookie ?? "");
+    answer.writeHead(200, { "content-type": "text/html" }).end("<p>the page of a job</p>");
+  });
+  await new Promise<void>((ready) => thief.listen(0, "127.0.0.1", ready));
+  try {
+    const page = await visited.context.newPage();
+    await page.goto(`http://127.0.0.1:${(thief.address() as AddressInfo).port}/`);
+    const cookie = stolen[0] ?? "";
+    assert.match(cookie, /^torchyard_[0-9a-f]{12}=.{40,}$/);
+    for (const path of ["v1/me", "v1/jobs", "v1/stream?topic=jobs", `v1/jobs/${trained.id}/logs/download`]) {
+      const refused = await fetch(new URL(path, service.url), { headers: { cookie } });
+      assert.equal(refused.status, 401, path);
+      const theirs = await page.evaluate(
+        (target) =>
+          fetch(target, { credentials: "include", headers: { "x-csrf-token": "x" } }).then(
+            () => "answered",
+            () => "refused",
+          ),
+        new URL(path, service.url).href,
+      );
+      assert.equal(theirs, "refused", path);
+    }
+    assert.equal(await page.evaluate(() => localStorage.length), 0);
+  } finally {
+    thief.closeAllConnections();
+    thief.close();
+  }
+  await leave(visited);
+});
+
+test("a link of somebody else does not change the account unasked", async () => {
+  await service.ask("v1/users", { method: "POST", body: { name: "mallory" } });
+  const { token } = await service.ask<{ token: string }>("v1/tokens", {
+    method: "POST",
+    body: { user: "mallory" },
+  });
+  const link = async (): Promise<string> => `${service.url}/#code=${await code(service, token)}`;
+  const stranger = await browser.newContext({ locale: "en-US" });
+  const first = await stranger.newPage();
+  await first.goto(await link());
+  await first.getByRole("button", { name: "Continue as mallory" }).waitFor();
+  assert.deepEqual(await stranger.cookies(), []);
+  await first.keyboard.press("Enter");
+  await first.getByRole("button", { name: "Do not sign in" }).click();
+  await first.getByLabel("Personal token").waitFor();
+  await stranger.close();
+
+  const visited = await visit(browser, service);
+  const page = await visited.context.newPage();
+  await page.goto(await link());
+  await page.getByText("You are signed in as admin now").waitFor();
+  await page.getByRole("button", { name: "Stay admin" }).click();
+  await page.getByLabel("Menu of admin").waitFor();
+  const own = await visited.context.newPage();
+  await own.goto(`${service.url}/#code=${await code(service)}`);
+  await own.getByLabel("Menu of admin").waitFor();
+  await page.goto("about:blank");
+  await page.goto(await link());
+  await page.getByRole("button", { name: "Continue as mallory" }).click();
+  await page.getByLabel("Menu of mallory").waitFor();
+  await leave(visited);
+});
+
+test("the picture of a checkpoint is fetched with the secret, and shown", async () => {
+  const visited = await visit(browser, service);
+  const { page } = visited;
+  const asked: (string | undefined)[] = [];
+  await page.route(/\/checkpoints\?/, async (route) => {
+    const answer = await route.fetch();
+    const list = (await answer.json()) as { data: { files: unknown[] }[] };
+    list.data[0]?.files.push({ path: "overlays/a.png", size: PICTURE.length, sha256: "0".repeat(64) });
+    await route.fulfill({ response: answer, json: list });
+  });
+  await page.route(/\/files\/overlays\/a\.png$/, async (route) => {
+    asked.push(route.request().headers()["x-csrf-token"]);
+    await route.fulfill({ contentType: "image/png", body: PICTURE });
+  });
+  await page.goto(`${service.url}/jobs/${trained.id}?tab=checkpoints`);
+  await page.waitForFunction(
+    () => document.querySelector<HTMLImageElement>("figure img")?.naturalWidth === 1,
+  );
+  assert.match(asked[0] ?? "", /^.{40,}$/);
+  await leave(visited);
+});
+
+test("files are saved by a link, and a log by its raw button", async () => {
+  const visited = await visit(browser, service, `jobs/${trained.id}?tab=checkpoints`);
+  const { page } = visited;
+  const [checkpoint] = await Promise.all([
+    page.waitForEvent("download"),
+    page.getByRole("button", { name: "download" }).first().click(),
+  ]);
+  assert.match(checkpoint.suggestedFilename(), /^cracks-unet-epoch-\d\.pt$/);
+  assert.ok((await readFile(await checkpoint.path())).length > 1000);
+  await page.goto(`${service.url}/jobs/${failed.id}?tab=logs`);
+  const [log] = await Promise.all([
+    page.waitForEvent("download"),
+    page.getByRole("button", { name: "raw" }).click(),
+  ]);
+  assert.equal(log.suggestedFilename(), "noisy-logs.txt");
+  assert.ok((await readFile(await log.path(), "utf8")).includes("line 599 of many"));
   await leave(visited);
 });
 
@@ -105,6 +224,7 @@ test("what a browser loads first is small", async () => {
       );
   });
   await page.goto(`${service.url}/#code=${await code(service)}`);
+  await accept(page);
   await page.getByRole("heading", { name: "Queue" }).waitFor();
   await page.evaluate(() => document.fonts.ready);
   await Promise.all(read);

@@ -24,8 +24,14 @@ export async function visit(
   { root = `${service.url}/`, ...look }: Look & { root?: string } = {},
 ): Promise<Visit> {
   const visited = await open(browser, new URL(`${path}#code=${await code(service)}`, root), look);
-  await visited.page.getByRole("navigation", { name: "Pages" }).waitFor();
+  await accept(visited.page);
   return visited;
+}
+
+/** Takes the account that a link with a code offers, and waits for the page. */
+export async function accept(page: Page): Promise<void> {
+  await page.getByRole("button", { name: /^Continue as / }).click();
+  await page.getByRole("navigation", { name: "Pages" }).waitFor();
 }
 
 /** The same with the administrator's token, as people do on another machine. */
@@ -74,7 +80,7 @@ export async function leave({ context, complaints }: Visit): Promise<void> {
   assert.deepEqual(complaints, []);
 }
 
-/** Returns a new one-time code. */
-export async function code(service: Service): Promise<string> {
-  return (await service.ask<{ code: string }>("v1/session/codes", { method: "POST" })).code;
+/** Returns a new one-time code: the administrator's, or that of a token. */
+export async function code(service: Service, token = service.facts.token): Promise<string> {
+  return (await service.ask<{ code: string }>("v1/session/codes", { method: "POST", token })).code;
 }

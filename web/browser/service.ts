@@ -58,11 +58,18 @@ export class Service {
     return this.facts.url;
   }
 
-  /** Sends a request with the administrator's token. */
-  async ask<T>(path: string, { method = "GET", body }: { method?: string; body?: unknown } = {}): Promise<T> {
+  /** Sends a request with the administrator's token, or another one. */
+  async ask<T>(
+    path: string,
+    {
+      method = "GET",
+      body,
+      token = this.facts.token,
+    }: { method?: string; body?: unknown; token?: string } = {},
+  ): Promise<T> {
     const answer = await fetch(new URL(path, this.url), {
       method,
-      headers: { authorization: `Bearer ${this.facts.token}`, "content-type": "application/json" },
+      headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     });
     if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${await answer.text()}`);

@@ -52,6 +52,8 @@ class BrowserSession(Base):
 
     digest: Mapped[str] = mapped_column(String(64), primary_key=True)
     """SHA-256 of the cookie's value, in hex."""
+    csrf_digest: Mapped[str] = mapped_column(String(64))
+    """SHA-256, in hex, of the secret that the page sends beside the cookie, which other ports of the host get, too."""
     credential: Mapped[str] = mapped_column(String(64))
     """The id of the token, or the SHA-256 of the bootstrap administrator's. The session ends with it."""
     created_at: Mapped[int] = mapped_column(BigInteger, default=now_us())

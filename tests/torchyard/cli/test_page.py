@@ -28,8 +28,8 @@ def test_the_printed_address_logs_in_once(built: Team) -> None:
     assert address == f"{built.url}/"
     with httpx2.Client(base_url=built.url, trust_env=False) as browser:
         assert browser.get(address).headers["content-type"].startswith("text/html")
-        assert browser.post("/v1/session", json={"code": code}).json()["name"] == "alice"
-        assert browser.get("/v1/me").json()["name"] == "alice"
+        opened = browser.post("/v1/session", json={"code": code}).json()
+        assert browser.get("/v1/me", headers={"X-CSRF-Token": opened["csrf"]}).json()["name"] == "alice"
         assert browser.post("/v1/session", json={"code": code}).status_code == 401
 
 

@@ -1,15 +1,19 @@
 /** The time from a navigation to the first coloured pixel inside a plot, from the frames that Chromium composes. */
 import { writeFileSync } from "node:fs";
 import type { Browser, BrowserContext, CDPSession, Page } from "playwright-core";
+import { accept } from "../page.ts";
 
 export interface Subject {
   readonly name: string;
   readonly url: string;
   /** Selects the plot's area. */
   readonly plot: string;
-  /** Logs in: the address is opened once, and its cookies are kept. Empty where there is no login. */
+  /** Logs in: the address is opened once, and what the browser keeps of it. Empty where there is no login. */
   readonly login: string;
 }
+
+/** Cookies and local storage. */
+type Kept = Awaited<ReturnType<BrowserContext["storageState"]>>;
 
 interface Frame {
   readonly png: string;
@@ -38,14 +42,18 @@ export async function firstCurves(
   repeats: number,
   keep = "",
 ): Promise<Record<string, number[]>> {
-  const cookies = new Map<string, Awaited<ReturnType<BrowserContext["cookies"]>>>();
-  for (const subject of subjects) cookies.set(subject.name, await loggedIn(browser, subject));
+  const kept = new Map<string, Kept>();
+  for (const subject of subjects) kept.set(subject.name, await loggedIn(browser, subject));
   const reader = await (await browser.newContext()).newPage();
   const found: Record<string, number[]> = Object.fromEntries(subjects.map(({ name }) => [name, []]));
   for (let repeat = 0; repeat < repeats; repeat++)
     for (const subject of subjects) {
-      const context = await browser.newContext({ viewport: SIZE, locale: "en-US", colorScheme: "light" });
-      await context.addCookies(cookies.get(subject.name) ?? []);
+      const context = await browser.newContext({
+        viewport: SIZE,
+        locale: "en-US",
+        colorScheme: "light",
+        storageState: kept.get(subject.name) ?? { cookies: [], origins: [] },
+      });
       found[subject.name]?.push(await once(context, subject, reader, repeat === 0 ? keep : ""));
       await context.close();
     }
@@ -53,16 +61,16 @@ export async function firstCurves(
   return found;
 }
 
-async function loggedIn(browser: Browser, { login }: Subject): ReturnType<BrowserContext["cookies"]> {
+async function loggedIn(browser: Browser, { login }: Subject): Promise<Kept> {
   const context = await browser.newContext({ locale: "en-US" });
   if (login) {
     const page = await context.newPage();
     await page.goto(login);
-    await page.getByRole("navigation", { name: "Pages" }).waitFor();
+    await accept(page);
   }
-  const cookies = await context.cookies();
+  const found = await context.storageState();
   await context.close();
-  return cookies;
+  return found;
 }
 
 async function once(context: BrowserContext, subject: Subject, reader: Page, keep: string): Promise<number> {

@@ -2,6 +2,7 @@
 import { readFileSync } from "node:fs";
 import type { Browser, Page } from "playwright-core";
 import { launch } from "../chromium.ts";
+import { accept } from "../page.ts";
 import { firstCurves, type Subject } from "./curve.ts";
 import { frames } from "./frames.ts";
 import { heaps, Stream, type Replay } from "./heap.ts";
@@ -27,17 +28,20 @@ try {
 
 async function measured(browser: Browser, order: Order): Promise<unknown> {
   if (order.what === "curve") return firstCurves(browser, order.subjects, order.repeats, order.keep);
-  const page = await loggedIn(browser, order.login);
-  if (order.what === "sizes") return sizes(page);
+  if (order.what === "sizes") return sizes(await loggedIn(browser, order.login));
   const service = new URL(order.login).origin;
   if (order.what === "frames") {
+    const page = await loggedIn(browser, order.login);
     await page.goto(`${service}/${order.path}`);
     await drawn(page, order.charts);
     return frames(page, order.seconds);
   }
   const stream = new Stream(service, order.replay);
   try {
-    await page.goto(`${await stream.start()}${order.path}`);
+    // The session is that of an origin, port and all.
+    const root = await stream.start();
+    const page = await loggedIn(browser, `${root}${new URL(order.login).hash}`);
+    await page.goto(`${root}${order.path}`);
     await drawn(page, order.replay.keys.length);
     return await heaps(page, stream, order.replay);
   } finally {
@@ -48,7 +52,7 @@ async function measured(browser: Browser, order: Order): Promise<unknown> {
 async function loggedIn(browser: Browser, login: string): Promise<Page> {
   const page = await (await browser.newContext({ viewport: SIZE, locale: "en-US" })).newPage();
   await page.goto(login);
-  await page.getByRole("navigation", { name: "Pages" }).waitFor();
+  await accept(page);
   return page;
 }
 

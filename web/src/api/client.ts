@@ -1,6 +1,7 @@
-/** Requests to the service, with the browser's cookie. Paths are relative to the page, so any prefix works. */
+/** Requests to the service, with the browser's cookie and the session's second secret. Paths are relative to the page, so any prefix works. */
 import { BASE } from "../base";
-import type { MeView, Problem } from "./wire";
+import { sessionHeaders } from "./secret";
+import type { FileLinkView, Problem } from "./wire";
 
 /** What the service answered instead, or why it could not be asked (`status` 0). */
 export class ApiError extends Error {
@@ -15,13 +16,7 @@ export class ApiError extends Error {
   }
 }
 
-let csrf: string | null = null;
 let signedOut: () => void = () => undefined;
-
-/** Keeps the session's token against forged requests, in memory only. */
-export function setSession(me: MeView | null): void {
-  csrf = me?.csrf ?? null;
-}
 
 /** Calls `then` whenever the service does not know the session any more. */
 export function onSignedOut(then: () => void): void {
@@ -45,7 +40,22 @@ export type Query = Record<
 
 /** Reads JSON. Throws ApiError. */
 export async function get<T>(path: string, query: Query = {}, signal: AbortSignal | null = null): Promise<T> {
-  return send<T>("GET", url(path, query), undefined, signal);
+  return read<T>(await send("GET", url(path, query), undefined, signal));
+}
+
+/** Reads a file. Throws ApiError. */
+export async function getFile(path: string, signal: AbortSignal | null = null): Promise<Blob> {
+  return (await send("GET", url(path), undefined, signal)).blob();
+}
+
+/** Lets the browser save a file, however large: it sends no header with a download, and so it gets a link. Throws ApiError. */
+export async function download(path: string, query: Query = {}): Promise<void> {
+  const target = new URL(url(path, query));
+  const made = await post<FileLinkView>("v1/links", { path: `/${path}${target.search}` });
+  const link = document.createElement("a");
+  link.href = url(made.path.slice(1));
+  link.download = "";
+  link.click();
 }
 
 /** Sends a change. With `keepalive` it outlives the page. Throws ApiError. */
@@ -55,19 +65,18 @@ export async function post<T>(
   method: "POST" | "PATCH" | "DELETE" = "POST",
   keepalive = false,
 ): Promise<T> {
-  return send<T>(method, url(path), body, null, keepalive);
+  return read<T>(await send(method, url(path), body, null, keepalive));
 }
 
-async function send<T>(
+async function send(
   method: string,
   target: string,
   body: unknown,
   signal: AbortSignal | null,
   keepalive = false,
-): Promise<T> {
-  const headers = new Headers({ accept: "application/json" });
+): Promise<Response> {
+  const headers = new Headers({ accept: "application/json", ...sessionHeaders() });
   if (body !== undefined) headers.set("content-type", "application/json");
-  if (method !== "GET" && csrf !== null) headers.set("x-csrf-token", csrf);
   let answer: Response;
   try {
     answer = await fetch(target, {
@@ -86,6 +95,10 @@ async function send<T>(
     if (answer.status === 401) signedOut();
     throw await errorOf(answer);
   }
+  return answer;
+}
+
+async function read<T>(answer: Response): Promise<T> {
   return (answer.status === 204 ? undefined : await answer.json()) as T;
 }
 

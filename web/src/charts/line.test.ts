@@ -5,7 +5,8 @@ import { Place, stepsPerEpoch, type Attempt, type XKind } from "./axis";
 import { Columns } from "./columns";
 import { extentOf, Line } from "./line";
 import { measure } from "./range";
-import { csvOf, tableOf } from "./table";
+import CELLS from "../../../tests/csv_cells.json";
+import { csvOf, tableOf, textCell } from "./table";
 import { notesOf } from "./words";
 
 const PLAIN = { log: false, robust: false };
@@ -162,6 +163,15 @@ test("a table joins the lines by step and leaves open what a line lacks", () => 
 test("a long table keeps the first row and the last", () => {
   const { rows, all } = tableOf([line(Array.from({ length: 1000 }, (_, i) => i))], 200);
   expect([rows.length, all, rows[0]?.step, rows.at(-1)?.step]).toEqual([200, 1000, 1, 1000]);
+});
+
+test("a spreadsheet runs no name, as in the CSV of the command line", () => {
+  for (const [text, cell] of Object.entries(CELLS))
+    expect(textCell(text)).toBe(/[",\r\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell);
+  const evil = new Line("a", "=1+1", { slot: 1, dash: [] }, line([-1.5]).columns, new Place("step", []));
+  expect(csvOf("@SUM(1)", [evil]).split("\r\n")[1]).toBe(
+    "a,'=1+1,'@SUM(1),1,1970-01-01T00:01:41.000Z,1,1,-1.5,-1.5,-1.5,-1.5,0",
+  );
 });
 
 test("CSV quotes names and keeps what is no number", () => {

@@ -23,6 +23,9 @@ const HEAD = [
   "nonfinite",
 ];
 
+/** As the command line writes them: `_FORMULA` of torchyard/cli/telemetry.py. */
+const FORMULA = /^[=+\-@\t\r＝＋－＠]/;
+
 /** Returns the rows of all lines by step, at most `most` of them, evenly chosen with the first and the last, and how many there are. */
 export function tableOf(lines: readonly Line[], most: number): { rows: readonly TableRow[]; all: number } {
   const times = new Map<number, number>();
@@ -43,24 +46,18 @@ export function csvOf(key: string, lines: readonly Line[]): string {
   const out = [HEAD.join(",")];
   for (const { jobId, name, columns } of lines)
     for (let i = 0; i < columns.length; i++) {
-      const numbers = [columns.mean, columns.min, columns.max, columns.ema].map((values) =>
-        String(values[i]),
-      );
+      const numbers = [columns.mean, columns.min, columns.max, columns.ema].map((values) => values[i]);
       const time = new Date((columns.time[i] ?? 0) * 1000).toISOString();
-      const row = [
-        jobId,
-        name,
-        key,
-        columns.step[i],
-        time,
-        columns.attempt[i],
-        columns.weight[i],
-        ...numbers,
-        columns.nonfinite[i],
-      ];
-      out.push(row.map((cell) => quoted(String(cell))).join(","));
+      const place = [columns.step[i], time, columns.attempt[i], columns.weight[i]];
+      out.push([...[jobId, name, key].map(textCell), ...place, ...numbers, columns.nonfinite[i]].join(","));
     }
   return `${out.join("\r\n")}\r\n`;
+}
+
+/** Returns `text` for a cell of CSV. A spreadsheet would run it as a formula if it began with one of these. */
+export function textCell(text: string): string {
+  const safe = FORMULA.test(text) ? `'${text}` : text;
+  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
 /** Returns the value of the point, or of the bucket that holds the step; null without one. */
@@ -76,8 +73,4 @@ function evenly(items: readonly number[], most: number): readonly number[] {
     { length: most },
     (_, i) => items[Math.round((i * (items.length - 1)) / (most - 1))] ?? 0,
   );
-}
-
-function quoted(text: string): string {
-  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }

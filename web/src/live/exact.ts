@@ -1,5 +1,6 @@
 /** Reads what a job stored between two positions, one item at a time, so that a batch can begin in its middle. */
 import { url } from "../api/client";
+import { sessionHeaders } from "../api/secret";
 import type { EventView, LogLine } from "../api/wire";
 import type { Items } from "./events";
 import { readEvents } from "./sse";
@@ -29,6 +30,7 @@ export async function itemsBetween(jobId: string, from: number, to: number): Pro
   const answer = await fetch(url(`v1/jobs/${jobId}/stream`, { after: from }), {
     signal: connection.signal,
     credentials: "same-origin",
+    headers: sessionHeaders(),
   });
   if (!answer.ok || !answer.body) throw new Error(`the stream answered ${answer.status}`);
   try {

@@ -1,5 +1,6 @@
 /** The one connection to `v1/stream`: keeps its cursor, tries again, and says how it stands. Runs in a worker or a tab. */
 import { url } from "../api/client";
+import { sessionHeaders } from "../api/secret";
 import type { JobSummary } from "../api/wire";
 import type { Items, LiveStatus, Topic } from "./events";
 import type { FromFeed, State, Wish } from "./messages";
@@ -90,7 +91,7 @@ export class Feed {
       const answer = await this.request(this.address(), {
         signal: connection.signal,
         credentials: "same-origin",
-        headers: { accept: "text/event-stream" },
+        headers: { accept: "text/event-stream", ...sessionHeaders() },
       });
       failure = "polling";
       if (answer.status === 401) {
@@ -121,7 +122,11 @@ export class Feed {
   private async leaveOut(signal: AbortSignal): Promise<boolean> {
     const known = this.gone.size;
     for (const id of [...this.cursor.keys()]) {
-      const answer = await this.request(url(`v1/jobs/${id}`), { signal, credentials: "same-origin" });
+      const answer = await this.request(url(`v1/jobs/${id}`), {
+        signal,
+        credentials: "same-origin",
+        headers: sessionHeaders(),
+      });
       if (answer.status !== 404) continue;
       this.gone.add(id);
       this.cursor.delete(id);

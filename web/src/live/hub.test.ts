@@ -11,6 +11,20 @@ test("the tabs' wishes are one, from the earliest position of each job", () => {
   expect(union(wishes)).toEqual({ jobs: { a: 3, b: 1 }, topics: ["jobs", "queue"] });
 });
 
+test("the stream sends the secret of the newest session, which a tab tells", async () => {
+  const { request, next } = service();
+  const hub = new Hub<"tab">(() => undefined, request);
+  hub.join("tab");
+  hub.take("tab", { type: "session", secret: "one" });
+  hub.take("tab", { type: "wish", wish: { jobs: {}, topics: ["queue"] } });
+  expect((await next()).headers.get("x-csrf-token")).toBe("one");
+  hub.take("tab", { type: "session", secret: "two" });
+  hub.take("tab", { type: "retry" });
+  expect((await next()).headers.get("x-csrf-token")).toBe("two");
+  hub.take("tab", { type: "session", secret: null });
+  hub.take("tab", { type: "leave" });
+});
+
 test("each tab hears what it asked for, over one connection", async () => {
   const { request, next } = service();
   const boxes = { one: inbox<FromFeed>(), other: inbox<FromFeed>() };

@@ -1,4 +1,5 @@
 /** Joins the wishes of several tabs into one feed, and tells each tab what it asked for. */
+import { hold } from "../api/secret";
 import type { Topic } from "./events";
 import { Feed } from "./feed";
 import type { FromFeed, FromTab, Wish } from "./messages";
@@ -36,6 +37,7 @@ export class Hub<Port> {
     const tab = this.tabs.get(port) ?? { wish: NOTHING, heardAt: 0 };
     tab.heardAt = Date.now();
     this.tabs.set(port, tab);
+    if (message.type === "session") hold(message.secret);
     if (message.type === "retry") this.feed.retry();
     if (message.type !== "wish") return;
     tab.wish = message.wish;

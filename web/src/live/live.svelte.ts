@@ -1,4 +1,5 @@
 /** The one store of live data of a tab: listeners say what they watch; nothing is told twice, nothing left out. */
+import { secret } from "../api/secret";
 import type { LiveEvent, LiveStatus, Topic, Watch } from "./events";
 import { itemsBetween } from "./exact";
 import { Hub, union } from "./hub";
@@ -60,8 +61,7 @@ export class Live {
     this.alive ??= setInterval(() => this.send?.({ type: "alive" }), ALIVE_MS);
     addEventListener("pagehide", this.leave);
     addEventListener("pageshow", this.wish);
-    this.send({ type: "retry" });
-    this.wish();
+    this.introduce();
   }
 
   /** Wants nothing any more, until the next start. */
@@ -81,8 +81,15 @@ export class Live {
   /** Connects without the other tabs: their worker could not be loaded. */
   private readonly connectAlone = (): void => {
     this.send = alone((message) => this.told(message));
-    this.wish();
+    this.introduce();
   };
+
+  /** Says whose session it is and what is wanted, and has the feed connect anew: it may have been another's. */
+  private introduce(): void {
+    this.send?.({ type: "session", secret: secret() });
+    this.send?.({ type: "retry" });
+    this.wish();
+  }
 
   private readonly leave = (): void => this.send?.({ type: "leave" });
 

@@ -26,6 +26,8 @@ export type FromFeed =
   | { readonly type: "signed-out" };
 
 export type FromTab =
+  /** The session's second secret: a worker cannot read the storage that keeps it. */
+  | { readonly type: "session"; readonly secret: string | null }
   | { readonly type: "wish"; readonly wish: Wish }
   | { readonly type: "retry" }
   | { readonly type: "alive" }

@@ -2,6 +2,7 @@
 
 export interface Connection {
   readonly url: URL;
+  readonly headers: Headers;
   send(name: string, data: unknown): Promise<void>;
   end(): Promise<void>;
 }
@@ -17,6 +18,7 @@ export function service(): { request: typeof fetch; next: () => Promise<Connecti
     const write = (text: string): Promise<void> => writer.write(new TextEncoder().encode(text));
     const connection: Connection = {
       url: new URL(target),
+      headers: new Headers(init.headers),
       send: (name, data) => write(`event: ${name}\ndata: ${JSON.stringify(data)}\n\n`),
       end: () => writer.close(),
     };

@@ -1,34 +1,47 @@
-/** Who uses the page: a session whose cookie the page cannot read. */
-import { ApiError, get, onSignedOut, post, setSession } from "../api/client";
-import type { MeView } from "../api/wire";
+/** Who uses the page: a session whose cookie the page cannot read, and whose second secret it sends. */
+import { ApiError, get, onSignedOut, post } from "../api/client";
+import { forget, hold, keep, kept, secret } from "../api/secret";
+import type { CodeOwnerView, MeView, SessionView } from "../api/wire";
 
 type Stage =
-  /** `starting`: asks who it is; `out`: shows the login; `unreachable`: asks again soon. */
-  "starting" | "in" | "out" | "unreachable";
+  /**
+   * `starting`: asks who it is; `offered`: asks whether to take the link's account; `out`: shows the login;
+   * `unreachable`: asks again soon.
+   */
+  "starting" | "in" | "offered" | "out" | "unreachable";
+
+/** A link's login, which nobody has accepted yet. */
+interface Offer {
+  readonly code: string;
+  readonly owner: CodeOwnerView;
+  /** Who is signed in now; null for nobody. */
+  readonly me: MeView | null;
+}
 
 const AGAIN_MS = 3_000;
 const OLD_LINK =
   "This link has expired or was used before: it is good once, for a minute. Run this for a new one:";
+const ENDED = "Your session has ended. Sign in again.";
 
 class Session {
   stage = $state<Stage>("starting");
   me = $state.raw<MeView | null>(null);
+  offer = $state.raw<Offer | null>(null);
   /** Why the login is shown, if there is more to say than that it is needed. */
   notice = $state<string | null>(null);
   /** The command that helps, beside the notice. */
   command = $state<string | null>(null);
 
-  /** Exchanges the code of the address for a session, if it has one, and asks who this is. */
+  /** Asks who this is, and whether to take the account of the address's code, if it has one. */
   async begin(): Promise<void> {
-    onSignedOut(() => this.end("Your session has ended. Sign in again."));
-    const code = takeCode();
-    if (code !== null) await this.exchange(code);
-    if (this.stage !== "in") await this.ask();
+    onSignedOut(() => this.expire());
+    hold(kept());
+    await this.ask(takeCode());
   }
 
   /** Signs in with a token, which is kept nowhere. Throws ApiError. */
   async signIn(token: string): Promise<void> {
-    this.enter(await post<MeView>("v1/session", { token }));
+    this.open(await post<SessionView>("v1/session", { token }));
   }
 
   async signOut(): Promise<void> {
@@ -36,45 +49,99 @@ class Session {
     this.end(null);
   }
 
-  /** Shows the login. */
-  end(notice: string | null): void {
-    if (this.stage === "in") this.notice = notice;
-    this.me = null;
-    setSession(null);
-    this.stage = "out";
-  }
-
-  private async exchange(code: string): Promise<void> {
+  /** Spends the offered code. */
+  async accept(): Promise<void> {
+    const { offer } = this;
+    if (!offer) return;
     try {
-      this.enter(await post<MeView>("v1/session", { code }));
+      this.open(await post<SessionView>("v1/session", { code: offer.code }));
     } catch (error) {
-      if (!(error instanceof ApiError)) throw error;
-      if (error.status === 0) return;
-      this.notice = error.status === 429 || error.status >= 500 ? error.message : OLD_LINK;
-      this.command = "torchyard open";
+      this.explain(error);
+      this.settle(offer.me);
     }
   }
 
-  private async ask(): Promise<void> {
+  /** Leaves the offered code unused. */
+  decline(): void {
+    this.settle(this.offer?.me ?? null);
+  }
+
+  /** Shows the login, as the service does not know the session any more. */
+  expire(): void {
+    if (this.stage === "in") this.end(ENDED);
+  }
+
+  /** Shows the login; the page in a newer session, if another tab has opened one. */
+  private end(notice: string | null): void {
+    const newer = kept();
+    if (newer !== null && newer !== secret()) {
+      location.reload();
+      return;
+    }
+    this.notice = notice;
+    forget();
+    this.settle(null);
+  }
+
+  private async ask(code: string | null): Promise<void> {
     try {
-      this.enter(await get<MeView>("v1/me"));
-    } catch (error) {
-      if (!(error instanceof ApiError)) throw error;
-      if (error.status === 401) this.end(null);
+      const me = await this.who();
+      const owner = code === null ? null : await this.ownerOf(code);
+      if (code === null || owner === null || owner.name === me?.name) this.settle(me);
       else {
-        this.stage = "unreachable";
-        this.notice = error.message;
-        setTimeout(() => void this.ask(), AGAIN_MS);
+        this.offer = { code, owner, me };
+        this.stage = "offered";
       }
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      this.stage = "unreachable";
+      this.notice = error.message;
+      setTimeout(() => void this.ask(code), AGAIN_MS);
     }
   }
 
-  private enter(me: MeView): void {
-    setSession(me);
+  /** Returns who is signed in; null for nobody. Throws ApiError. */
+  private async who(): Promise<MeView | null> {
+    try {
+      return await get<MeView>("v1/me");
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.status !== 401) throw error;
+      this.notice = error.code === "session_ended" ? ENDED : null;
+      forget();
+      return null;
+    }
+  }
+
+  /** Returns for whom the code was made; null if it is not good any more. Throws ApiError if nothing answers. */
+  private async ownerOf(code: string): Promise<CodeOwnerView | null> {
+    try {
+      return await post<CodeOwnerView>("v1/session/codes/check", { code });
+    } catch (error) {
+      if (error instanceof ApiError && error.status === 0) throw error;
+      this.explain(error);
+      return null;
+    }
+  }
+
+  /** Says why the link did not sign in. */
+  private explain(error: unknown): void {
+    if (!(error instanceof ApiError)) throw error;
+    this.notice = error.status === 401 ? OLD_LINK : error.message;
+    this.command = "torchyard open";
+  }
+
+  private open({ csrf, ...me }: SessionView): void {
+    keep(csrf);
+    this.settle(me);
+  }
+
+  private settle(me: MeView | null): void {
     this.me = me;
+    this.offer = null;
+    this.stage = me === null ? "out" : "in";
+    if (me === null) return;
     this.notice = null;
     this.command = null;
-    this.stage = "in";
   }
 }
 

@@ -1,0 +1,238 @@
+"""Sessions of browsers: the cookie, the second secret that the page sends, and links to files."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from io import BytesIO
+import re
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+from starlette.testclient import TestClient
+
+from api.links import LIFETIME_S, FileLinks
+from store.db.tables import BrowserSession
+from store.rows import tokens
+from store.rows.artifacts import NewArtifact
+from tests.api.service import TOKEN, ApiFixture, both_databases
+from torchyard.contract.job import EndReason
+
+SESSION = "5" * 64
+
+
+class Browser:
+    """A browser that is logged in as alice. It sends its cookie, and what each request names."""
+
+    def __init__(self, service: ApiFixture) -> None:
+        service.act_as("alice")
+        self.job = service.submit()["id"]
+        claim = service.start(self.job)
+        saved = service.new_checkpoint(step=1, files={"state.pt": b"state"}, val_loss=0.5)
+        left = service.app.state.services.store.blobs.add(BytesIO(b"left"))
+        service.record(claim, checkpoints=[saved], artifacts=[NewArtifact("a b/é&?.txt", left.size, left.sha256)])
+        service.end(claim, reason=EndReason.COMPLETED)
+        self.service = service
+        self.client = service.client
+        self.token = str(self.client.headers.pop("Authorization")).removeprefix("Bearer ")
+        self.csrf = self.log_in()
+        self.own = {"Origin": "http://testserver", "X-CSRF-Token": self.csrf}
+
+    @property
+    def cookie_name(self) -> str:
+        return self.service.app.state.services.cookie_name(secure=False)
+
+    def log_in(self, token: str | None = None) -> str:
+        answer = self.client.post("/v1/session", json={"token": token or self.token})
+        assert answer.status_code == 200
+        return answer.json()["csrf"]
+
+    def link(self, path: str) -> str:
+        made = self.client.post("/v1/links", json={"path": path}, headers=self.own)
+        assert made.status_code == 201, made.text
+        return made.json()["path"]
+
+    def as_another_client(self, path: str, **headers: str) -> Any:
+        """Asks without a cookie and without headers, as what follows a link does."""
+        return TestClient(self.service.app).get(path, headers=headers)
+
+
+@pytest.fixture
+def browser(service: ApiFixture) -> Iterator[Browser]:
+    yield Browser(service)
+    service.client.cookies.clear()
+
+
+def test_a_session_is_an_http_only_cookie_of_this_instance(browser: Browser) -> None:
+    assert list(browser.client.cookies) == [browser.cookie_name]
+    me = browser.client.get("/v1/me", headers=browser.own).json()
+    assert (me["name"], me["role"]) == ("alice", "member")
+    assert "csrf" not in me
+    cookie = browser.client.post("/v1/session", json={"token": TOKEN}).headers["Set-Cookie"]
+    assert {"HttpOnly", "SameSite=strict", "Path=/"} <= {part.strip() for part in cookie.split(";")}
+    assert TOKEN not in cookie
+
+
+@both_databases
+def test_only_digests_of_a_sessions_secrets_are_stored(browser: Browser) -> None:
+    cookie = browser.client.cookies[browser.cookie_name]
+    with browser.service.database.read() as session:
+        (row,) = session.scalars(select(BrowserSession)).all()
+    assert (row.digest, row.csrf_digest) == (tokens.digest_of(cookie), tokens.digest_of(browser.csrf))
+
+
+@pytest.mark.parametrize(
+    ("headers", "secure"),
+    [({}, False), ({"Origin": "https://testserver"}, True), ({"X-Forwarded-Proto": "https"}, False)],
+)
+def test_a_cookie_of_a_page_over_https_is_secure(service: ApiFixture, headers: dict[str, str], secure: bool) -> None:
+    answer = service.client.post("/v1/session", json={"token": TOKEN}, headers=headers)
+    cookie = answer.headers["set-cookie"]
+    assert ("; secure" in cookie.lower()) == secure
+    assert cookie.startswith("__Host-torchyard_" if secure else "torchyard_")
+
+
+def test_a_session_over_https_is_known_behind_a_proxy_that_says_nothing_of_it(browser: Browser) -> None:
+    browser.client.cookies.clear()
+    page = {"Origin": "https://testserver"}
+    opened = browser.client.post("/v1/session", json={"token": browser.token}, headers=page)
+    name, value = re.match("(__Host-[^=]+)=([^;]+)", opened.headers["set-cookie"]).groups()  # type: ignore[union-attr]
+    own = page | {"Cookie": f"{name}={value}", "X-CSRF-Token": opened.json()["csrf"]}
+    assert browser.client.get("/v1/me", headers=own).json()["name"] == "alice"
+    ended = browser.client.delete("/v1/session", headers=own)
+    assert f'{name}=""' in ended.headers["set-cookie"]
+    assert browser.client.get("/v1/me", headers=own).status_code == 401
+
+
+def test_of_two_cookies_the_second_secret_says_which_is_meant(browser: Browser) -> None:
+    secure = browser.service.app.state.services.cookie_name(secure=True)
+    headers = browser.own | {"Cookie": f"{secure}=other; {browser.cookie_name}={browser.client.cookies.popitem()[1]}"}
+    assert browser.client.get("/v1/me", headers=headers).status_code == 200
+
+
+def test_wrong_cookies_are_limited_as_wrong_tokens_are(service: ApiFixture) -> None:
+    limited = service.app.state.services.settings.max_wrong_tokens_per_minute
+    name = service.app.state.services.cookie_name(secure=False)
+    headers = {"Cookie": f"{name}=wrong", "Authorization": "", "X-CSRF-Token": "wrong"}
+    codes = [service.client.get("/v1/me", headers=headers).status_code for _ in range(limited + 2)]
+    assert codes == [401] * limited + [429] * 2
+
+
+def test_a_cookie_alone_reads_nothing(browser: Browser) -> None:
+    for headers in ({}, {"Origin": "http://testserver"}, {"X-CSRF-Token": browser.csrf[:-1]}, {"X-CSRF-Token": ""}):
+        for path in ("/v1/me", "/v1/jobs", f"/v1/jobs/{browser.job}/stream", f"/v1/stream?job={browser.job}"):
+            refused = browser.client.get(path, headers=headers)
+            assert (refused.status_code, refused.json()["code"]) == (401, "session_ended"), path
+    assert browser.client.get("/v1/me", headers={"X-CSRF-Token": browser.csrf}).status_code == 200
+
+
+def test_a_session_changes_things_only_for_this_services_own_pages(browser: Browser) -> None:
+    body = {"trainer": "image-classification"}
+    for headers in (
+        {"X-CSRF-Token": browser.csrf},
+        browser.own | {"Origin": "http://evil.example"},
+        browser.own | {"Origin": "http://testserver:81"},
+        browser.own | {"Origin": "null"},
+    ):
+        refused = browser.client.post("/v1/jobs", json=body, headers=headers)
+        assert (refused.status_code, refused.json()["code"]) == (403, "forbidden"), headers
+    for headers in ({}, {"Origin": "http://testserver"}, browser.own | {"X-CSRF-Token": browser.csrf[:-1]}):
+        refused = browser.client.post("/v1/jobs", json=body, headers=headers)
+        assert (refused.status_code, refused.json()["code"]) == (401, "session_ended"), headers
+    assert browser.client.post("/v1/jobs", json=body, headers=browser.own).status_code == 201
+    assert "access-control-allow-origin" not in browser.client.get("/v1/me", headers=browser.own).headers
+
+
+def test_a_session_ends_with_logout_and_with_its_token(browser: Browser) -> None:
+    token_id = browser.client.get("/v1/me", headers=browser.own).json()["token_id"]
+    browser.client.delete(f"/v1/tokens/{token_id}", headers=browser.own)
+    assert browser.client.get("/v1/me", headers=browser.own).status_code == 401
+    own = browser.own | {"X-CSRF-Token": browser.log_in(TOKEN)}
+    cookie = browser.client.cookies[browser.cookie_name]
+    assert browser.client.delete("/v1/session", headers=own).status_code == 204
+    old = own | {"Cookie": f"{browser.cookie_name}={cookie}"}
+    assert browser.client.get("/v1/me", headers=old).status_code == 401
+
+
+def test_a_login_from_another_site_or_with_a_wrong_token_opens_no_session(service: ApiFixture) -> None:
+    evil = {"Origin": "http://evil.example"}
+    assert service.client.post("/v1/session", json={"token": TOKEN}, headers=evil).status_code == 403
+    assert service.client.post("/v1/session", json={"token": "wrong"}).status_code == 401
+    assert service.client.post("/v1/session", json={}).status_code == 422
+    assert not list(service.client.cookies)
+
+
+def test_a_link_downloads_one_file_and_parts_of_it(browser: Browser) -> None:
+    link = browser.link(f"/v1/jobs/{browser.job}/checkpoints/best/download")
+    assert browser.as_another_client(link).content == b"state"
+    part = browser.as_another_client(link, Range="bytes=1-2")
+    assert (part.status_code, part.content) == (206, b"ta")
+    assert TestClient(browser.service.app).head(link).headers["content-length"] == "5"
+    odd = f"/v1/jobs/{browser.job}/artifacts/a%20b/%C3%A9%26%3F.txt"
+    assert browser.as_another_client(browser.link(odd)).content == b"left"
+    log = browser.link(f"/v1/jobs/{browser.job}/logs/download?timestamps=true&rank=0")
+    assert browser.as_another_client(log).status_code == 200
+
+
+def test_a_link_opens_nothing_else(browser: Browser) -> None:
+    path = f"/v1/jobs/{browser.job}/checkpoints/best/download"
+    link = browser.link(path).partition("?link=")[2]
+    for other in (
+        f"/v1/jobs/{browser.job}/checkpoints/latest/download?link={link}",
+        f"/v1/jobs/{browser.job}/logs/download?link={link}",
+        f"{path}?x=1&link={link}",
+        f"{path}?link={link[:-1]}{'0' if link[-1] != '0' else '1'}",
+        f"{path}?link={link.replace('.', '1.', 1)}",
+        f"{path}?link=",
+        f"{path}?link=%00",
+        f"{path}?link=%C3%A9.{SESSION}.é",
+    ):
+        refused = browser.as_another_client(other)
+        assert (refused.status_code, refused.json()["code"]) == (401, "not_authorized"), other
+    for call in (f"/v1/jobs/{browser.job}", "/v1/me"):
+        made = browser.client.post("/v1/links", json={"path": call}, headers=browser.own)
+        useless = made.json().get("path", call)
+        assert browser.as_another_client(useless).status_code == 401
+
+
+def test_a_link_ends_with_its_session_and_opens_what_its_user_may_read(browser: Browser) -> None:
+    link = browser.link(f"/v1/jobs/{browser.job}/checkpoints/best/download")
+    browser.service.act_as("bob")
+    others = browser.service.submit()["id"]
+    del browser.client.headers["Authorization"]
+    foreign = browser.link(f"/v1/jobs/{others}/logs/download")
+    assert browser.as_another_client(foreign).status_code == 404
+    assert browser.as_another_client(link).status_code == 200
+    assert browser.client.delete("/v1/session", headers=browser.own).status_code == 204
+    assert browser.as_another_client(link).status_code == 401
+
+
+def test_links_are_for_sessions_and_for_files_of_jobs(browser: Browser) -> None:
+    body = {"path": f"/v1/jobs/{browser.job}/logs/download"}
+    bearer = {"Authorization": f"Bearer {browser.token}"}
+    assert browser.client.post("/v1/links", json=body, headers=bearer).status_code == 403
+    for path in ("", "/v1/me", "https://evil.example/v1/jobs/x", "//evil.example", 5):
+        assert browser.client.post("/v1/links", json={"path": path}, headers=browser.own).status_code == 422
+
+
+def test_a_token_comes_before_a_link(browser: Browser) -> None:
+    path = f"/v1/jobs/{browser.job}/logs/download?link=wrong"
+    assert browser.as_another_client(path, Authorization=f"Bearer {browser.token}").status_code == 200
+
+
+def test_a_link_is_good_for_a_minute_and_made_with_the_services_own_key() -> None:
+    now = 1_000.5
+    links = FileLinks("secret", clock=lambda: now)
+    target, ends = links.make(SESSION, "/v1/jobs/j/files/a%20b?x=%26&link=old")
+    assert datetime.fromtimestamp(ends, UTC) == datetime.fromtimestamp(1_000, UTC) + timedelta(seconds=LIFETIME_S)
+    path, _, query = target.partition("?")
+    link = query.rpartition("link=")[2]
+    assert (path, query) == ("/v1/jobs/j/files/a%20b", f"x=%26&link={link}")
+
+    def session_of(key: str) -> str | None:
+        return FileLinks(key, clock=lambda: now).session_of(link, path="/v1/jobs/j/files/a b", query=query)
+
+    assert (session_of("secret"), session_of("other")) == (SESSION, None)
+    now = ends - 0.001
+    assert session_of("secret") == SESSION
+    now = ends
+    assert session_of("secret") is None
