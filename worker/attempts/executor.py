@@ -241,6 +241,7 @@ class AttemptExecutor:
                 offsets={str(name): int(offset) for name, offset in row.offsets.items()},
                 listed=self._records.checkpoint_names(),
                 world_size=len(job.devices),
+                most_checkpoints=limits.checkpoints,
                 patterns=_patterns(job),
                 artifacts=Artifacts(run, blobs, room=room, attempt=number, limits=limits),
             )

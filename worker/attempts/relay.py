@@ -26,6 +26,7 @@ from worker.attempts.capturing import Capturing
 from worker.attempts.copying import CHECKPOINT_LIMIT, CheckpointCopy, FileCopy
 from worker.attempts.lines import CHUNK, Line, LineReader, as_text
 from worker.attempts.progress import Progress
+from worker.attempts.spacing import Spacing
 from worker.packages.installation import LOG
 from worker.tensorboard.curves import EventFiles
 from worker.untrusted import folders_inside
@@ -43,13 +44,17 @@ _QUOTED_BYTES = 200
 _Event: TypeAlias = Metric | ProgressLine | Card | Message | CheckpointSaved
 _COPY_LIMIT = 1 << 25
 """Bytes of checkpoints that one call copies."""
+_MOST_FOLDERS = 50_000
+_MOST_UNANNOUNCED = 1000
+"""Folders in `checkpoints` without an event line that are looked at."""
 
 
 class Relay:
     """Reads the output of one attempt.
 
-    `offsets`: the bytes of each file that are stored. `listed`: the names of its stored checkpoints. The caller calls
-    `read` and commits the batch within `storing`, again and again, and `close` in the end.
+    `offsets`: the bytes of each file that are stored. `listed`: the names of its stored checkpoints. Beyond
+    `most_checkpoints` one a minute is read. The caller calls `read` and commits the batch within `storing`, again and
+    again, and `close` in the end.
     """
 
     def __init__(
@@ -61,6 +66,7 @@ class Relay:
         listed: Iterable[str],
         world_size: int,
         checkpoint_limit: int = CHECKPOINT_LIMIT,
+        most_checkpoints: int | None = None,
         patterns: Sequence[str] = (),
         artifacts: Artifacts | None = None,
     ) -> None:
@@ -71,6 +77,8 @@ class Relay:
         self._sources: tuple[tuple[str, int | None], ...] = ((LOG, None), *ranks, ("launcher", None))
         """The logs that it reads, with their ranks. The set-up and the launcher have none."""
         self._limit = checkpoint_limit
+        self._spacing = Spacing(most_checkpoints)
+        self._unannounced = _MOST_UNANNOUNCED
         self._progress = Progress()
         self._stored_progress = self._progress
         self._known_checkpoints = set(listed)
@@ -253,9 +261,17 @@ class Relay:
 
     def _add_unannounced_checkpoints(self, batch: Batch, copy_budget: int) -> None:
         """Adds checkpoints without an event line: the process ended before it could write the line."""
-        for name in folders_inside(self._run.job, self._run.checkpoints.name):
+        if self._spacing.is_over(len(self._known_checkpoints)):
+            if self._spacing.newest is not None:
+                self._add_checkpoint(self._spacing.newest, batch, copy_budget, spaced=False)
+            return
+        for name in folders_inside(self._run.job, self._run.checkpoints.name, most=_MOST_FOLDERS):
             if name in self._known_checkpoints or name.startswith("."):
                 continue
+            if not self._unannounced:
+                return
+            if self._copy is None:
+                self._unannounced -= 1
             if not _is_checkpoint_name(name):
                 self._known_checkpoints.add(name)
                 _warn(batch, f"checkpoint {name!r} is not listed: its name is not a valid checkpoint name")
@@ -264,9 +280,18 @@ class Relay:
             if self._copying_checkpoints:
                 return
 
-    def _add_checkpoint(self, name: str, batch: Batch, copy_budget: int) -> int:
-        """Copies at most `copy_budget` bytes of the checkpoint. Returns what is left of the budget."""
+    def _add_checkpoint(self, name: str, batch: Batch, copy_budget: int, *, spaced: bool = True) -> int:
+        """Copies at most `copy_budget` bytes of the checkpoint. Returns what is left of the budget.
+
+        `spaced`: leaves it out if the attempt publishes too many.
+        """
         if name in self._known_checkpoints or any(new.name == name for new in batch.checkpoints):
+            return copy_budget
+        begun = self._copy is not None and self._copy.name == name
+        count = len(self._known_checkpoints) + len(batch.checkpoints)
+        if spaced and not begun and self._spacing.leaves_out(name, count=count):
+            if (text := self._spacing.notice()) is not None:
+                _warn(batch, text)
             return copy_budget
         if self._copy is not None and self._copy.name != name:  # the job has rewritten its event log
             self._discard_unfinished()
