@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Row, and_, bindparam, case, delete, func, or_, select
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from store.announcement import announcement_of
 from store.db.tables import Allocation, Artifact, Attempt, Base, Bundle, Checkpoint, Job, Quota
@@ -197,7 +197,7 @@ def clear(session: Session, kind: str, name: str, resources: Iterable[Resource])
     announcement_of(session).wake_workers()
 
 
-def _least(stored: ColumnElement[int], left: ColumnElement[int]) -> ColumnElement[int]:
+def _least(stored: InstrumentedAttribute[int], left: InstrumentedAttribute[int]) -> ColumnElement[int]:
     return case((stored < left, stored), else_=left)
 
 

@@ -27,6 +27,7 @@ from worker.attempts.copying import CHECKPOINT_LIMIT, CheckpointCopy, FileCopy
 from worker.attempts.lines import CHUNK, Line, LineReader, as_text
 from worker.attempts.progress import Progress
 from worker.attempts.spacing import Spacing
+from worker.mask import Mask
 from worker.packages.installation import LOG
 from worker.tensorboard.curves import EventFiles
 from worker.untrusted import folders_inside
@@ -53,8 +54,8 @@ class Relay:
     """Reads the output of one attempt.
 
     `offsets`: the bytes of each file that are stored. `listed`: the names of its stored checkpoints. Beyond
-    `most_checkpoints` one a minute is read. The caller calls `read` and commits the batch within `storing`, again and
-    again, and `close` in the end.
+    `most_checkpoints` one a minute is read. `mask`: what no name of a file may have. The caller calls `read` and
+    commits the batch within `storing`, again and again, and `close` in the end.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Relay:
         most_checkpoints: int | None = None,
         patterns: Sequence[str] = (),
         artifacts: Artifacts | None = None,
+        mask: Mask | None = None,
     ) -> None:
         self._run = run
         self._blobs = blobs
@@ -82,13 +84,17 @@ class Relay:
         self._progress = Progress()
         self._stored_progress = self._progress
         self._known_checkpoints = set(listed)
+        self._mask = mask or Mask()
         self._reader = LineReader(run.job)
-        self._event_files = EventFiles(run.job) if run.layout == 2 else None  # in layout 1 the job owns no folder
+        # In layout 1 the job owns no folder.
+        self._event_files = EventFiles(run.job, mask=self._mask) if run.layout == 2 else None
         self._copy: CheckpointCopy | None = None
         """The unfinished copy. The line that announces its checkpoint waits, and so do the lines behind it."""
         captures = patterns and run.layout == 2
         self._capturing = (
-            Capturing(run, blobs, patterns, known=self._known_checkpoints, limit=checkpoint_limit) if captures else None
+            Capturing(run, blobs, patterns, known=self._known_checkpoints, limit=checkpoint_limit, mask=self._mask)
+            if captures
+            else None
         )
         self._artifacts = artifacts if run.layout == 2 and _ARTIFACTS not in offsets else None
         self._copied: list[CheckpointCopy | FileCopy] = []
@@ -298,6 +304,8 @@ class Relay:
         try:
             if self._copy is None:
                 self._copy = CheckpointCopy(self._run, self._blobs, name, limit=self._limit)
+                if any(map(self._mask.finds, [name, *(file.path for file in self._copy.checkpoint.files)])):
+                    raise DataError("its name, or that of one of its files, has the value of a secret")
             copy_budget = self._copy.copy_some(copy_budget)
         except DataError as error:
             self._discard_unfinished()
