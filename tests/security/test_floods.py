@@ -179,11 +179,22 @@ def test_a_flood_of_checkpoints_is_spaced_and_the_last_is_stored(run: RunDir) ->
     write_events(run, *({"type": "checkpoint", "name": name} for name in names))
     relay = relay_of(run, most=10)
     batches = drain(relay)
-    assert listed(batches) == names[:11]
+    assert listed(batches) == names[:10]
     (text,) = texts(batches)
     assert "TORCHYARD_MAX_CHECKPOINTS" in text
     assert listed(drain(relay, final=True)) == [names[-1]]
     assert drain(relay, final=True) == []
+
+
+def test_large_descriptions_of_checkpoints_count_as_several(run: RunDir) -> None:
+    names = [f"step-{number}" for number in range(8)]
+    metrics = {f"{number:0200}": 0.0 for number in range(100)}
+    for name in names:
+        publish(run.checkpoints, name, {"state.pt": b"1"}, Manifest(step=1, metrics=metrics, files=[]))
+    write_events(run, *({"type": "checkpoint", "name": name} for name in names))
+    relay = relay_of(run, most=10)
+    assert listed(drain(relay)) == names[:2]
+    assert listed(drain(relay, final=True)) == [names[-1]]
 
 
 def test_announced_checkpoints_that_do_not_exist_do_not_fill_the_memory(run: RunDir) -> None:

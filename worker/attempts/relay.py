@@ -304,6 +304,7 @@ class Relay:
         try:
             if self._copy is None:
                 self._copy = CheckpointCopy(self._run, self._blobs, name, limit=self._limit)
+                self._spacing.begin(self._copy.described)
                 if any(map(self._mask.finds, [name, *(file.path for file in self._copy.checkpoint.files)])):
                     raise DataError("its name, or that of one of its files, has the value of a secret")
             copy_budget = self._copy.copy_some(copy_budget)
