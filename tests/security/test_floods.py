@@ -22,8 +22,8 @@ from torchyard.contract.job import JobState
 from torchyard.contract.records import Manifest
 from torchyard.contract.rundir import RunDir
 from torchyard.run.publishing import publish
+from worker.attempts import lines, pace, thinning
 from worker.attempts import relay as relay_module
-from worker.attempts import thinning
 from worker.attempts.notices import Notices
 from worker.attempts.output import OutputRecorder
 from worker.attempts.records import AttemptRecords
@@ -55,22 +55,22 @@ def stored_bytes(simulated: SimulatedRunnerFixture) -> int:
 
 
 def test_a_flood_of_points_is_cut_counted_and_told_once_and_the_job_goes_on(simulated: SimulatedRunnerFixture) -> None:
-    limit(simulated, OutputLimits(point_bytes=1000 * POINT))
+    limit(simulated, OutputLimits(point_bytes=100 * POINT))
     attempt = simulated.start_ranks()
-    write_events(simulated.run, *(metric(step, loss=float(step)) for step in range(30_000)))
+    write_events(simulated.run, *(metric(step, loss=float(step)) for step in range(3000)))
     wait_for(simulated.messages, "the owner is told")
     simulated.detach()
-    write_events(simulated.run, *(metric(step, loss=float(step), rare=1.0) for step in range(30_000, 60_000)))
+    write_events(simulated.run, *(metric(step, loss=float(step), rare=1.0) for step in range(3000, 6000)))
     simulated.start_runner()
     simulated.save_checkpoint(3)
     write_events(simulated.run, {"type": "message", "text": "goes on"})
     attempt.end()
     assert simulated.wait_for_end().state == JobState.SUCCEEDED
-    assert stored_points(simulated) <= 1000 + 4
+    assert stored_points(simulated) <= 100 + 4
     assert simulated.row.point_bytes == stored_points(simulated) * POINT
     assert stored_bytes(simulated) >= simulated.row.point_bytes
     newest = simulated.store.read(lambda session: metrics.latest(session, [simulated.claim.job_id]))
-    assert newest == {simulated.claim.job_id: {"loss": 59_999.0, "rare": 1.0}}
+    assert newest == {simulated.claim.job_id: {"loss": 5999.0, "rare": 1.0}}
     notice, said = simulated.messages()
     assert "TORCHYARD_MAX_POINT_BYTES" in notice
     assert said == "goes on"
@@ -94,14 +94,14 @@ def test_points_beyond_the_limit_are_thinned_to_few_a_minute(monkeypatch: pytest
     monkeypatch.setattr(thinning.time, "monotonic", lambda: now)
     thin = Thinning()
     taken = 0
-    for second in range(600):
+    for second in range(300):
         now += 1
-        new = [MetricPoint(f"key-{key}", second, 0.0, 1) for key in range(1000)]
+        new = [MetricPoint(f"key-{key}", second, 0.0, 1) for key in range(200)]
         batch = thin.take(Batch(offsets={}, points=new))
         assert {point.step for point in batch.points} <= {second}
         taken += len(batch.points)
         thin.stored()
-    assert 0 < taken <= 1000 * 2
+    assert taken == 200 * 3, "after 1, 3 and 5 minutes"
     now += 600
     many = [MetricPoint(f"other-{key}", 1, 0.0, 1) for key in range(10 * MAX_SERIES)]
     assert len(thin.take(Batch(offsets={}, points=many)).points) <= MAX_SERIES
@@ -121,22 +121,46 @@ def test_thinned_points_wait_until_they_are_stored(monkeypatch: pytest.MonkeyPat
     assert not thin
 
 
-def test_a_flood_is_read_slowly_once_it_is_cut(simulated: SimulatedRunnerFixture) -> None:
+def test_a_flood_is_read_slowly_once_it_is_cut(
+    simulated: SimulatedRunnerFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One attempt must not take the worker's processor from the others for lines of which nothing is stored."""
+    monkeypatch.setattr(lines, "CHUNK", 4096)
     simulated.run.create()
-    write_events(simulated.run, *(metric(step, loss=0.0) for step in range(150_000)))
-    limits = OutputLimits(point_bytes=POINT)
+    write_events(simulated.run, *(metric(step, loss=0.0) for step in range(2500)))
+    assert turns(simulated, OutputLimits(point_bytes=POINT)) == [(16, False), (1, False), (1, False)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"type": "progress", "step": 1, "epoch": 1},
+        {"type": "card", "values": {"x": "y" * 30}},
+        metric(1, loss=0.0),
+    ],
+    ids=["progress", "card", "metric"],
+)
+def test_an_attempt_that_has_used_up_its_share_of_the_processor_is_read_slowly(
+    simulated: SimulatedRunnerFixture, line: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulated.run.create()
+    write_events(simulated.run, *[line] * 2500)
+    monkeypatch.setattr(lines, "CHUNK", 4096)
+    monkeypatch.setattr(pace, "_BURST_S", 1e-9)
+    assert turns(simulated, OutputLimits()) == [(16, False), (1, False), (1, False)]
+
+
+def turns(simulated: SimulatedRunnerFixture, limits: OutputLimits) -> list[tuple[int, bool]]:
+    """Returns of three turns how many batches each stored, and whether the next one follows at once."""
     records = AttemptRecords(simulated.context.store, simulated.claim, leaving=threading.Event(), limits=limits)
     records.read()
-    relay = relay_of(simulated.run)
-    output = OutputRecorder(relay, records=records, notices=Notices(records), attempts=1)
-    batches: list[int] = []
+    output = OutputRecorder(relay_of(simulated.run), records=records, notices=Notices(records), attempts=1)
+    found: list[tuple[int, bool]] = []
     for _ in range(3):
         before = simulated.row.relay_seq
         assert output.store_some()
-        batches.append(simulated.row.relay_seq - before)
-    assert batches == [16, 1, 1]
-    assert not output.has_more, "the next turn waits as after the last line"
+        found.append((simulated.row.relay_seq - before, output.has_more))
+    return found
 
 
 def relay_of(run: RunDir, *, most: int | None = None) -> Relay:

@@ -33,7 +33,14 @@ ODD = 'tab\tquote"back\\slash'
 @pytest.fixture
 def secret(monkeypatch: pytest.MonkeyPatch) -> None:
     """The job's secrets."""
-    monkeypatch.setattr(secrets, "resolve", lambda *_: AttemptSecrets({"KEY": VALUE, "ODD": ODD}))
+    resolve_as(monkeypatch, {"KEY": VALUE, "ODD": ODD})
+
+
+def resolve_as(monkeypatch: pytest.MonkeyPatch, values: dict[str, str]) -> None:
+    def resolve(*_: object) -> AttemptSecrets:
+        return AttemptSecrets(values)
+
+    monkeypatch.setattr(secrets, "resolve", resolve)
 
 
 def write_everything(run: RunDir) -> None:
@@ -111,8 +118,8 @@ def test_a_value_stays_masked_when_its_secret_changes(
     simulated: SimulatedRunnerFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     records = AttemptRecords(simulated.context.store, simulated.claim, leaving=threading.Event())
-    for values in ({"KEY": VALUE}, {"KEY": "another-value"}, {}):
-        monkeypatch.setattr(secrets, "resolve", lambda *_, found=values: AttemptSecrets(found))
+    for value in (VALUE, "another-value", ""):
+        resolve_as(monkeypatch, {"KEY": value})
         records.read()
     assert records.mask.text(f"{VALUE} another-value") == "*** ***"
 

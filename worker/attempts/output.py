@@ -6,6 +6,7 @@ import time
 from store.rows.attempts import Batch
 from worker.attempts.lifecycle import Drained, Undrained
 from worker.attempts.notices import Notices
+from worker.attempts.pace import Share
 from worker.attempts.records import AttemptRecords
 from worker.attempts.relay import Relay
 from worker.attempts.thinning import Thinning
@@ -36,6 +37,7 @@ class OutputRecorder:
         self._notices = notices
         self._attempts = attempts
         self._thinning = Thinning()
+        self._share = Share()
         self._failures = 0
         self._next_try = 0.0
 
@@ -47,16 +49,19 @@ class OutputRecorder:
         self.has_more = stored = False
         if time.monotonic() < self._next_try:
             return False
+        began = time.thread_time()
         try:
             # One part of a checkpoint is enough for one turn.
-            for _ in range(1 if self._floods else _MAX_BATCHES):
+            for _ in range(1 if self._slow else _MAX_BATCHES):
                 self.has_more = self._store(final=False)
                 stored = stored or self.has_more
                 if not self.has_more or self._relay.copying:
                     break
         except OSError as error:
             self._report_failure(error)
-        self.has_more = self.has_more and (self._relay.copying or not self._floods)
+        if not self._relay.copying:
+            self._share.take(time.thread_time() - began)
+            self.has_more = self.has_more and not self._slow
         return stored
 
     def store_rest(self) -> Undrained | Drained:
@@ -76,8 +81,8 @@ class OutputRecorder:
         removal.remove_checkpoint_copies(self._relay.folder, self._records.removed_among, attempts=self._attempts)
 
     @property
-    def _floods(self) -> bool:
-        return not _FLOODS.isdisjoint(self._records.cut)
+    def _slow(self) -> bool:
+        return self._share.used_up or not _FLOODS.isdisjoint(self._records.cut)
 
     def _store(self, *, final: bool) -> bool:
         batch = self._relay.read(final=final, logs="log" not in self._records.cut)
