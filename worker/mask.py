@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import islice
+import json
 import re
 
 from torchyard.contract.records import ExitReport
@@ -11,6 +13,8 @@ _LEAST_CHARACTERS = 8
 """A shorter value is not masked: it would hide innocent text."""
 _LEAST_PART = 4
 """Characters of a value that are masked where the rest of it was cut off."""
+_MOST_LINES = 500
+"""Lines of all values that are masked by themselves: every further one makes each search slower."""
 _MOST_TRIES = 100
 """Of places where a cut value may begin or end. Beyond them, more is masked than needed."""
 _FEW = 32
@@ -19,10 +23,12 @@ _CUT = re.compile(r" … \[\d+ bytes cut\]$")
 
 
 class Mask:
-    """Replaces values by `***`. A value of several lines is masked line by line, too."""
+    """Replaces values by `***`, as they are and as JSON and Python write them. Also masks each line of a value."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        parts = {part for value in values for part in (value, *value.splitlines())}
+        whole = list(values)
+        lines = (line for value in whole for line in value.splitlines() if len(line) >= _LEAST_CHARACTERS)
+        parts = {form for part in (*whole, *islice(lines, _MOST_LINES)) for form in (part, *_escaped(part))}
         self._parts = sorted((part for part in parts if len(part) >= _LEAST_CHARACTERS), key=len, reverse=True)
         self._by_start: dict[str, list[str]] = {}
         for part in self._parts:
@@ -31,6 +37,10 @@ class Mask:
     def __bool__(self) -> bool:
         """Returns whether there is anything to replace."""
         return bool(self._parts)
+
+    def finds(self, text: str) -> bool:
+        """Returns whether the text has a secret."""
+        return bool(self._parts) and self._pattern.search(text) is not None
 
     def text(self, text: str) -> str:
         """Returns the text with its secrets masked, also one that was cut in two at the end of a long line."""
@@ -77,6 +87,10 @@ class Mask:
         """Masks the end of a value at the beginning of the text."""
         ends = [len(text) - start for part in self._parts if (start := _start_of(part[::-1], text[::-1])) is not None]
         return f"{MASK}{text[max(ends) :]}" if ends else text
+
+
+def _escaped(value: str) -> tuple[str, ...]:
+    return json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], repr(value)[1:-1]
 
 
 def _start_of(part: str, text: str) -> int | None:

@@ -83,7 +83,11 @@ class Settings(settings.Settings):
     """Bytes of the log of one attempt that are stored."""
     max_message_bytes: Size = DEFAULTS.message_bytes
     """Bytes of the messages of one attempt that are stored. Messages of the service do not count."""
+    max_point_bytes: Size = DEFAULTS.point_bytes
+    """Bytes of the metric points of one attempt that are stored, 24 each. Beyond them, few are."""
 
+    max_checkpoints: Size = DEFAULTS.checkpoints
+    """Checkpoints of one attempt that are stored. Beyond them, one a minute is."""
     max_artifacts: Size = DEFAULTS.artifacts
     """Files of one job, in its folder `artifacts`, that are stored."""
     max_artifact_bytes: Size = DEFAULTS.artifact_bytes
@@ -108,6 +112,8 @@ class Settings(settings.Settings):
         return OutputLimits(
             log_bytes=self.max_log_bytes,
             message_bytes=self.max_message_bytes,
+            point_bytes=self.max_point_bytes,
+            checkpoints=self.max_checkpoints,
             artifacts=self.max_artifacts,
             artifact_bytes=self.max_artifact_bytes,
         )

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, and_, func, insert, select, update
+from sqlalchemy import ColumnElement, and_, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -17,7 +17,7 @@ from store.rows.artifacts import NewArtifact
 from store.rows.checkpoints import NewCheckpoint
 from store.rows.exit_reports import verified
 from store.rows.jobs import Reason
-from store.rows.limits import DEFAULTS, OutputLimits, OutputMeter
+from store.rows.limits import DEFAULTS, Counted, OutputLimits, OutputMeter
 from store.rows.logs import NewLines
 from store.rows.metrics import TENSORBOARD, MetricPoint
 from store.rows.stacks import Answer
@@ -148,16 +148,14 @@ def record(
     if batch.checkpoints:
         values["checkpoints"] = Attempt.checkpoints + len(batch.checkpoints)
     row = _fenced_update(session, claim, Attempt.relay_seq == seq, **values)
-    meter = OutputMeter(limits, *row, rest=f"runs/{claim.job_id}/{claim.number} in the worker's data directory")
+    meter = OutputMeter(limits, row, rest=f"runs/{claim.job_id}/{claim.number} in the worker's data directory")
     _add_output(session, claim, batch, meter)
     if batch.card is not None:
         jobs.set_card(session, claim.job_id, batch.card)
     if batch.progress is not None:
         session.execute(update(Job).where(Job.id == claim.job_id).values(progress=batch.progress))
-    if meter.columns != row:
-        log_bytes, message_bytes, cut = meter.columns
-        counted = update(Attempt).where(_is(claim)).values(log_bytes=log_bytes, message_bytes=message_bytes, cut=cut)
-        session.execute(counted)
+    if meter.counted != row:
+        session.execute(update(Attempt).where(_is(claim)).values(**meter.counted._asdict()))
     announcement_of(session).mark_changed(claim.job_id)
     return frozenset(meter.cut)
 
@@ -277,8 +275,10 @@ def _add_output(session: Session, claim: Claim, batch: Batch, meter: OutputMeter
     """Stores what the batch adds to the job's lists, within the limits."""
     job_id, attempt = claim.job_id, claim.number
     for points, source in ((batch.points, None), (batch.curves, TENSORBOARD)):
-        if dropped := metrics.add(session, job_id, attempt=attempt, points=points, source=source):
-            meter.mark_cut("series", metrics.limit_notice(dropped))
+        added = metrics.add(session, job_id, attempt=attempt, points=meter.take_points(points), source=source)
+        meter.count_points(added.stored)
+        if added.dropped:
+            meter.mark_cut("series", metrics.limit_notice(added.dropped))
     logs.add(session, job_id, attempt=attempt, lines=meter.take_lines(batch.lines))
     for event in batch.events:
         if not event.limited or meter.takes_message(event.data["text"]):
@@ -293,18 +293,18 @@ def _add_output(session: Session, claim: Claim, batch: Batch, meter: OutputMeter
         jobs.add_event(session, job_id, type="message", attempt=attempt, data={"level": "warning", "text": text})
 
 
-def _fenced_update(session: Session, claim: Claim, *conditions: Any, **values: Any) -> Row[int, int, str]:
-    """Returns the row's `log_bytes`, `message_bytes` and `cut`."""
+def _fenced_update(session: Session, claim: Claim, *conditions: Any, **values: Any) -> Counted:
+    """Returns what the row has of the attempt's output."""
     # An update without values still locks the row: the attempt cannot end before the caller's transaction does.
     taken = session.execute(
         update(Attempt)
         .where(_is_open(claim), *conditions)
         .values(**(values or {"relay_seq": Attempt.relay_seq}))
-        .returning(Attempt.log_bytes, Attempt.message_bytes, Attempt.cut)
+        .returning(Attempt.log_bytes, Attempt.message_bytes, Attempt.point_bytes, Attempt.cut)
     ).first()
     if taken is None:
         raise StaleClaim(f"attempt {claim.number} of job {claim.job_id} no longer belongs to this worker")
-    return taken
+    return Counted(*taken)
 
 
 def _is_open(claim: Claim) -> ColumnElement[bool]:

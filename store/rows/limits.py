@@ -1,12 +1,14 @@
 """What one attempt may store. The rest is dropped, one message says so, and the job goes on.
 
-States, progress, checkpoints, and messages of the service are never dropped.
+States, progress, and messages of the service are never dropped.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from store.rows.logs import NewLines
+from store.rows.metrics import POINT, MetricPoint
 
 _MESSAGE_ROW_BYTES = 100
 """What a stored message takes besides its text."""
@@ -18,6 +20,10 @@ class OutputLimits:
 
     log_bytes: int | None = 64 << 20
     message_bytes: int | None = 4 << 20
+    point_bytes: int | None = 512 << 20
+    """Beyond these, the caller of `OutputMeter.take_points` passes few."""
+    checkpoints: int | None = 10_000
+    """Checkpoints of the attempt that are stored at will; then one a minute."""
     artifacts: int | None = 1000
     """Files of one job."""
     artifact_bytes: int | None = 10 << 30
@@ -27,26 +33,36 @@ class OutputLimits:
 DEFAULTS = OutputLimits()
 
 
+class Counted(NamedTuple):
+    """Columns of the attempt's row: what of its output is stored."""
+
+    log_bytes: int
+    message_bytes: int
+    point_bytes: int
+    cut: str
+
+
 class OutputMeter:
     """Counts what an attempt stores, and drops what is beyond its limits.
 
-    `log_bytes`, `message_bytes` and `cut` are columns of the attempt's row. `rest`: where its files are.
+    `counted`: what the attempt's row has. `rest`: where its files are.
     """
 
-    def __init__(self, limits: OutputLimits, log_bytes: int, message_bytes: int, cut: str, *, rest: str) -> None:
-        self.cut = cut.split()
+    def __init__(self, limits: OutputLimits, counted: Counted, *, rest: str) -> None:
+        self.cut = counted.cut.split()
         """The outputs of which a part is not stored."""
         self.notices: list[str] = []
         """The messages to store: one for each output that is cut from now on."""
         self._limits = limits
-        self._log_bytes = log_bytes
-        self._message_bytes = message_bytes
+        self._log_bytes = counted.log_bytes
+        self._message_bytes = counted.message_bytes
+        self._point_bytes = counted.point_bytes
         self._rest = rest
 
     @property
-    def columns(self) -> tuple[int, int, str]:
-        """What the attempt's row is to have: `log_bytes`, `message_bytes` and `cut`."""
-        return self._log_bytes, self._message_bytes, " ".join(self.cut)
+    def counted(self) -> Counted:
+        """What the attempt's row is to have."""
+        return Counted(self._log_bytes, self._message_bytes, self._point_bytes, " ".join(self.cut))
 
     def mark_cut(self, output: str, notice: str) -> None:
         """Notes that a part of `output` is not stored. Only the first notice about an output counts."""
@@ -66,6 +82,21 @@ class OutputMeter:
             return True
         self.mark_cut("messages", self._notice("messages", limit, "TORCHYARD_MAX_MESSAGE_BYTES"))
         return False
+
+    def take_points(self, new: Sequence[MetricPoint]) -> Sequence[MetricPoint]:
+        """Returns the points to store: the first ones, as many as fit. All of them, once some did not."""
+        limit = self._limits.point_bytes
+        if limit is None or "points" in self.cut:
+            return new
+        room = max(0, limit - self._point_bytes) // POINT.size
+        if len(new) > room:
+            text = self._notice("metric points", limit, "TORCHYARD_MAX_POINT_BYTES")
+            self.mark_cut("points", f"{text}. The newest value of each metric is stored once a minute at most")
+        return new[:room]
+
+    def count_points(self, count: int) -> None:
+        """Counts points that were stored."""
+        self._point_bytes += count * POINT.size
 
     def _fitting(self, lines: Sequence[str]) -> list[str]:
         if "log" in self.cut:

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 import struct
+from typing import NamedTuple
 
 from sqlalchemy import Insert, Select, bindparam, func, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
@@ -55,18 +56,25 @@ class MetricPoint:
     """Microseconds since the epoch, by the rank's clock."""
 
 
+class Added(NamedTuple):
+    """What became of new points."""
+
+    stored: int
+    """How many are stored."""
+    dropped: Sequence[str]
+    """The keys of those that are not: new ones, when the job has `MAX_SERIES` series."""
+
+
 def add(
     session: Session, job_id: str, *, attempt: int, points: Sequence[MetricPoint], source: str | None = None
-) -> list[str]:
+) -> Added:
     """Stores points and updates the newest value of each series.
 
     A series has one source. What the script reports itself comes before what another `source` says of the same key:
     those points are left out.
-
-    Returns the keys whose points were dropped: new ones, when the job has `MAX_SERIES` series.
     """
     if not points:
-        return []
+        return Added(0, ())
     by_key: dict[str, list[MetricPoint]] = {}
     for point in points:
         by_key.setdefault(point.key, []).append(point)
@@ -79,7 +87,7 @@ def add(
     for key in dropped:
         del by_key[key]
     if not by_key:
-        return dropped
+        return Added(0, dropped)
     session.execute(
         _upsert(session),
         [
@@ -91,7 +99,7 @@ def add(
         ids = _ids(session, job_id, by_key)
     chunks = {ids[key]: found for key, found in by_key.items()}
     _add_chunks(session, job_id, chunks, attempt=attempt)
-    return dropped
+    return Added(sum(map(len, chunks.values())), dropped)
 
 
 def limit_notice(dropped: Sequence[str]) -> str:

@@ -3,9 +3,9 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Row, and_, bindparam, delete, func, or_, select
+from sqlalchemy import ColumnElement, Row, and_, bindparam, case, delete, func, or_, select
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from store.announcement import announcement_of
 from store.db.tables import Allocation, Artifact, Attempt, Base, Bundle, Checkpoint, Job, Quota
@@ -15,6 +15,8 @@ from torchyard.contract.job import JobState
 from torchyard.contract.team import Resource
 
 _CLAIMED = (Resource.DEVICES, Resource.RUNNING)
+COUNTED = "checkpoints, artifacts, metrics, logs and bundles"
+"""What `Resource.STORED_BYTES` counts."""
 _WAITING = (JobState.QUEUED, JobState.PAUSED)
 
 _USERS, _QUOTAS = Base.metadata.tables["users"], Base.metadata.tables["quotas"]
@@ -72,11 +74,17 @@ def limit_of(session: Session, owner: str, resource: Resource) -> int | None:
 
 
 def stored_bytes(session: Session, owner: str) -> int:
-    """Returns the bytes of the stored checkpoints and artifacts of the user's jobs, and of the user's bundles."""
+    """Returns the bytes of what the user's jobs have stored, and of the user's bundles.
+
+    Jobs store checkpoints, artifacts, metric points, log lines and messages. What was trimmed counts no more.
+    """
     checkpoints = select(func.coalesce(func.sum(Checkpoint.size), 0)).join(Job, Job.id == Checkpoint.job_id)
     artifacts = select(func.coalesce(func.sum(Artifact.size), 0)).join(Job, Job.id == Artifact.job_id)
     bundles = select(func.coalesce(func.sum(Bundle.size), 0)).where(Bundle.owner == owner)
-    parts = (checkpoints.where(Job.owner == owner), artifacts.where(Job.owner == owner), bundles)
+    output = Attempt.point_bytes + _least(Attempt.log_bytes, Job.log_cut_to)
+    output += _least(Attempt.message_bytes, Job.events_cut_to)
+    outputs = select(func.coalesce(func.sum(output), 0)).join(Job, Job.id == Attempt.job_id)
+    parts = (*(part.where(Job.owner == owner) for part in (checkpoints, artifacts, outputs)), bundles)
     return sum(int(session.execute(part).scalar_one()) for part in parts)
 
 
@@ -92,8 +100,8 @@ def check_upload(session: Session, owner: str, size: int, *, unfinished: int = 0
     if most is not None and (stored := stored_bytes(session, owner)) + unfinished + size > most:
         others = f" and unfinished uploads {unfinished}" if unfinished else ""
         raise QuotaExceeded(
-            f"the bundle has {size} bytes; checkpoints, artifacts and bundles of {owner} take {stored}{others} of"
-            f" {most} bytes: delete bundles, or jobs whose checkpoints are not needed"
+            f"the bundle has {size} bytes; {COUNTED} of {owner} take {stored}{others} of {most} bytes: delete bundles,"
+            " or jobs that are not needed"
         )
 
 
@@ -150,8 +158,7 @@ def check_submission(session: Session, owner: str, *, devices: int, priority: in
     check_queue(session, owner, limits)
     if (most := limits.get(Resource.STORED_BYTES)) is not None and (stored := stored_bytes(session, owner)) >= most:
         raise QuotaExceeded(
-            f"checkpoints, artifacts and bundles of {owner} take {stored} of {most} bytes: delete jobs whose"
-            " checkpoints are not needed, or bundles"
+            f"{COUNTED} of {owner} take {stored} of {most} bytes: delete jobs that are not needed, or bundles"
         )
 
 
@@ -188,6 +195,10 @@ def clear(session: Session, kind: str, name: str, resources: Iterable[Resource])
     """Removes limits of a user or of a role: then the role's hold, or none."""
     session.execute(delete(Quota).where(Quota.kind == kind, Quota.name == name, Quota.resource.in_(list(resources))))
     announcement_of(session).wake_workers()
+
+
+def _least(stored: InstrumentedAttribute[int], left: InstrumentedAttribute[int]) -> ColumnElement[int]:
+    return case((stored < left, stored), else_=left)
 
 
 def _by_owner(rows: Iterable[Row[str, str, int | None]]) -> dict[str, dict[Resource, int]]:

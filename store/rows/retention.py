@@ -13,11 +13,14 @@ from store.db.tables import Checkpoint, Job
 from store.rows import garbage, metrics, quotas
 from torchyard.contract.team import Resource
 
+_PER_STATEMENT = 1000
+"""Checkpoints that one statement names: a database limits its values."""
+
 
 def prune(session: Session, job_id: str) -> str | None:
     """Removes the checkpoints that the job's policy does not keep, and adds their blobs to the garbage.
 
-    Then, if the owner's checkpoints, artifacts and bundles exceed the quota, removes this job's oldest but for the
+    Then, if what the owner has stored exceeds the quota, removes this job's oldest but for the
     best and the latest, until they do not. Returns a message to the owner about that, or None.
 
     Call it as the owner of the job's newest attempt, after listing a checkpoint: then neither the latest nor the best
@@ -43,15 +46,16 @@ def prune(session: Session, job_id: str) -> str | None:
 
 def _quota_notice(owner: str, limit: int) -> str:
     return (
-        f"checkpoints, artifacts and bundles of {owner} exceed the quota of {limit} bytes: the oldest checkpoints of"
+        f"{quotas.COUNTED} of {owner} exceed the quota of {limit} bytes: the oldest checkpoints of"
         " this job are removed, but never the best and the latest"
     )
 
 
 def _remove(session: Session, gone: Sequence[str]) -> None:
-    if gone:
-        garbage.add(session, session.scalars(select(Checkpoint.files).where(Checkpoint.id.in_(gone))))
-        change = update(Checkpoint).where(Checkpoint.id.in_(gone)).values(removed_at=now_us(), files=[], size=0)
+    for first in range(0, len(gone), _PER_STATEMENT):
+        some = Checkpoint.id.in_(gone[first : first + _PER_STATEMENT])
+        garbage.add(session, session.scalars(select(Checkpoint.files).where(some)))
+        change = update(Checkpoint).where(some).values(removed_at=now_us(), files=[], size=0)
         session.execute(change, execution_options={"synchronize_session": False})
 
 

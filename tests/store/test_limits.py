@@ -15,7 +15,7 @@ from store.rows.attempts import Batch, Claim, NewEvent
 from store.rows.checkpoints import NewCheckpoint
 from store.rows.limits import OutputLimits
 from store.rows.logs import NewLines
-from store.rows.metrics import MAX_SERIES, MetricPoint
+from store.rows.metrics import MAX_SERIES, POINT, MetricPoint
 from store.rows.pages import PAGE_BYTES
 from store.rows.retry import retry
 from tests.store.fixture import StoreFixture, checkpoint, recorded_statements
@@ -88,10 +88,31 @@ def test_messages_of_the_job_are_cut_and_nothing_else_is(db: StoreFixture, claim
     assert [event.type for event in db.events(claim.job_id)].count("checkpoint") == 1
 
 
+def test_points_are_cut_at_their_limit_with_one_message(db: StoreFixture, claim: Claim) -> None:
+    limits = OutputLimits(point_bytes=3 * POINT.size + 1)
+    assert record(db, claim, limits, points=points("a", step=1), curves=points("b", step=1)) == frozenset()
+    assert db.attempt(claim).point_bytes == 2 * POINT.size
+    assert record(db, claim, limits, points=points("ac", step=2), events=[said("goes on")]) == {"points"}
+    assert stored_series(db, claim.job_id) == {"a": [1.0, 2.0], "b": [1.0]}
+    other, notice = messages(db, claim.job_id)
+    assert other == "goes on"
+    assert "metric points is stored: the limit of 73 bytes is reached (TORCHYARD_MAX_POINT_BYTES" in notice
+    assert record(db, claim, limits, points=points("a", step=3)) == {"points"}
+    assert stored_series(db, claim.job_id)["a"] == [1.0, 2.0, 3.0], "the worker has thinned them"
+    assert db.attempt(claim).point_bytes == 4 * POINT.size
+    assert len(messages(db, claim.job_id)) == 2
+
+
+def test_points_that_are_not_stored_do_not_count(db: StoreFixture, claim: Claim) -> None:
+    record(db, claim, OutputLimits(), points=points("a", step=1), curves=points("ab", step=1))
+    assert db.attempt(claim).point_bytes == 2 * POINT.size
+
+
 def test_without_limits_everything_is_stored(db: StoreFixture, claim: Claim) -> None:
-    limits = OutputLimits(log_bytes=None, message_bytes=None)
+    limits = OutputLimits(log_bytes=None, message_bytes=None, point_bytes=None)
+    record(db, claim, limits, points=points("a", step=1))
     assert record(db, claim, limits, lines=[lines("x" * 100_000)], events=[said("y" * 10_000)]) == frozenset()
-    assert db.attempt(claim).log_bytes == 100_001
+    assert (db.attempt(claim).log_bytes, db.attempt(claim).point_bytes) == (100_001, POINT.size)
 
 
 def test_a_batch_that_was_not_committed_counts_once(db: StoreFixture, claim: Claim) -> None:
@@ -225,7 +246,7 @@ def test_over_the_quota_the_oldest_checkpoints_of_the_job_go_and_the_best_and_th
         db.read(lambda session: checkpoints.resolve(session, db.job(claim.job_id), "epoch-1"))
     (notice,) = messages(db, claim.job_id)
     assert notice.startswith(
-        "checkpoints, artifacts and bundles of ada exceed the quota of 100 bytes: the oldest checkpoints"
+        "checkpoints, artifacts, metrics, logs and bundles of ada exceed the quota of 100 bytes: the oldest checkpoints"
     )
     assert db.read(lambda session: quotas.stored_bytes(session, "ada")) == 1045
     assert db.read(lambda session: quotas.stored_bytes(session, "bob")) == 0

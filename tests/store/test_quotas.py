@@ -7,10 +7,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 import pytest
 
-from store.rows import jobs, quotas, users
+from store.commands import cleanup
+from store.rows import deletion, jobs, quotas, users
 from store.rows.access import Caller
-from store.rows.attempts import Claim
-from tests.store.fixture import StoreFixture, checkpoint, run_together
+from store.rows.attempts import Claim, NewEvent
+from store.rows.logs import NewLines
+from store.rows.metrics import MetricPoint
+from store.rows.trimming import TrimLimits
+from tests.store.fixture import StoreFixture, checkpoint, run_together, store_on
 from torchyard.contract.errors import QuotaExceeded
 from torchyard.contract.job import EndReason
 from torchyard.contract.spec import parse_patch
@@ -140,9 +144,32 @@ def test_submissions_are_refused_while_checkpoints_take_too_much(team: StoreFixt
     limit(team, "ada", stored_bytes=2)
     claim = team.running(submit(team), team.worker())
     team.record(claim, seq=0, checkpoints=[checkpoint(f"step-{step}", step=step) for step in (1, 2)])
-    with pytest.raises(QuotaExceeded, match="checkpoints, artifacts and bundles of ada take 2 of 2 bytes: delete"):
+    with pytest.raises(
+        QuotaExceeded, match="checkpoints, artifacts, metrics, logs and bundles of ada take 2 of 2 bytes: delete"
+    ):
         submit(team)
     assert submit(team, "bob")
+
+
+def test_points_and_lines_count_as_stored_until_they_are_trimmed_or_deleted(team: StoreFixture) -> None:
+    claim = team.running(submit(team), team.worker())
+    said = NewEvent("message", {"level": "info", "text": "text"}, 1, limited=True)
+    found = [MetricPoint(key, 1, 0.0, 1) for key in ("a", "b")]
+    team.record(claim, seq=0, points=found, lines=[NewLines(0, "stdout", ["line"])], events=[said])
+    assert stored(team) == 2 * 24 + 5 + 104
+    limit(team, "ada", stored_bytes=157)
+    with pytest.raises(QuotaExceeded, match="checkpoints, artifacts, metrics, logs and bundles of ada take 157 of 157"):
+        submit(team)
+    team.end(claim, EndReason.COMPLETED)
+    for _ in cleanup.trim_finished_jobs(store_on(team.database), TrimLimits(log_bytes=0, event_bytes=0)):
+        pass
+    assert stored(team) == 2 * 24
+    team.write(lambda session: deletion.delete_job(session, claim.job_id))
+    assert stored(team) == 0
+
+
+def stored(db: StoreFixture) -> int:
+    return db.read(lambda session: quotas.stored_bytes(session, "ada"))
 
 
 def test_an_owner_who_is_no_user_has_no_limits(db: StoreFixture) -> None:

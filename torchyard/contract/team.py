@@ -57,7 +57,7 @@ class Resource(StrEnum):
     PRIORITY = "priority"
     """The highest priority of a job."""
     STORED_BYTES = "stored_bytes"
-    """Bytes of stored checkpoints, artifacts and bundles."""
+    """Bytes of what jobs have stored (checkpoints, artifacts, metrics and logs), and of bundles."""
 
 
 _VIEWER = frozenset({Scope.ACCOUNT, Scope.JOBS_READ, Scope.CLUSTER_READ, Scope.TOKENS})

@@ -16,6 +16,7 @@ from torchyard.contract.text import printable
 from torchyard.contract.untrusted import folder_inside
 from worker.attempts.copying import FileCopy
 from worker.attempts.matching import Match, Parts
+from worker.mask import Mask
 
 _BASE = "artifacts"
 _MOST_ENTRIES = 50_000
@@ -28,7 +29,8 @@ _LONGEST_NAMED = 100
 class LeftOut:
     """The files that are not stored, of which a message tells."""
 
-    def __init__(self) -> None:
+    def __init__(self, mask: Mask | None = None) -> None:
+        self._mask = mask or Mask()
         self._count = 0
         self._named: list[str] = []
 
@@ -36,7 +38,7 @@ class LeftOut:
         """Notes one file, or one folder with all below it."""
         self._count += 1
         if len(self._named) < _MOST_NAMED:
-            self._named.append(f"{printable('/'.join(parts))[-_LONGEST_NAMED:]} ({why})")
+            self._named.append(f"{printable(self._mask.text('/'.join(parts)))[-_LONGEST_NAMED:]} ({why})")
 
     def message(self) -> str | None:
         """Returns the message, or None if nothing was left out."""
@@ -48,23 +50,33 @@ class LeftOut:
 
 
 class Artifacts:
-    """The files of one attempt. `room` reads what is stored of the job, and how much more may be.
+    """The files of one attempt.
+
+    `room` reads what is stored of the job, and how much more may be. `mask`: what no path may have.
 
     The caller calls `take` and commits what it returns, then `committed`, again and again while `unfinished`.
     """
 
     def __init__(
-        self, run: RunDir, blobs: Blobs, *, room: Callable[[], Room], attempt: int, limits: OutputLimits = DEFAULTS
+        self,
+        run: RunDir,
+        blobs: Blobs,
+        *,
+        room: Callable[[], Room],
+        attempt: int,
+        limits: OutputLimits = DEFAULTS,
+        mask: Mask | None = None,
     ) -> None:
         self._run = run
         self._blobs = blobs
         self._room = room
         self._attempt = attempt
         self._limits = limits
+        self._mask = mask or Mask()
         self._waiting: deque[Match] | None = None
         """The files to copy. None: nobody has looked yet."""
         self._copy: FileCopy | None = None
-        self._left_out = LeftOut()
+        self._left_out = LeftOut(self._mask)
         self._uncommitted = False
 
     @property
@@ -109,7 +121,7 @@ class Artifacts:
     def _begin(self) -> None:
         self.discard()
         self._uncommitted = False
-        self._left_out = LeftOut()
+        self._left_out = LeftOut(self._mask)
         found = sorted(find(self._run.job, self._left_out), key=lambda match: match.parts)
         self._waiting = deque(self._fitting(found) if found else [])
 
@@ -125,6 +137,9 @@ class Artifacts:
         fitting: list[Match] = []
         for match in found:
             if path_of(match) in own:
+                continue
+            if self._mask.finds(path_of(match)):
+                self._left_out.add(match.parts[1:], "its path has the value of a secret")
                 continue
             bytes_left, names = size, "the job's files would take more than TORCHYARD_MAX_ARTIFACT_BYTES"
             if quota is not None and (bytes_left is None or quota < bytes_left):

@@ -19,7 +19,8 @@ from torchyard.contract.rundir import RunDir
 from torchyard.contract.text import storable
 from worker.attempts.copying import Changed, FileCopy, identity
 from worker.attempts.matching import Match, Parts, Search
-from worker.attempts.writers import is_open_for_writing
+from worker.attempts.writers import open_for_writing
+from worker.mask import Mask
 
 ROOTS: tuple[Parts, ...] = (("code",), ("artifacts",))
 """The folders of the job that patterns are relative to."""
@@ -61,7 +62,10 @@ class _Candidate:
 
 
 class Capturing:
-    """Captures the files of one attempt. `known` has the names of its checkpoints, and grows with them."""
+    """Captures the files of one attempt. `known` has the names of its checkpoints, and grows with them.
+
+    `mask`: what no path may have.
+    """
 
     def __init__(
         self,
@@ -71,6 +75,7 @@ class Capturing:
         *,
         known: set[str],
         limit: int,
+        mask: Mask | None = None,
         look_s: float = _LOOK_S,
     ) -> None:
         self._run = run
@@ -78,6 +83,7 @@ class Capturing:
         self._patterns = patterns
         self._known = known
         self._limit = limit
+        self._mask = mask or Mask()
         self._look_s = look_s
         self._next_look = 0.0
         self._seen: dict[Parts, tuple[int, ...]] = {}
@@ -131,23 +137,21 @@ class Capturing:
         found = [match for root in ROOTS for match in search.find(root, self._patterns).values()]
         self._seen = {match.parts: identity(match.status) for match in found}
         started_ns = self._started_ns()
-        count = sum(name.startswith(_PREFIX) for name in self._known)
-        for match in found:
-            name = _name_of(match)
-            if (
-                name in self._known
-                or name in taken
-                or match.status.st_mtime_ns <= started_ns
-                or not match.status.st_size
-            ):
-                continue
-            if not final and not self._is_settled(match, before):
-                continue
-            if count + len(self._waiting) >= MOST_CAPTURED:
-                text = f"{MOST_CAPTURED} files of config.checkpoints were stored; further ones are not"
-                self._warn_once("count", text, warn)
-                break
-            self._waiting.append(_Candidate(match, name))
+        new = [match for match in found if match.status.st_size and match.status.st_mtime_ns > started_ns]
+        new = [match for match in new if (name := _name_of(match)) not in self._known and name not in taken]
+        for match in [match for match in new if self._mask.finds("/".join(match.parts))]:
+            self._refuse(match.parts, _name_of(match), DataError("its path has the value of a secret"), warn)
+            new.remove(match)
+        if not final:
+            new = [match for match in new if self._is_settled(match, before)]
+            written = open_for_writing(self._run.job, new)
+            new = [match for match in new if match.parts not in written]
+        room = MOST_CAPTURED - len(self._waiting) - sum(name.startswith(_PREFIX) for name in self._known)
+        if len(new) > room:
+            self._warn_once(
+                "count", f"{MOST_CAPTURED} files of config.checkpoints were stored; further ones are not", warn
+            )
+        self._waiting += [_Candidate(match, _name_of(match)) for match in new[: max(room, 0)]]
         now = time.monotonic()
         self._next_look = now + max(self._look_s, _LOOK_SHARE * (now - began))
 
@@ -155,9 +159,7 @@ class Capturing:
         if before.get(match.parts) != identity(match.status):
             return False
         captured_at = self._captured_at.get(match.parts)
-        if captured_at is not None and time.monotonic() - captured_at < _AGAIN_S:
-            return False
-        return not is_open_for_writing(match.status)
+        return captured_at is None or time.monotonic() - captured_at >= _AGAIN_S
 
     def _started_ns(self) -> int:
         """Returns when the attempt was started. What is older came with the code."""
@@ -193,7 +195,7 @@ class Capturing:
         """Leaves a file out: for good, or until it is looked at again if it has only changed."""
         if not isinstance(error, Changed):
             self._known.add(name)
-            path = storable("/".join(parts))[-200:]
+            path = storable(self._mask.text("/".join(parts)))[-200:]
             self._warn_once(path, f"{path} is not stored as a checkpoint: {error.message}", warn)
 
     def _warn_once(self, topic: str, text: str, warn: Callable[[str], None]) -> None:

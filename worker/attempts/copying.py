@@ -35,6 +35,8 @@ class CheckpointCopy:
         self._blobs = blobs
         self._job = run.job
         self._folder = (*run.checkpoints.relative_to(run.job).parts, name)
+        self.described = 0
+        """Bytes of its manifest."""
         self._done: list[BlobWriter] = []
         self._current: tuple[BinaryIO, BlobWriter] | None = None
         manifest = self._read_manifest()
@@ -84,6 +86,7 @@ class CheckpointCopy:
             raise DataError("it has no manifest")
         with raw:
             text = raw.read(_MAX_MANIFEST)
+        self.described = len(text)
         try:
             return Manifest.from_json(text)
         except ValueError:

@@ -234,15 +234,17 @@ class AttemptExecutor:
             assert self._rows is not None
             row, job = self._rows
             blobs, number = self._context.store.blobs, self._key.number
-            room, limits = self._records.artifact_room, self._context.limits
+            room, limits, mask = self._records.artifact_room, self._context.limits, self._records.mask
             relay = Relay(
                 run,
                 blobs,
                 offsets={str(name): int(offset) for name, offset in row.offsets.items()},
                 listed=self._records.checkpoint_names(),
                 world_size=len(job.devices),
+                most_checkpoints=limits.checkpoints,
                 patterns=_patterns(job),
-                artifacts=Artifacts(run, blobs, room=room, attempt=number, limits=limits),
+                artifacts=Artifacts(run, blobs, room=room, attempt=number, limits=limits, mask=mask),
+                mask=mask,
             )
             self._output = OutputRecorder(relay, records=self._records, notices=self._notices, attempts=number)
         return self._output

@@ -3,14 +3,19 @@
 import logging
 import time
 
+from store.rows.attempts import Batch
 from worker.attempts.lifecycle import Drained, Undrained
 from worker.attempts.notices import Notices
+from worker.attempts.pace import Share
 from worker.attempts.records import AttemptRecords
 from worker.attempts.relay import Relay
+from worker.attempts.thinning import Thinning
 from worker.cleanup import removal
 
 _MAX_BATCHES = 16
 """Batches that one call of `store_some` stores at most."""
+_FLOODS = frozenset({"points", "messages"})
+"""Outputs of `events.jsonl`. Once one of them is cut, its lines are read slowly."""
 _RETRY_S = 1.0
 _REPORTED_OUTAGE_S = 2.0
 """The shortest outage of the database that the owner is told of: a failed call may be tried again this late."""
@@ -31,6 +36,8 @@ class OutputRecorder:
         self._records = records
         self._notices = notices
         self._attempts = attempts
+        self._thinning = Thinning()
+        self._share = Share()
         self._failures = 0
         self._next_try = 0.0
 
@@ -42,20 +49,25 @@ class OutputRecorder:
         self.has_more = stored = False
         if time.monotonic() < self._next_try:
             return False
+        began = time.thread_time()
         try:
-            for _ in range(_MAX_BATCHES):
+            # One part of a checkpoint is enough for one turn.
+            for _ in range(1 if self._slow else _MAX_BATCHES):
                 self.has_more = self._store(final=False)
                 stored = stored or self.has_more
-                if not self.has_more or self._relay.copying:  # one part of a checkpoint is enough for one turn
+                if not self.has_more or self._relay.copying:
                     break
         except OSError as error:
             self._report_failure(error)
+        if not self._relay.copying:
+            self._share.take(time.thread_time() - began)
+            self.has_more = self.has_more and not self._slow
         return stored
 
     def store_rest(self) -> Undrained | Drained:
         """Stores the next part of what is left, after all processes have ended."""
         try:
-            return Undrained() if self._store(final=True) else Drained()
+            return Undrained() if self._store(final=True) or self._store_thinned() else Drained()
         except OSError as error:
             self._report_failure(error)
             return Undrained(self._failures)
@@ -68,18 +80,32 @@ class OutputRecorder:
         """Removes the job's checkpoints that are no longer listed from the run directories on this disk."""
         removal.remove_checkpoint_copies(self._relay.folder, self._records.removed_among, attempts=self._attempts)
 
+    @property
+    def _slow(self) -> bool:
+        return self._share.used_up or not _FLOODS.isdisjoint(self._records.cut)
+
     def _store(self, *, final: bool) -> bool:
         batch = self._relay.read(final=final, logs="log" not in self._records.cut)
         if batch is None:
             return self._relay.copying
         with self._relay.storing(batch):
-            self._records.record(batch)
+            self._records.record(self._thinning.take(batch) if "points" in self._records.cut else batch)
+        self._thinning.stored()
         self._failures = 0
         self._notices.report_recovery(_TOPIC, _RECOVERED)
         if (outage_s := self._records.take_outage_s()) >= _REPORTED_OUTAGE_S:
             self._notices.send(f"{_RECOVERED}, after {outage_s:.0f} s without the database", level="info")
         if batch.checkpoints:
             self.remove_checkpoint_copies()
+        return True
+
+    def _store_thinned(self) -> bool:
+        """Stores the points that still wait, of an attempt whose points are cut. Returns whether there were any."""
+        if not self._thinning:
+            return False
+        row, _ = self._records.read()
+        self._records.record(self._thinning.take(Batch(offsets=row.offsets), final=True))
+        self._thinning.stored()
         return True
 
     def _report_failure(self, error: OSError) -> None:

@@ -61,7 +61,9 @@ class AttemptRecords:
         """The step that the attempt's row says it resumes from."""
         self.secrets = AttemptSecrets()
         """The secrets that the job's spec names."""
-        self._mask = Mask()
+        self.mask = Mask()
+        """Masks the values that these secrets have, or had since this process runs the attempt."""
+        self._values: set[str] = set()
         self.cut: frozenset[str] = frozenset()
         """The outputs that the attempt's row says are cut, such as `log`."""
         self._seq = 0
@@ -76,7 +78,8 @@ class AttemptRecords:
             return row, job, secrets.resolve(session, self._store.secret_keys, job)
 
         row, job, self.secrets = self._read(query)
-        self._mask = Mask(self.secrets.values.values())
+        self._values.update(self.secrets.values.values())
+        self.mask = Mask(self._values)
         self._seq, self.start_step, self.cut = row.relay_seq, row.start_step, frozenset(row.cut.split())
         return row, job
 
@@ -113,7 +116,8 @@ class AttemptRecords:
         self.start_step = start_step
 
     def set_reason(self, reason: Reason) -> None:
-        """Stores what the attempt does before its processes start, for the job's owner."""
+        """Stores what the attempt does before its processes start, for the job's owner. Masks secrets in it."""
+        reason = Reason(reason.code, self.mask.text(reason.message))
         self._retry_while_unavailable(lambda: commands.set_reason(self._store, self._claim, reason))
 
     def launched(self, handle: dict[str, Any]) -> None:
@@ -132,7 +136,7 @@ class AttemptRecords:
 
     def record(self, batch: Batch) -> None:
         """Stores a batch exactly once, even if the answer to an earlier try was lost. Masks secrets in it."""
-        masked = secrets.masked(batch, self._mask)
+        masked = secrets.masked(batch, self.mask)
         self.cut = self._retry_while_unavailable(
             lambda: commands.record(
                 self._store,
@@ -149,8 +153,7 @@ class AttemptRecords:
     def store_stacks(self, requested_at: int, taken_at: int, ranks: Sequence[RankStacksView]) -> None:
         """Stores the answer to the request for the ranks' stacks that came at `requested_at`. Masks secrets in it."""
         masked = [
-            view if view.text is None else view.model_copy(update={"text": self._mask.quoted(view.text)})
-            for view in ranks
+            view.model_copy(update={"text": self._quoted(view.text), "note": self._quoted(view.note)}) for view in ranks
         ]
         answer = Answer(
             requested_at=requested_at, taken_at=taken_at, ranks=[view.model_dump(mode="json") for view in masked]
@@ -159,7 +162,7 @@ class AttemptRecords:
 
     def end(self, report: ExitReport, *, requested: Collection[EndReason] = ()) -> JobState:
         """Closes the attempt and returns the job's next state. `requested`: the stops that the worker asked for."""
-        masked = self._mask.report(report)
+        masked = self.mask.report(report)
         return self._retry_while_unavailable(
             lambda: commands.end(
                 self._store, self._claim, masked, requested_stops=requested, running_reason=self._pending_running
@@ -170,6 +173,9 @@ class AttemptRecords:
         """Returns the longest wait for the database since the last call, in seconds. 0.0 if it always answered."""
         outage_s, self._outage_s = self._outage_s, 0.0
         return outage_s
+
+    def _quoted(self, text: str | None) -> str | None:
+        return None if text is None else self.mask.quoted(text)
 
     def _read(self, query: Callable[[Session], T]) -> T:
         def read_once() -> T:

@@ -26,6 +26,8 @@ from worker.attempts.capturing import Capturing
 from worker.attempts.copying import CHECKPOINT_LIMIT, CheckpointCopy, FileCopy
 from worker.attempts.lines import CHUNK, Line, LineReader, as_text
 from worker.attempts.progress import Progress
+from worker.attempts.spacing import Spacing
+from worker.mask import Mask
 from worker.packages.installation import LOG
 from worker.tensorboard.curves import EventFiles
 from worker.untrusted import folders_inside
@@ -43,13 +45,17 @@ _QUOTED_BYTES = 200
 _Event: TypeAlias = Metric | ProgressLine | Card | Message | CheckpointSaved
 _COPY_LIMIT = 1 << 25
 """Bytes of checkpoints that one call copies."""
+_MOST_FOLDERS = 50_000
+_MOST_UNANNOUNCED = 1000
+"""Folders in `checkpoints` without an event line that are looked at."""
 
 
 class Relay:
     """Reads the output of one attempt.
 
-    `offsets`: the bytes of each file that are stored. `listed`: the names of its stored checkpoints. The caller calls
-    `read` and commits the batch within `storing`, again and again, and `close` in the end.
+    `offsets`: the bytes of each file that are stored. `listed`: the names of its stored checkpoints. Beyond
+    `most_checkpoints` one a minute is read. `mask`: what no name of a file may have. The caller calls `read` and
+    commits the batch within `storing`, again and again, and `close` in the end.
     """
 
     def __init__(
@@ -61,8 +67,10 @@ class Relay:
         listed: Iterable[str],
         world_size: int,
         checkpoint_limit: int = CHECKPOINT_LIMIT,
+        most_checkpoints: int | None = None,
         patterns: Sequence[str] = (),
         artifacts: Artifacts | None = None,
+        mask: Mask | None = None,
     ) -> None:
         self._run = run
         self._blobs = blobs
@@ -71,16 +79,22 @@ class Relay:
         self._sources: tuple[tuple[str, int | None], ...] = ((LOG, None), *ranks, ("launcher", None))
         """The logs that it reads, with their ranks. The set-up and the launcher have none."""
         self._limit = checkpoint_limit
+        self._spacing = Spacing(most_checkpoints)
+        self._unannounced = _MOST_UNANNOUNCED
         self._progress = Progress()
         self._stored_progress = self._progress
         self._known_checkpoints = set(listed)
+        self._mask = mask or Mask()
         self._reader = LineReader(run.job)
-        self._event_files = EventFiles(run.job) if run.layout == 2 else None  # in layout 1 the job owns no folder
+        # In layout 1 the job owns no folder.
+        self._event_files = EventFiles(run.job, mask=self._mask) if run.layout == 2 else None
         self._copy: CheckpointCopy | None = None
         """The unfinished copy. The line that announces its checkpoint waits, and so do the lines behind it."""
         captures = patterns and run.layout == 2
         self._capturing = (
-            Capturing(run, blobs, patterns, known=self._known_checkpoints, limit=checkpoint_limit) if captures else None
+            Capturing(run, blobs, patterns, known=self._known_checkpoints, limit=checkpoint_limit, mask=self._mask)
+            if captures
+            else None
         )
         self._artifacts = artifacts if run.layout == 2 and _ARTIFACTS not in offsets else None
         self._copied: list[CheckpointCopy | FileCopy] = []
@@ -253,9 +267,17 @@ class Relay:
 
     def _add_unannounced_checkpoints(self, batch: Batch, copy_budget: int) -> None:
         """Adds checkpoints without an event line: the process ended before it could write the line."""
-        for name in folders_inside(self._run.job, self._run.checkpoints.name):
+        if self._spacing.is_over(len(self._known_checkpoints)):
+            if self._spacing.newest is not None:
+                self._add_checkpoint(self._spacing.newest, batch, copy_budget, spaced=False)
+            return
+        for name in folders_inside(self._run.job, self._run.checkpoints.name, most=_MOST_FOLDERS):
             if name in self._known_checkpoints or name.startswith("."):
                 continue
+            if not self._unannounced:
+                return
+            if self._copy is None:
+                self._unannounced -= 1
             if not _is_checkpoint_name(name):
                 self._known_checkpoints.add(name)
                 _warn(batch, f"checkpoint {name!r} is not listed: its name is not a valid checkpoint name")
@@ -264,15 +286,27 @@ class Relay:
             if self._copying_checkpoints:
                 return
 
-    def _add_checkpoint(self, name: str, batch: Batch, copy_budget: int) -> int:
-        """Copies at most `copy_budget` bytes of the checkpoint. Returns what is left of the budget."""
+    def _add_checkpoint(self, name: str, batch: Batch, copy_budget: int, *, spaced: bool = True) -> int:
+        """Copies at most `copy_budget` bytes of the checkpoint. Returns what is left of the budget.
+
+        `spaced`: leaves it out if the attempt publishes too many.
+        """
         if name in self._known_checkpoints or any(new.name == name for new in batch.checkpoints):
+            return copy_budget
+        begun = self._copy is not None and self._copy.name == name
+        count = len(self._known_checkpoints) + len(batch.checkpoints)
+        if spaced and not begun and self._spacing.leaves_out(name, count=count):
+            if (text := self._spacing.notice()) is not None:
+                _warn(batch, text)
             return copy_budget
         if self._copy is not None and self._copy.name != name:  # the job has rewritten its event log
             self._discard_unfinished()
         try:
             if self._copy is None:
                 self._copy = CheckpointCopy(self._run, self._blobs, name, limit=self._limit)
+                self._spacing.begin(self._copy.described)
+                if any(map(self._mask.finds, [name, *(file.path for file in self._copy.checkpoint.files)])):
+                    raise DataError("its name, or that of one of its files, has the value of a secret")
             copy_budget = self._copy.copy_some(copy_budget)
         except DataError as error:
             self._discard_unfinished()

@@ -8,6 +8,8 @@ from store.db.database import Session
 from store.db.tables import Job
 from store.rows import secrets
 from store.rows.attempts import Batch
+from store.rows.checkpoints import NewCheckpoint
+from store.rows.metrics import MetricPoint
 from store.secret_keys import SecretKeys
 from torchyard.contract.errors import ConfigError
 from worker.mask import Mask
@@ -40,12 +42,30 @@ def resolve(session: Session, keys: SecretKeys, job: Job) -> AttemptSecrets:
 
 
 def masked(batch: Batch, mask: Mask) -> Batch:
-    """Returns the batch with masked lines, events and card."""
+    """Returns the batch with masked text. Whoever copies files leaves those out that have a secret in their path."""
     if not mask:
         return batch
-    lines = [replace(new, lines=[mask.text(line) for line in new.lines]) for new in batch.lines]
-    events = [replace(event, data=_masked(event.data, mask)) for event in batch.events]
-    return replace(batch, lines=lines, events=events, card=_masked(batch.card, mask))
+    return replace(
+        batch,
+        lines=[replace(new, lines=[mask.text(line) for line in new.lines]) for new in batch.lines],
+        events=[replace(event, data=_masked(event.data, mask)) for event in batch.events],
+        card=_masked(batch.card, mask),
+        points=_masked_points(batch.points, mask),
+        curves=_masked_points(batch.curves, mask),
+        checkpoints=[_masked_checkpoint(new, mask) for new in batch.checkpoints],
+    )
+
+
+def _masked_points(points: list[MetricPoint], mask: Mask) -> list[MetricPoint]:
+    keys = {key: mask.text(key) for key in {point.key for point in points}}
+    if all(key == masked for key, masked in keys.items()):
+        return points
+    return [replace(point, key=keys[point.key]) for point in points]
+
+
+def _masked_checkpoint(new: NewCheckpoint, mask: Mask) -> NewCheckpoint:
+    manifest = replace(new.manifest, metrics=_masked(new.manifest.metrics, mask), card=_masked(new.manifest.card, mask))
+    return replace(new, manifest=manifest)
 
 
 def _masked(value: Any, mask: Mask) -> Any:

@@ -1,31 +1,105 @@
-"""Finds out whether a process has a file open for writing, as far as this one may see."""
+"""Finds out which files a process has open for writing, as far as this one may see.
 
+The kernel tells it by a lease: it grants one for reading only while nobody has the file open for writing, be it by a
+descriptor or a mapping. Where a file system has no leases, the descriptors of this user's processes are searched.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+import errno
+import fcntl
 import os
 from pathlib import Path
+import signal
+from typing import BinaryIO
 
+from torchyard.contract.errors import DataError
+from torchyard.contract.untrusted import open_inside
+from worker.attempts.matching import Match, Parts
+
+MOST_LOOKED_AT = 50_000
+"""Processes and descriptors that one search looks at."""
 _WRITABLE = frozenset({os.O_WRONLY, os.O_RDWR})
 
 
-def is_open_for_writing(status: os.stat_result) -> bool:
-    """Returns True if a process of this user has the file open for writing. Others cannot be seen."""
-    processes = (path for path in Path("/proc").iterdir() if path.name.isdecimal())
-    return any(_writes(process, (status.st_dev, status.st_ino)) for process in processes)
+def open_for_writing(job: Path, matches: Iterable[Match]) -> set[Parts]:
+    """Returns the paths of those files that a process has open for writing, or of which that cannot be told now.
+
+    Of a file of another user nobody can tell: it counts as one that is not open.
+    """
+    written: set[Parts] = set()
+    untold: dict[tuple[int, int], Parts] = {}
+    for match in matches:
+        told = _is_written(job, match)
+        if told is None:
+            untold[match.status.st_dev, match.status.st_ino] = match.parts
+        elif told:
+            written.add(match.parts)
+    return written | (_search(untold) if untold else set())
 
 
-def _writes(process: Path, identity: tuple[int, int]) -> bool:
+def _is_written(job: Path, match: Match) -> bool | None:
+    """Returns None where there are no leases."""
     try:
-        with os.scandir(process / "fd") as descriptors:
-            return any(_is_writer(process, Path(entry.path), identity) for entry in descriptors)
-    except OSError:  # it has ended, or is another user's
+        file = open_inside(job, *match.parts)
+    except (DataError, OSError):
+        return False  # whoever copies it says why it cannot be read
+    if file is None:
         return False
+    with file:
+        return _refuses_lease(file)
 
 
-def _is_writer(process: Path, descriptor: Path, identity: tuple[int, int]) -> bool:
+def _refuses_lease(file: BinaryIO) -> bool | None:
+    try:
+        # The signal by which the kernel asks for the lease back is one that does nothing: SIGIO would end this process.
+        fcntl.fcntl(file, fcntl.F_SETSIG, signal.SIGURG)
+        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except OSError as error:
+        if error.errno == errno.EAGAIN:
+            return True
+        return False if error.errno in {errno.EACCES, errno.EPERM} else None
+    return False
+
+
+def _search(wanted: Mapping[tuple[int, int], Parts]) -> set[Parts]:
+    """Looks once at the descriptors of this user's processes. Returns all of `wanted` if there are too many of them."""
+    found: set[Parts] = set()
+    for count, descriptor in enumerate(_descriptors()):
+        if count >= MOST_LOOKED_AT:
+            return set(wanted.values())
+        parts = None if descriptor is None else wanted.get(_identity(descriptor))
+        if descriptor is not None and parts is not None and _is_writable(descriptor):
+            found.add(parts)
+    return found
+
+
+def _descriptors() -> Iterator[Path | None]:
+    """Yields each descriptor as its path in /proc, and None for each process."""
+    with os.scandir("/proc") as processes:
+        for process in processes:
+            if not process.name.isdecimal():
+                continue
+            yield None
+            try:
+                with os.scandir(f"{process.path}/fd") as descriptors:
+                    for descriptor in descriptors:
+                        yield Path(descriptor.path)
+            except OSError:  # it has ended, or is another user's
+                continue
+
+
+def _identity(descriptor: Path) -> tuple[int, int]:
     try:
         status = descriptor.stat()  # asks for the open file, not for what its name is now
-        if (status.st_dev, status.st_ino) != identity:
-            return False
-        lines = (process / "fdinfo" / descriptor.name).read_text().splitlines()
+    except OSError:
+        return -1, -1
+    return status.st_dev, status.st_ino
+
+
+def _is_writable(descriptor: Path) -> bool:
+    try:
+        lines = (descriptor.parent.parent / "fdinfo" / descriptor.name).read_text().splitlines()
     except OSError:
         return False
     flags = next((int(line.split()[1], 8) for line in lines if line.startswith("flags:")), 0)

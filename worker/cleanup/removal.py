@@ -16,6 +16,8 @@ _JOBS_PER_QUERY = 1000
 _BLOBS_PER_CALL = 50
 _COPIES_PER_ATTEMPT = 1000
 """Copies of checkpoints that one call considers in each run directory."""
+_MOST_ENTRIES = 50_000
+"""Entries of the folder of checkpoints that one call looks at."""
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +47,8 @@ def remove_checkpoint_copies(
             # The names sort by age, oldest first. The database never listed a name that is not ASCII.
             run = RunDir.found(folder / str(attempt))
             copies = run.checkpoints.relative_to(run.root).parts
-            found = [name for name in folders_inside(run.root, *copies) if name.isascii()]
+            folders = folders_inside(run.root, *copies, most=_MOST_ENTRIES)
+            found = [name for name in folders if name.isascii()]
         except OSError as error:
             logger.warning("%s: the copies of removed checkpoints cannot be listed: %s", folder.name, error)
             continue

@@ -4,7 +4,7 @@ A tag is the metric's key, with `_` for control characters. A file in a folder b
 a folder named like a split of the data (`train`, `val`, …), puts the folder's name and `/` before it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 import hashlib
 import os
@@ -19,6 +19,7 @@ from torchyard.contract.errors import DataError
 from torchyard.contract.events import LAST_TIME_US
 from torchyard.contract.text import METRIC_KEY_LENGTH, storable
 from torchyard.contract.untrusted import open_inside
+from worker.mask import Mask
 from worker.tensorboard import finding, records, summaries
 from worker.tensorboard.finding import Parts
 
@@ -36,6 +37,8 @@ _LOOK_S = 3.0
 """Seconds between two searches for new files."""
 _LOOK_SHARE = 50
 """A search that took a second is followed by so many without one."""
+_MOST_MASKED = 4096
+"""Bytes of a tag in which secrets are masked, before its start is shown."""
 _PREFIX = "tensorboard/"
 _SPLITS = frozenset({"train", "training", "val", "valid", "validation", "dev", "eval", "evaluation", "test"})
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -53,8 +56,9 @@ class Found:
 class EventFiles:
     """The event files below `job`, the part of the run directory that the job may write."""
 
-    def __init__(self, job: Path, *, look_s: float = _LOOK_S) -> None:
+    def __init__(self, job: Path, *, mask: Mask | None = None, look_s: float = _LOOK_S) -> None:
         self._job = job
+        self._mask = mask or Mask()
         self._look_s = look_s
         self._next_look = 0.0
         self._files: dict[str, Parts] = {}
@@ -121,7 +125,7 @@ class EventFiles:
         except DataError as error:
             return self._give_up(name, f"{storable(error.message)}, and is not read", found)
         except PermissionError:
-            return self._give_up(name, f"{_shown(parts)} cannot be opened", found)
+            return self._give_up(name, f"{self._shown(parts)} cannot be opened", found)
         if file is not None:
             with file:
                 self._read_part(name, parts, file, offset, found)
@@ -138,7 +142,7 @@ class EventFiles:
     def _read_part(self, name: str, parts: Parts, file: BinaryIO, offset: int, found: Found) -> None:
         size = os.fstat(file.fileno()).st_size
         if size < offset:
-            found.warnings.append(f"{_shown(parts)} has become shorter, and is read again from its start")
+            found.warnings.append(f"{self._shown(parts)} has become shorter, and is read again from its start")
             offset = found.offsets[name] = 0
         data = os.pread(file.fileno(), _CHUNK, offset)
         self._budget -= len(data)
@@ -146,31 +150,33 @@ class EventFiles:
         if part.offset != offset:
             found.offsets[name] = part.offset
         if part.skipped:
-            text = f"{_shown(parts)} has records of more than {_MOST_RECORD} bytes, which are left out"
+            text = f"{self._shown(parts)} has records of more than {_MOST_RECORD} bytes, which are left out"
             self._warn(f"{name} large", text, found)
         for record in part.records:
             self._add(parts, record, found)
         if part.damaged:
-            self._give_up(name, f"{_shown(parts)} is damaged at byte {part.offset}, and is not read further", found)
+            self._give_up(
+                name, f"{self._shown(parts)} is damaged at byte {part.offset}, and is not read further", found
+            )
 
     def _add(self, parts: Parts, record: bytes, found: Found) -> None:
         try:
             event = summaries.parse(record)
         except ValueError as error:
-            return self._warn("malformed", f"{_shown(parts)} has an event that cannot be read: {error}", found)
+            return self._warn("malformed", f"{self._shown(parts)} has an event that cannot be read: {error}", found)
         if not event.values:
             return None
         if event.step < 0:
             return self._warn(
-                "step", f"{_shown(parts)} has an event of the step {event.step}, which is left out", found
+                "step", f"{self._shown(parts)} has an event of the step {event.step}, which is left out", found
             )
         written = summaries.microseconds(event.time, last=LAST_TIME_US)
         for tag, value in event.values:
             key = self._key(parts[:-1], tag)
             if key is None:
-                start = storable(tag[:60].decode("utf-8", "replace"))
+                start = storable(self._mask.text(tag[:_MOST_MASKED].decode("utf-8", "replace"))[:60])
                 text = f"a tag must be text of 1 to {METRIC_KEY_LENGTH} characters, and is left out: {start!r}"
-                self._warn("tag", f"{_shown(parts)}: {text}", found)
+                self._warn("tag", f"{self._shown(parts)}: {text}", found)
                 continue
             found.points.append(MetricPoint(key, event.step, value, written))
         return None
@@ -180,7 +186,7 @@ class EventFiles:
         if len(tag) > 4 * METRIC_KEY_LENGTH:
             return None
         try:
-            text = tag.decode()
+            text = self._mask.text(tag.decode())
         except UnicodeDecodeError:
             return None
         prefix = self._prefix(folder)
@@ -191,19 +197,18 @@ class EventFiles:
         above = (folder[:depth] for depth in range(len(folder)))
         top = next((outer for outer in above if outer in self._folders), None)
         if top is not None:
-            return storable("/".join(folder[len(top) :]))
+            return storable(self._mask.text("/".join(folder[len(top) :])))
         return folder[-1] if folder and folder[-1].lower() in _SPLITS else ""
 
     def _give_up(self, name: str, text: str, found: Found) -> None:
         self._given_up.add(name)
         found.warnings.append(text)
 
+    def _shown(self, parts: Parts) -> str:
+        return storable(self._mask.text("/".join(parts)))[-200:]
+
     def _warn(self, topic: str, text: str, found: Found) -> None:
         """Warns once about each topic."""
         if topic not in self._warned:
             self._warned.add(topic)
             found.warnings.append(text)
-
-
-def _shown(parts: Iterable[str]) -> str:
-    return storable("/".join(parts))[-200:]

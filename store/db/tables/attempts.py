@@ -90,6 +90,8 @@ class Attempt(Base):
     """Bytes of log lines that were stored."""
     message_bytes: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     """Bytes of messages that were stored."""
+    point_bytes: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
+    """Bytes of metric points that were stored, as they are packed."""
     cut: Mapped[str] = mapped_column(String(100), default="", server_default="")
     """What is not stored any more, since a limit was reached: names separated by spaces, such as `log series`."""
     stacks_requested_at: Mapped[int | None] = mapped_column(BigInteger)
