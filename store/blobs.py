@@ -1,6 +1,6 @@
 """Blobs: immutable files named by their sha256, in a local or shared directory."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 import fcntl
@@ -178,14 +178,15 @@ class Blobs:
         except FileNotFoundError:
             raise NotFound(f"blob {sha256} is not in the store") from None
 
-    def copy_out(self, sha256: str, target: Path) -> bool:
+    def copy_out(self, sha256: str, target: Path, *, check: Callable[[], object] = lambda: None) -> bool:
         """Copies a blob to `target`, a new file. Raises OSError.
 
-        Returns False and leaves no file if the blob is missing or damaged.
+        Returns False and leaves no file if the blob is missing or damaged. `check` is called before each part, and may
+        raise to end the copy.
         """
         try:
             with self.open(sha256) as source:
-                whole = _copy_out(source, target) == sha256
+                whole = _copy_out(source, target, check) == sha256
         except NotFound:
             return False
         if not whole:
@@ -208,11 +209,12 @@ class Blobs:
             os.close(descriptor)
 
 
-def _copy_out(source: BinaryIO, target: Path) -> str:
+def _copy_out(source: BinaryIO, target: Path, check: Callable[[], object]) -> str:
     """Copies `source` and returns its sha256."""
     digest = hashlib.sha256()
     with _create_private(target) as file:
         while chunk := source.read(_CHUNK):
+            check()
             digest.update(chunk)
             _write_all(file, chunk)
         failpoint("blob.fsync")

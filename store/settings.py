@@ -1,17 +1,22 @@
 """Settings that every program has: where the data is. Read from `TORCHYARD_*` variables; defaults suit one laptop."""
 
+from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from torchyard.contract.bundles import MAX_BUNDLE_BYTES, MAX_BUNDLE_FILES
 from torchyard.contract.datadir import redis_url
+from torchyard.contract.durations import LONGEST_STOP_GRACE, parse_duration
 from torchyard.contract.errors import ConfigError
 
 _PREFIX = "TORCHYARD_"
+
+Period = Annotated[timedelta, BeforeValidator(parse_duration), Field(gt=timedelta(0))]
+"""A duration such as `10m`."""
 
 
 class Settings(BaseSettings):
@@ -31,6 +36,9 @@ class Settings(BaseSettings):
     """Bytes of one bundle."""
     max_bundle_files: Annotated[int, Field(ge=1)] = MAX_BUNDLE_FILES
     """Files of one bundle."""
+
+    max_stop_grace: Period = LONGEST_STOP_GRACE
+    """The longest `stop_grace`: longer ones are refused, and cut in jobs that were submitted before."""
 
     @classmethod
     def load(cls) -> Self:

@@ -65,6 +65,7 @@ class Daemon:
             self._attempt_ended,
             settings.output_limits,
             settings.package_rules(engine.starts().isolation or levels.OFF),
+            settings.max_stop_grace,
         )
         self._runners = AttemptRunners(context)
         self._devices = DeviceMonitor(engine, self._runners, name=self.name, runs=settings.runs, clock=clock)
@@ -80,7 +81,9 @@ class Daemon:
             housekeeper=Housekeeper(settings, self._store, in_use=self._runners.in_use, clock=clock),
             clock=clock,
         )
-        self._scheduler = Scheduler(worker_id=self.id, name=self.name, store=self._store)
+        self._scheduler = Scheduler(
+            worker_id=self.id, name=self.name, store=self._store, max_stop_grace=settings.max_stop_grace
+        )
         self._stopping = self._leaving = False
 
     def leave(self) -> None:

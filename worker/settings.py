@@ -37,8 +37,6 @@ Age = Annotated[timedelta | None, BeforeValidator(_age)]
 """A duration such as `30d`. Empty: keep for ever."""
 Size = Annotated[Annotated[int, Field(ge=0, lt=2**62)] | None, BeforeValidator(_size)]
 """A number of bytes. Empty: no limit."""
-SetupTimeout = Annotated[timedelta, BeforeValidator(parse_duration), Field(gt=timedelta(0))]
-"""A duration such as `10m`."""
 Umask = Annotated[int | None, BeforeValidator(_umask)]
 """Octal digits such as `022`."""
 
@@ -77,7 +75,7 @@ class Settings(settings.Settings):
     """Whether jobs may have packages of their own installed."""
     package_index: Annotated[str, Field(pattern=r"^(https?://\S+)?$")] = ""
     """The URL of the package index, if not that of the job or PyPI."""
-    setup_timeout: SetupTimeout = timedelta(minutes=10)
+    setup_timeout: settings.Period = timedelta(minutes=10)
     """How long the installation of a job's packages may take."""
     max_log_bytes: Size = DEFAULTS.log_bytes
     """Bytes of the log of one attempt that are stored."""

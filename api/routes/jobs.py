@@ -22,6 +22,7 @@ from api.services import Services, ServicesDep
 from store.commands import actions, cleanup, requests
 from store.queries import listing
 from store.rows import jobs
+from store.rows.intents import AT_ONCE
 from torchyard.contract.errors import Conflict, Unavailable
 from torchyard.contract.job import JobState
 from torchyard.contract.requests import LABEL, ActionFilter, JobActions, JobSort, Search, Text, parse_request
@@ -124,7 +125,7 @@ def act_on_jobs(services: ServicesDep, caller: JobWriter, body: Body) -> Actions
     """
     wanted = parse_request(JobActions, parsed(body))
     chosen = wanted.ids if "ids" in wanted.model_fields_set else _filter_of(wanted.filter)
-    result = actions.act(services.store, wanted.action, chosen, caller=caller, dry_run=wanted.dry_run)
+    result = actions.act(services.store, wanted.action, chosen, caller=caller, now=wanted.now, dry_run=wanted.dry_run)
     if wanted.action == "delete" and result.done:
         _collect(services)
     return ActionsView(
@@ -168,9 +169,17 @@ def change_job(services: ServicesDep, caller: JobWriter, job_id: JobId, body: Bo
 
 
 @router.post("/jobs/{job_id}/cancel", status_code=202, responses=problems(Conflict))
-def cancel_job(services: ServicesDep, caller: JobWriter, job_id: JobId) -> JobView:
+def cancel_job(
+    services: ServicesDep,
+    caller: JobWriter,
+    job_id: JobId,
+    now: Annotated[
+        bool, Query(description="kill a running job without waiting for a checkpoint, also one that stops already")
+    ] = False,
+) -> JobView:
     """Cancels a waiting job at once; asks a running one to save a checkpoint and stop."""
-    return requests.cancel(services.store, job_id, caller=caller, answer=present.job)
+    grace = AT_ONCE if now else None
+    return requests.cancel(services.store, job_id, caller=caller, grace=grace, answer=present.job)
 
 
 @router.post("/jobs/{job_id}/pause", status_code=202, responses=problems(Conflict))

@@ -9,13 +9,13 @@ from api import present
 from api.auth import JobId, JobReader, JobWriter
 from api.body import Keyed, SpecBody, parsed
 from api.openapi import SPEC_BODY, headers, problems
-from api.services import ServicesDep
+from api.services import Services, ServicesDep
 from store.commands import submission
 from store.commands.submission import Submitted
 from store.db.database import Session
 from store.db.tables import Job
 from torchyard.contract.errors import Conflict, TooLarge, Unavailable
-from torchyard.contract.spec import parse_spec
+from torchyard.contract.spec import Spec, parse_spec, with_grace_within
 from torchyard.contract.views import JobView, SpecView
 
 router = APIRouter(tags=["jobs"])
@@ -27,15 +27,15 @@ _CREATED: dict[int | str, dict[str, Any]] = {
 
 
 @router.post("/jobs/validate", openapi_extra=SPEC_BODY)
-def validate_spec(caller: JobReader, body: SpecBody) -> SpecView:
+def validate_spec(services: ServicesDep, caller: JobReader, body: SpecBody) -> SpecView:
     """Returns the spec with every default filled in, or its errors. Nothing is stored."""
-    return SpecView(spec=parse_spec(parsed(body)))
+    return SpecView(spec=_spec_of(services, body))
 
 
 @router.post("/jobs", status_code=201, openapi_extra=SPEC_BODY, responses=_CREATED)
 def submit_job(services: ServicesDep, caller: JobWriter, body: SpecBody, keyed: Keyed) -> Response:
     """Submits a job. It is queued when the answer arrives."""
-    spec = parse_spec(parsed(body))
+    spec = _spec_of(services, body)
 
     def show_new(session: Session, row: Job) -> JobView:
         return present.new_job(session, row, spec)
@@ -57,6 +57,10 @@ def retry_job(services: ServicesDep, caller: JobWriter, job_id: JobId, keyed: Ke
     """Submits the spec of a job that has ended as a new job, which resumes from the old job's newest checkpoint."""
     made = submission.retry(services.store, job_id, caller=caller, show=present.job, keyed=keyed)
     return _answer(made)
+
+
+def _spec_of(services: Services, body: bytes) -> Spec:
+    return with_grace_within(parse_spec(parsed(body)), services.settings.max_stop_grace)
 
 
 def _answer(made: Submitted) -> Response:

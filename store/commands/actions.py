@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, or_
+from sqlalchemy import ColumnElement, func, or_
 
 from store.commands import requests
 from store.db.tables import Job
@@ -12,11 +12,13 @@ from store.queries import listing
 from store.queries.listing import JobFilter
 from store.rows import access
 from store.rows.access import Caller
+from store.rows.intents import AT_ONCE
 from store.store import Store
 from torchyard.contract.errors import Conflict, Forbidden, NotFound, QuotaExceeded, TorchyardError
 from torchyard.contract.job import JobState
 from torchyard.contract.requests import MOST_ACTIONS, JobAction
 
+_Command = Callable[[Store, str, Caller], None]
 _ENDED = [state for state in JobState if state.terminal]
 
 
@@ -41,26 +43,36 @@ class Result:
 
 
 def act(
-    store: Store, action: JobAction, chosen: Sequence[str] | JobFilter, *, caller: Caller, dry_run: bool = False
+    store: Store,
+    action: JobAction,
+    chosen: Sequence[str] | JobFilter,
+    *,
+    caller: Caller,
+    now: bool = False,
+    dry_run: bool = False,
 ) -> Result:
     """Does the action on the jobs with these ids, or on the first `MOST_ACTIONS` that the filter matches.
 
     A filter matches only jobs on which the action would do something, so that a repeated call goes on with the rest.
-    With `dry_run`, only finds them: jobs that the caller may not change are refused, states are not looked at.
+    With `now`, a cancel is forced. With `dry_run`, only finds the jobs: those that the caller may not change are
+    refused, states are not looked at.
 
     Raises Unavailable. What was done before stays done.
     """
     more = False
     if isinstance(chosen, JobFilter):
         with store.read() as session:
-            found = listing.changeable(session, chosen, _concerns(action), caller=caller, limit=MOST_ACTIONS + 1)
+            found = listing.changeable(
+                session, chosen, _concerns(action, now=now), caller=caller, limit=MOST_ACTIONS + 1
+            )
         more, ids, refused = len(found) > MOST_ACTIONS, list(found[:MOST_ACTIONS]), list[Refusal]()
     else:
         ids, refused = _known(store, chosen, caller)
     matched = len(ids)
     if dry_run:
         return Result(matched, done=0, refused=refused, more=more)
-    failed = [refusal for job_id in ids if (refusal := _refusal(store, action, job_id, caller)) is not None]
+    command = _force_cancel if action == "cancel" and now else _COMMANDS[action]
+    failed = [refusal for job_id in ids if (refusal := _refusal(store, command, job_id, caller)) is not None]
     return Result(matched, done=matched - len(failed), refused=refused + failed, more=more)
 
 
@@ -80,16 +92,20 @@ def _known(store: Store, sent: Sequence[str], caller: Caller) -> tuple[list[str]
     return known, refused
 
 
-def _refusal(store: Store, action: JobAction, job_id: str, caller: Caller) -> Refusal | None:
+def _refusal(store: Store, command: _Command, job_id: str, caller: Caller) -> Refusal | None:
     """Does the action on one job, and returns its refusal, if any. A job may have changed or gone meanwhile."""
     try:
-        _COMMANDS[action](store, job_id, caller)
+        command(store, job_id, caller)
     except (NotFound, Forbidden, Conflict, QuotaExceeded) as error:
         return Refusal(job_id, error)
     return None
 
 
-_COMMANDS: dict[JobAction, Callable[[Store, str, Caller], None]] = {
+def _force_cancel(store: Store, job_id: str, caller: Caller) -> None:
+    requests.cancel(store, job_id, caller=caller, grace=AT_ONCE, answer=_nothing)
+
+
+_COMMANDS: dict[JobAction, _Command] = {
     "cancel": lambda store, job_id, caller: requests.cancel(store, job_id, caller=caller, answer=_nothing),
     "pause": lambda store, job_id, caller: requests.pause(store, job_id, caller=caller, answer=_nothing),
     "resume": lambda store, job_id, caller: requests.resume(store, job_id, caller=caller, answer=_nothing),
@@ -101,13 +117,13 @@ def _nothing(*_: object) -> None:
     """The answer about a single job, which nobody reads."""
 
 
-def _concerns(action: JobAction) -> ColumnElement[bool]:
+def _concerns(action: JobAction, *, now: bool) -> ColumnElement[bool]:
     """Returns the condition that the action on a job would do something."""
     if action == "delete":
         return Job.state.in_(_ENDED)
     open_ = Job.state.not_in(_ENDED) & Job.cancel_requested_at.is_(None)
     if action == "cancel":
-        return open_
+        return open_ | (Job.state.not_in(_ENDED) & (func.coalesce(Job.cancel_grace_s, 1) > 0)) if now else open_
     if action == "pause":
         return open_ & Job.pause_requested_at.is_(None)
     return open_ & or_(Job.state == JobState.PAUSED, Job.pause_requested_at.is_not(None))

@@ -4,6 +4,7 @@ Repeating a request changes nothing but notifies Redis again, which may have bee
 """
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import TypeVar
 
 from sqlalchemy.orm import Session
@@ -29,11 +30,11 @@ def change(store: Store, job_id: str, patch: JobPatch, *, caller: Caller, answer
         return _answered(session, job, answer)
 
 
-def cancel(store: Store, job_id: str, *, caller: Caller, answer: Answer[T]) -> T:
+def cancel(store: Store, job_id: str, *, caller: Caller, grace: timedelta | None = None, answer: Answer[T]) -> T:
     """Does what `store.rows.intents.request_cancel` does. Raises Unavailable, too."""
     with store.write("cancel") as session:
-        job = intents.request_cancel(session, job_id, caller)
-        audit.record(session, caller, "job.cancel", job_id)
+        job = intents.request_cancel(session, job_id, caller, grace=grace)
+        audit.record(session, caller, "job.cancel_now" if grace == intents.AT_ONCE else "job.cancel", job_id)
         return _answered(session, job, answer)
 
 

@@ -24,6 +24,8 @@ from torchyard.contract.team import Role, Scope
 
 T = TypeVar("T")
 
+GRACE_OF_DISABLED = timedelta(seconds=30)
+"""The longest grace of the jobs that are cancelled with their user."""
 _LIVE = tuple(state for state in JobState if not state.terminal)
 
 
@@ -60,7 +62,8 @@ def add_user(store: Store, name: str, role: Role, *, caller: Caller, answer: Cal
 def change_user(store: Store, name: str, change: UserChange, *, caller: Caller, answer: Callable[[User], T]) -> T:
     """Changes the role of a user, or disables or enables them. Raises NotFound and Conflict.
 
-    The jobs of a disabled user are cancelled afterwards, each in its own transaction; repeat it if it fails meanwhile.
+    The jobs of a disabled user are cancelled afterwards, each in its own transaction, and have `GRACE_OF_DISABLED` at
+    most to stop; repeat it if it fails meanwhile.
     """
     with store.write("team") as session:
         user = users.change(session, name, role=change.role, disabled=change.disabled)
@@ -132,7 +135,7 @@ def _cancel_jobs(store: Store, owner: str, caller: Caller) -> None:
         live = session.scalars(select(Job.id).where(Job.owner == owner, Job.state.in_(_LIVE)).order_by(Job.id)).all()
     for job_id in live:
         with suppress(NotFound, Conflict):  # deleted or ended meanwhile
-            requests.cancel(store, job_id, caller=caller, answer=_id)
+            requests.cancel(store, job_id, caller=caller, grace=GRACE_OF_DISABLED, answer=_id)
 
 
 def _id(_: Session, job: Job) -> str:

@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session, aliased
 
 from store.db.database import now_us
 from store.db.tables import Attempt, Job, Worker
+from torchyard.contract.durations import LONGEST_STOP_GRACE
 from torchyard.contract.job import JobState
 
 OVERDUE_AFTER = timedelta(seconds=90)
@@ -41,8 +42,11 @@ _PREEMPTED_JOBS = (
 )
 
 
-def preempted_jobs(session: Session) -> list[PreemptedJob]:
-    """Returns the preempted jobs of all workers that still hold devices and whose preemptor still waits, by id."""
+def preempted_jobs(session: Session, *, max_stop_grace: timedelta = LONGEST_STOP_GRACE) -> list[PreemptedJob]:
+    """Returns the preempted jobs of all workers that still hold devices and whose preemptor still waits, by id.
+
+    `max_stop_grace`: what cuts the jobs' `stop_grace`.
+    """
     found = [
         PreemptedJob(
             job.id,
@@ -51,7 +55,7 @@ def preempted_jobs(session: Session) -> list[PreemptedJob]:
             worker,
             job.owner,
             preemptor_owner,
-            overdue=timedelta(microseconds=us) > job.stored_spec.stop_grace + OVERDUE_AFTER,
+            overdue=timedelta(microseconds=us) > min(job.stored_spec.stop_grace, max_stop_grace) + OVERDUE_AFTER,
         )
         for job, us, worker_id, worker, preemptor_owner in session.execute(_PREEMPTED_JOBS)
     ]

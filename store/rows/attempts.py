@@ -106,6 +106,12 @@ def read(session: Session, claim: Claim) -> Attempt:
     return row
 
 
+def age(session: Session, row: Attempt) -> timedelta:
+    """Returns the time since the attempt was claimed."""
+    us = session.execute(select(now_us() - Attempt.started_at).where(Attempt.id == row.id)).scalar_one()
+    return timedelta(microseconds=us)
+
+
 def mark_prepared(session: Session, claim: Claim, *, start_step: int) -> None:
     """Records the step that the attempt resumes from, before its processes start. Raises StaleClaim."""
     _fenced_update(session, claim, start_step=start_step)

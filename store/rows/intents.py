@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import bindparam, select, update
@@ -13,9 +14,12 @@ from store.db.tables import Attempt, Job
 from store.rows import access, jobs
 from store.rows.access import SERVICE, Caller
 from store.rows.jobs import Reason
+from torchyard.contract.durations import format_duration
 from torchyard.contract.errors import Conflict
 from torchyard.contract.job import EndReason, JobState
 
+AT_ONCE = timedelta(0)
+"""The grace of a forced cancel: the attempt is killed, and no checkpoint is waited for."""
 _OPEN = (JobState.STARTING, JobState.RUNNING)
 # Built once, because each pass over the queue executes it.
 _HOLDERS = (
@@ -35,22 +39,33 @@ def requested_stop(job: Job) -> EndReason | None:
     return EndReason.PREEMPTED if job.preempt_requested_at is not None else None
 
 
-def request_cancel(session: Session, job_id: str, caller: Caller = SERVICE) -> Job:
+def cancel_grace(job: Job) -> timedelta | None:
+    """Returns the longest grace of the requested cancel, if it is not just that of the job's spec."""
+    return None if job.cancel_grace_s is None else timedelta(seconds=job.cancel_grace_s)
+
+
+def request_cancel(session: Session, job_id: str, caller: Caller = SERVICE, *, grace: timedelta | None = None) -> Job:
     """Cancels a job that no worker runs; requests a running job to stop. Repeating it changes nothing.
 
-    Raises NotFound, Forbidden, and Conflict for a job that has ended in another state.
+    `grace`: the most that the stop may take, in whole seconds, if less than the job's `stop_grace`. A later request may
+    shorten it. Raises NotFound, Forbidden, and Conflict for a job that has ended in another state.
     """
     job = access.lock(session, job_id, caller)
     state = JobState(job.state)
-    if state is JobState.CANCELLED or (not state.terminal and job.cancel_requested_at is not None):
+    if state is JobState.CANCELLED or (not state.terminal and _is_cancelled_within(job, grace)):
         return job
     if state.terminal:
         raise Conflict(f"job {job_id} has already {state}; only a job that has not ended can be cancelled")
     if state not in _OPEN:
         reason = Reason("cancelled", "cancelled by its owner")
         return _move(session, job_id, JobState.CANCELLED, reason=reason, cancel_requested_at=now_us())
-    stopping = Reason("stopping", "cancel requested: the job may save a checkpoint before it stops")
-    return _store_request(session, job, stopping, cancel_requested_at=now_us())
+    requested_at = now_us() if job.cancel_requested_at is None else job.cancel_requested_at
+    seconds = job.cancel_grace_s if grace is None else grace // timedelta(seconds=1)
+    stopping = Reason("stopping", _of_cancel(grace))
+    if grace is not None:
+        data = {"level": "warning", "text": stopping.message}
+        jobs.add_event(session, job_id, type="message", attempt=job.attempt, data=data)
+    return _store_request(session, job, stopping, cancel_requested_at=requested_at, cancel_grace_s=seconds)
 
 
 def request_pause(session: Session, job_id: str, caller: Caller = SERVICE) -> Job:
@@ -151,6 +166,22 @@ def _may_be_preempted(job: Job, preemptor: Job) -> bool:
         and requested_stop(job) is None
         and job.stored_spec.preemptible
     )
+
+
+def _is_cancelled_within(job: Job, grace: timedelta | None) -> bool:
+    if job.cancel_requested_at is None:
+        return False
+    known = cancel_grace(job)
+    return grace is None or (known is not None and known <= grace)
+
+
+def _of_cancel(grace: timedelta | None) -> str:
+    """Returns what the owner is told of the cancel of a running job."""
+    if grace is None:
+        return "cancel requested: the job may save a checkpoint before it stops"
+    if not grace:
+        return "forced cancel requested: the job is killed, and may save nothing more"
+    return f"cancel requested: the job is killed after {format_duration(grace)} at most"
 
 
 def _refuse_ended(job: Job, what: str) -> None:

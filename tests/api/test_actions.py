@@ -52,6 +52,26 @@ def test_a_filter_finds_the_jobs_on_which_the_action_does_something(service: Api
     assert states(service) == {}
 
 
+def test_a_forced_cancel_finds_jobs_that_stop_already(service: ApiFixture) -> None:
+    job_id = service.submit()["id"]
+    claim = service.start(job_id)
+    assert summary(act(service, "cancel", filter={})) == (1, 1, [], False)
+    assert summary(act(service, "cancel", filter={}, now=True, dry_run=True)) == (1, 0, [], False)
+    assert summary(act(service, "cancel", filter={}, now=True)) == (1, 1, [], False)
+    assert summary(act(service, "cancel", filter={}, now=True)) == (0, 0, [], False)
+    assert summary(act(service, "cancel", ids=[job_id], now=True)) == (1, 1, [], False)
+    assert service.get(f"/v1/jobs/{job_id}")["status_reason"]["message"].startswith("forced cancel requested")
+    assert [entry["object"] for entry in service.get("/v1/audit", action="job.cancel_now")["data"]] == [job_id, job_id]
+    service.end(claim, reason=EndReason.CANCELLED)
+    assert states(service) == {"digits": "cancelled"}
+
+
+def test_only_a_cancel_is_forced(service: ApiFixture) -> None:
+    answer = service.client.post("/v1/jobs/actions", json={"action": "pause", "filter": {}, "now": True})
+    assert answer.status_code == 422
+    assert "only for `cancel`" in answer.text
+
+
 def test_what_is_refused_leaves_the_others_as_they_are(service: ApiFixture) -> None:
     ended, waits = service.submit(name="ended")["id"], service.submit(name="waits")["id"]
     service.end(service.start(ended), reason=EndReason.COMPLETED)

@@ -295,6 +295,24 @@ def test_a_running_job_is_asked_to_stop_and_the_worker_is_woken(service: ApiFixt
     assert service.get(f"/v1/jobs/{job_id}")["state"] == "cancelled"
 
 
+def test_a_forced_cancel_shortens_a_stop_and_is_recorded(service: ApiFixture) -> None:
+    job_id = service.submit(stop_grace="1h")["id"]
+    claim = service.start(job_id)
+    gentle = service.client.post(f"/v1/jobs/{job_id}/cancel").json()
+    answer, again = (service.client.post(f"/v1/jobs/{job_id}/cancel", params={"now": "true"}) for _ in range(2))
+    assert (answer.status_code, answer.json()["version"]) == (202, gentle["version"] + 1)
+    assert again.json() == answer.json()
+    assert service.client.post(f"/v1/jobs/{job_id}/cancel").json() == answer.json()
+    message = "forced cancel requested: the job is killed, and may save nothing more"
+    assert answer.json()["status_reason"]["message"] == message
+    events = service.get(f"/v1/jobs/{job_id}/events")["data"]
+    assert [event["data"]["text"] for event in events if event["type"] == "message"] == [message]
+    assert [entry["object"] for entry in service.get("/v1/audit", action="job.cancel_now")["data"]] == [job_id] * 2
+    service.end(claim, reason=EndReason.CANCELLED)
+    assert service.client.post(f"/v1/jobs/{job_id}/cancel?now=true").json()["state"] == "cancelled"
+    assert service.client.post(f"/v1/jobs/{job_id}/cancel?now=perhaps").status_code == 422
+
+
 def test_a_job_that_has_ended_cannot_be_cancelled(service: ApiFixture) -> None:
     job_id = service.submit()["id"]
     service.end(service.start(job_id), reason=EndReason.COMPLETED)

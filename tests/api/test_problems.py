@@ -97,6 +97,7 @@ def test_the_service_does_not_start_without_a_token(tmp_path: Path) -> None:
         ({"resources": {"devices_per_node": 100_000}}, "resources.devices_per_node", "1024"),
         ({"resources": {"nodes": 2}}, "resources.nodes", "not built yet"),
         ({"time_limit": "soon"}, "time_limit", "90s"),
+        ({"stop_grace": "3650d"}, "stop_grace", "at most 1h"),
         ({"name": "../x"}, "name", "pattern"),
         ({"labels": {"a": "nul \x00"}}, "labels.a", "NUL"),
         ({"env": {"RANK": "0"}}, "env", "RANK"),

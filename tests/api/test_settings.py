@@ -18,6 +18,8 @@ from torchyard.contract.errors import ConfigError
         ("ALLOWED_HOSTS", "a.example, *b.example", "'*b.example' is not a host name"),
         ("TRUSTED_PROXIES", "10.0.0.0/8, proxy.example.com", "'proxy.example.com' is not an address or a network"),
         ("TRUSTED_PROXIES", "10.0.0.1/8", "host bits set"),
+        ("MAX_STOP_GRACE", "0s", "greater than"),
+        ("MAX_STOP_GRACE", "9999999999d", "90s, 15m, 24h or 7d"),
         ("SENDFILE", "nginx", "x-accel-redirect:/LOCATION"),
         ("SENDFILE", "X-Sendfile", "x-accel-redirect:/LOCATION"),
         ("SENDFILE", "x-accel-redirect:blobs", "x-accel-redirect:/LOCATION"),

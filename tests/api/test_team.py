@@ -210,7 +210,9 @@ def test_a_disabled_users_tokens_end_and_their_jobs_are_kept_or_cancelled(servic
     service.act_as("admin")
     service.client.patch("/v1/users/alice", json={"disabled": True, "jobs": "cancel"})
     assert service.get(f"/v1/jobs/{kept}")["state"] == "cancelled"
-    assert service.get(f"/v1/jobs/{running}")["status_reason"]["code"] == "stopping"
+    reason = service.get(f"/v1/jobs/{running}")["status_reason"]
+    assert reason["code"] == "stopping"
+    assert reason["message"] == "cancel requested: the job is killed after 30s at most"
 
 
 def test_a_users_name_is_never_given_to_another(service: ApiFixture) -> None:

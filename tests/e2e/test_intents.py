@@ -4,8 +4,11 @@ import pytest
 
 from tests.e2e.service import Service, until
 from tests.e2e.test_recovery import GATED
-from torchyard.contract.job import JobState
+from torchyard.client import Client
+from torchyard.contract.errors import InvalidSpec
+from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.views import JobView
+from worker.engines.local import process
 
 
 @pytest.mark.thorough
@@ -45,6 +48,56 @@ def test_requested_stops_lose_no_work(service: Service) -> None:
     assert [int(line.split()[4]) for line in lines] == [0, *left[:-1]], "each goes on where the one before it left"
     steps = [checkpoint.step for checkpoint in client.checkpoints(job.id)]
     assert steps == left[::-1]
+
+
+STUBBORN = """
+import signal, time, torchyard
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+torchyard.init().log({"ready": 1.0}, step=1)
+print("ready", flush=True)
+time.sleep(3600)
+"""
+
+
+def test_a_job_that_ignores_every_stop_is_ended(service: Service) -> None:
+    client = service.client
+    with pytest.raises(InvalidSpec, match="stop_grace: must be at most 1h"):
+        service.submit_script("endless", STUBBORN, stop_grace="3650d")
+    limited = service.submit_script("limited", STUBBORN, stop_grace="1h", time_limit="10s")
+    cancelled = service.submit_script("cancelled", STUBBORN, stop_grace="1h")
+    until(lambda: _has_begun(service, cancelled.id), what="it ignores SIGTERM")
+    assert client.cancel(cancelled.id).state is JobState.RUNNING
+    assert client.cancel(cancelled.id, now=True).state is JobState.RUNNING
+    done = service.wait(cancelled.id, JobState.CANCELLED)
+    assert done.status_reason.message.startswith("cancelled by its owner; killed after")
+    assert [line.text for line in client.logs(cancelled.id, rank=0)] == ["ready"], "what it wrote is stored"
+    failed = service.wait(limited.id, JobState.FAILED)
+    assert failed.error is not None
+    assert failed.error.code is EndReason.TIME_LIMIT
+    assert process.find(cancelled.id, 1) == process.find(limited.id, 1) == []
+
+
+@pytest.mark.thorough
+def test_the_jobs_of_a_disabled_user_end_whatever_their_grace_is(service: Service) -> None:
+    admin = service.client
+    admin.add_user("eve")
+    eve = Client(url=service.server["url"], token=admin.make_token(name="laptop", user="eve").token)
+    code = {"code": service.script("stays", STUBBORN)}
+    running, waiting = (
+        eve.submit({"trainer": "script", "config": code, "stop_grace": "1h", "resources": {"devices_per_node": 2}})
+        for _ in range(2)
+    )
+    until(lambda: _has_begun(service, running.id), what="it ignores SIGTERM")
+    admin.change_user("eve", disabled=True, jobs="cancel")
+    assert admin.get(waiting.id).state is JobState.CANCELLED
+    done = service.wait(running.id, JobState.CANCELLED)
+    assert done.status_reason.message == "cancelled by its owner; killed after a grace of 30s"
+
+
+def _has_begun(service: Service, job_id: str) -> bool:
+    job = service.client.get(job_id)
+    assert not job.state.terminal, job.status_reason
+    return bool(service.client.metrics(job_id).data)
 
 
 def _running_with_a_step(service: Service, name: str, **spec: object) -> JobView:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 import threading
 from typing import Any, TypeVar
@@ -93,8 +94,8 @@ class StoreFixture:
         report, stops = ExitReport(reason=reason, message=message), {reason} if asked else set[EndReason]()
         return self.write(lambda session: attempts.end(session, claim, report, requested_stops=stops))
 
-    def cancel(self, job_id: str) -> Job:
-        return self.write(lambda session: intents.request_cancel(session, job_id))
+    def cancel(self, job_id: str, *, grace: timedelta | None = None) -> Job:
+        return self.write(lambda session: intents.request_cancel(session, job_id, grace=grace))
 
     def pause(self, job_id: str) -> Job:
         return self.write(lambda session: intents.request_pause(session, job_id))

@@ -1,12 +1,14 @@
 """Requests to a job, and their effect at the end of its attempt."""
 
+from datetime import timedelta
+
 import pytest
 from sqlalchemy import update
 
 from store.db.tables import Job
 from store.rows import deletion, intents
 from store.rows.access import Caller
-from store.rows.intents import requested_stop
+from store.rows.intents import AT_ONCE, requested_stop
 from tests.store.fixture import StoreFixture, checkpoint
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import CRASH_LOOP_CAP, EndReason, JobState
@@ -99,6 +101,41 @@ def test_a_paused_job_is_cancelled_immediately(db: StoreFixture) -> None:
     db.pause(job_id)
     assert db.cancel(job_id).state == JobState.CANCELLED
     assert db.moves(job_id) == ["queued", "paused", "cancelled"]
+
+
+def test_the_grace_of_a_cancel_only_becomes_shorter(db: StoreFixture) -> None:
+    claim = db.running(db.submit(), db.worker())
+    seen = [
+        (db.cancel(claim.job_id, grace=grace)) for grace in (None, timedelta(seconds=30), timedelta(minutes=1), None)
+    ]
+    assert [intents.cancel_grace(job) for job in seen] == [None, *[timedelta(seconds=30)] * 3]
+    assert [job.version - seen[0].version for job in seen] == [0, 1, 1, 1]
+    forced = db.cancel(claim.job_id, grace=AT_ONCE)
+    assert (forced.reason_code, forced.cancel_requested_at) == ("stopping", seen[0].cancel_requested_at)
+    assert db.cancel(claim.job_id, grace=AT_ONCE).version == db.cancel(claim.job_id).version == forced.version
+    messages = [event.data["text"] for event in db.events(claim.job_id) if event.type == "message"]
+    assert messages == [
+        "cancel requested: the job is killed after 30s at most",
+        "forced cancel requested: the job is killed, and may save nothing more",
+    ]
+    assert db.end(claim, EndReason.CANCELLED) is JobState.CANCELLED
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_a_forced_cancel_of_a_waiting_job_is_an_ordinary_one(db: StoreFixture, paused: bool) -> None:
+    job_id = db.submit()
+    if paused:
+        db.pause(job_id)
+    job = db.cancel(job_id, grace=AT_ONCE)
+    assert (job.state, job.cancel_grace_s) == (JobState.CANCELLED, None)
+    assert db.cancel(job_id, grace=AT_ONCE).version == job.version
+
+
+def test_another_users_job_is_not_cancelled_by_force(db: StoreFixture) -> None:
+    job_id = db.submit(owner="ada")
+    with pytest.raises(NotFound):
+        db.write(lambda session: intents.request_cancel(session, job_id, Caller("eve", Role.MEMBER), grace=AT_ONCE))
+    assert db.job(job_id).state == JobState.QUEUED
 
 
 def test_another_users_job_is_neither_paused_nor_resumed(db: StoreFixture) -> None:

@@ -26,6 +26,7 @@ from worker.settings import Settings
         ("PACKAGE_INDEX", "pypi.org", "should match pattern"),
         ("SETUP_TIMEOUT", "10", "90s, 15m, 24h or 7d"),
         ("SETUP_TIMEOUT", "0s", "greater than"),
+        ("MAX_STOP_GRACE", "3651d", "at most 3650d"),
         ("UMASK", "0o22", "write octal digits such as 022"),
         ("UMASK", "1777", "write octal digits such as 022"),
     ],

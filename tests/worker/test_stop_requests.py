@@ -56,3 +56,6 @@ def test_a_stop_is_overdue_some_time_after_its_shortest_grace(run: RunDir, monke
     assert not requester.overdue
     requester.request(PREEMPTED, grace=timedelta(seconds=20))
     assert requester.overdue
+    assert not requester.stuck
+    monkeypatch.setattr(stop_requests, "_STUCK_S", -30.0)
+    assert requester.stuck

@@ -130,6 +130,24 @@ def test_the_time_limit_stops_the_attempt_gracefully(attempt: Attempt) -> None:
     assert request.reason is EndReason.TIME_LIMIT
 
 
+IGNORES_SIGTERM = READY + "signal.signal(signal.SIGTERM, signal.SIG_IGN); ready()\nwhile True: time.sleep(1)"
+
+
+@WARM_LAUNCH
+def test_the_time_limit_kills_whatever_the_grace_is(attempt: Attempt) -> None:
+    attempt.start(IGNORES_SIGTERM, time_limit=6, grace=3650 * 86_400)
+    assert attempt.report().reason is EndReason.TIME_LIMIT
+    assert attempt.running_processes() == []
+
+
+def test_a_stop_that_was_requested_before_does_not_outlive_the_time_limit(attempt: Attempt) -> None:
+    attempt.start(IGNORES_SIGTERM, time_limit=8)
+    attempt.wait_for_file("ready-0")
+    attempt.stop(EndReason.PAUSED, grace=3600)
+    assert attempt.report().reason is EndReason.PAUSED
+    assert attempt.running_processes() == []
+
+
 @WARM_LAUNCH
 def test_a_stall_ends_as_a_hang_with_the_stacks_of_every_rank(attempt: Attempt) -> None:
     attempt.start(HANGS, world_size=2, stall=1)

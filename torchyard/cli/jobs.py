@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,6 +16,9 @@ from torchyard.contract import terminal
 from torchyard.contract.job import JobState
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torchyard.client import Client
     from torchyard.contract.views import JobView
 
 
@@ -37,19 +40,25 @@ def show(job: JobArgument, *, as_json: Json = False) -> None:
     return None
 
 
-def cancel(jobs: JobsArgument, *, as_json: Json = False) -> None:
+def cancel(
+    jobs: JobsArgument,
+    *,
+    now: Annotated[bool, typer.Option("--now", help="Kill, without waiting for a checkpoint.")] = False,
+    as_json: Json = False,
+) -> None:
     """Cancel jobs. A running job saves a checkpoint before it stops."""
-    _change(jobs, "cancel", pending="is being cancelled", as_json=as_json)
+    pending = "is being killed" if now else "is being cancelled"
+    _change(jobs, lambda client, job_id: client.cancel(job_id, now=now), pending=pending, as_json=as_json)
 
 
 def pause(jobs: JobsArgument, *, as_json: Json = False) -> None:
     """Pause jobs. A running job saves a checkpoint before it releases its devices."""
-    _change(jobs, "pause", pending="is about to pause", as_json=as_json)
+    _change(jobs, lambda client, job_id: client.pause(job_id), pending="is about to pause", as_json=as_json)
 
 
 def resume(jobs: JobsArgument, *, as_json: Json = False) -> None:
     """Return paused jobs to the queue. They continue from their newest checkpoints."""
-    _change(jobs, "resume", as_json=as_json)
+    _change(jobs, lambda client, job_id: client.resume(job_id), as_json=as_json)
 
 
 def share(
@@ -89,13 +98,10 @@ def rm(
         terminal.write(json.dumps({"removed": [*found]}))
 
 
-def _change(
-    jobs: list[str], operation: Literal["cancel", "pause", "resume"], *, pending: str = "", as_json: bool
-) -> None:
-    """Calls the operation for each job, and prints the states. `pending` describes a job that is still running."""
+def _change(jobs: list[str], change: Callable[[Client, str], JobView], *, pending: str = "", as_json: bool) -> None:
+    """Changes each job, and prints the states. `pending` describes a job that is still running."""
     with connect() as client:
-        change = {"cancel": client.cancel, "pause": client.pause, "resume": client.resume}[operation]
-        changed = [change(client.find(ref).id) for ref in jobs]
+        changed = [change(client, client.find(ref).id) for ref in jobs]
     if as_json:
         return output.write_json(changed)
     for job in changed:

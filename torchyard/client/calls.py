@@ -97,8 +97,8 @@ def update(job_id: str, **changes: Any) -> Call[JobView]:
     return Call(JobView, "PATCH", job_path(job_id), content=json.dumps(_given(changes)), headers=_JSON)
 
 
-def cancel(job_id: str) -> Call[JobView]:
-    return Call(JobView, "POST", f"{job_path(job_id)}/cancel")
+def cancel(job_id: str, *, now: bool) -> Call[JobView]:
+    return Call(JobView, "POST", f"{job_path(job_id)}/cancel", {"now": "true" if now else None})
 
 
 def pause(job_id: str) -> Call[JobView]:
@@ -149,9 +149,12 @@ def counts(**matching: Any) -> Call[JobPage]:
     return Call(JobPage, "GET", "/v1/jobs", {**jobs(**matching, limit=1).params, "counts": "true"})
 
 
-def act(action: JobAction, *, ids: Sequence[str] | None, dry_run: bool, **matching: Any) -> Call[ActionsView]:
+def act(
+    action: JobAction, *, ids: Sequence[str] | None, now: bool, dry_run: bool, **matching: Any
+) -> Call[ActionsView]:
     chosen = {"filter": _given(matching)} if ids is None else {"ids": [*ids]}
-    content = json.dumps({"action": action, "dry_run": dry_run, **chosen})
+    forced = {"now": True} if now else {}
+    content = json.dumps({"action": action, "dry_run": dry_run, **forced, **chosen})
     return Call(ActionsView, "POST", "/v1/jobs/actions", content=content, headers=_JSON, repeatable=action != "delete")
 
 

@@ -197,15 +197,18 @@ class ClientCore(TeamCore):
         owner: str | None = None,
         trainer: str | None = None,
         labels: Mapping[str, str] | None = None,
+        now: bool = False,
         dry_run: bool = False,
     ) -> ActionsView:
         """Cancels, pauses, resumes or deletes the jobs with these `ids`, else those that match every other argument.
 
-        At most 1,000 jobs: repeat it while the answer says `more`. What is refused leaves the others as they are.
+        At most 1,000 jobs: repeat it while the answer says `more`. What is refused leaves the others as they are. With
+        `now`, a cancel kills, as in `cancel`.
         """
         call = calls.act(
             action,
             ids=ids,
+            now=now,
             dry_run=dry_run,
             state=None if state is None else [str(item) for item in state],
             q=q,
@@ -231,9 +234,12 @@ class ClientCore(TeamCore):
         call = calls.update(job_id, name=name, labels=labels, priority=priority, visibility=visibility)
         return await self._connection.answer(call)
 
-    async def cancel(self, job_id: str) -> JobView:
-        """Asks the job to stop. Raises Conflict if it has ended."""
-        return await self._connection.answer(calls.cancel(job_id))
+    async def cancel(self, job_id: str, *, now: bool = False) -> JobView:
+        """Asks the job to save a checkpoint and stop. With `now` it is killed without one, also if it stops already.
+
+        Raises Conflict if it has ended.
+        """
+        return await self._connection.answer(calls.cancel(job_id, now=now))
 
     async def pause(self, job_id: str) -> JobView:
         """Asks the job to save a checkpoint and release its devices. Raises Conflict if it has ended."""

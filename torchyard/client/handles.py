@@ -206,9 +206,9 @@ class Job:
         """Returns the newest checkpoint. Raises NotFound."""
         return self.checkpoint("latest")
 
-    def cancel(self) -> JobView:
-        """Asks the job to stop. Raises Conflict if it has ended."""
-        self.view = self._client.cancel(self.id)
+    def cancel(self, *, now: bool = False) -> JobView:
+        """Asks the job to stop, as `Client.cancel` does. Raises Conflict if it has ended."""
+        self.view = self._client.cancel(self.id, now=now)
         return self.view
 
     def pause(self) -> JobView:

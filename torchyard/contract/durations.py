@@ -7,6 +7,9 @@ from typing import Any
 LONGEST = timedelta(days=3650)
 """Of all durations that a user may ask for."""
 
+LONGEST_STOP_GRACE = timedelta(hours=1)
+"""Of a job, unless the operator sets another maximum."""
+
 _UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _DURATION = re.compile(r"([0-9]{1,9})([smhd])")
 

@@ -139,12 +139,19 @@ class JobActions(Schema):
     action: JobAction
     ids: Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=MOST_ACTIONS)] = _UNSET
     filter: ActionFilter = _UNSET
+    now: bool = Field(default=False, description="`cancel` only: kill running jobs without waiting for a checkpoint")
     dry_run: bool = Field(default=False, description="only answer how many jobs match")
 
     @model_validator(mode="after")
     def _has_one_choice(self) -> Self:
         if len({"ids", "filter"} & self.model_fields_set) != 1:
             raise ValueError("send either `ids` or `filter`")
+        return self
+
+    @model_validator(mode="after")
+    def _only_a_cancel_is_forced(self) -> Self:
+        if self.now and self.action != "cancel":
+            raise ValueError("`now` is only for `cancel`")
         return self
 
 

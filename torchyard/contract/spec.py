@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from torchyard.contract import recipes
+from torchyard.contract.durations import format_duration
 from torchyard.contract.errors import FieldError, InvalidRequest, InvalidSpec
 from torchyard.contract.recipes import variables
 from torchyard.contract.recipes.training import STALL_TIMEOUT
@@ -243,6 +244,16 @@ def parse_spec(raw: object) -> Spec:
         return SPEC.validate_python(raw)
     except ValidationError as error:
         raise InvalidSpec("the job spec is not valid", errors=field_errors(error)) from None
+
+
+def with_grace_within(spec: Spec, longest: timedelta) -> Spec:
+    """Returns the spec, with the default of `stop_grace` cut to `longest`. Raises InvalidSpec if it asks for more."""
+    if spec.stop_grace <= longest:
+        return spec
+    if "stop_grace" in spec.model_fields_set:
+        message = f"must be at most {format_duration(longest)}, the maximum of this service (TORCHYARD_MAX_STOP_GRACE)"
+        raise InvalidSpec("the job spec is not valid", errors=(FieldError("stop_grace", message),))
+    return spec.model_copy(update={"stop_grace": longest})
 
 
 def parse_patch(raw: object) -> JobPatch:

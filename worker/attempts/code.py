@@ -9,7 +9,7 @@ from torchyard.contract.errors import DataError
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.spec import ScriptSpec, Spec
 from worker.attempts import sources
-from worker.bundles.cache import BundleCache
+from worker.bundles.cache import BundleCache, Check
 from worker.bundles.copying import copy_tree
 from worker.cleanup import rundirs
 from worker.untrusted import remove_inside
@@ -18,12 +18,15 @@ _CODE = "config.code"
 _MOUNT = "config.mounts."
 
 
-def prepare(spec: Spec, *, run: RunDir, bundles: BundleCache, owner: str, allowed: Sequence[Path]) -> dict[str, Path]:
+def prepare(
+    spec: Spec, *, run: RunDir, bundles: BundleCache, owner: str, allowed: Sequence[Path], check: Check = lambda: None
+) -> dict[str, Path]:
     """Writes the copy and the links into a new run directory, and returns the bundles that are read in place, by field.
 
-    Raises DataError if a bundle or a folder is missing or not allowed, and OSError.
+    `check`: as for `BundleCache.fetch`. Raises DataError if a bundle or a folder is missing or not allowed, and
+    OSError.
     """
-    trees = {field: bundles.fetch(sha256, owner=owner) for field, sha256 in bundles_of(spec).items()}
+    trees = {field: bundles.fetch(sha256, owner=owner, check=check) for field, sha256 in bundles_of(spec).items()}
     code = trees.pop(_CODE, None)
     if code is not None:
         disk.require_free_space(run.job, rundirs.size(code, unlock=False))

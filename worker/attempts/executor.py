@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 import logging
 from pathlib import Path
 import threading
@@ -11,6 +12,7 @@ from store.rows.attempts import Claim
 from store.rows.jobs import Reason
 from store.rows.limits import DEFAULTS, OutputLimits
 from store.store import Store
+from torchyard.contract.durations import LONGEST_STOP_GRACE
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport
 from torchyard.contract.rundir import RunDir
@@ -35,7 +37,7 @@ from worker.attempts.lifecycle import (
 from worker.attempts.notices import Notices
 from worker.attempts.output import OutputRecorder
 from worker.attempts.pace import Pace
-from worker.attempts.prepare import Preparation
+from worker.attempts.prepare import NotWanted, Preparation
 from worker.attempts.records import AttemptRecords
 from worker.attempts.relay import Relay
 from worker.attempts.stacks import READ_EVERY_S, StacksAnswerer
@@ -72,6 +74,8 @@ class WorkerContext:
     """What of one attempt's output is stored."""
     package_rules: PackageRules = field(default_factory=PackageRules)
     """How jobs get packages of their own."""
+    max_stop_grace: timedelta = LONGEST_STOP_GRACE
+    """The longest grace of a stop, whatever the job's spec says."""
 
     @property
     def bundles(self) -> BundleCache:
@@ -98,7 +102,7 @@ class AttemptExecutor:
         self._records = AttemptRecords(context.store, claim, leaving=instructions.leaving, limits=context.limits)
         self._notices = Notices(self._records)
         self._instructions = instructions
-        self._intents = IntentReader(self._records, instructions)
+        self._intents = IntentReader(self._records, instructions, longest_grace=context.max_stop_grace)
         self._handle = Handle(self._key, 0)
         self._stacks = StacksAnswerer(context.engine, self._records)
         self._startup = self._new_startup()
@@ -120,7 +124,7 @@ class AttemptExecutor:
         self._health_at_start = self._context.health.read(
             self.device_use.devices or (), adopted=row.launcher is not None
         )
-        self._intents.update(row, job)
+        self._intents.update(row, job, age=self._records.age)
         engine, world_size = self._context.engine, len(job.devices)
         if row.launcher is not None:
             self._handle = Handle(self._key, world_size, row.launcher)
@@ -195,8 +199,14 @@ class AttemptExecutor:
             records=self._records,
             notices=self._notices,
             kill_leftovers=lambda: context.engine.kill(handle),
+            max_stop_grace=context.max_stop_grace,
+            check_wanted=self._check_wanted,
         )
         return Startup(context.engine, preparation, packages=context.packages, notices=self._notices)
+
+    def _check_wanted(self) -> None:
+        if self._intents.intents() != Intents():
+            raise NotWanted
 
     def _show_setup(self, *, installs: bool) -> None:
         """Stores what an installation has said by now, and that the attempt waits for it, or does no longer."""
@@ -208,7 +218,7 @@ class AttemptExecutor:
             self._open_output(RunDir(self._folder)).store_some()
 
     def _start(self) -> None:
-        started = self._startup.start()
+        started = self._startup.start(since_claim=self._intents.since_claim)
         if not isinstance(started, Handle):
             self._observed = started
             return

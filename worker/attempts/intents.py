@@ -1,10 +1,13 @@
 """What is wanted of an attempt: by the job's owner, from the rows, and by the daemon, from its instructions."""
 
+from collections.abc import Callable
 from datetime import timedelta
 import logging
 import time
 
 from store.db.tables import Attempt, Job
+from store.rows.intents import AT_ONCE
+from torchyard.contract.durations import LONGEST_STOP_GRACE
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.job import EndReason
 from worker.attempts.instructions import Instructions
@@ -15,6 +18,8 @@ _READ_EVERY_S = 5.0
 """A change of an intent wakes the worker. This interval covers a wakeup that was lost."""
 _URGENT_GRACE = timedelta(seconds=30)
 """The longest grace when the worker itself stops."""
+_OVERTIME = timedelta(seconds=30)
+"""So long after the time limit, by which a supervisor that works has ended the attempt, the worker does."""
 
 logger = logging.getLogger(__name__)
 
@@ -22,12 +27,23 @@ logger = logging.getLogger(__name__)
 class IntentReader:
     """Reads the intents of one attempt from the rows: every few seconds, and at once after `recheck`."""
 
-    def __init__(self, records: AttemptRecords, instructions: Instructions) -> None:
-        self.grace = _URGENT_GRACE
-        """The job's `stop_grace`, as soon as the job was read."""
+    def __init__(
+        self,
+        records: AttemptRecords,
+        instructions: Instructions,
+        *,
+        longest_grace: timedelta = LONGEST_STOP_GRACE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._records = records
         self._instructions = instructions
-        self._wanted = Wanted(None, None)
+        self._clock = clock
+        self._longest_grace = longest_grace
+        self._grace = _URGENT_GRACE
+        self._time_left = timedelta.max
+        """What the job's earlier attempts have left of its time limit."""
+        self._wanted = Wanted()
+        self._claimed_at = clock()
         self._next_read = 0.0
 
     @property
@@ -35,9 +51,17 @@ class IntentReader:
         """The time of the newest request for the stacks of the ranks, which may have been answered since."""
         return self._wanted.stacks_requested_at
 
-    def update(self, row: Attempt, job: Job) -> None:
-        """Takes the intents from rows that were just read."""
-        self.grace = job.stored_spec.stop_grace
+    @property
+    def since_claim(self) -> timedelta:
+        """The age of the attempt."""
+        return timedelta(seconds=self._clock() - self._claimed_at)
+
+    def update(self, row: Attempt, job: Job, *, age: timedelta) -> None:
+        """Takes the job's limits and the intents from rows that were just read. `age`: that of the attempt."""
+        self._claimed_at = self._clock() - age.total_seconds()
+        spec = job.stored_spec
+        self._grace = min(spec.stop_grace, self._longest_grace)
+        self._time_left = spec.time_limit - timedelta(microseconds=job.ran_us)
         self._set_wanted(Wanted.of(row, job))
 
     def recheck(self) -> None:
@@ -50,15 +74,26 @@ class IntentReader:
         if instructions.leaving.is_set():
             return Intents(detach=instructions.detach, abandon=instructions.abandon)
         self._read_if_due()
-        reason = self._wanted.end or (EndReason.PREEMPTED if instructions.preempt else None)
+        wanted = self._wanted
+        return Intents(stop=self._stop(), forced=wanted.end is EndReason.CANCELLED and wanted.grace == AT_ONCE)
+
+    def _stop(self) -> Stop | None:
+        wanted, instructions = self._wanted, self._instructions
+        late = Stop(EndReason.TIME_LIMIT, timedelta(0)) if self.since_claim - _OVERTIME > self._time_left else None
+        reason = wanted.end or (EndReason.PREEMPTED if instructions.preempt else None)
         if reason is None:
-            return Intents()
-        return Intents(stop=Stop(reason, min(self.grace, _URGENT_GRACE) if instructions.urgent else self.grace))
+            return late
+        graces = [self._grace]
+        if wanted.grace is not None:
+            graces.append(wanted.grace)
+        if instructions.urgent:
+            graces.append(_URGENT_GRACE)
+        return Stop(reason, min(graces)).combined(late)
 
     def _read_if_due(self) -> None:
-        if time.monotonic() < self._next_read:
+        if self._clock() < self._next_read:
             return
-        self._next_read = time.monotonic() + _READ_EVERY_S
+        self._next_read = self._clock() + _READ_EVERY_S
         try:
             self._set_wanted(self._records.wanted())
         except Unavailable as error:
@@ -66,4 +101,4 @@ class IntentReader:
 
     def _set_wanted(self, wanted: Wanted) -> None:
         self._wanted = wanted
-        self._next_read = time.monotonic() + _READ_EVERY_S
+        self._next_read = self._clock() + _READ_EVERY_S

@@ -9,7 +9,7 @@ abandoned. *Detach*: the daemon leaves, and the processes go on until a later da
 is lost, so the processes are killed and nothing is written.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Literal
 
@@ -19,6 +19,11 @@ from worker.engines import base
 
 MAX_STORE_FAILURES_AFTER_CANCEL = 5
 """After so many failures in a row to store the output of a cancelled attempt, the rest is given up."""
+
+MAX_DRAIN_AFTER_FORCED_CANCEL = timedelta(seconds=30)
+"""After so long, the rest of the output is given up if the cancel is forced."""
+MAX_DRAIN_AFTER_CANCEL = timedelta(hours=1)
+"""After so long, it is given up if the job is cancelled or over its time limit."""
 
 _STRENGTH = {EndReason.PREEMPTED: 0, EndReason.PAUSED: 1, EndReason.CANCELLED: 3}
 _STRENGTH_OF_OTHERS = 2  # the supervisor's own reasons, such as the time limit
@@ -44,6 +49,8 @@ class Intents:
     """What the job's owner and the daemon want of the attempt now."""
 
     stop: Stop | None = None
+    forced: bool = False
+    """Whether the stop is a cancel that waits for nothing."""
     detach: bool = False
     abandon: bool = False
 
@@ -113,6 +120,8 @@ class Undrained:
     """An observation: there is more to store. The last `failures` tries to store it failed."""
 
     failures: int = 0
+    lasted: timedelta = timedelta(0)
+    """Since the first try after the end of all processes."""
 
 
 @dataclass(frozen=True)
@@ -206,14 +215,14 @@ def decide(phase: Phase, observation: Observation, intents: Intents) -> Decision
     if isinstance(observation, Failed):
         kill = () if isinstance(phase, Preparing) else (Kill(),)
         return Decision(Closed("ended"), (*kill, Close(observation.report)))
-    return _decide_open(phase, observation, intents.stop)
-
-
-def _decide_open(
-    phase: Preparing | Starting | Running | Stopping | Draining, observation: Observation, wanted: Stop | None
-) -> Decision:
     if isinstance(phase, Draining):
-        return _drain(phase, observation, wanted)
+        return _drain(phase, observation, intents)
+    return _decide_undrained(phase, observation, intents.stop)
+
+
+def _decide_undrained(
+    phase: Preparing | Starting | Running | Stopping, observation: Observation, wanted: Stop | None
+) -> Decision:
     if isinstance(phase, Preparing) and isinstance(observation, base.Observation):
         phase = Starting()  # an earlier daemon has started it
     if isinstance(phase, Preparing) or (isinstance(phase, Starting) and isinstance(observation, Unprepared)):
@@ -238,17 +247,17 @@ def _prepare(observation: Observation, wanted: Stop | None) -> Decision:
 
 def _follow(phase: Starting | Running | Stopping, observation: Observation, wanted: Stop | None) -> Decision:
     """Decides for an attempt that is about to run, that runs, or of which the engine cannot tell."""
-    actions: list[Action] = [Store()]
-    ran = _ran(phase)
+    stop, ran = _strongest_stop(phase, wanted), _ran(phase)
+    # The stop comes first: to store may take long.
+    actions: list[Action] = [Store()] if stop is None else [RequestStop(stop), Store()]
     if isinstance(observation, base.Running):
         if not observation.supervised:
             actions.append(Kill())
         if not ran and observation.ranks >= observation.world_size:
             ran = True
             actions.insert(0, MarkRunning())
-    stop = _strongest_stop(phase, wanted)
     if stop is not None:
-        return Decision(Stopping(stop, ran), (*actions, RequestStop(stop)))
+        return Decision(Stopping(stop, ran), tuple(actions))
     return Decision(Running() if ran else Starting(), tuple(actions))
 
 
@@ -266,13 +275,22 @@ def _start_draining(
     return Decision(Draining(report, stop.reason if stop is not None else None), (*mark, Store(final=True)))
 
 
-def _drain(phase: Draining, observation: Observation, wanted: Stop | None) -> Decision:
-    cancelled = wanted is not None and wanted.reason is EndReason.CANCELLED
-    failures = observation.failures if isinstance(observation, Undrained) else 0
-    given_up = cancelled and failures >= MAX_STORE_FAILURES_AFTER_CANCEL
-    if isinstance(observation, Drained) or given_up:
-        return Decision(Closed("ended"), (Close(phase.report, phase.requested),))
-    return Decision(phase, (Store(final=True),))
+def _drain(phase: Draining, observation: Observation, intents: Intents) -> Decision:
+    report = phase.report
+    if isinstance(observation, Undrained) and _gives_up(observation, intents):
+        report = replace(report, message=f"{report.message or report.reason}; the last of what it wrote is not stored")
+    elif not isinstance(observation, Drained):
+        return Decision(phase, (Store(final=True),))
+    return Decision(Closed("ended"), (Close(report, phase.requested),))
+
+
+def _gives_up(observation: Undrained, intents: Intents) -> bool:
+    reason = intents.stop.reason if intents.stop is not None else None
+    if reason is EndReason.CANCELLED and observation.failures >= MAX_STORE_FAILURES_AFTER_CANCEL:
+        return True
+    if reason not in {EndReason.CANCELLED, EndReason.TIME_LIMIT}:
+        return False
+    return observation.lasted >= (MAX_DRAIN_AFTER_FORCED_CANCEL if intents.forced else MAX_DRAIN_AFTER_CANCEL)
 
 
 def _ran(phase: Starting | Running | Stopping) -> bool:

@@ -1,5 +1,6 @@
 """Stores what an attempt writes. What cannot be stored now stays in the run directory and is read again."""
 
+from datetime import timedelta
 import logging
 import time
 
@@ -40,6 +41,7 @@ class OutputRecorder:
         self._share = Share()
         self._failures = 0
         self._next_try = 0.0
+        self._draining_since: float | None = None
 
     def store_some(self) -> bool:
         """Stores as much as one turn may take. Returns whether that was anything.
@@ -66,11 +68,13 @@ class OutputRecorder:
 
     def store_rest(self) -> Undrained | Drained:
         """Stores the next part of what is left, after all processes have ended."""
+        self._draining_since = self._draining_since or time.monotonic()
         try:
-            return Undrained() if self._store(final=True) or self._store_thinned() else Drained()
+            if not self._store(final=True) and not self._store_thinned():
+                return Drained()
         except OSError as error:
             self._report_failure(error)
-            return Undrained(self._failures)
+        return Undrained(self._failures, timedelta(seconds=time.monotonic() - self._draining_since))
 
     def close(self) -> None:
         """Discards an unfinished copy of a checkpoint. Raises OSError."""

@@ -26,6 +26,9 @@ from worker.cleanup import rundirs
 from worker.engines.base import AttemptKey, Plan
 from worker.untrusted import remove_inside
 
+LEAST_TIME = timedelta(seconds=1)
+"""What an attempt gets if nothing is left of the job's time limit."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -34,6 +37,10 @@ class _Config(Record):
     trainer: str
     config: dict[str, Any]
     checkpoint: dict[str, Any]
+
+
+class NotWanted(Exception):
+    """Something is wanted of the attempt before it starts: `lifecycle` decides anew."""
 
 
 @dataclass(frozen=True)
@@ -50,15 +57,20 @@ class Preparation:
     notices: Notices
     kill_leftovers: Callable[[], str | None]
     """Ends all processes of an attempt with this key. Returns a message if some cannot be killed, else None."""
+    max_stop_grace: timedelta
+    """What cuts the `stop_grace` of the spec."""
+    check_wanted: Callable[[], None]
+    """Raises NotWanted, which ends a long step, if the attempt is to stop or to be left."""
 
     def prepare(self, job: Job, *, claimed_at: int) -> Plan:
         """Makes the run directory. The caller may try again after an OSError.
 
         Raises DataError if the data, the weights or the code are missing or not allowed, ConfigError if a secret is
-        missing, InvalidSpec and StaleClaim.
+        missing, InvalidSpec, StaleClaim and NotWanted.
         """
         self._move_stale_directory(claimed_at)
         spec = parse_spec(job.spec)
+        spec = spec.model_copy(update={"stop_grace": min(spec.stop_grace, self.max_stop_grace)})
         if self.records.secrets.problem is not None:
             raise ConfigError(self.records.secrets.problem)
         code.remove_copy(self.run)
@@ -66,7 +78,14 @@ class Preparation:
             remove_inside(self.run.root, self.run.input.name)  # an earlier try may have left files
         self.run.create()
         resume_from = self._fetch_checkpoint()
-        unpacked = code.prepare(spec, run=self.run, bundles=self.bundles, owner=job.owner, allowed=self.allowed)
+        unpacked = code.prepare(
+            spec,
+            run=self.run,
+            bundles=self.bundles,
+            owner=job.owner,
+            allowed=self.allowed,
+            check=self.check_wanted,
+        )
         time_left = spec.time_limit - timedelta(microseconds=job.ran_us)
         plan = plan_of(
             spec,
@@ -126,7 +145,7 @@ class Preparation:
         for file in checkpoint.files:
             target = folder / file["path"]
             target.parent.mkdir(parents=True, exist_ok=True)
-            if not self.blobs.copy_out(file["sha256"], target):
+            if not self.blobs.copy_out(file["sha256"], target, check=self.check_wanted):
                 return False
         return True
 
@@ -170,7 +189,7 @@ def plan_of(
         secrets=secrets,
         cwd=folder,
         devices=devices,
-        time_limit=max(time_left, timedelta(seconds=1)),
+        time_limit=max(time_left, LEAST_TIME),
         stall_timeout=spec.stall_timeout,
         stop_grace=spec.stop_grace,
         reports=not is_script,

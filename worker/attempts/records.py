@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 import logging
 import threading
 import time
@@ -36,12 +37,14 @@ logger = logging.getLogger(__name__)
 class Wanted:
     """What the rows say is wanted of the attempt."""
 
-    end: EndReason | None
-    stacks_requested_at: int | None
+    end: EndReason | None = None
+    grace: timedelta | None = None
+    """The longest grace of that end, if it is not just the job's."""
+    stacks_requested_at: int | None = None
 
     @classmethod
     def of(cls, row: Attempt, job: Job) -> "Wanted":
-        return cls(intents.requested_stop(job), row.stacks_requested_at)
+        return cls(intents.requested_stop(job), intents.cancel_grace(job), row.stacks_requested_at)
 
 
 class AttemptRecords:
@@ -57,6 +60,8 @@ class AttemptRecords:
         self._claim = claim
         self._leaving = leaving
         self._limits = limits
+        self.age = timedelta(0)
+        """The time from the attempt's claim to the last `read`."""
         self.start_step = 0
         """The step that the attempt's row says it resumes from."""
         self.secrets = AttemptSecrets()
@@ -73,11 +78,12 @@ class AttemptRecords:
     def read(self) -> tuple[Attempt, Job]:
         """Returns the rows of the attempt and of its job. Raises StaleClaim if the attempt has ended."""
 
-        def query(session: Session) -> tuple[Attempt, Job, AttemptSecrets]:
+        def query(session: Session) -> tuple[Attempt, Job, AttemptSecrets, timedelta]:
             row, job = attempts.read_open(session, self._claim), jobs.get(session, self._claim.job_id)
-            return row, job, secrets.resolve(session, self._store.secret_keys, job)
+            resolved = secrets.resolve(session, self._store.secret_keys, job)
+            return row, job, resolved, attempts.age(session, row)
 
-        row, job, self.secrets = self._read(query)
+        row, job, self.secrets, self.age = self._read(query)
         self._values.update(self.secrets.values.values())
         self.mask = Mask(self._values)
         self._seq, self.start_step, self.cut = row.relay_seq, row.start_step, frozenset(row.cut.split())

@@ -1,6 +1,8 @@
 """Prepares and starts one attempt. An error that its start meets becomes an observation for `lifecycle`."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
 from typing import TypeVar
 
 from store.db.tables import Attempt, Job
@@ -11,7 +13,7 @@ from torchyard.contract.records import ExitReport
 from worker.attempts.lifecycle import Failed, Installing, Prepared, Unprepared
 from worker.attempts.notices import Notices
 from worker.attempts.packages import PackageSetup
-from worker.attempts.prepare import Preparation
+from worker.attempts.prepare import LEAST_TIME, NotWanted, Preparation
 from worker.engines.base import Engine, Handle, Plan
 from worker.packages.cache import PackageCache
 from worker.packages.installation import NotInstalled
@@ -66,10 +68,10 @@ class Startup:
         self._plan = found
         return Prepared()
 
-    def start(self) -> Handle | Unprepared | Failed:
-        """Has the engine start the attempt, after `prepare`."""
-        plan = self._plan
-        assert plan is not None
+    def start(self, *, since_claim: timedelta) -> Handle | Unprepared | Failed:
+        """Has the engine start the attempt, after `prepare`. Its time began with the claim."""
+        assert self._plan is not None
+        plan = replace(self._plan, time_limit=max(self._plan.time_limit - since_claim, LEAST_TIME))
         handle = self._try(lambda: self._engine.start(plan))
         if isinstance(handle, Handle):
             self._notices.report_recovery(_TOPIC, "the attempt was prepared, and starts now")
@@ -78,6 +80,8 @@ class Startup:
     def _try(self, step: Callable[[], T]) -> T | Unprepared | Failed:
         try:
             return step()
+        except NotWanted:
+            return Unprepared()
         except DataError as error:
             return _failed(EndReason.DATA_ERROR, error.message)
         except (ConfigError, InvalidSpec) as error:

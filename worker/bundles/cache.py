@@ -5,7 +5,7 @@ to be synced. Jobs have no access but to read what their specs name. A folder `O
 bundle.
 """
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 import errno
@@ -15,6 +15,7 @@ import os
 from pathlib import Path
 import subprocess
 import sys
+import time
 import uuid
 
 from store.blobs import Blobs
@@ -26,6 +27,9 @@ from worker.untrusted import folders_inside, remove_inside
 
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _TIMEOUT_S = 3600.0
+_POLL_S = 0.05
+
+Check = Callable[[], object]
 
 logger = logging.getLogger(__name__)
 
@@ -41,21 +45,21 @@ class BundleCache:
         """Returns where the bundle's files are or would be."""
         return self.root / owner / sha256 / _boot_id()
 
-    def fetch(self, sha256: str, *, owner: str) -> Path:
+    def fetch(self, sha256: str, *, owner: str, check: Check = lambda: None) -> Path:
         """Unpacks the bundle unless it is here, and returns the folder with its files.
 
-        Whoever asks while another one unpacks it waits. Raises DataError if the store has no such bundle or a damaged
-        one, and OSError.
+        Whoever asks while another one unpacks it waits. `check` is called again and again meanwhile, and may raise to
+        end the wait and the unpacking. Raises DataError if the store has no such bundle or a damaged one, and OSError.
         """
         tree = self.tree(sha256, owner=owner)
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with locked(tree.parent):
+        with locked(tree.parent, check=check):
             if not tree.is_dir():
-                self._unpack(sha256, tree)
+                self._unpack(sha256, tree, check)
             os.utime(tree.parent)  # those that were not used for longest are removed first
         return tree
 
-    def _unpack(self, sha256: str, tree: Path) -> None:
+    def _unpack(self, sha256: str, tree: Path, check: Check) -> None:
         """Unpacks into a temporary folder, and renames it once it is complete."""
         folder = tree.parent
         remove_leftovers(folder)
@@ -64,7 +68,7 @@ class BundleCache:
             with self.blobs.open(sha256) as blob:
                 disk.require_free_space(folder, os.fstat(blob.fileno()).st_size)
                 fresh.mkdir(mode=0o700)
-                report = _run(blob.fileno(), fresh, sha256)
+                report = _run(blob.fileno(), fresh, sha256, check)
             if report.error:
                 raise OSError(report.error, os.strerror(report.error), str(folder))
             if report.invalid:
@@ -96,8 +100,8 @@ def remove(folder: Path) -> bool:
 
 
 @contextmanager
-def locked(folder: Path) -> Generator[None]:
-    """Makes the folder of a bundle and locks it. Waits for others. Raises OSError."""
+def locked(folder: Path, *, check: Check = lambda: None) -> Generator[None]:
+    """Makes the folder of a bundle and locks it. Waits for others, and calls `check` meanwhile. Raises OSError."""
     with ExitStack() as stack:
         while True:
             folder.parent.mkdir(mode=0o700, exist_ok=True)
@@ -106,11 +110,12 @@ def locked(folder: Path) -> Generator[None]:
                 descriptor = os.open(folder, _FLAGS)
             except FileNotFoundError:  # it was removed a moment ago
                 continue
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if is_still(folder, descriptor):
-                stack.callback(os.close, descriptor)
-                break
-            os.close(descriptor)
+            with ExitStack() as opened:
+                opened.callback(os.close, descriptor)
+                _wait_for_lock(descriptor, check)
+                if is_still(folder, descriptor):
+                    stack.push(opened.pop_all())
+                    break
         yield
 
 
@@ -127,6 +132,15 @@ def locked_if_free(folder: Path) -> Generator[bool]:
         os.close(descriptor)
 
 
+def _wait_for_lock(descriptor: int, check: Check) -> None:
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            check()
+            time.sleep(_POLL_S)
+
+
 def is_still(folder: Path, descriptor: int) -> bool:
     """Returns whether the open folder is the one that has this name."""
     try:
@@ -139,15 +153,29 @@ def _boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
-def _run(blob: int, folder: Path, sha256: str) -> UnpackReport:
-    """Has a child unpack, which may write to `folder` alone. Raises OSError."""
+def _run(blob: int, folder: Path, sha256: str, check: Check) -> UnpackReport:
+    """Has a child unpack, which may write to `folder` alone. Raises OSError, and what `check` raises meanwhile."""
     command = [sys.executable, "-P", "-m", "worker.bundles.unpack", str(folder.absolute()), sha256]
     armed = {name: value for name, value in os.environ.items() if name == failpoints.VARIABLE}
+    pipe, deadline = subprocess.PIPE, time.monotonic() + _TIMEOUT_S
+    with subprocess.Popen(command, stdin=blob, stdout=pipe, stderr=pipe, env=armed) as child:
+        try:
+            while (output := _output_of(child)) is None:
+                check()
+                if time.monotonic() > deadline:
+                    raise OSError(errno.EIO, f"a bundle was not unpacked in {_TIMEOUT_S:.0f} s", str(folder))
+        except BaseException:
+            child.kill()
+            raise
+    if child.returncode == 0:
+        return UnpackReport.from_json(output[0])
+    logger.error("unpacking %s ended with %d: %s", sha256, child.returncode, output[1].decode(errors="replace"))
+    raise OSError(errno.EIO, f"the process that unpacks a bundle ended with {child.returncode}", str(folder))
+
+
+def _output_of(child: "subprocess.Popen[bytes]") -> tuple[bytes, bytes] | None:
+    """Returns what the child has written, or None if it has not ended after a moment."""
     try:
-        done = subprocess.run(command, stdin=blob, capture_output=True, env=armed, timeout=_TIMEOUT_S, check=False)
+        return child.communicate(timeout=_POLL_S)
     except subprocess.TimeoutExpired:
-        raise OSError(errno.EIO, f"a bundle was not unpacked in {_TIMEOUT_S:.0f} s", str(folder)) from None
-    if done.returncode == 0:
-        return UnpackReport.from_json(done.stdout)
-    logger.error("unpacking %s ended with %d: %s", sha256, done.returncode, done.stderr.decode(errors="replace"))
-    raise OSError(errno.EIO, f"the process that unpacks a bundle ended with {done.returncode}", str(folder))
+        return None

@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 import logging
 from typing import Literal
 
@@ -20,6 +21,7 @@ from store.rows.jobs import Reason
 from store.rows.quotas import Allowance
 from store.rows.waiting import PREEMPTING, Waiting
 from store.store import Store
+from torchyard.contract.durations import LONGEST_STOP_GRACE
 from torchyard.contract.spec import Resources
 from torchyard.contract.views import DeviceView, HeldDevice
 from worker.placement import schedule
@@ -71,8 +73,11 @@ class _Pass:
 class Scheduler:
     """Places waiting jobs on one worker."""
 
-    def __init__(self, *, worker_id: str, name: str, store: Store) -> None:
+    def __init__(
+        self, *, worker_id: str, name: str, store: Store, max_stop_grace: timedelta = LONGEST_STOP_GRACE
+    ) -> None:
         self.name = name
+        self._max_stop_grace = max_stop_grace
         self._id = worker_id
         self._store = store
 
@@ -99,7 +104,7 @@ class Scheduler:
             known = workers.list_all(session)
             held = jobs.device_holders(session)
             holders = intents.holders(session, self._id)
-            stops = _by_preemptor(preemption.preempted_jobs(session))
+            stops = _by_preemptor(preemption.preempted_jobs(session, max_stop_grace=self._max_stop_grace))
             recorded, messages = reasons.by_shape(session), reasons.of_preemptors(session, stops)
             preemptors = waiting.waiting_among(session, stops)
             allowances = quotas.allowances(session, {job.owner for job in (*heads, *preemptors)})

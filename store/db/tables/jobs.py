@@ -6,6 +6,7 @@ from sqlalchemy import (
     BigInteger,
     CheckConstraint,
     Index,
+    Integer,
     String,
     Text,
     text,
@@ -86,6 +87,8 @@ class Job(Base):
     reason_message: Mapped[str] = mapped_column(CleanText)
     reason_since: Mapped[int] = mapped_column(BigInteger, default=now_us())
     cancel_requested_at: Mapped[int | None] = mapped_column(BigInteger)
+    cancel_grace_s: Mapped[int | None] = mapped_column(Integer)
+    """The most seconds that the cancelled attempt may take to stop, if less than its `stop_grace`. 0: it is killed."""
     pause_requested_at: Mapped[int | None] = mapped_column(BigInteger)
     """Set while the job is paused or requested to pause."""
     preempt_requested_at: Mapped[int | None] = mapped_column(BigInteger)

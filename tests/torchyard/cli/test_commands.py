@@ -449,6 +449,14 @@ def test_cancel_takes_several_jobs(server: FakeServer) -> None:
     assert len(json.loads(_run(server, "cancel", "job_1", "job_2", "--json").stdout)) == 2
 
 
+def test_a_forced_cancel_says_so(server: FakeServer) -> None:
+    server.on("/v1/jobs/job_1", job(id="job_1"))
+    server.on("/v1/jobs/job_1/cancel", Answer(job(id="job_1", state="running"), 202))
+    assert _run(server, "cancel", "job_1").stdout == "job_1  running, is being cancelled\n"
+    assert _run(server, "cancel", "job_1", "--now").stdout == "job_1  running, is being killed\n"
+    assert server.requests[-1].query == {"now": ["true"]}
+
+
 @pytest.mark.parametrize(("most", "noted"), [(100_000, False), (50, True)])
 def test_metrics_says_when_the_csv_lacks_points(server: FakeServer, most: int, noted: bool) -> None:
     server.on(JOB, job())

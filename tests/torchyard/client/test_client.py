@@ -103,9 +103,11 @@ def test_an_action_names_jobs_or_a_filter(server: FakeServer, client: Client) ->
     server.on("/v1/jobs/actions", {"matched": 2, "done": 1, "refused": refused, "more": False})
     assert client.act("cancel", ["job_1", "job_2"]).refused[0].code == "conflict"
     client.act("delete", state=["failed"], labels={"team": "a"}, dry_run=True)
+    client.act("cancel", owner="ada", now=True)
     assert [json.loads(request.body) for request in server.requests] == [
         {"action": "cancel", "dry_run": False, "ids": ["job_1", "job_2"]},
         {"action": "delete", "dry_run": True, "filter": {"state": ["failed"], "label": ["team:a"]}},
+        {"action": "cancel", "dry_run": False, "now": True, "filter": {"owner": "ada"}},
     ]
 
 

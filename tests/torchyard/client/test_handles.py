@@ -92,6 +92,13 @@ def test_a_job_without_a_checkpoint_has_no_best_one(server: FakeServer, running:
         running.latest_checkpoint()
 
 
+def test_a_cancel_may_be_forced(server: FakeServer, running: Job) -> None:
+    server.on(f"{JOB}/cancel", job(state="running"))
+    running.cancel()
+    running.cancel(now=True)
+    assert [request.query for request in server.requests[-2:]] == [{}, {"now": ["true"]}]
+
+
 @pytest.mark.parametrize("action", ["cancel", "pause", "resume"])
 def test_an_action_keeps_what_the_server_answers(server: FakeServer, running: Job, action: str) -> None:
     server.on(f"{JOB}/{action}", job(state="paused", version=9))

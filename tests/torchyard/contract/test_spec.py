@@ -15,7 +15,7 @@ from torchyard.contract.bundles import bundle_url, bundles_of
 from torchyard.contract.durations import format_duration, parse_duration
 from torchyard.contract.errors import InvalidSpec
 from torchyard.contract.recipes import REGISTRY, ImageClassification
-from torchyard.contract.spec import CONFIGS, SPEC, RecipeSpec, ScriptSpec, parse_spec
+from torchyard.contract.spec import CONFIGS, SPEC, RecipeSpec, ScriptSpec, parse_spec, with_grace_within
 
 IMAGES: dict[str, Any] = {"trainer": "image-classification"}
 MASKS: dict[str, Any] = {"trainer": "segmentation", "config": {"data": {"source": "file:///pictures"}}}
@@ -51,6 +51,21 @@ def refused(raw: object) -> dict[str, str]:
         parse_spec(raw)
     assert caught.value.errors
     return {error.field: error.message for error in caught.value.errors}
+
+
+def test_a_stop_grace_above_the_services_maximum_is_refused_and_a_default_is_cut() -> None:
+    hour = timedelta(hours=1)
+    for spec in (IMAGES, SCRIPT | {"stop_grace": "60m"}, SCRIPT | {"stop_grace": "0s"}):
+        assert with_grace_within(parse_spec(spec), hour) == parse_spec(spec)
+    for grace in ("61m", "3650d"):
+        with pytest.raises(InvalidSpec) as caught:
+            with_grace_within(parse_spec(SCRIPT | {"stop_grace": grace}), hour)
+        (found,) = caught.value.errors
+        assert found.field == "stop_grace"
+        assert "at most 1h" in found.message
+        assert "TORCHYARD_MAX_STOP_GRACE" in found.message
+    cut = with_grace_within(parse_spec(SCRIPT), timedelta(seconds=10))
+    assert cut == parse_spec(SCRIPT | {"stop_grace": "10s"})
 
 
 def test_the_smallest_specs_are_valid() -> None:

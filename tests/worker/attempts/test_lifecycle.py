@@ -1,6 +1,7 @@
 """The lifecycle of an attempt, as a table and by properties. No process runs."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 import itertools
 
@@ -11,6 +12,8 @@ import pytest
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport
 from worker.attempts.lifecycle import (
+    MAX_DRAIN_AFTER_CANCEL,
+    MAX_DRAIN_AFTER_FORCED_CANCEL,
     MAX_STORE_FAILURES_AFTER_CANCEL,
     Action,
     Close,
@@ -19,6 +22,7 @@ from worker.attempts.lifecycle import (
     Drained,
     Draining,
     Failed,
+    Installing,
     Intents,
     Kill,
     MarkRunning,
@@ -44,6 +48,7 @@ NOTHING = Intents()
 SHORT, LONG = timedelta(seconds=5), timedelta(hours=1)
 PREEMPT, PAUSE, CANCEL = (Stop(reason, LONG) for reason in (EndReason.PREEMPTED, EndReason.PAUSED, EndReason.CANCELLED))
 COMPLETED, CRASHED = ExitReport(reason=EndReason.COMPLETED), ExitReport(reason=EndReason.USER_ERROR, rank=1)
+CUT = replace(CRASHED, message="user_error; the last of what it wrote is not stored")
 GONE = ExitReport(reason=EndReason.WORKER_LOST, message="no process of the attempt runs, and it left no exit report")
 WAITING, SOME, ALL = base.Waiting("a node"), base.Running(1, 2), base.Running(2, 2)
 ORPHANED, UNKNOWN = base.Running(0, 2, supervised=False), base.Unknown("no answer")
@@ -83,26 +88,26 @@ def stopped(reason: EndReason, problem: str = "") -> ExitReport:
         (Starting(), SOME, None, Starting(), [Store()]),
         (Starting(), ALL, None, Running(), [MarkRunning(), Store()]),
         (Starting(), UNKNOWN, None, Starting(), [Store()]),
-        (Starting(), WAITING, PAUSE, Stopping(PAUSE, ran=False), [Store(), RequestStop(PAUSE)]),
-        (Starting(), ALL, PAUSE, Stopping(PAUSE, ran=True), [MarkRunning(), Store(), RequestStop(PAUSE)]),
+        (Starting(), WAITING, PAUSE, Stopping(PAUSE, ran=False), [RequestStop(PAUSE), Store()]),
+        (Starting(), ALL, PAUSE, Stopping(PAUSE, ran=True), [MarkRunning(), RequestStop(PAUSE), Store()]),
         (Starting(), base.Absent(), None, Draining(GONE), [Store(final=True)]),
         (Starting(), base.Ended(COMPLETED), None, Draining(COMPLETED), [MarkRunning(), Store(final=True)]),
         (Running(), ALL, None, Running(), [Store()]),
-        (Running(), UNKNOWN, CANCEL, Stopping(CANCEL, ran=True), [Store(), RequestStop(CANCEL)]),
+        (Running(), UNKNOWN, CANCEL, Stopping(CANCEL, ran=True), [RequestStop(CANCEL), Store()]),
         (Running(), ORPHANED, None, Running(), [Store(), Kill()]),
         (Running(), base.Ended(COMPLETED), None, Draining(COMPLETED), [Store(final=True)]),
         (Running(), base.Ended(CRASHED), CANCEL, Draining(CRASHED, EndReason.CANCELLED), [Store(final=True)]),
         (Running(), Failed(CRASHED), None, Closed("ended"), [Kill(), Close(CRASHED)]),
-        (Stopping(PAUSE, ran=True), ALL, None, Stopping(PAUSE, ran=True), [Store(), RequestStop(PAUSE)]),
+        (Stopping(PAUSE, ran=True), ALL, None, Stopping(PAUSE, ran=True), [RequestStop(PAUSE), Store()]),
         (
             Stopping(PAUSE, ran=False),
             ALL,
             None,
             Stopping(PAUSE, ran=True),
-            [MarkRunning(), Store(), RequestStop(PAUSE)],
+            [MarkRunning(), RequestStop(PAUSE), Store()],
         ),
-        (Stopping(PAUSE, ran=True), ALL, CANCEL, Stopping(CANCEL, ran=True), [Store(), RequestStop(CANCEL)]),
-        (Stopping(CANCEL, ran=True), ALL, PREEMPT, Stopping(CANCEL, ran=True), [Store(), RequestStop(CANCEL)]),
+        (Stopping(PAUSE, ran=True), ALL, CANCEL, Stopping(CANCEL, ran=True), [RequestStop(CANCEL), Store()]),
+        (Stopping(CANCEL, ran=True), ALL, PREEMPT, Stopping(CANCEL, ran=True), [RequestStop(CANCEL), Store()]),
         (Stopping(PAUSE, ran=True), base.Absent(), None, Draining(GONE, EndReason.PAUSED), [Store(final=True)]),
         (Draining(CRASHED), Undrained(), None, Draining(CRASHED), [Store(final=True)]),
         (Draining(CRASHED), Undrained(99), PAUSE, Draining(CRASHED), [Store(final=True)]),
@@ -113,7 +118,7 @@ def stopped(reason: EndReason, problem: str = "") -> ExitReport:
             Draining(CRASHED),
             [Store(final=True)],
         ),
-        (Draining(CRASHED), Undrained(MAX_STORE_FAILURES_AFTER_CANCEL), CANCEL, Closed("ended"), [Close(CRASHED)]),
+        (Draining(CRASHED), Undrained(MAX_STORE_FAILURES_AFTER_CANCEL), CANCEL, Closed("ended"), [Close(CUT)]),
         (Draining(CRASHED), Drained(), None, Closed("ended"), [Close(CRASHED)]),
     ],
 )
@@ -121,6 +126,48 @@ def test_the_next_phase_and_its_actions(
     phase: Phase, observation: Observation, stop: Stop | None, next_phase: Phase, actions: list[Action]
 ) -> None:
     assert decide(phase, observation, Intents(stop=stop)) == Decision(next_phase, tuple(actions))
+
+
+FORCED = Stop(EndReason.CANCELLED, timedelta(0))
+
+
+@pytest.mark.parametrize("phase", [Starting(), Running(), Stopping(CANCEL, ran=True), Stopping(PAUSE, ran=False)])
+def test_a_forced_cancel_cuts_the_grace_of_a_stop_that_is_under_way(phase: Phase) -> None:
+    decision = decide(phase, UNKNOWN, Intents(stop=FORCED, forced=True))
+    assert isinstance(decision.phase, Stopping)
+    assert decision.phase.stop == FORCED
+    assert decision.actions == (RequestStop(FORCED), Store())
+
+
+@pytest.mark.parametrize("observation", [Installing(), Prepared(), Unprepared("full")])
+def test_a_forced_cancel_starts_nothing(observation: Observation) -> None:
+    decision = decide(Preparing(), observation, Intents(stop=FORCED, forced=True))
+    assert decision.phase == Closed("ended")
+    (close,) = decision.actions
+    assert isinstance(close, Close)
+    assert (close.report.reason, close.requested) == (EndReason.CANCELLED, EndReason.CANCELLED)
+
+
+@pytest.mark.parametrize(
+    ("intents", "most"),
+    [
+        (Intents(stop=FORCED, forced=True), MAX_DRAIN_AFTER_FORCED_CANCEL),
+        (Intents(stop=FORCED), MAX_DRAIN_AFTER_CANCEL),
+        (Intents(stop=CANCEL), MAX_DRAIN_AFTER_CANCEL),
+        (Intents(stop=Stop(EndReason.TIME_LIMIT, timedelta(0))), MAX_DRAIN_AFTER_CANCEL),
+        (Intents(stop=PAUSE), None),
+        (NOTHING, None),
+    ],
+)
+def test_the_rest_of_an_output_is_given_up_after_a_while_if_the_job_must_end(
+    intents: Intents, most: timedelta | None
+) -> None:
+    goes_on = Decision(Draining(CRASHED), (Store(final=True),))
+    brief = timedelta.max if most is None else most - timedelta(seconds=1)
+    assert decide(Draining(CRASHED), Undrained(lasted=brief), intents) == goes_on
+    if most is not None:
+        given_up = Decision(Closed("ended"), (Close(CUT),))
+        assert decide(Draining(CRASHED), Undrained(lasted=most), intents) == given_up
 
 
 def test_the_shorter_grace_of_two_stops_counts() -> None:

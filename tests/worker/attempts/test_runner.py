@@ -1,17 +1,23 @@
 """A runner over a real store and a real run directory, on an engine without processes."""
 
 from datetime import timedelta
+import errno
+import io
 import json
+import os
 import threading
 from typing import Any
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import event, update
 
+from store.blobs import Blobs
 from store.db.tables import Attempt as AttemptRow
+from store.rows.checkpoints import NewCheckpoint
 from tests.worker.attempt import wait_for
 from tests.worker.attempts.fixture import SimulatedRunnerFixture
 from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.records import Manifest, ManifestFile
 from torchyard.contract.spec import parse_spec
 from worker.attempts import intents, pace
 
@@ -145,6 +151,63 @@ def test_a_stop_uses_the_jobs_grace_unless_the_worker_itself_stops(simulated: Si
     wait_for(lambda: attempt.requests[-1] == (EndReason.CANCELLED, cut), "the shorter grace")
     attempt.end(EndReason.CANCELLED)
     assert simulated.wait_for_end().state == JobState.CANCELLED
+
+
+@pytest.mark.parametrize("spec", [{"stop_grace": "3650d", "time_limit": "3650d"}])
+def test_a_stored_grace_above_the_workers_maximum_is_cut(simulated: SimulatedRunnerFixture) -> None:
+    attempt = simulated.start_ranks()
+    attempt.stops_on_request = False
+    assert attempt.plan.stop_grace == timedelta(hours=1)
+    simulated.request_stop("pause")
+    wait_for(lambda: attempt.requests == [(EndReason.PAUSED, timedelta(hours=1))], "the stop")
+    simulated.store.cancel(simulated.claim.job_id, grace=timedelta(0))
+    simulated.runner.instructions.recheck_intents()
+    assert simulated.wait_for_end().state == JobState.CANCELLED
+    assert attempt.requests[-1] == (EndReason.CANCELLED, timedelta(0))
+
+
+@pytest.mark.parametrize("spec", [{"time_limit": "10m"}])
+def test_the_time_before_the_start_counts(simulated: SimulatedRunnerFixture) -> None:
+    claimed = AttemptRow.started_at - 400_000_000
+    simulated.store.write(lambda session: session.execute(update(AttemptRow).values(started_at=claimed)))
+    assert timedelta(minutes=1) < simulated.start_ranks().plan.time_limit < timedelta(minutes=4)
+
+
+@pytest.mark.parametrize("spec", [{"time_limit": "10m"}])
+def test_an_attempt_that_cannot_be_prepared_ends_after_the_time_limit(
+    simulated: SimulatedRunnerFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("worker.attempts.prepare.Preparation.prepare", refuse)
+    claimed = AttemptRow.started_at - 640_000_000
+    simulated.store.write(lambda session: session.execute(update(AttemptRow).values(started_at=claimed)))
+    simulated.start_runner()
+    assert simulated.wait_for_end().state == JobState.FAILED
+    assert simulated.row.end_reason == EndReason.TIME_LIMIT
+
+
+def test_a_cancel_ends_the_copy_of_the_checkpoint_to_resume_from(
+    simulated: SimulatedRunnerFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id, blobs = simulated.claim.job_id, simulated.context.store.blobs
+    blob = blobs.add(io.BytesIO(bytes(4 << 20)))
+    file = ManifestFile(path="state.pt", size=blob.size, sha256=blob.sha256)
+    new = NewCheckpoint("step-1", Manifest(step=1, files=[file]), [file])
+    simulated.store.record(simulated.claim, seq=0, checkpoints=[new])
+    open_blob = Blobs.open
+
+    def open_and_cancel(self: Blobs, sha256: str) -> Any:
+        simulated.store.cancel(job_id)
+        return open_blob(self, sha256)
+
+    monkeypatch.setattr(Blobs, "open", open_and_cancel)
+    monkeypatch.setattr(intents, "_READ_EVERY_S", 0.0)
+    simulated.start_runner()
+    assert simulated.wait_for_end().state == JobState.CANCELLED
+    assert (simulated.run.resume / "state.pt").stat().st_size < blob.size
+    assert simulated.engine.attempts == {}
 
 
 def test_a_preempted_attempt_is_queued_again_and_no_restart_is_counted(simulated: SimulatedRunnerFixture) -> None:

@@ -2,6 +2,8 @@
 
 from collections.abc import Generator
 from dataclasses import dataclass, replace
+from datetime import timedelta
+import os
 from pathlib import Path
 import shutil
 import signal
@@ -19,7 +21,7 @@ from torchyard.contract import failpoints
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.recordfiles import write_record
 from torchyard.contract.records import ExitReport, ProcessIdentity
-from worker.engines.local import process
+from worker.engines.local import process, stop_requests
 from worker.engines.local.engine import LocalEngine
 from worker.sandbox import levels
 
@@ -76,6 +78,10 @@ class ProcessRunnerFixture(RunnerFixture[LocalEngine]):
     def wait_until_ready(self) -> None:
         wait_for((self.run.job / "ready").exists, "the rank")
         wait_for(lambda: self.row.launcher is not None, "the supervisor is known")
+
+    def force_cancel(self) -> None:
+        self.store.cancel(self.claim.job_id, grace=timedelta(0))
+        self.runner.instructions.recheck_intents()
 
     def open_gate(self) -> None:
         """Lets a rank go on that waits at `gate()`."""
@@ -165,6 +171,49 @@ def test_a_stop_request_that_cannot_be_written_reaches_the_job_as_a_signal(fixtu
     fixture.request_stop()
     assert fixture.wait_for_end().state == JobState.CANCELLED
     assert "saved" in fixture.lines()
+
+
+@pytest.mark.usefixtures("refused_stop")
+def test_a_stop_request_that_cannot_be_written_is_carried_out_by_force_when_it_is_overdue(
+    fixture: ProcessRunnerFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stop_requests, "_OVERDUE_S", -1.0)
+    fixture.attempt.start(IGNORES_SIGTERM, grace=3600)
+    fixture.start_runner()
+    fixture.wait_until_ready()
+    fixture.force_cancel()
+    assert fixture.wait_for_end().state == JobState.CANCELLED
+    assert fixture.attempt.running_processes() == []
+
+
+def test_a_supervisor_that_runs_but_carries_out_no_stop_is_killed(
+    fixture: ProcessRunnerFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stop_requests, "_STUCK_S", -1.0)
+    write_record(fixture.run.launch, fixture.attempt.plan(["/bin/true"]))
+    with subprocess.Popen(["/bin/sleep", "600"]) as stuck:
+        try:
+            supervisor = process.identity(stuck.pid)
+            assert supervisor is not None
+            fixture.store.write(lambda session: attempts.mark_launched(session, fixture.claim, supervisor.to_dict()))
+            write_record(fixture.run.supervisor, supervisor)
+            fixture.start_runner()
+            fixture.force_cancel()
+            assert fixture.wait_for_end().state == JobState.CANCELLED
+        finally:
+            stuck.kill()
+
+
+@pytest.mark.parametrize("spec", [{"stop_grace": "1h"}])
+def test_a_forced_cancel_ends_a_stop_that_is_under_way_and_keeps_the_output(fixture: ProcessRunnerFixture) -> None:
+    fixture.start_script(READY + "print('a line', flush=True)\n" + IGNORES_SIGTERM.removeprefix(READY))
+    fixture.wait_until_ready()
+    fixture.request_stop()
+    wait_for(lambda: os.path.lexists(fixture.run.stop), "the stop")
+    fixture.force_cancel()
+    assert fixture.wait_for_end().state == JobState.CANCELLED
+    assert fixture.lines() == ["a line"]
+    assert fixture.attempt.running_processes() == []
 
 
 @pytest.mark.usefixtures("refused_stop")

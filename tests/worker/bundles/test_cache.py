@@ -22,7 +22,7 @@ from torchyard.client.packing import pack
 from torchyard.contract import failpoints
 from torchyard.contract.errors import DataError, InvalidBundle
 from worker.bundles import unpack
-from worker.bundles.cache import BundleCache
+from worker.bundles.cache import BundleCache, locked
 from worker.bundles.copying import copy_tree
 from worker.untrusted import remove_inside
 
@@ -69,6 +69,28 @@ def test_a_bundle_is_unpacked_once_and_read_only(cache: BundleCache) -> None:
     before = tree.lstat().st_ino
     cache.blobs.path(sha256).unlink()
     assert cache.fetch(sha256, owner="ada").lstat().st_ino == before
+
+
+def test_an_unwanted_fetch_ends_while_it_waits_and_while_it_unpacks(
+    cache: BundleCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Unwanted(Exception):
+        pass
+
+    def refuse() -> None:
+        raise Unwanted
+
+    sha256 = store(cache.blobs, tar_of(SMALL))
+    tree = cache.tree(sha256, owner="ada")
+    cache.root.mkdir()
+    monkeypatch.setattr("worker.bundles.cache._POLL_S", 0.0)
+    with locked(tree.parent), pytest.raises(Unwanted):
+        cache.fetch(sha256, owner="ada", check=refuse)
+    with pytest.raises(Unwanted):
+        cache.fetch(sha256, owner="ada", check=refuse)
+    assert not list(tree.parent.iterdir())
+    monkeypatch.undo()
+    assert read_tree(cache.fetch(sha256, owner="ada")) == SMALL
 
 
 def test_each_owner_has_their_own(cache: BundleCache) -> None:

@@ -254,7 +254,7 @@ def _free_port(host: str, port: int) -> int:
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise Conflict(
-                f"port {port} is taken: choose another with --port, TORCHYARD_PORT or `make up PORT=…`; 0 takes a free one"
+                f"port {port} is taken: choose another with --port, TORCHYARD_PORT or `make up PORT=…` (0: a free one)"
             ) from None
         raise ConfigError(f"cannot listen on {host}, port {port}: {error.strerror or error}") from None
 

@@ -118,8 +118,7 @@ class LocalEngine:
         run = self._run_dir(handle.key, layout=supervisor.layout)
         state = process.state(supervisor)
         if state != "gone":
-            if state == "stopped":
-                self._resume_supervisor(handle.key, supervisor)
+            self._urge_supervisor(handle.key, supervisor, stopped=state == "stopped")
             ranks = _count_ranks(run, handle.world_size)
             if ranks:
                 return base.Running(ranks, handle.world_size)
@@ -138,11 +137,14 @@ class LocalEngine:
     def request_stop(self, handle: Handle, reason: EndReason, grace: timedelta) -> None:
         supervisor = LocalHandle.from_dict(handle.stored)
         run = self._run_dir(handle.key, layout=supervisor.layout)
+        requester = self._stop_requesters.setdefault(handle.key, StopRequester(run))
         try:
-            self._stop_requesters.setdefault(handle.key, StopRequester(run)).request(reason, grace=grace)
+            requester.request(reason, grace=grace)
         except OSError as error:
-            logger.warning("%s: cannot write a stop request, so SIGTERM is sent: %s", handle.key.job_id, error)
-            process.send(supervisor, signal.SIGTERM)
+            # The supervisor that gets the signal knows only the grace of its plan.
+            number = signal.SIGKILL if requester.overdue else signal.SIGTERM
+            logger.warning("%s: cannot write a stop request, so %s is sent: %s", handle.key.job_id, number.name, error)
+            process.send(supervisor, number)
 
     def request_stacks(self, handle: Handle) -> Callable[[], list[base.RankStacks]]:
         supervisor = LocalHandle.from_dict(handle.stored)
@@ -247,12 +249,14 @@ class LocalEngine:
     def _wait_for_record(self, run: RunDir) -> ProcessIdentity:
         return supervisors.wait_for_record(run) or UNKNOWN_SUPERVISOR
 
-    def _resume_supervisor(self, key: AttemptKey, supervisor: ProcessIdentity) -> None:
+    def _urge_supervisor(self, key: AttemptKey, supervisor: ProcessIdentity, *, stopped: bool) -> None:
         """Continues a stopped supervisor, which sees no request and no time limit. Kills it if a stop is overdue."""
-        logger.warning("%s: the supervisor of attempt %d is stopped", key.job_id, key.number)
         requester = self._stop_requesters.get(key)
-        overdue = requester is not None and requester.overdue
-        process.send(supervisor, signal.SIGKILL if overdue else signal.SIGCONT)
+        overdue = requester is not None and (requester.overdue if stopped else requester.stuck)
+        if stopped or overdue:
+            state = "is stopped" if stopped else "does not end its processes"
+            logger.warning("%s: the supervisor of attempt %d %s", key.job_id, key.number, state)
+            process.send(supervisor, signal.SIGKILL if overdue else signal.SIGCONT)
 
     def _forget(self, key: AttemptKey) -> None:
         supervisor = self._supervisors.pop(key, None)

@@ -37,6 +37,7 @@ from worker.engines.local.launchers.warm import ForkedRanks
 from worker.engines.local.ranks import running_ranks
 from worker.engines.local.shared_memory import SharedMemoryFiles
 from worker.engines.local.stalls import StallDetector
+from worker.engines.local.time_limit import TimeLimit
 from worker.engines.local.verdict import judge, raised
 from worker.mask import Mask
 from worker.untrusted import remove_inside
@@ -95,6 +96,7 @@ class Supervisor:
         self._secrets = values
         self._launch: Launch | None = None
         self._sigterm_received = False
+        self._limit = TimeLimit(time.monotonic(), plan.time_limit, plan.stop_grace)
         self._stalls = StallDetector(run, plan)
         shares_memory = plan.sandbox is None or not plan.sandbox.own_mounts
         self._shared_memory = SharedMemoryFiles() if shares_memory else None
@@ -131,11 +133,10 @@ class Supervisor:
 
     def _watch(self, launch: Launch) -> ExitReport | None:
         """Waits until the end of the attempt is decided. Returns None if the launcher has exited by itself."""
-        time_limit = time.monotonic() + self._plan.time_limit.total_seconds()
         while not self._wait_for_exit(launch):
             request = self._read_stop_request()
-            if request is None and time.monotonic() >= time_limit:
-                request = StopRequest(reason=EndReason.TIME_LIMIT, grace=self._plan.stop_grace)
+            if request is None and time.monotonic() >= self._limit.stop_at:
+                request = StopRequest(reason=EndReason.TIME_LIMIT, grace=self._limit.grace)
                 self._write_stop_request(request)
             if request is not None:
                 return self._stop(launch, request)
@@ -181,13 +182,13 @@ class Supervisor:
             _log(f"{self._run.stop} cannot be written: {error}")
 
     def _stop(self, launch: Launch, request: StopRequest) -> ExitReport | None:
-        """Sends SIGTERM to the ranks and waits for their grace.
+        """Sends SIGTERM to the ranks and waits for their grace, or until the time limit.
 
         A later request can change the reason and shorten the grace. Returns None if the program finishes by itself
         meanwhile, unless it was cancelled.
         """
         requested_at = time.monotonic()
-        deadline = requested_at + request.grace.total_seconds()
+        deadline = self._limit.deadline(requested_at, request.grace)
         signalled: set[int] = set()
         while time.monotonic() < deadline and ((ranks := self._ranks()) or self._finished()):
             for number, rank in ranks.items():
