@@ -11,6 +11,7 @@ import time
 from store.ids import new_id
 from store.queue import WakeupListener
 from store.store import Store
+from torchyard.contract.boot import boot_id
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.record import Record
 from torchyard.contract.recordfiles import read_record, write_record
@@ -21,7 +22,6 @@ from worker.devices.health import Health
 from worker.devices.monitor import DeviceMonitor
 from worker.duties import Duties, Interval
 from worker.engines.base import Engine
-from worker.engines.local.process import boot_id
 from worker.leases import Leases
 from worker.placement.scheduler import Scheduler
 from worker.sandbox import levels

@@ -20,8 +20,10 @@ from api.openapi import ACTIONS_BODY, CONDITIONAL, PATCH_BODY, headers, problems
 from api.paging import AfterJob, AfterNumber, Limit, job_after, job_cursor, number_after, page_of
 from api.services import Services, ServicesDep
 from store.commands import actions, cleanup, requests
+from store.db.database import Session
+from store.db.tables import Job
 from store.queries import listing
-from store.rows import jobs
+from store.rows import access, jobs
 from store.rows.intents import AT_ONCE
 from torchyard.contract.errors import Conflict, Unavailable
 from torchyard.contract.job import JobState
@@ -177,9 +179,16 @@ def cancel_job(
         bool, Query(description="kill a running job without waiting for a checkpoint, also one that stops already")
     ] = False,
 ) -> JobView:
-    """Cancels a waiting job at once; asks a running one to save a checkpoint and stop."""
+    """Cancels a waiting job at once; asks a running one to save a checkpoint and stop.
+
+    An operator kills the jobs of others by `POST /v1/jobs/actions`, which shows nothing of them.
+    """
+
+    def answer(session: Session, job: Job) -> JobView:
+        return present.job(session, access.get(session, job.id, caller))
+
     grace = AT_ONCE if now else None
-    return requests.cancel(services.store, job_id, caller=caller, grace=grace, answer=present.job)
+    return requests.cancel(services.store, job_id, caller=caller, grace=grace, answer=answer)
 
 
 @router.post("/jobs/{job_id}/pause", status_code=202, responses=problems(Conflict))

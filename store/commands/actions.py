@@ -59,24 +59,23 @@ def act(
 
     Raises Unavailable. What was done before stays done.
     """
-    more = False
+    more, forced = False, action == "cancel" and now
     if isinstance(chosen, JobFilter):
         with store.read() as session:
-            found = listing.changeable(
-                session, chosen, _concerns(action, now=now), caller=caller, limit=MOST_ACTIONS + 1
-            )
+            condition = _concerns(action, now=now)
+            found = listing.changeable(session, chosen, condition, caller=caller, limit=MOST_ACTIONS + 1, ending=forced)
         more, ids, refused = len(found) > MOST_ACTIONS, list(found[:MOST_ACTIONS]), list[Refusal]()
     else:
-        ids, refused = _known(store, chosen, caller)
+        ids, refused = _known(store, chosen, caller, ending=forced)
     matched = len(ids)
     if dry_run:
         return Result(matched, done=0, refused=refused, more=more)
-    command = _force_cancel if action == "cancel" and now else _COMMANDS[action]
+    command = _force_cancel if forced else _COMMANDS[action]
     failed = [refusal for job_id in ids if (refusal := _refusal(store, command, job_id, caller)) is not None]
     return Result(matched, done=matched - len(failed), refused=refused + failed, more=more)
 
 
-def _known(store: Store, sent: Sequence[str], caller: Caller) -> tuple[list[str], list[Refusal]]:
+def _known(store: Store, sent: Sequence[str], caller: Caller, *, ending: bool) -> tuple[list[str], list[Refusal]]:
     """Returns the ids of jobs that the caller may change, each once, and the refusals of the others."""
     known: list[str] = []
     refused: list[Refusal] = []
@@ -85,7 +84,7 @@ def _known(store: Store, sent: Sequence[str], caller: Caller) -> tuple[list[str]
             try:
                 if not is_id(job_id, "job"):
                     raise NotFound(f"there is no job {job_id!r}")
-                access.check_own(session, job_id, caller)
+                access.check_own(session, job_id, caller, ending=ending)
                 known.append(job_id)
             except (NotFound, Forbidden) as error:
                 refused.append(Refusal(job_id, error))

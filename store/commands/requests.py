@@ -31,7 +31,10 @@ def change(store: Store, job_id: str, patch: JobPatch, *, caller: Caller, answer
 
 
 def cancel(store: Store, job_id: str, *, caller: Caller, grace: timedelta | None = None, answer: Answer[T]) -> T:
-    """Does what `store.rows.intents.request_cancel` does. Raises Unavailable, too."""
+    """Does what `store.rows.intents.request_cancel` does. Raises Unavailable, too.
+
+    An operator ends jobs by force that only their owners may read: `answer` must not show those.
+    """
     with store.write("cancel") as session:
         job = intents.request_cancel(session, job_id, caller, grace=grace)
         audit.record(session, caller, "job.cancel_now" if grace == intents.AT_ONCE else "job.cancel", job_id)

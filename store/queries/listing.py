@@ -122,10 +122,18 @@ def counts(session: Session, where: JobFilter, *, caller: Caller) -> dict[JobSta
 
 
 def changeable(
-    session: Session, where: JobFilter, *conditions: ColumnElement[bool], caller: Caller, limit: int
+    session: Session,
+    where: JobFilter,
+    *conditions: ColumnElement[bool],
+    caller: Caller,
+    limit: int,
+    ending: bool = False,
 ) -> Sequence[str]:
-    """Returns the ids of jobs that the caller may change and that meet further conditions, newest first."""
-    query = select(Job.id).where(access.changeable(caller), *_conditions(where, caller), *conditions)
+    """Returns the ids of jobs that the caller may change and that meet further conditions, newest first.
+
+    With `ending`, of those that the caller may end by force.
+    """
+    query = select(Job.id).where(access.changeable(caller, ending=ending), *_conditions(where, caller), *conditions)
     return session.scalars(query.order_by(Job.id.desc()).limit(limit)).all()
 
 

@@ -67,9 +67,11 @@ def lists_unreadable(caller: Caller) -> bool:
     return caller.role is Role.OPERATOR
 
 
-def changeable(caller: Caller) -> ColumnElement[bool]:
-    """Returns the condition that the caller may change the job."""
-    return true() if caller.role is Role.ADMIN else Job.owner == caller.name
+def changeable(caller: Caller, *, ending: bool = False) -> ColumnElement[bool]:
+    """Returns the condition that the caller may change the job, or, with `ending`, may end it by force."""
+    if caller.role is Role.ADMIN or (ending and caller.role is Role.OPERATOR):
+        return true()
+    return Job.owner == caller.name
 
 
 def may_read(caller: Caller, job: Job | JobSummary) -> bool:
@@ -99,18 +101,18 @@ def get(session: Session, job_id: str, caller: Caller) -> Job:
     return job
 
 
-def check_own(session: Session, job_id: str, caller: Caller) -> None:
-    """Checks that the job is the caller's, or that the caller is an administrator. Raises as `lock` does."""
-    if session.scalar(select(Job.id).where(Job.id == job_id, changeable(caller))) is None:
+def check_own(session: Session, job_id: str, caller: Caller, *, ending: bool = False) -> None:
+    """Checks that `changeable` holds for the job. Raises as `lock` does."""
+    if session.scalar(select(Job.id).where(Job.id == job_id, changeable(caller, ending=ending))) is None:
         raise _refusal(session, job_id, caller)
 
 
-def lock(session: Session, job_id: str, caller: Caller) -> Job:
-    """Returns a job that the caller may change, locked until the transaction ends.
+def lock(session: Session, job_id: str, caller: Caller, *, ending: bool = False) -> Job:
+    """Returns a job for which `changeable` holds, locked until the transaction ends.
 
     Raises Forbidden if the caller may only read it, and NotFound otherwise.
     """
-    query = select(Job).where(Job.id == job_id, changeable(caller)).with_for_update()
+    query = select(Job).where(Job.id == job_id, changeable(caller, ending=ending)).with_for_update()
     job = session.scalars(query.execution_options(populate_existing=True)).first()
     if job is None:
         raise _refusal(session, job_id, caller)

@@ -50,7 +50,7 @@ def request_cancel(session: Session, job_id: str, caller: Caller = SERVICE, *, g
     `grace`: the most that the stop may take, in whole seconds, if less than the job's `stop_grace`. A later request may
     shorten it. Raises NotFound, Forbidden, and Conflict for a job that has ended in another state.
     """
-    job = access.lock(session, job_id, caller)
+    job = access.lock(session, job_id, caller, ending=grace == AT_ONCE)
     state = JobState(job.state)
     if state is JobState.CANCELLED or (not state.terminal and _is_cancelled_within(job, grace)):
         return job

@@ -52,6 +52,16 @@ def test_a_filter_finds_the_jobs_on_which_the_action_does_something(service: Api
     assert states(service) == {}
 
 
+def test_an_operator_ends_private_jobs_of_others_by_force_and_sees_nothing_of_them(service: ApiFixture) -> None:
+    job_id = service.submit()["id"]
+    service.start(job_id)
+    for role, forced, done in ((Role.MEMBER, True, 0), (Role.OPERATOR, False, 0), (Role.OPERATOR, True, 1)):
+        service.act_as(f"{role}{forced}", role)
+        assert act(service, "cancel", ids=[job_id], now=forced)["done"] == done, (role, forced)
+        answer = service.client.post(f"/v1/jobs/{job_id}/cancel", params={"now": forced})
+        assert answer.status_code == 404, answer.text
+
+
 def test_a_forced_cancel_finds_jobs_that_stop_already(service: ApiFixture) -> None:
     job_id = service.submit()["id"]
     claim = service.start(job_id)

@@ -1,0 +1,8 @@
+"""The boot of this host."""
+
+from pathlib import Path
+
+
+def boot_id() -> str:
+    """Returns an id that this host has until its next start, in all of its containers."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
