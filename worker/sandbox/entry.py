@@ -25,8 +25,8 @@ def enter(sandbox: Sandbox, *, announce: Callable[[int], None], ended: Callable[
     privileges.drop()
     privileges.limit_resources()
     if sandbox.landlock:
-        landlock.restrict(rules(sandbox))
+        landlock.restrict(rules(sandbox), closed=sandbox.closed)
     if sandbox.filtered:
-        seccomp.restrict(others=not sandbox.own_pids)
+        seccomp.restrict(others=not sandbox.own_pids, namespaces=sandbox.namespaces)
     if sandbox.own_pids:
         init.fork_agent(ended)
