@@ -7,7 +7,7 @@ import pytest
 
 from tests.worker.attempt import Attempt, isolation
 from tests.worker.packages.conftest import index, packages
-from tests.worker.packages.fixture import OWNER, Packages
+from tests.worker.packages.fixture import Packages
 from tests.worker.packages.index import Index
 from torchyard.contract.views import IsolationView
 from worker.packages.installation import Installed, NotInstalled
@@ -88,7 +88,7 @@ def secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Path]:
     ],
 )
 def test_a_package_opens_nothing_to_its_job(
-    attempt: Attempt, packages: Packages, index: Index, secret: Path, level: IsolationView, swap: str
+    attempt: Attempt, packages: Packages, index: Index, secret: Path, *, level: IsolationView, swap: str
 ) -> None:
     packages.isolation = attempt.isolation = level
     index.add("gamma", files={"attack.py": BEGINS + SWAPS[swap], "run.pth": RUNS_WHEN_INSTALLED})

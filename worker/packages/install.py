@@ -147,7 +147,7 @@ def _make_read_only(top: Path) -> None:
             for name in files:
                 mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
                 if not stat.S_ISLNK(mode):
-                    os.chmod(name, 0o400 | (mode & 0o100), dir_fd=folder)  # noqa: PTH101 below an open folder
+                    os.chmod(name, 0o400 | (mode & 0o100), dir_fd=folder)
             os.fchmod(folder, 0o500)
 
 

@@ -10,11 +10,12 @@ from pathlib import Path
 import sys
 from typing import TYPE_CHECKING
 
+from torchyard.contract.errors import ConfigError
 from torchyard.contract.records import Sandbox, Strict
 from torchyard.contract.rundir import RunDir
 from worker.sandbox import landlock
 from worker.sandbox.landlock import DEVICE, READ, WRITE, Access
-from worker.sandbox.opening import canonical
+from worker.sandbox.opening import canonical, check_names
 from worker.sandbox.places import ENVIRONMENTS, UNPACKED, Places
 
 if TYPE_CHECKING:
@@ -123,6 +124,18 @@ def rules(sandbox: Sandbox) -> list[tuple[str, Access]]:
     """Returns the sandbox as rules of Landlock."""
     by_access = ((READ, sandbox.readable), (WRITE, sandbox.writable), (DEVICE, sandbox.devices))
     return [(path, access) for access, paths in by_access for path in paths]
+
+
+def check_place(data_dir: Path) -> None:
+    """Raises ConfigError if what all jobs read contains the data directory."""
+    shared = (*of_system(), *of_python((Path.home(), data_dir)), *_of_variables(os.environ))
+    try:
+        check_names(shared, closed=[os.path.realpath(data_dir)])
+    except PermissionError as error:
+        raise ConfigError(
+            f"the data directory {data_dir} must not lie in {error.filename}, which all jobs read: choose another one"
+            " (--data-dir, TORCHYARD_DATA_DIR), or another value of the variable that names this folder"
+        ) from None
 
 
 def of_system() -> Iterator[Path]:
