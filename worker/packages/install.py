@@ -77,7 +77,7 @@ def _enter(order: InstallOrder) -> None:
         if sandbox.own_pids and (child := os.fork()):
             _exit_like(os.waitpid(child, 0)[1])
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        namespaces.make_mounts(sandbox.writable, pids=sandbox.own_pids)
+        namespaces.make_mounts(sandbox.writable, pids=sandbox.own_pids, closed=sandbox.closed)
     privileges.drop()
     privileges.limit_resources()
     if sandbox.landlock:

@@ -21,7 +21,8 @@ def enter(sandbox: Sandbox, *, announce: Callable[[int], None], ended: Callable[
         namespaces.unshare(pids=sandbox.own_pids)
         if sandbox.own_pids:
             init.become_init(announce)
-        namespaces.make_mounts(sandbox.writable, pids=sandbox.own_pids, readable=sandbox.readable)
+        readable, closed = sandbox.readable, sandbox.closed
+        namespaces.make_mounts(sandbox.writable, pids=sandbox.own_pids, readable=readable, closed=closed)
     privileges.drop()
     privileges.limit_resources()
     if sandbox.landlock:

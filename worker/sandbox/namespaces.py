@@ -13,7 +13,7 @@ from pathlib import Path
 import struct
 
 from torchyard.contract import inspection
-from worker.sandbox.opening import open_real
+from worker.sandbox.opening import Identity, folders_above, open_real, require_narrow
 
 _CLONE_NEWNS, _CLONE_NEWIPC, _CLONE_NEWUSER, _CLONE_NEWPID = 0x00020000, 0x08000000, 0x10000000, 0x20000000
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_BIND, _MS_REC, _MS_PRIVATE = 2, 4, 8, 4096, 16384, 1 << 18
@@ -53,15 +53,19 @@ def unshare(*, pids: bool) -> None:
         Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
 
 
-def make_mounts(writable: Sequence[str], *, pids: bool, readable: Sequence[str] = ()) -> None:
+def make_mounts(
+    writable: Sequence[str], *, pids: bool, readable: Sequence[str] = (), closed: Sequence[str] = ()
+) -> None:
     """Makes the mounts of the new namespaces: read-only but for `writable`, and an empty `/dev/shm`. Raises OSError.
 
-    `writable` and `readable` are canonical paths: one that leads through a link is an error.
+    `writable` and `readable` are canonical paths: one that leads through a link is an error, and so is a writable one
+    that is or contains `/` or a folder of `closed`.
 
     Terminals are new ones too. `/run` has only what is among `readable` and `writable`: sockets there start programs
     outside, as the user of this process. With `pids`, `/proc` shows the processes of this namespace alone.
     """
     folder = Path.cwd()
+    wide = folders_above(["/", *closed])
     _mount("none", "/", flags=_MS_REC | _MS_PRIVATE)
     _cover_run([*readable, *writable, *_GPU_SOCKETS])
     _mount("shm", _SHM, kind="tmpfs", flags=_MS_NOSUID | _MS_NODEV, data="mode=1777")
@@ -72,13 +76,13 @@ def make_mounts(writable: Sequence[str], *, pids: bool, readable: Sequence[str] 
         _mount("proc", "/proc", kind="proc", flags=_MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
     own = [path for path in writable if path != _SHM]
     for path in own:
-        with _opened(path) as place:
+        with _opened(path, wide) as place:
             _mount(place, place, flags=_MS_BIND | _MS_REC)
     _set_read_only("/", _AT_RECURSIVE, read_only=True)
     for path in (_SHM, _TERMINALS):
         _set_read_only(path, 0, read_only=False)
     for path in own:
-        with _opened(path) as place:
+        with _opened(path, wide) as place:
             _set_read_only(place, 0, read_only=False)
     os.chdir(folder)  # the mount of before would stay below this process
     _reopen_stdin()
@@ -134,10 +138,11 @@ def _cover_run(kept: Sequence[str]) -> None:
 
 
 @contextmanager
-def _opened(path: str) -> Generator[str]:
+def _opened(path: str, wide: frozenset[Identity]) -> Generator[str]:
     """Yields a name that leads to the file or folder at a canonical path, whatever its own names become."""
     descriptor = open_real(path)
     try:
+        require_narrow(descriptor, path, wide=wide)
         yield f"/proc/self/fd/{descriptor}"
     finally:
         os.close(descriptor)
