@@ -44,8 +44,8 @@ def main() -> int:
         settings = Settings.load()
         check_allowed_paths(settings.root, parse_allowed_paths(settings.allow_paths))
         settings.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        enter_empty_folder(settings.root)
         confinement = _confinement(settings)
+        enter_empty_folder(settings.root)
         logging.info("jobs are %s", levels.describe(confinement.isolation))
         inventory = devices.discover(settings.cpu_slots)
         with devices.lock_devices(inventory.devices, settings.root):
