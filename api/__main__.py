@@ -10,7 +10,7 @@ import sys
 
 from torchyard.contract import inspection
 from torchyard.contract.collector import paused
-from torchyard.contract.datadir import make_files_private
+from torchyard.contract.datadir import enter_empty_folder, make_files_private
 from torchyard.contract.errors import TorchyardError
 
 with paused():
@@ -29,7 +29,9 @@ def main() -> int:
     try:
         settings = Settings.load()
         app = create_app(settings)
-    except TorchyardError as error:
+        settings.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        enter_empty_folder(settings.root)
+    except (TorchyardError, OSError) as error:
         logging.error("%s", error)
         return 1
     server = Server(app, settings, closing=(app.state.services.live.close,))

@@ -1,11 +1,10 @@
 """Settings that every program has: where the data is. Read from `TORCHYARD_*` variables; defaults suit one laptop."""
 
 from datetime import timedelta
-from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import BeforeValidator, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from torchyard.contract.bundles import MAX_BUNDLE_BYTES, MAX_BUNDLE_FILES
@@ -14,6 +13,18 @@ from torchyard.contract.durations import LONGEST_STOP_GRACE, parse_duration
 from torchyard.contract.errors import ConfigError
 
 _PREFIX = "TORCHYARD_"
+_SQLITE = "sqlite:///"
+
+
+def _absolute_url(url: str) -> str:
+    """Returns the address with the path of a SQLite file made absolute."""
+    path = url.removeprefix(_SQLITE)
+    named = url.startswith(_SQLITE) and path and not path.startswith(("/", ":", "file:"))
+    return f"{_SQLITE}{Path(path).absolute()}" if named else url
+
+
+AbsolutePath = Annotated[Path, AfterValidator(Path.absolute)]
+"""A program works in another folder, once it has read its settings."""
 
 Period = Annotated[timedelta, BeforeValidator(parse_duration), Field(gt=timedelta(0))]
 """A duration such as `10m`."""
@@ -24,8 +35,8 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=_PREFIX, frozen=True)
 
-    data_dir: Path = Path(".torchyard")
-    database_url: str = ""
+    data_dir: Annotated[AbsolutePath, Field(validate_default=True)] = Path(".torchyard")
+    database_url: Annotated[str, AfterValidator(_absolute_url)] = ""
     """Empty means SQLite in the data directory."""
     redis_url: str = ""
     """Empty means the Redis that `torchyard up` runs in the data directory."""
@@ -51,9 +62,9 @@ class Settings(BaseSettings):
             ]
             raise ConfigError("; ".join(f"{_PREFIX}{name}: {message}" for name, message in found)) from None
 
-    @cached_property
+    @property
     def root(self) -> Path:
-        return self.data_dir.absolute()
+        return self.data_dir
 
     @property
     def database(self) -> str:

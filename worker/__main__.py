@@ -15,7 +15,7 @@ from types import FrameType
 
 from torchyard.contract import inspection
 from torchyard.contract.collector import paused
-from torchyard.contract.datadir import check_allowed_paths, make_files_private, parse_allowed_paths
+from torchyard.contract.datadir import check_allowed_paths, enter_empty_folder, make_files_private, parse_allowed_paths
 from torchyard.contract.errors import TorchyardError
 
 with paused():
@@ -26,7 +26,7 @@ with paused():
     from worker.engines.local.engine import LocalEngine
     from worker.engines.local.environment import inherited
     from worker.engines.local.warm.manager import WarmProcess
-    from worker.sandbox import levels
+    from worker.sandbox import levels, policy
     from worker.sandbox.confinement import Confinement
     from worker.sandbox.levels import Isolation
     from worker.sandbox.places import WorkerPlaces
@@ -45,6 +45,7 @@ def main() -> int:
         check_allowed_paths(settings.root, parse_allowed_paths(settings.allow_paths))
         settings.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         confinement = _confinement(settings)
+        enter_empty_folder(settings.root)
         logging.info("jobs are %s", levels.describe(confinement.isolation))
         inventory = devices.discover(settings.cpu_slots)
         with devices.lock_devices(inventory.devices, settings.root):
@@ -71,6 +72,8 @@ def main() -> int:
 
 def _confinement(settings: Settings) -> Confinement:
     isolation = levels.level_of(settings.isolation, needs=settings.helper_needs)
+    if isolation.level == "landlock":
+        policy.check_place(settings.root)
     if settings.temporary is not None:
         settings.temporary.mkdir(mode=0o700, exist_ok=True)
     return Confinement(
@@ -78,6 +81,7 @@ def _confinement(settings: Settings) -> Confinement:
         places=WorkerPlaces(settings.root, temporary=settings.temporary),
         readable=settings.allowed,
         writable=settings.writable,
+        namespaces=settings.namespaces == "allow",
         helper=settings.helper,
     )
 

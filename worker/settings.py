@@ -5,11 +5,12 @@ from pathlib import Path
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from store import settings
 from store.rows.limits import DEFAULTS, OutputLimits
-from torchyard.contract.datadir import parse_allowed_paths
+from store.settings import AbsolutePath
+from torchyard.contract.datadir import format_allowed_paths, parse_allowed_paths
 from torchyard.contract.durations import parse_duration
 from torchyard.contract.views import IsolationView
 from worker.packages.rules import PackageRules
@@ -33,6 +34,10 @@ def _umask(value: Any) -> Any:
     return int(value, 8) if value else None
 
 
+def _absolute(folders: str) -> str:
+    return format_allowed_paths({path.absolute(): rw for path, rw in parse_allowed_paths(folders).items()})
+
+
 Age = Annotated[timedelta | None, BeforeValidator(_age)]
 """A duration such as `30d`. Empty: keep for ever."""
 Size = Annotated[Annotated[int, Field(ge=0, lt=2**62)] | None, BeforeValidator(_size)]
@@ -45,11 +50,11 @@ class Settings(settings.Settings):
     """Where the data is, which devices a worker offers, and what it keeps. Extends `store.settings.Settings`."""
 
     cpu_slots: Annotated[int, Field(ge=0, le=4096)] | None = None
-    allow_paths: str = ""
+    allow_paths: Annotated[str, AfterValidator(_absolute)] = ""
     """Folders below which a job may name `file://` data and code, separated by `:`. One with `:rw` may be written."""
     isolation: Isolation = Isolation.AUTO
     """What keeps jobs away from the service and from each other."""
-    helper: Path = Path("/run/torchyard/helper.sock")
+    helper: AbsolutePath = Path("/run/torchyard/helper.sock")
     """The socket of the helper of strict isolation."""
     umask: Umask = None
     """The umask of jobs. Empty: the one with which the worker was started."""
@@ -71,6 +76,8 @@ class Settings(settings.Settings):
     """How long a bundle that no job names is kept after its last use."""
     max_caches_bytes: Size = 20_000_000_000
     """Bytes of all owners' caches on this host."""
+    namespaces: Literal["allow", "forbid"] = "forbid"
+    """Whether jobs may make user namespaces, as sandboxes of browsers and containers without root do."""
     packages: Literal["allow", "forbid"] = "allow"
     """Whether jobs may have packages of their own installed."""
     package_index: Annotated[str, Field(pattern=r"^(https?://\S+)?$")] = ""

@@ -27,7 +27,8 @@ HOME = Path(TARGETS["home"])
 LIBC = ctypes.CDLL(None, use_errno=True)
 PTRACE_ATTACH, PTRACE_DETACH, PTRACE_SEIZE, PTRACE_O_TRACEEXIT = 16, 17, 0x4206, 0x40
 PIDFD_GETFD = 438
-IOPRIO_SET, ADD_KEY = (251, 248) if os.uname().machine == "x86_64" else (30, 217)
+IOPRIO_SET, ADD_KEY, CLONE = (251, 248, 56) if os.uname().machine == "x86_64" else (30, 217, 220)
+CLONE3, CLONE_NEWUSER, CLONE_NEWUTS = 435, 0x10000000, 0x04000000
 Attack = Callable[[], object]
 
 
@@ -162,7 +163,11 @@ def privileges() -> dict[str, Attack]:
         "another user": _call(os.setuid, 12345),
         "core_pattern": _call(Path("/proc/sys/kernel/core_pattern").write_text, f"|{RUN}/x"),
         "a program of root": _gain_privileges,
-        "writable mounts": _clear_read_only,
+        "writable mounts": _call(_in_child, _clear_read_only),
+        "a user namespace": _call(_in_child, _enter_user_namespace),
+        "a process in a user namespace": _call(_in_child, _clone_into_user_namespace),
+        "a process in a user namespace, by clone3": _call(_in_child, _clone3_into_user_namespace),
+        "a namespace that is there": _call(_in_child, _enter_namespace),
         "a key of the user": _call(_checked, "syscall", ADD_KEY, b"user", b"torchyard-attack", b"x", 1, -4),
         "the mode of a device": _call(os.fchmod, 0, 0o666),
         "a program that sets the user ID": _set_user_id,
@@ -289,22 +294,49 @@ def _gain_privileges() -> object:
     return effective
 
 
-def _clear_read_only() -> object:
+def _clear_read_only() -> None:
     """Becomes root of a user namespace of its own, and tries to make all mounts writable there."""
+    _checked("unshare", CLONE_NEWUSER | 0x00020000)
+    attributes = struct.pack("=QQQQ", 0, 1, 0, 0)
+    _checked("syscall", 442, ctypes.c_int(-100), b"/", ctypes.c_uint(0x8000), attributes, ctypes.c_size_t(32))
+    Path(TARGETS["code"], "x").write_text("x")
+
+
+def _enter_user_namespace() -> None:
+    """Has capabilities there, as the new name of the host shows."""
+    _checked("unshare", CLONE_NEWUSER | CLONE_NEWUTS)
+    _checked("sethostname", b"x", ctypes.c_size_t(1))
+
+
+def _clone_into_user_namespace() -> None:
+    if _checked("syscall", CLONE, ctypes.c_ulong(CLONE_NEWUSER | signal.SIGCHLD), None, None, None, None) == 0:
+        os._exit(0)
+
+
+def _clone3_into_user_namespace() -> None:
+    arguments = struct.pack("=8Q", CLONE_NEWUSER, 0, 0, 0, signal.SIGCHLD, 0, 0, 0)
+    if _checked("syscall", CLONE3, arguments, ctypes.c_size_t(len(arguments))) == 0:
+        os._exit(0)
+
+
+def _enter_namespace() -> None:
+    descriptor = os.open("/proc/self/ns/uts", os.O_RDONLY)
+    _checked("setns", descriptor, 0)
+
+
+def _in_child(function: Callable[[], None]) -> object:
     child = os.fork()
     if child == 0:
         try:
-            _checked("unshare", 0x10000000 | 0x00020000)
-            attributes = struct.pack("=QQQQ", 0, 1, 0, 0)
-            _checked("syscall", 442, ctypes.c_int(-100), b"/", ctypes.c_uint(0x8000), attributes, ctypes.c_size_t(32))
-            Path(TARGETS["code"], "x").write_text("x")
+            function()
         except OSError as error:
             os._exit(error.errno or 1)
         os._exit(0)
     _, status = os.waitpid(child, 0)
     if status:
-        raise OSError(os.waitstatus_to_exitcode(status), "the mounts stay read-only")
-    return "written"
+        number = os.waitstatus_to_exitcode(status)
+        raise OSError(number, os.strerror(number))
+    return "done"
 
 
 def _checked(name: str, *arguments: Any) -> int:

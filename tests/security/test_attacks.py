@@ -100,6 +100,15 @@ def test_a_job_touches_only_what_is_its_own(
     assert (_state(service.data, home), _priorities(service)) == before
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root sees where these processes work")
+def test_a_program_of_the_service_works_in_an_empty_folder(service: Service) -> None:
+    empty = service.data / "empty"
+    programs = _programs(service)
+    works = {name: Path(f"/proc/{programs[name].pid}/cwd").readlink() for name in ("the API", "the worker")}
+    assert works == {"the API": empty, "the worker": empty}
+    assert list(empty.iterdir()) == []
+
+
 @pytest.mark.thorough
 def test_the_same_attacks_succeed_where_isolation_is_off(home: Path, abstract: str, tmp_path: Path) -> None:
     """So the other tests can fail."""

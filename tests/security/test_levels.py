@@ -67,6 +67,7 @@ for number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM, signal.SIGINT, si
 print("it lives", flush=True)
 """
 INSPECTIONS = ("environ of", "maps of", "auxv of", "memory of", "what", "a file that", "a descriptor of", "ptrace of")
+NAMESPACES = ("a user namespace", "a process in a user namespace", "a process in a user namespace, by clone3")
 OTHER_USER = 65534
 BECOMES_ANOTHER_USER = f"import os; os.setgroups([]); os.setgid({OTHER_USER}); os.setuid({OTHER_USER})"
 
@@ -94,7 +95,7 @@ def test_no_level_lets_a_job_inspect_the_service_or_use_privileges(
     wanted = [name for name in found if name.startswith(INSPECTIONS)]
     assert len(wanted) == 2 * len(INSPECTIONS)  # of the victim, and of the supervisor
     wanted += ["a device", "a mount", "another user", "a program of root"]
-    wanted += ["writable mounts"] if level is not BASIC else []
+    wanted += ["writable mounts", *NAMESPACES]
     assert {name: found[name] for name in wanted if not found[name].startswith("refused")} == {}
     signals = {result.split(":")[0] for name, result in found.items() if name.startswith("a signal")}
     assert signals == ({"refused"} if level is LANDLOCK else {"got None"})
@@ -111,6 +112,14 @@ def test_a_filter_shuts_limits_priorities_and_keys_without_namespaces(
     refused = (*wanted, "a key of the user")
     assert {name: found[name] for name in refused if not found[name].startswith("refused")} == {}
     assert os.getpriority(os.PRIO_PROCESS, victim.pid) == before
+
+
+@needs_mounts
+def test_a_job_makes_namespaces_where_the_operator_allows_that(attempt: Attempt, victim: ProcessIdentity) -> None:
+    attempt.namespaces = True
+    found = _attacked(attempt, HERE, victim=victim, groups=["privileges"])
+    assert {name: found[name] for name in NAMESPACES if not found[name].startswith("got")} == {}
+    assert found["writable mounts"].startswith("refused")
 
 
 @needs_pids

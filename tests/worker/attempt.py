@@ -102,6 +102,8 @@ class Attempt:
     isolation: IsolationView = field(default_factory=isolation)
     writable: Sequence[Path] = ()
     """What the operator lets jobs write."""
+    namespaces: bool = False
+    """Whether the operator lets jobs make namespaces."""
 
     @classmethod
     def create(
@@ -120,7 +122,7 @@ class Attempt:
         """That of a worker which allows the script's folder and the data in the run directory."""
         readable = (self.run.root / "code", *self.run.root.glob("*.npz"))
         found = confinement(self.run.root / "worker", readable=readable)
-        return replace(found, isolation=self.isolation, writable=self.writable)
+        return replace(found, isolation=self.isolation, writable=self.writable, namespaces=self.namespaces)
 
     @property
     def bundles(self) -> BundleCache:

@@ -49,6 +49,20 @@ def test_a_umask_is_octal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Settings.load().umask == 0o027
 
 
+def test_relative_paths_are_those_of_the_folder_where_it_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, value in {"DATA_DIR": "data", "DATABASE_URL": "sqlite:///x.db", "ALLOW_PATHS": "a:b:rw"}.items():
+        monkeypatch.setenv(f"TORCHYARD_{name}", value)
+    found = Settings.load()
+    monkeypatch.chdir("/")
+    assert (found.root, found.database) == (tmp_path / "data", f"sqlite:///{tmp_path}/x.db")
+    assert (found.allowed, found.writable) == ((tmp_path / "a", tmp_path / "b"), (tmp_path / "b",))
+    monkeypatch.setenv("TORCHYARD_DATABASE_URL", "sqlite:////x.db")
+    assert Settings.load().database == "sqlite:////x.db"
+
+
 def test_a_worker_does_not_start_where_jobs_may_name_its_own_files(tmp_path: Path) -> None:
     env = {**os.environ, "TORCHYARD_DATA_DIR": str(tmp_path / "data"), "TORCHYARD_ALLOW_PATHS": str(tmp_path)}
     argv = [sys.executable, "-P", "-m", "worker"]

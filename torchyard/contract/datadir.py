@@ -7,6 +7,7 @@ from pathlib import Path
 from torchyard.contract.errors import ConfigError
 
 REDIS_USER = "torchyard"
+_EMPTY = "empty"
 WRITABLE = "rw"
 """Follows an allowed folder that jobs may write: `DIR:rw`."""
 
@@ -14,6 +15,19 @@ WRITABLE = "rw"
 def make_files_private() -> int:
     """Makes files that this process creates from now on readable by their owner alone. Returns the umask of before."""
     return os.umask(0o077)
+
+
+def enter_empty_folder(data_dir: Path) -> None:
+    """Makes an empty folder in the data directory the working directory of this process: `/proc/self/cwd` and relative
+    names, whoever makes them, lead to nothing. Raises OSError.
+    """
+    folder = data_dir / _EMPTY
+    folder.mkdir(mode=0o500, parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.chdir(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def check_allowed_paths(data_dir: Path, allowed: Mapping[Path, bool]) -> None:

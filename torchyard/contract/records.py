@@ -61,8 +61,12 @@ class Sandbox(Record):
     """Whether the attempt has a pid namespace of its own, which needs `own_mounts`."""
     filtered: bool = False
     """Whether system calls are filtered that reach beyond the attempt."""
+    namespaces: bool = False
+    """Whether the attempt may make namespaces of its own inside, where system calls are filtered."""
+    closed: list[str] = field(default_factory=list[str])
+    """Folders of the service. No path of the three lists may be or contain one."""
     readable: list[str]
-    """Files, and folders with all below them. So are the next two."""
+    """Files, and folders with all below them, by canonical paths. So are the next two."""
     writable: list[str]
     devices: list[str]
     """May be read, written and controlled."""

@@ -20,6 +20,7 @@ from torchyard.contract.failpoints import failpoint
 from torchyard.contract.inspection import prctl
 from torchyard.contract.record import Record
 from worker.sandbox import landlock, privileges
+from worker.sandbox.opening import canonical
 
 _PR_SET_PDEATHSIG = 1
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -59,7 +60,8 @@ def confine(folder: Path) -> None:
     os.umask(0o077)
     privileges.drop()
     if landlock.abi():
-        landlock.restrict([(str(folder), landlock.WRITE)])
+        own = canonical(folder)
+        landlock.restrict([(own, landlock.WRITE)], closed=[str(Path(own).parent)])
 
 
 def unpack(file: BinaryIO, folder: Path, *, sha256: str) -> None:

@@ -1,6 +1,7 @@
 """The cache of environments: `OWNER/KEY` has those of one owner of jobs with the same requirements.
 
-Each try to install has a folder of its own in it, for ever, as scripts in an environment name their interpreter. The
+Each try to install has a folder of its own in it, for ever, as scripts in an environment name their interpreter. What
+it runs may write below `venv` and `work` there, and not replace these: so no name that it could change is resolved. The
 file `complete` names the one that is whole, and the host's boot: what was written before a crash is not believed, so
 nothing has to be synced. A folder `OWNER/KEY` is also the lock of its environments. `OWNER/.uv` is what uv has
 downloaded; those who install share its lock. Jobs may read the environment that is theirs, and nothing else.
@@ -14,10 +15,12 @@ import hashlib
 import json
 import os
 from pathlib import Path
+from typing import Annotated
 import uuid
 
-from torchyard.contract.record import Record
+from torchyard.contract.record import Record, matching
 from torchyard.contract.recordfiles import read_record, write_record
+from torchyard.contract.untrusted import folder_inside
 from worker.bundles.cache import is_still
 from worker.packages import rules
 from worker.packages.requirements import Requirements
@@ -25,15 +28,16 @@ from worker.packages.rules import PackageRules
 from worker.untrusted import folders_inside, remove_inside
 
 DOWNLOADS = ".uv"
+INPUT, WORK, VENV = "input", "work", "venv"
+"""The folders of a try: what is installed, where it is built, and the environment."""
 _COMPLETE = "complete"
-_VENV = "venv"
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Complete(Record):
     boot: str
-    name: str
+    name: Annotated[str, matching(r"[a-z0-9]{1,32}")]
 
 
 @dataclass(frozen=True)
@@ -59,8 +63,8 @@ def complete_in(folder: Path) -> Path | None:
     found = read_record(folder / _COMPLETE, _Complete)
     if found is None or found.boot != boot_id():
         return None
-    environment = folder / found.name / _VENV
-    return environment if environment.is_dir() else None
+    fresh = folder / found.name
+    return fresh / VENV if has_environment(fresh) else None
 
 
 def new_in(folder: Path) -> Path:
@@ -69,14 +73,27 @@ def new_in(folder: Path) -> Path:
     for name in folders_inside(folder):
         remove_inside(folder, name)
     fresh = folder / uuid.uuid4().hex
-    fresh.mkdir(mode=0o700)
+    for made in (fresh, fresh / INPUT, fresh / WORK, fresh / VENV):
+        made.mkdir(mode=0o700)
     return fresh
+
+
+def has_environment(fresh: Path) -> bool:
+    """Returns whether the folder of a try has an environment, which is a folder of this user that nobody may write."""
+    try:
+        with folder_inside(fresh, VENV) as descriptor:
+            status = os.fstat(descriptor)
+    except OSError:
+        return False
+    return status.st_uid == os.geteuid() and not status.st_mode & 0o222
 
 
 def mark_complete(fresh: Path) -> Path:
     """Returns the environment in the folder of a try, which is whole from now on. Raises OSError."""
+    for name in (INPUT, WORK):
+        remove_inside(fresh, name)
     write_record(fresh.parent / _COMPLETE, _Complete(boot=boot_id(), name=fresh.name))
-    return fresh / _VENV
+    return fresh / VENV
 
 
 def remove(folder: Path) -> bool:
@@ -96,7 +113,7 @@ def try_lock(folder: Path, *, shared: bool = False) -> int | None:
         try:
             fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
             if is_still(folder, descriptor):
-                os.utime(folder)  # those that were not used for longest are removed first
+                os.utime(descriptor)  # those that were not used for longest are removed first
                 kept, descriptor = descriptor, -1
                 return kept
         finally:

@@ -1,26 +1,29 @@
 """Installs the packages of one environment: `python -P -m worker.packages.install ORDER`, an `InstallOrder` as JSON.
 
-What it runs may be hostile: packages that are built run code of their own. So it enters a sandbox first, where it may
-write its own folder and the owner's downloads alone. Its output is the log of the set-up. It exits with 1 if uv failed,
-which has said why.
+What it runs may be hostile: packages that are built run code of their own. So a child enters a sandbox first, where it
+may write the environment, its work and the owner's downloads alone. This process stays outside, and ends once nothing
+that was started is left. Its output is the log of the set-up. It exits with 1 if uv failed, which has said why.
 """
 
 import os
 from pathlib import Path
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 from typing import NoReturn
 
 from torchyard.contract import inspection
 from torchyard.contract.inspection import prctl
+from torchyard.contract.untrusted import folder_inside
 from worker.engines.local import process
 from worker.packages.order import INDEX, LOCK, PYPROJECT, REQUIREMENTS, SCRIPT, SERVICE, InstallOrder
 from worker.sandbox import landlock, namespaces, privileges, seccomp
 from worker.sandbox.policy import rules
 
 _PR_SET_PDEATHSIG = 1
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _PASSED = ("PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "http_proxy", "https_proxy", "no_proxy", "all_proxy")
 
 
@@ -30,42 +33,61 @@ def main() -> None:
     prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a worker that is killed leaves nobody who installs
     process.become_subreaper()
     os.umask(0o077)
+    if child := os.fork():
+        _exit_after(child)
     _enter(order)
-    folder = Path(order.folder)
-    os.chdir(folder / "work")
+    os.chdir(Path(order.folder, "work"))
     env = _environment(order)
     for command in _commands(order):
         done = subprocess.run([order.uv, *command], env=env, stdin=subprocess.DEVNULL, check=False)
-        while process.kill_children():  # a build may leave some, which could go on writing the environment
-            pass
+        _kill_children()  # a build may leave some, which could go on writing the environment
         if done.returncode:
             sys.exit(1)
-    _see_workers_packages(order)
-    os.chdir(folder)
-    shutil.rmtree(folder / "work", ignore_errors=True)
-    _make_read_only(folder / "venv")
+    try:
+        _see_workers_packages(order)
+        _make_read_only(Path(order.folder, "venv"))
+    except OSError as error:
+        sys.exit(f"what was installed has changed the environment itself: {error}")
+
+
+def _exit_after(child: int) -> NoReturn:
+    """Waits for the child and ends all that it has left. Then exits as it did."""
+    inspection.forbid()
+    _, status = os.waitpid(child, 0)
+    _kill_children()
+    _exit_like(status)
+
+
+def _kill_children() -> None:
+    while process.kill_children():
+        pass
 
 
 def _enter(order: InstallOrder) -> None:
-    """Goes on in the sandbox; with pids of its own, in a child whose exit code becomes that of this process."""
+    """Goes on in the sandbox; with pids of its own, in a child whose exit code becomes that of this process.
+
+    What it starts can neither trace nor inspect it, so that it seals the environment after them.
+    """
     sandbox = order.sandbox
+    prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    process.become_subreaper()
     inspection.permit()
     if sandbox.own_mounts:
         namespaces.unshare(pids=sandbox.own_pids)
         if sandbox.own_pids and (child := os.fork()):
-            _exit_like(child)
+            _exit_like(os.waitpid(child, 0)[1])
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        namespaces.make_mounts(sandbox.writable, pids=sandbox.own_pids)
+        namespaces.make_mounts(sandbox.writable, pids=sandbox.own_pids, closed=sandbox.closed)
     privileges.drop()
     privileges.limit_resources()
     if sandbox.landlock:
-        landlock.restrict(rules(sandbox))
+        landlock.restrict(rules(sandbox), closed=sandbox.closed)
     if sandbox.filtered:
         seccomp.restrict(others=not sandbox.own_pids)
+    inspection.forbid()
 
 
-def _exit_like(child: int) -> NoReturn:
-    _, status = os.waitpid(child, 0)
+def _exit_like(status: int) -> NoReturn:
     code = os.waitstatus_to_exitcode(status)
     os._exit(code if code >= 0 else 128 - code)
 
@@ -110,18 +132,23 @@ def _commands(order: InstallOrder) -> list[list[str]]:
 
 def _see_workers_packages(order: InstallOrder) -> None:
     """Has the environment find the worker's packages behind its own, with those that are links to a source tree."""
-    (packages,) = Path(order.folder, "venv", "lib").glob("python*/site-packages")
     lines = "".join(f"import site; site.addsitedir({folder!r})\n" for folder in order.site)
-    (packages / "zz_torchyard_worker.pth").write_text(lines)
+    python = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    with folder_inside(Path(order.folder), "venv", "lib", python, "site-packages") as packages:
+        descriptor = os.open("zz_torchyard_worker.pth", _NEW, 0o600, dir_fd=packages)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(lines)
 
 
 def _make_read_only(top: Path) -> None:
-    for folder, _, files in os.walk(top, topdown=False):
-        for name in files:
-            path = Path(folder, name)
-            if not path.is_symlink():
-                path.chmod(0o400 | (path.lstat().st_mode & 0o100))
-        Path(folder).chmod(0o500)
+    """Follows no link. Nothing else runs that could make one meanwhile. Raises OSError."""
+    with folder_inside(top.parent, top.name) as opened:
+        for _, _, files, folder in os.fwalk(".", topdown=False, dir_fd=opened):
+            for name in files:
+                mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+                if not stat.S_ISLNK(mode):
+                    os.chmod(name, 0o400 | (mode & 0o100), dir_fd=folder)
+            os.fchmod(folder, 0o500)
 
 
 if __name__ == "__main__":

@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 import errno
 import logging
 import os
 from pathlib import Path
 import re
-import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -24,12 +23,13 @@ from worker.packages.cache import PackageCache
 from worker.packages.order import INDEX, InstallOrder
 from worker.packages.requirements import Requirements
 from worker.sandbox.policy import install_sandbox
-from worker.untrusted import remove_inside
+from worker.untrusted import folders_inside, remove_inside
 
 LOG = "setup"
 """The source of the log, as `RunDir.log` names it."""
 _FAILED = 1
 _LEAST_BYTES = 1 << 25
+_KILL_TIMEOUT = timedelta(seconds=10)
 _TAIL_BYTES, _TAIL_LINES = 3_000, 20
 _FULL = re.compile(r"No space left on device|Disk quota exceeded|\(os error (28|122)\)")
 _UNREACHABLE = re.compile(
@@ -126,10 +126,8 @@ class Installation:
         _remove_others(downloads)
         downloads.mkdir(mode=0o700, exist_ok=True)
         self._fresh = fresh = cache.new_in(self._folder)
-        for name in ("input", "work"):
-            (fresh / name).mkdir(mode=0o700)
         for name, content in self._requirements.files.items():
-            (fresh / "input" / name).write_bytes(content)
+            (fresh / cache.INPUT / name).write_bytes(content)
         self._say(f"installs {self._requirements.shown} from {self._packages.rules.shown_index}")
         provided = rules.provided(names_torch=self._requirements.names_torch)
         used = ", ".join(f"{name} {rules.version(name)}" for name in provided)
@@ -142,7 +140,11 @@ class Installation:
             provided=provided,
             site=rules.site_folders(),
             sandbox=install_sandbox(
-                self._packages.rules.isolation, writable=(fresh, downloads), temporary=fresh / "work"
+                self._packages.rules.isolation,
+                folder=fresh,
+                readable=(fresh / cache.INPUT,),
+                writable=(fresh / cache.VENV, fresh / cache.WORK, downloads),
+                temporary=fresh / cache.WORK,
             ),
         )
         self._deadline = time.monotonic() + self._packages.rules.timeout.total_seconds()
@@ -161,6 +163,12 @@ class Installation:
     def _ended(self, code: int) -> Installed | NotInstalled:
         assert self._fresh is not None
         self._child = None
+        if code == 0 and not cache.has_environment(self._fresh):
+            message = (
+                "the packages cannot be installed: what they run has put something else in place of the environment"
+            )
+            self._say(message)
+            return NotInstalled(EndReason.LAUNCH_FAILED, message)
         if code == 0:
             environment = cache.mark_complete(self._fresh)
             self._fresh = None
@@ -216,15 +224,14 @@ def _uv() -> str:
 
 
 def _kill(child: "subprocess.Popen[bytes]") -> None:
-    """Kills the process and all below it, and waits for it."""
-    for item in process.descendants(child.pid):
-        process.send(item, signal.SIGKILL)
+    """Kills all below the process, and then it: what is left of them would become the worker's. Waits for it."""
+    process.kill_all(lambda: process.descendants(child.pid), timeout=_KILL_TIMEOUT)
     child.kill()
     child.wait()
 
 
 def _remove_others(downloads: Path) -> None:
     """Removes what was downloaded before the host was started."""
-    for path in downloads.parent.iterdir():
-        if path.name != downloads.name:
-            shutil.rmtree(path, ignore_errors=True)
+    for name in folders_inside(downloads.parent):
+        if name != downloads.name:
+            remove_inside(downloads.parent, name)

@@ -20,7 +20,7 @@ class InstallOrder(Record):
 
     kind: Literal["requirements", "lock", "script"]
     folder: str
-    """Belongs to this installation alone."""
+    """Belongs to this installation alone, which may not write it, but only its folders `venv` and `work`."""
     downloads: str
     """uv's cache."""
     uv: str

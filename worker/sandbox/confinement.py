@@ -30,6 +30,8 @@ class Confinement:
     """What the operator allows all jobs to read."""
     writable: Sequence[Path] = ()
     """What the operator allows all jobs to write."""
+    namespaces: bool = False
+    """Whether jobs may make namespaces of their own."""
     helper: Path | None = None
     """The socket of the helper. Strict isolation needs it."""
 
@@ -51,8 +53,10 @@ class Confinement:
             self.isolation,
             run=run,
             places=places,
-            readable=(*self.readable, *self.writable, *plan.bundles.values(), *own_packages),
+            readable=(*self.readable, *self.writable),
             writable=self.writable,
+            own=(*plan.bundles.values(), *own_packages),
+            namespaces=self.namespaces,
             gpus=bool(plan.gpus),
             environ={**environ, **env},
         )

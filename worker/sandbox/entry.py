@@ -21,12 +21,13 @@ def enter(sandbox: Sandbox, *, announce: Callable[[int], None], ended: Callable[
         namespaces.unshare(pids=sandbox.own_pids)
         if sandbox.own_pids:
             init.become_init(announce)
-        namespaces.make_mounts(sandbox.writable, pids=sandbox.own_pids, readable=sandbox.readable)
+        readable, closed = sandbox.readable, sandbox.closed
+        namespaces.make_mounts(sandbox.writable, pids=sandbox.own_pids, readable=readable, closed=closed)
     privileges.drop()
     privileges.limit_resources()
     if sandbox.landlock:
-        landlock.restrict(rules(sandbox))
+        landlock.restrict(rules(sandbox), closed=sandbox.closed)
     if sandbox.filtered:
-        seccomp.restrict(others=not sandbox.own_pids)
+        seccomp.restrict(others=not sandbox.own_pids, namespaces=sandbox.namespaces)
     if sandbox.own_pids:
         init.fork_agent(ended)

@@ -4,7 +4,6 @@ No root is needed. The restriction lasts for ever, and only ever gets narrower.
 """
 
 from collections.abc import Sequence
-import contextlib
 import ctypes
 from enum import IntFlag
 import os
@@ -12,6 +11,7 @@ import stat
 import struct
 
 from torchyard.contract.inspection import prctl
+from worker.sandbox.opening import Identity, folders_above, open_real, require_narrow
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 """Numbers of the system calls, the same on every architecture."""
@@ -58,12 +58,14 @@ def abi() -> int:
     return max(0, int(_libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION))))
 
 
-def restrict(rules: Sequence[tuple[str, Access]]) -> None:
+def restrict(rules: Sequence[tuple[str, Access]], *, closed: Sequence[str] = ()) -> None:
     """Allows this thread and its descendants only the accesses of `rules`, each to a file or all below a folder.
 
-    Signals and abstract sockets reach only processes of the same restriction, where the kernel can see to it. A path
-    that does not exist is left out. Raises OSError.
+    Signals and abstract sockets reach only processes of the same restriction, where the kernel can see to it. The paths
+    are canonical; one that does not exist is left out. Raises OSError, also if a path leads through a link, or is or
+    contains `/` or a folder of `closed`.
     """
+    wide = folders_above(["/", *closed])
     version = abi()
     handled = _handled(version)
     scopes = _SCOPE_ABSTRACT_SOCKETS | _SCOPE_SIGNALS if version >= _SCOPES_SINCE else 0
@@ -71,7 +73,7 @@ def restrict(rules: Sequence[tuple[str, Access]]) -> None:
     ruleset = _call(_CREATE_RULESET, ctypes.c_char_p(attributes), ctypes.c_size_t(len(attributes)), ctypes.c_uint32(0))
     try:
         for path, access in rules:
-            _add(ruleset, path, access & handled)
+            _add(ruleset, path, access & handled, wide)
         prctl(_PR_SET_NO_NEW_PRIVS, 1)
         _call(_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0))
     finally:
@@ -89,16 +91,19 @@ def _handled(version: int) -> Access:
     return handled
 
 
-def _add(ruleset: int, path: str, access: Access) -> None:
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
-        opened = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        try:
-            if not stat.S_ISDIR(os.fstat(opened).st_mode):
-                access &= _OF_FILES
-            rule = struct.pack("=Qi", access, opened)
-            _call(_ADD_RULE, ctypes.c_int(ruleset), ctypes.c_int(_PATH_BENEATH), ctypes.c_char_p(rule), ctypes.c_int(0))
-        finally:
-            os.close(opened)
+def _add(ruleset: int, path: str, access: Access, wide: frozenset[Identity]) -> None:
+    try:
+        opened = open_real(path)
+    except (FileNotFoundError, PermissionError):
+        return
+    try:
+        require_narrow(opened, path, wide=wide)
+        if not stat.S_ISDIR(os.fstat(opened).st_mode):
+            access &= _OF_FILES
+        rule = struct.pack("=Qi", access, opened)
+        _call(_ADD_RULE, ctypes.c_int(ruleset), ctypes.c_int(_PATH_BENEATH), ctypes.c_char_p(rule), ctypes.c_int(0))
+    finally:
+        os.close(opened)
 
 
 def _call(number: int, *arguments: object) -> int:

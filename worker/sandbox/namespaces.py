@@ -4,7 +4,8 @@ See mount_namespaces(7), pid_namespaces(7) and ipc_namespaces(7). All mounts are
 write. Unlike Landlock, this covers modes, owners and times of files too.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 import ctypes
 from dataclasses import dataclass
 import os
@@ -12,6 +13,7 @@ from pathlib import Path
 import struct
 
 from torchyard.contract import inspection
+from worker.sandbox.opening import Identity, folders_above, open_real, require_narrow
 
 _CLONE_NEWNS, _CLONE_NEWIPC, _CLONE_NEWUSER, _CLONE_NEWPID = 0x00020000, 0x08000000, 0x10000000, 0x20000000
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_BIND, _MS_REC, _MS_PRIVATE = 2, 4, 8, 4096, 16384, 1 << 18
@@ -51,13 +53,19 @@ def unshare(*, pids: bool) -> None:
         Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
 
 
-def make_mounts(writable: Sequence[str], *, pids: bool, readable: Sequence[str] = ()) -> None:
+def make_mounts(
+    writable: Sequence[str], *, pids: bool, readable: Sequence[str] = (), closed: Sequence[str] = ()
+) -> None:
     """Makes the mounts of the new namespaces: read-only but for `writable`, and an empty `/dev/shm`. Raises OSError.
+
+    `writable` and `readable` are canonical paths: one that leads through a link is an error, and so is a writable one
+    that is or contains `/` or a folder of `closed`.
 
     Terminals are new ones too. `/run` has only what is among `readable` and `writable`: sockets there start programs
     outside, as the user of this process. With `pids`, `/proc` shows the processes of this namespace alone.
     """
     folder = Path.cwd()
+    wide = folders_above(["/", *closed])
     _mount("none", "/", flags=_MS_REC | _MS_PRIVATE)
     _cover_run([*readable, *writable, *_GPU_SOCKETS])
     _mount("shm", _SHM, kind="tmpfs", flags=_MS_NOSUID | _MS_NODEV, data="mode=1777")
@@ -68,10 +76,14 @@ def make_mounts(writable: Sequence[str], *, pids: bool, readable: Sequence[str] 
         _mount("proc", "/proc", kind="proc", flags=_MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
     own = [path for path in writable if path != _SHM]
     for path in own:
-        _mount(path, path, flags=_MS_BIND | _MS_REC)
+        with _opened(path, wide) as place:
+            _mount(place, place, flags=_MS_BIND | _MS_REC)
     _set_read_only("/", _AT_RECURSIVE, read_only=True)
-    for path in (_SHM, _TERMINALS, *own):
+    for path in (_SHM, _TERMINALS):
         _set_read_only(path, 0, read_only=False)
+    for path in own:
+        with _opened(path, wide) as place:
+            _set_read_only(place, 0, read_only=False)
     os.chdir(folder)  # the mount of before would stay below this process
     _reopen_stdin()
 
@@ -113,14 +125,26 @@ def _cover_run(kept: Sequence[str]) -> None:
     opened: dict[Path, int] = {}
     for path in sorted({Path(path) for path in kept}):
         inside = path.is_relative_to(_RUN) and not any(path.is_relative_to(other) for other in opened)
-        if inside and path != Path(_RUN) and path.exists():
-            opened[path] = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        if inside and path != Path(_RUN):
+            with suppress(FileNotFoundError):
+                opened[path] = open_real(str(path))
     _mount("run", _RUN, kind="tmpfs", flags=_MS_NOSUID | _MS_NODEV, data="mode=0755")
     for path, descriptor in opened.items():
         source = Path(f"/proc/self/fd/{descriptor}")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir() if source.is_dir() else path.touch()
         _mount(str(source), str(path), flags=_MS_BIND | _MS_REC)
+        os.close(descriptor)
+
+
+@contextmanager
+def _opened(path: str, wide: frozenset[Identity]) -> Generator[str]:
+    """Yields a name that leads to the file or folder at a canonical path, whatever its own names become."""
+    descriptor = open_real(path)
+    try:
+        require_narrow(descriptor, path, wide=wide)
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
         os.close(descriptor)
 
 

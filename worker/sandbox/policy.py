@@ -10,11 +10,13 @@ from pathlib import Path
 import sys
 from typing import TYPE_CHECKING
 
+from torchyard.contract.errors import ConfigError
 from torchyard.contract.records import Sandbox, Strict
 from torchyard.contract.rundir import RunDir
 from worker.sandbox import landlock
 from worker.sandbox.landlock import DEVICE, READ, WRITE, Access
-from worker.sandbox.places import Places
+from worker.sandbox.opening import canonical, check_names
+from worker.sandbox.places import ENVIRONMENTS, UNPACKED, Places
 
 if TYPE_CHECKING:
     from torchyard.contract.views import IsolationView  # it needs pydantic, which a process that installs does not
@@ -51,46 +53,55 @@ def sandbox_of(
     readable: Sequence[Path],
     writable: Sequence[Path],
     gpus: bool,
+    own: Sequence[Path] = (),
+    namespaces: bool = False,
     environ: Mapping[str, str] = os.environ,
 ) -> Sandbox | None:
     """Returns the sandbox of an attempt, or None if jobs are not isolated.
 
-    `readable` and `writable`: what the operator allows. `gpus`: whether the attempt has any. `environ`: the worker's
-    variables, with the places of libraries and shared caches.
+    `readable` and `writable`: what the operator allows. `gpus`: whether the attempt has any. `own`: what it reads
+    besides, of its owner. `namespaces`: whether it may make some. `environ`: the worker's variables, with the places of
+    libraries and shared caches.
     """
     if isolation.level == "off":
         return None
     shm = Path("/dev/shm")  # noqa: S108 what POSIX shared memory uses
-    own = (run.job, places.home, places.temporary, shm)
-    hidden = (Path.home(), run.root, places.home)
-    found = (*map(Path, _KERNEL), *of_system(), *of_python(hidden), *_of_variables(environ), *readable, run.input)
+    caches = places.home.parent
+    closed = (run.root, caches, caches.with_name(ENVIRONMENTS), caches.with_name(UNPACKED))
+    hidden = (Path.home(), *closed)
+    found = (*map(Path, _KERNEL), *of_system(), *of_python(hidden), *_of_variables(environ), *readable)
     return Sandbox(
         landlock=isolation.level == "landlock",
         own_mounts=isolation.own_mounts,
         own_pids=isolation.own_mounts and isolation.own_pids,
         filtered=isolation.filtered,
-        readable=_paths(found),
-        writable=_paths((*own, *writable)),
+        namespaces=namespaces,
+        closed=list(map(canonical, closed)),
+        readable=[*_paths(found), *map(canonical, (*own, run.input))],
+        writable=[*map(canonical, (run.job, places.home, places.temporary)), *_paths((shm, *writable))],
         devices=_paths(_devices(gpus=gpus, terminals=isolation.own_mounts)),
         temporary=str(places.temporary),
     )
 
 
-def install_sandbox(isolation: IsolationView, *, writable: Sequence[Path], temporary: Path) -> Sandbox:
+def install_sandbox(
+    isolation: IsolationView, *, folder: Path, readable: Sequence[Path], writable: Sequence[Path], temporary: Path
+) -> Sandbox:
     """Returns the sandbox of a process that installs packages. It reads the system and Python, and has the network.
 
-    It is confined also where jobs are not: by Landlock, if the kernel has that.
+    It is confined also where jobs are not: by Landlock, if the kernel has that. `folder`: has the installation. What it
+    runs may replace nothing there, as only some folders below it are `readable` or `writable`.
     """
     shm = Path("/dev/shm")  # noqa: S108 as above
-    hidden = (Path.home(), *writable)
-    own = (*writable, *([shm] if isolation.own_mounts else []))
+    found = (*map(Path, _KERNEL), *of_system(), *of_python((Path.home(), folder)), *_of_variables(os.environ))
     return Sandbox(
         landlock=landlock.abi() > 0,
         own_mounts=isolation.own_mounts,
         own_pids=isolation.own_mounts and isolation.own_pids,
         filtered=isolation.filtered,
-        readable=_paths((*map(Path, _KERNEL), *of_system(), *of_python(hidden), *_of_variables(os.environ))),
-        writable=_paths(own),
+        closed=[canonical(folder)],
+        readable=[*_paths(found), *map(canonical, readable)],
+        writable=[*map(canonical, writable), *_paths([shm] if isolation.own_mounts else [])],
         devices=_paths(_devices(gpus=False, terminals=isolation.own_mounts)),
         temporary=str(temporary),
     )
@@ -113,6 +124,18 @@ def rules(sandbox: Sandbox) -> list[tuple[str, Access]]:
     """Returns the sandbox as rules of Landlock."""
     by_access = ((READ, sandbox.readable), (WRITE, sandbox.writable), (DEVICE, sandbox.devices))
     return [(path, access) for access, paths in by_access for path in paths]
+
+
+def check_place(data_dir: Path) -> None:
+    """Raises ConfigError if what all jobs read contains the data directory."""
+    shared = (*of_system(), *of_python((Path.home(), data_dir)), *_of_variables(os.environ))
+    try:
+        check_names(shared, closed=[os.path.realpath(data_dir)])
+    except PermissionError as error:
+        raise ConfigError(
+            f"the data directory {data_dir} must not lie in {error.filename}, which all jobs read: choose another one"
+            " (--data-dir, TORCHYARD_DATA_DIR), or another value of the variable that names this folder"
+        ) from None
 
 
 def of_system() -> Iterator[Path]:
@@ -147,5 +170,5 @@ def _devices(*, gpus: bool, terminals: bool) -> Iterator[Path]:
 
 
 def _paths(found: Sequence[Path] | Iterator[Path]) -> list[str]:
-    """Returns each existing path once, with links resolved."""
+    """Returns each existing path once, with links resolved: no job and no build may write where one of them lies."""
     return list(dict.fromkeys(os.path.realpath(path) for path in found if path.exists()))

@@ -3,7 +3,8 @@
 The kernel's keyrings belong to a user, so a job would have those of the service. A program that sets the user ID would
 give the service's user to everybody on the host who can execute it. Two processes that stop each other at their end
 could never be killed. Limits and priorities of a process can be set by every process of the same user: without a pid
-namespace, a job may set only its own.
+namespace, a job may set only its own. A process is root in a user namespace of its own, and reaches much more of the
+kernel there: unless the operator allows that, a job gets none.
 """
 
 from collections.abc import Iterator
@@ -26,6 +27,9 @@ _X32 = 0x40000000
 _PRIO_USER, _IOPRIO_WHO_USER = 2, 3
 _PTRACE_REQUESTS, _PTRACE_O_TRACEEXIT = (0x4206, 0x4200, 21), 0x40
 """PTRACE_SEIZE, PTRACE_SETOPTIONS and PTRACE_OLDSETOPTIONS, with the option that stops a process at its end."""
+_CLONE_NEWUSER = 0x10000000
+_CLONE3 = 435
+"""On every architecture. A filter does not see its flags. The C library does without."""
 _HIDDEN = (425, 437)
 """io_uring_setup and openat2, on every architecture: a filter does not see what they open. Programs do without."""
 
@@ -39,6 +43,9 @@ class _Machine:
     modes: tuple[tuple[int, int], ...]
     """The calls that set the mode of a file, each with the argument that has the mode."""
     ptrace: int
+    unshares: tuple[int, int]
+    """unshare and clone: their first argument has the flags."""
+    setns: int
     by_pid: tuple[int, ...]
     """prlimit64, sched_setparam, sched_setscheduler, sched_setattr: their first argument is a pid, 0 for one's own."""
     by_who: tuple[tuple[int, int], ...]
@@ -52,6 +59,8 @@ _MACHINES = {
         keyrings=(248, 249, 250),
         modes=((2, 2), (85, 1), (90, 1), (91, 1), (133, 1), (257, 3), (259, 2), (268, 2), (452, 2)),
         ptrace=101,
+        unshares=(272, 56),
+        setns=308,
         by_pid=(302, 142, 144, 314),
         by_who=((141, _PRIO_USER), (251, _IOPRIO_WHO_USER)),
     ),
@@ -60,6 +69,8 @@ _MACHINES = {
         keyrings=(217, 218, 219),
         modes=((33, 2), (52, 1), (53, 2), (56, 3), (452, 2)),
         ptrace=117,
+        unshares=(97, 220),
+        setns=268,
         by_pid=(261, 118, 119, 274),
         by_who=((140, _PRIO_USER), (30, _IOPRIO_WHO_USER)),
     ),
@@ -81,24 +92,25 @@ def is_allowed() -> bool:
     return True
 
 
-def restrict(*, others: bool) -> None:
+def restrict(*, others: bool, namespaces: bool = False) -> None:
     """Denies what `program` denies, to this process and its descendants, for ever. Raises OSError."""
-    code = program(others=others)
+    code = program(others=others, namespaces=namespaces)
     filtered = _Program(len(code) // 8, code)
     prctl(_PR_SET_NO_NEW_PRIVS, 1)
     prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.addressof(filtered))
 
 
-def program(*, others: bool) -> bytes:
+def program(*, others: bool, namespaces: bool = False) -> bytes:
     """Returns the filter, as `struct sock_filter` in a row.
 
     It denies keyrings, programs that set the user ID, stops at the end of a traced process, calls that hide these, and
-    those of another architecture. With `others`, also limits and priorities of other processes.
+    those of another architecture. With `others`, also limits and priorities of other processes. Without `namespaces`,
+    also new user namespaces, and the entry of others.
     """
-    return b"".join(_instructions(_MACHINES[os.uname().machine], others=others))
+    return b"".join(_instructions(_MACHINES[os.uname().machine], others=others, namespaces=namespaces))
 
 
-def _instructions(machine: _Machine, *, others: bool) -> Iterator[bytes]:
+def _instructions(machine: _Machine, *, others: bool, namespaces: bool) -> Iterator[bytes]:
     yield _instruction(_LOAD, _ARCHITECTURE)
     yield _instruction(_EQUAL, machine.audit, if_true=1)
     yield _deny(errno.ENOSYS)
@@ -107,8 +119,12 @@ def _instructions(machine: _Machine, *, others: bool) -> Iterator[bytes]:
     yield _deny(errno.ENOSYS)
     for number in machine.keyrings:
         yield from _when(_EQUAL, number, [_deny(errno.EPERM)])
-    for number in _HIDDEN:
+    for number in _HIDDEN if namespaces else (*_HIDDEN, _CLONE3):
         yield from _when(_EQUAL, number, [_deny(errno.ENOSYS)])
+    for number in () if namespaces else machine.unshares:
+        yield from _when(_EQUAL, number, [*_deny_bits(0, _CLONE_NEWUSER), _allow()])
+    for number in () if namespaces else (machine.setns,):
+        yield from _when(_EQUAL, number, [_deny(errno.EPERM)])
     for number, argument in machine.modes:
         yield from _when(_EQUAL, number, [*_deny_bits(argument, stat.S_ISUID), _allow()])
     stops = [_instruction(_LOAD, _ARGUMENTS)]

@@ -119,18 +119,19 @@ class LocalEngineFixture:
     def __init__(self, folder: Path, *, warm: WarmProcess | None = None) -> None:
         self._runs = folder / "runs"
         self._warm = warm
-        self._folder = folder
-        self._confinement = confinement(folder, readable=(folder,))
+        self._code = folder / "code"
+        self._code.mkdir()
+        self._confinement = confinement(folder, readable=(self._code,))
         self.engine: Engine = self.later_engine()
 
     def plan(self, program: Program) -> Plan:
-        script = self._folder / f"{program.replace(' ', '-')}.py"
+        script = self._code / f"{program.replace(' ', '-')}.py"
         script.write_text(_SCRIPTS[program].replace("READY", _READY))
         key = _new_key()
         run = self._run(key)
         run.create()
         env = {Env.JOB_ID: key.job_id, Env.ATTEMPT: "1", Env.RUN_DIR: str(run.job)}
-        plan = _plan(key, self._folder, [str(script)], {str(name): value for name, value in env.items()})
+        plan = _plan(key, self._code, [str(script)], {str(name): value for name, value in env.items()})
         return replace(plan, launcher="torchrun" if self._warm is None else "warm")
 
     def later_engine(self) -> Engine:

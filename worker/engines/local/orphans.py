@@ -59,7 +59,6 @@ def start(
         child = subprocess.Popen(
             command,
             env=env,
-            cwd="/",
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -11,6 +11,7 @@ from typing import Self
 
 from torchyard.contract.datadir import WRITABLE, check_allowed_paths, parse_allowed_paths
 from torchyard.contract.errors import ConfigError
+from worker.sandbox import policy
 from worker.sandbox.strict.cgroups import Cgroups
 from worker.sandbox.strict.protocol import Network
 from worker.sandbox.strict.state import State
@@ -51,6 +52,7 @@ class Config:
         data_dir = given.data_dir.resolve()
         allowed = {path.resolve(): rw for text in given.allow_path for path, rw in parse_allowed_paths(text).items()}
         check_allowed_paths(data_dir, allowed)
+        policy.check_place(data_dir)
         return cls(
             service=given.service_user,
             data_dir=data_dir,

@@ -136,6 +136,8 @@ def _signal(config: Config, request: Signal) -> bool:
         return False
     init = config.state.init_of(f"{request.job_id}.{request.attempt}")
     if request.process not in process.descendants(init.pid) or not process.is_alive(init):
+        if not process.is_alive(request.process):
+            return False  # it has ended a moment ago
         raise Refusal("this process is none of the attempt's")
     return process.send(request.process, signal.Signals(request.number))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import stat
 
 from worker.sandbox import policy
+from worker.sandbox.opening import Identity, folders_above, require_narrow
 from worker.sandbox.strict import mounts
 from worker.sandbox.strict.config import Config
 from worker.sandbox.strict.mounts import IdmapRefused
@@ -46,10 +47,11 @@ def places_of(config: Config, order: Order, *, uid: int, stack: ExitStack) -> li
     )  # with the service as its owner: no job may list it
     stack.callback(os.close, control)
     places.append(Place(path=order.control.path, mount=control, is_folder=True, writable=False))
+    wide = folders_above([str(config.data_dir)])
     for path, writable in config.allowed.items():
-        places += _opened(path, stack, writable=writable, owners=owners)
+        places += _opened(path, stack, wide=wide, writable=writable, owners=owners)
     for path in python_paths(config):
-        places += _opened(path, stack, writable=False)
+        places += _opened(path, stack, wide=wide, writable=False)
     return sorted(places, key=lambda place: len(place.path.parts))
 
 
@@ -79,13 +81,16 @@ def _own(folder: Folder, owners: int, stack: ExitStack, *, writable: bool) -> Pl
     return Place(path=folder.path, mount=mount, is_folder=True, writable=writable)
 
 
-def _opened(path: Path, stack: ExitStack, *, writable: bool, owners: int | None = None) -> Sequence[Place]:
+def _opened(
+    path: Path, stack: ExitStack, *, wide: frozenset[Identity], writable: bool, owners: int | None = None
+) -> Sequence[Place]:
     """Returns the place of what root has chosen, with the service's rights where the file system can do that."""
     try:
         source = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except FileNotFoundError:
         return []
     stack.callback(os.close, source)
+    require_narrow(source, str(path), wide=wide)
     try:
         mount = mounts.clone(source, owners=owners, read_only=not writable)
     except IdmapRefused:

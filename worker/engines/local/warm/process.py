@@ -75,7 +75,6 @@ def _supervise(run: Path, log: int, values: int) -> NoReturn:
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)
-    os.chdir("/")
     supervisor.supervise(run, secrets.read(values))
     sys.exit()
 

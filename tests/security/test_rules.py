@@ -1,0 +1,106 @@
+"""What no rule of a sandbox opens, whoever made it: what a link leads to, and folders of the service."""
+
+from collections.abc import Callable
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.security.test_levels import LANDLOCK, MOUNTS, needs_mounts
+from tests.worker.attempt import Attempt, isolation
+from torchyard.contract.datadir import enter_empty_folder
+from torchyard.contract.errors import ConfigError
+from torchyard.contract.job import EndReason
+from torchyard.contract.views import IsolationView
+from worker.bundles import unpack
+from worker.engines.local import supervisors
+from worker.sandbox import policy
+from worker.sandbox.landlock import READ, restrict
+from worker.sandbox.opening import open_real
+
+pytestmark = pytest.mark.skipif(isolation().level != "landlock", reason="this host has no Landlock")
+
+
+def test_no_part_of_a_path_may_be_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real" / "inner").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    (tmp_path / "real" / "last").symlink_to("/proc/self/cwd")
+    os.close(open_real(str(tmp_path / "real" / "inner")))
+    for path in (tmp_path / "link" / "inner", tmp_path / "real" / "last", tmp_path / "link"):
+        with pytest.raises(OSError, match="link"):
+            open_real(str(path))
+
+
+@pytest.mark.parametrize(
+    ("wide", "level"),
+    [(".", isolation()), ("..", LANDLOCK), ("/", LANDLOCK), pytest.param("..", MOUNTS, marks=needs_mounts)],
+)
+def test_no_attempt_gets_a_folder_that_contains_its_run_directory(
+    attempt: Attempt, wide: str, level: IsolationView
+) -> None:
+    attempt.isolation = level
+    attempt.writable = [attempt.run.root / wide]
+    attempt.start_job("print('ran', flush=True)", world_size=1)
+    report = attempt.report()
+    assert report.reason is EndReason.LAUNCH_FAILED
+    assert "it contains the data directory or what others have in it" in report.message
+
+
+@pytest.mark.parametrize("name", ["input", "job"])
+def test_no_attempt_gets_what_a_link_in_place_of_its_folder_leads_to(attempt: Attempt, name: str) -> None:
+    attempt.write("print('ran', flush=True)")
+    folder = attempt.run.root / name
+    folder.rename(folder.with_name("away"))
+    folder.symlink_to("away" if name == "job" else "/proc/self/cwd")  # its log is there
+    supervisors.start(attempt.run)
+    report = attempt.report()
+    assert report.reason is EndReason.LAUNCH_FAILED
+    assert "link" in report.message
+
+
+def test_a_process_that_unpacks_gets_no_folder_of_others(tmp_path: Path) -> None:
+    (tmp_path / "fresh").symlink_to(tmp_path)
+    assert "link" in _error_of(lambda: unpack.confine(tmp_path / "fresh"))
+    assert "contains the data directory" in _error_of(lambda: restrict([("/", READ)]))
+
+
+def test_no_worker_starts_where_all_jobs_read_its_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy.check_place(tmp_path / "data")
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"/missing:{tmp_path}")
+    with pytest.raises(ConfigError, match=f"must not lie in {tmp_path}, which all jobs read"):
+        policy.check_place(tmp_path / "data")
+
+
+def test_a_supervisor_works_in_the_workers_empty_folder(
+    attempt: Attempt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    enter_empty_folder(tmp_path)
+    attempt.warm = None
+    attempt.launcher = "torchrun"
+    attempt.start("import time\ntime.sleep(600)")
+    attempt.wait_for_file("logs/rank-0.stdout")
+    assert Path(f"/proc/{attempt.supervisor.pid}/stat").exists()
+    if os.geteuid() == 0:  # no other user may look
+        assert Path(f"/proc/{attempt.supervisor.pid}/cwd").readlink() == tmp_path / "empty"
+    attempt.stop(grace=0)
+    attempt.report()
+    assert list((tmp_path / "empty").iterdir()) == []
+
+
+def _error_of(function: Callable[[], None]) -> str:
+    """Returns the OSError with which the function ends in a child."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            function()
+        except OSError as error:
+            os.write(writing, str(error).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as said:
+        text = said.read().decode()
+    os.waitpid(child, 0)
+    return text

@@ -1,0 +1,82 @@
+"""Opens what a sandbox names, for rules and mounts.
+
+A name in a folder that a job or a build could write may have become a link to anything, such as `/proc/self/cwd`. So
+names are made canonical while nobody but the service can change them, and no link is followed when they are opened.
+"""
+
+from collections.abc import Iterable, Sequence
+import errno
+import os
+from pathlib import Path
+import stat
+
+_ON_THE_WAY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_LAST = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+
+Identity = tuple[int, int]
+"""Device and inode."""
+
+
+def canonical(path: Path) -> str:
+    """Returns the name of `path` without links on the way to it. The last name stays, also if it is a link.
+
+    Only the service may be able to write the folder of `path`.
+    """
+    return os.path.join(os.path.realpath(path.parent), path.name)  # noqa: PTH118 it is kept as text
+
+
+def open_real(path: str) -> int:
+    """Returns a descriptor that names the file or folder at a canonical path. Raises OSError, also for a link in it."""
+    _, *names = Path(path).parts
+    opened = os.open("/", _ON_THE_WAY)
+    for number, name in enumerate(names, start=1):
+        outer = opened
+        try:
+            opened = os.open(name, _LAST if number == len(names) else _ON_THE_WAY, dir_fd=outer)
+        except NotADirectoryError:
+            raise NotADirectoryError(errno.ENOTDIR, "a part is a link or no folder", path) from None
+        except OSError as error:
+            raise type(error)(error.errno, error.strerror, path) from None
+        finally:
+            os.close(outer)
+    if stat.S_ISLNK(os.fstat(opened).st_mode):
+        os.close(opened)
+        raise OSError(errno.ELOOP, "it is a link", path)
+    return opened
+
+
+def folders_above(closed: Iterable[str]) -> frozenset[Identity]:
+    """Returns the folders `closed`, with all that contain one of them. Those that do not exist are left out."""
+    folders = {outer for path in closed for outer in (Path(path), *Path(path).parents)}
+    return frozenset(identity for folder in folders if (identity := _identity(folder)) is not None)
+
+
+def require_narrow(descriptor: int, path: str, *, wide: frozenset[Identity]) -> None:
+    """Raises PermissionError if an open file or folder is among `wide`: what `folders_above` returned."""
+    status = os.fstat(descriptor)
+    if (status.st_dev, status.st_ino) in wide:
+        raise PermissionError(
+            errno.EPERM,
+            "a sandbox must not open this folder to jobs: it contains the data directory or what others have in it",
+            path,
+        )
+
+
+def check_names(paths: Iterable[Path], *, closed: Sequence[str]) -> None:
+    """Raises PermissionError if one of the existing paths is or contains a folder of `closed`."""
+    wide = folders_above(closed)
+    for path in paths:
+        if path.exists():
+            descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            try:
+                require_narrow(descriptor, str(path), wide=wide)
+            finally:
+                os.close(descriptor)
+
+
+def _identity(folder: Path) -> Identity | None:
+    try:
+        status = folder.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
