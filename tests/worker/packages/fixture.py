@@ -32,6 +32,8 @@ class Packages:
     folder: Path
     index: Index
     timeout: timedelta = timedelta(minutes=5)
+    builds: bool = True
+    read_seconds: int = 30
     isolation: IsolationView = field(default_factory=isolation_of_this_host)
     installations: list[Installation] = field(default_factory=list[Installation])
     before: frozenset[process.ProcessIdentity] = field(
@@ -44,7 +46,13 @@ class Packages:
 
     @property
     def cache(self) -> PackageCache:
-        rules = PackageRules(index=self.index.url, timeout=self.timeout, isolation=self.isolation)
+        rules = PackageRules(
+            index=self.index.url,
+            timeout=self.timeout,
+            isolation=self.isolation,
+            builds=self.builds,
+            read_seconds=self.read_seconds,
+        )
         return PackageCache(self.folder / "environments", rules)
 
     def begin(self, text: str, *, name: str = "requirements.txt", owner: str = OWNER) -> Installation:
@@ -59,12 +67,21 @@ class Packages:
         return self.begin_in(code, config, owner=owner)
 
     def begin_in(self, code: Path, config: Script, *, owner: str = OWNER) -> Installation:
-        found = requirements.read(code, config, own_index=True)
-        assert found is not None
+        order = requirements.order_of(code, config, self.cache.rules)
+        assert order is not None
         run = RunDir(self.folder / f"run-{len(self.installations)}")
         run.create()
-        self.installations.append(Installation(self.cache, found, owner=owner, run=run))
+        self.installations.append(Installation(self.cache, order, owner=owner, run=run))
         return self.installations[-1]
+
+    def reach_index(self, installation: Installation) -> None:
+        """Polls until the installation has begun to download a file, of which the index keeps the half."""
+
+        def reached() -> bool:
+            assert installation.poll() is None
+            return self.index.reached.is_set()
+
+        wait_for(reached, "the download")
 
     def install(self, text: str, *, name: str = "requirements.txt", owner: str = OWNER) -> Installed | NotInstalled:
         return self.finish(self.begin(text, name=name, owner=owner))

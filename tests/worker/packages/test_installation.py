@@ -122,8 +122,7 @@ def test_two_at_once_install_once(packages: Packages, index: Index) -> None:
     index.add("alpha")
     index.released.clear()
     first, second = packages.begin("alpha\n"), packages.begin("alpha\n")
-    assert first.poll() is None
-    index.reached.wait()
+    packages.reach_index(first)
     assert second.poll() is None
     index.released.set()
     made, found = packages.finish(first), packages.finish(second)
@@ -136,8 +135,7 @@ def test_nothing_is_left_of_an_installation_that_is_ended(packages: Packages, in
     index.add("alpha")
     index.released.clear()
     installation = packages.begin("alpha\n")
-    assert installation.poll() is None
-    index.reached.wait()
+    packages.reach_index(installation)
     installation.close()
     assert packages.installers() == []
     assert packages.environments() == []
@@ -150,8 +148,7 @@ def test_what_a_killed_installation_left_does_not_count(packages: Packages, inde
     index.add("alpha")
     index.released.clear()
     killed = packages.begin("alpha\n")
-    assert killed.poll() is None
-    index.reached.wait()
+    packages.reach_index(killed)
     for item in packages.installers():
         process.send(item, signal.SIGKILL)
     wait_for(lambda: packages.installers() == [], "the end of all processes")
