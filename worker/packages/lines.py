@@ -96,18 +96,15 @@ def checked(text: str, name: str) -> str:
 
 def _logical(text: str) -> Iterator[tuple[int, str]]:
     """Yields each line that is not empty with its number: without comments, and joined with those that continue it."""
-    parts: list[str] = []
-    for number, line in enumerate(text.split("\n"), start=1):
+    first, parts = 1, list[str]()
+    for number, line in enumerate((*text.split("\n"), ""), start=1):
         plain = _without_comment(line)
+        parts.append(plain.removesuffix("\\"))
         if plain.endswith("\\"):
-            parts.append(plain[:-1])
             continue
-        joined = "".join([*parts, plain]).strip()
-        parts = []
-        if joined:
-            yield number, joined
-    if rest := "".join(parts).strip():
-        yield text.count("\n") + 1, rest
+        if joined := "".join(parts).strip():
+            yield first, joined
+        first, parts = number + 1, []
 
 
 def _without_comment(line: str) -> str:

@@ -20,6 +20,35 @@ from worker.packages.rules import PackageRules
 from worker.sandbox import levels
 
 OWNER = "usr_anna"
+PROJECT = """[project]
+name = "mine"
+version = "0"
+requires-python = ">=3.11"
+dependencies = ["alpha"]
+"""
+LOCKED = """version = 1
+revision = 3
+requires-python = ">=3.11"
+
+[[package]]
+name = "alpha"
+version = "1.0"
+source = {{ registry = "{url}" }}
+wheels = [
+    {{ url = "{host}/files/alpha-1.0-py3-none-any.whl", hash = "sha256:{digest}" }},
+]
+
+[[package]]
+name = "mine"
+version = "0"
+source = {{ virtual = "." }}
+dependencies = [
+    {{ name = "alpha" }},
+]
+
+[package.metadata]
+requires-dist = [{{ name = "alpha" }}]
+"""
 
 
 @functools.cache
@@ -34,6 +63,8 @@ class Packages:
     timeout: timedelta = timedelta(minutes=5)
     builds: bool = True
     read_seconds: int = 30
+    own_index: bool = True
+    """Whether the operator has chosen the index."""
     isolation: IsolationView = field(default_factory=isolation_of_this_host)
     installations: list[Installation] = field(default_factory=list[Installation])
     before: frozenset[process.ProcessIdentity] = field(
@@ -47,7 +78,7 @@ class Packages:
     @property
     def cache(self) -> PackageCache:
         rules = PackageRules(
-            index=self.index.url,
+            index=self.index.url if self.own_index else "",
             timeout=self.timeout,
             isolation=self.isolation,
             builds=self.builds,
@@ -73,6 +104,16 @@ class Packages:
         run.create()
         self.installations.append(Installation(self.cache, order, owner=owner, run=run))
         return self.installations[-1]
+
+    def begin_locked(self, digest: str, *, project: str = "", lock: str = "") -> Installation:
+        """Begins to install the project that has locked alpha 1.0, with more at the end of its files."""
+        code = self.folder / f"code-{len(self.installations)}"
+        code.mkdir()
+        (code / "pyproject.toml").write_text(PROJECT + project)
+        host = self.index.url.removesuffix("/simple")
+        (code / "uv.lock").write_text(LOCKED.format(url=self.index.url, host=host, digest=digest) + lock)
+        config = Script.model_validate({"code": "file:///code", "module": "train", "requirements": "pyproject.toml"})
+        return self.begin_in(code, config)
 
     def reach_index(self, installation: Installation) -> None:
         """Polls until the installation has begun to download a file, of which the index keeps the half."""
