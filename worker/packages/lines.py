@@ -51,7 +51,7 @@ class Lines:
 
     def add_requirement(self, text: str, where: str) -> None:
         """Adds one requirement. Raises ConfigError and DataError."""
-        self._add(text, where, constrains=False)
+        self._add(text.strip(), where, constrains=False)
 
     def _add_file(self, name: str, constrains: bool) -> Iterator[tuple[str, bool]]:
         """Yields the files that are included: each with whether it only constrains."""

@@ -161,6 +161,19 @@ def test_all_included_files_together_have_one_limit() -> None:
         found.add_file("a")
 
 
+@pytest.mark.parametrize("own_index", [False, True])
+@pytest.mark.parametrize(
+    ("text", "is_torch"),
+    [("torch", True), (" Torch>=2 ", True), ("torch;python_version>'3'", True), ("torch-x", False), ("pytorch", False)],
+)
+def test_torch_is_found_by_its_name_unless_it_is_only_constrained(text: str, is_torch: bool, own_index: bool) -> None:
+    required = lines.Lines(lambda name, most: text, own_index=own_index)
+    required.add_requirement(text, "train.py")
+    constrained = lines.Lines(lambda name, most: "-c b.txt" if name == "a.txt" else text, own_index=own_index)
+    constrained.add_file("a.txt")
+    assert (required.names_torch, constrained.names_torch) == (is_torch, False)
+
+
 @pytest.fixture
 def other() -> Generator[Index]:
     """Another index, with the packages `alpha` and `evil`."""
