@@ -4,14 +4,12 @@ from collections.abc import Generator
 
 from backports.zstd import DecompressionParameter, ZstdDecompressor, ZstdError
 
+from torchyard.contract.bundles import is_compressed_too_much
 from torchyard.contract.errors import FieldError, InvalidRequest
 
 _PIECE = 1 << 20
 _WINDOW_LOG = 23
 """The largest window is 8 MiB, as for every zstd body of HTTP (RFC 9659). It is what a decoder keeps in memory."""
-_MOST_RATIO = 1000
-_FREE_BYTES = 256 << 20
-"""Bytes that the ratio does not limit."""
 
 
 class Decoder:
@@ -50,9 +48,9 @@ class Decoder:
 
     def _count(self, piece: bytes) -> None:
         self._made += len(piece)
-        if self._made > _FREE_BYTES + _MOST_RATIO * self._read:
-            raise _invalid(f"the body is compressed to less than 1/{_MOST_RATIO}: send the rest without compression")
+        if is_compressed_too_much(sent=self._read, decoded=self._made):
+            raise _invalid("the body is compressed to less than 1/100: send it without compression")
 
 
 def _invalid(message: str) -> InvalidRequest:
-    return InvalidRequest(f"{message}; what was decoded before is kept")
+    return InvalidRequest(f"{message}; what this request sent is removed")

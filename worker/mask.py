@@ -40,7 +40,7 @@ class Mask:
 
     def finds(self, text: str) -> bool:
         """Returns whether the text has a secret."""
-        return bool(self._parts) and self._pattern.search(text) is not None
+        return any(part in text for part in self._possible(text))
 
     def text(self, text: str) -> str:
         """Returns the text with its secrets masked, also one that was cut in two at the end of a long line."""
@@ -63,12 +63,14 @@ class Mask:
 
     def _masked(self, text: str) -> str:
         # Each call of `replace` takes time by the length of the text, whatever the part; an expression would not.
-        for part in self._parts if len(self._parts) <= _FEW else self._possible(text):
+        for part in self._possible(text):
             text = text.replace(part, MASK)
         return text
 
     def _possible(self, text: str) -> list[str]:
-        """Returns the parts of which the text has the first characters, the longest first."""
+        """Returns the parts of which the text has the first characters, or all if they are few, the longest first."""
+        if len(self._parts) <= _FEW:
+            return self._parts
         starts = {text[at : at + _LEAST_CHARACTERS] for at in range(len(text) - _LEAST_CHARACTERS + 1)}
         found = (part for start in starts & self._by_start.keys() for part in self._by_start[start])
         return sorted(found, key=len, reverse=True)

@@ -78,8 +78,8 @@ class Settings(settings.Settings):
     """Bytes of all owners' caches on this host."""
     namespaces: Literal["allow", "forbid"] = "forbid"
     """Whether jobs may make user namespaces, as sandboxes of browsers and containers without root do."""
-    packages: Literal["allow", "forbid"] = "allow"
-    """Whether jobs may have packages of their own installed."""
+    packages: Literal["allow", "wheels", "forbid"] = "allow"
+    """Whether jobs may have packages of their own installed. `wheels`: none that would have to be built."""
     package_index: Annotated[str, Field(pattern=r"^(https?://\S+)?$")] = ""
     """The URL of the package index, if not that of the job or PyPI."""
     setup_timeout: settings.Period = timedelta(minutes=10)
@@ -126,7 +126,8 @@ class Settings(settings.Settings):
     def package_rules(self, isolation: IsolationView) -> PackageRules:
         """Returns how this worker, with that isolation, installs packages of jobs."""
         return PackageRules(
-            allowed=self.packages == "allow",
+            allowed=self.packages != "forbid",
+            builds=self.packages != "wheels",
             index=self.package_index,
             timeout=self.setup_timeout,
             isolation=isolation,

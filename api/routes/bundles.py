@@ -119,11 +119,15 @@ def delete_bundle(services: ServicesDep, caller: JobWriter, sha256: Sha256) -> N
 
 
 async def _receive(request: Request, partial: PartialFile, upload: Upload, decoder: Decoder) -> None:
-    """Appends the body as it arrives. Raises what `append` and the decoder raise."""
+    """Appends the body as it arrives. Raises what `append` and the decoder raise, which leaves nothing of the body."""
 
     def append(data: bytes) -> None:
-        for piece in decoder.decode(data):
-            commands.append(partial, upload, piece)
+        try:
+            for piece in decoder.decode(data):
+                commands.append(partial, upload, piece)
+        except InvalidRequest:
+            commands.withdraw(partial, upload)
+            raise
 
     try:
         async for data in request.stream():

@@ -66,6 +66,12 @@ def append(partial: PartialFile, upload: Upload, data: bytes) -> None:
         partial.append(data)
 
 
+def withdraw(partial: PartialFile, upload: Upload) -> None:
+    """Removes what this request has appended. Raises Conflict and TooManyRequests if another one changed the file."""
+    with _disk_errors(), partial.locked():
+        partial.cut(upload.offset)
+
+
 def finish(store: Store, partial: PartialFile, upload: Upload, *, caller: Caller) -> Bundle | None:
     """Makes what has arrived durable. If that is all, checks it and returns the new bundle of the caller, else None.
 

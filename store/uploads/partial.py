@@ -35,6 +35,13 @@ class PartialFile:
                 self.at += written
                 left = left[written:]
 
+    def cut(self, size: int) -> None:
+        """Removes all behind the first `size` bytes, or the file if there are none. Needs `locked`. Raises OSError."""
+        os.ftruncate(self._descriptor, size)
+        self.at = size
+        if not size:
+            self.path.unlink()
+
     def sync(self) -> None:
         """Makes the bytes durable. Raises OSError."""
         os.fdatasync(self._descriptor)

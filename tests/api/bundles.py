@@ -31,7 +31,11 @@ class Packed:
 def packed(*, seed: int = 0, size: int = 3000) -> Packed:
     """Returns a bundle of three files of about `size` bytes together, which do not compress."""
     random = Random(seed)
-    files = {name: random.randbytes(size // 3) for name in ("a.py", "lib/b.py", "lib/ü.txt")}
+    return packed_files({name: random.randbytes(size // 3) for name in ("a.py", "lib/b.py", "lib/ü.txt")})
+
+
+def packed_files(files: dict[str, bytes]) -> Packed:
+    """Returns a bundle of these files, whose names are sorted."""
     parts = [header(name, size=len(data), executable=False) + data + padding(len(data)) for name, data in files.items()]
     return Packed(b"".join(parts) + END)
 

@@ -13,9 +13,9 @@ import pytest
 
 from api.decoding import Decoder
 from store.db.tables import Bundle
-from tests.api.bundles import Packed, packed, upload, upload_whole
+from tests.api.bundles import Packed, packed, packed_files, upload, upload_whole
 from tests.api.service import TOKEN, ApiFixture, both_databases
-from torchyard.contract.bundles import bundle_url
+from torchyard.contract.bundles import FREE_BYTES, bundle_url
 from torchyard.contract.errors import InvalidRequest
 from torchyard.contract.job import EndReason
 from torchyard.contract.team import Role
@@ -130,7 +130,22 @@ def test_an_archive_bomb_is_refused_before_it_is_decoded_whole(service: ApiFixtu
         for piece in Decoder("zstd").decode(bomb):
             decoded += len(piece)
             assert len(piece) <= 1 << 20
-    assert decoded < 400 << 20
+    assert decoded <= FREE_BYTES + 100 * len(bomb)
+
+
+@pytest.mark.parametrize("begun", [0, 1000])
+def test_nothing_is_left_of_a_request_with_a_small_body_for_many_bytes(service: ApiFixture, begun: int) -> None:
+    bundle = packed_files({"a.bin": b"x" * 2000, "b.bin": bytes(300 << 20)})
+    if begun:
+        assert upload(service.client, bundle, to=begun).status_code == 202
+    body = zstd.compress(bundle.tar[begun:])
+    assert len(body) < 32 << 10
+    headers, params = {"Content-Encoding": "zstd"}, bundle.params(offset=begun)
+    answer = service.client.put(bundle.url, params=params, content=body, headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+    assert "what this request sent is removed" in answer.text
+    assert [path.stat().st_size for path in partial_files(service)] == [begun] * bool(begun)
+    assert upload(service.client, bundle, offset=begun, to=begun + 1).status_code == 202
 
 
 @pytest.mark.parametrize("wrong", ["digest", "contents", "cut"])

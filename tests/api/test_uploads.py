@@ -11,7 +11,7 @@ from backports import zstd
 import httpx2
 import pytest
 
-from tests.api.bundles import Packed, packed
+from tests.api.bundles import Packed, packed, packed_files
 from tests.api.service import TOKEN, both_databases
 from tests.api.serving import api_thread
 from tests.cutting import RESET, Cut, cutting_proxy
@@ -61,6 +61,17 @@ def test_the_client_uploads_over_connections_that_break(url: str, driver: str, t
         assert cuts == []
         fetched = client.bundles.download(bundle.sha256, tmp_path / "fetched.tar")
     assert hashlib.sha256(fetched.read_bytes()).hexdigest() == bundle.sha256
+
+
+@pytest.mark.parametrize("databases", ["sqlite"], indirect=True)
+def test_the_client_sends_plainly_what_compresses_to_almost_nothing(url: str, tmp_path: Path) -> None:
+    contents = {"a.bin": Random(1).randbytes(3_000_000), "b.bin": bytes(20_000_000), "c.py": b"print()\n"}
+    bundle = packed_files(contents)
+    tar = tmp_path / "bundle.tar"
+    tar.write_bytes(bundle.tar)
+    with DRIVERS["blocking"](url, TOKEN) as client:
+        view = client.bundles.upload(Bundle(tar, bundle.sha256, len(bundle.tar), ()))
+    assert view.state == "complete"
 
 
 def received_of(client: httpx2.Client, bundle: Packed) -> int:

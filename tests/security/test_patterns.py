@@ -25,7 +25,6 @@ MOST_TIMES = 2.6
 OF_OURS = {
     "worker/engines/local/warm/memory.py:_MAPPING": "lines of /proc/self/smaps, in which `.` matches to the end",
     r"web/src/charts/labels.ts:\.?0+e": "a number that the page has written",
-    "worker/packages/requirements.py:_BLOCK": "read in the confined child, from 256 KiB at most",
 }
 """Expressions that see no text of others, or only where they harm nobody, and take more steps."""
 MADE_AT_RUN_TIME = {

@@ -187,6 +187,17 @@ def test_a_gpu_belongs_to_one_worker_of_the_host(tmp_path: Path) -> None:
     lock_devices(devices, second, folder=tmp_path).close()
 
 
+@pytest.mark.parametrize("text", ["[" * 10_000, '{"pid": ' + "9" * 9_000 + "}", "[1]", '{"pid": 1}', "{"])
+def test_any_text_may_be_in_the_lock_of_a_gpu(tmp_path: Path, text: str) -> None:
+    devices = discover(nvml=_two_gpus(), environ={}).devices
+    with lock_devices(devices, tmp_path, folder=tmp_path):
+        (tmp_path / f"torchyard-{devices[0].uuid}.lock").write_text(text)
+        other = tmp_path / "other"
+        other.mkdir()
+        with pytest.raises(ConfigError, match="of this host: one that did not write its name"):
+            lock_devices(devices, other, folder=tmp_path)
+
+
 def test_cpu_slots_belong_to_one_worker_of_a_data_directory(tmp_path: Path) -> None:
     slots = discover(2, nvml=FakeNvml({}), environ={}).devices
     other = tmp_path / "other"

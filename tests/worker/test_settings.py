@@ -22,7 +22,7 @@ from worker.settings import Settings
         ("KEEP_LOGS_BYTES", "10GB", "valid integer"),
         ("MAX_LOG_BYTES", "64MiB", "valid integer"),
         ("MAX_MESSAGE_BYTES", "-1", "greater than or equal to 0"),
-        ("PACKAGES", "no", "'allow' or 'forbid'"),
+        ("PACKAGES", "no", "'allow', 'wheels' or 'forbid'"),
         ("PACKAGE_INDEX", "pypi.org", "should match pattern"),
         ("SETUP_TIMEOUT", "10", "90s, 15m, 24h or 7d"),
         ("SETUP_TIMEOUT", "0s", "greater than"),

@@ -1,6 +1,6 @@
 """Sends calls to one server, and sends them again where that does no harm."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 import time
@@ -17,7 +17,7 @@ from torchyard.client.download import PartFile
 from torchyard.client.responses import parse, problem, unreachable
 from torchyard.client.stream import StreamItem, StreamReader
 from torchyard.client.transport import StreamedResponse, Transport
-from torchyard.client.upload import OnUpload, compressed
+from torchyard.client.upload import OnUpload, compressed, plain
 from torchyard.contract.errors import (
     Conflict,
     NotFound,
@@ -123,7 +123,7 @@ class Connection:
 
         Raises as `send` does.
         """
-        backoff, known = self._new_backoff(), -1
+        backoff, known, encode = self._new_backoff(), -1, compressed
         while True:
             view = await self._uploaded(sha256)
             received = 0 if view is None or view.size != size else view.received
@@ -133,10 +133,14 @@ class Connection:
                     on_progress(received, size)
             if view is not None and view.state == "complete":
                 return view
+            body = encode(path, offset=received, size=size, on_progress=on_progress)
+            encoding = "zstd" if encode is compressed else "identity"
+            params = {"offset": received, "size": size}
             try:
-                view = await self._upload_rest(path, sha256, size=size, offset=received, on_progress=on_progress)
+                view = await self._upload_rest(sha256, body, params=params, encoding=encoding)
                 if view.state == "complete":
                     return view
+                encode = plain  # the stream ended before the file
                 error: TorchyardError = ServerUnreachable(f"{self._server.url} has {view.received} of {size} bytes")
             except (ServerUnreachable, TooManyRequests, Unavailable) as interruption:
                 error = interruption
@@ -153,10 +157,9 @@ class Connection:
             return None
 
     async def _upload_rest(
-        self, path: Path, sha256: str, *, size: int, offset: int, on_progress: OnUpload | None
+        self, sha256: str, body: Generator[bytes], *, params: dict[str, int], encoding: str
     ) -> BundleView:
-        body = compressed(path, offset=offset, size=size, on_progress=on_progress)
-        params, headers = {"offset": offset, "size": size}, {"Content-Encoding": "zstd"}
+        headers = {"Content-Encoding": encoding}
         try:
             response = await self._transport.upload(
                 calls.bundle_path(sha256), body, params=params, headers=headers, timeout=_UPLOAD_TIMEOUT

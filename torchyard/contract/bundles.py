@@ -22,6 +22,10 @@ MODES = (0o644, 0o755)
 BUNDLE_URL = "bundle:sha256:"
 """With the digest behind it, this names a bundle in a job spec."""
 
+_MOST_RATIO = 100
+FREE_BYTES = 4 << 20
+"""Bytes of a request that may be compressed to anything."""
+
 BLOCK = 512
 END = bytes(2 * BLOCK)
 """What ends a tar. As many zeros may follow as fill a record of 20 blocks."""
@@ -162,6 +166,11 @@ def _problem(name: str, encoded: bytes) -> str | None:
     if any(len(part.encode()) > MAX_PART_BYTES for part in parts):
         return f"has a part of more than {MAX_PART_BYTES} bytes"
     return None
+
+
+def is_compressed_too_much(*, sent: int, decoded: int, free: int = FREE_BYTES) -> bool:
+    """Returns whether `sent` bytes of a request may not stand for `decoded` ones: few bytes must not fill a disk."""
+    return decoded > free + _MOST_RATIO * sent
 
 
 def header(name: str, *, size: int, executable: bool) -> bytes:

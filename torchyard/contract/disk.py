@@ -69,7 +69,12 @@ def require_free_space(folder: Path, size: int) -> None:
 
 def is_short(folder: Path) -> bool:
     """Returns whether the disk of `folder` has less than 1 GiB free, or takes no small file. Raises OSError."""
-    return shutil.disk_usage(folder).free < _SHORT_BYTES or probe_full_disk(folder) is not None
+    return has_little_space(folder) or probe_full_disk(folder) is not None
+
+
+def has_little_space(folder: Path) -> bool:
+    """Returns whether the disk of `folder` has less than 1 GiB free. Writes nothing. Raises OSError."""
+    return shutil.disk_usage(folder).free < _SHORT_BYTES
 
 
 def probe_full_disk(folder: Path) -> OSError | None:

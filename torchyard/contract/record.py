@@ -72,12 +72,12 @@ def parse_object(raw: bytes | str) -> dict[str, Any]:
     text = raw if isinstance(raw, str) else raw.decode()
     try:
         value = json.loads(text)
+        if "\\u" in text or not text.isascii():
+            json.dumps(value, ensure_ascii=False).encode()  # UnicodeEncodeError is a ValueError
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     if not isinstance(value, dict):
         raise ValueError("it is not a JSON object")
-    if "\\u" in text or not text.isascii():
-        json.dumps(value, ensure_ascii=False).encode()  # UnicodeEncodeError is a ValueError
     return value
 
 

@@ -23,7 +23,7 @@ class PackageSetup:
     def of(cls, job: Job, plan: Plan, *, packages: PackageCache, run: RunDir) -> "PackageSetup | None":
         """Returns the set-up, or None if the job takes the worker's packages.
 
-        Raises DataError, ConfigError and OSError.
+        Raises ConfigError.
         """
         spec = parse_spec(job.spec)
         if not isinstance(spec, ScriptSpec) or spec.config.requirements is None:
@@ -32,11 +32,19 @@ class PackageSetup:
         if obstacle is not None:
             advice = "leave config.requirements out, or ask the operator to install what is needed"
             raise ConfigError(f"{obstacle}: {advice}")
-        wanted = requirements.read(plan.cwd, spec.config, own_index=bool(packages.rules.index))
-        return None if wanted is None else cls(plan, Installation(packages, wanted, owner=job.owner, run=run))
+        order = requirements.order_of(plan.cwd, spec.config, packages.rules)
+        return None if order is None else cls(plan, Installation(packages, order, owner=job.owner, run=run))
+
+    @property
+    def has_filled_disk(self) -> bool:
+        """Whether the installation failed because it left the disk little space."""
+        return self._installation.has_filled_disk
 
     def poll(self) -> Plan | NotInstalled | None:
-        """Returns the plan with the environment, why there is none, or None while it is made. Raises OSError."""
+        """Returns the plan with the environment, why there is none, or None while it is made.
+
+        Raises DataError, ConfigError and OSError.
+        """
         found = self._installation.poll()
         if not isinstance(found, Installed):
             return found

@@ -21,6 +21,8 @@ from worker.packages.installation import NotInstalled
 T = TypeVar("T")
 
 _TOPIC = "prepare"
+_MOST_FILLED = 3
+"""After so many installations that fill the disk, the attempt ends, and may start on another host."""
 
 
 class Startup:
@@ -33,12 +35,15 @@ class Startup:
         self._notices = notices
         self._plan: Plan | None = None
         self._setup: PackageSetup | None = None
+        self._filled = 0
         self.has_log = False
         """Whether an installation may have written into the log of the attempt."""
 
     def prepare(self, row: Attempt, job: Job) -> Prepared | Installing | Unprepared | Failed:
         """Writes the run directory, and then has the attempt's own packages installed. Does not wait for that."""
         if self._setup is None:
+            if self._filled and disk.has_little_space(self._packages.root):
+                return Unprepared("the disk has less than 1 GiB free, which the packages have filled before")
             plan = self._try(lambda: self._preparation.prepare(job, claimed_at=row.started_at))
             if isinstance(plan, Unprepared | Failed):
                 return plan
@@ -60,7 +65,11 @@ class Startup:
         found = self._try(setup.poll)
         if found is None:
             return Installing()
+        self._filled += setup.has_filled_disk
         self.close()
+        if self._filled >= _MOST_FILLED:
+            message = f"the packages do not fit on the disk of this host: they have filled it {self._filled} times"
+            return _failed(EndReason.WORKER_LOST, message)
         if isinstance(found, NotInstalled):
             return Failed(ExitReport(reason=found.reason, message=found.message, may_retry=found.may_retry))
         if isinstance(found, Unprepared | Failed):

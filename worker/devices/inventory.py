@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol, Self, TypeVar, cast
 import pynvml
 
 from torchyard.contract.errors import ConfigError
+from torchyard.contract.record import parse_object
 from torchyard.contract.views import DeviceProcess, DeviceView
 
 T = TypeVar("T")
@@ -20,6 +21,7 @@ T = TypeVar("T")
 LOCK_FOLDER = Path("/tmp")  # noqa: S108 the same for every worker of the host, whoever runs it
 
 _GIB = 1 << 30
+_MOST_HOLDER_BYTES = 10_000
 
 
 class Nvml(Protocol):
@@ -172,6 +174,11 @@ def lock_devices(devices: Iterable[Device], data_dir: Path, *, folder: Path = LO
     return locks
 
 
+def holder_in(descriptor: int) -> dict[str, Any]:
+    """Returns what is written in a lock file, which anybody of the host may have done. Raises ValueError, OSError."""
+    return parse_object(os.pread(descriptor, _MOST_HOLDER_BYTES, 0))
+
+
 def _gpus(nvml: Nvml, visible: str | None) -> list[Device]:
     try:
         nvml.nvmlInit()
@@ -240,7 +247,7 @@ def _open_lock(path: Path, name: str, mode: int) -> int:
 
 def _holder(descriptor: int) -> str:
     try:
-        holder = json.loads(os.pread(descriptor, 10_000, 0))
+        holder = holder_in(descriptor)
         return f"pid {holder['pid']}, data directory {holder['data_dir']}"
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError):
         return "one that did not write its name"

@@ -1,7 +1,6 @@
 """Checks the devices: what the driver shows, and which process uses each."""
 
 from collections.abc import Iterator
-import json
 import os
 from pathlib import Path
 from typing import Protocol, cast
@@ -11,7 +10,7 @@ import pynvml
 from torchyard.contract import terminal
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.views import DeviceView
-from worker.devices.inventory import LOCK_FOLDER, Nvml, discover
+from worker.devices.inventory import LOCK_FOLDER, Nvml, discover, holder_in
 from worker.doctor.findings import Finding, failed, ok, warning
 from worker.settings import Settings
 
@@ -121,6 +120,13 @@ def _offered(uuid: str) -> str:
     try:
         inode = path.stat().st_ino
         locked = any(f":{inode} " in line for line in Path("/proc/locks").read_text().splitlines() if "FLOCK" in line)
-        return f", offered by the worker with pid {json.loads(path.read_bytes())['pid']}" if locked else ""
-    except (OSError, ValueError, KeyError, TypeError, ConfigError):
+        if not locked:
+            return ""
+        with open(path, "rb", opener=_open_at_once) as file:
+            return f", offered by the worker with pid {holder_in(file.fileno())['pid']}"
+    except (OSError, ValueError, KeyError, ConfigError):
         return ""
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -2,9 +2,11 @@
 
 What it runs may be hostile: packages that are built run code of their own. So a child enters a sandbox first, where it
 may write the environment, its work and the owner's downloads alone. This process stays outside, and ends once nothing
-that was started is left. Its output is the log of the set-up. It exits with 1 if uv failed, which has said why.
+that was started is left. Its output is the log of the set-up. If uv failed, which has said why, it exits as uv did:
+with 1 for what cannot be resolved or built, with 2 for all other errors.
 """
 
+from collections.abc import Iterator
 import os
 from pathlib import Path
 import shutil
@@ -15,10 +17,21 @@ import sys
 from typing import NoReturn
 
 from torchyard.contract import inspection
+from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.inspection import prctl
 from torchyard.contract.untrusted import folder_inside
 from worker.engines.local import process
-from worker.packages.order import INDEX, LOCK, PYPROJECT, REQUIREMENTS, SCRIPT, SERVICE, InstallOrder
+from worker.packages import lines
+from worker.packages.order import (
+    CONSTRAINTS,
+    INDEX,
+    LOCK,
+    PYPROJECT,
+    REQUIREMENTS,
+    SCRIPT,
+    SERVICE,
+    InstallOrder,
+)
 from worker.sandbox import landlock, namespaces, privileges, seccomp
 from worker.sandbox.policy import rules
 
@@ -42,7 +55,7 @@ def main() -> None:
         done = subprocess.run([order.uv, *command], env=env, stdin=subprocess.DEVNULL, check=False)
         _kill_children()  # a build may leave some, which could go on writing the environment
         if done.returncode:
-            sys.exit(1)
+            sys.exit(2 if done.returncode == 2 else 1)
     try:
         _see_workers_packages(order)
         _make_read_only(Path(order.folder, "venv"))
@@ -110,24 +123,43 @@ def _environment(order: InstallOrder) -> dict[str, str]:
     }
 
 
-def _commands(order: InstallOrder) -> list[list[str]]:
-    """Returns the arguments of each call of uv."""
+def _commands(order: InstallOrder) -> Iterator[list[str]]:
+    """Yields the arguments of each call of uv, after the call before it has ended."""
     folder = Path(order.folder)
     given, work, venv = folder / "input", folder / "work", folder / "venv"
-    into = ["pip", "install", "--python", str(venv / "bin" / "python")]
-    make = ["venv", "--quiet", "--no-project", "--python", sys.executable, str(venv)]
-    if order.kind != "lock":
-        excludes = work / "provided.txt"
-        excludes.write_text("".join(f"{name}\n" for name in order.provided))
-        source = given / (REQUIREMENTS if order.kind == "requirements" else SCRIPT)
-        return [make, [*into, "--excludes", str(excludes), "-r", str(source)]]
-    for name in (PYPROJECT, LOCK):  # uv wants to lock the project's folder
-        shutil.copyfile(given / name, work / name)
-    locked = work / "locked.txt"
+    into = ["pip", "install", "--python", str(venv / "bin" / "python"), *([] if order.builds else ["--no-build"])]
+    yield ["venv", "--quiet", "--no-project", "--python", sys.executable, str(venv)]
+    if order.kind == "lock":
+        yield _export(given, work)
+        locked = work / "locked.txt"
+        if INDEX in os.environ:
+            locked.write_text(_checked(locked.read_text(encoding="utf-8")), encoding="utf-8")
+        yield [*into, "--no-deps", "-r", str(locked)]
+        return
+    excludes = work / "provided.txt"
+    excludes.write_text("".join(f"{name}\n" for name in order.provided))
+    source = given / (REQUIREMENTS if order.kind == "requirements" else SCRIPT)
+    constraints = ["-c", str(given / CONSTRAINTS)] if (given / CONSTRAINTS).exists() else []
+    yield [*into, "--excludes", str(excludes), "-r", str(source), *constraints]
+
+
+def _export(given: Path, work: Path) -> list[str]:
+    project = work / "project"  # uv wants to lock it, and reads its settings wherever else it runs in it
+    project.mkdir()
+    for name in (PYPROJECT, LOCK):
+        shutil.copyfile(given / name, project / name)
     export = ["export", "--quiet", "--frozen", "--no-dev", "--no-emit-workspace", "--no-emit-local", "--no-header"]
     export += [] if INDEX in os.environ else ["--emit-index-url"]
-    export += ["--no-annotate", "--no-emit-package", SERVICE, "--python", sys.executable, "-o", str(locked)]
-    return [make, [*export, "--project", str(work)], [*into, "--no-deps", "-r", str(locked)]]
+    export += ["--no-annotate", "--no-emit-package", SERVICE, "--python", sys.executable]
+    return [*export, "-o", str(work / "locked.txt"), "--project", str(project)]
+
+
+def _checked(text: str) -> str:
+    """Returns the lines of an exported lock, or exits if one says where its package comes from."""
+    try:
+        return lines.checked(text, LOCK)
+    except (ConfigError, DataError) as error:
+        sys.exit(f"error: {error.message}")
 
 
 def _see_workers_packages(order: InstallOrder) -> None:

@@ -20,14 +20,16 @@ from torchyard.contract.text import storable
 from worker.engines.local import process
 from worker.packages import cache, rules
 from worker.packages.cache import PackageCache
-from worker.packages.order import INDEX, InstallOrder
+from worker.packages.order import INDEX, InstallOrder, ReadOrder
+from worker.packages.reader import Reader
 from worker.packages.requirements import Requirements
 from worker.sandbox.policy import install_sandbox
 from worker.untrusted import folders_inside, remove_inside
 
 LOG = "setup"
 """The source of the log, as `RunDir.log` names it."""
-_FAILED = 1
+_FAILED, _BROKEN_OFF = 1, 2
+"""The exit codes of uv: for what cannot be resolved or built, which a build can cause, and for all other errors."""
 _LEAST_BYTES = 1 << 25
 _KILL_TIMEOUT = timedelta(seconds=10)
 _TAIL_BYTES, _TAIL_LINES = 3_000, 20
@@ -67,12 +69,15 @@ class Installation:
     One thread calls both, and lives as long: with it, the process that installs ends.
     """
 
-    def __init__(self, packages: PackageCache, requirements: Requirements, *, owner: str, run: RunDir) -> None:
+    def __init__(self, packages: PackageCache, order: ReadOrder, *, owner: str, run: RunDir) -> None:
         self._packages = packages
-        self._requirements = requirements
+        self._reader = Reader(order, packages.rules)
+        self._requirements: Requirements | None = None
         self._owner = owner
         self._run = run
-        self._folder = packages.folder(requirements, owner=owner)
+        self.has_filled_disk = False
+        """Whether the disk had little space left while it went on, and it failed for that."""
+        self._was_short = False
         self._locks: list[int] = []
         self._fresh: Path | None = None
         self._child: subprocess.Popen[bytes] | None = None
@@ -80,9 +85,17 @@ class Installation:
         self._deadline = 0.0
 
     def poll(self) -> Installed | NotInstalled | None:
-        """Returns how the installation ended, or None while it goes on. Raises OSError."""
+        """Returns how the installation ended, or None while it goes on.
+
+        Raises DataError and ConfigError for requirements that cannot be read or are not possible, and OSError.
+        """
+        if self._requirements is None:
+            self._requirements = self._reader.poll()
+            if self._requirements is None:
+                return None
         if self._child is None:
-            return self._begin()
+            return self._begin(self._requirements)
+        self._was_short = self._was_short or disk.has_little_space(self._packages.root)
         code = self._child.poll()
         if code is not None:
             return self._ended(code)
@@ -94,7 +107,8 @@ class Installation:
         return NotInstalled(EndReason.LAUNCH_FAILED, self._with_last_words(message))
 
     def close(self) -> None:
-        """Ends the process, removes what is not whole, and lets others install."""
+        """Ends the processes, removes what is not whole, and lets others install."""
+        self._reader.close()
         if self._child is not None:
             _kill(self._child)
             self._child = None
@@ -104,12 +118,13 @@ class Installation:
         while self._locks:
             os.close(self._locks.pop())
 
-    def _begin(self) -> Installed | None:
-        lock = cache.try_lock(self._folder)
+    def _begin(self, requirements: Requirements) -> Installed | None:
+        folder = self._packages.folder(requirements, owner=self._owner)
+        lock = cache.try_lock(folder)
         if lock is None:
             return None
         self._locks.append(lock)
-        found = cache.complete_in(self._folder)
+        found = cache.complete_in(folder)
         if found is not None:
             return Installed(found, was_there=True)
         downloads = self._packages.downloads(owner=self._owner)
@@ -118,27 +133,28 @@ class Installation:
             os.close(self._locks.pop())
             return None
         self._locks.append(shared)
-        disk.require_free_space(self._folder, _LEAST_BYTES)
-        self._start(downloads / cache.boot_id())
+        disk.require_free_space(folder, _LEAST_BYTES)
+        self._start(requirements, folder, downloads / cache.boot_id())
         return None
 
-    def _start(self, downloads: Path) -> None:
+    def _start(self, requirements: Requirements, folder: Path, downloads: Path) -> None:
         _remove_others(downloads)
         downloads.mkdir(mode=0o700, exist_ok=True)
-        self._fresh = fresh = cache.new_in(self._folder)
-        for name, content in self._requirements.files.items():
+        self._fresh = fresh = cache.new_in(folder)
+        for name, content in requirements.files.items():
             (fresh / cache.INPUT / name).write_bytes(content)
-        self._say(f"installs {self._requirements.shown} from {self._packages.rules.shown_index}")
-        provided = rules.provided(names_torch=self._requirements.names_torch)
+        self._say(f"installs {requirements.shown} from {self._packages.rules.shown_index}")
+        provided = rules.provided(names_torch=requirements.names_torch)
         used = ", ".join(f"{name} {rules.version(name)}" for name in provided)
         self._say(f"of the worker it uses {used}")
         order = InstallOrder(
-            kind=self._requirements.kind,
+            kind=requirements.kind,
             folder=str(fresh),
             downloads=str(downloads),
             uv=_uv(),
             provided=provided,
             site=rules.site_folders(),
+            builds=self._packages.rules.builds,
             sandbox=install_sandbox(
                 self._packages.rules.isolation,
                 folder=fresh,
@@ -174,13 +190,15 @@ class Installation:
             self._fresh = None
             return Installed(environment, was_there=False)
         words = self._last_words()
-        if code != _FAILED:
+        if code not in {_FAILED, _BROKEN_OFF}:
             self._say(f"the process that installs the packages ended with {code}")
             message = f"the process that installs the packages ended with {code}"
             return NotInstalled(EndReason.WORKER_LOST, self._with_last_words(message))
-        if _FULL.search(words):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._folder))
-        if _UNREACHABLE.search(words):
+        # A build may print any words: they only say why, where something else shows that it is so.
+        if _FULL.search(words) and (self._was_short or disk.is_short(self._fresh)):
+            self.has_filled_disk = True
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._fresh))
+        if code == _BROKEN_OFF and _UNREACHABLE.search(words):
             message = "the packages cannot be downloaded now"
             return NotInstalled(EndReason.WORKER_LOST, self._with_last_words(message))
         return NotInstalled(EndReason.LAUNCH_FAILED, self._with_last_words("the packages cannot be installed"))

@@ -1,24 +1,68 @@
-"""What the process that installs packages is told."""
+"""What the processes that read requirements and install packages are told, and what the first one answers."""
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
 
-from torchyard.contract.record import Record
+from torchyard.contract.record import Record, at_most
 from torchyard.contract.records import Sandbox
 
-REQUIREMENTS, PYPROJECT, LOCK, SCRIPT = "requirements.txt", "pyproject.toml", "uv.lock", "script.py"
+Kind = Literal["requirements", "lock", "script"]
+
+REQUIREMENTS, CONSTRAINTS, PYPROJECT, LOCK, SCRIPT = (
+    "requirements.txt",
+    "constraints.txt",
+    "pyproject.toml",
+    "uv.lock",
+    "script.py",
+)
+FILES = frozenset({REQUIREMENTS, CONSTRAINTS, PYPROJECT, LOCK, SCRIPT})
 """The names of files in the folder `input`."""
 SERVICE = "torchyard"
 """The package that is always the worker's."""
 INDEX = "TORCHYARD_INSTALL_INDEX"
-"""Has the index in that process: no argument may, as an index can have a password."""
+"""Has the index in the process that installs: no argument may, as an index can have a password."""
+
+MAX_TEXT_BYTES = 256 << 10
+"""Bytes of a requirements file with all that it includes, of a `pyproject.toml`, or of a script's metadata."""
+MAX_LOCK_BYTES = 16 << 20
+"""Bytes of a `uv.lock`, or of a script, in which only the metadata is read."""
+MAX_REPORT_BYTES = 64 << 10
+"""Bytes of a `ReadReport`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadOrder(Record):
+    """Reads what the code in the folder `code`, a path without links, requires."""
+
+    code: str
+    kind: Kind
+    name: str
+    """The file below `code`: the requirements, `pyproject.toml`, or the script."""
+    own_index: bool
+    """The operator chose where packages come from, so that the job may not."""
+    seconds: int
+    """The limit of processor time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadReport(Record):
+    """What was read, or what is wrong with it. The files' bytes follow it, one after another."""
+
+    problem: Literal["", "data", "config"] = ""
+    message: Annotated[str, at_most(4_000)] = ""
+    error: int = 0
+    """The `errno` of the system's error."""
+    kind: Kind = "requirements"
+    names_torch: bool = False
+    sizes: Annotated[dict[str, int], at_most(4)] = field(default_factory=dict[str, int])
+    """The bytes of each file, by its name."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class InstallOrder(Record):
     """Installs what `input` in `folder` says into `venv`, and leaves nothing else that counts."""
 
-    kind: Literal["requirements", "lock", "script"]
+    kind: Kind
     folder: str
     """Belongs to this installation alone, which may not write it, but only its folders `venv` and `work`."""
     downloads: str
@@ -28,4 +72,6 @@ class InstallOrder(Record):
     """Packages that are not installed, as those of `site` are used."""
     site: list[str]
     """Folders with the worker's packages, which the environment sees behind its own."""
+    builds: bool
+    """Whether packages that are no wheels may be built."""
     sandbox: Sandbox

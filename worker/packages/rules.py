@@ -21,10 +21,14 @@ class PackageRules:
     """How one worker installs packages."""
 
     allowed: bool = True
+    builds: bool = True
+    """Whether packages may be built, which runs code of theirs. Else only wheels are installed."""
     index: str = ""
     """The URL of the index, perhaps with a password. Empty: what the job says, and PyPI."""
     timeout: timedelta = timedelta(minutes=10)
     """How long an installation may take."""
+    read_seconds: int = 30
+    """How much processor time the reading of what a job requires may take: a lock of 16 MiB needs about 2 s."""
     isolation: IsolationView = levels.OFF
 
     @property

@@ -20,6 +20,35 @@ from worker.packages.rules import PackageRules
 from worker.sandbox import levels
 
 OWNER = "usr_anna"
+PROJECT = """[project]
+name = "mine"
+version = "0"
+requires-python = ">=3.11"
+dependencies = ["alpha"]
+"""
+LOCKED = """version = 1
+revision = 3
+requires-python = ">=3.11"
+
+[[package]]
+name = "alpha"
+version = "1.0"
+source = {{ registry = "{url}" }}
+wheels = [
+    {{ url = "{host}/files/alpha-1.0-py3-none-any.whl", hash = "sha256:{digest}" }},
+]
+
+[[package]]
+name = "mine"
+version = "0"
+source = {{ virtual = "." }}
+dependencies = [
+    {{ name = "alpha" }},
+]
+
+[package.metadata]
+requires-dist = [{{ name = "alpha" }}]
+"""
 
 
 @functools.cache
@@ -32,6 +61,10 @@ class Packages:
     folder: Path
     index: Index
     timeout: timedelta = timedelta(minutes=5)
+    builds: bool = True
+    read_seconds: int = 30
+    own_index: bool = True
+    """Whether the operator has chosen the index."""
     isolation: IsolationView = field(default_factory=isolation_of_this_host)
     installations: list[Installation] = field(default_factory=list[Installation])
     before: frozenset[process.ProcessIdentity] = field(
@@ -44,7 +77,13 @@ class Packages:
 
     @property
     def cache(self) -> PackageCache:
-        rules = PackageRules(index=self.index.url, timeout=self.timeout, isolation=self.isolation)
+        rules = PackageRules(
+            index=self.index.url if self.own_index else "",
+            timeout=self.timeout,
+            isolation=self.isolation,
+            builds=self.builds,
+            read_seconds=self.read_seconds,
+        )
         return PackageCache(self.folder / "environments", rules)
 
     def begin(self, text: str, *, name: str = "requirements.txt", owner: str = OWNER) -> Installation:
@@ -59,12 +98,31 @@ class Packages:
         return self.begin_in(code, config, owner=owner)
 
     def begin_in(self, code: Path, config: Script, *, owner: str = OWNER) -> Installation:
-        found = requirements.read(code, config, own_index=True)
-        assert found is not None
+        order = requirements.order_of(code, config, self.cache.rules)
+        assert order is not None
         run = RunDir(self.folder / f"run-{len(self.installations)}")
         run.create()
-        self.installations.append(Installation(self.cache, found, owner=owner, run=run))
+        self.installations.append(Installation(self.cache, order, owner=owner, run=run))
         return self.installations[-1]
+
+    def begin_locked(self, digest: str, *, project: str = "", lock: str = "") -> Installation:
+        """Begins to install the project that has locked alpha 1.0, with more at the end of its files."""
+        code = self.folder / f"code-{len(self.installations)}"
+        code.mkdir()
+        (code / "pyproject.toml").write_text(PROJECT + project)
+        host = self.index.url.removesuffix("/simple")
+        (code / "uv.lock").write_text(LOCKED.format(url=self.index.url, host=host, digest=digest) + lock)
+        config = Script.model_validate({"code": "file:///code", "module": "train", "requirements": "pyproject.toml"})
+        return self.begin_in(code, config)
+
+    def reach_index(self, installation: Installation) -> None:
+        """Polls until the installation has begun to download a file, of which the index keeps the half."""
+
+        def reached() -> bool:
+            assert installation.poll() is None
+            return self.index.reached.is_set()
+
+        wait_for(reached, "the download")
 
     def install(self, text: str, *, name: str = "requirements.txt", owner: str = OWNER) -> Installed | NotInstalled:
         return self.finish(self.begin(text, name=name, owner=owner))

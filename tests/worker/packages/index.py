@@ -128,6 +128,10 @@ def serving() -> Generator[Index]:
                 index.released.wait()
             self.wfile.write(content[half:])
 
+        def do_HEAD(self) -> None:
+            index.asked.append(self.path)
+            self.send_error(405)
+
         def log_message(self, format: str, *args: object) -> None:
             pass
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from store.db.database import Database
+from tests.disks import mounted
 from tests.store.fixture import StoreFixture
 from tests.worker.attempt import Attempt, wait_for
 from tests.worker.attempts.fixture import INVENTORY, SimulatedRunnerFixture, worker_context
@@ -38,6 +39,12 @@ try:
     print(os.listdir(sys.argv[1]))
 except OSError:
     pass
+"""
+FILLS = """
+import pathlib
+def build_wheel(folder, *_):
+    (pathlib.Path.home() / "large").write_bytes(bytes(30_000_000))
+    raise SystemExit("No space left on device")
 """
 
 
@@ -161,6 +168,21 @@ def test_an_index_that_does_not_answer_costs_no_restart(simulated: SimulatedRunn
     job = simulated.wait_for_end()
     assert (job.state, job.restarts) == (JobState.QUEUED, 0)
     assert "the packages cannot be downloaded now" in job.reason_message
+
+
+@pytest.mark.parametrize("requirements", ["gamma\n"])
+def test_an_attempt_that_fills_its_disk_again_and_again_ends(
+    simulated: SimulatedRunnerFixture, index: Index, tmp_path: Path
+) -> None:
+    index.add_source("gamma", build=FILLS)
+    root = simulated.context.packages.root
+    root.mkdir()
+    with mounted(root, kibibytes=(1 << 20) + 20_000):  # more than 1 GiB, of which the build takes some
+        simulated.start_runner()
+        job = simulated.wait_for_end()
+        remove_inside(tmp_path, root.name)
+    assert (job.state, job.restarts) == (JobState.QUEUED, 0)
+    assert "the packages do not fit on the disk of this host: they have filled it 3 times" in job.reason_message
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from datetime import timedelta
 import hashlib
-import os
 from pathlib import Path
 import signal
 import subprocess
@@ -14,12 +13,9 @@ from tests.disks import mounted
 from tests.worker.attempt import wait_for
 from tests.worker.packages.fixture import Packages, run_python
 from tests.worker.packages.index import BROKEN_BUILD, Index
-from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.job import EndReason
-from torchyard.contract.recipes import Script
 from worker.engines.local import process
-from worker.packages import requirements
-from worker.packages.installation import Installation, Installed, NotInstalled
+from worker.packages.installation import Installed, NotInstalled
 from worker.untrusted import remove_inside
 
 METADATA = """# /// script
@@ -63,7 +59,7 @@ def test_packages_are_installed_beside_the_workers(packages: Packages, index: In
 def test_a_lock_is_installed_as_it_is(packages: Packages, index: Index) -> None:
     digest = index.add("alpha")
     index.add("alpha", "2.0")
-    found = packages.finish(_begin_locked(packages, index, digest))
+    found = packages.finish(packages.begin_locked(digest))
     assert isinstance(found, Installed), found
     assert run_python(found.environment, "import alpha; print(alpha.version)") == "1.0\n"
 
@@ -111,7 +107,7 @@ def test_a_build_that_fails_is_shown(packages: Packages, index: Index) -> None:
 def test_a_file_with_another_hash_is_refused(packages: Packages, index: Index) -> None:
     index.add("alpha")
     wrong = hashlib.sha256(b"").hexdigest()
-    locked = packages.finish(_begin_locked(packages, index, wrong))
+    locked = packages.finish(packages.begin_locked(wrong))
     for found in (locked, packages.install(f"alpha==1.0 --hash=sha256:{wrong}\n")):
         assert isinstance(found, NotInstalled)
         assert found.reason is EndReason.LAUNCH_FAILED
@@ -122,8 +118,7 @@ def test_two_at_once_install_once(packages: Packages, index: Index) -> None:
     index.add("alpha")
     index.released.clear()
     first, second = packages.begin("alpha\n"), packages.begin("alpha\n")
-    assert first.poll() is None
-    index.reached.wait()
+    packages.reach_index(first)
     assert second.poll() is None
     index.released.set()
     made, found = packages.finish(first), packages.finish(second)
@@ -136,8 +131,7 @@ def test_nothing_is_left_of_an_installation_that_is_ended(packages: Packages, in
     index.add("alpha")
     index.released.clear()
     installation = packages.begin("alpha\n")
-    assert installation.poll() is None
-    index.reached.wait()
+    packages.reach_index(installation)
     installation.close()
     assert packages.installers() == []
     assert packages.environments() == []
@@ -150,8 +144,7 @@ def test_what_a_killed_installation_left_does_not_count(packages: Packages, inde
     index.add("alpha")
     index.released.clear()
     killed = packages.begin("alpha\n")
-    assert killed.poll() is None
-    index.reached.wait()
+    packages.reach_index(killed)
     for item in packages.installers():
         process.send(item, signal.SIGKILL)
     wait_for(lambda: packages.installers() == [], "the end of all processes")
@@ -180,6 +173,15 @@ def test_a_full_disk_passes(packages: Packages, index: Index, tmp_path: Path) ->
         index.add("alpha")
         assert isinstance(packages.install("alpha\n"), Installed)
         remove_inside(tmp_path, "environments")
+
+
+@pytest.mark.parametrize("words", ["No space left on device", "error sending request: operation timed out"])
+def test_words_of_a_build_are_no_evidence(packages: Packages, index: Index, words: str) -> None:
+    index.add_source("gamma", build=f"def build_wheel(*_):\n    raise SystemExit({words!r})\n")
+    found = packages.install("gamma\n")
+    assert isinstance(found, NotInstalled)
+    assert found.reason is EndReason.LAUNCH_FAILED
+    assert words in found.message
 
 
 def test_an_index_that_does_not_answer_passes(packages: Packages, index: Index) -> None:
@@ -227,88 +229,6 @@ def test_nothing_that_a_build_starts_outlives_it(packages: Packages, index: Inde
     if left is not None:
         process.send(left, signal.SIGKILL)
     assert left is None
-
-
-def test_jobs_choose_no_index_where_the_operator_has(packages: Packages) -> None:
-    with pytest.raises(ConfigError, match=r"requirements.txt, line 2: .* leave --extra-index-url out"):
-        packages.begin("alpha\n--extra-index-url https://other.example/simple\n")
-    with pytest.raises(ConfigError, match=r"leave tool.uv.index out"):
-        packages.begin(
-            '# /// script\n# dependencies = []\n# [[tool.uv.index]]\n# url = "https://x"\n# ///\n', name="train.py"
-        )
-
-
-def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
-    (tmp_path / "pyproject.toml").write_text("[project]")
-    (tmp_path / "train.py").write_text("print(1)")
-    (tmp_path / "outside.txt").symlink_to("/etc/passwd")
-    for name, message in {
-        "pyproject.toml": r"pyproject.toml needs uv.lock beside it: make it with `uv lock`",
-        "script": r"train.py has no block of metadata that begins with `# /// script`",
-        "none.txt": r"there is no .*none.txt",
-        "outside.txt": r"outside.txt lies outside the code folder",
-    }.items():
-        config = Script.model_validate({"code": "file:///code", "requirements": name})
-        with pytest.raises(DataError, match=message):
-            requirements.read(tmp_path, config, own_index=False)
-
-
-def test_a_link_that_takes_the_place_of_the_folder_or_the_file_is_not_followed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    outside, code = tmp_path / "outside", tmp_path / "code"
-    for folder in (outside, code):
-        folder.mkdir()
-        (folder / "private.txt").write_text("secret")
-    (tmp_path / "link").symlink_to(outside)
-    config = Script.model_validate({"code": "file:///code", "requirements": "private.txt"})
-    with pytest.raises(DataError, match="outside the code folder"):
-        requirements.read(tmp_path / "link", config, own_index=False)
-
-    def replaced(path: Path) -> bool:
-        path.unlink()
-        path.symlink_to(outside / "private.txt")
-        return True
-
-    monkeypatch.setattr(os.path, "isfile", replaced)
-    with pytest.raises(DataError, match="changed while it was read"):
-        requirements.read(code, config, own_index=False)
-
-
-def _begin_locked(packages: Packages, index: Index, digest: str) -> Installation:
-    code = packages.folder / f"locked-{digest[:8]}"
-    code.mkdir()
-    (code / "pyproject.toml").write_text(
-        '[project]\nname = "mine"\nversion = "0"\nrequires-python = ">=3.11"\ndependencies = ["alpha"]\n'
-    )
-    (code / "uv.lock").write_text(LOCKED.format(url=index.url, host=index.url.removesuffix("/simple"), digest=digest))
-    config = Script.model_validate({"code": "file:///code", "module": "train", "requirements": "pyproject.toml"})
-    return packages.begin_in(code, config)
-
-
-LOCKED = """version = 1
-revision = 3
-requires-python = ">=3.11"
-
-[[package]]
-name = "alpha"
-version = "1.0"
-source = {{ registry = "{url}" }}
-wheels = [
-    {{ url = "{host}/files/alpha-1.0-py3-none-any.whl", hash = "sha256:{digest}" }},
-]
-
-[[package]]
-name = "mine"
-version = "0"
-source = {{ virtual = "." }}
-dependencies = [
-    {{ name = "alpha" }},
-]
-
-[package.metadata]
-requires-dist = [{{ name = "alpha" }}]
-"""
 
 
 def _origin_of_torch() -> str:

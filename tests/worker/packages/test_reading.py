@@ -1,0 +1,365 @@
+"""What a job's code requires is read by a process of its own, with limits."""
+
+from collections.abc import Generator
+import os
+from pathlib import Path
+
+import pytest
+
+from tests import test_imports
+from tests.worker.packages.fixture import Packages, run_python
+from tests.worker.packages.index import Index, serving
+from torchyard.contract.errors import ConfigError, DataError
+from torchyard.contract.recipes import Script
+from worker.packages import lines
+from worker.packages.code import Code
+from worker.packages.installation import Installed, NotInstalled
+from worker.packages.metadata import metadata_of
+from worker.packages.order import MAX_LOCK_BYTES, MAX_TEXT_BYTES
+
+SLOW = "a." * 90_000 + "b = 1"  # 180 KB, for which the parser needs a minute
+PARSERS = {"tomllib", "packaging", "yaml", "configparser", "csv", "tarfile", "zipfile", "xml", "email", "pickle"}
+
+
+def _script(content: str) -> str:
+    return "# /// script\n" + "".join(f"# {line}\n" for line in content.splitlines()) + "# ///\n"
+
+
+@pytest.mark.parametrize(("name", "text"), [("train.py", _script(SLOW)), ("pyproject.toml", SLOW)])
+def test_slow_text_ends_the_process_that_reads_it_while_the_worker_goes_on(
+    packages: Packages, name: str, text: str
+) -> None:
+    packages.read_seconds = 1
+    code = packages.folder / "code"
+    code.mkdir()
+    (code / name).write_text(text)
+    (code / "uv.lock").write_text(text)
+    config = Script.model_validate(
+        {"code": "file:///code", "entrypoint": "train.py", "requirements": "script" if name == "train.py" else name}
+    )
+    installation = packages.begin_in(code, config)
+    with pytest.raises(DataError, match="cannot be read within 1 s of processor time"):
+        assert installation.poll() is None
+        packages.finish(installation)
+    assert packages.installers() == []
+
+
+@pytest.mark.thorough
+def test_text_that_needs_much_memory_is_refused(packages: Packages) -> None:
+    installation = packages.begin_locked("0" * 64, lock="".join(f"[a{n}.b.c]\n" for n in range(1_100_000)))
+    with pytest.raises(DataError, match=r"pyproject.toml needs more than 1 GiB of memory to be read"):
+        packages.finish(installation)
+
+
+def test_text_that_is_nested_deeply_is_refused(packages: Packages) -> None:
+    with pytest.raises(DataError, match=r"train.py is not valid TOML"):
+        packages.install(_script("x = " + "[" * 100_000), name="train.py")
+
+
+def test_only_processes_of_their_own_parse_what_users_brought() -> None:
+    found = {
+        (str(item.file), item.top)
+        for item in test_imports.ALL
+        if item.file.parts[0] == "worker" and item.top in PARSERS and item.when != "never"
+    }
+    assert found == {("worker/packages/metadata.py", "tomllib"), ("worker/packages/lines.py", "packaging")}
+    parsing = ("metadata", "lines", "reading", "install")
+    modules = {f"worker.packages.{name}" for name in parsing}
+    importers = {str(item.file) for item in test_imports.ALL if item.module in modules and item.when != "never"}
+    assert importers <= {f"worker/packages/{name}.py" for name in parsing}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        (
+            "requirements.txt",
+            "# " + "x" * MAX_TEXT_BYTES,
+            rf"requirements.txt has {MAX_TEXT_BYTES + 2} bytes: at most {MAX_TEXT_BYTES} are possible",
+        ),
+        (
+            "train.py",
+            _script('x = "' + "x" * MAX_TEXT_BYTES + '"'),
+            rf"the metadata of train.py has [0-9]+ bytes: at most {MAX_TEXT_BYTES} are possible",
+        ),
+        (
+            "train.py",
+            "#" * (MAX_LOCK_BYTES + 1),
+            rf"train.py has {MAX_LOCK_BYTES + 1} bytes: at most ",
+        ),
+    ],
+    ids=["requirements", "metadata", "script"],
+)
+def test_what_is_too_large_is_refused_with_its_size(packages: Packages, name: str, text: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        packages.install(text, name=name)
+
+
+def test_a_lock_that_is_too_large_is_refused_with_its_size(packages: Packages) -> None:
+    installation = packages.begin_locked("0" * 64, lock="#" * MAX_LOCK_BYTES)
+    with pytest.raises(DataError, match=rf"uv.lock has [0-9]+ bytes: at most {MAX_LOCK_BYTES} are possible"):
+        packages.finish(installation)
+
+
+def test_a_large_script_with_little_metadata_is_read(packages: Packages, index: Index) -> None:
+    index.add("alpha")
+    packages.installed(_script('dependencies = ["alpha"]') + "x = 1\n" * 100_000, name="train.py")
+
+
+def test_blocks_of_metadata_are_found_as_the_standard_says() -> None:
+    begin, end = "# /// script", "# ///"
+    block, table = metadata_of(f"import x\n{begin}\n# a = 1\n#\n# # {end}\n{end}\n# more\n\n{end}\n", "train.py")
+    assert (block, table) == (f"{begin}\n# a = 1\n#\n# # {end}\n{end}\n", {"a": 1})
+    for text, problem in {
+        f"{begin}\n{end}\n": "no block",
+        f"{begin}\n# a = 1\nx = 1\n{end}\n": "no block",
+        f" {begin}\n# a = 1\n{end}\n": "no block",
+        f"{begin}\n#a = 1\n{end}\n": "no block",
+        f"{begin}\n# a = 1\n{end}\n\n{begin}\n# a = 1\n{end}\n": "more than one block",
+    }.items():
+        with pytest.raises(DataError, match=f"train.py has {problem} of metadata"):
+            metadata_of(text, "train.py")
+
+
+def test_included_files_are_read_too(packages: Packages, index: Index) -> None:
+    index.add("alpha")
+    index.add("alpha", "2.0")
+    index.add("beta")
+    code = packages.folder / "code-0"
+    (code / "sets").mkdir(parents=True)
+    (code / "sets/more.txt").write_text("-r ../requirements.txt\nbeta \\\n  >=1  # needed\n--constraint=limits.txt\n")
+    (code / "sets/limits.txt").write_text("alpha<2\n")
+    found = packages.installed("alpha\n-r sets/more.txt\n")
+    assert run_python(found.environment, "import alpha, beta; print(alpha.version, beta.version)") == "1.0 1.0\n"
+    (code / "sets/limits.txt").write_text("alpha>=2\n")
+    other = packages.begin_in(code, _requirements())
+    found = packages.finish(other)
+    assert isinstance(found, Installed)
+    assert not found.was_there
+    (code / "sets/limits.txt").write_text("-r ../../outside.txt\n")
+    (packages.folder / "outside.txt").write_text("alpha\n")
+    with pytest.raises(DataError, match="lies outside the code folder"):
+        packages.finish(packages.begin_in(code, _requirements()))
+
+
+def test_files_that_include_one_another_are_read_once() -> None:
+    read: list[str] = []
+
+    def text(name: str, most: int) -> str:
+        read.append(name)
+        return "-r a.txt\n-r ./b.txt\n-c a.txt\n" + name[0]
+
+    found = lines.Lines(text, own_index=False)
+    found.add_file("a.txt")
+    assert sorted(read) == ["a.txt", "a.txt", "b.txt", "b.txt"]
+    assert (sorted(found.requirements), sorted(found.constraints)) == (["a\n", "b\n"], ["a\n", "b\n"])
+
+
+def test_all_included_files_together_have_one_limit() -> None:
+    found = lines.Lines(lambda name, most: f"-r {name}x\n" + "#" * (most // 3), own_index=False)
+    with pytest.raises(DataError, match=rf"with the files that were read before it, has .* at most {MAX_TEXT_BYTES} "):
+        found.add_file("a")
+
+
+@pytest.mark.parametrize("own_index", [False, True])
+@pytest.mark.parametrize(
+    ("text", "is_torch"),
+    [("torch", True), (" Torch>=2 ", True), ("torch;python_version>'3'", True), ("torch-x", False), ("pytorch", False)],
+)
+def test_torch_is_found_by_its_name_unless_it_is_only_constrained(text: str, is_torch: bool, own_index: bool) -> None:
+    required = lines.Lines(lambda name, most: text, own_index=own_index)
+    required.add_requirement(text, "train.py")
+    constrained = lines.Lines(lambda name, most: "-c b.txt" if name == "a.txt" else text, own_index=own_index)
+    constrained.add_file("a.txt")
+    assert (required.names_torch, constrained.names_torch) == (is_torch, False)
+
+
+@pytest.fixture
+def other() -> Generator[Index]:
+    """Another index, with the packages `alpha` and `evil`."""
+    with serving() as served:
+        served.add("alpha")
+        served.add("evil")
+        yield served
+
+
+REFUSED = {
+    "alpha @ {file}": "the address of alpha",
+    "alpha@{file}": "the address of alpha",
+    "alpha\nevil \\\n @ {file}": "the address of evil",
+    "alpha @ git+{url}": "the address of alpha",
+    "git+{url}": "git+",
+    "{file}": "http://",
+    "./alpha.whl": "./alpha.whl",
+    "-e .": "-e",
+    "-e git+{url}": "-e",
+    "-r {url}": "-r http://",
+    "-r{url}": "-r http://",
+    "--requirement={url}": "-r http://",
+    "-c {url}": "-c http://",
+    "-i {url}": "-i",
+    "--index-url {url}": "--index-url",
+    "  --extra-index-url={url}": "--extra-index-url",
+    "alpha --extra-index-url {url}": "--extra-index-url",
+    "alpha --hash=sha256:00 --index-url={url}": "--index-url",
+    "--only-binary :all: --index-url={url}": "--only-binary",
+    "--pre\\\n--index-url={url}": "--pre--index-url",
+    "--find-links {url}": "--find-links",
+    "-f {url}": "-f",
+    "--trusted-host other": "--trusted-host",
+    "--config-settings x": "--config-settings",
+}
+
+
+@pytest.mark.parametrize("depth", [0, 2])
+@pytest.mark.parametrize(("text", "option"), REFUSED.items())
+def test_files_name_no_place_where_the_operator_has_chosen_the_index(text: str, option: str, depth: int) -> None:
+    text = text.format(url="http://other.example/simple", file="http://other.example/alpha-1.0-py3-none-any.whl")
+    files = {"0.txt": "-r 1.txt\n", "1.txt": "alpha\n-c 2.txt\n", "2.txt": f"{text}\n"}
+    found = lines.Lines(lambda name, most: files[name], own_index=True)
+    with pytest.raises(ConfigError, match=r"2.txt, line [12]: .*TORCHYARD_PACKAGE_INDEX.*: leave ") as refused:
+        found.add_file(f"{2 - depth}.txt")
+    assert f"leave {option}" in refused.value.message
+
+
+def test_an_included_file_reaches_no_other_index(packages: Packages, other: Index) -> None:
+    code = packages.folder / "code-0"
+    code.mkdir()
+    (code / "more.txt").write_text(f"evil\n--extra-index-url {other.url}\n")
+    with pytest.raises(ConfigError, match=r"more.txt, line 2: .*: leave --extra-index-url out"):
+        packages.install("-r more.txt\n")
+    assert other.asked == []
+
+
+def test_plain_lines_are_allowed_where_the_operator_has_chosen_the_index() -> None:
+    text = '--no-binary alpha\nalpha[x]>=1,<2 ; python_version > "3" \\\n  --hash=sha256:00 \\\n\t--hash sha256:11\n'
+    assert lines.checked(text, "a.txt") == (
+        '--no-binary alpha\nalpha[x]<2,>=1; python_version > "3" --hash=sha256:00 --hash=sha256:11\n'
+    )
+    with pytest.raises(DataError, match=r"a.txt, line 1: '\?\?' is not a requirement"):
+        lines.checked("??", "a.txt")
+
+
+@pytest.mark.parametrize(
+    ("toml", "option"),
+    [
+        ('dependencies = ["alpha @ {file}"]', "the address of alpha"),
+        ('dependencies = ["alpha\\n--index-url={url}"]', "--index-url="),
+        ('dependencies = ["-r {url}"]', "-r"),
+        ('dependencies = []\n[[tool.uv.index]]\nurl = "{url}"', "tool.uv.index"),
+        ('dependencies = ["alpha"]\n[tool.uv.sources]\nalpha = {{url = "{file}"}}', "tool.uv.sources"),
+        ('dependencies = ["alpha"]\n[tool.uv]\nconstraint-dependencies = ["alpha @ {file}"]', "tool.uv.constraint-"),
+    ],
+)
+def test_metadata_names_no_place_where_the_operator_has_chosen_the_index(
+    packages: Packages, other: Index, toml: str, option: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"leave {option}"):
+        packages.install(_script(toml.format(url=other.url, file=_file(other))), name="train.py")
+    assert other.asked == []
+
+
+@pytest.mark.parametrize(
+    ("project", "lock"),
+    [
+        ('[[tool.uv.index]]\nurl = "{url}"\n', ""),
+        ('[tool.uv.sources]\nalpha = {{ url = "{file}" }}\n', ""),
+        ("", '[[package]]\nname = "evil"\nversion = "1.0"\nsource = {{ url = "{file}" }}\n'),
+        ("", '[[package]]\nname = "evil"\nversion = "1.0"\nsource = {{ git = "{url}#0" }}\n'),
+    ],
+)
+def test_projects_name_no_place_where_the_operator_has_chosen_the_index(
+    packages: Packages, index: Index, other: Index, project: str, lock: str
+) -> None:
+    project, lock = (text.format(url=other.url, file=_file(other)) for text in (project, lock))
+    installation = packages.begin_locked(index.add("alpha"), project=project, lock=lock)
+    with pytest.raises(ConfigError, match=r"leave (tool.uv.(index|sources)|the address of evil) out"):
+        packages.finish(installation)
+    assert other.asked == []
+
+
+def test_a_lock_of_another_index_is_installed_from_the_operators(
+    packages: Packages, index: Index, other: Index
+) -> None:
+    lock = packages.begin_locked(index.add("alpha"))
+    path = packages.folder / "code-0/uv.lock"
+    path.write_text(path.read_text().replace(index.url.removesuffix("/simple"), other.url.removesuffix("/simple")))
+    assert isinstance(packages.finish(lock), Installed)
+    assert (other.asked, index.downloads()) == ([], ["alpha-1.0-py3-none-any.whl"])
+
+
+def test_another_index_is_used_where_the_operator_has_chosen_none(
+    packages: Packages, index: Index, other: Index
+) -> None:
+    packages.own_index = False
+    code = packages.folder / "code-0"
+    code.mkdir()
+    (code / "where.txt").write_text(f"--index-url {other.url}\n")
+    assert isinstance(packages.install("alpha\n-r where.txt\n"), Installed)
+    assert other.downloads() == ["alpha-1.0-py3-none-any.whl"]
+    assert index.asked == []
+
+
+def test_an_address_in_the_metadata_of_a_package_is_refused(packages: Packages, index: Index, other: Index) -> None:
+    index.add("kappa", needs=f"Requires-Dist: evil @ {_file(other, 'evil')}\n")
+    found = packages.install("kappa\n")
+    assert isinstance(found, NotInstalled)
+    assert "URL dependencies must be expressed as direct requirements" in " ".join(found.message.split())
+    assert other.asked == []
+
+
+def test_nothing_is_built_where_the_operator_allows_wheels_alone(packages: Packages, index: Index) -> None:
+    packages.builds = False
+    index.add("alpha")
+    index.add_source("gamma", build="raise SystemExit('built')")
+    assert isinstance(packages.install("alpha\n"), Installed)
+    found = packages.install("gamma\n")
+    assert isinstance(found, NotInstalled)
+    assert "built" not in found.message
+
+
+def test_what_cannot_be_read_is_said(packages: Packages) -> None:
+    code = packages.folder / "code"
+    code.mkdir()
+    (code / "pyproject.toml").write_text("[project]")
+    (code / "train.py").write_text("print(1)")
+    (code / "outside.txt").symlink_to("/etc/passwd")
+    (code / "bytes.txt").write_bytes(b"\xff")
+    for name, message in {
+        "pyproject.toml": r"pyproject.toml needs uv.lock beside it: make it with `uv lock`",
+        "script": r"train.py has no block of metadata that begins with `# /// script`",
+        "none.txt": r"there is no .*none.txt",
+        "outside.txt": r"outside.txt lies outside the code folder",
+        "bytes.txt": r"bytes.txt is not a text in UTF-8",
+    }.items():
+        with pytest.raises(DataError, match=message):
+            packages.finish(packages.begin_in(code, _requirements(name)))
+
+
+def test_a_link_that_takes_the_place_of_the_folder_or_the_file_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside, code = tmp_path / "outside", tmp_path / "code"
+    for folder in (outside, code):
+        folder.mkdir()
+        (folder / "private.txt").write_text("secret")
+    (tmp_path / "link").symlink_to(outside)
+    with pytest.raises(DataError, match="outside the code folder"):
+        Code(str(tmp_path / "link")).text("private.txt", 100)
+
+    def replaced(path: Path) -> bool:
+        path.unlink()
+        path.symlink_to(outside / "private.txt")
+        return True
+
+    monkeypatch.setattr(os.path, "isfile", replaced)
+    with pytest.raises(DataError, match="changed while it was read"):
+        Code(str(code)).text("private.txt", 100)
+
+
+def _requirements(name: str = "requirements.txt") -> Script:
+    return Script.model_validate({"code": "file:///code", "entrypoint": "train.py", "requirements": name})
+
+
+def _file(index: Index, name: str = "alpha") -> str:
+    return f"{index.url.removesuffix('/simple')}/files/{name}-1.0-py3-none-any.whl"

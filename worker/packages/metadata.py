@@ -1,0 +1,85 @@
+"""The TOML that says what a program requires: a script's metadata (PEP 723), `pyproject.toml` and `uv.lock`."""
+
+from itertools import pairwise
+import tomllib
+from typing import Any
+
+from torchyard.contract.errors import ConfigError, DataError
+from worker.packages.code import too_large
+from worker.packages.order import MAX_TEXT_BYTES
+
+_BEGIN, _END = "# /// script", "# ///"
+_INDEX_KEYS = {"index", "index-url", "extra-index-url", "find-links", "no-index", "sources", "pip"}
+
+
+def metadata_of(script: str, name: str) -> tuple[str, dict[str, Any]]:
+    """Returns the only block of metadata in a script, as it stands there and parsed. Raises DataError."""
+    blocks = _blocks(script)
+    if len(blocks) != 1:
+        many = "more than one block" if blocks else "no block"
+        raise DataError(f"{name} has {many} of metadata that begins with `{_BEGIN}` (PEP 723)")
+    (lines,) = blocks
+    block = "\n".join(lines) + "\n"
+    if len(block.encode()) > MAX_TEXT_BYTES:
+        raise too_large(f"the metadata of {name}", size=len(block.encode()), most=MAX_TEXT_BYTES)
+    return block, toml("\n".join(line[2:] for line in lines[1:-1]), name)
+
+
+def toml(text: str, name: str) -> dict[str, Any]:
+    """Raises DataError."""
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{name} is not valid TOML: {error}") from None
+
+
+def dependencies(metadata: dict[str, Any], name: str) -> list[str]:
+    """Returns the requirements in a script's metadata. Raises DataError."""
+    found = metadata.get("dependencies", [])
+    if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
+        raise DataError(f"{name}: dependencies must be a list of texts")
+    return found
+
+
+def names_torch(lock: dict[str, Any]) -> bool:
+    """Returns whether torch is among the packages of a `uv.lock`."""
+    packages = lock.get("package", [])
+    return isinstance(packages, list) and any(_table(item).get("name") == "torch" for item in packages)
+
+
+def require_registries(lock: dict[str, Any], name: str) -> None:
+    """Raises ConfigError if a package of a `uv.lock` comes from an address instead of an index."""
+    packages = lock.get("package", [])
+    for item in packages if isinstance(packages, list) else []:
+        if {"url", "git"} & _table(_table(item).get("source")).keys():
+            package = str(_table(item).get("name"))[:100]
+            raise ConfigError(f"{name}: {one_index(f'the address of {package}')}")
+
+
+def require_one_index(table: dict[str, Any], name: str, *, strict: bool = False) -> None:
+    """Raises ConfigError if `[tool.uv]` says where packages come from. `strict`: if it says anything at all."""
+    chosen = sorted(key for key in _table(_table(table.get("tool")).get("uv")) if strict or key in _INDEX_KEYS)
+    if chosen:
+        raise ConfigError(f"{name}: {one_index(f'tool.uv.{chosen[0]}')}")
+
+
+def one_index(option: str) -> str:
+    """Returns why an option is refused."""
+    return f"this worker installs from one package index (TORCHYARD_PACKAGE_INDEX): leave {option} out"
+
+
+def _blocks(script: str) -> list[list[str]]:
+    """Returns the lines of each block: in a run of comments from the first beginning to the last end."""
+    lines = [*script.split("\n"), ""]
+    gaps = [-1, *(at for at, line in enumerate(lines) if line != "#" and not line.startswith("# "))]
+    found: list[list[str]] = []
+    for before, after in pairwise(gaps):
+        run = lines[before + 1 : after]
+        if _BEGIN in run and _END in run:
+            begin, end = run.index(_BEGIN), len(run) - 1 - run[::-1].index(_END)
+            found += [run[begin : end + 1]] if end > begin + 1 else []
+    return found
+
+
+def _table(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,117 @@
+"""Reads what a job's code requires: `python -P -m worker.packages.reading ORDER`, a `ReadOrder` as JSON.
+
+Who wrote the files may be hostile, and parsers are slow on purpose-made text. So this process may read the code folder
+alone, where the kernel has Landlock, and has a limit of processor time and of memory. It prints a `ReadReport`, and
+then the bytes of the files for uv.
+"""
+
+from collections.abc import Mapping
+import errno
+import os
+import resource
+import signal
+import sys
+
+from torchyard.contract.errors import ConfigError, DataError
+from torchyard.contract.inspection import prctl
+from worker.packages.code import Code
+from worker.packages.lines import Lines
+from worker.packages.metadata import dependencies, metadata_of, names_torch, require_one_index, require_registries, toml
+from worker.packages.order import (
+    CONSTRAINTS,
+    LOCK,
+    MAX_LOCK_BYTES,
+    MAX_REPORT_BYTES,
+    MAX_TEXT_BYTES,
+    PYPROJECT,
+    REQUIREMENTS,
+    SCRIPT,
+    ReadOrder,
+    ReadReport,
+)
+from worker.sandbox import landlock, privileges
+
+MEMORY_BYTES = 1 << 30
+_PR_SET_PDEATHSIG = 1
+_MOST_WORDS = 2_000
+
+
+def main() -> None:
+    """Raises OSError if this process cannot be confined."""
+    order = ReadOrder.from_json(sys.argv[1])
+    prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a worker that is killed leaves nobody who reads
+    _confine(order)
+    files: Mapping[str, bytes] = {}
+    try:
+        report, files = read(order)
+    except (DataError, ConfigError) as error:
+        problem = "data" if isinstance(error, DataError) else "config"
+        report = ReadReport(problem=problem, message=error.message[:_MOST_WORDS])
+    except OSError as error:
+        report = ReadReport(error=error.errno or errno.EIO)
+    except (MemoryError, SystemError):  # Python raises the second where there is no memory for the first
+        report = ReadReport(problem="data", message=f"{order.name} needs more than 1 GiB of memory to be read")
+    with open(1, "wb", closefd=False) as answer:
+        answer.writelines([report.to_json().encode(), b"\n", *files.values()])
+
+
+def read(order: ReadOrder) -> tuple[ReadReport, Mapping[str, bytes]]:
+    """Returns what the code requires, and its files for uv. Raises DataError, ConfigError and OSError."""
+    reads = {"requirements": _requirements, "lock": _project, "script": _script}
+    report, texts = reads[order.kind](order, Code(order.code))
+    files = {name: text.encode() for name, text in texts.items()}
+    sizes = {name: len(content) for name, content in files.items()}
+    return ReadReport(kind=report.kind, names_torch=report.names_torch, sizes=sizes), files
+
+
+def _requirements(order: ReadOrder, code: Code) -> tuple[ReadReport, dict[str, str]]:
+    lines = Lines(code.text, own_index=order.own_index)
+    lines.add_file(order.name)
+    return _flat(lines)
+
+
+def _flat(lines: Lines) -> tuple[ReadReport, dict[str, str]]:
+    files = {REQUIREMENTS: "".join(lines.requirements)}
+    if lines.constraints:
+        files[CONSTRAINTS] = "".join(lines.constraints)
+    return ReadReport(kind="requirements", names_torch=lines.names_torch), files
+
+
+def _project(order: ReadOrder, code: Code) -> tuple[ReadReport, dict[str, str]]:
+    lock = os.path.join(os.path.dirname(order.name), LOCK)  # noqa: PTH118, PTH120 a name in the code folder, no path
+    if not code.has(lock):
+        raise DataError(f"{order.name} needs {lock} beside it: make it with `uv lock`")
+    project, locked = code.text(order.name, MAX_TEXT_BYTES), code.text(lock, MAX_LOCK_BYTES)
+    table = toml(locked, lock)
+    if order.own_index:
+        require_one_index(toml(project, order.name), order.name)
+        require_registries(table, lock)
+    return ReadReport(kind="lock", names_torch=names_torch(table)), {PYPROJECT: project, LOCK: locked}
+
+
+def _script(order: ReadOrder, code: Code) -> tuple[ReadReport, dict[str, str]]:
+    block, table = metadata_of(code.text(order.name, MAX_LOCK_BYTES), order.name)
+    wanted = dependencies(table, order.name)
+    lines = Lines(code.text, own_index=order.own_index)
+    if order.own_index:
+        require_one_index(table, order.name, strict=True)
+    for item in wanted:
+        lines.add_requirement(item, order.name)
+    if order.own_index:
+        return _flat(lines)
+    return ReadReport(kind="script", names_torch=lines.names_torch), {SCRIPT: block}
+
+
+def _confine(order: ReadOrder) -> None:
+    most = MAX_TEXT_BYTES + MAX_LOCK_BYTES + MAX_REPORT_BYTES
+    privileges.drop()
+    privileges.limit_resources()
+    resource.setrlimit(resource.RLIMIT_CPU, (order.seconds, order.seconds + 1))  # SIGXCPU, which says why, comes first
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+    if landlock.abi():
+        landlock.restrict([(order.code, landlock.READ)])
+
+
+if __name__ == "__main__":
+    main()
