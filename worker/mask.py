@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import islice
 import json
 import re
 
@@ -13,8 +12,6 @@ _LEAST_CHARACTERS = 8
 """A shorter value is not masked: it would hide innocent text."""
 _LEAST_PART = 4
 """Characters of a value that are masked where the rest of it was cut off."""
-_MOST_LINES = 500
-"""Lines of all values that are masked by themselves: every further one makes each search slower."""
 _MOST_TRIES = 100
 """Of places where a cut value may begin or end. Beyond them, more is masked than needed."""
 _FEW = 32
@@ -28,7 +25,7 @@ class Mask:
     def __init__(self, values: Iterable[str] = ()) -> None:
         whole = list(values)
         lines = (line for value in whole for line in value.splitlines() if len(line) >= _LEAST_CHARACTERS)
-        parts = {form for part in (*whole, *islice(lines, _MOST_LINES)) for form in (part, *_escaped(part))}
+        parts = {form for part in (*whole, *lines) for form in (part, *_escaped(part))}
         self._parts = sorted((part for part in parts if len(part) >= _LEAST_CHARACTERS), key=len, reverse=True)
         self._by_start: dict[str, list[str]] = {}
         for part in self._parts:
