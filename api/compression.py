@@ -3,8 +3,9 @@
 import gzip
 import re
 
-from anyio import to_thread
+from anyio import CapacityLimiter, to_thread
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _LEAST_BYTES = 1 << 10
@@ -13,6 +14,10 @@ _THREAD_BYTES = 1 << 17
 _LEVEL = 5
 _TYPES = frozenset({"application/json", "application/problem+json"})
 _GZIP = re.compile(r"\s*(x-)?gzip\s*(;\s*q=(0\.[0-9]*[1-9][0-9]*|1(\.0*)?)\s*)?", re.IGNORECASE)
+
+
+_THREADS = CapacityLimiter(2)
+"""Apart from the threads of all other work: it takes long."""
 
 
 class Compression:
@@ -47,15 +52,24 @@ def accepts_gzip(headers: Headers) -> bool:
     return any(_GZIP.fullmatch(item) is not None for item in accepted)
 
 
+def gzipped(response: Response, request: Headers) -> Response:
+    """Compresses the body of an answer of JSON, if that is worth it and the client accepts it. Call it in a thread."""
+    if len(response.body) >= _LEAST_BYTES and accepts_gzip(request):
+        response.body = _compress(bytes(response.body))
+        response.headers["Content-Encoding"] = "gzip"
+        response.headers["Content-Length"] = str(len(response.body))
+    return response
+
+
 async def _compressed(start: Message, message: Message) -> Message:
     """Returns `message` with a compressed body, and adapts the headers in `start`; `message` itself if it is small."""
     body = message.get("body", b"")
-    if len(body) < _LEAST_BYTES:
+    if len(body) < _LEAST_BYTES or "content-encoding" in Headers(raw=start["headers"]):
         return message
     if len(body) < _THREAD_BYTES:
         small = _compress(body)
     else:
-        small = await to_thread.run_sync(_compress, body)
+        small = await to_thread.run_sync(_compress, body, limiter=_THREADS)
     headers = MutableHeaders(scope=start)
     headers["Content-Encoding"] = "gzip"
     headers["Content-Length"] = str(len(small))

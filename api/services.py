@@ -15,6 +15,7 @@ from api.paging import PlaceCursors
 from api.rates import Rates, Streams
 from api.settings import Settings
 from api.stream import Stream
+from api.turns import Turns
 from store.store import Store
 
 _BURST_S = 10
@@ -40,6 +41,8 @@ class Services:
     wrong_tokens: Rates
     """The requests of each address that had a wrong token."""
     codes: LoginCodes
+    turns: Turns
+    """The threads of reads that may take long."""
 
     @classmethod
     def of(cls, settings: Settings, *, token: str) -> "Services":
@@ -58,6 +61,7 @@ class Services:
             streams=Streams(settings.max_streams),
             wrong_tokens=Rates(per_second=wrong_tokens / 60, burst=wrong_tokens),
             codes=LoginCodes(),
+            turns=Turns(),
         )
 
     @property
@@ -68,6 +72,7 @@ class Services:
     def close(self) -> None:
         """Ends all streams and closes the store. Call it in the event loop."""
         self.live.close()
+        self.turns.close()
         self.store.close()
 
 

@@ -10,10 +10,12 @@ from starlette.responses import Response
 
 from api import present
 from api.auth import JobReader, JobWriter, Principal
-from api.blobs import send_blob
+from api.blobs import Blob, send_blob
 from api.decoding import Decoder
 from api.openapi import DOWNLOAD, DOWNLOAD_HEAD, UPLOAD_BODY, problems
 from api.paging import BUNDLE, AfterBundle, Limit, page
+from api.permits import Check, permit
+from api.reads import in_turns
 from api.services import ServicesDep
 from store.commands import bundles as commands
 from store.commands.bundles import Upload
@@ -72,7 +74,8 @@ async def upload_bundle(
     if isinstance(opened, Bundle):
         return _answer(present.bundle(opened), 200)
     try:
-        await _receive(request, opened, upload, decoder)
+        with permit(services, caller) as check:
+            await _receive(request, opened, upload, decoder, check=check)
         row = await run_in_threadpool(commands.finish, services.store, opened, upload, caller=caller)
     finally:
         opened.close()
@@ -82,6 +85,7 @@ async def upload_bundle(
 
 
 @router.get("/bundles")
+@in_turns
 def list_bundles(
     services: ServicesDep, caller: JobReader, limit: Limit = 100, after: AfterBundle = None
 ) -> Page[BundleView]:
@@ -103,13 +107,15 @@ def get_bundle(services: ServicesDep, caller: JobReader, sha256: Sha256) -> Bund
 
 @router.head("/bundles/{sha256}/content", **DOWNLOAD_HEAD)
 @router.get("/bundles/{sha256}/content", **DOWNLOAD)
+@in_turns
 def download_bundle(request: Request, services: ServicesDep, caller: JobReader, sha256: Sha256) -> Response:
     """Sends the tar of a complete bundle. Its sha256 is the `ETag`."""
     with services.store.read() as session:
         row = bundles.find_complete(session, services.store.blobs, caller.name, sha256)
     if row is None:
         raise NotFound(f"there is no complete bundle {sha256}")
-    return send_blob(request, services, sha256, size=row.size, name=f"bundle-{sha256[:12]}.tar")
+    blob = Blob(sha256, size=row.size, name=f"bundle-{sha256[:12]}.tar")
+    return send_blob(request, services, blob, caller)
 
 
 @router.delete("/bundles/{sha256}", status_code=204, responses=problems(Conflict))
@@ -118,8 +124,8 @@ def delete_bundle(services: ServicesDep, caller: JobWriter, sha256: Sha256) -> N
     commands.remove(services.store, sha256, caller=caller)
 
 
-async def _receive(request: Request, partial: PartialFile, upload: Upload, decoder: Decoder) -> None:
-    """Appends the body as it arrives. Raises what `append` and the decoder raise."""
+async def _receive(request: Request, partial: PartialFile, upload: Upload, decoder: Decoder, *, check: Check) -> None:
+    """Appends the body as it arrives. Raises what `append`, the decoder and `check` raise."""
 
     def append(data: bytes) -> None:
         for piece in decoder.decode(data):
@@ -128,6 +134,7 @@ async def _receive(request: Request, partial: PartialFile, upload: Upload, decod
     try:
         async for data in request.stream():
             if data:
+                await check()
                 await run_in_threadpool(append, data)
     except ClientDisconnect:
         raise InvalidRequest("the connection was closed before the body was complete; what arrived is kept") from None

@@ -18,6 +18,7 @@ from api.auth import JobId, JobReader, JobWriter, Principal, visible_job
 from api.body import Body, parsed
 from api.openapi import ACTIONS_BODY, CONDITIONAL, PATCH_BODY, headers, problems
 from api.paging import AfterJob, AfterNumber, Limit, job_after, job_cursor, number_after, page_of
+from api.reads import in_turns
 from api.services import Services, ServicesDep
 from store.commands import actions, cleanup, requests
 from store.queries import listing
@@ -58,7 +59,8 @@ _JOB: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.get("/jobs", response_model=JobPage)
+@router.get("/jobs")
+@in_turns
 def list_jobs(
     *,
     services: ServicesDep,
@@ -87,7 +89,7 @@ def list_jobs(
     ] = False,
     limit: Limit = 100,
     after: AfterJob = None,
-) -> Response:
+) -> JobPage:
     """Lists jobs, newest first, without their specs and cards. Ask for a job to see all of it."""
     behind = job_after(after, sort)
     where = listing.JobFilter(
@@ -104,14 +106,13 @@ def list_jobs(
         found = listing.jobs(session, where, caller=caller, limit=limit + 1, sort=sort, after=behind)
         by_state = listing.counts(session, replace(where, states=()), caller=caller) if counts else None
         rows = present.summaries(session, found[:limit], caller)
-    shown = JobPage.model_construct(
+    return JobPage.model_construct(
         data=rows,
         has_more=len(found) > limit,
         next=job_cursor(found[limit - 1].row, sort) if len(found) > limit else None,
         counts=by_state,
         total=None if by_state is None else sum(by_state.values()),
     )
-    return Response(shown.model_dump_json(), media_type="application/json")
 
 
 @router.post("/jobs/actions", openapi_extra=ACTIONS_BODY)
@@ -193,6 +194,7 @@ def delete_job(services: ServicesDep, caller: JobWriter, job_id: JobId) -> Respo
 
 
 @router.get("/jobs/{job_id}/events")
+@in_turns
 def list_events(
     services: ServicesDep, caller: JobReader, job_id: str, limit: Limit = 100, after: AfterNumber = None
 ) -> Page[EventView]:

@@ -20,7 +20,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeDecorator
 
-from store.db import engine
+from store.db import engine, interruption
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.failpoints import failpoint
 from torchyard.contract.record import json_number
@@ -108,7 +108,11 @@ class Database:
     @contextmanager
     def read(self) -> Generator[Session]:
         """Opens a read transaction on one snapshot. Raises Unavailable."""
-        with _translated(), Session(self._reading, expire_on_commit=False) as session:
+        with (
+            _translated(),
+            Session(self._reading, expire_on_commit=False) as session,
+            interruption.watched(session),
+        ):
             yield session
 
     @contextmanager
