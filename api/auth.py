@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
-from starlette.concurrency import run_in_threadpool
 
 from api.address import client_address, host_of, is_local
 from api.feed import Sight
@@ -67,7 +66,7 @@ async def authenticate(
         return await identified(request, services, credentials.credentials)
     if cookie is None:
         raise NotAuthorized("send the header `Authorization: Bearer TOKEN`")
-    found = await run_in_threadpool(_of_cookie, services, cookie)
+    found = await services.at_once(_of_cookie, services, cookie)
     if found is None:
         address = _of_request(services, _NOBODY, request).address
         services.wrong_tokens.take(host_of(address), advice=f"{address} has sent too many wrong cookies")
@@ -84,7 +83,7 @@ async def identified(request: Request, services: Services, token: str) -> Princi
     """
     if hmac.compare_digest(token.encode(), services.token.encode()):
         return _admitted(services, _ADMIN, request)
-    found = await run_in_threadpool(_of_token, services, token)
+    found = await services.at_once(_of_token, services, token)
     if found is not None:
         return _admitted(services, found, request)
     await _count_failed_login(services, request, what="tokens")
@@ -99,7 +98,7 @@ async def of_code(request: Request, services: Services, code: str) -> Principal:
     """
     check_local(request, services)
     credential = services.codes.take(code)
-    found = None if credential is None else await run_in_threadpool(_of_credential, services, credential)
+    found = None if credential is None else await services.at_once(_of_credential, services, credential)
     if found is not None:
         return _admitted(services, found, request)
     await _count_failed_login(services, request, what="codes")
@@ -201,7 +200,7 @@ async def _count_failed_login(services: Services, request: Request, *, what: str
     """Raises TooManyRequests if the client has sent too many wrong ones."""
     nobody = _of_request(services, _NOBODY, request)
     services.wrong_tokens.take(host_of(nobody.address), advice=f"{nobody.address} has sent too many wrong {what}")
-    await run_in_threadpool(team.record_failed_login, services.store, nobody)
+    await services.at_once(team.record_failed_login, services.store, nobody)
 
 
 def _is_still_valid(services: Services, principal: Principal) -> bool:

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _LEAST_BYTES = 1 << 10
-_THREAD_BYTES = 1 << 17
+_THREAD_BYTES = 1 << 14
 """An answer of this size is compressed in a thread."""
 _LEVEL = 5
 _TYPES = frozenset({"application/json", "application/problem+json"})

@@ -4,8 +4,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from starlette.concurrency import run_in_threadpool
-
 from api.auth import Principal, check_watched
 from api.problems import Interrupted
 from api.services import Services
@@ -28,7 +26,7 @@ def permit(services: Services, caller: Principal, *job_ids: str) -> Generator[Ch
         if not watch.is_check_due():
             return
         try:
-            sight = await run_in_threadpool(check_watched, services, caller, job_ids)
+            sight = await services.at_once(check_watched, services, caller, job_ids)
         except Unavailable:
             return  # whoever reads on from the database fails by itself
         if sight.existing - sight.readable:

@@ -72,30 +72,40 @@ class Reader:
 async def _reader(
     request: Request, services: ServicesDep, caller: Annotated[Principal, Depends(authenticate)]
 ) -> Reader:
-    return Reader(request, services.turns, caller.key)
+    return Reader(request, services.reads, caller.key)
+
+
+async def _writer(
+    request: Request, services: ServicesDep, caller: Annotated[Principal, Depends(authenticate)]
+) -> Reader:
+    return Reader(request, services.writes, caller.key)
 
 
 ReaderDep = Annotated[Reader, Depends(_reader)]
 """A route's parameter: what runs the parts of its read."""
 
 
-def in_turns(route: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Response]]:
+def in_turns(route: Callable[..., Any], *, of: Any = ReaderDep) -> Callable[..., Coroutine[Any, Any, Response]]:
     """Returns the route that runs `route` in turns of its caller, and answers with the JSON of what it returns.
 
     A route that is a generator is read in parts, and must name its `response_model`.
     """
 
     @wraps(route)
-    async def answer(*, reader: ReaderDep, **arguments: Any) -> Response:
+    async def answer(*, reader: Reader, **arguments: Any) -> Response:
         return await reader.answer(_parts(route, arguments))
 
     signature = inspect.signature(route)
-    own = Parameter("reader", Parameter.KEYWORD_ONLY, annotation=ReaderDep)
+    own = Parameter("reader", Parameter.KEYWORD_ONLY, annotation=of)
     answer.__signature__ = signature.replace(  # pyright: ignore[reportAttributeAccessIssue] - FastAPI reads it
         parameters=[*signature.parameters.values(), own]
     )
     del answer.__wrapped__  # pyright: ignore[reportAttributeAccessIssue] - FastAPI would take it for the route
     return answer
+
+
+writes_in_turns = partial(in_turns, of=Annotated[Reader, Depends(_writer)])
+"""The same for a route that changes much, in threads of their own."""
 
 
 def _parts(route: Callable[..., Any], arguments: dict[str, Any]) -> Parts[Any]:

@@ -1,5 +1,7 @@
 """Bundles of the caller: uploads that can be continued, lists and downloads. Nobody sees those of another user."""
 
+from collections.abc import AsyncGenerator
+from functools import partial
 import re
 from typing import Annotated, Any
 
@@ -14,7 +16,7 @@ from api.blobs import Blob, send_blob
 from api.decoding import Decoder
 from api.openapi import DOWNLOAD, DOWNLOAD_HEAD, UPLOAD_BODY, problems
 from api.paging import BUNDLE, AfterBundle, Limit, page
-from api.permits import Check, permit
+from api.permits import permit
 from api.reads import in_turns
 from api.services import ServicesDep
 from store.commands import bundles as commands
@@ -70,13 +72,16 @@ async def upload_bundle(
     settings = services.settings
     upload = Upload(sha256, size, offset, max_bytes=settings.max_bundle_bytes, max_files=settings.max_bundle_files)
     decoder = Decoder(request.headers.get("content-encoding"))
-    opened = await run_in_threadpool(commands.begin, services.store, upload, caller=caller)
+    turns = services.writes
+    opened = await turns.begin(caller.key, partial(commands.begin, services.store, upload, caller=caller))
     if isinstance(opened, Bundle):
         return _answer(present.bundle(opened), 200)
     try:
         with permit(services, caller) as check:
-            await _receive(request, opened, upload, decoder, check=check)
-        row = await run_in_threadpool(commands.finish, services.store, opened, upload, caller=caller)
+            async for data in _received(request):
+                await check()
+                await turns.go_on(caller.key, partial(_append, opened, upload, decoder, data))
+        row = await turns.go_on(caller.key, partial(commands.finish, services.store, opened, upload, caller=caller))
     finally:
         opened.close()
     if row is not None:
@@ -124,20 +129,20 @@ def delete_bundle(services: ServicesDep, caller: JobWriter, sha256: Sha256) -> N
     commands.remove(services.store, sha256, caller=caller)
 
 
-async def _receive(request: Request, partial: PartialFile, upload: Upload, decoder: Decoder, *, check: Check) -> None:
-    """Appends the body as it arrives. Raises what `append`, the decoder and `check` raise."""
-
-    def append(data: bytes) -> None:
-        for piece in decoder.decode(data):
-            commands.append(partial, upload, piece)
-
+async def _received(request: Request) -> AsyncGenerator[bytes]:
+    """Yields the body as it arrives. Raises InvalidRequest."""
     try:
         async for data in request.stream():
             if data:
-                await check()
-                await run_in_threadpool(append, data)
+                yield data
     except ClientDisconnect:
         raise InvalidRequest("the connection was closed before the body was complete; what arrived is kept") from None
+
+
+def _append(partial_file: PartialFile, upload: Upload, decoder: Decoder, data: bytes) -> None:
+    """Raises what `append` and the decoder raise."""
+    for piece in decoder.decode(data):
+        commands.append(partial_file, upload, piece)
 
 
 def _view(store: Store, caller: Principal, sha256: str) -> BundleView:

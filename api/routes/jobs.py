@@ -18,7 +18,7 @@ from api.auth import JobId, JobReader, JobWriter, Principal, visible_job
 from api.body import Body, parsed
 from api.openapi import ACTIONS_BODY, CONDITIONAL, PATCH_BODY, headers, problems
 from api.paging import AfterJob, AfterNumber, Limit, job_after, job_cursor, number_after, page_of
-from api.reads import in_turns
+from api.reads import in_turns, writes_in_turns
 from api.services import Services, ServicesDep
 from store.commands import actions, cleanup, requests
 from store.queries import listing
@@ -116,6 +116,7 @@ def list_jobs(
 
 
 @router.post("/jobs/actions", openapi_extra=ACTIONS_BODY)
+@writes_in_turns
 def act_on_jobs(services: ServicesDep, caller: JobWriter, body: Body) -> ActionsView:
     """Cancels, pauses, resumes or deletes many jobs: those with `ids`, or those that a filter matches.
 

@@ -75,7 +75,7 @@ def close_session(request: Request, services: ServicesDep, caller: Account) -> R
 
 
 @router.get("/me")
-def get_me(caller: Account) -> MeView:
+async def get_me(caller: Account) -> MeView:
     """Returns who makes the request, and what they may do."""
     return _me(caller)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _Row: TypeAlias = "Row[int, str, int, str | None]"
 
-_GROUP_POINTS, _GROUP_SERIES = 25_000, 500
+_GROUP_POINTS, _GROUP_SERIES = 25_000, 1000
 """The most points, and the most series, that are read at once. A longer series is read by itself, in parts."""
 _PART_POINTS = 100_000
 """Points after which the read of a long series ends a part."""
