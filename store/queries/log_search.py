@@ -93,7 +93,7 @@ class LogSearch:
             or self._text >= MOST_TEXT
             or self._chunks >= MOST_CHUNKS
             or self._matches >= MOST_MATCHES
-            or self._seconds >= MOST_SECONDS
+            or self._seconds > MOST_SECONDS
         )
 
     def _slices(self, session: Session) -> Generator[None]:

@@ -1,4 +1,4 @@
-"""Reads that may take long: they leave others their turns, and end when their caller leaves or may not read any more."""
+"""Reads that may take long leave others their turns, and end when their caller leaves or may not read any more."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -42,7 +42,7 @@ class Work:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(60):
-            while not condition():
+            while not condition():  # noqa: ASYNC110 - a thread makes it true
                 await asyncio.sleep(0)
 
 
