@@ -92,6 +92,7 @@ def _storm(service: Service, paths: list[str], answers: Counter[str]) -> Generat
             json.dumps([load.get(path, token=service.token).decode() for path in paths]).encode() + b"\n"
         )
         process.stdin.flush()
+        process.stdout.readline()  # the storm has begun
         try:
             yield
         finally:
@@ -120,6 +121,7 @@ def _send_storm(host: str, port: int) -> None:
     threads = [threading.Thread(target=read, args=(place,), daemon=True) for place in range(READS)]
     for thread in threads:
         thread.start()
+    print("begun", flush=True)
     sys.stdin.read()
     ending.set()
     print(json.dumps(statuses), flush=True)

@@ -1,5 +1,6 @@
 """Reads that may take long leave others their turns, and end when their caller leaves or may not read any more."""
 
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -29,12 +30,14 @@ _STORM = 40
 
 @dataclass
 class Slices:
-    """The slices that searches of one job read. Each waits until it is let go."""
+    """The chunks that searches of one job read. Each waits until it is let go."""
 
     job_id: str
     begun: int = 0
     running: int = 0
     most: int = 0
+    reads: Counter[str] = field(default_factory=Counter[str])
+    """Reads of each job's log."""
     let_go: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -65,9 +68,11 @@ def slices(claim: Claim, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slices]:
     original = logs.chunks_from
 
     def chunks_from(session: Any, job_id: str, *arguments: Any, **more: Any) -> Any:
-        if job_id == held.job_id:
-            held.take()
-        return original(session, job_id, *arguments, **more)
+        held.reads[job_id] += 1
+        for chunk in original(session, job_id, *arguments, **more):
+            if job_id == held.job_id:
+                held.take()
+            yield chunk
 
     monkeypatch.setattr(log_search.logs, "chunks_from", chunks_from)
     monkeypatch.setattr(log_search, "_PART_S", 0)
@@ -157,7 +162,12 @@ def test_a_read_whose_client_leaves_the_line_is_never_begun(
             assert client.get("/v1/me").status_code == 200
         slices.let_go.release(_HELD)
         assert [read_answer(each).status for each in (first, second)] == [200, 200]
-    assert httpx2.get(url + path.replace("before=2", "before=1"), headers=ada, trust_env=False).status_code == 200
+        last = service.submit()["id"]
+        assert (
+            httpx2.get(f"{url}/v1/jobs/{last}/logs/search?q=x&before=2", headers=ada, trust_env=False).status_code
+            == 200
+        )
+    assert slices.reads == {claim.job_id: 2}
 
 
 def test_a_client_follows_a_search_that_was_cut_for_its_processor_time(
