@@ -18,6 +18,8 @@ with paused():
     from api.server import Server
     from api.settings import Settings
 
+_SWITCH_S = 0.0005
+"""For so long a thread that computes keeps the interpreter from the others: each answer waits for it several times."""
 _OWN_DESCRIPTORS = 256
 """File descriptors besides those of connections: a busy one has its socket and a file, an idle one its socket."""
 
@@ -26,6 +28,7 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     make_files_private()
     inspection.forbid()
+    sys.setswitchinterval(_SWITCH_S)
     try:
         settings = Settings.load()
         app = create_app(settings)

@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from anyio import to_thread
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 
@@ -33,7 +34,7 @@ from api.routes import (
     team,
     telemetry,
 )
-from api.services import Services
+from api.services import THREADS, Services
 from api.settings import Settings
 from torchyard.contract.errors import ConfigError, Forbidden, NotAuthorized, TooManyRequests
 from torchyard.contract.listening import check_token
@@ -49,6 +50,7 @@ def create_app(settings: Settings, *, page_folder: Path = page.BUILT) -> FastAPI
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
+        to_thread.current_default_thread_limiter().total_tokens = THREADS
         yield
         services.close()
 

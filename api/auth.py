@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 
 from fastapi import Depends, Query, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
-from starlette.concurrency import run_in_threadpool
 
 from api.address import client_address, host_of, is_local
 from api.feed import Sight
@@ -62,7 +61,7 @@ async def authenticate(request: Request, services: ServicesDep, credentials: _Cr
     csrf = request.headers.get(CSRF_HEADER)
     if csrf is None:  # such as a web server on another port of this host sends, which the browser gave the cookie
         raise SessionEnded(f"a cookie alone opens nothing: send {CSRF_HEADER}, too, or log in again")
-    found = await run_in_threadpool(_of_cookies, services, cookies, csrf)
+    found = await services.at_once(_of_cookies, services, cookies, csrf)
     if found is None:
         address = _of_request(services, _NOBODY, request).address
         services.wrong_tokens.take(host_of(address), advice=f"{address} has sent too many wrong cookies")
@@ -83,7 +82,7 @@ async def authenticate_download(
         return await authenticate(request, services, credentials)
     query = request.scope["query_string"].decode("latin-1")
     session = services.links.session_of(link, path=request.scope["path"], query=query)
-    found = None if session is None else await run_in_threadpool(_of_session, services, session)
+    found = None if session is None else await services.at_once(_of_session, services, session)
     if found is None:
         raise NotAuthorized("the link is not valid: it is good for one file, for a minute, and while its session lasts")
     return _admitted(services, found, request)
@@ -96,7 +95,7 @@ async def identified(request: Request, services: Services, token: str) -> Princi
     """
     if hmac.compare_digest(token.encode(), services.token.encode()):
         return _admitted(services, _ADMIN, request)
-    found = await run_in_threadpool(_of_token, services, token)
+    found = await services.at_once(_of_token, services, token)
     if found is not None:
         return _admitted(services, found, request)
     await _count_failed_login(services, request, what="tokens")
@@ -113,7 +112,7 @@ async def of_code(request: Request, services: Services, code: str, *, ends: bool
     """
     check_local(request, services)
     credential = services.codes.take(code) if ends else services.codes.look(code)
-    found = None if credential is None else await run_in_threadpool(_of_credential, services, credential)
+    found = None if credential is None else await services.at_once(_of_credential, services, credential)
     if found is not None:
         return _admitted(services, found, request)
     await _count_failed_login(services, request, what="codes")
@@ -216,7 +215,7 @@ async def _count_failed_login(services: Services, request: Request, *, what: str
     """Raises TooManyRequests if the client has sent too many wrong ones."""
     nobody = _of_request(services, _NOBODY, request)
     services.wrong_tokens.take(host_of(nobody.address), advice=f"{nobody.address} has sent too many wrong {what}")
-    await run_in_threadpool(team.record_failed_login, services.store, nobody)
+    await services.at_once(team.record_failed_login, services.store, nobody)
 
 
 def _is_still_valid(services: Services, principal: Principal) -> bool:

@@ -1,13 +1,16 @@
 """Sends a blob or ranges of it: from this process, or by the proxy in front (X-Accel-Redirect)."""
 
 import base64
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 from fastapi import Request
 from starlette.responses import Response
 
 from api import etags
+from api.auth import Principal
 from api.files import FileResponse, Span, disposition, spans_of
+from api.permits import permit
 from api.services import Services
 
 BYTES = "application/octet-stream"
@@ -16,29 +19,44 @@ _PICTURE_HEADERS = {"Content-Security-Policy": "default-src 'none'; sandbox"}
 """Keeps a browser that shows the bytes from running or loading anything: a job wrote them."""
 
 
-def send_blob(
-    request: Request, services: Services, sha256: str, *, size: int, name: str, media_type: str = BYTES
-) -> Response:
-    """Returns the answer with the bytes of the blob. A browser shows a `PICTURE`, and saves others under `name`.
+@dataclass(frozen=True)
+class Blob:
+    """Bytes in the blob store, and under which name to send them. A browser shows a `PICTURE`, and saves others."""
+
+    sha256: str
+    _: KW_ONLY
+    size: int
+    name: str
+    media_type: str = BYTES
+
+
+def send_blob(request: Request, services: Services, blob: Blob, caller: Principal, *job_ids: str) -> Response:
+    """Returns the answer with the bytes of the blob, which ends when the caller may not read the jobs any more.
 
     Raises HTTPException (416) if no requested part lies in it.
     """
     headers = {
-        "ETag": f'"{sha256}"',
+        "ETag": f'"{blob.sha256}"',
         "Cache-Control": "private, no-cache",
-        "Content-Disposition": disposition(name, inline=media_type == PICTURE),
-        "Repr-Digest": f"sha-256=:{base64.b64encode(bytes.fromhex(sha256)).decode()}:",
+        "Content-Disposition": disposition(blob.name, inline=blob.media_type == PICTURE),
+        "Repr-Digest": f"sha-256=:{base64.b64encode(bytes.fromhex(blob.sha256)).decode()}:",
     }
-    if media_type == PICTURE:
+    if blob.media_type == PICTURE:
         headers |= _PICTURE_HEADERS
     if etags.is_current(request, headers["ETag"]):
         return Response(status_code=304, headers=headers)
-    blob = services.store.blobs.path(sha256)
+    path = services.store.blobs.path(blob.sha256)
     sendfile = services.settings.sendfile
     if sendfile and "if-range" not in request.headers:  # a proxy cannot evaluate it, as the ETag is ours
-        return Response(headers=headers | _sendfile_header(sendfile, blob), media_type=media_type)
-    spans = _spans(request, headers["ETag"], size=size)
-    return FileResponse(blob, size=size, spans=spans, headers=headers, media_type=media_type)
+        return Response(headers=headers | _sendfile_header(sendfile, path), media_type=blob.media_type)
+    return FileResponse(
+        path,
+        size=blob.size,
+        spans=_spans(request, headers["ETag"], size=blob.size),
+        headers=headers,
+        media_type=blob.media_type,
+        permit=lambda: permit(services, caller, *job_ids),
+    )
 
 
 def _spans(request: Request, etag: str, *, size: int) -> list[Span] | None:

@@ -3,17 +3,22 @@
 import gzip
 import re
 
-from anyio import to_thread
+from anyio import CapacityLimiter, to_thread
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _LEAST_BYTES = 1 << 10
-_THREAD_BYTES = 1 << 17
+_THREAD_BYTES = 1 << 14
 """An answer of this size is compressed in a thread."""
 _LEVEL = 5
 _TYPES = frozenset({"application/json", "application/problem+json"})
 _NAMES = frozenset({"gzip", "x-gzip"})
 _WEIGHT = re.compile(r"q=(?:0\.[0-9]{1,3}|1(?:\.0{0,3})?)")
+
+
+_THREADS = CapacityLimiter(2)
+"""Apart from the threads of all other work: it takes long."""
 
 
 class Compression:
@@ -56,15 +61,24 @@ def _is_gzip(name: str, separator: str, weight: str) -> bool:
     return not separator or (_WEIGHT.fullmatch(weight) is not None and weight.strip("q=0.") != "")
 
 
+def gzipped(response: Response, request: Headers) -> Response:
+    """Compresses the body of an answer of JSON, if that is worth it and the client accepts it. Call it in a thread."""
+    if len(response.body) >= _LEAST_BYTES and accepts_gzip(request):
+        response.body = _compress(bytes(response.body))
+        response.headers["Content-Encoding"] = "gzip"
+        response.headers["Content-Length"] = str(len(response.body))
+    return response
+
+
 async def _compressed(start: Message, message: Message) -> Message:
     """Returns `message` with a compressed body, and adapts the headers in `start`; `message` itself if it is small."""
     body = message.get("body", b"")
-    if len(body) < _LEAST_BYTES:
+    if len(body) < _LEAST_BYTES or "content-encoding" in Headers(raw=start["headers"]):
         return message
     if len(body) < _THREAD_BYTES:
         small = _compress(body)
     else:
-        small = await to_thread.run_sync(_compress, body)
+        small = await to_thread.run_sync(_compress, body, limiter=_THREADS)
     headers = MutableHeaders(scope=start)
     headers["Content-Encoding"] = "gzip"
     headers["Content-Length"] = str(len(small))

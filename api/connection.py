@@ -174,7 +174,8 @@ class Connection(HttpToolsProtocol):
         try:
             scope["extensions"] = {ZERO_COPY: {}}
             await app(scope, receive, send_files_too)
-        except asyncio.CancelledError:  # a shutdown ends requests after `_GRACE_S`
+        except (asyncio.CancelledError, problems.Interrupted) as ended:  # a shutdown ends requests after `_GRACE_S`
+            _log.info("an answer to %s is not complete: %s", self.client, ended)
             cycle.disconnected = True
             self.transport.abort()
 
@@ -201,9 +202,7 @@ class Connection(HttpToolsProtocol):
                 offset += sent
                 cycle.expected_content_length -= sent
         except OSError as error:
-            _log.info("sending %s to %s failed: %s", file.name, self.client, error)
-            cycle.disconnected = True
-            self.transport.abort()
+            raise problems.Interrupted(f"sending {file.name} failed: {error}") from error
         finally:
             self._sending_file = False
         if not message["more_body"]:

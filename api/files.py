@@ -1,6 +1,7 @@
 """Sends files, or the parts that `Range` selects (RFC 9110, 14), by the kernel if the server supports that."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 import os
 from pathlib import Path
@@ -14,6 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from api.permits import Check, ended_by
 from torchyard.contract.errors import NotFound
 
 ZERO_COPY = "http.response.zerocopysend"
@@ -21,6 +23,8 @@ ZERO_COPY = "http.response.zerocopysend"
 
 _MOST_RANGES = 20
 _CHUNK = 1 << 18
+_PART = 1 << 23
+"""Bytes that are sent between two checks that the caller may have them."""
 _RANGE = re.compile(r"([0-9]{0,18})-([0-9]{0,18})")
 
 
@@ -39,9 +43,17 @@ class FileResponse(Response):
     """A file (status 200, `spans` is None), or parts of it (status 206)."""
 
     def __init__(
-        self, path: Path, *, size: int, spans: Sequence[Span] | None, headers: Mapping[str, str], media_type: str
+        self,
+        path: Path,
+        *,
+        size: int,
+        spans: Sequence[Span] | None,
+        headers: Mapping[str, str],
+        media_type: str,
+        permit: Callable[[], AbstractContextManager[Check]],
     ) -> None:
         self._path = path
+        self._permit = permit
         self._pieces, extra = _pieces(spans, size=size, media_type=media_type)
         length = str(sum(map(len, self._pieces)))
         common = {"Accept-Ranges": "bytes", "Content-Length": length, "Content-Type": media_type}
@@ -50,11 +62,12 @@ class FileResponse(Response):
         self.init_headers({**common, **extra, **headers})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Sends the file. Raises NotFound before the first byte."""
-        with await to_thread.run_sync(self._open) as file:
+        """Sends the file. Raises NotFound before the first byte; Interrupted when its caller may not have the rest."""
+        with await to_thread.run_sync(self._open) as file, self._permit() as check:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             if scope["method"] != "HEAD":
-                for piece in self._pieces:
+                for piece in _parts(self._pieces):
+                    await ended_by(check)
                     await _send_piece(piece, file, scope, send)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -119,6 +132,16 @@ def _pieces(spans: Sequence[Span] | None, *, size: int, media_type: str) -> tupl
         pieces += [(b"\r\n" if pieces else b"") + "\r\n".join(lines).encode(), span]
     pieces.append(f"\r\n--{boundary}--\r\n".encode())
     return pieces, {"Content-Type": f"multipart/byteranges; boundary={boundary}"}
+
+
+def _parts(pieces: Iterable[bytes | Span]) -> Iterator[bytes | Span]:
+    """Yields the pieces, long ones in parts."""
+    for piece in pieces:
+        if isinstance(piece, bytes):
+            yield piece
+            continue
+        for start in range(piece.start, piece.end, _PART):
+            yield Span(start, min(start + _PART, piece.end))
 
 
 def _content_range(span: Span, *, size: int) -> str:

@@ -1,11 +1,10 @@
 """Streams what several jobs store, and that lists have changed, in one answer with one cursor."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Generator, Mapping
 from dataclasses import dataclass
+from functools import partial
 import json
-
-from anyio import to_thread
 
 from api import present
 from api.feed import Feed, Sight, Subscription
@@ -36,7 +35,7 @@ class Wanted:
     kinds: frozenset[StoredKind]
     topics: frozenset[StreamTopic]
     caller: Caller
-    check: Callable[[Collection[str]], Sight]
+    check: Callable[[Collection[str]], Awaitable[Sight]]
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,7 @@ class JobsStream:
     async def _check(self, mine: Subscription, wanted: Wanted) -> None:
         """Leaves out the jobs that the caller may not read any more. Raises NotAuthorized and Unavailable."""
         asked = frozenset(mine.jobs)
-        sight = await to_thread.run_sync(wanted.check, asked, limiter=self._pages.readers)
+        sight = await wanted.check(asked)
         for job_id in asked - sight.existing:
             mine.give_deleted(job_id)
         mine.jobs -= asked - sight.readable
@@ -101,7 +100,8 @@ class JobsStream:
         for job_id in self._behind(mine, places):
             key = _PageKey(job_id, wanted.kinds, places[job_id])
             to = self._feed.heads[job_id].position
-            page = await self._pages.get(key, lambda key=key, to=to: self._load(key, to=to), after=key.after, moment=to)
+            load = partial(self._load, key, to=to)
+            page = await self._pages.get(key, load, user=wanted.caller.name, after=key.after, moment=to)
             if job_id not in mine.jobs:
                 continue  # it was deleted meanwhile
             places[job_id] = page.last

@@ -5,15 +5,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
-from anyio import CapacityLimiter, to_thread
+from api.turns import Turns
 
 MOST_ITEMS, MOST_BYTES = 500, 1 << 18
 """The limits of one page of single events."""
 _CACHE_BYTES = 1 << 24
 _PAGE_BYTES = 1 << 10
 """The memory of a page besides its data. A page of a stream of few kinds may have no data."""
-_READERS = 4
-"""The most pages that are read at the same time, each in a thread."""
 
 
 @dataclass(frozen=True)
@@ -37,15 +35,18 @@ class StoredPages:
     """
 
     def __init__(self) -> None:
-        self.readers = CapacityLimiter(_READERS)
+        self._turns = Turns()
         self._cache: OrderedDict[Hashable, StoredPage] = OrderedDict()
         self._cached_bytes = 0
         self._reading: dict[Hashable, asyncio.Task[StoredPage]] = {}
 
+    def close(self) -> None:
+        self._turns.close()
+
     async def get(
-        self, key: Hashable, load: Callable[[], StoredPage], *, after: int, moment: Hashable = None
+        self, key: Hashable, load: Callable[[], StoredPage], *, user: str, after: int, moment: Hashable = None
     ) -> StoredPage:
-        """Returns the page of this key, which follows position `after`. Raises what `load` does, in a thread.
+        """Returns the page of this key, which follows position `after`. Raises what `load` does, in a turn of the user.
 
         Callers who ask at the same time, for the same `moment`, share one read.
         """
@@ -55,13 +56,13 @@ class StoredPages:
         read = (key, moment)
         reading = self._reading.get(read)
         if reading is None:
-            reading = self._reading[read] = asyncio.create_task(self._read(key, load, after=after))
+            reading = self._reading[read] = asyncio.create_task(self._read(key, load, user=user, after=after))
             reading.add_done_callback(lambda _: self._reading.pop(read))
         # Shielded: the other watchers still need the page if this one is cancelled.
         return await asyncio.shield(reading)
 
-    async def _read(self, key: Hashable, load: Callable[[], StoredPage], *, after: int) -> StoredPage:
-        page = await to_thread.run_sync(load, limiter=self.readers)
+    async def _read(self, key: Hashable, load: Callable[[], StoredPage], *, user: str, after: int) -> StoredPage:
+        page = await self._turns.go_on(user, load)
         if page.last > after or page.ended:
             self._keep(key, page)
         return page

@@ -37,6 +37,10 @@ _HTTP = {kind.status: kind for kind in (NotFound, MethodNotAllowed, TooLarge, Ra
 _log = logging.getLogger(__name__)
 
 
+class Interrupted(Exception):
+    """An answer that has begun must not be completed. Its connection is closed, so that the client knows."""
+
+
 def install(app: FastAPI) -> None:
     """Makes `app` answer every error as a problem, and every request with an `X-Request-ID`."""
     app.add_exception_handler(TorchyardError, _on_error)
@@ -93,6 +97,8 @@ class RequestIds:
 
         try:
             await self.app(scope, receive, send_with_id)
+        except Interrupted:
+            raise
         except Exception:
             _log.exception("request %s (%s %s) failed", request_id, scope["method"], scope["path"])
             if started:

@@ -1,11 +1,15 @@
 """The objects that all routes share: one set for the process."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 import hashlib
-from typing import Annotated
+from typing import Annotated, ParamSpec, TypeVar
 
+from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Request
 
+from api import turns
 from api.codes import LoginCodes
 from api.feed import Feed
 from api.jobs_stream import JobsStream
@@ -16,8 +20,17 @@ from api.paging import PlaceCursors
 from api.rates import Rates, Streams
 from api.settings import Settings
 from api.stream import Stream
+from api.turns import Turns
 from store.store import Store
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+THREADS = 20
+"""Threads for small answers and small changes."""
+_DOORS = 4
+_CONNECTIONS = THREADS + _DOORS + 3 * turns.THREADS
+"""A connection to the database for each thread that may use one, so that none waits for another's."""
 _BURST_S = 10
 """A caller's requests of this many seconds may come at once."""
 
@@ -42,26 +55,39 @@ class Services:
     """The requests of each address that had a wrong token."""
     codes: LoginCodes
     links: FileLinks
+    reads: Turns
+    """The threads of reads that may take long."""
+    writes: Turns
+    """The threads of requests that change or check much."""
+    doors: CapacityLimiter
+    """The threads that find out who makes a request. Nothing else may occupy them."""
 
     @classmethod
     def of(cls, settings: Settings, *, token: str) -> "Services":
-        store, live = Store.of(settings, program="torchyard-api", pool=16), Live(settings.redis)
-        pages = StoredPages()
+        store, live = Store.of(settings, program="torchyard-api", pool=16, most=_CONNECTIONS), Live(settings.redis)
+        stored = StoredPages()
         requests, wrong_tokens = settings.max_requests_per_second, settings.max_wrong_tokens_per_minute
         return cls(
             token=token,
             settings=settings,
             store=store,
             live=live,
-            stream=Stream(store, live, pages),
-            jobs_stream=JobsStream(store, Feed(store, live), pages),
+            stream=Stream(store, live, stored),
+            jobs_stream=JobsStream(store, Feed(store, live), stored),
             places=PlaceCursors(token),
             requests=Rates(per_second=requests, burst=max(1, requests * _BURST_S)),
             streams=Streams(settings.max_streams),
             wrong_tokens=Rates(per_second=wrong_tokens / 60, burst=wrong_tokens),
             codes=LoginCodes(),
             links=FileLinks(token),
+            reads=Turns(),
+            writes=Turns(),
+            doors=CapacityLimiter(_DOORS),
         )
+
+    async def at_once(self, ask: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Runs a short question of who may do what in a thread, however busy all others are. Raises what it does."""
+        return await to_thread.run_sync(partial(ask, *args, **kwargs), limiter=self.doors)
 
     def cookie_name(self, *, secure: bool) -> str:
         """Returns the name of the session's cookie, which differs between services of one host: cookies ignore ports.
@@ -74,6 +100,9 @@ class Services:
     def close(self) -> None:
         """Ends all streams and closes the store. Call it in the event loop."""
         self.live.close()
+        self.reads.close()
+        self.writes.close()
+        self.stream.close()
         self.store.close()
 
 

@@ -1,10 +1,8 @@
 """Streams what a job stores as server-sent events (HTML Living Standard, 9.2), in pages that all its watchers share."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
-
-from anyio import to_thread
 
 from api import present
 from api.live import Live
@@ -37,8 +35,11 @@ class Stream:
         self._live = live
         self._pages = pages
 
+    def close(self) -> None:
+        self._pages.close()
+
     async def events(
-        self, job_id: str, *, after: int, kinds: frozenset[StoredKind], user: str, check: Callable[[], None]
+        self, job_id: str, *, after: int, kinds: frozenset[StoredKind], user: str, check: Callable[[], Awaitable[None]]
     ) -> AsyncGenerator[bytes]:
         """Yields everything stored after position `after`, then new items as they are stored, until the job ends.
 
@@ -51,8 +52,8 @@ class Stream:
             while not watch.ended:
                 try:
                     if watch.is_check_due():
-                        await to_thread.run_sync(check, limiter=self._pages.readers)
-                    page = await self._page(_PageKey(job_id, kinds, after))
+                        await check()
+                    page = await self._page(_PageKey(job_id, kinds, after), user)
                 except (NotAuthorized, NotFound):
                     return
                 except Unavailable:
@@ -69,9 +70,10 @@ class Stream:
                     yield HEARTBEAT
                     sent_at = loop.time()
 
-    async def _page(self, key: _PageKey) -> StoredPage:
+    async def _page(self, key: _PageKey, user: str) -> StoredPage:
         # A read that began before the newest announcement may not see the change that it announced.
-        return await self._pages.get(key, lambda: self._load(key), after=key.after, moment=self._live.announcements)
+        moment = self._live.announcements
+        return await self._pages.get(key, lambda: self._load(key), user=user, after=key.after, moment=moment)
 
     def _load(self, key: _PageKey) -> StoredPage:
         with self._store.read() as session:

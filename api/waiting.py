@@ -21,7 +21,7 @@ async def for_version(services: Services, caller: Principal, job_id: str, *, abo
         while version <= known and not watch.ended and (left := deadline - loop.time()) > 0:
             await watch.wait_for_change(within=left)
             if watch.is_check_due():
-                await run_in_threadpool(check_watcher, services, caller, job_id)
+                await services.at_once(check_watcher, services, caller, job_id)
             version = await run_in_threadpool(_version, services, caller, job_id)
 
 

@@ -11,6 +11,7 @@ from bench import (
     own_code,
     page,
     queue,
+    reads,
     ready,
     relay,
     rest,
@@ -42,6 +43,7 @@ def measure() -> Iterator[Row]:
         series,
         watchers,
         live,
+        reads,
         download,
         page,
     ):

@@ -47,6 +47,15 @@ def measure() -> Iterator[Row]:
         yield from _log_rows(service, logged, folder / "log.txt")
 
 
+def store_log(service: Service, job_id: str) -> None:
+    """Stores a log of `LINES` lines."""
+    with closing(Database(service.database)) as database:
+        for first in range(0, LINES, CHUNK):
+            texts = [_text(number) for number in range(first, first + CHUNK)]
+            with database.write() as session:
+                logs.add(session, job_id, attempt=1, lines=[NewLines(0, "stdout", texts)])
+
+
 def _delays(service: Service, job_ids: list[str]) -> list[float]:
     """Returns the milliseconds from each commit to its event."""
     committed: dict[tuple[str, int], float] = {}
@@ -91,11 +100,7 @@ def _write(database: Database, queue: Queue, job_ids: list[str], committed: dict
 
 
 def _log_rows(service: Service, job_id: str, file: Path) -> Iterator[Row]:
-    with closing(Database(service.database)) as database:
-        for first in range(0, LINES, CHUNK):
-            texts = [_text(number) for number in range(first, first + CHUNK)]
-            with database.write() as session:
-                logs.add(session, job_id, attempt=1, lines=[NewLines(0, "stdout", texts)])
+    store_log(service, job_id)
     path = f"/v1/jobs/{job_id}/logs"
     with service.client() as client:
         file.write_bytes(_answer(service, f"{path}/download"))

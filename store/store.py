@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from store.announcement import Announcement, announcement_of
 from store.blobs import Blobs
 from store.db.database import Database
+from store.db.engine import MOST_CONNECTIONS
 from store.queue import Queue, QueueUnavailable
 from store.rows import jobs
 from store.secret_keys import SecretKeys
@@ -29,9 +30,9 @@ class Store:
         self._redis_answers = True
 
     @classmethod
-    def of(cls, settings: Settings, *, program: str, pool: int = 4) -> Self:
-        """Creates the store without connecting. `program` and `pool` are as in `Database`. Raises ConfigError."""
-        database = Database(settings.database, program=program, pool=pool)
+    def of(cls, settings: Settings, *, program: str, pool: int = 4, most: int = MOST_CONNECTIONS) -> Self:
+        """Creates the store without connecting. The other arguments are as in `Database`. Raises ConfigError."""
+        database = Database(settings.database, program=program, pool=pool, most=most)
         keys = SecretKeys(settings.secret_key.get_secret_value(), settings.secret_key_file)
         return cls(database, Queue(settings.redis), Blobs(settings.blobs), keys)
 

@@ -9,6 +9,7 @@ from api.advice.facts import Facts
 from api.advice.judgement import judge
 from api.auth import JobReader, visible_job
 from api.openapi import problems
+from api.reads import in_turns
 from api.services import ServicesDep
 from store.db.database import Session
 from store.db.tables import Job, Worker
@@ -24,6 +25,7 @@ router = APIRouter(tags=["jobs"], responses=problems(Unavailable))
 
 
 @router.get("/jobs/{job_id}/advice")
+@in_turns
 def get_advice(services: ServicesDep, caller: JobReader, job_id: str) -> AdviceView:
     """Judges the job as it is now: what is the matter, what shows it, and what to do. Claims nothing without evidence.
 

@@ -7,9 +7,10 @@ from starlette.responses import Response
 
 from api import present
 from api.auth import FileReader, JobReader, visible_job
-from api.blobs import send_blob
+from api.blobs import Blob, send_blob
 from api.openapi import DOWNLOAD, DOWNLOAD_HEAD, problems
 from api.paging import AfterArtifact, Limit, id_after, page
+from api.reads import in_turns
 from api.services import ServicesDep
 from store.rows import artifacts
 from torchyard.contract.artifacts import MOST_PATH_BYTES
@@ -25,6 +26,7 @@ PathFilter = Annotated[
 
 
 @router.get("/jobs/{job_id}/artifacts")
+@in_turns
 def list_artifacts(
     *,
     services: ServicesDep,
@@ -44,9 +46,11 @@ def list_artifacts(
 
 @router.head("/jobs/{job_id}/artifacts/{path:path}", **DOWNLOAD_HEAD)
 @router.get("/jobs/{job_id}/artifacts/{path:path}", **DOWNLOAD)
+@in_turns
 def download_artifact(request: Request, services: ServicesDep, caller: FileReader, job_id: str, path: str) -> Response:
     """Sends a file, by its listed path. Its sha256 is the `ETag`."""
     with services.store.read() as session:
         visible_job(session, job_id, caller)
         row = artifacts.get(session, job_id, storable(path))
-    return send_blob(request, services, row.sha256, size=row.size, name=row.path.rpartition("/")[2])
+    blob = Blob(row.sha256, size=row.size, name=row.path.rpartition("/")[2])
+    return send_blob(request, services, blob, caller, job_id)

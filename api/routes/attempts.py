@@ -6,6 +6,7 @@ from api import present
 from api.auth import JobReader, visible_job
 from api.openapi import problems
 from api.paging import AfterNumber, Limit, number_after, page
+from api.reads import in_turns
 from api.services import ServicesDep
 from store.queries import attempts
 from store.queries.attempts import ListedAttempt
@@ -18,6 +19,7 @@ router = APIRouter(tags=["jobs"], responses=problems(Unavailable))
 
 
 @router.get("/jobs/{job_id}/attempts")
+@in_turns
 def list_attempts(
     *, services: ServicesDep, caller: JobReader, job_id: str, limit: Limit = 100, after: AfterNumber = None
 ) -> Page[AttemptView]:

@@ -1,5 +1,7 @@
 """Bundles of the caller: uploads that can be continued, lists and downloads. Nobody sees those of another user."""
 
+from collections.abc import AsyncGenerator
+from functools import partial
 import re
 from typing import Annotated, Any
 
@@ -10,10 +12,12 @@ from starlette.responses import Response
 
 from api import present
 from api.auth import JobReader, JobWriter, Principal
-from api.blobs import send_blob
+from api.blobs import Blob, send_blob
 from api.decoding import Decoder
 from api.openapi import DOWNLOAD, DOWNLOAD_HEAD, UPLOAD_BODY, problems
 from api.paging import BUNDLE, AfterBundle, Limit, page
+from api.permits import permit
+from api.reads import in_turns
 from api.services import ServicesDep
 from store.commands import bundles as commands
 from store.commands.bundles import Upload
@@ -68,12 +72,16 @@ async def upload_bundle(
     settings = services.settings
     upload = Upload(sha256, size, offset, max_bytes=settings.max_bundle_bytes, max_files=settings.max_bundle_files)
     decoder = Decoder(request.headers.get("content-encoding"))
-    opened = await run_in_threadpool(commands.begin, services.store, upload, caller=caller)
+    turns = services.writes
+    opened = await turns.begin(caller.key, partial(commands.begin, services.store, upload, caller=caller))
     if isinstance(opened, Bundle):
         return _answer(present.bundle(opened), 200)
     try:
-        await _receive(request, opened, upload, decoder)
-        row = await run_in_threadpool(commands.finish, services.store, opened, upload, caller=caller)
+        with permit(services, caller) as check:
+            async for data in _received(request):
+                await check()
+                await turns.go_on(caller.key, partial(_append, opened, upload, decoder, data))
+        row = await turns.go_on(caller.key, partial(commands.finish, services.store, opened, upload, caller=caller))
     finally:
         opened.close()
     if row is not None:
@@ -82,6 +90,7 @@ async def upload_bundle(
 
 
 @router.get("/bundles")
+@in_turns
 def list_bundles(
     services: ServicesDep, caller: JobReader, limit: Limit = 100, after: AfterBundle = None
 ) -> Page[BundleView]:
@@ -103,13 +112,15 @@ def get_bundle(services: ServicesDep, caller: JobReader, sha256: Sha256) -> Bund
 
 @router.head("/bundles/{sha256}/content", **DOWNLOAD_HEAD)
 @router.get("/bundles/{sha256}/content", **DOWNLOAD)
+@in_turns
 def download_bundle(request: Request, services: ServicesDep, caller: JobReader, sha256: Sha256) -> Response:
     """Sends the tar of a complete bundle. Its sha256 is the `ETag`."""
     with services.store.read() as session:
         row = bundles.find_complete(session, services.store.blobs, caller.name, sha256)
     if row is None:
         raise NotFound(f"there is no complete bundle {sha256}")
-    return send_blob(request, services, sha256, size=row.size, name=f"bundle-{sha256[:12]}.tar")
+    blob = Blob(sha256, size=row.size, name=f"bundle-{sha256[:12]}.tar")
+    return send_blob(request, services, blob, caller)
 
 
 @router.delete("/bundles/{sha256}", status_code=204, responses=problems(Conflict))
@@ -118,23 +129,24 @@ def delete_bundle(services: ServicesDep, caller: JobWriter, sha256: Sha256) -> N
     commands.remove(services.store, sha256, caller=caller)
 
 
-async def _receive(request: Request, partial: PartialFile, upload: Upload, decoder: Decoder) -> None:
-    """Appends the body as it arrives. Raises what `append` and the decoder raise, which leaves nothing of the body."""
-
-    def append(data: bytes) -> None:
-        try:
-            for piece in decoder.decode(data):
-                commands.append(partial, upload, piece)
-        except InvalidRequest:
-            commands.withdraw(partial, upload)
-            raise
-
+async def _received(request: Request) -> AsyncGenerator[bytes]:
+    """Yields the body as it arrives. Raises InvalidRequest."""
     try:
         async for data in request.stream():
             if data:
-                await run_in_threadpool(append, data)
+                yield data
     except ClientDisconnect:
         raise InvalidRequest("the connection was closed before the body was complete; what arrived is kept") from None
+
+
+def _append(partial_file: PartialFile, upload: Upload, decoder: Decoder, data: bytes) -> None:
+    """Raises what `append` and the decoder raise, which leaves nothing of the body."""
+    try:
+        for piece in decoder.decode(data):
+            commands.append(partial_file, upload, piece)
+    except InvalidRequest:
+        commands.withdraw(partial_file, upload)
+        raise
 
 
 def _view(store: Store, caller: Principal, sha256: str) -> BundleView:

@@ -6,15 +6,15 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from api import present
-from api.auth import FileReader, JobReader, visible_job
-from api.blobs import BYTES, PICTURE, send_blob
+from api.auth import FileReader, JobReader, Principal, visible_job
+from api.blobs import BYTES, PICTURE, Blob, send_blob
 from api.openapi import DOWNLOAD, DOWNLOAD_FILE, DOWNLOAD_HEAD, problems
 from api.paging import AfterCheckpoint, Limit, id_after, page
+from api.reads import in_turns
 from api.services import Services, ServicesDep
 from store.db.database import Session
 from store.db.tables import Checkpoint, Job
 from store.rows import checkpoints
-from store.rows.access import Caller
 from store.rows.checkpoints import ListedCheckpoint
 from torchyard.contract.errors import InvalidCursor, NotFound, Unavailable
 from torchyard.contract.rundir import STATE_FILE
@@ -24,6 +24,7 @@ router = APIRouter(tags=["checkpoints"], responses=problems(Unavailable))
 
 
 @router.get("/jobs/{job_id}/checkpoints")
+@in_turns
 def list_checkpoints(
     services: ServicesDep, caller: JobReader, job_id: str, limit: Limit = 100, after: AfterCheckpoint = None
 ) -> Page[CheckpointView]:
@@ -36,6 +37,7 @@ def list_checkpoints(
 
 
 @router.get("/jobs/{job_id}/checkpoints/{ref}")
+@in_turns
 def get_checkpoint(services: ServicesDep, caller: JobReader, job_id: str, ref: str) -> CheckpointView:
     """Returns one checkpoint. `ref` is an id, `best`, `latest`, `epoch-N` or `step-N`."""
     with services.store.read() as session:
@@ -44,6 +46,7 @@ def get_checkpoint(services: ServicesDep, caller: JobReader, job_id: str, ref: s
 
 @router.head("/jobs/{job_id}/checkpoints/{ref}/download", **DOWNLOAD_HEAD)
 @router.get("/jobs/{job_id}/checkpoints/{ref}/download", **DOWNLOAD)
+@in_turns
 def download_checkpoint(request: Request, services: ServicesDep, caller: FileReader, job_id: str, ref: str) -> Response:
     """Sends the checkpoint's `state.pt`, or the file that was captured. Its sha256 is the `ETag`."""
     return _send(request, services, caller, job_id=job_id, ref=ref, path=None)
@@ -51,6 +54,7 @@ def download_checkpoint(request: Request, services: ServicesDep, caller: FileRea
 
 @router.head("/jobs/{job_id}/checkpoints/{ref}/files/{path:path}", **DOWNLOAD_HEAD)
 @router.get("/jobs/{job_id}/checkpoints/{ref}/files/{path:path}", **DOWNLOAD_FILE)
+@in_turns
 def download_file(
     *, request: Request, services: ServicesDep, caller: FileReader, job_id: str, ref: str, path: str
 ) -> Response:
@@ -58,14 +62,17 @@ def download_file(
     return _send(request, services, caller, job_id=job_id, ref=ref, path=path)
 
 
-def _send(request: Request, services: Services, caller: Caller, *, job_id: str, ref: str, path: str | None) -> Response:
+def _send(
+    request: Request, services: Services, caller: Principal, *, job_id: str, ref: str, path: str | None
+) -> Response:
     with services.store.read() as session:
         job = visible_job(session, job_id, caller)
         row = checkpoints.resolve(session, job, ref).row
     entry = checkpoints.main_file(row) if path is None else checkpoints.file_of(row, path)
     name = f"{job.name}-{_place(row)}{_suffix(entry['path'])}"
     media_type = PICTURE if path is not None and entry["path"].endswith(".png") else BYTES
-    return send_blob(request, services, entry["sha256"], size=entry["size"], name=name, media_type=media_type)
+    blob = Blob(entry["sha256"], size=entry["size"], name=name, media_type=media_type)
+    return send_blob(request, services, blob, caller, job_id)
 
 
 def _listed(session: Session, job: Job, *, behind: str | None) -> list[ListedCheckpoint]:

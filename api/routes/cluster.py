@@ -12,6 +12,7 @@ from api import etags, present
 from api.auth import ClusterReader, ClusterWriter, JobReader
 from api.openapi import CONDITIONAL, headers, problems
 from api.paging import AfterPlace, AfterWorker, Limit, id_after, page
+from api.reads import in_turns
 from api.routes.jobs import Instant
 from api.services import Services, ServicesDep
 from store.commands import requests
@@ -34,12 +35,7 @@ _SCHEMA: dict[int | str, dict[str, Any]] = {
 @router.get("/trainers")
 def list_trainers(caller: JobReader) -> Page[TrainerView]:
     """Lists the trainers that a job may name, each with the JSON schema of its `config`."""
-    return Page[TrainerView](
-        data=[
-            TrainerView(name=name, description=inspect.getdoc(config) or "", config_schema=config.model_json_schema())
-            for name, config in CONFIGS.items()
-        ]
-    )
+    return _trainers()
 
 
 @router.get("/spec/schema", openapi_extra=CONDITIONAL, responses=_SCHEMA)
@@ -49,6 +45,7 @@ def get_spec_schema(request: Request, caller: JobReader) -> Response:
 
 
 @router.get("/workers", responses=problems(Unavailable))
+@in_turns
 def list_workers(
     services: ServicesDep, caller: ClusterReader, limit: Limit = 100, after: AfterWorker = None
 ) -> Page[WorkerView]:
@@ -62,6 +59,7 @@ def list_workers(
 
 
 @router.get("/workers/{worker_id}", responses=problems(Unavailable))
+@in_turns
 def get_worker(services: ServicesDep, caller: ClusterReader, worker_id: str) -> WorkerView:
     """Returns one host and its devices."""
     _check_id(worker_id)
@@ -71,6 +69,7 @@ def get_worker(services: ServicesDep, caller: ClusterReader, worker_id: str) -> 
 
 
 @router.get("/workers/{worker_id}/history", responses=problems(Unavailable))
+@in_turns
 def get_worker_history(
     *,
     services: ServicesDep,
@@ -105,6 +104,7 @@ def undrain_worker(services: ServicesDep, caller: ClusterWriter, worker_id: str)
 
 
 @router.get("/queue", responses=problems(Unavailable))
+@in_turns
 def list_queue(
     services: ServicesDep, caller: ClusterReader, limit: Limit = 100, after: AfterPlace = None
 ) -> Page[QueueEntry]:
@@ -120,6 +120,16 @@ def list_queue(
     more = len(found) > limit
     return Page[QueueEntry](
         data=entries, has_more=more, next=services.places.of(found[limit - 1].row) if more else None
+    )
+
+
+@functools.cache
+def _trainers() -> Page[TrainerView]:
+    return Page[TrainerView](
+        data=[
+            TrainerView(name=name, description=inspect.getdoc(config) or "", config_schema=config.model_json_schema())
+            for name, config in CONFIGS.items()
+        ]
     )
 
 

@@ -8,8 +8,9 @@ from api import curves
 from api.auth import JobReader, visible_job
 from api.curves import Shape
 from api.openapi import problems
+from api.reads import Parts, in_turns
 from api.routes.telemetry import Step
-from api.services import ServicesDep
+from api.services import Services, ServicesDep
 from api.shares import MAX_POINTS, share
 from store.db.database import Session
 from store.queries import series
@@ -21,7 +22,8 @@ from torchyard.contract.schema import MetricKey
 router = APIRouter(tags=["telemetry"], responses=problems(Unavailable))
 
 
-@router.get("/metrics", responses=problems(NotFound))
+@router.get("/metrics", response_model=CurvesView, responses=problems(NotFound))
+@in_turns
 def get_curves(
     *,
     services: ServicesDep,
@@ -34,7 +36,7 @@ def get_curves(
     to_step: Annotated[Step | None, Query(description="only points at or before this step")] = None,
     attempt: Annotated[int | None, Query(ge=0, lt=2**31, description="only this attempt's points")] = None,
     hidden: Annotated[bool, Query(description="also what later attempts hide")] = False,
-) -> CurvesView:
+) -> Parts[CurvesView]:
     """Returns which metrics the jobs have, and the curves of those that `key` names, by rising step.
 
     A curve of more than `max_points` is divided into buckets of equally many points. All curves together have at most
@@ -44,10 +46,12 @@ def get_curves(
     where = PointFilter(keys=keys, attempt=attempt, tails=hidden)
     with services.store.read() as session:
         jobs = [_keys(session, job_id, visible_job(session, job_id, caller).position) for job_id in dict.fromkeys(job)]
-        counts = [listed.count for one in jobs for listed in one.keys if listed.key in keys]
-        most = min(max_points, share(counts * 2 if hidden else counts))
-        shape = Shape(most, from_step=from_step, to_step=to_step, smooth=smooth)
-        found = [curve for one in jobs for curve in _curves(session, one.job_id, where, shape)] if keys else []
+    counts = [listed.count for one in jobs for listed in one.keys if listed.key in keys]
+    most = min(max_points, share(counts * 2 if hidden else counts))
+    shape = Shape(most, from_step=from_step, to_step=to_step, smooth=smooth)
+    found: list[CurveView] = []
+    for one in jobs if keys else ():
+        found += yield from _curves(services, one.job_id, where, shape)
     return CurvesView(jobs=jobs, series=found, max_points=most)
 
 
@@ -57,7 +61,13 @@ def _keys(session: Session, job_id: str, position: int) -> JobKeys:
     return JobKeys(job_id=job_id, position=position, keys=keys)
 
 
-def _curves(session: Session, job_id: str, where: PointFilter, shape: Shape) -> list[CurveView]:
+def _curves(services: Services, job_id: str, where: PointFilter, shape: Shape) -> Parts[list[CurveView]]:
     """Returns the curves of a job, in the order in which their keys were asked for."""
-    found = {key: [*curves.curves(job_id, key, columns, shape)] for key, columns in series.read(session, job_id, where)}
+    found: dict[str, list[CurveView]] = {}
+    for item in series.read(services.store.read, job_id, where):
+        if item is None:
+            yield
+            continue
+        key, columns = item
+        found[key] = [*curves.curves(job_id, key, columns, shape)]
     return [curve for key in where.keys for curve in found.get(key, ())]

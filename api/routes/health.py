@@ -11,6 +11,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from api.auth import FiguresReader
 from api.openapi import headers, problems
+from api.reads import in_turns
 from api.services import ServicesDep
 from store.rows import jobs
 from store.store import Store
@@ -53,6 +54,7 @@ def is_ready(services: ServicesDep, response: Response) -> ReadyView:
     response_class=PlainTextResponse,
     responses=problems(NotAuthorized, Forbidden, TooManyRequests),
 )
+@in_turns
 def read_figures(request: Request, caller: FiguresReader) -> Response:
     """Returns metrics as text for Prometheus: requests, jobs, devices, leases, this process. Needs no database."""
     registry: CollectorRegistry = request.app.state.registry

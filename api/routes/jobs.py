@@ -18,6 +18,7 @@ from api.auth import JobId, JobReader, JobWriter, Principal, visible_job
 from api.body import Body, parsed
 from api.openapi import ACTIONS_BODY, CONDITIONAL, PATCH_BODY, headers, problems
 from api.paging import AfterJob, AfterNumber, Limit, job_after, job_cursor, number_after, page_of
+from api.reads import in_turns, writes_in_turns
 from api.services import Services, ServicesDep
 from store.commands import actions, cleanup, requests
 from store.db.database import Session
@@ -61,7 +62,8 @@ _JOB: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.get("/jobs", response_model=JobPage)
+@router.get("/jobs")
+@in_turns
 def list_jobs(
     *,
     services: ServicesDep,
@@ -90,7 +92,7 @@ def list_jobs(
     ] = False,
     limit: Limit = 100,
     after: AfterJob = None,
-) -> Response:
+) -> JobPage:
     """Lists jobs, newest first, without their specs and cards. Ask for a job to see all of it."""
     behind = job_after(after, sort)
     where = listing.JobFilter(
@@ -107,17 +109,17 @@ def list_jobs(
         found = listing.jobs(session, where, caller=caller, limit=limit + 1, sort=sort, after=behind)
         by_state = listing.counts(session, replace(where, states=()), caller=caller) if counts else None
         rows = present.summaries(session, found[:limit], caller)
-    shown = JobPage.model_construct(
+    return JobPage.model_construct(
         data=rows,
         has_more=len(found) > limit,
         next=job_cursor(found[limit - 1].row, sort) if len(found) > limit else None,
         counts=by_state,
         total=None if by_state is None else sum(by_state.values()),
     )
-    return Response(shown.model_dump_json(), media_type="application/json")
 
 
 @router.post("/jobs/actions", openapi_extra=ACTIONS_BODY)
+@writes_in_turns
 def act_on_jobs(services: ServicesDep, caller: JobWriter, body: Body) -> ActionsView:
     """Cancels, pauses, resumes or deletes many jobs: those with `ids`, or those that a filter matches.
 
@@ -211,6 +213,7 @@ def delete_job(services: ServicesDep, caller: JobWriter, job_id: JobId) -> Respo
 
 
 @router.get("/jobs/{job_id}/events")
+@in_turns
 def list_events(
     services: ServicesDep, caller: JobReader, job_id: str, limit: Limit = 100, after: AfterNumber = None
 ) -> Page[EventView]:

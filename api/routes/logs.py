@@ -1,6 +1,7 @@
 """Returns lines of a job's output: pages of them, those that match, and all as a file."""
 
-from typing import Annotated, Literal
+from collections.abc import AsyncGenerator, Generator
+from typing import Annotated, Literal, cast
 
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import StreamingResponse
@@ -10,9 +11,13 @@ from api.auth import FileReader, JobReader, visible_job
 from api.files import disposition
 from api.openapi import LOG_FILE, problems
 from api.paging import AfterNumber, Limit, number_after
-from api.services import ServicesDep
-from store.queries import log_patterns, log_search
+from api.permits import while_permitted
+from api.reads import Parts, ReaderDep, in_turns
+from api.services import Services, ServicesDep
+from store.queries import log_patterns
+from store.queries.log_search import LogSearch
 from store.rows import logs
+from store.rows.access import Caller
 from store.rows.logs import LAST_LINE, LogFilter
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.views import LogMatch, LogPage, LogSearchView
@@ -36,6 +41,7 @@ Where = Annotated[LogFilter, Depends(_filter)]
 
 
 @router.get("/jobs/{job_id}/logs")
+@in_turns
 def list_logs(
     *,
     services: ServicesDep,
@@ -68,7 +74,8 @@ def list_logs(
     return LogPage(data=data, has_more=found.has_more, next=following, total=total)
 
 
-@router.get("/jobs/{job_id}/logs/search")
+@router.get("/jobs/{job_id}/logs/search", response_model=LogSearchView)
+@in_turns
 def search_logs(
     *,
     services: ServicesDep,
@@ -81,18 +88,21 @@ def search_logs(
     limit: Limit = 100,
     after: AfterNumber = None,
     before: Before = None,
-) -> LogSearchView:
+) -> Parts[LogSearchView]:
     """Finds lines of output that contain a text, oldest first.
 
-    A call ends behind 32 MiB of text, 5,000 stored pieces or 10,000 matches: send `next` as `after` for the rest.
+    A call ends behind 32 MiB of text, 5,000 stored pieces, 10,000 matches or 2 seconds of a processor. Then `complete`
+    is false: it answers what it has found, perhaps nothing. Send `next` as `after` for the rest.
     """
     line = number_after(after)
     pattern = log_patterns.regular(q, case=case) if regex else log_patterns.plain(q, case=case)
     with services.store.read() as session:
         end = visible_job(session, job_id, caller).log_lines + 1
         end = end if before is None else min(before, end)
-        found = log_search.search(session, job_id, pattern, after=line, before=end, limit=limit, where=where)
-    matches: list[LogMatch] = [present.log_match(row, pattern.spans(row.text)) for row in found.lines]
+    searching = LogSearch(job_id, pattern, after=line, before=end, limit=limit, where=where)
+    yield from searching.parts(services.store.read)
+    found = searching.found
+    matches: list[LogMatch] = [present.log_match(row.line, row.spans) for row in found.lines]
     return LogSearchView(
         data=matches,
         has_more=found.next is not None,
@@ -105,18 +115,29 @@ def search_logs(
 
 
 @router.get("/jobs/{job_id}/logs/download", response_class=StreamingResponse, responses=LOG_FILE)
-def download_logs(
+async def download_logs(
     *,
     services: ServicesDep,
     caller: FileReader,
+    reader: ReaderDep,
     job_id: str,
     where: Where,
     timestamps: Annotated[bool, Query(description="begin each line with its time, in UTC")] = False,
 ) -> StreamingResponse:
-    """Sends the lines that are stored now as a file, as they were written."""
+    """Sends the lines that are stored now as a file, as they were written. The connection ends with the token."""
+    read = reader.stream(_file(services, caller, job_id, where, timestamps=timestamps))
+    name = str(await anext(read))
+    text = while_permitted(cast("AsyncGenerator[bytes]", read), services, caller, job_id)
+    headers = {"Content-Disposition": disposition(name), "Cache-Control": "no-store"}
+    return StreamingResponse(text, media_type="text/plain", headers=headers)
+
+
+def _file(
+    services: Services, caller: Caller, job_id: str, where: LogFilter, *, timestamps: bool
+) -> Generator[str | bytes]:
+    """Yields the name of the file, and then its parts. Raises NotFound."""
     with services.store.read() as session:
         job = visible_job(session, job_id, caller)
         name, last = f"{job.name}-logs.txt", job.log_lines
-    text = logfile.parts(services.store, job_id, where=where, last=last, timestamps=timestamps)
-    headers = {"Content-Disposition": disposition(name), "Cache-Control": "no-store"}
-    return StreamingResponse(text, media_type="text/plain", headers=headers)
+    yield name
+    yield from logfile.parts(services.store, job_id, where=where, last=last, timestamps=timestamps)

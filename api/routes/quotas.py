@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query
 from api.auth import Account, UserManager
 from api.body import Body, parsed
 from api.openapi import problems, reads
+from api.reads import in_turns
 from api.services import ServicesDep
 from store.commands import quotas as commands
 from store.rows import quotas, users
@@ -23,6 +24,7 @@ Resources = Annotated[list[Resource] | None, Query(max_length=20, description="o
 
 
 @router.get("/quotas")
+@in_turns
 def list_quotas(services: ServicesDep, caller: UserManager) -> Page[QuotaView]:
     """Lists the quotas of roles and users. A user's own limits replace those of the role."""
     found: dict[tuple[str, str], dict[Resource, int | None]] = defaultdict(dict)
@@ -38,6 +40,7 @@ def list_quotas(services: ServicesDep, caller: UserManager) -> Page[QuotaView]:
 
 
 @router.get("/quotas/users/{name}")
+@in_turns
 def get_quota(services: ServicesDep, caller: Account, name: str) -> UserQuotaView:
     """Returns what a user may use, and uses: oneself, or for an administrator anyone."""
     if name != caller.name and Scope.USERS not in caller.scopes:

@@ -101,7 +101,7 @@ def make_file_link(services: ServicesDep, caller: Account, body: Body) -> FileLi
 
 
 @router.get("/me")
-def get_me(caller: Account) -> MeView:
+async def get_me(caller: Account) -> MeView:
     """Returns who makes the request, and what they may do."""
     return _me(caller)
 

@@ -5,6 +5,7 @@ from fastapi import APIRouter
 from api import present
 from api.auth import JobId, JobReader, JobWriter
 from api.openapi import problems
+from api.reads import in_turns
 from api.services import ServicesDep
 from store.commands import requests
 from store.rows import stacks
@@ -24,6 +25,7 @@ def request_stacks(services: ServicesDep, caller: JobWriter, job_id: JobId) -> S
 
 
 @router.get("/jobs/{job_id}/stacks")
+@in_turns
 def get_stacks(services: ServicesDep, caller: JobReader, job_id: JobId) -> StacksView:
     """Returns the newest answer, to the job's owner and administrators. `ranks` is empty while it is not there."""
     with services.store.read() as session:

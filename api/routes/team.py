@@ -10,6 +10,7 @@ from api.auth import Auditor, Principal, TokenOwner, UserManager
 from api.body import Body, parsed
 from api.openapi import problems, reads
 from api.paging import AfterName, AfterNumber, AfterToken, Limit, id_after, number_after, page
+from api.reads import in_turns
 from api.services import ServicesDep
 from store.commands import team
 from store.commands.team import UserChange
@@ -29,6 +30,7 @@ Text = Annotated[str, Query(max_length=300, pattern=r"^[^\x00]*$")]
 
 
 @router.get("/users")
+@in_turns
 def list_users(
     services: ServicesDep, caller: UserManager, limit: Limit = 100, after: AfterName = None
 ) -> Page[UserView]:
@@ -63,6 +65,7 @@ def change_user(services: ServicesDep, caller: UserManager, name: str, body: Bod
 
 
 @router.get("/tokens")
+@in_turns
 def list_tokens(
     services: ServicesDep,
     caller: TokenOwner,
@@ -110,6 +113,7 @@ def revoke_token(services: ServicesDep, caller: TokenOwner, token_id: str) -> No
 
 
 @router.get("/audit")
+@in_turns
 def list_audit(
     *,
     services: ServicesDep,

@@ -1,12 +1,16 @@
 """Returns metrics of a job."""
 
+from collections.abc import Iterator
+from itertools import islice
 from typing import Annotated
 
 from fastapi import APIRouter, Query
+from pydantic import TypeAdapter
 
 from api import present
 from api.auth import JobReader, visible_job
 from api.openapi import problems
+from api.reads import Parts, in_turns
 from api.services import ServicesDep
 from api.shares import MAX_POINTS, share
 from store.queries import series
@@ -17,10 +21,13 @@ from torchyard.contract.views import MetricsView, PointView, SeriesView
 
 router = APIRouter(tags=["telemetry"], responses=problems(Unavailable))
 
+_BLOCK = 1000
+_POINTS = TypeAdapter(list[PointView])
 Step = Annotated[int, Query(ge=0, lt=2**63)]
 
 
-@router.get("/jobs/{job_id}/metrics")
+@router.get("/jobs/{job_id}/metrics", response_model=MetricsView)
+@in_turns
 def get_metrics(
     *,
     services: ServicesDep,
@@ -31,7 +38,7 @@ def get_metrics(
     to_step: Annotated[Step | None, Query(description="only points at or before this step")] = None,
     max_points: Annotated[int, Query(ge=2, le=MAX_POINTS, description="the most points of each series")] = 1500,
     attempt: Annotated[int | None, Query(ge=0, lt=2**31, description="only this attempt's points")] = None,
-) -> MetricsView:
+) -> Parts[bytes]:
     """Returns each series by step. One of more than `max_points` keeps the least and greatest value of each bucket.
 
     All series together have at most 100,000 points. `max_points` in the answer is what that leaves to each.
@@ -40,14 +47,26 @@ def get_metrics(
     with services.store.read() as session:
         visible_job(session, job_id, caller)
         most = min(max_points, share(series.counts(session, job_id, where.keys)))
-        found = [
-            SeriesView(key=name, points=_points(columns, most), source=columns.source or "run")
-            for name, columns in series.read(session, job_id, where)
-        ]
-    return MetricsView(data=found, max_points=most)
+    shown: list[bytes] = []
+    for found in series.read(services.store.read, job_id, where):
+        if found is None:
+            yield
+        else:
+            shown.append(_json(*found, most))
+    return b'{"data":[%b],"max_points":%d}' % (b",".join(shown), most)
 
 
-def _points(found: SeriesColumns, max_points: int) -> list[PointView]:
+def _json(key: str, found: SeriesColumns, max_points: int) -> bytes:
+    """Returns a `SeriesView` in JSON. Few of its points are objects at the same time: the collector would stop all."""
+    view = SeriesView(key=key, points=[], source=found.source or "run").model_dump_json().encode()
+    points = _points(found, max_points)
+    blocks: list[bytes] = []
+    while block := list(islice(points, _BLOCK)):
+        blocks.append(_POINTS.dump_json(block)[1:-1])
+    return view.replace(b'"points":[]', b'"points":[%b]' % b",".join(blocks), 1)
+
+
+def _points(found: SeriesColumns, max_points: int) -> Iterator[PointView]:
     columns = (found.steps, found.values, found.times, found.attempts)
     if len(found.values) > max_points:
         # Imported here, because numpy is slow to import and most processes never need it.
@@ -55,7 +74,5 @@ def _points(found: SeriesColumns, max_points: int) -> list[PointView]:
 
         chosen = downsample.select(found.values, max_points)
         columns = tuple(column[chosen] for column in columns)
-    return [
-        PointView(step=step, value=value, time=present.time(time), attempt=attempt)
-        for step, value, time, attempt in zip(*(column.tolist() for column in columns), strict=True)
-    ]
+    for step, value, time, attempt in zip(*(column.tolist() for column in columns), strict=True):
+        yield PointView(step=step, value=value, time=present.time(time), attempt=attempt)

@@ -20,7 +20,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeDecorator
 
-from store.db import engine
+from store.db import engine, interruption
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.failpoints import failpoint
 from torchyard.contract.record import json_number
@@ -98,9 +98,11 @@ class Database:
     read-only server. Nothing is retried here, because only the caller knows whether its block may run twice.
     """
 
-    def __init__(self, url: str, *, program: str = "torchyard", pool: int = 4) -> None:
-        """Does not connect yet. `program` and `pool` are as in engine.create. Raises ConfigError."""
-        self.engine = engine.create(url, program=program, pool=pool)
+    def __init__(
+        self, url: str, *, program: str = "torchyard", pool: int = 4, most: int = engine.MOST_CONNECTIONS
+    ) -> None:
+        """Does not connect yet. The other arguments are as in engine.create. Raises ConfigError."""
+        self.engine = engine.create(url, program=program, pool=pool, most=most)
         self._writing = self.engine.execution_options(**{engine.WRITES: True})
         self._reading = _snapshots(self.engine)
         self._writer = threading.Lock() if self.engine.dialect.name == "sqlite" else None
@@ -108,7 +110,11 @@ class Database:
     @contextmanager
     def read(self) -> Generator[Session]:
         """Opens a read transaction on one snapshot. Raises Unavailable."""
-        with _translated(), Session(self._reading, expire_on_commit=False) as session:
+        with (
+            _translated(),
+            Session(self._reading, expire_on_commit=False) as session,
+            interruption.watched(session),
+        ):
             yield session
 
     @contextmanager

@@ -10,6 +10,8 @@ from torchyard.contract.errors import ConfigError
 WRITES = "torchyard_writes"
 """Name of the execution option of engines whose transactions write."""
 
+MOST_CONNECTIONS = 40
+"""The most connections of a program, unless it says otherwise."""
 SQLITE_BUSY_S = 10
 """Longest wait of a writer for another transaction, in seconds; also the longest delay of a program's exit."""
 _POSTGRESQL_DRIVER = "postgresql+psycopg"
@@ -37,16 +39,17 @@ _POSTGRESQL_CONNECTION = {
 }
 
 
-def create(address: str, *, program: str, pool: int) -> Engine:
+def create(address: str, *, program: str, pool: int, most: int) -> Engine:
     """Creates an engine without connecting.
 
-    `program` is its application name in PostgreSQL, `pool` the number of connections that stay open. Raises
-    ConfigError, which never quotes the address, because it may contain a password.
+    `program` is its application name in PostgreSQL, `pool` the number of connections that stay open, `most` that of
+    all. A further one is waited for. Raises ConfigError, which
+    never quotes the address, because it may contain a password.
     """
     url = _parsed(address)
     if url.drivername == "sqlite":
-        return _sqlite(url)
-    return _postgresql(url, program=program, pool=pool)
+        return _sqlite(url, pool=pool, most=most)
+    return _postgresql(url, program=program, pool=pool, most=most)
 
 
 def _parsed(address: str) -> URL:
@@ -61,11 +64,11 @@ def _parsed(address: str) -> URL:
     return url.set(drivername=_DRIVERS[url.drivername])
 
 
-def _sqlite(url: URL) -> Engine:
+def _sqlite(url: URL, *, pool: int, most: int) -> Engine:
     if url.database in {None, "", ":memory:"}:
         raise ConfigError(f"a SQLite database must be a file, as several programs share it: {_EXPECTED}")
     waits = {"timeout": SQLITE_BUSY_S, "check_same_thread": False}
-    engine = create_engine(url, connect_args=waits, pool_size=8, max_overflow=32)
+    engine = create_engine(url, connect_args=waits, pool_size=pool, max_overflow=most - pool)
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
@@ -83,7 +86,7 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-def _postgresql(url: URL, *, program: str, pool: int) -> Engine:
+def _postgresql(url: URL, *, program: str, pool: int, most: int) -> Engine:
     from psycopg import ProgrammingError, conninfo
 
     try:
@@ -98,6 +101,6 @@ def _postgresql(url: URL, *, program: str, pool: int) -> Engine:
         pool_pre_ping=True,  # replaces connections that a restart of the server has closed
         pool_use_lifo=True,
         pool_size=pool,
-        max_overflow=16,
+        max_overflow=most - pool,
         pool_timeout=10,
     )

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 import re
+import time
 from typing import Protocol
 
 from torchyard.contract.errors import FieldError, InvalidRequest
@@ -12,6 +13,8 @@ Span = tuple[int, int]
 """The first character of a match, and the one behind it."""
 
 _MOST_SPANS = 50
+_SPANS_S = 0.02
+"""Processor time after which no further matches in a line are looked for."""
 _MOST_MEMORY = 1 << 20
 """For one expression, in bytes: RE2 refuses to compile what needs more, and forgets states beyond it."""
 _LINE_BOUND = re.compile(r"\\[Az]|\(\?[a-zA-Z]*-[a-zA-Z]*m")
@@ -32,7 +35,6 @@ class Pattern:
 
 def plain(text: str, *, case: bool) -> Pattern:
     """Returns the pattern of a text. Unless `case`, capital and small letters are the same."""
-    literal = re.compile(re.escape(text), 0 if case else re.IGNORECASE)
     wanted = text if case else text.casefold()
 
     def matching(lines: str) -> Iterator[int]:
@@ -46,7 +48,12 @@ def plain(text: str, *, case: bool) -> Pattern:
             if not place:
                 return
 
-    return Pattern(matching, lambda line: _first(literal.finditer(line)))
+    def spans(line: str) -> list[Span]:
+        found = list(islice(_places(line if case else line.casefold(), wanted), _MOST_SPANS))
+        origins = range(len(line)) if case or not found else _origins(line)
+        return [(origins[start], origins[end - 1] + 1) for start, end in found]
+
+    return Pattern(matching, spans)
 
 
 def regular(expression: str, *, case: bool) -> Pattern:
@@ -89,6 +96,28 @@ def regular(expression: str, *, case: bool) -> Pattern:
     return Pattern(matching, lambda line: _first(in_line.finditer(line)))
 
 
+def _places(text: str, wanted: str) -> Iterator[Span]:
+    """Yields where `wanted`, which is not empty, occurs in the text, without overlaps."""
+    place = text.find(wanted)
+    while place >= 0:
+        yield place, place + len(wanted)
+        place = text.find(wanted, place + len(wanted))
+
+
+def _origins(line: str) -> Sequence[int]:
+    """Returns the place in the line of each character of `line.casefold()`, which may have more characters."""
+    if len(line.casefold()) == len(line):
+        return range(len(line))
+    return [place for place, character in enumerate(line) for _ in character.casefold()]
+
+
 def _first(found: Iterator[_Match]) -> list[Span]:
     # To find one match may take as long as to read the line, so their number is bounded before empty ones are left out.
-    return [match.span() for match in islice(found, _MOST_SPANS) if match.span()[0] < match.span()[1]]
+    began, spans = time.thread_time(), list[Span]()
+    for match in islice(found, _MOST_SPANS):
+        start, end = match.span()
+        if start < end:
+            spans.append((start, end))
+        if time.thread_time() - began > _SPANS_S:
+            break
+    return spans

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
 
 _Row: TypeAlias = "Row[int, str, int, str | None]"
 
-_GROUP_POINTS, _GROUP_SERIES = 100_000, 1000
-"""The most points, and the most series, that are read at once, besides one longer series."""
+_GROUP_POINTS, _GROUP_SERIES = 25_000, 1000
+"""The most points, and the most series, that are read at once. A longer series is read by itself, in parts."""
+_PART_POINTS = 100_000
+"""Points after which the read of a long series ends a part."""
 
 
 @dataclass(frozen=True)
@@ -59,16 +62,26 @@ def counts(session: Session, job_id: str, keys: Sequence[str]) -> list[int]:
     return [row.points for row in _series(session, job_id, keys)]
 
 
-def read(session: Session, job_id: str, where: PointFilter) -> Iterator[tuple[str, SeriesColumns]]:
-    """Yields each series, by key. A step that was measured twice has the newest value.
+def read(
+    open_read: Callable[[], AbstractContextManager[Session]], job_id: str, where: PointFilter
+) -> Iterator[tuple[str, SeriesColumns] | None]:
+    """Yields each series, by key, and None behind each part. A step that was measured twice has the newest value.
 
-    Reads many short series at once, and a long one by itself: no others are in memory then.
+    Reads many short series at once, and a long one by itself: no others are in memory then. No transaction is open
+    when it yields None.
     """
-    visible = last_visible_steps(session, job_id) if where.attempt is None else None
-    for group in _groups(_series(session, job_id, where.keys)):
-        stored = _stored(session, [row.id for row in group], attempt=where.attempt)
+    with open_read() as session:
+        visible = last_visible_steps(session, job_id) if where.attempt is None else None
+        groups = [*_groups(_series(session, job_id, where.keys))]
+    for group in groups:
+        stored: dict[int, list[tuple[int, bytes]]] = {row.id: [] for row in group}
+        behind: int | None = 0
+        while behind is not None:
+            with open_read() as session:
+                behind = _read_part(session, stored, behind=behind, attempt=where.attempt)
+            yield None
         for row in group:
-            columns = _columns(stored.pop(row.id, []), where, visible)
+            columns = _columns(stored.pop(row.id), where, visible)
             yield row.key, replace(columns, source=row.source)
 
 
@@ -133,13 +146,23 @@ def _by_step(packed: NDArray[np.void], attempts: NDArray[np.int64]) -> SeriesCol
     return SeriesColumns(packed["step"], packed["value"], packed["time"], attempts)
 
 
-def _stored(session: Session, series_ids: Sequence[int], *, attempt: int | None) -> dict[int, list[tuple[int, bytes]]]:
-    """Returns each series' chunks, in the order in which they were stored, each with its attempt."""
-    query = select(PointChunk.series_id, PointChunk.attempt, PointChunk.data)
-    query = query.where(PointChunk.series_id.in_(series_ids)).order_by(PointChunk.series_id, PointChunk.first)
+def _read_part(
+    session: Session, stored: dict[int, list[tuple[int, bytes]]], *, behind: int, attempt: int | None
+) -> int | None:
+    """Adds chunks to each series, in the order in which they were stored, each with its attempt.
+
+    Of one long series it reads a part, behind a position. Returns where the rest begins, None where nothing is left.
+    """
+    query = select(PointChunk.series_id, PointChunk.first, PointChunk.attempt, PointChunk.data)
+    query = query.where(PointChunk.series_id.in_(stored), PointChunk.first > behind)
+    query = query.order_by(PointChunk.series_id, PointChunk.first).execution_options(yield_per=200)
     if attempt is not None:
         query = query.where(PointChunk.attempt == attempt)
-    found: dict[int, list[tuple[int, bytes]]] = {}
-    for series_id, number, data in session.execute(query):
-        found.setdefault(series_id, []).append((number, data))
-    return found
+    size = 0
+    with closing(session.execute(query)) as rows:
+        for series_id, first, number, data in rows:
+            stored[series_id].append((number, data))
+            size += len(data)
+            if len(stored) == 1 and size >= _PART_POINTS * POINT.size:
+                return first
+    return None

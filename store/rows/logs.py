@@ -112,10 +112,12 @@ def chunks_from(
 
 def lines(chunk: LogChunk) -> list[Line]:
     """Returns the chunk's lines, each with its number."""
-    return [
-        Line(chunk.first + index, chunk.time, chunk.attempt, chunk.rank, chunk.stream, text)
-        for index, text in enumerate(chunk.text.split("\n"))
-    ]
+    return [line(chunk, number, text) for number, text in enumerate(chunk.text.split("\n"), start=chunk.first)]
+
+
+def line(chunk: LogChunk, number: int, text: str) -> Line:
+    """Returns the chunk's line of this number and text."""
+    return Line(number, chunk.time, chunk.attempt, chunk.rank, chunk.stream, text)
 
 
 def _first_of_chunk(job_id: str, line: int) -> Select[int]:

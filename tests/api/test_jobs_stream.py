@@ -1,7 +1,7 @@
 """The stream of several jobs: every item once, over any number of connections, and hints about lists."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, aclosing
 import json
@@ -416,7 +416,11 @@ class InProcess:
             heads = timeline.heads(session, job_ids)
         every = frozenset(job_ids)
         places = {} if after is None else dict.fromkeys(job_ids, after)
-        return Wanted(heads, places, frozenset(), frozenset({"jobs"}), SERVICE, lambda _: Sight(every, every))
+
+        async def check(_: Collection[str]) -> Sight:
+            return Sight(every, every)
+
+        return Wanted(heads, places, frozenset(), frozenset({"jobs"}), SERVICE, check)
 
     async def collect(self, wanted: Wanted, until: Callable[[list[bytes]], bool]) -> list[bytes]:
         found: list[bytes] = []

@@ -87,7 +87,7 @@ def watching(count: int, url: str, job_id: str) -> Generator[list[Watcher]]:
         yield [stack.enter_context(Watcher(url, job_id)) for _ in range(count)]
 
 
-AS_ADMIN: dict[str, Any] = {"user": "admin", "check": lambda: None}
+AS_ADMIN: dict[str, Any] = {"user": "admin", "check": lambda: asyncio.sleep(0)}
 
 
 def parsed(raw: bytes) -> list[SentEvent]:

@@ -9,8 +9,7 @@ from sqlalchemy import text
 
 from migrations.__main__ import configuration
 from store.db.database import Database
-from store.queries import series, timeline
-from store.queries.series import PointFilter
+from store.queries import timeline
 from store.rows.logs import Line
 from tests.store.fixture import StoreFixture
 
@@ -104,7 +103,7 @@ def test_upgrades_and_downgrades_keep_what_a_job_has_stored(empty_url: str) -> N
         assert [item.kind for item in items[:3]] == ["message", "message", "metric"]
         assert [item.content.text for item in items[-3:] if isinstance(item.content, Line)] == ["one", "two", "three"]
         assert db.job(JOB).position == items[-1].position
-        found = db.read(lambda session: dict(series.read(session, JOB, PointFilter())))["train/loss"]
+        found = db.series(JOB)["train/loss"]
         assert found.steps.tolist() == list(range(1, 4003))
         assert math.isnan(found.values[2])
         assert found.attempts.tolist() == [1] * 4000 + [2] * 2

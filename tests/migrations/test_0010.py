@@ -6,8 +6,6 @@ from alembic import command
 
 from migrations.__main__ import configuration
 from store.db.database import Database
-from store.queries import series
-from store.queries.series import PointFilter
 from store.rows.metrics import TENSORBOARD, MetricPoint
 from tests.store.fixture import StoreFixture
 
@@ -22,7 +20,7 @@ def test_a_series_of_the_version_before_is_the_scripts_own(database_url: str) ->
     with closing(Database(database_url)) as database:
         db = StoreFixture(database)
         db.record(claim, seq=1, curves=[MetricPoint("loss", 2, 9.0, 1), MetricPoint("lr", 1, 1.0, 1)])
-        found = db.read(lambda session: dict(series.read(session, claim.job_id, PointFilter())))
+        found = db.series(claim.job_id)
     assert {key: (columns.source, columns.steps.tolist()) for key, columns in found.items()} == {
         "loss": (None, [1]),
         "lr": (TENSORBOARD, [1]),

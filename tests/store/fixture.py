@@ -15,6 +15,8 @@ from store.blobs import Blobs
 from store.db.database import Database, now_us
 from store.db.tables import Allocation, Attempt, Base, Job, JobEvent
 from store.ids import new_id
+from store.queries import series
+from store.queries.series import PointFilter, SeriesColumns
 from store.queue import Queue
 from store.rows import attempts, intents, jobs, reasons, workers
 from store.rows.attempts import Batch, Claim
@@ -41,6 +43,10 @@ class StoreFixture:
     def write(self, change: Callable[[Session], T]) -> T:
         with self.database.write() as session:
             return change(session)
+
+    def series(self, job_id: str, where: PointFilter = PointFilter()) -> dict[str, SeriesColumns]:  # noqa: B008
+        """Returns the job's series by key."""
+        return dict(found for found in series.read(self.database.read, job_id, where) if found is not None)
 
     def submit(self, *, owner: str = "ada", **spec: Any) -> str:
         parsed = self.spec(**spec)

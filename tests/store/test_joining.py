@@ -9,8 +9,7 @@ from sqlalchemy import select
 
 from store.commands import cleanup
 from store.db.tables import PointChunk
-from store.queries import series, timeline
-from store.queries.series import PointFilter
+from store.queries import timeline
 from store.rows import attempts, deletion, joining
 from store.rows.attempts import Claim
 from store.rows.logs import NewLines
@@ -66,7 +65,7 @@ def told(db: StoreFixture, job_id: str, after: int = 0, limit: int | None = None
 
 
 def curves(db: StoreFixture, job_id: str) -> dict[str, Any]:
-    found = db.read(lambda session: dict(series.read(session, job_id, PointFilter())))
+    found = db.series(job_id)
     return {
         key: [column.tolist() for column in (one.steps, one.values, one.times, one.attempts)]
         for key, one in found.items()

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 from sqlalchemy import insert, select
-from sqlalchemy.orm import Session
 
 from store.db.tables import PointChunk, Quota, Series, User
 from store.queries import series
@@ -52,11 +51,7 @@ def stored_lines(db: StoreFixture, job_id: str) -> list[str]:
 
 
 def stored_series(db: StoreFixture, job_id: str) -> dict[str, list[float]]:
-    def look(session: Session) -> dict[str, list[float]]:
-        found = series.read(session, job_id, PointFilter())
-        return {key: columns.values.tolist() for key, columns in found}
-
-    return db.read(look)
+    return {key: columns.values.tolist() for key, columns in db.series(job_id).items()}
 
 
 def points(keys: Sequence[str], *, step: int) -> list[MetricPoint]:
@@ -181,19 +176,32 @@ def test_a_long_series_is_read_by_itself(db: StoreFixture, claim: Claim, monkeyp
     monkeypatch.setattr(series, "_GROUP_POINTS", 10)
     for seq, (key, count) in enumerate([("a", 3), ("b", 12), ("c", 12), ("d", 4), ("e", 4)]):
         db.record(claim, seq=seq, points=[MetricPoint(key, step, 0.0, 0) for step in range(count)])
+    keys: list[str] = []
     reads: list[int] = []
-
-    def look(session: Session) -> list[str]:
-        found = series.read(session, claim.job_id, PointFilter())
-        keys: list[str] = []
-        with recorded_statements(db.database) as statements:
-            for key, _ in found:
-                keys.append(key)
-                reads.append(sum("point_chunks" in statement for statement in statements))
-        return keys
-
-    assert db.read(look) == ["a", "b", "c", "d", "e"]
+    with recorded_statements(db.database) as statements:
+        for found in filter(None, series.read(db.database.read, claim.job_id, PointFilter())):
+            keys.append(found[0])
+            reads.append(sum("point_chunks" in statement for statement in statements))
+    assert keys == ["a", "b", "c", "d", "e"]
     assert reads == [1, 2, 3, 4, 4]
+
+
+def test_a_long_series_is_read_in_parts_without_a_transaction_between_them(
+    db: StoreFixture, claim: Claim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(series, "_PART_POINTS", 5)
+    monkeypatch.setattr(series, "_GROUP_POINTS", 5)
+    for seq in range(6):
+        db.record(claim, seq=seq, points=[MetricPoint("a", 2 * seq + step, 0.5, 0) for step in range(2)])
+    with recorded_statements(db.database) as statements:
+        parts = 0
+        for found in series.read(db.database.read, claim.job_id, PointFilter()):
+            if found is None:
+                parts += 1
+                assert db.database.engine.pool.checkedout() == 0  # pyright: ignore[reportAttributeAccessIssue]
+            else:
+                assert found[1].steps.tolist() == list(range(12))
+    assert parts == sum("point_chunks" in statement for statement in statements) == 3
 
 
 def limited(db: StoreFixture, owner: str, **limits: int | None) -> None:

@@ -6,7 +6,6 @@ import pytest
 from sqlalchemy import insert, select
 
 from store.db.tables import Attempt, PointChunk, Series
-from store.queries import series
 from store.queries.series import PointFilter
 from store.rows import attempts, metrics
 from store.rows.attempts import Claim
@@ -29,7 +28,7 @@ def rows(
     db: StoreFixture, job_id: str, where: PointFilter = EVERYTHING
 ) -> dict[str, list[tuple[int, float, int, int]]]:
     """Step, value, time and attempt of each point, by key."""
-    found = db.read(lambda session: dict(series.read(session, job_id, where)))
+    found = db.series(job_id, where)
     return {
         key: list(
             zip(
@@ -185,7 +184,7 @@ def test_a_step_in_thousands_of_chunks_has_the_newest_value(db: StoreFixture) ->
 
 
 def sources(db: StoreFixture, job_id: str) -> dict[str, str | None]:
-    found = db.read(lambda session: dict(series.read(session, job_id, EVERYTHING)))
+    found = db.series(job_id, EVERYTHING)
     return {key: columns.source for key, columns in found.items()}
 
 

@@ -276,7 +276,8 @@ class LogSearchView(Page[LogMatch]):
     """What a search found in the lines numbered from `first_line` to `last_line`, a part of a long log.
 
     `matches` counts the matching lines of that part, also those that `data` has no room for. `complete`: the part goes
-    to the end of what was asked for. `next`: the search goes on behind this line.
+    to the end of what was asked for; if not, later lines may match also where `data` is empty. `next`: the search goes
+    on behind this line, also where `complete` is true and `data` has no room for all.
     """
 
     matches: int
