@@ -21,7 +21,7 @@ def send_blob(
 ) -> Response:
     """Returns the answer with the bytes of the blob. A browser shows a `PICTURE`, and saves others under `name`.
 
-    Raises HTTPException (416) if no requested part lies in it.
+    Raises HTTPException (416) if no requested part lies in it, and OSError.
     """
     headers = {
         "ETag": f'"{sha256}"',
@@ -33,6 +33,7 @@ def send_blob(
         headers |= _PICTURE_HEADERS
     if etags.is_current(request, headers["ETag"]):
         return Response(status_code=304, headers=headers)
+    services.store.blobs.check()
     blob = services.store.blobs.path(sha256)
     sendfile = services.settings.sendfile
     if sendfile and "if-range" not in request.headers:  # a proxy cannot evaluate it, as the ETag is ours

@@ -43,7 +43,8 @@ class Services:
 
     @classmethod
     def of(cls, settings: Settings, *, token: str) -> "Services":
-        store, live = Store.of(settings, program="torchyard-api", pool=16), Live(settings.redis)
+        store = Store.of(settings, program="torchyard-api", pool=16)
+        live = Live(settings.redis, service=store.service)
         pages = StoredPages()
         requests, wrong_tokens = settings.max_requests_per_second, settings.max_wrong_tokens_per_minute
         return cls(

@@ -9,7 +9,7 @@ from sqlalchemy import inspect, make_url, select, text
 from sqlalchemy.exc import ArgumentError
 
 from store.db.database import Database, now_us
-from store.queue import Queue
+from store.queue import server_info
 
 _OLDEST = {"sqlite": (3, 40), "postgresql": (15,)}
 _OLDEST_REDIS = (6, 2)
@@ -65,8 +65,7 @@ def inspect_database(url: str) -> DatabaseInfo:
 
 def inspect_redis(url: str) -> RedisInfo:
     """Connects and reads version and settings. Raises Unavailable and ConfigError."""
-    with closing(Queue(url)) as queue:
-        found = queue.info()
+    found = server_info(url)
     version = str(found["redis_version"])  # Valkey gives the Redis version that it is compatible with
     name = f"Valkey {found['valkey_version']}" if "valkey_version" in found else f"Redis {version}"
     numbers = tuple(int(part) for part in version.split(".")[:2])

@@ -11,6 +11,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from torchyard.contract.errors import ConfigError
+from torchyard.contract.privatefile import create_private
 
 _KEY_BYTES, _NONCE_BYTES = 32, 12
 _HOW = "make one with: python3 -c 'import secrets; print(secrets.token_hex(32))'"
@@ -79,26 +80,9 @@ def _parsed(text: str, *, source: str) -> bytes:
 def _read(file: Path) -> Sequence[str]:
     try:
         if not file.exists():
-            _make(file)
+            create_private(file, secrets.token_hex(_KEY_BYTES) + "\n")  # unless another program has made it meanwhile
         if file.stat().st_mode & 0o077:
             raise ConfigError(f"{file} can be read by others: chmod 600 {file}")
         return file.read_text(encoding="ascii").splitlines()
     except (OSError, ValueError) as error:
         raise ConfigError(f"the key of secrets cannot be read: {error}") from None
-
-
-def _make(file: Path) -> None:
-    """Makes the file with a new key, unless another program has made it meanwhile."""
-    new = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(descriptor, "w", encoding="ascii") as opened:
-            opened.write(secrets.token_hex(_KEY_BYTES) + "\n")
-            opened.flush()
-            os.fsync(opened.fileno())
-        try:
-            os.link(new, file)
-        except FileExistsError:
-            return
-    finally:
-        new.unlink()
