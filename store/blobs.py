@@ -120,6 +120,10 @@ class Blobs:
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         return create_private(self._mark, f"{service}\n")
 
+    def unmark(self) -> None:
+        """Makes the folder nobody's. Raises OSError."""
+        self._mark.unlink(missing_ok=True)
+
     def bind(self, service: str) -> None:
         """Has further calls check that the folder is that of the service."""
         self._service = service
