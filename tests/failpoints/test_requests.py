@@ -128,7 +128,7 @@ def _check(service: FailpointFixture, what: str, subject: str) -> None:
     assert _is_done(service, what, subject)
     if what == "delete":
         actions.collect(service.settings)
-        assert not [path for path in service.settings.blobs.rglob("*") if path.is_file() and path.name != "lock"]
+        assert not [*service.settings.blobs.glob("??/*"), *service.settings.blobs.glob("incoming/*")]
         assert not service.read(lambda session: session.scalars(select(Garbage)).all())
     elif what == "bundle":
         actions.collect(service.settings)
